@@ -1,0 +1,125 @@
+//! What the machine charges for the kernel's own actions, in nanoseconds.
+//!
+//! A cost is either CPU time (the CPU is busy that long) or a delay (something reacts that much later); each
+//! field says which. Figures that depend on where two CPUs are stand in a [`PerRelation`] table. Presets state a
+//! value and where it comes from; what they leave out is derived here from the machine's core-to-core latencies.
+//! Cache and memory stall time of the running program is not here: it belongs to the memory model. Until that
+//! model is used, [`Costs::migration_ns`] stands for it.
+
+use crate::{PerRelation, Relation};
+
+/// Costs of kernel actions on one machine. All times are integer nanoseconds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// CPU time of switching from one task to another, scheduler's choice not included.
+    pub context_switch_ns: u64,
+    /// CPU time of `try_to_wake_up` on the waker's CPU, placement decision not included.
+    pub wakeup_ns: u64,
+    /// Delay until a remote CPU that is not idle reacts to an interrupt sent by this one.
+    pub ipi_ns: PerRelation<u64>,
+    /// Extra delay when the interrupted CPU has to leave its idle state first.
+    pub idle_exit_ns: u64,
+    /// CPU time of one periodic tick, scheduler's part not included.
+    pub tick_ns: u64,
+    /// CPU time of one high-resolution preemption timer interrupt.
+    pub hrtick_ns: u64,
+    /// CPU time of entering and leaving the kernel for a system call that does nothing else.
+    pub syscall_ns: u64,
+    /// CPU time of a futex wait or wake call, the wakeup itself not included.
+    pub futex_ns: u64,
+    /// CPU time of one read or write of a small message on a pipe.
+    pub pipe_message_ns: u64,
+    /// CPU time of one send or receive of a small message on a Unix stream socket.
+    pub socket_message_ns: u64,
+    /// CPU time of creating a thread or process, on the parent's CPU.
+    pub fork_ns: u64,
+    /// CPU time of a task's exit.
+    pub exit_ns: u64,
+    /// CPU time of a timer interrupt that wakes a task.
+    pub timer_ns: u64,
+    /// Extra CPU time of the first run on another CPU: stands for cold caches until a memory model is used.
+    pub migration_ns: PerRelation<u64>,
+    /// Time of handing one modified cache line from one CPU to another.
+    pub line_transfer_ns: PerRelation<u64>,
+    /// Cache lines that move from sender to receiver with one pipe message.
+    pub message_lines: u32,
+    /// Cache lines that move from sender to receiver with one socket message.
+    pub socket_message_lines: u32,
+    /// Cache lines that move with one futex hand-over.
+    pub futex_lines: u32,
+    /// CPU time of one load balancing pass, fixed part.
+    pub balance_base_ns: u64,
+    /// CPU time of one load balancing pass per CPU looked at.
+    pub balance_per_cpu_ns: u64,
+}
+
+/// Cache lines a migrated task is assumed to fetch again at once: 32 KiB.
+const MIGRATION_LINES: u64 = 512;
+/// How many of those fetches overlap.
+const MIGRATION_OVERLAP: u64 = 4;
+/// Fixed part of an interrupt's delivery.
+const IPI_BASE_NS: u64 = 400;
+/// Line hand-offs on an interrupt's way: request queue, wakeup flags, run queue lock and fields.
+const IPI_LINES: u64 = 6;
+
+impl Costs {
+    /// The costs of a machine of which nothing but the core-to-core latencies is known (nanoseconds per
+    /// hand-off of a modified line).
+    pub fn derived_from(core_to_core_ns: &PerRelation<u64>) -> Self {
+        let mut line_transfer_ns = *core_to_core_ns;
+        line_transfer_ns[Relation::SameCpu] = 0;
+        Self {
+            context_switch_ns: 1_200,
+            wakeup_ns: 700,
+            ipi_ns: PerRelation::from_fn(|relation| derived_ipi_ns(relation, &line_transfer_ns)),
+            idle_exit_ns: 1_500,
+            tick_ns: 1_500,
+            hrtick_ns: 900,
+            syscall_ns: 150,
+            futex_ns: 500,
+            pipe_message_ns: 1_100,
+            socket_message_ns: 1_600,
+            fork_ns: 30_000,
+            exit_ns: 20_000,
+            timer_ns: 800,
+            migration_ns: PerRelation::from_fn(|relation| derived_migration_ns(relation, &line_transfer_ns)),
+            line_transfer_ns,
+            message_lines: 10,
+            socket_message_lines: 25,
+            futex_lines: 5,
+            balance_base_ns: 1_000,
+            balance_per_cpu_ns: 150,
+        }
+    }
+}
+
+fn derived_ipi_ns(relation: Relation, line_transfer_ns: &PerRelation<u64>) -> u64 {
+    match relation {
+        Relation::SameCpu => 0,
+        _ => IPI_BASE_NS + IPI_LINES * line_transfer_ns[relation],
+    }
+}
+
+/// SMT siblings share every cache of the core, so nothing is fetched again.
+fn derived_migration_ns(relation: Relation, line_transfer_ns: &PerRelation<u64>) -> u64 {
+    match relation {
+        Relation::SameCpu | Relation::SmtSibling => 0,
+        _ => MIGRATION_LINES * line_transfer_ns[relation] / MIGRATION_OVERLAP,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_costs_grow_with_distance() {
+        let costs = Costs::derived_from(&PerRelation([0, 8, 30, 55, 70, 90, 125, 200]));
+        for table in [&costs.ipi_ns, &costs.migration_ns, &costs.line_transfer_ns] {
+            assert!(table.0.is_sorted(), "{table:?}");
+            assert_eq!(table[Relation::SameCpu], 0);
+        }
+        assert_eq!(costs.migration_ns[Relation::SmtSibling], 0);
+        assert_eq!(costs.migration_ns[Relation::SameLlc], 7_040);
+    }
+}

@@ -1,0 +1,142 @@
+//! What can go wrong with a machine description: where, why, and what to try.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a machine could not be read, built or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or directory could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file or directory could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// What was to be written.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file was read, but its text is not what the format asks for.
+    #[error("{place}: {reason}{}", Hint(hint))]
+    Invalid {
+        /// Format or file and, where known, line.
+        place: Place,
+        /// What is wrong.
+        reason: String,
+        /// What to try; may be empty.
+        hint: String,
+    },
+    /// The description is well formed, but no machine can look like that.
+    #[error("machine `{machine}` is impossible: {reason}{}", Hint(hint))]
+    Impossible {
+        /// The name of the machine.
+        machine: String,
+        /// The contradiction.
+        reason: String,
+        /// What to try; may be empty.
+        hint: String,
+    },
+    /// No preset has that name, and the text is no other kind of machine specification either.
+    #[error("unknown machine `{spec}`{}", Hint(hint))]
+    Unknown {
+        /// What was asked for.
+        spec: String,
+        /// The nearest names, and what else is accepted.
+        hint: String,
+    },
+    /// The machine exists, but the target format has no words for it.
+    #[error("{format} cannot describe machine `{machine}`: {}{}", reasons.join("; "), Hint(hint))]
+    Inexpressible {
+        /// The target format.
+        format: &'static str,
+        /// The name of the machine.
+        machine: String,
+        /// Everything that cannot be said.
+        reasons: Vec<String>,
+        /// Which format can say it.
+        hint: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Invalid`] without hint.
+    pub(crate) fn invalid(place: Place, reason: impl Into<String>) -> Self {
+        Error::Invalid { place, reason: reason.into(), hint: String::new() }
+    }
+
+    /// An [`Error::Invalid`] with a hint.
+    pub(crate) fn invalid_with_hint(place: Place, reason: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Invalid { place, reason: reason.into(), hint: hint.into() }
+    }
+
+    /// The same error, placed in the file `path` when it was found in text whose origin the reader did not know.
+    #[must_use]
+    pub fn in_file(self, path: impl Into<PathBuf>) -> Self {
+        match self {
+            Error::Invalid { place, reason, hint } => {
+                Error::Invalid { place: Place { path: place.path.or(Some(path.into())), ..place }, reason, hint }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Where in the input something was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The format being read: `machine TOML`, `hwloc XML`.
+    pub format: &'static str,
+    /// The file, when there is one.
+    pub path: Option<PathBuf>,
+    /// The line, counted from 1, when it is known.
+    pub line: Option<usize>,
+}
+
+impl Place {
+    /// A place of which only the format is known.
+    pub(crate) fn format(format: &'static str) -> Self {
+        Self { format, path: None, line: None }
+    }
+
+    /// A line of a text.
+    pub(crate) fn line(format: &'static str, line: usize) -> Self {
+        Self { format, path: None, line: Some(line) }
+    }
+
+    /// A whole file.
+    pub(crate) fn file(format: &'static str, path: impl Into<PathBuf>) -> Self {
+        Self { format, path: Some(path.into()), line: None }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.path, self.line) {
+            (None, None) => f.write_str(self.format),
+            (None, Some(line)) => write!(f, "{}, line {line}", self.format),
+            (Some(path), None) => write!(f, "{} ({})", path.display(), self.format),
+            (Some(path), Some(line)) => write!(f, "{}:{line} ({})", path.display(), self.format),
+        }
+    }
+}
+
+/// Prints a hint after a message, or nothing.
+struct Hint<'a>(&'a str);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "; {}", self.0) }
+    }
+}

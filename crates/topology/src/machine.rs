@@ -1,0 +1,359 @@
+//! The machine: immutable, dense ids, constant-time questions.
+//!
+//! A `Machine` holds online CPUs only; offline ones are remembered by number. It does no input or output and has no
+//! state: where tasks run is the kernel's business.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Cache, CacheKind, ClusterId, CoreId, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, Performance, Relation, SocketId,
+};
+
+/// Where one CPU is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CpuPlace {
+    pub(crate) os_index: u32,
+    pub(crate) core: CoreId,
+    pub(crate) cluster: ClusterId,
+    pub(crate) llc: LlcId,
+    pub(crate) node: NodeId,
+    pub(crate) socket: SocketId,
+    pub(crate) capacity: u32,
+}
+
+/// A NUMA node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Node {
+    pub(crate) os_index: u32,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) cpus: CpuSet,
+    pub(crate) llcs: Vec<LlcId>,
+}
+
+/// A socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Socket {
+    pub(crate) os_index: u32,
+    pub(crate) cpus: CpuSet,
+    pub(crate) nodes: Vec<NodeId>,
+}
+
+/// A machine: CPUs and what they share, how far apart they are, and what things cost on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Machine {
+    pub(crate) name: String,
+    pub(crate) summary: String,
+    pub(crate) places: Vec<CpuPlace>,
+    pub(crate) all: CpuSet,
+    pub(crate) core_cpus: Vec<CpuSet>,
+    pub(crate) cluster_cpus: Vec<CpuSet>,
+    pub(crate) llc_cpus: Vec<CpuSet>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) cpu_by_os_index: BTreeMap<u32, CpuId>,
+    pub(crate) offline: Vec<u32>,
+    /// Node distances by rows.
+    pub(crate) distances: Vec<u32>,
+    /// For each pair of nodes, by rows: the relation of two of their CPUs that lie in different sockets.
+    pub(crate) node_relations: Vec<Relation>,
+    pub(crate) smt_width: usize,
+    pub(crate) caches: Vec<Cache>,
+    pub(crate) performance: Performance,
+    pub(crate) costs: Costs,
+    pub(crate) origins: BTreeMap<String, Origin>,
+    pub(crate) sources: BTreeMap<String, String>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Machine {
+    /// Short name: the preset's, the short form's text, or a file's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One line for lists; may be empty.
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    /// The same machine under another name.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Number of online CPUs.
+    #[inline]
+    pub fn cpu_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Number of cores with an online CPU.
+    pub fn core_count(&self) -> usize {
+        self.core_cpus.len()
+    }
+
+    /// Number of clusters.
+    pub fn cluster_count(&self) -> usize {
+        self.cluster_cpus.len()
+    }
+
+    /// Number of last-level caches.
+    pub fn llc_count(&self) -> usize {
+        self.llc_cpus.len()
+    }
+
+    /// Number of NUMA nodes, those without CPUs included.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Number of sockets with an online CPU.
+    pub fn socket_count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// All online CPUs.
+    pub fn all_cpus(&self) -> &CpuSet {
+        &self.all
+    }
+
+    /// All online CPUs in ascending order.
+    pub fn cpus(&self) -> impl DoubleEndedIterator<Item = CpuId> + ExactSizeIterator + use<> {
+        (0..self.places.len() as u32).map(CpuId)
+    }
+
+    /// All last-level caches in ascending order.
+    pub fn llcs(&self) -> impl DoubleEndedIterator<Item = LlcId> + ExactSizeIterator + use<> {
+        (0..self.llc_cpus.len() as u32).map(LlcId)
+    }
+
+    /// All NUMA nodes in ascending order.
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// All sockets in ascending order.
+    pub fn sockets(&self) -> impl DoubleEndedIterator<Item = SocketId> + ExactSizeIterator + use<> {
+        (0..self.sockets.len() as u32).map(SocketId)
+    }
+
+    /// The core of a CPU.
+    #[inline]
+    pub fn core_of(&self, cpu: CpuId) -> CoreId {
+        self.places[cpu.index()].core
+    }
+
+    /// The cluster of a CPU.
+    #[inline]
+    pub fn cluster_of(&self, cpu: CpuId) -> ClusterId {
+        self.places[cpu.index()].cluster
+    }
+
+    /// The last-level cache of a CPU.
+    #[inline]
+    pub fn llc_of(&self, cpu: CpuId) -> LlcId {
+        self.places[cpu.index()].llc
+    }
+
+    /// The NUMA node of a CPU.
+    #[inline]
+    pub fn node_of(&self, cpu: CpuId) -> NodeId {
+        self.places[cpu.index()].node
+    }
+
+    /// The socket of a CPU.
+    #[inline]
+    pub fn socket_of(&self, cpu: CpuId) -> SocketId {
+        self.places[cpu.index()].socket
+    }
+
+    /// The hardware threads of a core.
+    #[inline]
+    pub fn cpus_of_core(&self, core: CoreId) -> &CpuSet {
+        &self.core_cpus[core.index()]
+    }
+
+    /// The CPUs of a cluster.
+    #[inline]
+    pub fn cpus_of_cluster(&self, cluster: ClusterId) -> &CpuSet {
+        &self.cluster_cpus[cluster.index()]
+    }
+
+    /// The CPUs under a last-level cache.
+    #[inline]
+    pub fn cpus_of_llc(&self, llc: LlcId) -> &CpuSet {
+        &self.llc_cpus[llc.index()]
+    }
+
+    /// The CPUs of a NUMA node; empty for memory-only nodes.
+    #[inline]
+    pub fn cpus_of_node(&self, node: NodeId) -> &CpuSet {
+        &self.nodes[node.index()].cpus
+    }
+
+    /// The CPUs of a socket.
+    #[inline]
+    pub fn cpus_of_socket(&self, socket: SocketId) -> &CpuSet {
+        &self.sockets[socket.index()].cpus
+    }
+
+    /// The last-level caches of a NUMA node, ascending.
+    pub fn llcs_of_node(&self, node: NodeId) -> &[LlcId] {
+        &self.nodes[node.index()].llcs
+    }
+
+    /// The NUMA nodes with CPUs of a socket, ascending.
+    pub fn nodes_of_socket(&self, socket: SocketId) -> &[NodeId] {
+        &self.sockets[socket.index()].nodes
+    }
+
+    /// The NUMA node of a last-level cache.
+    pub fn node_of_llc(&self, llc: LlcId) -> NodeId {
+        self.node_of(self.lowest_cpu(&self.llc_cpus[llc.index()]))
+    }
+
+    /// Groups other than nodes are never empty.
+    fn lowest_cpu(&self, cpus: &CpuSet) -> CpuId {
+        cpus.first().unwrap_or_default()
+    }
+
+    /// The operating system's number of a CPU.
+    #[inline]
+    pub fn os_index(&self, cpu: CpuId) -> u32 {
+        self.places[cpu.index()].os_index
+    }
+
+    /// The online CPU with the operating system's number `os_index`.
+    pub fn cpu_by_os_index(&self, os_index: u32) -> Option<CpuId> {
+        self.cpu_by_os_index.get(&os_index).copied()
+    }
+
+    /// The operating system's number of a NUMA node.
+    pub fn node_os_index(&self, node: NodeId) -> u32 {
+        self.nodes[node.index()].os_index
+    }
+
+    /// The NUMA node with the operating system's number `os_index`.
+    pub fn node_by_os_index(&self, os_index: u32) -> Option<NodeId> {
+        self.nodes.binary_search_by_key(&os_index, |node| node.os_index).ok().map(NodeId::from_index)
+    }
+
+    /// The operating system's number of a socket.
+    pub fn socket_os_index(&self, socket: SocketId) -> u32 {
+        self.sockets[socket.index()].os_index
+    }
+
+    /// The operating system's numbers of the CPUs that are present but offline, ascending.
+    pub fn offline_cpus(&self) -> &[u32] {
+        &self.offline
+    }
+
+    /// Memory of a node in bytes, when known.
+    pub fn node_memory_bytes(&self, node: NodeId) -> Option<u64> {
+        self.nodes[node.index()].memory_bytes
+    }
+
+    /// How two CPUs stand to each other. Symmetric.
+    #[inline]
+    pub fn relation(&self, a: CpuId, b: CpuId) -> Relation {
+        let (first, second) = (&self.places[a.index()], &self.places[b.index()]);
+        if first.llc == second.llc {
+            return if a == b {
+                Relation::SameCpu
+            } else if first.core == second.core {
+                Relation::SmtSibling
+            } else if first.cluster == second.cluster {
+                Relation::SameCluster
+            } else {
+                Relation::SameLlc
+            };
+        }
+        if first.socket != second.socket {
+            self.node_relations[first.node.index() * self.nodes.len() + second.node.index()]
+        } else if first.node == second.node {
+            Relation::SameNode
+        } else {
+            Relation::SameSocket
+        }
+    }
+
+    /// The distance of two NUMA nodes in SLIT units: 10 is local.
+    #[inline]
+    pub fn node_distance(&self, from: NodeId, to: NodeId) -> u32 {
+        self.distances[from.index() * self.nodes.len() + to.index()]
+    }
+
+    /// Relative computing power of a CPU: 1024 for the biggest.
+    #[inline]
+    pub fn capacity(&self, cpu: CpuId) -> u32 {
+        self.places[cpu.index()].capacity
+    }
+
+    /// Whether CPUs differ in computing power.
+    pub fn is_asymmetric(&self) -> bool {
+        self.places.iter().any(|place| place.capacity != self.places[0].capacity)
+    }
+
+    /// The largest number of hardware threads of a core.
+    pub fn smt_width(&self) -> usize {
+        self.smt_width
+    }
+
+    /// What kernel actions cost on this machine.
+    #[inline]
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// The same machine with other costs, for studies of their influence.
+    #[must_use]
+    pub fn with_costs(mut self, costs: Costs) -> Self {
+        self.costs = costs;
+        self
+    }
+
+    /// All caches, by level, then kind, then lowest CPU.
+    pub fn caches(&self) -> &[Cache] {
+        &self.caches
+    }
+
+    /// The data or unified cache of a level that a CPU uses.
+    pub fn data_cache(&self, cpu: CpuId, level: u8) -> Option<&Cache> {
+        let holds_data = |cache: &&Cache| cache.level == level && cache.kind != CacheKind::Instruction;
+        self.caches.iter().filter(holds_data).find(|cache| cache.cpus.contains(cpu))
+    }
+
+    /// The cache that is the LLC `llc`: the highest data or unified cache whose CPUs are the LLC's. `None` when the machine's
+    /// description says nothing about it.
+    pub fn llc_cache(&self, llc: LlcId) -> Option<&Cache> {
+        let cpus = &self.llc_cpus[llc.index()];
+        self.caches.iter().rev().find(|cache| cache.kind != CacheKind::Instruction && cache.cpus == *cpus)
+    }
+
+    /// Latencies, bandwidths and frequencies.
+    pub fn performance(&self) -> &Performance {
+        &self.performance
+    }
+
+    /// Where a value comes from, by its name in the TOML format: `costs.tick_ns`, `core_to_core_ns.same_llc`.
+    pub fn origin(&self, value: &str) -> Option<&Origin> {
+        self.origins.get(value)
+    }
+
+    /// All origins by name of the value.
+    pub fn origins(&self) -> &BTreeMap<String, Origin> {
+        &self.origins
+    }
+
+    /// What the tags in origins stand for.
+    pub fn sources(&self) -> &BTreeMap<String, String> {
+        &self.sources
+    }
+
+    /// What a reader found odd in the description of this machine, and how it understood it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}

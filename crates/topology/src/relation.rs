@@ -1,0 +1,124 @@
+//! How two CPUs stand to each other, from nearest to farthest. Costs and statistics are tables indexed by it.
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+use serde::{Deserialize, Serialize};
+
+/// The closest thing two CPUs share. The order of the variants is part of the meaning: later is farther.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Relation {
+    /// One and the same CPU.
+    SameCpu,
+    /// Two hardware threads of one core.
+    SmtSibling,
+    /// Two cores of one cluster (shared L2). Never found on machines whose cluster is the core.
+    SameCluster,
+    /// Two clusters under one last-level cache.
+    SameLlc,
+    /// Two LLCs of one NUMA node.
+    SameNode,
+    /// Two NUMA nodes of one socket.
+    SameSocket,
+    /// Two sockets whose nodes have the smallest distance found between sockets: one hop.
+    OtherSocket,
+    /// Two sockets whose nodes are farther apart than that: more than one hop.
+    FarSocket,
+}
+
+impl Relation {
+    /// The number of relations.
+    pub const COUNT: usize = 8;
+
+    /// All relations, nearest first.
+    pub const ALL: [Relation; Self::COUNT] = [
+        Relation::SameCpu,
+        Relation::SmtSibling,
+        Relation::SameCluster,
+        Relation::SameLlc,
+        Relation::SameNode,
+        Relation::SameSocket,
+        Relation::OtherSocket,
+        Relation::FarSocket,
+    ];
+
+    /// The name used in files: `same_llc`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Relation::SameCpu => "same_cpu",
+            Relation::SmtSibling => "smt_sibling",
+            Relation::SameCluster => "same_cluster",
+            Relation::SameLlc => "same_llc",
+            Relation::SameNode => "same_node",
+            Relation::SameSocket => "same_socket",
+            Relation::OtherSocket => "other_socket",
+            Relation::FarSocket => "far_socket",
+        }
+    }
+
+    /// The name used in text for people: `other LLC, same node`.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Relation::SameCpu => "same CPU",
+            Relation::SmtSibling => "SMT sibling",
+            Relation::SameCluster => "same cluster (L2)",
+            Relation::SameLlc => "same LLC",
+            Relation::SameNode => "other LLC, same node",
+            Relation::SameSocket => "other node, same socket",
+            Relation::OtherSocket => "other socket, one hop",
+            Relation::FarSocket => "other socket, more hops",
+        }
+    }
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.description())
+    }
+}
+
+/// One value per [`Relation`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PerRelation<T>(pub [T; Relation::COUNT]);
+
+impl<T> PerRelation<T> {
+    /// The table whose entries are computed from the relation.
+    pub fn from_fn(mut value: impl FnMut(Relation) -> T) -> Self {
+        Self(Relation::ALL.map(&mut value))
+    }
+
+    /// Entries with their relation, nearest first.
+    pub fn iter(&self) -> impl Iterator<Item = (Relation, &T)> {
+        Relation::ALL.into_iter().zip(&self.0)
+    }
+}
+
+impl<T> Index<Relation> for PerRelation<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, relation: Relation) -> &T {
+        &self.0[relation as usize]
+    }
+}
+
+impl<T> IndexMut<Relation> for PerRelation<T> {
+    #[inline]
+    fn index_mut(&mut self, relation: Relation) -> &mut T {
+        &mut self.0[relation as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discriminants_follow_the_order_of_distance() {
+        for (position, relation) in Relation::ALL.into_iter().enumerate() {
+            assert_eq!(relation as usize, position);
+        }
+    }
+}
