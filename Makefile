@@ -1,0 +1,52 @@
+# What a newcomer, a developer and the CI job type. Every target installs what it lacks (scripts/toolchain), or says
+# exactly what that is. `make` alone lists the targets.
+
+export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+WARMCORE := cargo run --release --locked --quiet --package warmcore --
+FUZZ_SECONDS := 20
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test bench lint deny docs fuzz-short
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+build: ## build target/release/warmcore
+	@scripts/toolchain build
+	cargo build --release --locked --package warmcore
+
+demo: build ## build, then compare three schedulers on two workloads
+	@echo
+	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f4,-g4,-l200 --schedulers cfs,eevdf,rr'
+	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f4,-g4,-l200 --schedulers cfs,eevdf,rr
+	@echo
+	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload spin:-n64,-p0,-r100ms,-d3s --schedulers cfs,eevdf,rr'
+	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n64,-p0,-r100ms,-d3s --schedulers cfs,eevdf,rr
+
+test: ## run the whole test suite
+	@scripts/toolchain build
+	cargo test --workspace --locked
+
+bench: ## measure the simulator's speed
+	@scripts/toolchain build
+	cargo bench --workspace --locked
+
+lint: ## formatting, clippy, documentation, all without warnings
+	@scripts/toolchain build lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+
+deny: ## licences and advisories of all dependencies (builds cargo-deny once, some minutes)
+	@scripts/toolchain build
+	@cargo deny --version 2>/dev/null || cargo install --locked --quiet cargo-deny
+	cargo deny check
+
+docs: ## API documentation in target/doc, manual pages in target/man
+	@scripts/toolchain build
+	cargo doc --workspace --no-deps --locked
+	$(WARMCORE) man --out target/man
+
+fuzz-short: ## every fuzz target for FUZZ_SECONDS seconds
+	@scripts/toolchain build fuzz
+	scripts/fuzz-short $(FUZZ_SECONDS)
