@@ -1,0 +1,201 @@
+use warmcore_topology::{CpuId, CpuSet, Machine, MachineDescription, Performance, ShortForm};
+
+use super::{Domains, Level, flags};
+use crate::fair::FairParameters;
+
+fn parameters() -> FairParameters {
+    FairParameters {
+        migration_cost_ns: 500_000,
+        nr_migrate: 32,
+        imbalance_pct: 117,
+        imbalance_pct_smt: 110,
+        busy_factor: 16,
+        load_only_balance: false,
+        newidle_random: true,
+        newidle_rate: true,
+        sis_util: true,
+    }
+}
+
+fn build(machine: &Machine) -> Domains {
+    Domains::build(machine, &parameters())
+}
+
+/// A machine in short form, with distances between its nodes.
+fn with_distances(spec: &str, distances: Vec<Vec<u32>>) -> Machine {
+    let form: ShortForm = spec.parse().unwrap();
+    MachineDescription {
+        name: spec.to_owned(),
+        summary: String::new(),
+        cpus: form.shape.cpus(form.smt_numbering, 1),
+        offline: Default::default(),
+        nodes: form.shape.nodes(),
+        distances: Some(distances),
+        caches: Vec::new(),
+        performance: Performance::default(),
+        costs: Machine::parse(spec).unwrap().costs().clone(),
+        origins: Default::default(),
+        sources: Default::default(),
+        notes: Vec::new(),
+    }
+    .build()
+    .unwrap()
+}
+
+/// Levels of a CPU as `name span min-max imb_numa_nr`.
+fn levels(domains: &Domains, cpu: u32) -> Vec<String> {
+    let line = |domain: &super::Domain| {
+        let (name, weight) = (domain.level.name(), domain.span_weight);
+        format!("{name} {weight} {}-{} {}", domain.min_interval_ms, domain.max_interval_ms, domain.imb_numa_nr)
+    };
+    domains.of(CpuId(cpu)).iter().map(line).collect()
+}
+
+fn groups(domains: &Domains, cpu: u32, level: usize) -> Vec<String> {
+    let domain = &domains.of(CpuId(cpu))[level];
+    let list = |cpus: &[u32]| cpus.iter().map(|&cpu| CpuId(cpu)).collect::<CpuSet>().to_string();
+    domains.groups(domain).map(|group| list(domains.group_cpus(domains.group(group)))).collect()
+}
+
+#[test]
+fn one_node_with_two_llcs_has_mc_and_pkg() {
+    let domains = build(&Machine::parse("1s1n2l8c1t").unwrap());
+    assert_eq!(levels(&domains, 3), ["MC 8 8-16 0", "PKG 16 16-32 2"]);
+    assert_eq!(groups(&domains, 9, 1), ["8-15", "0-7"]);
+    assert_eq!(groups(&domains, 2, 0), ["2", "3", "4", "5", "6", "7", "0", "1"]);
+}
+
+#[test]
+fn hardware_threads_add_the_smt_level() {
+    let domains = build(&Machine::parse("1s1n2l4c2t").unwrap());
+    assert_eq!(levels(&domains, 0), ["SMT 2 2-4 0", "MC 8 8-16 0", "PKG 16 16-32 2"]);
+    let smt = &domains.of(CpuId(0))[0];
+    assert_eq!((smt.imbalance_pct, smt.cache_nice_tries), (110, 0));
+    let core = domains.group(domains.local_group(&domains.of(CpuId(0))[1]));
+    assert_eq!((core.weight, core.cores), (2, 1));
+    assert_ne!(core.flags & flags::SHARE_CPUCAPACITY, 0);
+}
+
+#[test]
+fn two_sockets_of_six_nodes_have_five_levels() {
+    let domains = build(&Machine::parse("2s6n2l8c2t").unwrap());
+    let expected = ["SMT 2 2-4 0", "MC 16 16-32 0", "NODE 32 32-64 2", "NUMA 192 192-384 2", "NUMA 384 384-768 4"];
+    assert_eq!(levels(&domains, 0), expected);
+    assert_eq!(domains.of(CpuId(0))[3].group_count(), 6);
+    assert_eq!(domains.of(CpuId(0))[4].group_count(), 2);
+    assert_eq!(domains.llc_count(), 24);
+}
+
+#[test]
+fn two_sockets_of_one_node_have_one_numa_level() {
+    let domains = build(&Machine::parse("2s1n2l60c1t").unwrap());
+    assert_eq!(levels(&domains, 239), ["MC 60 60-120 0", "PKG 120 120-240 2", "NUMA 240 240-480 2"]);
+}
+
+#[test]
+fn the_numa_level_prefers_siblings_when_the_node_is_one_llc() {
+    let domains = build(&Machine::parse("2s1n1l8c1t").unwrap());
+    assert_eq!(levels(&domains, 0), ["MC 8 8-16 0", "NUMA 16 16-32 1"]);
+    let numa = &domains.of(CpuId(0))[1];
+    assert!(numa.has(flags::NUMA | flags::SERIALIZE) && !numa.has(flags::PREFER_SIBLING));
+    for group in domains.groups(numa) {
+        let expected = flags::PREFER_SIBLING | flags::SHARE_LLC;
+        assert_eq!(domains.group(group).flags & expected, expected);
+    }
+}
+
+#[test]
+fn placement_stops_at_the_reclaim_distance() {
+    let placement = flags::BALANCE_EXEC | flags::BALANCE_FORK | flags::WAKE_AFFINE;
+    let machine = with_distances("2s1n1l4c1t", vec![vec![10, 32], vec![32, 10]]);
+    assert_eq!(build(&machine).of(CpuId(0))[1].flags & placement, 0);
+    let zen = Domains::build_with_reclaim_distance(&machine, &parameters(), super::RECLAIM_DISTANCE_ZEN);
+    assert_eq!(zen.of(CpuId(0))[1].flags & placement, placement);
+}
+
+/// Four nodes in a ring: 20 to the neighbours, 30 across.
+#[test]
+fn numa_groups_overlap_when_distances_form_three_levels() {
+    let distances = vec![vec![10, 20, 30, 20], vec![20, 10, 20, 30], vec![30, 20, 10, 20], vec![20, 30, 20, 10]];
+    let domains = build(&with_distances("4s1n1l2c1t", distances));
+    assert_eq!(levels(&domains, 0), ["MC 2 2-4 0", "NUMA 6 6-12 1", "NUMA 8 8-16 1"]);
+    assert_eq!(groups(&domains, 0, 1), ["0-1", "2-3", "6-7"]);
+    // The local group is the whole lower level; the node left over brings its own neighbours.
+    assert_eq!(groups(&domains, 0, 2), ["0-3,6-7", "2-7"]);
+    let top = &domains.of(CpuId(0))[2];
+    let masks: Vec<_> = domains.groups(top).map(|group| domains.balance_mask(domains.group(group)).to_vec()).collect();
+    assert_eq!(masks, [vec![0, 1], vec![4, 5]]);
+}
+
+#[test]
+fn shortcuts_lead_to_llc_and_numa_domains() {
+    let domains = build(&Machine::parse("2s1n2l4c2t").unwrap());
+    let last = CpuId(domains.first.len() as u32 - 2);
+    assert_eq!(domains.sd_llc_id(last), 3);
+    assert_eq!(domains.sd_llc_size(last), 8);
+    assert_eq!(domains.domain(domains.sd_llc(last).unwrap()).level, Level::Mc);
+    assert_eq!(domains.domain(domains.sd_numa(last).unwrap()).level, Level::Numa);
+    let (llc, position) = (domains.sd_llc_id(last), domains.llc_position(last));
+    assert_eq!(domains.llc_cpus(llc)[position as usize], last.0);
+    assert!(!domains.clusters_active() && domains.smt_active());
+    assert_eq!(domains.sd_share_id(last), domains.llc_cpus(llc)[0]);
+}
+
+#[test]
+fn a_single_cpu_has_no_domain() {
+    let domains = build(&Machine::parse("1s1n1l1c1t").unwrap());
+    assert!(domains.of(CpuId(0)).is_empty());
+    assert_eq!((domains.sd_llc(CpuId(0)), domains.sd_llc_size(CpuId(0))), (None, 1));
+}
+
+#[test]
+fn an_llc_of_one_core_has_its_smt_domain_as_llc_domain() {
+    let domains = build(&Machine::parse("1s1n4l1c2t").unwrap());
+    assert_eq!(levels(&domains, 0), ["SMT 2 2-4 0", "PKG 8 8-16 4"]);
+    assert_eq!(domains.domain(domains.sd_llc(CpuId(0)).unwrap()).level, Level::Smt);
+}
+
+#[test]
+fn clusters_stand_between_core_and_llc() {
+    let form: ShortForm = "1s1n1l8c1t".parse().unwrap();
+    let machine =
+        MachineDescription { cpus: form.shape.cpus(form.smt_numbering, 4), distances: None, ..description_of(&form) };
+    let domains = build(&machine.build().unwrap());
+    assert_eq!(levels(&domains, 0), ["CLS 4 4-8 0", "MC 8 8-16 0"]);
+    assert!(domains.clusters_active());
+    assert_eq!(domains.sd_share_id(CpuId(7)), 4);
+}
+
+fn description_of(form: &ShortForm) -> MachineDescription {
+    MachineDescription {
+        name: "test".to_owned(),
+        summary: String::new(),
+        cpus: Vec::new(),
+        offline: Default::default(),
+        nodes: form.shape.nodes(),
+        distances: None,
+        caches: Vec::new(),
+        performance: Performance::default(),
+        costs: Machine::parse("1s1n1l2c1t").unwrap().costs().clone(),
+        origins: Default::default(),
+        sources: Default::default(),
+        notes: Vec::new(),
+    }
+}
+
+#[test]
+fn span_and_ring_of_a_thousand_cpus_are_shared() {
+    let domains = build(&Machine::parse("4s4n4l8c2t").unwrap());
+    assert_eq!(domains.first.len(), 1025);
+    assert!(domains.rings.len() < 4096, "{}", domains.rings.len());
+    assert!(domains.spans.len() < 1024, "{}", domains.spans.len());
+    for cpu in (0..1024).map(CpuId) {
+        for domain in domains.of(cpu) {
+            assert!(domains.span_contains(domain, cpu));
+            let local = domains.group(domains.local_group(domain));
+            assert!(domains.group_cpus(local).contains(&cpu.0));
+            let covered: u32 = domains.groups(domain).map(|group| domains.group(group).weight).sum();
+            assert_eq!(covered, domain.span_weight);
+        }
+    }
+}
