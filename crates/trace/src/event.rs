@@ -1,0 +1,194 @@
+//! The event model: what happened, on which CPU, to which task. Every place that runs an experiment produces these
+//! events, and everything that measures or draws consumes them. Words are those of the kernel's `sched` tracepoints.
+
+use serde::{Deserialize, Serialize};
+use warmcore_topology::CpuId;
+
+/// A task of the run, dense in order of creation. Task 0 is a task like any other; idle is [`TaskId::IDLE`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// The idle task of whichever CPU.
+    pub const IDLE: TaskId = TaskId(u32::MAX);
+
+    /// The id as an index into per-task arrays. Meaningless for [`TaskId::IDLE`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether this is the idle task.
+    #[inline]
+    pub const fn is_idle(self) -> bool {
+        self.0 == u32::MAX
+    }
+}
+
+/// Why the previous task left the CPU (`prev_state` of `sched_switch`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum PrevState {
+    /// Still runnable: preempted or yielded (`R+`). An involuntary switch unless it yielded.
+    Runnable = 0,
+    /// Asleep (`S`). A voluntary switch.
+    Sleeping = 1,
+    /// Dead (`X`).
+    Dead = 2,
+    /// The previous task was idle.
+    Idle = 3,
+}
+
+/// Why a task changed its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum MigrationKind {
+    /// Placed elsewhere at wakeup.
+    Wakeup = 0,
+    /// Placed elsewhere at fork or exec.
+    Fork = 1,
+    /// Moved while queued by periodic, idle or new-idle balancing.
+    Balance = 2,
+    /// Moved off the CPU it was running on by active balancing (stopper).
+    Active = 3,
+    /// Taken by an idle CPU outside of a balancer (work stealing).
+    Steal = 4,
+    /// Affinity no longer allowed the old CPU.
+    Affinity = 5,
+    /// NUMA balancing.
+    Numa = 6,
+}
+
+/// Number of [`MigrationKind`]s.
+pub const MIGRATION_KINDS: usize = 7;
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// `sched_switch`: `cpu` goes from `prev` to `next`; either may be [`TaskId::IDLE`].
+    Switch {
+        /// Task that leaves.
+        prev: TaskId,
+        /// Why it leaves.
+        prev_state: PrevState,
+        /// Task that comes.
+        next: TaskId,
+    },
+    /// `sched_waking`: `cpu` is the waker's CPU; `target_cpu` is where the task last ran, recorded before placement.
+    Waking {
+        /// Task being woken.
+        task: TaskId,
+        /// CPU it last ran on.
+        target_cpu: CpuId,
+    },
+    /// `sched_wakeup`: the task is queued on `cpu`.
+    Wakeup {
+        /// Task now runnable.
+        task: TaskId,
+    },
+    /// `sched_migrate_task`: the task is from now on assigned to `to`. `cpu` is where the decision was made.
+    Migrate {
+        /// Task that moves.
+        task: TaskId,
+        /// Old CPU.
+        from: CpuId,
+        /// New CPU.
+        to: CpuId,
+        /// Reason.
+        kind: MigrationKind,
+    },
+    /// `sched_process_fork`: `child` exists and is about to be placed; its first placement is not a migration.
+    Fork {
+        /// Creator, or [`TaskId::IDLE`] for the workload's launcher.
+        parent: TaskId,
+        /// New task.
+        child: TaskId,
+    },
+    /// `sched_process_exit`.
+    Exit {
+        /// Task that ends.
+        task: TaskId,
+    },
+    /// Affinity of a task changed: `restriction` is an index into the run's table of CPU sets, 0 meaning all CPUs.
+    /// Sent right after `Fork` too when a task starts restricted.
+    Affinity {
+        /// Task concerned.
+        task: TaskId,
+        /// Index of the CPU set.
+        restriction: u32,
+    },
+    /// A counter sample: meaning of `counter` from the run's table of counters.
+    Counter {
+        /// Index into the table of counters.
+        counter: u32,
+        /// Task it belongs to, or idle for a per-CPU counter.
+        task: TaskId,
+        /// Value since the previous sample.
+        value: u64,
+    },
+    /// A task entered a named phase of its program.
+    Phase {
+        /// Task concerned.
+        task: TaskId,
+        /// Index into the run's table of phases.
+        phase: u32,
+    },
+    /// A scheduler's decision with its reason: code from the run's table of decisions.
+    Decision {
+        /// Index into the table of decisions.
+        decision: u32,
+        /// Task concerned, or idle.
+        task: TaskId,
+        /// Meaning depends on the decision.
+        value: i64,
+    },
+    /// Time `cpu` spent on something other than a task's own program, since the previous such event of that kind.
+    Overhead {
+        /// What it was spent on.
+        kind: OverheadKind,
+        /// How long.
+        duration_ns: u64,
+    },
+}
+
+/// What CPU time outside of tasks' programs goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum OverheadKind {
+    /// Context switches.
+    Switch = 0,
+    /// Timer ticks, ordinary and high-resolution.
+    Tick = 1,
+    /// Wakeups: placement and enqueueing, interrupts between CPUs.
+    Wakeup = 2,
+    /// Load balancing.
+    Balance = 3,
+    /// First run after a migration: what cold caches cost with the constant-speed memory.
+    Migration = 4,
+    /// System calls of the program itself: messages, locks, forks.
+    Syscall = 5,
+}
+
+/// Number of [`OverheadKind`]s.
+pub const OVERHEAD_KINDS: usize = 6;
+
+/// One event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Nanoseconds since the start of the run.
+    pub time_ns: u64,
+    /// CPU on which it happened.
+    pub cpu: CpuId,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// Receives the events of a run, in order of time, in batches.
+pub trait Sink {
+    /// Takes the next events. Events of one run arrive in the order in which they happened.
+    ///
+    /// # Errors
+    /// When they cannot be stored; the run stops and what was stored so far stays valid.
+    fn events(&mut self, batch: &[Event]) -> std::io::Result<()>;
+}

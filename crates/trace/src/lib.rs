@@ -1,0 +1,18 @@
+//! The trace of a run: what happened, and everything that is computed from it alone.
+//!
+//! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
+//! - [`tables`]: what the indices in events stand for; the tasks of a run.
+//! - [`histogram`]: latencies in constant memory.
+//!
+//! The crate does not know who produced a trace. It does no input or output except in the store, which writes into the
+//! directory it is given.
+
+pub mod event;
+pub mod histogram;
+pub mod sink;
+pub mod tables;
+
+pub use event::*;
+pub use histogram::Histogram;
+pub use sink::{NullSink, Tee};
+pub use tables::{RunTables, TaskInfo};

@@ -1,0 +1,36 @@
+//! The tables that events refer to by index, and the list of a run's tasks.
+
+use serde::{Deserialize, Serialize};
+use warmcore_topology::CpuSet;
+
+use crate::TaskId;
+
+/// What the indices in events stand for. Known before the first event.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RunTables {
+    /// CPU sets that [`EventKind::Affinity`](crate::EventKind::Affinity) refers to. Index 0 is all CPUs of the machine.
+    pub restrictions: Vec<CpuSet>,
+    /// Names of counters, with unit as suffix.
+    pub counters: Vec<String>,
+    /// Names of phases.
+    pub phases: Vec<String>,
+    /// Names of decisions.
+    pub decisions: Vec<String>,
+}
+
+/// What is known about a task besides its events. A run's list of tasks is ordered by id and has no gap.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// Dense number, in order of creation.
+    pub id: TaskId,
+    /// Name; of a real thread its comm.
+    pub name: String,
+    /// Role in reports: tasks of one role are shown together.
+    pub role: String,
+    /// Application it belongs to, dense from 0.
+    pub application: u32,
+    /// Name of that application.
+    pub application_name: String,
+    /// Process (address space), dense from 0; of a recorded trace the process id.
+    pub process: u32,
+}
