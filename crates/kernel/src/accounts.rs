@@ -1,0 +1,199 @@
+//! The end of a run: invariants, messages about deadlocks, and the outcome.
+
+use std::collections::BTreeMap;
+
+use warmcore_topology::CpuId;
+
+use crate::engine::Engine;
+use crate::error::SimulationError;
+use crate::outcome::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
+use crate::scheduler::Scheduler;
+use crate::task::{State, WaitReason};
+
+/// Lines of a deadlock message; more tasks are counted.
+const MAX_WAIT_LINES: usize = 12;
+
+impl<S: Scheduler> Engine<'_, S> {
+    /// Closes the accounts and checks them.
+    pub(crate) fn finish(&mut self) -> Result<(), SimulationError> {
+        let now_ns = self.core.now_ns;
+        for cpu in self.core.machine.cpus() {
+            self.settle(cpu);
+            let state = &mut self.core.cpus[cpu.index()];
+            let since = now_ns - state.changed_ns;
+            state.changed_ns = now_ns;
+            if state.curr.is_idle() {
+                state.idle_ns += since;
+            } else {
+                state.busy_ns += since;
+                let task = &mut self.core.tasks[state.curr.index()];
+                task.cpu_time_ns += now_ns - task.switched_in_ns;
+                task.switched_in_ns = now_ns;
+            }
+        }
+        self.check_accounts()?;
+        if self.setup.check_invariants {
+            self.check_queues()?;
+        }
+        Ok(())
+    }
+
+    /// Per-CPU time adds up, and tasks' CPU time is the CPUs' busy time.
+    fn check_accounts(&self) -> Result<(), SimulationError> {
+        let now_ns = self.core.now_ns;
+        for (index, cpu) in self.core.cpus.iter().enumerate() {
+            if cpu.idle_ns + cpu.busy_ns != now_ns {
+                let message = format!("cpu{index}: idle {} + busy {} is not {now_ns} ns", cpu.idle_ns, cpu.busy_ns);
+                return Err(self.broken(message));
+            }
+        }
+        let busy: u64 = self.core.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+        let tasks: u64 = self.core.tasks.iter().map(|task| task.cpu_time_ns).sum();
+        if busy != tasks {
+            return Err(self.broken(format!("CPUs were busy {busy} ns, tasks had {tasks} ns of CPU time")));
+        }
+        Ok(())
+    }
+
+    /// No task is lost or in two places: what the scheduler holds is what the kernel thinks is runnable, per CPU.
+    pub(crate) fn check_queues(&self) -> Result<(), SimulationError> {
+        let mut runnable = vec![0usize; self.core.cpus.len()];
+        for (index, task) in self.core.tasks.iter().enumerate() {
+            match task.state {
+                State::Queued => runnable[task.cpu.index()] += 1,
+                State::Running => {
+                    runnable[task.cpu.index()] += 1;
+                    if self.core.cpus[task.cpu.index()].curr.index() != index {
+                        return Err(self.broken(format!("task {index} is running on {} but is not there", task.cpu)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (index, &expected) in runnable.iter().enumerate() {
+            let held = self.scheduler.runnable_on(CpuId::from_index(index));
+            if held != expected {
+                let message = format!("cpu{index} has {expected} runnable tasks, the scheduler holds {held}");
+                return Err(self.broken(message));
+            }
+        }
+        Ok(())
+    }
+
+    fn broken(&self, message: String) -> SimulationError {
+        SimulationError::Invariant { time_ns: self.core.now_ns, message }
+    }
+
+    /// Who waits for what, tasks that wait for the same thing together.
+    pub(crate) fn deadlock(&self) -> SimulationError {
+        let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (index, task) in self.core.tasks.iter().enumerate() {
+            if task.state != State::Dead {
+                waiting.entry(self.describe_wait(task.waiting_for)).or_default().push(self.task_name(index));
+            }
+        }
+        let mut waits: Vec<String> = waiting
+            .into_iter()
+            .map(|(what, tasks)| match tasks.as_slice() {
+                [task] => format!("  {task} waits for {what}"),
+                [first, .., last] => format!("  {} tasks ({first} … {last}) wait for {what}", tasks.len()),
+                [] => String::new(),
+            })
+            .collect();
+        if waits.len() > MAX_WAIT_LINES {
+            let more = waits.len() - MAX_WAIT_LINES;
+            waits.truncate(MAX_WAIT_LINES);
+            waits.push(format!("  and {more} more"));
+        }
+        SimulationError::Deadlock { time_ns: self.core.now_ns, waits }
+    }
+
+    fn describe_wait(&self, reason: WaitReason) -> String {
+        let workload = self.workload;
+        match reason {
+            WaitReason::None => "the others while spinning".to_owned(),
+            WaitReason::Time => "a timer".to_owned(),
+            WaitReason::Lock(lock) => {
+                let name = &workload.locks[lock as usize];
+                match self.objects.locks[lock as usize].owner {
+                    Some(owner) => format!("lock `{name}`, held by {}", self.task_name(owner.index())),
+                    None => format!("lock `{name}`"),
+                }
+            }
+            WaitReason::Condition(index) => format!("condition `{}`", workload.conditions[index as usize]),
+            WaitReason::Barrier(index) => {
+                let barrier = &workload.barriers[index as usize];
+                let arrived = self.objects.barriers[index as usize].arrived;
+                format!("barrier `{}` ({arrived} of {} arrived)", barrier.name, barrier.participants)
+            }
+            WaitReason::Resume => "a resume".to_owned(),
+            WaitReason::Semaphore(index) => format!("semaphore `{}`", workload.semaphores[index as usize].name),
+            WaitReason::ChannelSpace(index) => format!("space in channel `{}`", workload.channels[index as usize].name),
+            WaitReason::ChannelData(index) => format!("data in channel `{}`", workload.channels[index as usize].name),
+            WaitReason::ListServed(index) => format!("being served on list `{}`", workload.lists[index as usize]),
+            WaitReason::ListEntry(index) => format!("an entry on list `{}`", workload.lists[index as usize]),
+            WaitReason::Join => "the exit of tasks it created".to_owned(),
+        }
+    }
+
+    pub(crate) fn task_name(&self, index: usize) -> String {
+        let task = &self.core.tasks[index];
+        let template = &self.workload.tasks[task.template.index()];
+        if template.instances == 1 { template.name.clone() } else { format!("{}-{}", template.name, task.instance) }
+    }
+
+    pub(crate) fn outcome(&mut self) -> Outcome {
+        let elapsed_ns = self.core.now_ns;
+        let tasks: Vec<TaskOutcome> = (0..self.core.tasks.len()).map(|index| self.task_outcome(index)).collect();
+        let applications = self
+            .workload
+            .applications
+            .iter()
+            .enumerate()
+            .map(|(index, name)| application_outcome(name, index as u32, &tasks, elapsed_ns))
+            .collect();
+        let cpus = self
+            .core
+            .cpus
+            .iter()
+            .map(|cpu| CpuOutcome { idle_ns: cpu.idle_ns, busy_ns: cpu.busy_ns, overhead_ns: cpu.overhead_ns })
+            .collect();
+        Outcome {
+            end: self.ended.unwrap_or(End::Stopped),
+            elapsed_ns,
+            tasks,
+            applications,
+            cpus,
+            recorders: std::mem::take(&mut self.recorders),
+            engine_events: self.engine_events,
+        }
+    }
+
+    fn task_outcome(&self, index: usize) -> TaskOutcome {
+        let task = &self.core.tasks[index];
+        TaskOutcome {
+            id: index as u32,
+            name: self.task_name(index),
+            role: self.workload.tasks[task.template.index()].role.clone(),
+            application: task.application,
+            process: task.process,
+            started_ns: task.started_ns,
+            exited_ns: task.exited_ns,
+            cpu_time_ns: task.cpu_time_ns,
+            progress_ns: task.progress_ns,
+        }
+    }
+}
+
+fn application_outcome(name: &str, index: u32, tasks: &[TaskOutcome], end_ns: u64) -> ApplicationOutcome {
+    let own = || tasks.iter().filter(|task| task.application == index);
+    let started_ns = own().map(|task| task.started_ns).min().unwrap_or(0);
+    let finished = own().all(|task| task.exited_ns.is_some());
+    let last_ns = if finished { own().filter_map(|task| task.exited_ns).max().unwrap_or(started_ns) } else { end_ns };
+    ApplicationOutcome {
+        name: name.to_owned(),
+        elapsed_ns: last_ns - started_ns,
+        finished,
+        cpu_time_ns: own().map(|task| task.cpu_time_ns).sum(),
+    }
+}

@@ -1,0 +1,387 @@
+//! The part of the simulated kernel that a scheduler sees: clock, CPUs, tasks, and the commands it may issue.
+//!
+//! Commands that make no sense (moving a running task, a CPU the task may not use) are remembered as the run's error
+//! and end it; see [`Core::fail`]. What a scheduler cannot do here, it cannot do.
+
+use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
+use warmcore_trace::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId};
+
+use crate::error::SimulationError;
+use crate::event_queue::{Class, EventQueue};
+use crate::task::{State, Task};
+
+/// A pending request to call the scheduler on a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NeedResched {
+    /// None.
+    No,
+    /// At the next return to user mode of that CPU (`TIF_NEED_RESCHED_LAZY`).
+    Lazy,
+    /// As soon as possible (`TIF_NEED_RESCHED`).
+    Full,
+}
+
+/// Parameters of the kernel a scheduler lives in, as far as they are not the machine's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelParameters {
+    /// Ticks per second: 100, 250, 300 or 1000.
+    pub hz: u32,
+    /// `TTWU_QUEUE`: remote wakeups outside the waker's LLC, or of an idle CPU, go through an interrupt.
+    pub ttwu_queue: bool,
+    /// How late timers of normal tasks may be (`timer_slack_ns`, 50 µs by default in Linux).
+    pub timer_slack_ns: u64,
+}
+
+impl Default for KernelParameters {
+    fn default() -> Self {
+        Self { hz: 250, ttwu_queue: true, timer_slack_ns: 50_000 }
+    }
+}
+
+impl KernelParameters {
+    /// Length of a jiffy.
+    pub fn tick_ns(&self) -> u64 {
+        1_000_000_000 / u64::from(self.hz)
+    }
+}
+
+/// State of one CPU.
+pub(crate) struct Cpu {
+    pub curr: TaskId,
+    pub need_resched: NeedResched,
+    /// The CPU is in the list of those to reschedule at the end of the present event.
+    pub resched_listed: bool,
+    /// Queued wakeups on their way here.
+    pub ttwu_pending: u32,
+    /// When the running activity was last settled.
+    pub settled_ns: u64,
+    /// Overhead since then that the running task has not been charged with yet.
+    pub stolen_ns: u64,
+    /// Matches the one valid progress event of this CPU.
+    pub progress_generation: u32,
+    /// Matches the one valid high-resolution tick.
+    pub hrtick_generation: u32,
+    pub hrtick_at_ns: Option<u64>,
+    /// Phase of the ordinary tick.
+    pub tick_phase_ns: u64,
+    pub tick_generation: u32,
+    pub tick_stopped: bool,
+    pub softirq_raised: bool,
+    /// The stopper took the running task off; the CPU counts as idle until the next pick.
+    pub stopper_ran: bool,
+    /// Work units per 1024 ns.
+    pub capacity: u32,
+
+    /// Since when it has been idle or busy.
+    pub changed_ns: u64,
+    pub idle_ns: u64,
+    pub busy_ns: u64,
+    pub overhead_ns: [u64; OVERHEAD_KINDS],
+}
+
+/// Collects events and hands them on in batches, so that a sink costs one dynamic call per thousands of events.
+pub(crate) struct Tracer<'a> {
+    sink: Option<&'a mut dyn Sink>,
+    batch: Vec<Event>,
+}
+
+const BATCH: usize = 2048;
+
+impl<'a> Tracer<'a> {
+    pub fn new(sink: Option<&'a mut dyn Sink>) -> Self {
+        let capacity = if sink.is_some() { BATCH } else { 0 };
+        Self { sink, batch: Vec::with_capacity(capacity) }
+    }
+
+    #[inline]
+    pub fn full(&self) -> bool {
+        self.batch.len() >= BATCH - 256
+    }
+
+    pub fn flush(&mut self) -> std::io::Result<()> {
+        if let Some(sink) = &mut self.sink {
+            sink.events(&self.batch)?;
+        }
+        self.batch.clear();
+        Ok(())
+    }
+}
+
+/// Clock, CPUs and tasks of a running simulation.
+pub struct Core<'a> {
+    pub(crate) now_ns: u64,
+    pub(crate) this_cpu: CpuId,
+    pub(crate) machine: &'a Machine,
+    pub(crate) parameters: KernelParameters,
+    pub(crate) tick_ns: u64,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) restrictions: &'a [CpuSet],
+    pub(crate) queue: EventQueue,
+    pub(crate) tracer: Tracer<'a>,
+    pub(crate) resched_list: Vec<CpuId>,
+    pub(crate) error: Option<SimulationError>,
+    /// Threads alive per process.
+    pub(crate) process_threads: Vec<u32>,
+}
+
+impl<'a> Core<'a> {
+    /// Simulated time in nanoseconds.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Simulated time in jiffies.
+    #[inline]
+    pub fn jiffies(&self) -> u64 {
+        self.now_ns / self.tick_ns
+    }
+
+    /// Length of a jiffy in nanoseconds.
+    #[inline]
+    pub fn tick_ns(&self) -> u64 {
+        self.tick_ns
+    }
+
+    /// Parameters of the kernel.
+    #[inline]
+    pub fn parameters(&self) -> &KernelParameters {
+        &self.parameters
+    }
+
+    /// CPU in whose context the present event runs: the waker's, the ticking one's.
+    #[inline]
+    pub fn this_cpu(&self) -> CpuId {
+        self.this_cpu
+    }
+
+    /// The machine.
+    #[inline]
+    pub fn machine(&self) -> &'a Machine {
+        self.machine
+    }
+
+    /// A task.
+    #[inline]
+    pub fn task(&self, task: TaskId) -> &Task {
+        &self.tasks[task.index()]
+    }
+
+    /// Number of tasks created so far.
+    #[inline]
+    pub fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// CPUs the task may use.
+    #[inline]
+    pub fn allowed(&self, task: TaskId) -> &'a CpuSet {
+        &self.restrictions[self.tasks[task.index()].restriction as usize]
+    }
+
+    /// Whether the task may use the CPU.
+    #[inline]
+    pub fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
+        let restriction = self.tasks[task.index()].restriction;
+        restriction == 0 || self.restrictions[restriction as usize].contains(cpu)
+    }
+
+    /// Task on the CPU, or [`TaskId::IDLE`].
+    #[inline]
+    pub fn curr(&self, cpu: CpuId) -> TaskId {
+        self.cpus[cpu.index()].curr
+    }
+
+    /// Whether the CPU runs its idle task.
+    #[inline]
+    pub fn curr_is_idle(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.index()].curr.is_idle()
+    }
+
+    /// Whether a queued wakeup is on its way to the CPU (`ttwu_pending`).
+    #[inline]
+    pub fn ttwu_pending(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.index()].ttwu_pending != 0
+    }
+
+    /// Pending request to reschedule the CPU.
+    #[inline]
+    pub fn need_resched(&self, cpu: CpuId) -> NeedResched {
+        self.cpus[cpu.index()].need_resched
+    }
+
+    /// Whether the CPU's ordinary tick is stopped (it is idle and has been for at least one tick).
+    #[inline]
+    pub fn tick_stopped(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.index()].tick_stopped
+    }
+
+    /// Relative compute capacity of the CPU, 1024 = the machine's biggest.
+    #[inline]
+    pub fn capacity(&self, cpu: CpuId) -> u32 {
+        self.cpus[cpu.index()].capacity
+    }
+
+    /// Number of living threads of a process.
+    #[inline]
+    pub fn process_threads(&self, process: u32) -> u32 {
+        self.process_threads[process as usize]
+    }
+
+    /// Requests a full reschedule (`resched_curr`): at the end of this event on this CPU, after an interrupt's delay
+    /// on another.
+    pub fn resched_full(&mut self, cpu: CpuId) {
+        let this_cpu = self.this_cpu;
+        let state = &mut self.cpus[cpu.index()];
+        if state.need_resched == NeedResched::Full {
+            return;
+        }
+        state.need_resched = NeedResched::Full;
+        if cpu == this_cpu {
+            self.list_for_resched(cpu);
+        } else {
+            let delay = self.ipi_delay(cpu);
+            self.queue.push(self.now_ns + delay, Class::ReschedIpi, cpu, 0, 0);
+        }
+    }
+
+    /// Requests a lazy reschedule (`resched_curr_lazy`): at the CPU's next return to user mode. An idle CPU is
+    /// rescheduled fully.
+    pub fn resched_lazy(&mut self, cpu: CpuId) {
+        if self.curr_is_idle(cpu) {
+            self.resched_full(cpu);
+            return;
+        }
+        let this_cpu = self.this_cpu;
+        let state = &mut self.cpus[cpu.index()];
+        if state.need_resched == NeedResched::No {
+            state.need_resched = NeedResched::Lazy;
+        }
+        if cpu == this_cpu {
+            self.list_for_resched(cpu);
+        }
+    }
+
+    /// Adds the CPU to those that are rescheduled when the present event is over.
+    pub(crate) fn list_for_resched(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu.index()];
+        if !state.resched_listed {
+            state.resched_listed = true;
+            self.resched_list.push(cpu);
+        }
+    }
+
+    /// Delay until an interrupt sent from this CPU makes `cpu` react, including its way out of idle.
+    pub(crate) fn ipi_delay(&self, cpu: CpuId) -> u64 {
+        let costs = self.machine.costs();
+        let delay = costs.ipi_ns[self.machine.relation(self.this_cpu, cpu)];
+        if self.curr_is_idle(cpu) { delay + costs.idle_exit_ns } else { delay }
+    }
+
+    /// Arms the CPU's high-resolution tick `delay_ns` from now, replacing an armed one (`hrtick_start`).
+    pub fn start_hrtick(&mut self, cpu: CpuId, delay_ns: u64) {
+        let at = self.now_ns + delay_ns;
+        let state = &mut self.cpus[cpu.index()];
+        state.hrtick_generation = state.hrtick_generation.wrapping_add(1);
+        state.hrtick_at_ns = Some(at);
+        self.queue.push(at, Class::HrTick, cpu, 0, state.hrtick_generation);
+    }
+
+    /// Disarms the CPU's high-resolution tick.
+    pub fn cancel_hrtick(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu.index()];
+        if state.hrtick_at_ns.take().is_some() {
+            state.hrtick_generation = state.hrtick_generation.wrapping_add(1);
+        }
+    }
+
+    /// When the CPU's high-resolution tick will fire, if it is armed.
+    #[inline]
+    pub fn hrtick_at_ns(&self, cpu: CpuId) -> Option<u64> {
+        self.cpus[cpu.index()].hrtick_at_ns
+    }
+
+    /// Asks for [`Scheduler::softirq`](crate::Scheduler::softirq) on the CPU when its present interrupt is over.
+    pub fn raise_softirq(&mut self, cpu: CpuId) {
+        self.cpus[cpu.index()].softirq_raised = true;
+    }
+
+    /// Sends an interrupt to an idle CPU that calls [`Scheduler::nohz_kick`](crate::Scheduler::nohz_kick) there.
+    pub fn kick_nohz(&mut self, cpu: CpuId) {
+        let at = self.now_ns + self.ipi_delay(cpu);
+        self.queue.push(at, Class::NohzKick, cpu, 0, 0);
+    }
+
+    /// Wakes the CPU's stopper thread: it preempts whatever runs there and calls
+    /// [`Scheduler::stopper`](crate::Scheduler::stopper) with `payload`.
+    pub fn queue_stopper(&mut self, cpu: CpuId, payload: u32) {
+        let at = self.now_ns + if cpu == self.this_cpu { 0 } else { self.ipi_delay(cpu) };
+        self.queue.push(at, Class::Stopper, cpu, payload, 0);
+    }
+
+    /// Calls [`Scheduler::timer`](crate::Scheduler::timer) on the CPU with `payload` after `delay_ns`.
+    pub fn start_timer(&mut self, cpu: CpuId, delay_ns: u64, payload: u32) {
+        self.queue.push(self.now_ns + delay_ns, Class::Policy, cpu, payload, 0);
+    }
+
+    /// Assigns a task to another CPU (`set_task_cpu`). The task must not be running and `cpu` must be allowed.
+    pub fn set_task_cpu(&mut self, task: TaskId, cpu: CpuId, kind: MigrationKind) {
+        let from = self.tasks[task.index()].cpu;
+        if from == cpu {
+            return;
+        }
+        if self.tasks[task.index()].state == State::Running || !self.may_run_on(task, cpu) {
+            self.fail_command("set_task_cpu", task, cpu);
+            return;
+        }
+        self.tasks[task.index()].cpu = cpu;
+        self.emit(EventKind::Migrate { task, from, to: cpu, kind });
+    }
+
+    /// Charges a CPU with time spent in the kernel. Whatever runs there makes no progress for so long.
+    #[inline]
+    pub fn charge(&mut self, cpu: CpuId, duration_ns: u64, kind: OverheadKind) {
+        let state = &mut self.cpus[cpu.index()];
+        if !state.curr.is_idle() {
+            state.stolen_ns += duration_ns;
+        }
+        state.overhead_ns[kind as usize] += duration_ns;
+    }
+
+    /// Puts a decision into the trace: `decision` is an index into [`Scheduler::decisions`](crate::Scheduler).
+    pub fn decide(&mut self, decision: u32, task: TaskId, value: i64) {
+        self.emit(EventKind::Decision { decision, task, value });
+    }
+
+    /// Relation of two CPUs.
+    #[inline]
+    pub fn relation(&self, a: CpuId, b: CpuId) -> Relation {
+        self.machine.relation(a, b)
+    }
+
+    /// Ends the run with an error: for a scheduler that finds its own state broken. The first error stays.
+    pub fn fail(&mut self, message: String) {
+        if self.error.is_none() {
+            self.error = Some(SimulationError::Scheduler { time_ns: self.now_ns, cpu: self.this_cpu, message });
+        }
+    }
+
+    #[cold]
+    fn fail_command(&mut self, command: &str, task: TaskId, cpu: CpuId) {
+        let state = self.tasks[task.index()].state;
+        self.fail(format!("{command}: task {} ({state:?}) cannot be moved to {cpu}", task.0));
+    }
+
+    #[inline]
+    pub(crate) fn emit(&mut self, kind: EventKind) {
+        self.emit_on(self.this_cpu, kind);
+    }
+
+    #[inline]
+    pub(crate) fn emit_on(&mut self, cpu: CpuId, kind: EventKind) {
+        if self.tracer.sink.is_some() {
+            self.tracer.batch.push(Event { time_ns: self.now_ns, cpu, kind });
+        }
+    }
+}

@@ -1,0 +1,619 @@
+//! The engine: takes events in order, keeps CPUs and tasks, and calls the scheduler in the kernel's order.
+//!
+//! One simulation is one thread. It reads no clock and draws no random numbers but those of its seed. What tasks do is
+//! in [`interpreter`](crate::interpreter); what a scheduler may do is in [`core`](crate::core).
+//!
+//! Not modelled: contention for run-queue locks, interrupts of devices, hypervisor steal, CPU frequency. A context
+//! switch, a tick or a wakeup costs the machine's fixed time.
+
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use warmcore_topology::CpuId;
+use warmcore_trace::{EventKind, Histogram, OVERHEAD_KINDS, OverheadKind, PrevState, Sink, TaskId};
+use warmcore_workload::Workload;
+
+use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
+use crate::error::SimulationError;
+use crate::event_queue::{Class, EventQueue, Queued};
+use crate::memory::ConstantMemory;
+use crate::outcome::{End, Outcome};
+use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
+use crate::setup::Setup;
+use crate::sync::Objects;
+use crate::task::{Activity, State};
+
+
+/// How often the stop flag is looked at, in engine events.
+const STOP_CHECK_INTERVAL: u64 = 1 << 14;
+
+/// Why [`Engine::schedule`] is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Leave {
+    /// The running task stays runnable.
+    Preempted,
+    /// It yielded.
+    Yielded,
+    /// It blocks; its wait reason is set.
+    Blocked,
+    /// It ends.
+    Exited,
+    /// Its CPU is no longer allowed.
+    Displaced,
+}
+
+/// What the running task does now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Now {
+    /// Something that takes time: `activity` and `remaining_ns` are set.
+    Busy,
+    /// It has to leave the CPU.
+    Leaves(Leave),
+    /// A reschedule is pending and takes effect before its next step.
+    ReschedPending,
+}
+
+pub(crate) struct Engine<'a, S> {
+    pub core: Core<'a>,
+    pub scheduler: S,
+    pub setup: &'a Setup<'a>,
+    pub workload: &'a Workload,
+    pub memory: ConstantMemory<'a>,
+    pub objects: Objects,
+    pub recorders: Vec<Histogram>,
+    /// Tasks not dead, and start entries not yet executed.
+    pub alive: usize,
+    /// What can still make something happen: runnable tasks that do not wait for others, armed timers, starts,
+    /// releases. When it is 0 and tasks are alive, they are deadlocked.
+    pub live: usize,
+    pub ended: Option<End>,
+    pub engine_events: u64,
+    /// The running task made a system call during this event: pending lazy reschedules take effect.
+    pub entered_kernel: bool,
+}
+
+/// Runs a workload on a machine under a scheduler.
+///
+/// # Errors
+/// See [`SimulationError`]. Events up to the error have been handed to the sink.
+pub fn run<'a, S: Scheduler>(
+    setup: &'a Setup<'a>,
+    scheduler: S,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let mut engine = Engine::new(setup, scheduler, sink);
+    let result = engine.run();
+    engine.core.tracer.flush()?;
+    result?;
+    Ok(engine.outcome())
+}
+
+impl<'a, S: Scheduler> Engine<'a, S> {
+    fn new(setup: &'a Setup<'a>, scheduler: S, sink: Option<&'a mut dyn Sink>) -> Self {
+        let parameters = scheduler.kernel_parameters();
+        let core = Core {
+            now_ns: 0,
+            this_cpu: CpuId(0),
+            machine: setup.machine,
+            parameters,
+            tick_ns: parameters.tick_ns(),
+            cpus: idle_cpus(setup, &parameters),
+            tasks: Vec::with_capacity(setup.starts.len()),
+            restrictions: &setup.restrictions,
+            queue: EventQueue::default(),
+            tracer: Tracer::new(sink),
+            resched_list: Vec::new(),
+            error: None,
+            process_threads: vec![0; setup.workload.processes.len()],
+        };
+        Self {
+            core,
+            scheduler,
+            setup,
+            workload: setup.workload,
+            memory: ConstantMemory::new(setup.machine),
+            objects: Objects::new(setup.workload),
+            recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
+            alive: setup.starts.len(),
+            live: setup.starts.len(),
+            ended: None,
+            engine_events: 0,
+            entered_kernel: false,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), SimulationError> {
+        self.scheduler.init(&mut self.core);
+        for cpu in self.core.machine.cpus() {
+            self.scheduler.enter_idle(&mut self.core, cpu);
+            self.scheduler.tick_stopped(&mut self.core, cpu);
+        }
+        for (index, start) in self.setup.starts.iter().enumerate() {
+            let cpu = self.setup.template_cpus[start.template as usize];
+            self.core.queue.push(start.time_ns, Class::Start, cpu, index as u32, 0);
+        }
+        let limits = [(self.workload.duration_ns, 0), (self.setup.max_time_ns, 1)];
+        for (time_ns, payload) in limits {
+            if let Some(time_ns) = time_ns {
+                self.core.queue.push(time_ns, Class::End, CpuId(0), payload, 0);
+            }
+        }
+        while self.ended.is_none() {
+            let Some(event) = self.core.queue.pop() else {
+                return Err(self.deadlock());
+            };
+            self.step(event)?;
+        }
+        self.finish()
+    }
+
+    fn step(&mut self, event: Queued) -> Result<(), SimulationError> {
+        self.core.now_ns = event.time_ns;
+        self.core.this_cpu = event.cpu();
+        if !self.handle(event) {
+            return Ok(());
+        }
+        self.engine_events += 1;
+        self.after_event();
+        if self.core.tracer.full() {
+            self.core.tracer.flush()?;
+        }
+        if let Some(error) = self.core.error.take() {
+            return Err(error);
+        }
+        if self.live == 0 && self.ended.is_none() {
+            if self.alive == 0 {
+                self.ended = Some(End::AllExited);
+            } else {
+                return Err(self.deadlock());
+            }
+        }
+        if self.engine_events.is_multiple_of(STOP_CHECK_INTERVAL) {
+            self.check_stop()?;
+            if self.setup.check_invariants {
+                self.check_queues()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Acts on an event. False if it was overtaken.
+    fn handle(&mut self, event: Queued) -> bool {
+        let cpu = event.cpu();
+        match event.class() {
+            Class::Progress => {
+                if self.core.cpus[cpu.index()].progress_generation != event.generation {
+                    return false;
+                }
+                self.entered_kernel = false;
+                self.progress(cpu);
+                return true;
+            }
+            Class::Timer => {
+                let task = TaskId(event.payload);
+                if self.core.tasks[task.index()].timer_generation != event.generation {
+                    return false;
+                }
+                self.live -= 1;
+                self.wake(task, WakeFlags::default());
+            }
+            Class::WakeIpi => {
+                self.core.cpus[cpu.index()].ttwu_pending -= 1;
+                self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
+                self.activate(cpu, TaskId(event.payload), Enqueue::Wakeup, WakeFlags::default());
+            }
+            Class::ReschedIpi => {
+                if self.core.cpus[cpu.index()].need_resched == NeedResched::No {
+                    return false;
+                }
+            }
+            Class::Stopper => self.stopper(cpu, event.payload),
+            Class::HrTick => {
+                if self.core.cpus[cpu.index()].hrtick_generation != event.generation {
+                    return false;
+                }
+                self.hrtick(cpu);
+            }
+            Class::Tick => {
+                if self.core.cpus[cpu.index()].tick_generation != event.generation {
+                    return false;
+                }
+                self.tick(cpu);
+            }
+            Class::NohzKick => {
+                if self.core.curr_is_idle(cpu) {
+                    self.scheduler.nohz_kick(&mut self.core, cpu);
+                }
+            }
+            Class::Policy => self.scheduler.timer(&mut self.core, cpu, event.payload),
+            Class::Start => self.start(event.payload),
+            Class::Release => self.release(TaskId(event.payload)),
+            Class::End => self.ended = Some(if event.payload == 0 { End::Stopped } else { End::TimeLimit }),
+        }
+        self.entered_kernel = true;
+        true
+    }
+
+    /// Reschedules what this event asked for: interrupt return of this CPU, and CPUs listed by commands.
+    fn after_event(&mut self) {
+        let this_cpu = self.core.this_cpu;
+        if self.entered_kernel && self.core.cpus[this_cpu.index()].need_resched != NeedResched::No {
+            self.core.list_for_resched(this_cpu);
+        }
+        while let Some(cpu) = self.core.resched_list.pop() {
+            self.core.cpus[cpu.index()].resched_listed = false;
+            let pending = self.core.cpus[cpu.index()].need_resched;
+            let takes_effect = match pending {
+                NeedResched::No => false,
+                NeedResched::Lazy => self.entered_kernel,
+                NeedResched::Full => true,
+            };
+            if takes_effect && self.ended.is_none() {
+                self.schedule(cpu, Leave::Preempted);
+            }
+        }
+    }
+
+    /// Brings the running task's progress up to date.
+    pub(crate) fn settle(&mut self, cpu: CpuId) {
+        let now_ns = self.core.now_ns;
+        let state = &mut self.core.cpus[cpu.index()];
+        let elapsed = now_ns - state.settled_ns;
+        if elapsed == 0 || state.curr.is_idle() {
+            return;
+        }
+        state.settled_ns = now_ns;
+        let overhead = elapsed.min(state.stolen_ns);
+        state.stolen_ns -= overhead;
+        let mut useful = elapsed - overhead;
+        let task = &mut self.core.tasks[state.curr.index()];
+        match task.activity {
+            Activity::Work => {
+                let capacity = u64::from(state.capacity);
+                let done = if capacity == 1024 { useful } else { useful * capacity / 1024 };
+                if done < task.remaining_ns {
+                    task.remaining_ns -= done;
+                    task.progress_ns += done;
+                    return;
+                }
+                task.progress_ns += task.remaining_ns;
+                useful -= time_for(task.remaining_ns, capacity).min(useful);
+                task.remaining_ns = 0;
+            }
+            Activity::CpuTime => {
+                let done = elapsed.min(task.remaining_ns);
+                task.remaining_ns -= done;
+                task.progress_ns += done;
+                useful = elapsed - done;
+            }
+            Activity::SpinUntil => {
+                let done = useful.min(task.remaining_ns);
+                task.remaining_ns -= done;
+                task.progress_ns += done;
+                return;
+            }
+            Activity::Spin => {
+                task.progress_ns += useful;
+                return;
+            }
+            Activity::Syscall | Activity::Advance => {}
+        }
+        let syscall = useful.min(task.syscall_ns);
+        task.syscall_ns -= syscall;
+        self.core.cpus[cpu.index()].overhead_ns[OverheadKind::Syscall as usize] += syscall;
+    }
+
+    /// Pushes the event at which the running task finishes what it is doing.
+    pub(crate) fn arm_progress(&mut self, cpu: CpuId) {
+        let state = &mut self.core.cpus[cpu.index()];
+        state.progress_generation = state.progress_generation.wrapping_add(1);
+        let task = &self.core.tasks[state.curr.index()];
+        let needed = match task.activity {
+            Activity::Work => time_for(task.remaining_ns, u64::from(state.capacity)) + task.syscall_ns,
+            Activity::CpuTime => {
+                // Overhead counts as CPU time, so only what is left of it afterwards delays the system call.
+                task.remaining_ns.max(state.stolen_ns) - state.stolen_ns + task.syscall_ns
+            }
+            Activity::Syscall => task.syscall_ns,
+            Activity::SpinUntil => task.remaining_ns,
+            Activity::Advance => 0,
+            Activity::Spin => return,
+        };
+        let at = self.core.now_ns + state.stolen_ns + needed;
+        let generation = state.progress_generation;
+        self.core.queue.push(at, Class::Progress, cpu, 0, generation);
+    }
+
+    /// The running task has come to the end of its activity, or would have without overhead in between.
+    fn progress(&mut self, cpu: CpuId) {
+        self.settle(cpu);
+        let state = &self.core.cpus[cpu.index()];
+        let task = &mut self.core.tasks[state.curr.index()];
+        let more = match task.activity {
+            Activity::Work | Activity::CpuTime => task.remaining_ns != 0 || task.syscall_ns != 0,
+            Activity::Syscall => task.syscall_ns != 0,
+            Activity::SpinUntil => task.remaining_ns != 0,
+            Activity::Advance => state.stolen_ns != 0,
+            Activity::Spin => true,
+        };
+        if more {
+            self.arm_progress(cpu);
+            return;
+        }
+        if task.activity == Activity::SpinUntil {
+            // Out of patience: its reason to wait is set already.
+            task.activity = Activity::Advance;
+            self.schedule(cpu, Leave::Blocked);
+            return;
+        }
+        task.activity = Activity::Advance;
+        self.go_on(cpu);
+    }
+
+    /// Lets the running task execute steps until one takes time, and reschedules if it leaves.
+    fn go_on(&mut self, cpu: CpuId) {
+        match self.advance(cpu) {
+            Now::Busy => self.arm_progress(cpu),
+            Now::Leaves(leave) => self.schedule(cpu, leave),
+            Now::ReschedPending => self.core.list_for_resched(cpu),
+        }
+    }
+
+    /// `schedule()`: the running task leaves or may be replaced, the scheduler picks, the next one runs.
+    pub(crate) fn schedule(&mut self, cpu: CpuId, first: Leave) {
+        let caller = std::mem::replace(&mut self.core.this_cpu, cpu);
+        let mut leave = first;
+        loop {
+            if self.core.error.is_some() || self.ended.is_some() {
+                break;
+            }
+            self.switch(cpu, leave);
+            if self.core.curr_is_idle(cpu) {
+                break;
+            }
+            if self.core.tasks[self.core.curr(cpu).index()].activity != Activity::Advance {
+                self.arm_progress(cpu);
+                break;
+            }
+            leave = match self.advance(cpu) {
+                Now::Busy => {
+                    self.arm_progress(cpu);
+                    break;
+                }
+                Now::Leaves(leave) => leave,
+                Now::ReschedPending => Leave::Preempted,
+            };
+        }
+        self.core.this_cpu = caller;
+    }
+
+    fn switch(&mut self, cpu: CpuId, leave: Leave) {
+        self.settle(cpu);
+        self.core.cpus[cpu.index()].need_resched = NeedResched::No;
+        let prev = self.core.curr(cpu);
+        let mut prev_state = PrevState::Runnable;
+        let mut runnable = !prev.is_idle();
+        if prev.is_idle() {
+            prev_state = PrevState::Idle;
+        } else {
+            match leave {
+                Leave::Preempted => {}
+                Leave::Yielded => self.scheduler.yield_task(&mut self.core, cpu, prev),
+                Leave::Blocked => {
+                    self.core.tasks[prev.index()].state = State::Blocked;
+                    self.live -= 1;
+                    prev_state = PrevState::Sleeping;
+                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::Sleep);
+                    runnable = false;
+                }
+                Leave::Exited => {
+                    self.exit(cpu, prev);
+                    prev_state = PrevState::Dead;
+                    runnable = false;
+                }
+                Leave::Displaced => {
+                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::Save);
+                    runnable = false;
+                }
+            }
+        }
+        let next = self.scheduler.pick_next(&mut self.core, cpu, runnable.then_some(prev));
+        self.switch_to(cpu, prev, prev_state, runnable, next);
+        if leave == Leave::Displaced && self.core.error.is_none() {
+            self.place_displaced(prev);
+        }
+    }
+
+    fn switch_to(&mut self, cpu: CpuId, prev: TaskId, prev_state: PrevState, runnable: bool, next: Option<TaskId>) {
+        if let Some(next) = next
+            && !self.pick_is_valid(cpu, prev, runnable, next)
+        {
+            return;
+        }
+        let next_id = next.unwrap_or(TaskId::IDLE);
+        if next_id == prev {
+            if std::mem::take(&mut self.core.cpus[cpu.index()].stopper_ran) {
+                self.scheduler.enter_idle(&mut self.core, cpu);
+            }
+            return;
+        }
+        self.core.cpus[cpu.index()].stopper_ran = false;
+        let now_ns = self.core.now_ns;
+        if prev.is_idle() {
+            self.leave_idle(cpu);
+        } else {
+            let queued = self.core.tasks[prev.index()].state == State::Running;
+            let task = &mut self.core.tasks[prev.index()];
+            task.cpu_time_ns += now_ns - task.switched_in_ns;
+            if queued && runnable {
+                task.state = State::Queued;
+            }
+            let stays = runnable || self.scheduler.holds(prev);
+            self.scheduler.put_prev(&mut self.core, cpu, prev, stays);
+            if prev_state == PrevState::Dead {
+                self.scheduler.task_dead(&mut self.core, prev);
+            }
+        }
+        self.core.cpus[cpu.index()].curr = next_id;
+        self.core.emit_on(cpu, EventKind::Switch { prev, prev_state, next: next_id });
+        let state = &mut self.core.cpus[cpu.index()];
+        state.progress_generation = state.progress_generation.wrapping_add(1);
+        match next {
+            None => {
+                state.busy_ns += now_ns - state.changed_ns;
+                state.changed_ns = now_ns;
+                state.stolen_ns = 0;
+                self.core.cancel_hrtick(cpu);
+                self.scheduler.enter_idle(&mut self.core, cpu);
+            }
+            Some(next) => {
+                state.settled_ns = now_ns;
+                self.switched_in(cpu, next);
+                self.scheduler.set_next(&mut self.core, cpu, next);
+            }
+        }
+    }
+
+    fn switched_in(&mut self, cpu: CpuId, next: TaskId) {
+        let now_ns = self.core.now_ns;
+        let task = &mut self.core.tasks[next.index()];
+        task.state = State::Running;
+        task.switched_in_ns = now_ns;
+        let last_ran = task.last_ran.replace(cpu);
+        self.core.charge(cpu, self.core.machine.costs().context_switch_ns, OverheadKind::Switch);
+        if let Some(from) = last_ran
+            && from != cpu
+        {
+            let cost = self.memory.migration_ns(from, cpu);
+            self.core.charge(cpu, cost, OverheadKind::Migration);
+        }
+    }
+
+    /// The CPU stops being idle: accounts, tick, way out of the idle state.
+    fn leave_idle(&mut self, cpu: CpuId) {
+        self.scheduler.exit_idle(&mut self.core, cpu);
+        let now_ns = self.core.now_ns;
+        let tick_ns = self.core.tick_ns;
+        let state = &mut self.core.cpus[cpu.index()];
+        state.idle_ns += now_ns - state.changed_ns;
+        state.changed_ns = now_ns;
+        if state.tick_stopped {
+            state.tick_stopped = false;
+            state.tick_generation = state.tick_generation.wrapping_add(1);
+            let since_phase = (now_ns + tick_ns - state.tick_phase_ns) % tick_ns;
+            let at = now_ns + tick_ns - since_phase;
+            let generation = state.tick_generation;
+            self.core.queue.push(at, Class::Tick, cpu, 0, generation);
+        }
+    }
+
+    fn pick_is_valid(&mut self, cpu: CpuId, prev: TaskId, prev_runnable: bool, next: TaskId) -> bool {
+        let task = &self.core.tasks[next.index()];
+        let valid = if next == prev {
+            prev_runnable
+        } else {
+            task.state == State::Queued && task.cpu == cpu && self.core.may_run_on(next, cpu)
+        };
+        if !valid {
+            let message = format!("picked task {} ({:?}, assigned to {}) on {cpu}", next.0, task.state, task.cpu);
+            self.core.fail(message);
+        }
+        valid
+    }
+
+    fn hrtick(&mut self, cpu: CpuId) {
+        self.core.cpus[cpu.index()].hrtick_at_ns = None;
+        let curr = self.core.curr(cpu);
+        if curr.is_idle() {
+            return;
+        }
+        self.core.charge(cpu, self.core.machine.costs().hrtick_ns, OverheadKind::Tick);
+        self.scheduler.hrtick(&mut self.core, cpu, curr);
+    }
+
+    fn tick(&mut self, cpu: CpuId) {
+        let curr = self.core.curr(cpu);
+        self.core.charge(cpu, self.core.machine.costs().tick_ns, OverheadKind::Tick);
+        self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
+        if std::mem::take(&mut self.core.cpus[cpu.index()].softirq_raised) {
+            self.scheduler.softirq(&mut self.core, cpu);
+        }
+        let state = &mut self.core.cpus[cpu.index()];
+        if curr.is_idle() && state.need_resched == NeedResched::No {
+            state.tick_stopped = true;
+            self.scheduler.tick_stopped(&mut self.core, cpu);
+            return;
+        }
+        let (at, generation) = (self.core.now_ns + self.core.tick_ns, state.tick_generation);
+        self.core.queue.push(at, Class::Tick, cpu, 0, generation);
+    }
+
+    /// The stopper thread: whatever runs is put back, the scheduler's work is done, the CPU reschedules.
+    fn stopper(&mut self, cpu: CpuId, payload: u32) {
+        self.settle(cpu);
+        let prev = self.core.curr(cpu);
+        let cost = 2 * self.core.machine.costs().context_switch_ns;
+        self.core.charge(cpu, cost, OverheadKind::Balance);
+        if prev.is_idle() {
+            self.scheduler.stopper(&mut self.core, cpu, payload);
+            return;
+        }
+        let now_ns = self.core.now_ns;
+        let task = &mut self.core.tasks[prev.index()];
+        task.cpu_time_ns += now_ns - task.switched_in_ns;
+        task.state = State::Queued;
+        self.scheduler.put_prev(&mut self.core, cpu, prev, true);
+        self.core.emit_on(cpu, EventKind::Switch { prev, prev_state: PrevState::Runnable, next: TaskId::IDLE });
+        let state = &mut self.core.cpus[cpu.index()];
+        state.curr = TaskId::IDLE;
+        state.progress_generation = state.progress_generation.wrapping_add(1);
+        state.busy_ns += now_ns - state.changed_ns;
+        state.changed_ns = now_ns;
+        state.stopper_ran = true;
+        self.scheduler.stopper(&mut self.core, cpu, payload);
+        self.core.cpus[cpu.index()].need_resched = NeedResched::Full;
+        self.core.list_for_resched(cpu);
+    }
+
+    fn check_stop(&self) -> Result<(), SimulationError> {
+        match &self.setup.stop {
+            Some(stop) if stop.load(std::sync::atomic::Ordering::Relaxed) => {
+                Err(SimulationError::Interrupted { time_ns: self.core.now_ns })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Time that `work_ns` of work takes at a capacity, rounded up.
+fn time_for(work_ns: u64, capacity: u64) -> u64 {
+    if capacity == 1024 { work_ns } else { (work_ns * 1024).div_ceil(capacity) }
+}
+
+fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
+    let mut random = Pcg64::seed_from_u64(setup.seed);
+    setup
+        .machine
+        .cpus()
+        .map(|cpu| Cpu {
+            curr: TaskId::IDLE,
+            need_resched: NeedResched::No,
+            resched_listed: false,
+            ttwu_pending: 0,
+            settled_ns: 0,
+            stolen_ns: 0,
+            progress_generation: 0,
+            hrtick_generation: 0,
+            hrtick_at_ns: None,
+            tick_phase_ns: random.next_u64() % parameters.tick_ns(),
+            tick_generation: 0,
+            tick_stopped: true,
+            softirq_raised: false,
+            stopper_ran: false,
+            capacity: setup.machine.capacity(cpu),
+            changed_ns: 0,
+            idle_ns: 0,
+            busy_ns: 0,
+            overhead_ns: [0; OVERHEAD_KINDS],
+        })
+        .collect()
+}

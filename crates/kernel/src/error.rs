@@ -1,0 +1,99 @@
+//! What can go wrong in a run.
+
+use thiserror::Error;
+use warmcore_topology::CpuId;
+
+/// The experiment does not fit together.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SetupError {
+    /// A task may use no CPU of the machine.
+    #[error("task `{task}` may run on CPUs {wanted}, of which the machine has none online (it has {online})")]
+    NoAllowedCpu {
+        /// Name of the task.
+        task: String,
+        /// What was asked for.
+        wanted: String,
+        /// Online CPUs by the operating system's numbers.
+        online: String,
+    },
+    /// A start CPU that does not exist or is not allowed.
+    #[error("task `{task}` is to start on cpu{cpu}, which it cannot use on this machine")]
+    BadStartCpu {
+        /// Name of the task.
+        task: String,
+        /// The CPU asked for.
+        cpu: u32,
+    },
+    /// Nothing would run.
+    #[error("the workload has no task that exists at its start")]
+    NoTasks,
+    /// The workload's tables contradict each other.
+    #[error("the workload is not consistent: {0}")]
+    Workload(String),
+}
+
+/// A run that could not be finished.
+#[derive(Debug, Error)]
+pub enum SimulationError {
+    /// Every task that is left waits for another one.
+    #[error("deadlock at {} ms: every task that is left waits for another\n{}", *.time_ns as f64 / 1e6, .waits.join("\n"))]
+    Deadlock {
+        /// When.
+        time_ns: u64,
+        /// Who waits for what, one line per task or group of tasks.
+        waits: Vec<String>,
+    },
+    /// A program goes on without ever letting time pass.
+    #[error("task `{task}` executed {steps} steps at {} ms without letting time pass: its program loops for ever", *.time_ns as f64 / 1e6)]
+    NoProgress {
+        /// Name of the task.
+        task: String,
+        /// Steps executed at one instant.
+        steps: u32,
+        /// When.
+        time_ns: u64,
+    },
+    /// A program did something impossible, such as unlocking a mutex it does not hold.
+    #[error("task `{task}` at {} ms: {message}", *.time_ns as f64 / 1e6)]
+    Program {
+        /// Name of the task.
+        task: String,
+        /// When.
+        time_ns: u64,
+        /// What it did.
+        message: String,
+    },
+    /// A scheduler issued a command that makes no sense, or lost a task.
+    #[error("the scheduler broke a rule at {time_ns} ns on {cpu}: {message}")]
+    Scheduler {
+        /// When.
+        time_ns: u64,
+        /// On which CPU's behalf.
+        cpu: CpuId,
+        /// Which rule.
+        message: String,
+    },
+    /// The simulator's own accounts do not add up.
+    #[error("invariant broken at {time_ns} ns: {message}")]
+    Invariant {
+        /// When.
+        time_ns: u64,
+        /// Which one.
+        message: String,
+    },
+    /// More tasks than a run can hold.
+    #[error("more than {limit} tasks were created; a fork loop?")]
+    TooManyTasks {
+        /// The limit.
+        limit: usize,
+    },
+    /// The trace could not be stored.
+    #[error("the trace could not be stored: {0}")]
+    Sink(#[from] std::io::Error),
+    /// The caller asked to stop.
+    #[error("interrupted at {} ms of simulated time", *.time_ns as f64 / 1e6)]
+    Interrupted {
+        /// When.
+        time_ns: u64,
+    },
+}

@@ -1,0 +1,695 @@
+//! What tasks do: executes the steps of programs.
+//!
+//! A step with a cost first takes its time on the CPU ([`Stage::Begin`] → [`Stage::Effect`]), then has its effect. The
+//! cost of a system call right after work is folded into that work's time, which saves an event. A step that blocks
+//! goes on in [`Stage::Woken`]; what that means depends on the step: a mutex is tried again, a sleep is over.
+//!
+//! Locks hand nothing over: a woken waiter competes again. Serving a list wakes its tasks at one instant, after the
+//! time of all the wake calls.
+
+use warmcore_topology::CpuId;
+use warmcore_trace::{EventKind, OverheadKind, TaskId};
+use warmcore_workload::{BarrierId, BarrierWait, ChannelId, ConditionId, ListId, LockId, Step, TimerMode};
+
+use crate::core::NeedResched;
+use crate::engine::{Engine, Leave, Now};
+use crate::error::SimulationError;
+use crate::event_queue::Class;
+use crate::scheduler::{Scheduler, WakeFlags};
+use crate::task::{Activity, Stage, State, WaitReason};
+
+/// Steps at one instant after which a program is taken to loop for ever.
+const STEP_LIMIT: u32 = 1_000_000;
+
+/// What executing a step came to.
+enum Done {
+    /// Go on with the next step.
+    Next,
+    /// Look at the same step again, its stage has changed.
+    Again,
+    /// The program counter was set by the step.
+    Jumped,
+    /// Time has to pass first.
+    Busy,
+    /// The task leaves the CPU.
+    Leaves(Leave),
+}
+
+const BY_TASK: WakeFlags = WakeFlags { sync: false, fork: false, by_task: true };
+
+impl<'a, S: Scheduler> Engine<'a, S> {
+    /// Executes steps of the running task until one takes time or makes it leave.
+    pub(crate) fn advance(&mut self, cpu: CpuId) -> Now {
+        let id = self.core.curr(cpu);
+        let workload = self.workload;
+        let mut steps_done = 0;
+        loop {
+            let task = &self.core.tasks[id.index()];
+            let steps = &workload.programs[task.program.index()].steps;
+            let Some(step) = steps.get(task.pc as usize) else {
+                return Now::Leaves(Leave::Exited);
+            };
+            let was = task.stage;
+            match self.execute(cpu, id, step) {
+                Done::Next => {
+                    let task = &mut self.core.tasks[id.index()];
+                    task.pc += 1;
+                    task.stage = Stage::Begin;
+                }
+                Done::Again | Done::Jumped => {}
+                Done::Busy => return Now::Busy,
+                Done::Leaves(leave) => return Now::Leaves(leave),
+            }
+            if self.core.error.is_some() || self.ended.is_some() {
+                return Now::ReschedPending;
+            }
+            if was != Stage::Begin {
+                self.entered_kernel = true;
+                if self.core.cpus[cpu.index()].need_resched != NeedResched::No {
+                    return Now::ReschedPending;
+                }
+            }
+            steps_done += 1;
+            if steps_done >= STEP_LIMIT {
+                let (task, time_ns) = (self.task_name(id.index()), self.core.now_ns);
+                self.core.error.get_or_insert(SimulationError::NoProgress { task, steps: steps_done, time_ns });
+            }
+        }
+    }
+
+    fn execute(&mut self, cpu: CpuId, id: TaskId, step: &Step) -> Done {
+        match step {
+            Step::Run { work_ns } => self.busy(cpu, id, Activity::Work, *work_ns),
+            Step::RunTime { cpu_ns } => self.busy(cpu, id, Activity::CpuTime, *cpu_ns),
+            Step::Memory { bytes, .. } => {
+                let work_ns = self.memory.touch_ns(*bytes);
+                self.busy(cpu, id, Activity::Work, work_ns)
+            }
+            Step::IoRun { bytes } => {
+                let work_ns = self.memory.null_write_ns(*bytes);
+                self.busy(cpu, id, Activity::Work, work_ns)
+            }
+            Step::Sleep { duration_ns } => self.sleep_step(id, *duration_ns),
+            Step::Timer { timer, period_ns, mode } => self.timer_step(id, timer.index(), *period_ns, *mode),
+            Step::Lock(lock) => self.lock_step(cpu, id, *lock),
+            Step::Unlock(lock) => self.unlock_step(cpu, id, *lock),
+            Step::Wait { condition, lock } => self.wait_step(cpu, id, *condition, *lock, false),
+            Step::SignalAndWait { condition, lock } => self.wait_step(cpu, id, *condition, *lock, true),
+            Step::Signal(condition) => self.signal_step(id, *condition, false),
+            Step::Broadcast(condition) => self.signal_step(id, *condition, true),
+            Step::Barrier(barrier) => self.barrier_step(cpu, id, *barrier),
+            Step::Suspend => self.suspend_step(id),
+            Step::Resume(template) => self.resume_step(id, template.0),
+            Step::SemPost(semaphore) => self.post_step(id, semaphore.index()),
+            Step::SemWait(semaphore) => self.sem_wait_step(id, semaphore.index()),
+            Step::Send { channel, bytes } => self.send_step(cpu, id, *channel, u64::from(*bytes)),
+            Step::Receive { channel, bytes } => self.receive_step(cpu, id, *channel, u64::from(*bytes)),
+            Step::Enlist { list, recorder } => self.enlist_step(cpu, id, *list, recorder.map(|id| id.index())),
+            Step::Serve(list) => self.serve_step(id, *list),
+            Step::Fork(template) => {
+                if self.pay(id, self.core.machine.costs().fork_ns) {
+                    return Done::Busy;
+                }
+                let instance = self.core.tasks.iter().filter(|task| task.template == *template).count();
+                self.create(*template, instance as u32, Some(id));
+                Done::Next
+            }
+            Step::Join { count } => self.join_step(id, *count),
+            _ => self.execute_own(cpu, id, step),
+        }
+    }
+
+    /// Steps that concern only the task itself.
+    fn execute_own(&mut self, cpu: CpuId, id: TaskId, step: &Step) -> Done {
+        let costs = self.core.machine.costs();
+        match step {
+            Step::Yield => {
+                if self.pay(id, costs.syscall_ns) {
+                    return Done::Busy;
+                }
+                self.step_over(id);
+                Done::Leaves(Leave::Yielded)
+            }
+            Step::SetAffinity(_) => {
+                if self.pay(id, costs.syscall_ns) {
+                    return Done::Busy;
+                }
+                let task = &self.core.tasks[id.index()];
+                let restriction = self.setup.step_restrictions[task.program.index()][task.pc as usize];
+                self.step_over(id);
+                match self.set_own_affinity(cpu, id, restriction) {
+                    Some(leave) => Done::Leaves(leave),
+                    None => Done::Jumped,
+                }
+            }
+            Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } | Step::SetGroup(_) => {
+                if self.pay(id, costs.syscall_ns) {
+                    return Done::Busy;
+                }
+                let task = &mut self.core.tasks[id.index()];
+                match step {
+                    Step::SetNice(nice) => task.nice = *nice,
+                    Step::SetPolicy(policy) => task.policy = *policy,
+                    Step::SetSlice { slice_ns } => task.slice_ns = *slice_ns,
+                    Step::SetGroup(group) => task.group = Some(group.0),
+                    _ => {}
+                }
+                self.settle(cpu);
+                self.scheduler.attributes_changed(&mut self.core, id);
+                Done::Next
+            }
+            Step::StartClock { slot } => {
+                let now_ns = self.local_now(cpu);
+                self.core.tasks[id.index()].clocks[usize::from(*slot)] = now_ns;
+                Done::Next
+            }
+            Step::RecordClock { slot, recorder } => {
+                let elapsed = self.local_now(cpu) - self.core.tasks[id.index()].clocks[usize::from(*slot)];
+                self.recorders[recorder.index()].record(elapsed);
+                Done::Next
+            }
+            Step::Phase(phase) => {
+                self.core.emit(EventKind::Phase { task: id, phase: *phase });
+                Done::Next
+            }
+            Step::LoopStart { times, end } => {
+                let task = &mut self.core.tasks[id.index()];
+                if *times == Some(0) {
+                    task.pc = end + 1;
+                } else {
+                    task.loops[usize::from(task.loop_depth)] = times.unwrap_or(u64::MAX);
+                    task.loop_depth += 1;
+                    task.pc += 1;
+                }
+                Done::Jumped
+            }
+            Step::LoopEnd { start } => {
+                let task = &mut self.core.tasks[id.index()];
+                let left = &mut task.loops[usize::from(task.loop_depth) - 1];
+                if *left != u64::MAX {
+                    *left -= 1;
+                }
+                if *left == 0 {
+                    task.loop_depth -= 1;
+                    task.pc += 1;
+                } else {
+                    task.pc = start + 1;
+                }
+                Done::Jumped
+            }
+            Step::Exit => {
+                if self.pay(id, costs.exit_ns) {
+                    return Done::Busy;
+                }
+                Done::Leaves(Leave::Exited)
+            }
+            Step::Stop => {
+                self.ended = Some(crate::outcome::End::Stopped);
+                Done::Next
+            }
+            other => {
+                self.program_error(id, format!("step {other:?} is not one of the task's own"));
+                Done::Next
+            }
+        }
+    }
+
+    /// Time as the running task sees it: kernel work that is charged but not yet done comes first.
+    fn local_now(&self, cpu: CpuId) -> u64 {
+        self.core.now_ns + self.core.cpus[cpu.index()].stolen_ns
+    }
+
+    fn step_over(&mut self, id: TaskId) {
+        let task = &mut self.core.tasks[id.index()];
+        task.pc += 1;
+        task.stage = Stage::Begin;
+        task.activity = Activity::Advance;
+    }
+
+    fn program_error(&mut self, id: TaskId, message: String) {
+        let (task, time_ns) = (self.task_name(id.index()), self.core.now_ns);
+        self.core.error.get_or_insert(SimulationError::Program { task, time_ns, message });
+    }
+
+    /// Starts an activity that takes time; the next step begins when it is over. The cost of a system call that
+    /// follows at once is added to its time.
+    fn busy(&mut self, _cpu: CpuId, id: TaskId, activity: Activity, remaining_ns: u64) -> Done {
+        let (program, next) = {
+            let task = &self.core.tasks[id.index()];
+            (task.program.index(), task.pc as usize + 1)
+        };
+        let syscall_ns = self.workload.programs[program].steps.get(next).map_or(0, |step| self.prepaid_cost(step));
+        self.step_over(id);
+        let task = &mut self.core.tasks[id.index()];
+        if remaining_ns == 0 && syscall_ns == 0 {
+            return Done::Jumped;
+        }
+        task.activity = activity;
+        task.remaining_ns = remaining_ns;
+        task.syscall_ns = syscall_ns;
+        if syscall_ns != 0 {
+            task.stage = Stage::Effect;
+        }
+        Done::Busy
+    }
+
+    /// Cost of a step that always pays it, whatever the state of the objects.
+    fn prepaid_cost(&self, step: &Step) -> u64 {
+        let costs = self.core.machine.costs();
+        match step {
+            Step::Sleep { .. } => costs.timer_ns,
+            Step::Send { channel, .. } | Step::Receive { channel, .. } => {
+                self.memory.message_ns(self.workload.channels[channel.index()].kind)
+            }
+            Step::Yield => costs.syscall_ns,
+            _ => 0,
+        }
+    }
+
+    /// Whether the step's cost has still to be paid; if so the task is busy with it.
+    fn pay(&mut self, id: TaskId, cost_ns: u64) -> bool {
+        let task = &mut self.core.tasks[id.index()];
+        if task.stage != Stage::Begin {
+            return false;
+        }
+        task.stage = Stage::Effect;
+        if cost_ns == 0 {
+            return false;
+        }
+        task.activity = Activity::Syscall;
+        task.syscall_ns = cost_ns;
+        true
+    }
+
+    fn futex_ns(&self) -> u64 {
+        self.core.machine.costs().futex_ns
+    }
+
+    /// The running task blocks.
+    fn block(&mut self, id: TaskId, reason: WaitReason) -> Done {
+        let task = &mut self.core.tasks[id.index()];
+        task.waiting_for = reason;
+        task.stage = Stage::Woken;
+        task.activity = Activity::Advance;
+        Done::Leaves(Leave::Blocked)
+    }
+
+    /// Lets the step be tried from its beginning.
+    fn retry(&mut self, id: TaskId) -> Done {
+        self.core.tasks[id.index()].stage = Stage::Begin;
+        Done::Again
+    }
+
+    fn stage(&self, id: TaskId) -> Stage {
+        self.core.tasks[id.index()].stage
+    }
+
+    fn sleep_step(&mut self, id: TaskId, duration_ns: u64) -> Done {
+        if self.stage(id) == Stage::Woken {
+            return Done::Next;
+        }
+        if self.pay(id, self.core.machine.costs().timer_ns) {
+            return Done::Busy;
+        }
+        self.sleep_until(id, self.core.now_ns + duration_ns)
+    }
+
+    fn sleep_until(&mut self, id: TaskId, at_ns: u64) -> Done {
+        let at = at_ns + self.core.parameters.timer_slack_ns;
+        let task = &mut self.core.tasks[id.index()];
+        task.timer_generation = task.timer_generation.wrapping_add(1);
+        let generation = task.timer_generation;
+        self.live += 1;
+        self.core.queue.push(at, Class::Timer, self.core.this_cpu, id.0, generation);
+        self.block(id, WaitReason::Time)
+    }
+
+    fn timer_step(&mut self, id: TaskId, timer: usize, period_ns: u64, mode: TimerMode) -> Done {
+        if self.stage(id) == Stage::Woken {
+            return Done::Next;
+        }
+        if self.pay(id, self.core.machine.costs().timer_ns) {
+            return Done::Busy;
+        }
+        let now_ns = self.core.now_ns;
+        let next = self.objects.timers[timer].next_ns.unwrap_or(now_ns) + period_ns;
+        if next > now_ns {
+            self.objects.timers[timer].next_ns = Some(next);
+            return self.sleep_until(id, next);
+        }
+        self.objects.timers[timer].next_ns = Some(match mode {
+            TimerMode::Relative => now_ns,
+            TimerMode::Absolute => next,
+        });
+        Done::Next
+    }
+
+    /// Takes a free mutex, paying for the transfer of its line.
+    fn try_lock(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> bool {
+        let state = &mut self.objects.locks[lock.index()];
+        if state.owner.is_some() {
+            return false;
+        }
+        state.owner = Some(id);
+        if let Some(last) = state.last_cpu.replace(cpu) {
+            let cost = self.memory.handoff_ns(last, cpu);
+            self.core.charge(cpu, cost, OverheadKind::Syscall);
+        }
+        true
+    }
+
+    fn lock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
+        if self.objects.locks[lock.index()].owner == Some(id) {
+            let name = &self.workload.locks[lock.index()];
+            self.program_error(id, format!("locks `{name}`, which it holds already"));
+            return Done::Next;
+        }
+        if self.try_lock(cpu, id, lock) {
+            return Done::Next;
+        }
+        if self.stage(id) == Stage::Woken {
+            return self.retry(id);
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        self.objects.locks[lock.index()].waiters.push_back(id);
+        self.block(id, WaitReason::Lock(lock.0))
+    }
+
+    /// Releases a mutex without the wake call. False (and an error) if the task does not hold it.
+    fn give_up_lock(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> bool {
+        let state = &mut self.objects.locks[lock.index()];
+        if state.owner != Some(id) {
+            let name = &self.workload.locks[lock.index()];
+            self.program_error(id, format!("releases `{name}`, which it does not hold"));
+            return false;
+        }
+        state.owner = None;
+        state.last_cpu = Some(cpu);
+        true
+    }
+
+    fn wake_lock_waiter(&mut self, lock: LockId) {
+        if let Some(waiter) = self.objects.locks[lock.index()].waiters.pop_front() {
+            self.wake(waiter, BY_TASK);
+        }
+    }
+
+    fn unlock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
+        if self.stage(id) == Stage::Begin && !self.give_up_lock(cpu, id, lock) {
+            return Done::Next;
+        }
+        if !self.objects.locks[lock.index()].waiters.is_empty() {
+            if self.pay(id, self.futex_ns()) {
+                return Done::Busy;
+            }
+            self.wake_lock_waiter(lock);
+        }
+        Done::Next
+    }
+
+    fn wait_step(&mut self, cpu: CpuId, id: TaskId, condition: ConditionId, lock: LockId, signal: bool) -> Done {
+        if self.stage(id) == Stage::Woken {
+            if self.try_lock(cpu, id, lock) {
+                return Done::Next;
+            }
+            self.objects.locks[lock.index()].waiters.push_back(id);
+            return self.block(id, WaitReason::Lock(lock.0));
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        if !self.give_up_lock(cpu, id, lock) {
+            return Done::Next;
+        }
+        self.wake_lock_waiter(lock);
+        if signal && let Some(waiter) = self.objects.conditions[condition.index()].pop_front() {
+            self.wake(waiter, BY_TASK);
+        }
+        self.objects.conditions[condition.index()].push_back(id);
+        self.block(id, WaitReason::Condition(condition.0))
+    }
+
+    fn signal_step(&mut self, id: TaskId, condition: ConditionId, all: bool) -> Done {
+        if self.objects.conditions[condition.index()].is_empty() {
+            return Done::Next;
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        let waiters = &mut self.objects.conditions[condition.index()];
+        let count = if all { waiters.len() } else { waiters.len().min(1) };
+        self.objects.to_wake.extend(waiters.drain(..count));
+        self.wake_collected();
+        Done::Next
+    }
+
+    /// Wakes the tasks collected in `to_wake`, in order.
+    fn wake_collected(&mut self) {
+        let mut tasks = std::mem::take(&mut self.objects.to_wake);
+        for task in tasks.drain(..) {
+            self.wake(task, BY_TASK);
+        }
+        self.objects.to_wake = tasks;
+    }
+
+    fn barrier_step(&mut self, cpu: CpuId, id: TaskId, barrier: BarrierId) -> Done {
+        if self.stage(id) == Stage::Woken {
+            return Done::Next;
+        }
+        let description = &self.workload.barriers[barrier.index()];
+        if self.objects.barriers[barrier.index()].arrived + 1 == description.participants {
+            return self.open_barrier(cpu, id, barrier);
+        }
+        if description.wait == BarrierWait::Block && self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.barriers[barrier.index()];
+        if state.arrived + 1 == description.participants {
+            return self.open_barrier(cpu, id, barrier);
+        }
+        state.arrived += 1;
+        state.waiters.push(id);
+        let (activity, remaining_ns) = match description.wait {
+            BarrierWait::Block => return self.block(id, WaitReason::Barrier(barrier.0)),
+            BarrierWait::Spin => (Activity::Spin, 0),
+            BarrierWait::SpinThenBlock { spin_ns } => (Activity::SpinUntil, spin_ns),
+        };
+        let task = &mut self.core.tasks[id.index()];
+        task.waiting_for = WaitReason::Barrier(barrier.0);
+        task.stage = Stage::Woken;
+        task.activity = activity;
+        task.remaining_ns = remaining_ns;
+        task.syscall_ns = 0;
+        if activity == Activity::Spin {
+            self.live -= 1;
+        }
+        Done::Busy
+    }
+
+    /// The last participant has arrived: everybody goes on.
+    fn open_barrier(&mut self, cpu: CpuId, id: TaskId, barrier: BarrierId) -> Done {
+        let state = &mut self.objects.barriers[barrier.index()];
+        let blocked =
+            state.waiters.iter().any(|waiter| self.core.tasks[waiter.index()].state == State::Blocked);
+        if blocked && self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.barriers[barrier.index()];
+        state.arrived = 0;
+        let mut waiters = std::mem::take(&mut state.waiters);
+        for waiter in waiters.drain(..) {
+            if self.core.tasks[waiter.index()].state == State::Blocked {
+                self.wake(waiter, BY_TASK);
+            } else {
+                self.release_spinner(cpu, waiter);
+            }
+        }
+        self.objects.barriers[barrier.index()].waiters = waiters;
+        Done::Next
+    }
+
+    /// A task that spins, on a CPU or preempted, sees the flag it waits for.
+    fn release_spinner(&mut self, from: CpuId, waiter: TaskId) {
+        let task = &self.core.tasks[waiter.index()];
+        let (cpu, running) = (task.cpu, task.state == State::Running);
+        if running {
+            self.settle(cpu);
+        }
+        let task = &mut self.core.tasks[waiter.index()];
+        if task.activity == Activity::Spin {
+            self.live += 1;
+        }
+        task.waiting_for = WaitReason::None;
+        task.activity = Activity::Syscall;
+        task.syscall_ns = self.memory.handoff_ns(from, cpu);
+        if running {
+            self.arm_progress(cpu);
+        }
+    }
+
+    fn suspend_step(&mut self, id: TaskId) -> Done {
+        if self.stage(id) == Stage::Woken {
+            return Done::Next;
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        self.objects.suspended.push(id);
+        self.block(id, WaitReason::Resume)
+    }
+
+    fn resume_step(&mut self, id: TaskId, template: u32) -> Done {
+        let tasks = &self.core.tasks;
+        if !self.objects.suspended.iter().any(|task| tasks[task.index()].template.0 == template) {
+            return Done::Next;
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        let (tasks, to_wake) = (&self.core.tasks, &mut self.objects.to_wake);
+        self.objects.suspended.retain(|task| {
+            let resumed = tasks[task.index()].template.0 == template;
+            if resumed {
+                to_wake.push(*task);
+            }
+            !resumed
+        });
+        self.wake_collected();
+        Done::Next
+    }
+
+    fn post_step(&mut self, id: TaskId, semaphore: usize) -> Done {
+        if !self.objects.semaphores[semaphore].waiters.is_empty() && self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.semaphores[semaphore];
+        state.count += 1;
+        if let Some(waiter) = state.waiters.pop_front() {
+            self.wake(waiter, BY_TASK);
+        }
+        Done::Next
+    }
+
+    fn sem_wait_step(&mut self, id: TaskId, semaphore: usize) -> Done {
+        let state = &mut self.objects.semaphores[semaphore];
+        if state.count > 0 {
+            state.count -= 1;
+            return Done::Next;
+        }
+        if self.stage(id) == Stage::Woken {
+            return self.retry(id);
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        self.objects.semaphores[semaphore].waiters.push_back(id);
+        self.block(id, WaitReason::Semaphore(semaphore as u32))
+    }
+
+    fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
+        let description = &self.workload.channels[channel.index()];
+        if self.pay(id, self.memory.message_ns(description.kind)) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.channels[channel.index()];
+        if state.used_bytes + bytes > description.capacity_bytes {
+            state.writers.push_back(id);
+            return self.block(id, WaitReason::ChannelSpace(channel.0));
+        }
+        state.used_bytes += bytes;
+        state.last_writer_cpu = Some(cpu);
+        if let Some(reader) = state.readers.pop_front() {
+            // A writer tells the scheduler that it may sleep soon (`wake_up_interruptible_sync_poll`).
+            self.wake(reader, WakeFlags { sync: true, ..BY_TASK });
+        }
+        Done::Next
+    }
+
+    fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
+        let kind = self.workload.channels[channel.index()].kind;
+        if self.pay(id, self.memory.message_ns(kind)) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.channels[channel.index()];
+        if state.used_bytes < bytes {
+            state.readers.push_back(id);
+            return self.block(id, WaitReason::ChannelData(channel.0));
+        }
+        state.used_bytes -= bytes;
+        let writer = state.writers.pop_front();
+        if let Some(from) = state.last_writer_cpu {
+            let cost = self.memory.message_transfer_ns(from, cpu);
+            self.core.charge(cpu, cost, OverheadKind::Syscall);
+        }
+        if let Some(writer) = writer {
+            self.wake(writer, WakeFlags { sync: true, ..BY_TASK });
+        }
+        Done::Next
+    }
+
+    fn enlist_step(&mut self, cpu: CpuId, id: TaskId, list: ListId, recorder: Option<usize>) -> Done {
+        if self.stage(id) == Stage::Woken {
+            if let Some(recorder) = recorder {
+                let latency = self.local_now(cpu) - self.core.tasks[id.index()].served_ns;
+                self.recorders[recorder].record(latency);
+            }
+            return Done::Next;
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.lists[list.index()];
+        state.entries.push(id);
+        if let Some(server) = state.server.take() {
+            self.wake(server, BY_TASK);
+        }
+        self.block(id, WaitReason::ListServed(list.0))
+    }
+
+    fn serve_step(&mut self, id: TaskId, list: ListId) -> Done {
+        let count = self.objects.lists[list.index()].entries.len() as u64;
+        if count == 0 {
+            if self.stage(id) == Stage::Woken {
+                return self.retry(id);
+            }
+            if self.pay(id, self.futex_ns()) {
+                return Done::Busy;
+            }
+            self.objects.lists[list.index()].server = Some(id);
+            return self.block(id, WaitReason::ListEntry(list.0));
+        }
+        if self.stage(id) == Stage::Woken {
+            return self.retry(id);
+        }
+        if self.pay(id, count * self.futex_ns()) {
+            return Done::Busy;
+        }
+        // A task that enlisted and is still on its way to sleep cannot be woken yet: serve what sleeps.
+        let now_ns = self.core.now_ns;
+        let mut entries = std::mem::take(&mut self.objects.lists[list.index()].entries);
+        for task in entries.drain(..) {
+            self.core.tasks[task.index()].served_ns = now_ns;
+            self.objects.to_wake.push(task);
+        }
+        self.objects.lists[list.index()].entries = entries;
+        self.wake_collected();
+        Done::Next
+    }
+
+    fn join_step(&mut self, id: TaskId, count: u32) -> Done {
+        let task = &mut self.core.tasks[id.index()];
+        if task.exited_children >= count {
+            task.exited_children -= count;
+            return Done::Next;
+        }
+        if task.stage == Stage::Woken {
+            return self.retry(id);
+        }
+        if self.pay(id, self.core.machine.costs().syscall_ns) {
+            return Done::Busy;
+        }
+        self.block(id, WaitReason::Join)
+    }
+}

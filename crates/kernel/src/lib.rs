@@ -1,0 +1,28 @@
+//! The simulated kernel: clock, events, CPUs, ticks, wakeups, timers, locks, pipes; and the [`Scheduler`] trait.
+//!
+//! Mechanism without policy. Time is integer nanoseconds; the event queue has a total order; nothing is random but
+//! what the seed says; costs come from the machine. [`run`] takes a [`Setup`], a scheduler and a sink for the trace.
+//!
+//! What is modelled and what is not stands at the top of the modules concerned and in `docs/limitations.md`.
+
+mod accounts;
+mod core;
+mod engine;
+mod error;
+mod event_queue;
+mod interpreter;
+mod lifecycle;
+mod memory;
+mod outcome;
+mod scheduler;
+mod setup;
+mod sync;
+mod task;
+
+pub use crate::core::{Core, KernelParameters, NeedResched};
+pub use crate::engine::run;
+pub use crate::error::{SetupError, SimulationError};
+pub use crate::outcome::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
+pub use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
+pub use crate::setup::Setup;
+pub use crate::task::{State, Task, WaitReason};

@@ -1,0 +1,216 @@
+//! Wakeups, creation, exit and displacement of tasks (`try_to_wake_up`, `kernel_clone`, `do_exit`,
+//! `set_cpus_allowed`).
+
+use warmcore_topology::CpuId;
+use warmcore_trace::{EventKind, MigrationKind, OverheadKind, TaskId};
+use warmcore_workload::TaskTemplateId;
+
+use crate::engine::{Engine, Leave};
+use crate::error::SimulationError;
+use crate::event_queue::Class;
+use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
+use crate::task::{Activity, Stage, State, Task, WaitReason};
+
+/// More tasks than this are a fork loop.
+const TASK_LIMIT: usize = 1_000_000;
+
+impl<S: Scheduler> Engine<'_, S> {
+    /// `try_to_wake_up` from the present CPU.
+    pub(crate) fn wake(&mut self, task: TaskId, flags: WakeFlags) {
+        let prev = self.core.tasks[task.index()].cpu;
+        debug_assert_eq!(self.core.tasks[task.index()].state, State::Blocked);
+        self.live += 1;
+        let this_cpu = self.core.this_cpu;
+        self.core.emit(EventKind::Waking { task, target_cpu: prev });
+        self.core.charge(this_cpu, self.core.machine.costs().wakeup_ns, OverheadKind::Wakeup);
+        if self.scheduler.holds(task) {
+            // Still queued where it slept: no CPU selection (`ttwu_runnable`).
+            self.activate(prev, task, Enqueue::Delayed, flags);
+            return;
+        }
+        let cpu = self.select_cpu(task, prev, flags);
+        self.core.set_task_cpu(task, cpu, MigrationKind::Wakeup);
+        if cpu != this_cpu && self.wakes_by_interrupt(cpu) {
+            self.core.tasks[task.index()].state = State::Waking;
+            self.core.cpus[cpu.index()].ttwu_pending += 1;
+            self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
+            let at = self.core.now_ns + self.core.ipi_delay(cpu);
+            self.core.queue.push(at, Class::WakeIpi, cpu, task.0, 0);
+        } else {
+            self.activate(cpu, task, Enqueue::Wakeup, flags);
+        }
+    }
+
+    /// `ttwu_queue_cond`: another LLC, or an idle CPU, is woken by an interrupt and queues the task itself.
+    fn wakes_by_interrupt(&self, cpu: CpuId) -> bool {
+        let machine = self.core.machine;
+        self.core.parameters.ttwu_queue
+            && (machine.llc_of(cpu) != machine.llc_of(self.core.this_cpu) || self.core.curr_is_idle(cpu))
+    }
+
+    fn select_cpu(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
+        let allowed = self.core.allowed(task);
+        if self.core.tasks[task.index()].restriction != 0
+            && allowed.len() == 1
+            && let Some(only) = allowed.first()
+        {
+            return only;
+        }
+        let cpu = self.scheduler.select_cpu(&mut self.core, task, prev, flags);
+        if self.core.may_run_on(task, cpu) {
+            return cpu;
+        }
+        // The kernel falls back too (`select_fallback_rq`): a hint is not an order.
+        self.fallback_cpu(task, prev)
+    }
+
+    /// First allowed CPU, searching the node of the old one first.
+    fn fallback_cpu(&self, task: TaskId, prev: CpuId) -> CpuId {
+        let allowed = self.core.allowed(task);
+        let near = allowed.intersection(self.core.machine.cpus_of_node(self.core.machine.node_of(prev)));
+        near.first().or_else(|| allowed.first()).expect("restrictions are never empty")
+    }
+
+    /// The task becomes runnable on `cpu`.
+    pub(crate) fn activate(&mut self, cpu: CpuId, task: TaskId, reason: Enqueue, flags: WakeFlags) {
+        let state = &mut self.core.tasks[task.index()];
+        state.state = State::Queued;
+        state.waiting_for = WaitReason::None;
+        self.scheduler.enqueue(&mut self.core, cpu, task, reason);
+        self.core.emit_on(cpu, EventKind::Wakeup { task });
+        self.scheduler.check_preempt(&mut self.core, cpu, task, flags);
+    }
+
+    /// The launcher creates a task.
+    pub(crate) fn start(&mut self, entry: u32) {
+        let start = self.setup.starts[entry as usize];
+        self.live -= 1;
+        self.alive -= 1;
+        self.create(TaskTemplateId(start.template), start.instance, None);
+    }
+
+    /// Creates a task from a template and places it.
+    pub(crate) fn create(&mut self, template: TaskTemplateId, instance: u32, parent: Option<TaskId>) {
+        if self.core.tasks.len() >= TASK_LIMIT {
+            self.core.error.get_or_insert(SimulationError::TooManyTasks { limit: TASK_LIMIT });
+            return;
+        }
+        let task = TaskId(self.core.tasks.len() as u32);
+        let cpu = self.core.this_cpu;
+        let state = self.new_task(template, instance, parent, cpu);
+        let restriction = state.restriction;
+        self.core.process_threads[state.process as usize] += 1;
+        self.core.tasks.push(state);
+        self.alive += 1;
+        self.live += 1;
+        self.core.emit(EventKind::Fork { parent: parent.unwrap_or(TaskId::IDLE), child: task });
+        if restriction != 0 {
+            self.core.emit(EventKind::Affinity { task, restriction });
+        }
+        self.scheduler.task_fork(&mut self.core, task, parent);
+        let flags = WakeFlags { fork: true, sync: false, by_task: parent.is_some() };
+        let target = self.select_cpu(task, cpu, flags);
+        self.core.tasks[task.index()].cpu = target;
+        self.activate(target, task, Enqueue::Initial, flags);
+        if let Some(at) = self.workload.tasks[template.index()].release_ns
+            && at > self.core.now_ns
+        {
+            self.live += 1;
+            self.core.queue.push(at, Class::Release, target, task.0, 0);
+        }
+    }
+
+    fn new_task(&self, template: TaskTemplateId, instance: u32, parent: Option<TaskId>, cpu: CpuId) -> Task {
+        let description = &self.workload.tasks[template.index()];
+        // A template that says nothing about nice and affinity inherits them, as fork does.
+        let inherited = parent.map(|parent| &self.core.tasks[parent.index()]);
+        let own_restriction = self.setup.template_restrictions[template.index()];
+        let restriction = match inherited {
+            Some(parent) if own_restriction == 0 => parent.restriction,
+            _ => own_restriction,
+        };
+        Task {
+            state: State::New,
+            cpu,
+            restriction,
+            nice: if description.nice == 0 { inherited.map_or(0, |parent| parent.nice) } else { description.nice },
+            policy: description.policy,
+            slice_ns: description.slice_ns.or(inherited.map(|parent| parent.slice_ns)).unwrap_or(0),
+            process: description.process.0,
+            application: self.workload.processes[description.process.index()].application,
+            group: description.group.map(|group| group.0).or(inherited.and_then(|parent| parent.group)),
+            template,
+            instance,
+            parent,
+            program: description.program,
+            pc: 0,
+            stage: Stage::Begin,
+            activity: Activity::Advance,
+            remaining_ns: 0,
+            syscall_ns: 0,
+            loops: [0; warmcore_workload::Program::MAX_LOOP_DEPTH],
+            loop_depth: 0,
+            waiting_for: WaitReason::None,
+            timer_generation: 0,
+            served_ns: 0,
+            clocks: [0; 4],
+            exited_children: 0,
+            last_ran: None,
+            switched_in_ns: 0,
+            started_ns: self.core.now_ns,
+            exited_ns: None,
+            cpu_time_ns: 0,
+            progress_ns: 0,
+        }
+    }
+
+    /// The running task ends (`do_exit`).
+    pub(crate) fn exit(&mut self, cpu: CpuId, task: TaskId) {
+        self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::Exit);
+        self.core.emit(EventKind::Exit { task });
+        self.alive -= 1;
+        self.live -= 1;
+        let now_ns = self.core.now_ns;
+        let state = &mut self.core.tasks[task.index()];
+        state.state = State::Dead;
+        state.exited_ns = Some(now_ns);
+        let (process, parent) = (state.process, state.parent);
+        self.core.process_threads[process as usize] -= 1;
+        if let Some(parent) = parent {
+            let waiter = &mut self.core.tasks[parent.index()];
+            waiter.exited_children += 1;
+            if waiter.state == State::Blocked && waiter.waiting_for == WaitReason::Join {
+                self.wake(parent, WakeFlags { by_task: true, ..WakeFlags::default() });
+            }
+        }
+    }
+
+    /// Somebody outside the workload allows a task every CPU.
+    pub(crate) fn release(&mut self, task: TaskId) {
+        self.live -= 1;
+        if self.core.tasks[task.index()].state == State::Dead {
+            return;
+        }
+        self.core.tasks[task.index()].restriction = 0;
+        self.core.emit(EventKind::Affinity { task, restriction: 0 });
+        self.scheduler.affinity_changed(&mut self.core, task);
+    }
+
+    /// The running task changes its own affinity. Whether it has to leave its CPU for that.
+    pub(crate) fn set_own_affinity(&mut self, cpu: CpuId, task: TaskId, restriction: u32) -> Option<Leave> {
+        self.core.tasks[task.index()].restriction = restriction;
+        self.core.emit(EventKind::Affinity { task, restriction });
+        self.scheduler.affinity_changed(&mut self.core, task);
+        (!self.core.may_run_on(task, cpu)).then_some(Leave::Displaced)
+    }
+
+    /// Queues a task that had to leave its CPU elsewhere (`__migrate_task` by the stopper).
+    pub(crate) fn place_displaced(&mut self, task: TaskId) {
+        let from = self.core.tasks[task.index()].cpu;
+        let to = self.fallback_cpu(task, from);
+        self.core.tasks[task.index()].state = State::Queued;
+        self.core.set_task_cpu(task, to, MigrationKind::Affinity);
+        self.scheduler.enqueue(&mut self.core, to, task, Enqueue::Restore);
+        self.scheduler.check_preempt(&mut self.core, to, task, WakeFlags::default());
+    }
+}

@@ -1,0 +1,150 @@
+//! What a scheduling policy must provide. The verbs are those of the kernel's `sched_class`; the order in which they
+//! are called is the kernel's, not the policy's.
+//!
+//! ```text
+//! fork     task_fork -> select_cpu(FORK) -> enqueue(INITIAL) -> check_preempt
+//! wakeup   queued? -> enqueue(DELAYED), same CPU -> check_preempt
+//!          else select_cpu(TTWU) -> [interrupt to the CPU] -> enqueue(WAKEUP) -> check_preempt
+//! block    dequeue(SLEEP) -> pick_next -> put_prev(queued?) -> set_next
+//! preempt  pick_next -> put_prev(queued) -> set_next          (put and set only if another task was picked)
+//! yield    yield_task -> as preempt
+//! exit     dequeue(EXIT) -> pick_next -> put_prev -> task_dead -> set_next
+//! ```
+//!
+//! `pick_next` comes before `put_prev`: at that moment the previous task is in no queue of a policy that keeps the
+//! running task outside, and a policy with a `dispatch` step has it called there. This is what a layer for sched_ext
+//! programs needs.
+
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use crate::core::{Core, KernelParameters};
+
+/// Why a CPU is to be selected or a task is enqueued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WakeFlags {
+    /// The waker is about to sleep (`WF_SYNC`).
+    pub sync: bool,
+    /// A new task (`WF_FORK`).
+    pub fork: bool,
+    /// The waker is a task in its own system call, not an interrupt.
+    pub by_task: bool,
+}
+
+/// Why a task is enqueued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Enqueue {
+    /// Woken after a full dequeue.
+    Wakeup,
+    /// First time (`ENQUEUE_INITIAL`).
+    Initial,
+    /// Woken while the scheduler still held it (`ENQUEUE_DELAYED`).
+    Delayed,
+    /// Put back after being moved, or after a change of attributes.
+    Restore,
+}
+
+/// Why a task is dequeued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dequeue {
+    /// It blocks (`DEQUEUE_SLEEP`); the scheduler may keep it.
+    Sleep,
+    /// It ends; the scheduler must let go of it.
+    Exit,
+    /// It is taken out to be moved or changed, and comes back.
+    Save,
+}
+
+/// A scheduling policy.
+///
+/// Methods are called with the clock at the present event and [`Core::this_cpu`] set to the CPU whose context it is.
+pub trait Scheduler {
+    /// Name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Parameters of the kernel this policy is modelled in.
+    fn kernel_parameters(&self) -> KernelParameters;
+
+    /// Names of the decisions it puts into the trace.
+    fn decisions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Called once, before any task exists.
+    fn init(&mut self, core: &mut Core<'_>);
+
+    /// A task was created by `parent` (or by the launcher) and is about to be placed (`task_fork`).
+    fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>);
+
+    /// A task has left for good (`task_dead`).
+    fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId);
+
+    /// Chooses a CPU for a waking or new task (`select_task_rq`). `prev` is the CPU it ran on, or the creator's.
+    /// Called only if the task may use more than one CPU.
+    fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId;
+
+    /// Whether the scheduler still holds a blocked task in the queue of its CPU (delayed dequeue).
+    fn holds(&self, task: TaskId) -> bool;
+
+    /// Queues a task on a CPU (`enqueue_task`).
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Enqueue);
+
+    /// Takes a task, running or queued, out of the CPU's queue (`dequeue_task`).
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Dequeue);
+
+    /// Decides whether a task just enqueued preempts the running one (`wakeup_preempt`).
+    fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: WakeFlags);
+
+    /// Chooses the next task (`pick_next_task`), balancing if there is none. `prev` is the task that was running if it
+    /// is still runnable. The result may be `prev`; `None` is idle.
+    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId>;
+
+    /// The running task stops running (`put_prev_task`); `runnable` tells whether it is still queued here.
+    fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool);
+
+    /// A task begins to run (`set_next_task`).
+    fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId);
+
+    /// The CPU goes idle: nothing was picked (`set_next_task_idle`).
+    fn enter_idle(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// Something now runs on a CPU that was idle (`put_prev_task_idle`).
+    fn exit_idle(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// A queued wakeup was sent to the CPU or has arrived there: [`Core::ttwu_pending`] changed.
+    fn ttwu_pending_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// Ordinary tick (`task_tick` and `sched_balance_trigger`); `curr` is `None` on an idle CPU.
+    fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>);
+
+    /// The tick of an idle CPU was stopped (`nohz_balance_enter_idle`).
+    fn tick_stopped(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// High-resolution tick (`hrtick`).
+    fn hrtick(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _curr: TaskId) {}
+
+    /// The scheduler's softirq, raised by [`Core::raise_softirq`].
+    fn softirq(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// An idle CPU was kicked by [`Core::kick_nohz`].
+    fn nohz_kick(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// The CPU's stopper thread runs, asked for by [`Core::queue_stopper`]. The task that was running is queued.
+    fn stopper(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _payload: u32) {}
+
+    /// A timer of the scheduler's own, started by [`Core::start_timer`].
+    fn timer(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _payload: u32) {}
+
+    /// `sched_yield` of the running task.
+    fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId);
+
+    /// Nice value, policy, slice or group of a task changed; [`Core::task`] has the new values.
+    fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId);
+
+    /// The CPUs a task may use changed.
+    fn affinity_changed(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
+
+    /// Number of runnable tasks it holds on a CPU, the running one included and sleeping ones excluded: compared with
+    /// the kernel's own count when invariants are checked.
+    fn runnable_on(&self, cpu: CpuId) -> usize;
+}

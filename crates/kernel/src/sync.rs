@@ -1,0 +1,87 @@
+//! The objects that tasks meet at: state only, the rules are the interpreter's.
+
+use std::collections::VecDeque;
+
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+use warmcore_workload::Workload;
+
+/// A mutex. Woken waiters compete for it again, as with futexes: whoever comes first takes it.
+#[derive(Default)]
+pub(crate) struct Lock {
+    pub owner: Option<TaskId>,
+    pub waiters: VecDeque<TaskId>,
+    /// Where the lock word was last written.
+    pub last_cpu: Option<CpuId>,
+}
+
+#[derive(Default)]
+pub(crate) struct Barrier {
+    pub arrived: u32,
+    /// Tasks waiting, spinning or blocked.
+    pub waiters: Vec<TaskId>,
+}
+
+#[derive(Default)]
+pub(crate) struct Semaphore {
+    pub count: u64,
+    pub waiters: VecDeque<TaskId>,
+}
+
+#[derive(Default)]
+pub(crate) struct Channel {
+    pub used_bytes: u64,
+    pub readers: VecDeque<TaskId>,
+    pub writers: VecDeque<TaskId>,
+    pub last_writer_cpu: Option<CpuId>,
+}
+
+#[derive(Default)]
+pub(crate) struct List {
+    pub entries: Vec<TaskId>,
+    pub server: Option<TaskId>,
+}
+
+#[derive(Default)]
+pub(crate) struct Timer {
+    /// Next expiry, once started.
+    pub next_ns: Option<u64>,
+}
+
+/// All objects of a run.
+pub(crate) struct Objects {
+    pub locks: Vec<Lock>,
+    pub conditions: Vec<VecDeque<TaskId>>,
+    pub barriers: Vec<Barrier>,
+    pub semaphores: Vec<Semaphore>,
+    pub channels: Vec<Channel>,
+    pub lists: Vec<List>,
+    pub timers: Vec<Timer>,
+    /// Suspended tasks, in order of suspension.
+    pub suspended: Vec<TaskId>,
+    /// Scratch for waking several tasks.
+    pub to_wake: Vec<TaskId>,
+}
+
+impl Objects {
+    pub fn new(workload: &Workload) -> Self {
+        fn several<T: Default>(count: usize) -> Vec<T> {
+            std::iter::repeat_with(T::default).take(count).collect()
+        }
+        Self {
+            locks: several(workload.locks.len()),
+            conditions: several(workload.conditions.len()),
+            barriers: several(workload.barriers.len()),
+            semaphores: workload
+                .semaphores
+                .iter()
+                .map(|semaphore| Semaphore { count: u64::from(semaphore.initial), waiters: VecDeque::new() })
+                .collect(),
+            channels: several(workload.channels.len()),
+            lists: several(workload.lists.len()),
+            timers: several(workload.timers.len()),
+            suspended: Vec::new(),
+            to_wake: Vec::new(),
+        }
+    }
+}

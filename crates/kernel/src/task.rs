@@ -1,0 +1,188 @@
+//! The kernel's view of a task.
+
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+use warmcore_workload::{Policy, ProgramId, TaskTemplateId};
+
+/// Where a task is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Created, not yet placed.
+    New,
+    /// Woken, on its way to its CPU by an interrupt.
+    Waking,
+    /// In a queue, waiting for a CPU.
+    Queued,
+    /// On a CPU.
+    Running,
+    /// Waiting for something. A scheduler may still keep it in a queue (delayed dequeue).
+    Blocked,
+    /// Gone.
+    Dead,
+}
+
+/// What a task does when it is on a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Activity {
+    /// The interpreter has to look at the next step.
+    Advance,
+    /// Work at the CPU's speed.
+    Work,
+    /// Time on CPU, whatever its speed; overhead counts.
+    CpuTime,
+    /// Kernel work of a system call, overhead apart; its effect comes afterwards.
+    Syscall,
+    /// Busy-waiting at a barrier until released.
+    Spin,
+    /// Busy-waiting at a barrier until released or the time is up.
+    SpinUntil,
+}
+
+/// How far the current step has got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Not begun.
+    Begin,
+    /// Its cost is paid; the effect is next.
+    Effect,
+    /// It blocked; what happens next depends on the step.
+    Woken,
+}
+
+/// What a blocked task waits for, for messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitReason {
+    /// Nothing: not blocked.
+    None,
+    /// A sleep or timer.
+    Time,
+    /// A mutex, by index.
+    Lock(u32),
+    /// A condition variable.
+    Condition(u32),
+    /// A barrier.
+    Barrier(u32),
+    /// A resume by another task.
+    Resume,
+    /// A semaphore.
+    Semaphore(u32),
+    /// Space in a channel.
+    ChannelSpace(u32),
+    /// Data in a channel.
+    ChannelData(u32),
+    /// To be served on a list.
+    ListServed(u32),
+    /// A task to appear on a list.
+    ListEntry(u32),
+    /// Exits of tasks it created.
+    Join,
+}
+
+/// A task.
+pub struct Task {
+    /// Where it is in its life.
+    pub(crate) state: State,
+    /// CPU it is assigned to: where it runs, is queued, or ran last.
+    pub(crate) cpu: CpuId,
+    /// Index into the table of CPU sets.
+    pub(crate) restriction: u32,
+    pub(crate) nice: i8,
+    pub(crate) policy: Policy,
+    /// Slice request; 0 = the scheduler's default.
+    pub(crate) slice_ns: u64,
+    /// Address space.
+    pub(crate) process: u32,
+    pub(crate) application: u32,
+    /// Task group, if any.
+    pub(crate) group: Option<u32>,
+    pub(crate) template: TaskTemplateId,
+    /// Which of its template's instances this is.
+    pub(crate) instance: u32,
+    pub(crate) parent: Option<TaskId>,
+
+    pub(crate) program: ProgramId,
+    pub(crate) pc: u32,
+    pub(crate) stage: Stage,
+    pub(crate) activity: Activity,
+    /// Nanoseconds left of the activity, at nominal speed for work.
+    pub(crate) remaining_ns: u64,
+    /// Kernel time of the system call that comes after the activity, or of the present one.
+    pub(crate) syscall_ns: u64,
+    pub(crate) loops: [u64; warmcore_workload::Program::MAX_LOOP_DEPTH],
+    pub(crate) loop_depth: u8,
+    pub(crate) waiting_for: WaitReason,
+    /// Invalidates timers that are still in the event queue.
+    pub(crate) timer_generation: u32,
+    /// When a task on a list was served.
+    pub(crate) served_ns: u64,
+    pub(crate) clocks: [u64; 4],
+    /// Exits of children not yet joined.
+    pub(crate) exited_children: u32,
+    /// CPU it last ran on, to charge a migration once; `None` before the first run.
+    pub(crate) last_ran: Option<CpuId>,
+
+    /// When it was switched in, while running.
+    pub(crate) switched_in_ns: u64,
+    pub(crate) started_ns: u64,
+    pub(crate) exited_ns: Option<u64>,
+    /// Time on CPU up to the last switch-out.
+    pub(crate) cpu_time_ns: u64,
+    /// Work and CPU time its program asked for and got.
+    pub(crate) progress_ns: u64,
+}
+
+impl Task {
+    /// Where it is in its life.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// CPU it is assigned to: where it runs, is queued, or ran last.
+    #[inline]
+    pub fn cpu(&self) -> CpuId {
+        self.cpu
+    }
+
+    /// Nice value, −20..=19.
+    #[inline]
+    pub fn nice(&self) -> i8 {
+        self.nice
+    }
+
+    /// Scheduling policy.
+    #[inline]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Requested slice in nanoseconds, or 0 for the scheduler's default.
+    #[inline]
+    pub fn slice_ns(&self) -> u64 {
+        self.slice_ns
+    }
+
+    /// Address space it belongs to: index into the workload's processes.
+    #[inline]
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Application it belongs to: index into the workload's applications.
+    #[inline]
+    pub fn application(&self) -> u32 {
+        self.application
+    }
+
+    /// Task group it was put in, if any: index into the workload's groups.
+    #[inline]
+    pub fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// Index of its CPU set in the run's table; 0 is every CPU.
+    #[inline]
+    pub fn restriction(&self) -> u32 {
+        self.restriction
+    }
+}

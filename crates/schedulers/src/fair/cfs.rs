@@ -1,0 +1,338 @@
+//! CFS, the policy of the fair class from Linux 2.6.23 to 6.5, as of 4.9 … 6.5 (`linux-fair.md` section 1.16).
+//!
+//! The entity with the smallest virtual runtime runs; a slice is the entity's share of a period; sleepers get credit.
+//! `balance_by_load=1,imbalance_pct=125,busy_factor=32` is the balancer of 4.9 to 5.4, the default that of 5.10 to 6.5.
+//!
+//! Deliberate differences from the kernel: no `SIS_PROP` (searches are limited by utilisation or not at all);
+//! `child_runs_first` is not modelled (off by default since 2.6.32).
+
+use warmcore_kernel::{Core, KernelParameters, WakeFlags};
+use warmcore_topology::CpuId;
+
+use super::eevdf::scaling_factor;
+use super::queue::Removal;
+use super::state::{Entity, NONE};
+use super::weights::virtual_delta;
+use super::{Fair, FairParameters, Policy};
+use crate::tunables::tunables;
+
+tunables! {
+    /// Tunables of `cfs`.
+    pub struct CfsTunables for "cfs" {
+        /// Period in which every task runs once; 0 = 6 ms × the factor of `tunable_scaling`.
+        sched_latency_ns: 0 "ns" in 0..=1_000_000_000,
+        /// Shortest slice; 0 = 0.75 ms × the factor.
+        sched_min_granularity_ns: 0 "ns" in 0..=1_000_000_000,
+        /// Lead in virtual runtime a woken task needs to preempt; 0 = 1 ms × the factor.
+        sched_wakeup_granularity_ns: 0 "ns" in 0..=1_000_000_000,
+        /// Factor for the three above by number of CPUs (at most 8): 0 none, 1 = 1 + log2, 2 linear.
+        tunable_scaling: 1 "" in 0..=2,
+        /// Window in which a task counts as cache-hot; also scales new-idle balancing.
+        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000,
+        /// Tasks examined per balance pass.
+        nr_migrate: 32 "tasks" in 1..=1024,
+        /// Ticks per second of the kernel.
+        hz: 250 "Hz" in 100..=1000,
+        /// How late timers of normal tasks may be.
+        timer_slack_ns: 50_000 "ns" in 0..=10_000_000,
+        /// Each application of the workload is a group of its own (`sched_autogroup`).
+        autogroup: 1 "" in 0..=1,
+        /// Feature GENTLE_FAIR_SLEEPERS: half the sleeper credit.
+        gentle_fair_sleepers: 1 "" in 0..=1,
+        /// Feature START_DEBIT: a new task starts one slice late.
+        start_debit: 1 "" in 0..=1,
+        /// Feature NEXT_BUDDY: a woken task that preempts is preferred.
+        next_buddy: 0 "" in 0..=1,
+        /// Feature LAST_BUDDY: a task preempted by a wakeup is preferred afterwards.
+        last_buddy: 1 "" in 0..=1,
+        /// Feature WAKEUP_PREEMPTION.
+        wakeup_preemption: 1 "" in 0..=1,
+        /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
+        ttwu_queue: 1 "" in 0..=1,
+        /// Feature SIS_UTIL (6.0): limit idle CPU searches by the LLC's utilisation; 0 = search all.
+        sis_util: 1 "" in 0..=1,
+        /// Balance by load alone, as 4.9 to 5.4 did.
+        balance_by_load: 0 "" in 0..=1,
+        /// A group is busier only if by more than this, in percent (125 before 5.10).
+        imbalance_pct: 117 "%" in 101..=400,
+        /// Balance intervals of busy CPUs are longer by this factor (32 before 5.10).
+        busy_factor: 16 "" in 1..=64,
+    }
+}
+
+/// The CFS policy.
+pub struct Cfs {
+    tunables: CfsTunables,
+    latency_ns: u64,
+    min_granularity_ns: u64,
+    wakeup_granularity_ns: u64,
+}
+
+impl Cfs {
+    /// The policy on a machine with so many CPUs.
+    pub fn new(tunables: CfsTunables, cpus: usize) -> Self {
+        let factor = scaling_factor(tunables.tunable_scaling, cpus);
+        let scaled = |set: u64, base: u64| if set == 0 { base * factor } else { set };
+        Self {
+            latency_ns: scaled(tunables.sched_latency_ns, 6_000_000),
+            min_granularity_ns: scaled(tunables.sched_min_granularity_ns, 750_000),
+            wakeup_granularity_ns: scaled(tunables.sched_wakeup_granularity_ns, 1_000_000),
+            tunables,
+        }
+    }
+
+    /// `sched_nr_latency`: tasks that fit into a period at the shortest slice.
+    fn nr_latency(&self) -> u64 {
+        self.latency_ns.div_ceil(self.min_granularity_ns)
+    }
+
+    /// `__sched_period`.
+    fn period_ns(&self, nr_running: u64) -> u64 {
+        if nr_running > self.nr_latency() { nr_running * self.min_granularity_ns } else { self.latency_ns }
+    }
+}
+
+impl Fair<Cfs> {
+    /// `sched_slice`: the entity's share of a period, at each level. `joining` counts one that is not queued yet.
+    fn sched_slice(&self, index: u32, joining: bool) -> u64 {
+        let queue = self.entities[index as usize].queue;
+        let nr_running = u64::from(self.queues[queue as usize].nr_queued) + u64::from(joining);
+        let mut slice = u128::from(self.policy.period_ns(nr_running));
+        let mut index = index;
+        while index != NONE {
+            let entity = &self.entities[index as usize];
+            let cfs = &self.queues[entity.queue as usize];
+            let weight = u128::from(entity.weight);
+            let total = u128::from(cfs.load_weight) + if entity.on_rq { 0 } else { weight };
+            slice = slice * weight / total.max(1);
+            index = cfs.group_entity;
+        }
+        slice as u64
+    }
+
+    fn leftmost(&self, queue: u32) -> u32 {
+        self.queues[queue as usize].tree.first().map_or(NONE, |node| node.entity)
+    }
+
+    /// `update_min_vruntime`: never goes back.
+    fn update_min_vruntime(&mut self, queue: u32) {
+        let cfs = &self.queues[queue as usize];
+        let curr = (cfs.curr != NONE && self.entities[cfs.curr as usize].on_rq)
+            .then(|| self.entities[cfs.curr as usize].vruntime);
+        let first = cfs.tree.first().map(|node| node.vruntime);
+        if let Some(least) = curr.into_iter().chain(first).min() {
+            let cfs = &mut self.queues[queue as usize];
+            cfs.min_vruntime = cfs.min_vruntime.max(least);
+        }
+    }
+
+    /// `wakeup_preempt_entity`: 1 if `candidate` is ahead of `curr` by more than the granularity, 0 if by less, −1 if
+    /// it is behind.
+    fn ahead_of(&self, curr: u32, candidate: u32) -> i32 {
+        let entity = &self.entities[candidate as usize];
+        let lead = self.entities[curr as usize].vruntime - entity.vruntime;
+        if lead <= 0 {
+            -1
+        } else {
+            i32::from(lead > virtual_delta(self.policy.wakeup_granularity_ns, entity.weight))
+        }
+    }
+}
+
+impl Policy for Cfs {
+    const NAME: &'static str = "cfs";
+    const WEIGHTED_AVERAGE: bool = false;
+
+    fn fair_parameters(&self) -> FairParameters {
+        let tunables = &self.tunables;
+        FairParameters {
+            migration_cost_ns: tunables.migration_cost_ns,
+            nr_migrate: tunables.nr_migrate as u32,
+            imbalance_pct: tunables.imbalance_pct as u32,
+            imbalance_pct_smt: 110,
+            busy_factor: tunables.busy_factor as u32,
+            load_only_balance: tunables.balance_by_load != 0,
+            newidle_random: false,
+            newidle_rate: false,
+            sis_util: tunables.sis_util != 0,
+        }
+    }
+
+    fn kernel_parameters(&self) -> KernelParameters {
+        KernelParameters {
+            hz: self.tunables.hz as u32,
+            ttwu_queue: self.tunables.ttwu_queue != 0,
+            timer_slack_ns: self.tunables.timer_slack_ns,
+        }
+    }
+
+    fn autogroup(&self) -> bool {
+        self.tunables.autogroup != 0
+    }
+
+    fn key(entity: &Entity) -> i64 {
+        entity.vruntime
+    }
+
+    /// CFS has no slice requests.
+    fn set_slice(_fair: &mut Fair<Self>, _index: u32, _slice_ns: u64) {}
+
+    fn charged(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, _curr: u32) {
+        fair.update_min_vruntime(queue);
+    }
+
+    /// `place_entity`: sleepers get up to half a period of credit, new tasks start a slice late. An entity that was
+    /// moved keeps its distance to the smallest virtual runtime.
+    fn place(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32, initial: bool) {
+        let min_vruntime = fair.queues[queue as usize].min_vruntime;
+        if std::mem::take(&mut fair.entities[index as usize].rel_deadline) {
+            fair.entities[index as usize].vruntime += min_vruntime;
+            return;
+        }
+        let mut earliest = min_vruntime;
+        if initial {
+            if fair.policy.tunables.start_debit != 0 {
+                let slice = fair.sched_slice(index, true);
+                earliest += virtual_delta(slice, fair.entities[index as usize].weight);
+            }
+            let parent = fair.queues[queue as usize].curr;
+            if parent != NONE && queue == fair.entities[parent as usize].queue && core.this_cpu().0 == fair.queues[queue as usize].cpu
+            {
+                fair.entities[index as usize].vruntime = fair.entities[parent as usize].vruntime;
+            }
+        } else {
+            let credit = fair.policy.latency_ns >> u32::from(fair.policy.tunables.gentle_fair_sleepers != 0);
+            earliest -= credit as i64;
+        }
+        let entity = &mut fair.entities[index as usize];
+        entity.vruntime = entity.vruntime.max(earliest);
+    }
+
+    fn replace(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _queue: u32, _index: u32) {}
+
+    fn delays_dequeue(_fair: &mut Fair<Self>, _queue: u32, _index: u32) -> bool {
+        false
+    }
+
+    fn save_lag(_fair: &mut Fair<Self>, _queue: u32, _index: u32) {}
+
+    /// An entity that is moved takes its distance to the smallest virtual runtime along.
+    fn left(fair: &mut Fair<Self>, index: u32, removal: Removal) {
+        let queue = fair.entities[index as usize].queue;
+        if removal == Removal::Save {
+            let min_vruntime = fair.queues[queue as usize].min_vruntime;
+            let entity = &mut fair.entities[index as usize];
+            entity.vruntime -= min_vruntime;
+            entity.rel_deadline = true;
+        }
+    }
+
+    fn moved_asleep(fair: &mut Fair<Self>, index: u32, from: u32, to: u32) {
+        let distance = fair.queues[to as usize].min_vruntime - fair.queues[from as usize].min_vruntime;
+        fair.entities[index as usize].vruntime += distance;
+    }
+
+    fn rescale(_fair: &mut Fair<Self>, _queue: u32, _index: u32, _weight: u32, _queued: bool) {}
+
+    fn rescaled(_fair: &mut Fair<Self>, _index: u32) {}
+
+    fn requeue(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _queue: u32, _index: u32) {}
+
+    /// `pick_next_entity`: the leftmost, unless a buddy is close enough behind it.
+    fn pick(fair: &mut Fair<Self>, queue: u32) -> u32 {
+        let cfs = &fair.queues[queue as usize];
+        let (next, last, skip) = (cfs.next, cfs.last, cfs.skip);
+        let curr = if cfs.curr != NONE && fair.entities[cfs.curr as usize].on_rq { cfs.curr } else { NONE };
+        let first = fair.leftmost(queue);
+        let before = |a: u32, b: u32| fair.entities[a as usize].vruntime < fair.entities[b as usize].vruntime;
+        let left = if first == NONE || (curr != NONE && before(curr, first)) { curr } else { first };
+        let mut picked = left;
+        if skip == picked && skip != NONE {
+            let mut second = if picked == curr { first } else { cfs.tree.get(1).map_or(NONE, |node| node.entity) };
+            if picked != curr && curr != NONE && (second == NONE || before(curr, second)) {
+                second = curr;
+            }
+            if second != NONE && fair.ahead_of(second, left) < 1 {
+                picked = second;
+            }
+        }
+        if next != NONE && fair.ahead_of(next, left) < 1 {
+            return next;
+        }
+        if last != NONE && fair.ahead_of(last, left) < 1 {
+            return last;
+        }
+        picked
+    }
+
+    fn is_eligible(_fair: &mut Fair<Self>, _queue: u32, _index: u32) -> bool {
+        true
+    }
+
+    fn switched_in(_fair: &mut Fair<Self>, _queue: u32, _index: u32) {}
+
+    fn task_switched_in(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId, _index: u32) {}
+
+    fn enqueued(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// `check_preempt_tick`.
+    fn tick(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, queue: u32, index: u32) {
+        if fair.queues[queue as usize].nr_queued < 2 {
+            return;
+        }
+        let entity = &fair.entities[index as usize];
+        let ran = entity.sum_exec_ns - entity.prev_sum_exec_ns;
+        let ideal = fair.sched_slice(index, false);
+        if ran > ideal {
+            fair.clear_buddies(queue, index);
+            core.resched_full(cpu);
+            return;
+        }
+        if ran < fair.policy.min_granularity_ns {
+            return;
+        }
+        let first = fair.leftmost(queue);
+        if first != NONE
+            && fair.entities[index as usize].vruntime - fair.entities[first as usize].vruntime > ideal as i64
+        {
+            core.resched_full(cpu);
+        }
+    }
+
+    /// `check_preempt_wakeup`.
+    fn wakeup_preempt(
+        fair: &mut Fair<Self>,
+        core: &mut Core<'_>,
+        cpu: CpuId,
+        curr: u32,
+        wakee: u32,
+        flags: WakeFlags,
+    ) {
+        if fair.policy.tunables.wakeup_preemption == 0 {
+            return;
+        }
+        let queue = fair.entities[curr as usize].queue;
+        fair.update_curr(core, queue);
+        let crowded = u64::from(fair.queues[queue as usize].nr_queued) >= fair.policy.nr_latency();
+        let preempts = fair.ahead_of(curr, wakee) == 1;
+        if fair.policy.tunables.next_buddy != 0 && crowded && !flags.fork {
+            fair.queues[queue as usize].next = wakee;
+        }
+        if !preempts {
+            return;
+        }
+        core.resched_full(cpu);
+        if fair.policy.tunables.last_buddy != 0 && crowded && fair.entities[curr as usize].my_queue == NONE {
+            fair.queues[queue as usize].last = curr;
+        }
+    }
+
+    /// `yield_task_fair`: the task is passed over once.
+    fn yield_entity(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+        fair.queues[queue as usize].skip = index;
+    }
+
+    fn resched(&self, core: &mut Core<'_>, cpu: CpuId) {
+        core.resched_full(cpu);
+    }
+}

@@ -1,0 +1,534 @@
+//! EEVDF, the policy of the fair class since Linux 6.6, as of 7.2 (`linux-fair.md` section 1).
+//!
+//! Every queued entity has a virtual runtime, a lag against the queue's weighted average, and a virtual deadline one
+//! request ahead. The eligible entity (lag ≥ 0) with the earliest deadline runs.
+//!
+//! Deliberate differences from the kernel: group weights have a lower bound of 1 (the kernel: 2/1024); a queue is a
+//! sorted array instead of an augmented tree, with the same order; virtual times do not wrap.
+
+use warmcore_kernel::{Core, KernelParameters, WakeFlags};
+use warmcore_topology::CpuId;
+
+use super::queue::Removal;
+use super::state::{Entity, NONE};
+use super::weights::virtual_delta;
+use super::{Fair, FairParameters, Policy};
+use crate::tunables::tunables;
+
+tunables! {
+    /// Tunables of `eevdf`.
+    pub struct EevdfTunables for "eevdf" {
+        /// Request size of a normal task; 0 = 700 000 × the factor of `tunable_scaling`.
+        base_slice_ns: 0 "ns" in 0..=100_000_000,
+        /// Factor for `base_slice_ns` by number of CPUs (at most 8): 0 none, 1 = 1 + log2, 2 linear.
+        tunable_scaling: 1 "" in 0..=2,
+        /// Window in which a task counts as cache-hot; also scales new-idle balancing.
+        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000,
+        /// Tasks examined per balance pass.
+        nr_migrate: 32 "tasks" in 1..=1024,
+        /// Ticks per second of the kernel.
+        hz: 250 "Hz" in 100..=1000,
+        /// How late timers of normal tasks may be.
+        timer_slack_ns: 50_000 "ns" in 0..=10_000_000,
+        /// Preemption among fair tasks waits for the return to user mode (`PREEMPT_LAZY`); 0 = full preemption.
+        preempt_lazy: 1 "" in 0..=1,
+        /// Each application of the workload is a group of its own (`sched_autogroup`).
+        autogroup: 1 "" in 0..=1,
+        /// Feature PLACE_LAG: keep lag across sleep and migration.
+        place_lag: 1 "" in 0..=1,
+        /// Feature PLACE_DEADLINE_INITIAL: a new task's first request is half a slice.
+        place_deadline_initial: 1 "" in 0..=1,
+        /// Feature PLACE_REL_DEADLINE: a moved task keeps its relative deadline.
+        place_rel_deadline: 1 "" in 0..=1,
+        /// Feature RUN_TO_PARITY: protect a running task up to the shortest slice queued.
+        run_to_parity: 1 "" in 0..=1,
+        /// Feature PREEMPT_SHORT: a task with a shorter slice may cancel that protection.
+        preempt_short: 1 "" in 0..=1,
+        /// Feature PICK_BUDDY: a `next` buddy goes first if eligible.
+        pick_buddy: 1 "" in 0..=1,
+        /// Feature NEXT_BUDDY: a woken task becomes the `next` buddy.
+        next_buddy: 0 "" in 0..=1,
+        /// Feature DELAY_DEQUEUE: a task that sleeps with negative lag stays queued until it has paid.
+        delay_dequeue: 1 "" in 0..=1,
+        /// Feature DELAY_ZERO: lag gained while so queued is cut to zero.
+        delay_zero: 1 "" in 0..=1,
+        /// Feature WAKEUP_PREEMPTION.
+        wakeup_preemption: 1 "" in 0..=1,
+        /// Feature HRTICK: end slices by a high-resolution timer.
+        hrtick: 1 "" in 0..=1,
+        /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
+        ttwu_queue: 1 "" in 0..=1,
+        /// Feature SIS_UTIL: limit idle CPU searches by the LLC's utilisation; 0 = search all.
+        sis_util: 1 "" in 0..=1,
+        /// Feature NI_RANDOM: skip new-idle passes at random when they rarely succeed.
+        ni_random: 1 "" in 0..=1,
+        /// Feature NI_RATE: let new-idle passes through at a minimum rate.
+        ni_rate: 1 "" in 0..=1,
+    }
+}
+
+/// The EEVDF policy.
+pub struct Eevdf {
+    tunables: EevdfTunables,
+    /// Request of a normal task on this machine.
+    base_slice_ns: u64,
+    tick_ns: u64,
+}
+
+/// Smallest interval the high-resolution tick is armed for (`hrtick_start`).
+const HRTICK_MIN_NS: u64 = 10_000;
+
+/// A high-resolution tick this close to the wanted time is left alone.
+const HRTICK_SLOP_NS: u64 = 5_000;
+
+/// Unscaled base slice (`sysctl_sched_base_slice`).
+const BASE_SLICE_NS: u64 = 700_000;
+
+/// Slices set by hand are clamped to this.
+const CUSTOM_SLICE_NS: std::ops::RangeInclusive<u64> = 100_000..=100_000_000;
+
+/// `get_update_sysctl_factor`: how tunables grow with the number of CPUs.
+pub(crate) fn scaling_factor(tunable_scaling: u64, cpus: usize) -> u64 {
+    let cpus = cpus.clamp(1, 8) as u64;
+    match tunable_scaling {
+        0 => 1,
+        2 => cpus,
+        _ => 1 + u64::from(cpus.ilog2()),
+    }
+}
+
+impl Eevdf {
+    /// The policy on a machine with so many CPUs.
+    pub fn new(tunables: EevdfTunables, cpus: usize) -> Self {
+        let base_slice_ns = match tunables.base_slice_ns {
+            0 => BASE_SLICE_NS * scaling_factor(tunables.tunable_scaling, cpus),
+            set => set,
+        };
+        let tick_ns = 1_000_000_000 / tunables.hz;
+        Self { tunables, base_slice_ns, tick_ns }
+    }
+
+    /// Request of a normal task on this machine.
+    pub fn base_slice_ns(&self) -> u64 {
+        self.base_slice_ns
+    }
+}
+
+impl Fair<Eevdf> {
+    /// Weighted average of virtual runtimes, rounded down (`avg_vruntime`); the queue's reference point moves there.
+    pub(crate) fn avg_vruntime(&mut self, queue: u32) -> i64 {
+        let cfs = &mut self.queues[queue as usize];
+        let (mut sum, mut weight) = (cfs.sum_weighted_key, cfs.sum_weight);
+        if cfs.curr != NONE {
+            let curr = &self.entities[cfs.curr as usize];
+            if curr.on_rq {
+                sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.weight);
+                weight += i64::from(curr.weight);
+            }
+        }
+        if weight != 0 && (sum < 0 || sum >= weight) {
+            // Rounding down keeps an entity at exactly the average eligible.
+            let delta = sum.div_euclid(weight);
+            cfs.zero_vruntime += delta;
+            cfs.sum_weighted_key -= delta * cfs.sum_weight;
+        }
+        cfs.zero_vruntime
+    }
+
+    /// Whether an entity has received no more than its share (`entity_eligible`).
+    ///
+    /// `Σ w (v_i − v0) ≥ (v − v0) Σ w` is the same as `v ≤ v0 + ⌊Σ w (v_i − v0) / Σ w⌋` for integers, so comparing with
+    /// the average rounded down is exact.
+    fn eligible(&mut self, queue: u32, index: u32) -> bool {
+        self.entities[index as usize].vruntime <= self.avg_vruntime(queue)
+    }
+
+    fn extreme_slice(&self, queue: u32, better: impl Fn(u64, u64) -> u64) -> u64 {
+        let cfs = &self.queues[queue as usize];
+        if cfs.custom_slices == 0 {
+            return self.policy.base_slice_ns;
+        }
+        let curr = (cfs.curr != NONE).then_some(cfs.curr).filter(|&curr| self.entities[curr as usize].on_rq);
+        cfs.tree
+            .iter()
+            .map(|node| node.entity)
+            .chain(curr)
+            .map(|entity| self.entities[entity as usize].slice_ns)
+            .reduce(better)
+            .unwrap_or(self.policy.base_slice_ns)
+    }
+
+    /// `cfs_rq_min_slice`.
+    fn min_slice(&self, queue: u32) -> u64 {
+        self.extreme_slice(queue, u64::min)
+    }
+
+    /// `cfs_rq_max_slice`.
+    fn max_slice(&self, queue: u32) -> u64 {
+        self.extreme_slice(queue, u64::max)
+    }
+
+    /// `entity_lag`: lag of an entity, clamped.
+    fn entity_lag(&mut self, queue: u32, index: u32) -> i64 {
+        let average = self.avg_vruntime(queue);
+        let max_slice = self.max_slice(queue);
+        let entity = &self.entities[index as usize];
+        let limit = virtual_delta(max_slice + self.policy.tick_ns, entity.weight);
+        (average - entity.vruntime).clamp(-limit, limit)
+    }
+
+    fn refresh_slice(&mut self, index: u32) {
+        let entity = &mut self.entities[index as usize];
+        if !entity.custom_slice {
+            entity.slice_ns = self.policy.base_slice_ns;
+        }
+    }
+
+    /// `place_entity`: gives an entity that joins a queue its virtual runtime and deadline.
+    fn place_entity(&mut self, queue: u32, index: u32, initial: bool) {
+        self.refresh_slice(index);
+        let average = self.avg_vruntime(queue);
+        let cfs = &self.queues[queue as usize];
+        let entity = &self.entities[index as usize];
+        let mut lag = 0;
+        if self.policy.tunables.place_lag != 0 && cfs.nr_queued > 0 && entity.vlag != 0 {
+            let mut load = cfs.sum_weight;
+            if cfs.curr != NONE && self.entities[cfs.curr as usize].on_rq {
+                load += i64::from(self.entities[cfs.curr as usize].weight);
+            }
+            // Inflated, so that the lag against the average that includes this entity is the one it left with.
+            lag = (i128::from(entity.vlag) * i128::from(load + i64::from(entity.weight)) / i128::from(load.max(1))) as i64;
+        }
+        let half = initial && self.policy.tunables.place_deadline_initial != 0;
+        let entity = &mut self.entities[index as usize];
+        entity.vruntime = average - lag;
+        if std::mem::take(&mut entity.rel_deadline) {
+            entity.deadline += entity.vruntime;
+            return;
+        }
+        let request = virtual_delta(entity.slice_ns, entity.weight);
+        entity.deadline = entity.vruntime + if half { request / 2 } else { request };
+    }
+
+    /// `pick_eevdf`.
+    fn pick_eevdf(&mut self, queue: u32, protect: bool) -> u32 {
+        let cfs = &self.queues[queue as usize];
+        let curr = if cfs.curr != NONE && self.entities[cfs.curr as usize].on_rq { cfs.curr } else { NONE };
+        if cfs.nr_queued == 1 {
+            return if curr != NONE { curr } else { cfs.tree.first().map_or(NONE, |node| node.entity) };
+        }
+        let average = self.avg_vruntime(queue);
+        let cfs = &self.queues[queue as usize];
+        if self.policy.tunables.pick_buddy != 0
+            && protect
+            && cfs.next != NONE
+            && self.entities[cfs.next as usize].vruntime <= average
+        {
+            return cfs.next;
+        }
+        let curr = if curr != NONE && self.entities[curr as usize].vruntime <= average { curr } else { NONE };
+        if protect && curr != NONE && self.entities[curr as usize].vruntime < self.entities[curr as usize].vprot {
+            return curr;
+        }
+        let best = cfs.tree.iter().find(|node| node.vruntime <= average);
+        match best {
+            Some(best) if curr == NONE || self.entities[curr as usize].deadline >= best.key => best.entity,
+            _ => curr,
+        }
+    }
+
+    /// `set_protect_slice`.
+    fn protect_slice(&mut self, queue: u32, index: u32) {
+        let shortest =
+            if self.policy.tunables.run_to_parity != 0 { self.min_slice(queue) } else { BASE_SLICE_NS };
+        let entity = &mut self.entities[index as usize];
+        entity.vprot = entity.deadline;
+        if shortest < entity.slice_ns {
+            entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.weight));
+        }
+    }
+
+    /// `update_protect_slice`: a wakeup that failed to preempt shortens the protection.
+    fn shorten_protection(&mut self, queue: u32, index: u32) {
+        let shortest = self.min_slice(queue);
+        let entity = &mut self.entities[index as usize];
+        entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.weight));
+    }
+
+    /// `hrtick_start_fair`.
+    fn start_hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32) {
+        if self.policy.tunables.hrtick == 0 || self.queues[cpu.index()].h_nr_queued <= 1 {
+            return;
+        }
+        let entity = &self.entities[index as usize];
+        let left = entity.deadline - entity.vruntime;
+        if left < 0 {
+            core.resched_full(cpu);
+            return;
+        }
+        let real = if entity.weight == 1024 { left as u64 } else { left as u64 * u64::from(entity.weight) / 1024 };
+        let delay = real.max(HRTICK_MIN_NS);
+        let wanted = core.now_ns() + delay;
+        if core.hrtick_at_ns(cpu).is_some_and(|at| at.abs_diff(wanted) < HRTICK_SLOP_NS) {
+            return;
+        }
+        core.start_hrtick(cpu, delay);
+    }
+
+    /// A pick for a preemption check, retiring delayed entities on the way (1.9 step 8).
+    fn pick_for_wakeup(&mut self, core: &mut Core<'_>, cpu: CpuId, queue: u32, protect: bool) -> u32 {
+        loop {
+            let picked = self.pick_eevdf(queue, protect);
+            if picked == NONE || !self.entities[picked as usize].delayed {
+                return picked;
+            }
+            self.retire_delayed(core, cpu, picked);
+        }
+    }
+
+    /// NEXT_BUDDY (off by default): the woken task is to go first, unless an earlier deadline has that place.
+    fn nominate(&mut self, queue: u32, wakee: u32) {
+        let next = self.queues[queue as usize].next;
+        if next == NONE || self.entities[wakee as usize].deadline < self.entities[next as usize].deadline {
+            self.queues[queue as usize].next = wakee;
+        }
+    }
+}
+
+impl Policy for Eevdf {
+    const NAME: &'static str = "eevdf";
+    const WEIGHTED_AVERAGE: bool = true;
+
+    fn fair_parameters(&self) -> FairParameters {
+        let tunables = &self.tunables;
+        FairParameters {
+            migration_cost_ns: tunables.migration_cost_ns,
+            nr_migrate: tunables.nr_migrate as u32,
+            imbalance_pct: 117,
+            imbalance_pct_smt: 110,
+            busy_factor: 16,
+            load_only_balance: false,
+            newidle_random: tunables.ni_random != 0,
+            newidle_rate: tunables.ni_rate != 0,
+            sis_util: tunables.sis_util != 0,
+        }
+    }
+
+    fn kernel_parameters(&self) -> KernelParameters {
+        KernelParameters {
+            hz: self.tunables.hz as u32,
+            ttwu_queue: self.tunables.ttwu_queue != 0,
+            timer_slack_ns: self.tunables.timer_slack_ns,
+        }
+    }
+
+    fn autogroup(&self) -> bool {
+        self.tunables.autogroup != 0
+    }
+
+    fn key(entity: &Entity) -> i64 {
+        entity.deadline
+    }
+
+    fn set_slice(fair: &mut Fair<Self>, index: u32, slice_ns: u64) {
+        let entity = &mut fair.entities[index as usize];
+        entity.custom_slice = slice_ns != 0;
+        entity.slice_ns = if slice_ns == 0 {
+            fair.policy.base_slice_ns
+        } else {
+            slice_ns.clamp(*CUSTOM_SLICE_NS.start(), *CUSTOM_SLICE_NS.end())
+        };
+    }
+
+    /// `update_deadline` and the end of `update_curr`.
+    fn charged(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, curr: u32) {
+        let base_slice_ns = fair.policy.base_slice_ns;
+        let entity = &mut fair.entities[curr as usize];
+        let expired = entity.vruntime >= entity.deadline;
+        if expired {
+            if !entity.custom_slice {
+                entity.slice_ns = base_slice_ns;
+            }
+            entity.deadline = entity.vruntime + virtual_delta(entity.slice_ns, entity.weight);
+        }
+        let unprotected = entity.vruntime >= entity.vprot;
+        let cfs = &mut fair.queues[queue as usize];
+        if cfs.nr_queued == 1 || !(expired || unprotected) {
+            return;
+        }
+        if cfs.next == curr {
+            cfs.next = NONE;
+        }
+        let cpu = CpuId(cfs.cpu);
+        fair.policy.resched(core, cpu);
+    }
+
+    fn place(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32, initial: bool) {
+        if initial {
+            fair.entities[index as usize].vlag = 0;
+        }
+        fair.place_entity(queue, index, initial);
+    }
+
+    fn replace(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+        fair.place_entity(queue, index, false);
+    }
+
+    fn delays_dequeue(fair: &mut Fair<Self>, queue: u32, index: u32) -> bool {
+        fair.policy.tunables.delay_dequeue != 0 && !fair.eligible(queue, index)
+    }
+
+    /// `update_entity_lag`.
+    fn save_lag(fair: &mut Fair<Self>, queue: u32, index: u32) {
+        let lag = fair.entity_lag(queue, index);
+        let entity = &mut fair.entities[index as usize];
+        entity.vlag = if entity.delayed { lag.max(entity.vlag) } else { lag };
+    }
+
+    fn left(fair: &mut Fair<Self>, index: u32, removal: Removal) {
+        let keep_deadline = fair.policy.tunables.place_rel_deadline != 0;
+        let zero = fair.policy.tunables.delay_zero != 0;
+        let entity = &mut fair.entities[index as usize];
+        if removal == Removal::Save && keep_deadline && !entity.delayed {
+            entity.deadline -= entity.vruntime;
+            entity.rel_deadline = true;
+        }
+        if entity.delayed && zero {
+            entity.vlag = entity.vlag.min(0);
+        }
+    }
+
+    /// Lag is relative to any queue's average.
+    fn moved_asleep(_fair: &mut Fair<Self>, _index: u32, _from: u32, _to: u32) {}
+
+    fn rescale(fair: &mut Fair<Self>, _queue: u32, index: u32, weight: u32, queued: bool) {
+        let entity = &mut fair.entities[index as usize];
+        let scale = |value: i64| {
+            (i128::from(value) * i128::from(entity.weight) / i128::from(weight.max(1))) as i64
+        };
+        if queued {
+            let deadline = scale(entity.deadline - entity.vruntime);
+            let protection = scale(entity.vprot - entity.vruntime);
+            let vlag = scale(entity.vlag);
+            entity.deadline = deadline;
+            entity.rel_deadline = true;
+            entity.vlag = vlag;
+            // Kept relative until `replaced` gives the entity its new virtual runtime.
+            entity.vprot = protection;
+        } else {
+            entity.vlag = scale(entity.vlag);
+            if entity.rel_deadline {
+                entity.deadline = scale(entity.deadline);
+            }
+        }
+    }
+
+    fn rescaled(fair: &mut Fair<Self>, index: u32) {
+        let entity = &mut fair.entities[index as usize];
+        entity.vprot += entity.vruntime;
+    }
+
+    /// `requeue_delayed_entity`.
+    fn requeue(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+        if fair.policy.tunables.delay_zero == 0 {
+            return;
+        }
+        Self::save_lag(fair, queue, index);
+        if fair.entities[index as usize].vlag <= 0 {
+            return;
+        }
+        let runs = fair.queues[queue as usize].curr == index;
+        if !runs {
+            fair.tree_remove(queue, index);
+        }
+        fair.queues[queue as usize].nr_queued -= 1;
+        fair.entities[index as usize].on_rq = false;
+        fair.entities[index as usize].vlag = 0;
+        fair.place_entity(queue, index, false);
+        fair.entities[index as usize].on_rq = true;
+        fair.queues[queue as usize].nr_queued += 1;
+        if !runs {
+            fair.tree_insert(queue, index);
+        }
+    }
+
+    fn pick(fair: &mut Fair<Self>, queue: u32) -> u32 {
+        fair.pick_eevdf(queue, true)
+    }
+
+    fn is_eligible(fair: &mut Fair<Self>, queue: u32, index: u32) -> bool {
+        fair.eligible(queue, index)
+    }
+
+    fn switched_in(fair: &mut Fair<Self>, queue: u32, index: u32) {
+        fair.protect_slice(queue, index);
+    }
+
+    fn task_switched_in(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, index: u32) {
+        core.cancel_hrtick(cpu);
+        fair.start_hrtick(core, cpu, index);
+    }
+
+    /// `hrtick_update`: a second task arrived and nothing is armed.
+    fn enqueued(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId) {
+        if fair.policy.tunables.hrtick == 0 || core.hrtick_at_ns(cpu).is_some() {
+            return;
+        }
+        let curr = fair.rqs[cpu.index()].curr_task;
+        if curr != NONE && fair.entities[curr as usize].on_rq {
+            fair.start_hrtick(core, cpu, curr);
+        }
+    }
+
+    fn tick(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId, _queue: u32, _index: u32) {}
+
+    /// `wakeup_preempt_fair`, steps 4 to 8 of section 1.9.
+    fn wakeup_preempt(
+        fair: &mut Fair<Self>,
+        core: &mut Core<'_>,
+        cpu: CpuId,
+        curr: u32,
+        wakee: u32,
+        flags: WakeFlags,
+    ) {
+        if fair.policy.tunables.wakeup_preemption == 0 {
+            return;
+        }
+        let queue = fair.entities[curr as usize].queue;
+        fair.update_curr(core, queue);
+        let shorter = fair.entities[wakee as usize].slice_ns < fair.entities[curr as usize].slice_ns;
+        if fair.policy.tunables.preempt_short != 0 && shorter {
+            if fair.pick_for_wakeup(core, cpu, queue, false) == wakee {
+                let entity = &mut fair.entities[curr as usize];
+                entity.vprot = entity.vruntime;
+                fair.clear_buddies(queue, curr);
+                fair.policy.resched(core, cpu);
+                return;
+            }
+        } else if !flags.fork && !fair.entities[wakee as usize].delayed {
+            if fair.policy.tunables.next_buddy != 0 {
+                fair.nominate(queue, wakee);
+            }
+            if fair.pick_for_wakeup(core, cpu, queue, true) == wakee {
+                fair.policy.resched(core, cpu);
+                return;
+            }
+        } else {
+            return;
+        }
+        fair.shorten_protection(queue, curr);
+    }
+
+    /// `yield_task_fair`: an eligible task gives up the rest of its request.
+    fn yield_entity(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+        if fair.eligible(queue, index) {
+            let entity = &mut fair.entities[index as usize];
+            entity.vruntime = entity.deadline;
+            entity.deadline += virtual_delta(entity.slice_ns, entity.weight);
+        }
+    }
+
+    fn resched(&self, core: &mut Core<'_>, cpu: CpuId) {
+        if self.tunables.preempt_lazy != 0 { core.resched_lazy(cpu) } else { core.resched_full(cpu) }
+    }
+}

@@ -1,0 +1,540 @@
+//! Queueing of entities: what EEVDF and CFS share of `enqueue_task_fair`, `dequeue_entities`, `put_prev_entity`,
+//! `set_next_entity`, `update_curr` and `update_load_avg` (`linux-fair.md` sections 1.3, 1.8, 1.13, 1.14, 2).
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use super::state::{CfsRq, NONE, Node};
+use super::weights::virtual_delta;
+use super::{Fair, Policy};
+
+/// Why an entity is dequeued; a task's reason becomes its group entity's when the group's queue runs empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Removal {
+    /// It sleeps and may be kept (`DEQUEUE_SLEEP`).
+    Sleep,
+    /// It sleeps and must go: exits (`DEQUEUE_SLEEP | DEQUEUE_SPECIAL`).
+    Final,
+    /// It is taken out for a move or a change (`DEQUEUE_SAVE`).
+    Save,
+    /// It slept while queued and is let go now (`DEQUEUE_DELAYED`).
+    Delayed,
+}
+
+impl<P: Policy> Fair<P> {
+    /// Puts an entity that does not run into its queue's tree (`__enqueue_entity`), behind those with an equal key.
+    pub(crate) fn tree_insert(&mut self, queue: u32, index: u32) {
+        let entity = &self.entities[index as usize];
+        let cfs = &mut self.queues[queue as usize];
+        if P::WEIGHTED_AVERAGE {
+            let weight = i64::from(entity.weight);
+            cfs.sum_weighted_key += (entity.vruntime - cfs.zero_vruntime) * weight;
+            cfs.sum_weight += weight;
+        }
+        let key = P::key(entity);
+        let at = cfs.tree.partition_point(|node| node.key <= key);
+        cfs.tree.insert(at, Node { key, vruntime: entity.vruntime, entity: index });
+    }
+
+    /// Takes an entity out of its queue's tree (`__dequeue_entity`).
+    pub(crate) fn tree_remove(&mut self, queue: u32, index: u32) {
+        let entity = &self.entities[index as usize];
+        let cfs = &mut self.queues[queue as usize];
+        if P::WEIGHTED_AVERAGE {
+            let weight = i64::from(entity.weight);
+            cfs.sum_weighted_key -= (entity.vruntime - cfs.zero_vruntime) * weight;
+            cfs.sum_weight -= weight;
+        }
+        let key = P::key(entity);
+        let first = cfs.tree.partition_point(|node| node.key < key);
+        let found = cfs.tree[first..].iter().position(|node| node.entity == index);
+        debug_assert!(found.is_some(), "entity {index} is not in the tree");
+        if let Some(offset) = found {
+            cfs.tree.remove(first + offset);
+        }
+    }
+
+    /// Entity of a task.
+    #[inline]
+    pub(crate) fn task_entity(&self, task: TaskId) -> u32 {
+        self.task_base + task.0
+    }
+
+    /// Task of an entity that is one.
+    #[inline]
+    pub(crate) fn entity_task(&self, entity: u32) -> TaskId {
+        TaskId(entity - self.task_base)
+    }
+
+    /// Entity that stands for the entity's queue one level up, or [`NONE`].
+    #[inline]
+    pub(crate) fn parent(&self, entity: u32) -> u32 {
+        self.queues[self.entities[entity as usize].queue as usize].group_entity
+    }
+
+    /// Charges the running entity of a queue (`update_curr`).
+    pub(crate) fn update_curr(&mut self, core: &mut Core<'_>, queue: u32) {
+        let curr = self.queues[queue as usize].curr;
+        if curr == NONE {
+            return;
+        }
+        let entity = &mut self.entities[curr as usize];
+        let delta = core.now_ns() - entity.exec_start_ns;
+        if delta == 0 {
+            return;
+        }
+        entity.exec_start_ns = core.now_ns();
+        entity.sum_exec_ns += delta;
+        entity.vruntime += virtual_delta(delta, entity.weight);
+        P::charged(self, core, queue, curr);
+    }
+
+    /// Brings an entity's averages to now (`__update_load_avg_se`).
+    #[inline]
+    pub(crate) fn update_entity_avg(&mut self, now_ns: u64, index: u32) {
+        let entity = &mut self.entities[index as usize];
+        let on = |state: bool| if state { 1024.0 } else { 0.0 };
+        let runs = entity.on_rq && self.queues[entity.queue as usize].curr == index;
+        entity.pelt.update(now_ns, on(entity.on_rq), on(entity.on_rq && !entity.delayed), on(runs && !entity.delayed));
+    }
+
+    /// Brings a queue's averages to now, first taking off what left while asleep (`update_cfs_rq_load_avg`).
+    #[inline]
+    pub(crate) fn update_queue_avg(&mut self, now_ns: u64, queue: u32) {
+        let cfs = &mut self.queues[queue as usize];
+        if cfs.removed[0] != 0.0 || cfs.removed[1] != 0.0 || cfs.removed[2] != 0.0 {
+            let [load, runnable, util] = std::mem::take(&mut cfs.removed);
+            cfs.pelt.detach(load, runnable, util);
+        }
+        let running = if cfs.curr == NONE { 0.0 } else { 1024.0 };
+        cfs.pelt.update(now_ns, cfs.load_weight as f64, f64::from(cfs.h_nr_runnable) * 1024.0, running);
+    }
+
+    /// `update_load_avg`: the entity and its queue.
+    #[inline]
+    pub(crate) fn update_load_avg(&mut self, now_ns: u64, index: u32) {
+        self.update_entity_avg(now_ns, index);
+        let queue = self.entities[index as usize].queue;
+        self.update_queue_avg(now_ns, queue);
+    }
+
+    /// Averages of a task as they count on its queue: load in units of weight, runnable, utilisation.
+    pub(crate) fn contribution(&self, index: u32) -> [f64; 3] {
+        let entity = &self.entities[index as usize];
+        [entity.pelt.load * f64::from(entity.weight) / 1024.0, entity.pelt.runnable, entity.pelt.util]
+    }
+
+    /// Share of a group queue's load that counts at the root, per unit.
+    fn group_share(&self, queue: u32) -> f64 {
+        let cfs = &self.queues[queue as usize];
+        let weight = f64::from(self.entities[cfs.group_entity as usize].weight);
+        weight / (cfs.load_weight as f64).max(cfs.pelt.load).max(1.0)
+    }
+
+    /// Adds a task's averages to its queue and, below a group, to the root (`attach_entity_load_avg` and
+    /// `propagate_entity_load_avg`). Both queues must be up to date.
+    pub(crate) fn attach_load(&mut self, index: u32) {
+        let [load, runnable, util] = self.contribution(index);
+        let queue = self.entities[index as usize].queue;
+        let cpu = self.queues[queue as usize].cpu;
+        self.queues[queue as usize].pelt.attach(load, runnable, util);
+        if queue != cpu {
+            let load = load * self.group_share(queue);
+            self.queues[cpu as usize].pelt.attach(load, runnable, util);
+        }
+    }
+
+    /// Removes a task's averages at once (`detach_entity_load_avg`).
+    pub(crate) fn detach_load(&mut self, index: u32) {
+        let [load, runnable, util] = self.contribution(index);
+        let queue = self.entities[index as usize].queue;
+        let cpu = self.queues[queue as usize].cpu;
+        if queue != cpu {
+            let load = load * self.group_share(queue);
+            self.queues[cpu as usize].pelt.detach(load, runnable, util);
+        }
+        self.queues[queue as usize].pelt.detach(load, runnable, util);
+    }
+
+    /// A sleeping task leaves for another CPU: its averages stay on the old queue until that is updated
+    /// (`remove_entity_load_avg`).
+    pub(crate) fn remove_load(&mut self, now_ns: u64, index: u32) {
+        let entity = &self.entities[index as usize];
+        let queue = entity.queue;
+        let cpu = self.queues[queue as usize].cpu;
+        let queue_updated_ns = self.queues[queue as usize].pelt.last_update_ns;
+        if entity.pelt.last_update_ns < queue_updated_ns {
+            self.update_entity_avg(queue_updated_ns, index);
+        }
+        let mut amounts = self.contribution(index);
+        let removed = &mut self.queues[queue as usize].removed;
+        removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
+        if queue != cpu {
+            amounts[0] *= self.group_share(queue);
+            let removed = &mut self.queues[cpu as usize].removed;
+            removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
+        }
+        self.update_entity_avg(now_ns, index);
+        self.entities[index as usize].detached = true;
+    }
+
+    /// Counts an entity into its queue (`account_entity_enqueue`).
+    fn account_enqueue(&mut self, index: u32) {
+        let entity = &self.entities[index as usize];
+        let cfs = &mut self.queues[entity.queue as usize];
+        cfs.load_weight += u64::from(entity.weight);
+        cfs.nr_queued += 1;
+        cfs.custom_slices += u32::from(entity.custom_slice);
+        let cpu = cfs.cpu;
+        if entity.my_queue == NONE {
+            self.list_add_head(cpu, index);
+        }
+    }
+
+    /// Counts an entity out of its queue (`account_entity_dequeue`).
+    fn account_dequeue(&mut self, index: u32) {
+        let entity = &self.entities[index as usize];
+        let cfs = &mut self.queues[entity.queue as usize];
+        cfs.load_weight -= u64::from(entity.weight);
+        cfs.nr_queued -= 1;
+        cfs.custom_slices -= u32::from(entity.custom_slice);
+        let cpu = cfs.cpu;
+        if entity.my_queue == NONE {
+            self.list_remove(cpu, index);
+        }
+    }
+
+    /// `enqueue_entity`: places the entity and puts it into its queue.
+    fn enqueue_entity(&mut self, core: &mut Core<'_>, index: u32, initial: bool) {
+        let now_ns = core.now_ns();
+        let queue = self.entities[index as usize].queue;
+        self.update_curr(core, queue);
+        self.update_load_avg(now_ns, index);
+        if std::mem::take(&mut self.entities[index as usize].detached) {
+            let cpu = self.queues[queue as usize].cpu;
+            if queue != cpu {
+                self.update_queue_avg(now_ns, cpu);
+            }
+            self.attach_load(index);
+        }
+        self.update_group_weight(core, queue);
+        P::place(self, core, queue, index, initial);
+        self.account_enqueue(index);
+        self.entities[index as usize].on_rq = true;
+        self.tree_insert(queue, index);
+    }
+
+    /// Changes the counts of tasks on the entity's queue and all above it.
+    fn count(&mut self, index: u32, change: impl Fn(&mut CfsRq)) {
+        let mut entity = index;
+        while entity != NONE {
+            let queue = self.entities[entity as usize].queue;
+            change(&mut self.queues[queue as usize]);
+            entity = self.queues[queue as usize].group_entity;
+        }
+    }
+
+    /// `enqueue_task_fair` for a task that is not queued.
+    pub(crate) fn enqueue_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32, initial: bool) {
+        let now_ns = core.now_ns();
+        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
+        let mut entity = index;
+        while entity != NONE {
+            let (on_rq, delayed) = {
+                let state = &self.entities[entity as usize];
+                (state.on_rq, state.delayed)
+            };
+            if on_rq {
+                if delayed {
+                    self.requeue_delayed_entity(core, entity);
+                }
+                self.update_load_avg(now_ns, entity);
+                let queue = self.entities[entity as usize].queue;
+                self.update_group_weight(core, queue);
+            } else {
+                self.enqueue_entity(core, entity, initial && entity == index);
+            }
+            let queue = self.entities[entity as usize].queue;
+            let cfs = &mut self.queues[queue as usize];
+            cfs.h_nr_queued += 1;
+            cfs.h_nr_runnable += 1;
+            cfs.h_nr_idle += idle_policy;
+            entity = cfs.group_entity;
+        }
+        let rq = &mut self.rqs[cpu.index()];
+        rq.nr_running += 1;
+        if rq.nr_running >= 2 {
+            self.overloaded = true;
+        }
+        rq.util_est += self.entities[index as usize].util_est;
+        P::enqueued(self, core, cpu);
+    }
+
+    /// A task that sleeps in its queue is awake again (`enqueue_task_fair` with `ENQUEUE_DELAYED`).
+    pub(crate) fn wake_delayed_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32) {
+        let queue = self.entities[index as usize].queue;
+        self.update_curr(core, queue);
+        self.requeue_delayed_entity(core, index);
+        let now_ns = core.now_ns();
+        let mut entity = index;
+        while entity != NONE {
+            self.update_load_avg(now_ns, entity);
+            entity = self.parent(entity);
+        }
+        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
+        self.count(index, |cfs| {
+            cfs.h_nr_runnable += 1;
+            cfs.h_nr_idle += idle_policy;
+        });
+        self.rqs[cpu.index()].util_est += self.entities[index as usize].util_est;
+        P::enqueued(self, core, cpu);
+    }
+
+    /// `requeue_delayed_entity`: the entity is wanted again, where it is.
+    fn requeue_delayed_entity(&mut self, core: &mut Core<'_>, index: u32) {
+        let queue = self.entities[index as usize].queue;
+        self.update_load_avg(core.now_ns(), index);
+        P::requeue(self, core, queue, index);
+        self.entities[index as usize].delayed = false;
+    }
+
+    /// `dequeue_entity`: false if the entity stays queued, asleep.
+    fn dequeue_entity(&mut self, core: &mut Core<'_>, index: u32, removal: Removal) -> bool {
+        let now_ns = core.now_ns();
+        let queue = self.entities[index as usize].queue;
+        self.update_curr(core, queue);
+        self.clear_buddies(queue, index);
+        self.update_load_avg(now_ns, index);
+        if removal == Removal::Sleep && P::delays_dequeue(self, queue, index) {
+            P::save_lag(self, queue, index);
+            self.entities[index as usize].delayed = true;
+            return false;
+        }
+        P::save_lag(self, queue, index);
+        if self.queues[queue as usize].curr != index {
+            self.tree_remove(queue, index);
+        }
+        P::left(self, index, removal);
+        self.account_dequeue(index);
+        let entity = &mut self.entities[index as usize];
+        entity.on_rq = false;
+        entity.delayed = false;
+        self.update_group_weight(core, queue);
+        true
+    }
+
+    /// `dequeue_entities`: a task, and the group entities whose queues run empty. False if the task stays queued.
+    pub(crate) fn dequeue_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32, removal: Removal) -> bool {
+        let was_delayed = self.entities[index as usize].delayed;
+        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
+        if !was_delayed {
+            self.rqs[cpu.index()].util_est -= self.entities[index as usize].util_est;
+        }
+        if !self.dequeue_entity(core, index, removal) {
+            self.count(index, |cfs| {
+                cfs.h_nr_runnable -= 1;
+                cfs.h_nr_idle -= idle_policy;
+            });
+            return false;
+        }
+        self.count(index, |cfs| {
+            cfs.h_nr_queued -= 1;
+            cfs.h_nr_runnable -= u32::from(!was_delayed);
+            cfs.h_nr_idle -= if was_delayed { 0 } else { idle_policy };
+        });
+        self.rqs[cpu.index()].nr_running -= 1;
+        self.dequeue_empty_group(core, index, removal);
+        true
+    }
+
+    /// After a task has left: its group's entity leaves too if nothing is queued below it.
+    fn dequeue_empty_group(&mut self, core: &mut Core<'_>, index: u32, removal: Removal) {
+        let group_entity = self.parent(index);
+        if group_entity == NONE {
+            return;
+        }
+        let queue = self.entities[index as usize].queue;
+        if self.queues[queue as usize].nr_queued > 0 {
+            let root = self.entities[group_entity as usize].queue;
+            if removal == Removal::Sleep {
+                // The group keeps the CPU if it is eligible (`set_next_buddy`).
+                self.queues[root as usize].next = group_entity;
+            }
+            self.update_load_avg(core.now_ns(), group_entity);
+            self.update_group_weight(core, queue);
+        } else {
+            let removal = if removal == Removal::Delayed { Removal::Sleep } else { removal };
+            self.dequeue_entity(core, group_entity, removal);
+        }
+    }
+
+    /// A delayed entity was picked: it leaves now (`dequeue_entities` with `DEQUEUE_DELAYED`).
+    pub(crate) fn retire_delayed(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32) {
+        if self.entities[index as usize].my_queue == NONE {
+            self.dequeue_task(core, cpu, index, Removal::Delayed);
+        } else {
+            self.dequeue_entity(core, index, Removal::Delayed);
+        }
+    }
+
+    /// `put_prev_entity`: the running entity of a queue stops running.
+    pub(crate) fn put_prev_entity(&mut self, core: &mut Core<'_>, index: u32) {
+        let queue = self.entities[index as usize].queue;
+        if self.entities[index as usize].on_rq {
+            self.update_curr(core, queue);
+            self.update_load_avg(core.now_ns(), index);
+            self.tree_insert(queue, index);
+        } else {
+            self.update_queue_avg(core.now_ns(), queue);
+        }
+        self.queues[queue as usize].curr = NONE;
+    }
+
+    /// `set_next_entity`: an entity of a queue begins to run.
+    pub(crate) fn set_next_entity(&mut self, core: &mut Core<'_>, index: u32) {
+        let queue = self.entities[index as usize].queue;
+        self.clear_buddies(queue, index);
+        self.update_load_avg(core.now_ns(), index);
+        self.tree_remove(queue, index);
+        self.queues[queue as usize].curr = index;
+        let entity = &mut self.entities[index as usize];
+        entity.exec_start_ns = core.now_ns();
+        entity.prev_sum_exec_ns = entity.sum_exec_ns;
+        P::switched_in(self, queue, index);
+    }
+
+    /// Forgets an entity as a buddy of its queue (`clear_buddies`).
+    pub(crate) fn clear_buddies(&mut self, queue: u32, index: u32) {
+        let cfs = &mut self.queues[queue as usize];
+        for buddy in [&mut cfs.next, &mut cfs.last, &mut cfs.skip] {
+            if *buddy == index {
+                *buddy = NONE;
+            }
+        }
+    }
+
+    /// `update_cfs_group`: the weight of a group's entity on this CPU follows the group's load here.
+    pub(crate) fn update_group_weight(&mut self, core: &mut Core<'_>, queue: u32) {
+        let cfs = &self.queues[queue as usize];
+        let group_entity = cfs.group_entity;
+        if group_entity == NONE {
+            return;
+        }
+        let group = self.group_of_queue(queue);
+        self.publish_group_load(core.now_ns(), queue, group);
+        let cfs = &self.queues[queue as usize];
+        let shares = f64::from(self.groups[group].shares);
+        let load = (cfs.load_weight as f64).max(cfs.pelt.load);
+        let total = self.groups[group].load_avg - cfs.tg_load_contribution + load;
+        let weight = if total > 0.0 { shares * load / total } else { shares };
+        // The kernel's lower bound is 2/1024 of our unit.
+        let weight = (weight as u32).clamp(1, self.groups[group].shares.max(1));
+        if weight != self.entities[group_entity as usize].weight {
+            self.reweight_entity(core, group_entity, weight);
+        }
+    }
+
+    /// `update_tg_load_avg`: at most once per millisecond and CPU, and only for a change of more than 1/64.
+    fn publish_group_load(&mut self, now_ns: u64, queue: u32, group: usize) {
+        const PUBLISH_INTERVAL_NS: u64 = 1_000_000;
+        let cfs = &mut self.queues[queue as usize];
+        if now_ns < cfs.tg_load_published_ns + PUBLISH_INTERVAL_NS {
+            return;
+        }
+        let change = cfs.pelt.load - cfs.tg_load_contribution;
+        if change.abs() * 64.0 > cfs.tg_load_contribution {
+            self.groups[group].load_avg = (self.groups[group].load_avg + change).max(0.0);
+            cfs.tg_load_contribution = cfs.pelt.load;
+            cfs.tg_load_published_ns = now_ns;
+        }
+    }
+
+    /// `reweight_entity`: another weight, the same lag in real time.
+    pub(crate) fn reweight_entity(&mut self, core: &mut Core<'_>, index: u32, weight: u32) {
+        let queue = self.entities[index as usize].queue;
+        if !self.entities[index as usize].on_rq {
+            P::rescale(self, queue, index, weight, false);
+            self.entities[index as usize].weight = weight;
+            return;
+        }
+        self.update_curr(core, queue);
+        self.update_load_avg(core.now_ns(), index);
+        let runs = self.queues[queue as usize].curr == index;
+        P::save_lag(self, queue, index);
+        if !runs {
+            self.tree_remove(queue, index);
+        }
+        let old = self.entities[index as usize].weight;
+        self.queues[queue as usize].load_weight -= u64::from(old);
+        self.queues[queue as usize].nr_queued -= 1;
+        self.entities[index as usize].on_rq = false;
+        P::rescale(self, queue, index, weight, true);
+        self.entities[index as usize].weight = weight;
+        P::replace(self, core, queue, index);
+        P::rescaled(self, index);
+        self.entities[index as usize].on_rq = true;
+        self.queues[queue as usize].load_weight += u64::from(weight);
+        self.queues[queue as usize].nr_queued += 1;
+        if !runs {
+            self.tree_insert(queue, index);
+        }
+    }
+
+    /// `update_util_est`: what the task used in this activation becomes an estimate for the next.
+    pub(crate) fn update_util_est(&mut self, index: u32) {
+        /// `UTIL_EST_MARGIN`.
+        const MARGIN: u32 = 10;
+        let entity = &mut self.entities[index as usize];
+        let util = entity.pelt.util as u32;
+        if util >= entity.util_est {
+            entity.util_est = util;
+            return;
+        }
+        let difference = entity.util_est - util;
+        if difference < MARGIN || util + MARGIN < entity.pelt.runnable as u32 {
+            return;
+        }
+        entity.util_est -= difference / 4;
+    }
+
+    /// Puts a task at the head of its CPU's `cfs_tasks`.
+    pub(crate) fn list_add_head(&mut self, cpu: u32, index: u32) {
+        let head = self.rqs[cpu as usize].list_head;
+        let entity = &mut self.entities[index as usize];
+        entity.list_prev = NONE;
+        entity.list_next = head;
+        if head == NONE {
+            self.rqs[cpu as usize].list_tail = index;
+        } else {
+            self.entities[head as usize].list_prev = index;
+        }
+        self.rqs[cpu as usize].list_head = index;
+    }
+
+    /// Takes a task out of its CPU's `cfs_tasks`.
+    pub(crate) fn list_remove(&mut self, cpu: u32, index: u32) {
+        let (prev, next) = {
+            let entity = &self.entities[index as usize];
+            (entity.list_prev, entity.list_next)
+        };
+        if prev == NONE {
+            self.rqs[cpu as usize].list_head = next;
+        } else {
+            self.entities[prev as usize].list_next = next;
+        }
+        if next == NONE {
+            self.rqs[cpu as usize].list_tail = prev;
+        } else {
+            self.entities[next as usize].list_prev = prev;
+        }
+    }
+
+    /// Moves a task to the head of `cfs_tasks`: it runs, or the balancer rejected it.
+    pub(crate) fn list_move_to_head(&mut self, cpu: CpuId, index: u32) {
+        if self.rqs[cpu.index()].list_head != index {
+            self.list_remove(cpu.0, index);
+            self.list_add_head(cpu.0, index);
+        }
+    }
+}

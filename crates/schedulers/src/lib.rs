@@ -1,0 +1,12 @@
+//! CPU schedulers for the simulated kernel, one module per policy, each opening with its source and its deliberate
+//! differences.
+//!
+//! [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
+
+pub mod fair;
+pub mod rr;
+mod spec;
+mod tunables;
+
+pub use spec::{SchedulerInfo, SchedulerSpec, SpecError, decisions, list, simulate};
+pub use tunables::{TunableError, TunableInfo};

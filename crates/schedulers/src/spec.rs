@@ -1,0 +1,225 @@
+//! Schedulers by name, with settings: `eevdf:base_slice_ns=3000000,hz=1000`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+use warmcore_kernel::{Outcome, Setup, SimulationError, run};
+use warmcore_trace::Sink;
+
+use crate::fair::Fair;
+use crate::fair::cfs::{Cfs, CfsTunables};
+use crate::fair::eevdf::{Eevdf, EevdfTunables};
+use crate::rr::{RoundRobin, RoundRobinTunables};
+use crate::tunables::{TunableError, TunableInfo, nearest};
+
+/// What a scheduler is.
+#[derive(Clone, Debug, Serialize)]
+pub struct SchedulerInfo {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// Where the model comes from.
+    pub source: &'static str,
+    /// Its tunables.
+    pub tunables: Vec<TunableInfo>,
+}
+
+/// All schedulers.
+pub fn list() -> Vec<SchedulerInfo> {
+    vec![
+        SchedulerInfo {
+            name: "cfs",
+            summary: "Completely Fair Scheduler: smallest virtual runtime first, slices of a period",
+            source: "Linux 4.9 to 6.5, kernel/sched/fair.c",
+            tunables: CfsTunables::table(),
+        },
+        SchedulerInfo {
+            name: "eevdf",
+            summary: "Earliest Eligible Virtual Deadline First with lag, delayed dequeue and lazy preemption",
+            source: "Linux 7.2, kernel/sched/fair.c",
+            tunables: EevdfTunables::table(),
+        },
+        SchedulerInfo {
+            name: "rr",
+            summary: "one global queue, fixed quantum: for teaching",
+            source: "textbooks",
+            tunables: RoundRobinTunables::table(),
+        },
+    ]
+}
+
+/// A scheduler with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchedulerSpec {
+    /// `cfs`.
+    Cfs(CfsTunables),
+    /// `eevdf`.
+    Eevdf(EevdfTunables),
+    /// `rr`.
+    RoundRobin(RoundRobinTunables),
+}
+
+/// A scheduler was not understood.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    /// No such scheduler.
+    #[error("there is no scheduler `{name}`{}", hint(.nearest))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The nearest name there is, if any is near.
+        nearest: Option<&'static str>,
+    },
+    /// A setting is not `name=value`.
+    #[error("`{setting}` in `{spec}` is not a setting of the form name=value")]
+    Setting {
+        /// The setting.
+        setting: String,
+        /// All that was given.
+        spec: String,
+    },
+    /// A tunable could not be set.
+    #[error(transparent)]
+    Tunable(#[from] TunableError),
+}
+
+fn hint(nearest: &Option<&'static str>) -> String {
+    let known = list().iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+    match nearest {
+        Some(name) => format!("; did you mean `{name}`? (there are {known})"),
+        None => format!("; there are {known}"),
+    }
+}
+
+impl SchedulerSpec {
+    /// Parses `name` or `name:tunable=value,tunable=value`.
+    ///
+    /// # Errors
+    /// When the scheduler or a tunable is unknown, or a value is out of range.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let mut spec = match name.trim() {
+            "cfs" => Self::Cfs(CfsTunables::default()),
+            "eevdf" => Self::Eevdf(EevdfTunables::default()),
+            "rr" => Self::RoundRobin(RoundRobinTunables::default()),
+            other => {
+                let nearest = nearest(other, list().into_iter().map(|info| info.name));
+                let nearest = list().into_iter().map(|info| info.name).find(|name| Some(*name) == nearest);
+                return Err(SpecError::Unknown { name: other.to_owned(), nearest });
+            }
+        };
+        for setting in settings.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
+            let Some((key, value)) = setting.split_once('=') else {
+                return Err(SpecError::Setting { setting: setting.to_owned(), spec: text.to_owned() });
+            };
+            spec.set(key.trim(), value.trim())?;
+        }
+        Ok(spec)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), TunableError> {
+        match self {
+            Self::Cfs(tunables) => tunables.set(key, value),
+            Self::Eevdf(tunables) => tunables.set(key, value),
+            Self::RoundRobin(tunables) => tunables.set(key, value),
+        }
+    }
+
+    /// Name of the scheduler.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Cfs(_) => "cfs",
+            Self::Eevdf(_) => "eevdf",
+            Self::RoundRobin(_) => "rr",
+        }
+    }
+
+    /// All tunables with the values in force.
+    pub fn resolved(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Self::Cfs(tunables) => tunables.values(),
+            Self::Eevdf(tunables) => tunables.values(),
+            Self::RoundRobin(tunables) => tunables.values(),
+        }
+    }
+
+    fn defaults(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Self::Cfs(_) => CfsTunables::default().values(),
+            Self::Eevdf(_) => EevdfTunables::default().values(),
+            Self::RoundRobin(_) => RoundRobinTunables::default().values(),
+        }
+    }
+}
+
+impl FromStr for SchedulerSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for SchedulerSpec {
+    /// The name and the settings that differ from the defaults; [`SchedulerSpec::parse`] reads it back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        let changed = self.resolved().into_iter().zip(self.defaults()).filter(|(now, default)| now != default);
+        for (index, ((name, value), _)) in changed.enumerate() {
+            write!(f, "{}{name}={value}", if index == 0 { ":" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for SchedulerSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Names of the decisions that a scheduler puts into the trace.
+pub fn decisions(_spec: &SchedulerSpec) -> &'static [&'static str] {
+    &[]
+}
+
+/// Runs a workload on a machine under a scheduler, sending its events to `sink` if there is one.
+///
+/// # Errors
+/// See [`SimulationError`].
+pub fn simulate<'a>(
+    spec: &SchedulerSpec,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let cpus = setup.machine().cpu_count();
+    match spec.clone() {
+        SchedulerSpec::Cfs(tunables) => run(setup, Fair::new(Cfs::new(tunables, cpus), setup), sink),
+        SchedulerSpec::Eevdf(tunables) => run(setup, Fair::new(Eevdf::new(tunables, cpus), setup), sink),
+        SchedulerSpec::RoundRobin(tunables) => run(setup, RoundRobin::new(tunables, cpus), sink),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_prints_as_it_is_read() {
+        for text in ["cfs", "eevdf", "rr", "eevdf:base_slice_ns=3000000,hz=1000", "cfs:balance_by_load=1"] {
+            assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named_with_the_nearest_right_word() {
+        let message = |text: &str| SchedulerSpec::parse(text).unwrap_err().to_string();
+        assert!(message("eevfd").contains("did you mean `eevdf`"));
+        assert!(message("eevdf:base_slice=1").contains("did you mean `base_slice_ns`"));
+        assert!(message("eevdf:hz=5").contains("100 to 1000"));
+        assert!(message("eevdf:hz").contains("name=value"));
+    }
+}
