@@ -1,0 +1,340 @@
+//! One balancing pass of one CPU over one of its domains (`sched_balance_rq`).
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+
+use super::stats::Migration;
+use super::{BalanceState, IdleType};
+use crate::fair::domains::flags;
+use crate::fair::{Fair, Policy};
+
+/// Longest interval, in milliseconds, to which a pass backs off when affinity forbids every move (`MAX_PINNED_INTERVAL`).
+const MAX_PINNED_INTERVAL_MS: u32 = 512;
+
+/// Tasks examined before the source's lock is let go for a moment (`SCHED_NR_MIGRATE_BREAK`).
+pub(super) const NR_MIGRATE_BREAK: u32 = 32;
+
+/// State of a pass (`struct lb_env`).
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// CPU for which the pass is run.
+    pub cpu: CpuId,
+    /// CPU that receives tasks: first `cpu`, then others of its group for tasks that `cpu` may not run.
+    pub dst: CpuId,
+    /// CPU that gives tasks.
+    pub src: CpuId,
+    /// Index of the domain and of the one above.
+    pub domain: usize,
+    pub parent: Option<usize>,
+    pub idle: IdleType,
+    /// What is left to move.
+    pub imbalance: i64,
+    pub migration: Migration,
+    /// Tasks examined, number at which to pause, and at which to end.
+    pub examined: u32,
+    pub pause_at: u32,
+    pub examine_at_most: u32,
+    /// Stopped to pause, with more to examine.
+    pub paused: bool,
+    /// No task examined may run on the destination (`LBF_ALL_PINNED`).
+    pub all_pinned: bool,
+    /// Some task may not run on the destination (`LBF_SOME_PINNED`).
+    pub some_pinned: bool,
+    /// Another CPU of the local group that such a task may use (`LBF_DST_PINNED`, `new_dst_cpu`).
+    pub other_dst: Option<CpuId>,
+    /// The stopper moves a task (`LBF_ACTIVE_LB`).
+    pub active: bool,
+    /// What the pass cost.
+    pub cost_ns: u64,
+}
+
+impl Pass {
+    pub(super) fn new(cpu: CpuId, domain: usize, parent: Option<usize>, idle: IdleType) -> Self {
+        Self {
+            cpu,
+            dst: cpu,
+            src: cpu,
+            domain,
+            parent,
+            idle,
+            imbalance: 0,
+            migration: Migration::Load,
+            examined: 0,
+            pause_at: NR_MIGRATE_BREAK,
+            examine_at_most: 0,
+            paused: false,
+            all_pinned: false,
+            some_pinned: false,
+            other_dst: None,
+            active: false,
+            cost_ns: 0,
+        }
+    }
+
+    /// Starts again to examine tasks.
+    fn rewind(&mut self) {
+        self.examined = 0;
+        self.pause_at = NR_MIGRATE_BREAK;
+    }
+}
+
+/// What came of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// Tasks moved.
+    pub moved: u32,
+    /// The CPU is the one of its group to balance this level; if not, it leaves higher levels alone too.
+    pub entitled: bool,
+    /// Cost in nanoseconds; 0 if nothing was looked at.
+    pub cost_ns: u64,
+}
+
+/// How a pass ended, as far as failures and intervals are concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Nothing to do, or not this CPU's business (`out_balanced`).
+    Balanced,
+    /// No task of any source may run here (`out_all_pinned`).
+    AllPinned,
+    /// The task to be pushed here may not run here (`out_one_pinned`).
+    OnePinned,
+    /// A source was found; `active` if its stopper was started.
+    Unbalanced {
+        /// The stopper was started.
+        active: bool,
+    },
+}
+
+impl BalanceState {
+    /// Whether the present pass leaves this CPU out.
+    #[inline]
+    pub(super) fn is_excluded(&self, cpu: u32) -> bool {
+        !self.excluded.is_empty() && self.excluded.contains(&cpu)
+    }
+}
+
+/// Next balance interval after a pass (`sched_balance_rq`, its end).
+pub(super) fn next_interval_ms(present: u32, (min, max): (u32, u32), longer: bool, all_pinned: bool) -> u32 {
+    if !longer {
+        min
+    } else if (all_pinned && present < MAX_PINNED_INTERVAL_MS) || present < max {
+        present * 2
+    } else {
+        present
+    }
+}
+
+impl<P: Policy> Fair<P> {
+    /// Looks for an imbalance in a domain and moves tasks to this CPU's group (`sched_balance_rq`).
+    pub(super) fn sched_balance_rq(
+        &mut self,
+        core: &mut Core<'_>,
+        cpu: CpuId,
+        domain: usize,
+        idle: IdleType,
+    ) -> Outcome {
+        let parent = (domain + 1 < self.domains.range(cpu).end).then_some(domain + 1);
+        let mut pass = Pass::new(cpu, domain, parent, idle);
+        self.balance.excluded.clear();
+        let (mut moved, mut entitled) = (0, true);
+        let mut verdict = loop {
+            if !self.should_we_balance(core, &pass) {
+                entitled = false;
+                break Verdict::Balanced;
+            }
+            if !self.begin_look(core, &mut pass) {
+                break Verdict::Balanced;
+            }
+            let Some(group) = self.find_src_group(core, &mut pass) else {
+                break Verdict::Balanced;
+            };
+            let Some(src) = self.find_src_rq(core, &pass, group) else {
+                break Verdict::Balanced;
+            };
+            pass.src = src;
+            pass.all_pinned = true;
+            if self.rqs[src.index()].nr_running > 1 {
+                moved = self.move_from(core, &mut pass);
+                if pass.all_pinned {
+                    self.balance.excluded.push(src.0);
+                    if !self.others_left(&pass) {
+                        break Verdict::AllPinned;
+                    }
+                    pass.rewind();
+                    continue;
+                }
+            }
+            break Verdict::Unbalanced { active: false };
+        };
+        if verdict == (Verdict::Unbalanced { active: false }) && moved == 0 {
+            verdict = self.count_failure(core, &mut pass);
+        }
+        self.conclude(&pass, verdict, moved);
+        Outcome { moved, entitled, cost_ns: pass.cost_ns }
+    }
+
+    /// Whether this CPU is the one to balance its group's share of the domain (`should_we_balance`): the first on an idle
+    /// core, else the first idle one, else the first of all.
+    pub(super) fn should_we_balance(&self, core: &Core<'_>, pass: &Pass) -> bool {
+        if self.balance.is_excluded(pass.dst.0) {
+            return false;
+        }
+        if pass.idle == IdleType::NewlyIdle {
+            return self.rqs[pass.dst.index()].nr_running == 0 && !core.ttwu_pending(pass.dst);
+        }
+        let domain = self.domains.domain(pass.domain);
+        let mask = self.domains.balance_mask(self.domains.group(self.domains.local_group(domain)));
+        // Kernels of the load-only kind took the first idle CPU; so does the SMT level.
+        let cores_matter =
+            self.domains.smt_active() && !domain.has(flags::SHARE_CPUCAPACITY) && !self.parameters.load_only_balance;
+        let mut idle_thread = None;
+        for &number in mask {
+            let cpu = CpuId(number);
+            if self.balance.is_excluded(number) || !self.is_idle_cpu(core, cpu) {
+                continue;
+            }
+            if !cores_matter || self.is_core_idle(core, cpu) {
+                return cpu == pass.dst;
+            }
+            idle_thread.get_or_insert(cpu);
+        }
+        idle_thread.or(mask.first().map(|&first| CpuId(first))) == Some(pass.dst)
+    }
+
+    /// Whether the other hardware threads of a CPU's core are idle (`is_core_idle`).
+    fn is_core_idle(&self, core: &Core<'_>, cpu: CpuId) -> bool {
+        let machine = core.machine();
+        let mut threads = machine.cpus_of_core(machine.core_of(cpu)).iter();
+        threads.all(|thread| thread == cpu || self.is_idle_cpu(core, thread))
+    }
+
+    /// Accounts for a look at the whole domain. `false` if another CPU is just balancing a NUMA level, which is done by one
+    /// at a time (`SD_SERIALIZE`, `sched_balance_running`).
+    fn begin_look(&mut self, core: &Core<'_>, pass: &mut Pass) -> bool {
+        let domain = self.domains.domain(pass.domain);
+        let serialize = domain.has(flags::SERIALIZE);
+        if serialize && core.now_ns() + self.balance.spent_ns < self.balance.serialized_until_ns {
+            return false;
+        }
+        let costs = core.machine().costs();
+        let cost = costs.balance_base_ns + costs.balance_per_cpu_ns * u64::from(domain.span_weight);
+        pass.cost_ns += cost;
+        self.balance.spent_ns += cost;
+        if serialize {
+            self.balance.serialized_until_ns = core.now_ns() + self.balance.spent_ns;
+        }
+        true
+    }
+
+    /// Moves tasks from the source queue, to other CPUs of the group where affinity wants it, and notes imbalances that
+    /// affinity leaves. Returns how many were moved.
+    fn move_from(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> u32 {
+        pass.examine_at_most = self.parameters.nr_migrate.min(self.rqs[pass.src.index()].nr_running);
+        let mut moved = 0;
+        loop {
+            moved += self.detach_tasks(core, pass);
+            self.attach_tasks(core, pass);
+            if std::mem::take(&mut pass.paused) {
+                continue;
+            }
+            if pass.imbalance <= 0 {
+                break;
+            }
+            let Some(other) = pass.other_dst.take() else {
+                break;
+            };
+            self.balance.excluded.push(pass.dst.0);
+            pass.dst = other;
+            pass.rewind();
+        }
+        if let Some(parent) = pass.parent
+            && pass.some_pinned
+            && pass.imbalance > 0
+        {
+            let group = self.domains.local_group(self.domains.domain(parent));
+            self.domains.group_mut(group).imbalance = true;
+        }
+        moved
+    }
+
+    /// Whether a CPU outside the local group is left to pull from.
+    fn others_left(&self, pass: &Pass) -> bool {
+        let domain = self.domains.domain(pass.domain);
+        let local = self.domains.balance_mask(self.domains.group(self.domains.local_group(domain)));
+        let mut span = self.domains.span(domain).iter();
+        span.any(|cpu| !self.balance.is_excluded(cpu.0) && local.binary_search(&cpu.0).is_err())
+    }
+
+    /// Nothing was moved: counts it, and starts the source's stopper when ordinary means are exhausted.
+    fn count_failure(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> Verdict {
+        if pass.idle != IdleType::NewlyIdle {
+            self.domains.domain_mut(pass.domain).nr_balance_failed += 1;
+        }
+        if !self.need_active_balance(pass) {
+            return Verdict::Unbalanced { active: false };
+        }
+        let curr = core.curr(pass.src);
+        if curr.is_idle() || !core.may_run_on(curr, pass.cpu) {
+            // The idle task is bound to its CPU.
+            return Verdict::OnePinned;
+        }
+        pass.all_pinned = false;
+        let rq = &mut self.rqs[pass.src.index()];
+        let active = !rq.active_balance;
+        if active {
+            rq.active_balance = true;
+            rq.push_cpu = pass.cpu.0;
+            core.queue_stopper(pass.src, pass.cpu.0);
+        }
+        if self.parameters.load_only_balance {
+            // Before 5.13 the counter stayed where hot tasks are moved too.
+            let domain = self.domains.domain_mut(pass.domain);
+            domain.nr_balance_failed = domain.cache_nice_tries + 1;
+        }
+        Verdict::Unbalanced { active }
+    }
+
+    /// Whether the running task of the source has to be pushed (`need_active_balance`).
+    pub(super) fn need_active_balance(&self, pass: &Pass) -> bool {
+        let domain = self.domains.domain(pass.domain);
+        let moves_tasks = pass.migration == Migration::Task || self.parameters.load_only_balance;
+        moves_tasks && domain.nr_balance_failed > domain.cache_nice_tries + 2
+    }
+
+    /// Failure count, interval and imbalance flag after a pass.
+    fn conclude(&mut self, pass: &Pass, verdict: Verdict, moved: u32) {
+        if verdict == Verdict::Balanced
+            && !pass.all_pinned
+            && let Some(parent) = pass.parent
+        {
+            // Others had a chance to move and mend what affinity broke.
+            let group = self.domains.local_group(self.domains.domain(parent));
+            self.domains.group_mut(group).imbalance = false;
+        }
+        let needs_active = self.need_active_balance(pass);
+        let domain = self.domains.domain_mut(pass.domain);
+        let longer = match verdict {
+            Verdict::Balanced | Verdict::AllPinned => {
+                domain.nr_balance_failed = 0;
+                true
+            }
+            Verdict::OnePinned => true,
+            Verdict::Unbalanced { active } => {
+                if moved > 0 {
+                    domain.nr_balance_failed = 0;
+                }
+                let settled = active && !needs_active;
+                if settled && !self.parameters.load_only_balance {
+                    return;
+                }
+                settled
+            }
+        };
+        // New-idle passes are too frequent to lengthen intervals.
+        if longer && pass.idle == IdleType::NewlyIdle {
+            return;
+        }
+        let bounds = (domain.min_interval_ms, domain.max_interval_ms);
+        domain.balance_interval_ms = next_interval_ms(domain.balance_interval_ms, bounds, longer, pass.all_pinned);
+    }
+}

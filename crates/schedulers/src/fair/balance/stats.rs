@@ -1,0 +1,474 @@
+//! What a pass knows of the groups of its domain, and what it concludes from that.
+//!
+//! Reading the run queues is separate from deciding, so that the rules can be tested on figures.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+
+use super::IdleType;
+use super::pass::Pass;
+use crate::fair::domains::flags;
+use crate::fair::{Fair, Policy};
+
+/// Capacity of one ordinary CPU (`SCHED_CAPACITY_SCALE`).
+pub(crate) const SCHED_CAPACITY_SCALE: u64 = 1024;
+
+/// NUMA imbalances up to this many tasks may be left alone (`NUMA_IMBALANCE_MIN`).
+const NUMA_IMBALANCE_MIN: i64 = 2;
+
+/// How a group stands, in order of how much it needs to give tasks away (`enum group_type`).
+///
+/// The numbers are the kernel's order with places kept for types that are not modelled: 2 misfit task, 4 asymmetric
+/// packing, 6 LLC balance.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum GroupType {
+    /// Could run more.
+    HasSpare = 0,
+    /// Fully used, nothing competes.
+    FullyBusy = 1,
+    /// A core with several busy hardware threads, while the destination is idle.
+    SmtBalance = 3,
+    /// A pass inside the group failed because of affinity.
+    Imbalanced = 5,
+    /// More tasks than it can serve.
+    Overloaded = 7,
+}
+
+/// What is to be moved (`enum migration_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Migration {
+    /// Weighted load.
+    Load,
+    /// Utilisation.
+    Util,
+    /// A number of tasks.
+    Task,
+}
+
+/// Sums over the CPUs of a group (`struct sg_lb_stats`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupStats {
+    /// Index of the group.
+    pub group: u32,
+    /// Flags of the child domain.
+    pub flags: u32,
+    /// CPUs in the group, whether looked at or not.
+    pub weight: u32,
+    /// Cores in the group.
+    pub cores: u32,
+    /// Σ capacity.
+    pub capacity: u64,
+    /// Σ `cpu_load`.
+    pub load: u64,
+    /// Σ `cpu_util`.
+    pub util: u64,
+    /// Σ `cpu_runnable`.
+    pub runnable: u64,
+    /// Σ `nr_running`: sleeping but queued tasks included.
+    pub nr_running: u32,
+    /// Σ `h_nr_runnable`: only tasks that want to run.
+    pub h_nr_runnable: u32,
+    /// Idle CPUs.
+    pub idle_cpus: u32,
+    /// Load per capacity; 0 unless overloaded.
+    pub avg_load: u64,
+    /// Classification.
+    pub group_type: GroupType,
+}
+
+impl GroupStats {
+    /// Load per capacity.
+    pub(crate) fn load_per_capacity(&self) -> u64 {
+        self.load * SCHED_CAPACITY_SCALE / self.capacity.max(1)
+    }
+
+    fn is_smt(&self) -> bool {
+        self.flags & flags::SHARE_CPUCAPACITY != 0
+    }
+
+    /// More tasks than CPUs, and utilisation or waiting beyond the capacity (`group_is_overloaded`).
+    pub(crate) fn is_overloaded(&self, imbalance_pct: u32) -> bool {
+        let pct = u64::from(imbalance_pct);
+        self.nr_running > self.weight
+            && (self.capacity * 100 < self.util * pct || self.capacity * pct < self.runnable * 100)
+    }
+
+    /// Fewer tasks than CPUs, or neither utilisation nor waiting near the capacity (`group_has_capacity`).
+    pub(crate) fn has_capacity(&self, imbalance_pct: u32) -> bool {
+        let pct = u64::from(imbalance_pct);
+        self.nr_running < self.weight
+            || (self.capacity * pct >= self.runnable * 100 && self.capacity * 100 > self.util * pct)
+    }
+
+    /// Classifies the group (`group_classify`). `imbalanced` and `smt_balance` are the special conditions; placement of
+    /// new tasks passes `false` for both.
+    pub(crate) fn classify(&self, imbalance_pct: u32, imbalanced: bool, smt_balance: bool) -> GroupType {
+        if self.is_overloaded(imbalance_pct) {
+            GroupType::Overloaded
+        } else if imbalanced {
+            GroupType::Imbalanced
+        } else if smt_balance {
+            GroupType::SmtBalance
+        } else if !self.has_capacity(imbalance_pct) {
+            GroupType::FullyBusy
+        } else {
+            GroupType::HasSpare
+        }
+    }
+}
+
+/// What decides beside the groups: the destination's state and the domain's settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    pub idle: IdleType,
+    pub flags: u32,
+    pub imbalance_pct: u32,
+    pub imb_numa_nr: u32,
+}
+
+/// The groups of a domain (`struct sd_lb_stats`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DomainStats {
+    pub local: GroupStats,
+    pub busiest: GroupStats,
+    pub total_load: u64,
+    pub total_capacity: u64,
+}
+
+impl DomainStats {
+    /// Load per capacity of the whole domain.
+    pub(crate) fn avg_load(&self) -> u64 {
+        self.total_load * SCHED_CAPACITY_SCALE / self.total_capacity.max(1)
+    }
+
+    /// Whether the busiest group's child domain wants its tasks spread over siblings.
+    fn prefer_sibling(&self) -> bool {
+        self.busiest.flags & flags::PREFER_SIBLING != 0
+    }
+}
+
+/// How much of what to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Imbalance {
+    pub amount: i64,
+    pub migration: Migration,
+}
+
+const NOTHING: Imbalance = Imbalance { amount: 0, migration: Migration::Load };
+
+/// Whether `candidate` is busier than the busiest group so far (`update_sd_pick_busiest`).
+pub(crate) fn is_busier(candidate: &GroupStats, busiest: Option<&GroupStats>) -> bool {
+    if candidate.h_nr_runnable == 0 {
+        return false;
+    }
+    let Some(busiest) = busiest else {
+        return true;
+    };
+    if candidate.group_type != busiest.group_type {
+        return candidate.group_type > busiest.group_type;
+    }
+    match candidate.group_type {
+        GroupType::Overloaded => candidate.avg_load > busiest.avg_load,
+        GroupType::Imbalanced => false,
+        GroupType::SmtBalance if candidate.idle_cpus != 0 || busiest.idle_cpus != 0 => {
+            has_less_spare(candidate, busiest)
+        }
+        // Average loads are not computed for these; groups of hardware threads need help first.
+        GroupType::SmtBalance | GroupType::FullyBusy => !busiest.is_smt(),
+        // Do not empty a core of hardware threads in favour of plain CPUs.
+        GroupType::HasSpare if candidate.is_smt() != busiest.is_smt() => {
+            !(candidate.is_smt() && candidate.h_nr_runnable <= 1)
+        }
+        GroupType::HasSpare => has_less_spare(candidate, busiest),
+    }
+}
+
+/// Fewer idle CPUs, or as many and more tasks.
+fn has_less_spare(candidate: &GroupStats, busiest: &GroupStats) -> bool {
+    candidate.idle_cpus < busiest.idle_cpus
+        || (candidate.idle_cpus == busiest.idle_cpus && candidate.nr_running > busiest.nr_running)
+}
+
+/// Difference in tasks per core between busiest and local group (`sibling_imbalance`).
+pub(crate) fn sibling_imbalance(idle: IdleType, busiest: &GroupStats, local: &GroupStats) -> i64 {
+    if idle == IdleType::NotIdle || busiest.nr_running == 0 {
+        return 0;
+    }
+    let (cores_busiest, cores_local) = (i64::from(busiest.cores), i64::from(local.cores));
+    let (nr_busiest, nr_local) = (i64::from(busiest.nr_running), i64::from(local.nr_running));
+    if cores_busiest == cores_local {
+        return (nr_busiest - nr_local).max(0);
+    }
+    let excess = (cores_local * nr_busiest - cores_busiest * nr_local).max(0);
+    let imbalance = (2 * excess + cores_local + cores_busiest) / (cores_local + cores_busiest);
+    // An empty group takes a task although the ratio would not ask for it.
+    if imbalance <= 1 && nr_local == 0 && nr_busiest > 1 { 2 } else { imbalance }
+}
+
+/// Lets a small imbalance between NUMA nodes be, so that tasks that talk stay together (`adjust_numa_imbalance`).
+/// `dst_running` counts the destination's tasks with the one that would come.
+pub(crate) fn adjust_numa_imbalance(imbalance: i64, dst_running: u32, imb_numa_nr: u32) -> i64 {
+    if dst_running <= imb_numa_nr && imbalance <= NUMA_IMBALANCE_MIN { 0 } else { imbalance }
+}
+
+/// Whether the busiest group is to give something to the local one, and how much (`sched_balance_find_src_group`).
+/// `None` is balanced.
+pub(crate) fn find_imbalance(conditions: &Conditions, stats: &mut DomainStats) -> Option<Imbalance> {
+    if !imbalance_matters(conditions, stats) {
+        return None;
+    }
+    let imbalance = calculate_imbalance(conditions, stats);
+    (imbalance.amount != 0).then_some(imbalance)
+}
+
+/// The rules of `sched_balance_find_src_group` before the imbalance is computed.
+fn imbalance_matters(conditions: &Conditions, stats: &DomainStats) -> bool {
+    let (local, busiest) = (&stats.local, &stats.busiest);
+    // Affinity makes averages meaningless.
+    if busiest.group_type == GroupType::Imbalanced {
+        return true;
+    }
+    if local.group_type > busiest.group_type {
+        return false;
+    }
+    if local.group_type == GroupType::Overloaded {
+        let within_margin = 100 * busiest.avg_load <= u64::from(conditions.imbalance_pct) * local.avg_load;
+        if local.avg_load >= busiest.avg_load || local.avg_load >= stats.avg_load() || within_margin {
+            return false;
+        }
+    }
+    if stats.prefer_sibling()
+        && local.group_type == GroupType::HasSpare
+        && sibling_imbalance(conditions.idle, busiest, local) > 1
+    {
+        return true;
+    }
+    if busiest.group_type == GroupType::Overloaded {
+        return true;
+    }
+    // A busy CPU leaves it to an idle one.
+    if conditions.idle == IdleType::NotIdle {
+        return false;
+    }
+    if busiest.group_type == GroupType::SmtBalance && local.is_smt() != busiest.is_smt() {
+        return true;
+    }
+    let idle_evenly = busiest.weight > 1 && local.idle_cpus <= busiest.idle_cpus + 1;
+    !idle_evenly && busiest.h_nr_runnable != 1
+}
+
+/// How much to move (`calculate_imbalance`).
+pub(crate) fn calculate_imbalance(conditions: &Conditions, stats: &mut DomainStats) -> Imbalance {
+    let busiest = stats.busiest;
+    if matches!(busiest.group_type, GroupType::SmtBalance | GroupType::Imbalanced) {
+        return Imbalance { amount: 1, migration: Migration::Task };
+    }
+    if stats.local.group_type == GroupType::HasSpare {
+        return fill_spare(conditions, stats);
+    }
+    let average = stats.avg_load();
+    let local = &mut stats.local;
+    if local.group_type < GroupType::Overloaded {
+        local.avg_load = local.load_per_capacity();
+        if local.avg_load >= busiest.avg_load || local.avg_load >= average {
+            return NOTHING;
+        }
+    }
+    // Bring both to the average, and neither beyond it. A busiest group below the average (others may be loaded more
+    // and classed lower) does not limit the amount.
+    let excess = busiest.avg_load.checked_sub(average).map_or(u64::MAX, |excess| excess * busiest.capacity);
+    let room = average.saturating_sub(local.avg_load) * local.capacity;
+    Imbalance { amount: (excess.min(room) / SCHED_CAPACITY_SCALE) as i64, migration: Migration::Load }
+}
+
+/// The local group has spare capacity: use it without overloading it or emptying the busiest group.
+fn fill_spare(conditions: &Conditions, stats: &DomainStats) -> Imbalance {
+    let (local, busiest) = (&stats.local, &stats.busiest);
+    if busiest.group_type > GroupType::FullyBusy && conditions.flags & flags::SHARE_LLC == 0 {
+        let spare = local.capacity.saturating_sub(local.util);
+        if spare == 0 && conditions.idle != IdleType::NotIdle {
+            // Utilisation lags behind a CPU that is idle right now, and somebody is waiting.
+            return Imbalance { amount: 1, migration: Migration::Task };
+        }
+        return Imbalance { amount: spare as i64, migration: Migration::Util };
+    }
+    let mut amount = if busiest.weight == 1 || stats.prefer_sibling() {
+        sibling_imbalance(conditions.idle, busiest, local)
+    } else {
+        (i64::from(local.idle_cpus) - i64::from(busiest.idle_cpus)).max(0)
+    };
+    if conditions.flags & flags::NUMA != 0 {
+        amount = adjust_numa_imbalance(amount, local.nr_running + 1, conditions.imb_numa_nr);
+    }
+    Imbalance { amount: amount >> 1, migration: Migration::Task }
+}
+
+/// How many CPUs of an LLC a search for an idle one looks at (`update_idle_cpu_scan`): all when it is unused, falling with
+/// the square of the utilisation to none at `100 / imbalance_pct`.
+pub(crate) fn nr_idle_scan(sum_util: u64, llc_weight: u64, imbalance_pct: u32) -> u32 {
+    let (util, pct) = (sum_util / llc_weight.max(1), u64::from(imbalance_pct));
+    let used = (util * util * pct * pct / (10_000 * SCHED_CAPACITY_SCALE)).min(SCHED_CAPACITY_SCALE);
+    ((SCHED_CAPACITY_SCALE - used) * llc_weight / SCHED_CAPACITY_SCALE) as u32
+}
+
+impl<P: Policy> Fair<P> {
+    /// Finds the group to pull from and what to pull, into `pass` (`sched_balance_find_src_group`).
+    pub(super) fn find_src_group(&mut self, core: &Core<'_>, pass: &mut Pass) -> Option<u32> {
+        if self.parameters.load_only_balance {
+            return self.find_busiest_group(core, pass);
+        }
+        let mut stats = self.update_sd_lb_stats(core, pass)?;
+        let imbalance = find_imbalance(&self.conditions(pass), &mut stats)?;
+        (pass.imbalance, pass.migration) = (imbalance.amount, imbalance.migration);
+        Some(stats.busiest.group)
+    }
+
+    pub(super) fn conditions(&self, pass: &Pass) -> Conditions {
+        let domain = self.domains.domain(pass.domain);
+        Conditions {
+            idle: pass.idle,
+            flags: domain.flags,
+            imbalance_pct: domain.imbalance_pct,
+            imb_numa_nr: domain.imb_numa_nr,
+        }
+    }
+
+    /// Looks at all groups of the domain (`update_sd_lb_stats`); `None` without a busiest group. Also refreshes what
+    /// passes leave behind for others: the root's overload flag and the LLC's scan limit.
+    fn update_sd_lb_stats(&mut self, core: &Core<'_>, pass: &Pass) -> Option<DomainStats> {
+        let domain = self.domains.domain(pass.domain);
+        let (mut local, mut busiest) = (None, None::<GroupStats>);
+        let (mut total_load, mut total_capacity, mut total_util) = (0, 0, 0);
+        let mut overloaded = false;
+        for (position, group) in self.domains.groups(domain).enumerate() {
+            let is_local = self.is_local_group(pass, position, group);
+            let stats = self.update_sg_lb_stats(core, pass, group, is_local, &mut overloaded);
+            total_load += stats.load;
+            total_capacity += stats.capacity;
+            total_util += stats.util;
+            if is_local {
+                local = Some(stats);
+            } else if is_busier(&stats, busiest.as_ref()) {
+                busiest = Some(stats);
+            }
+        }
+        self.leave_behind(pass, overloaded, total_util);
+        Some(DomainStats { local: local?, busiest: busiest?, total_load, total_capacity })
+    }
+
+    /// Whether a group includes the destination: the first of the ring, or, where NUMA groups overlap, any.
+    pub(super) fn is_local_group(&self, pass: &Pass, position: usize, group: u32) -> bool {
+        let overlaps = || self.domains.domain(pass.domain).has(flags::NUMA);
+        let contains_dst = || self.domains.group_cpus(self.domains.group(group)).binary_search(&pass.dst.0).is_ok();
+        position == 0 || (overlaps() && contains_dst())
+    }
+
+    /// Sums up a group (`update_sg_lb_stats`).
+    fn update_sg_lb_stats(
+        &self,
+        core: &Core<'_>,
+        pass: &Pass,
+        index: u32,
+        is_local: bool,
+        overloaded: &mut bool,
+    ) -> GroupStats {
+        let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
+        let group = self.domains.group(index);
+        let mut stats = GroupStats {
+            group: index,
+            flags: group.flags,
+            weight: group.weight,
+            cores: group.cores,
+            capacity: u64::from(group.capacity),
+            load: 0,
+            util: 0,
+            runnable: 0,
+            nr_running: 0,
+            h_nr_runnable: 0,
+            idle_cpus: 0,
+            avg_load: 0,
+            group_type: GroupType::HasSpare,
+        };
+        for &number in self.domains.group_cpus(group) {
+            if self.balance.is_excluded(number) {
+                continue;
+            }
+            let cpu = CpuId(number);
+            let nr_running = self.rqs[cpu.index()].nr_running;
+            stats.load += self.cpu_load(cpu);
+            stats.util += self.cpu_util(cpu);
+            stats.runnable += self.cpu_runnable(cpu);
+            stats.h_nr_runnable += self.queues[cpu.index()].h_nr_runnable;
+            stats.nr_running += nr_running;
+            *overloaded |= nr_running > 1;
+            if nr_running == 0 && self.is_idle_cpu(core, cpu) {
+                stats.idle_cpus += 1;
+            }
+        }
+        let smt_balance = !is_local && pass.idle != IdleType::NotIdle && stats.is_smt() && stats.h_nr_runnable > 1;
+        stats.group_type = stats.classify(imbalance_pct, group.imbalance, smt_balance);
+        if stats.group_type == GroupType::Overloaded {
+            stats.avg_load = stats.load_per_capacity();
+        }
+        stats
+    }
+
+    /// What a look at all groups tells others: whether the machine is overloaded, from its topmost domain, and how far to
+    /// search the LLC for idle CPUs (`update_idle_cpu_scan`).
+    pub(super) fn leave_behind(&mut self, pass: &Pass, overloaded: bool, total_util: u64) {
+        if pass.parent.is_none() {
+            self.overloaded = overloaded;
+        }
+        if !self.parameters.sis_util || pass.idle == IdleType::NewlyIdle {
+            return;
+        }
+        let domain = self.domains.domain(pass.domain);
+        let llc_size = self.domains.sd_llc_size(pass.dst);
+        if domain.span_weight == llc_size {
+            let scan = nr_idle_scan(total_util, u64::from(llc_size), domain.imbalance_pct);
+            self.domains.shared_mut(self.domains.sd_llc_id(pass.dst)).nr_idle_scan = scan;
+        }
+    }
+
+    /// Finds the run queue in the group to pull from (`sched_balance_find_src_rq`).
+    pub(super) fn find_src_rq(&self, core: &Core<'_>, pass: &Pass, group: u32) -> Option<CpuId> {
+        let mut busiest = None;
+        let (mut busiest_load, mut busiest_capacity, mut busiest_util, mut busiest_nr) = (0, 1, 0, 0);
+        for &number in self.domains.group_cpus(self.domains.group(group)) {
+            let cpu = CpuId(number);
+            let nr = self.queues[cpu.index()].h_nr_runnable;
+            if nr == 0 || self.balance.is_excluded(number) {
+                continue;
+            }
+            let busier = match pass.migration {
+                Migration::Load => {
+                    let load = self.balance_load(cpu);
+                    let capacity = u64::from(core.capacity(cpu));
+                    // One task whose load is more than is wanted cannot help.
+                    let busier =
+                        (nr > 1 || load as i64 <= pass.imbalance) && load * busiest_capacity > busiest_load * capacity;
+                    if busier {
+                        (busiest_load, busiest_capacity) = (load, capacity);
+                    }
+                    busier
+                }
+                Migration::Util => {
+                    let util = if nr > 1 { self.cpu_util_boost(cpu) } else { 0 };
+                    let busier = util > busiest_util;
+                    busiest_util = busiest_util.max(util);
+                    busier
+                }
+                Migration::Task => {
+                    let busier = nr > busiest_nr;
+                    busiest_nr = busiest_nr.max(nr);
+                    busier
+                }
+            };
+            if busier {
+                busiest = Some(cpu);
+            }
+        }
+        busiest
+    }
+}
