@@ -1,5 +1,8 @@
 //! Moving tasks from one queue to another: which may go, in what order, and the stopper's way of pushing a task that
 //! was running.
+//!
+//! Differs from the kernel: a delayed task (asleep, still queued) that a pass takes is dequeued; in the kernel it moves
+//! and sleeps on in the other queue. The stopper does not take such tasks.
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State, WakeFlags};
 use warmcore_topology::CpuId;
@@ -52,9 +55,14 @@ impl<P: Policy> Fair<P> {
                 continue;
             };
             pass.imbalance -= share;
-            self.detach_task(core, pass, task, MigrationKind::Balance);
-            self.balance.detached.push(task);
             detached += 1;
+            if self.entities[entity as usize].delayed {
+                // Asleep all the time: it leaves the queue for good instead of sleeping on in another.
+                Scheduler::dequeue(self, core, pass.src, task, Dequeue::Save);
+            } else {
+                self.detach_task(core, pass, task, MigrationKind::Balance);
+                self.balance.detached.push(task);
+            }
             if one_only || pass.imbalance <= 0 {
                 break;
             }
@@ -85,7 +93,7 @@ impl<P: Policy> Fair<P> {
     pub(super) fn can_migrate_task(&mut self, core: &Core<'_>, pass: &mut Pass, task: TaskId) -> bool {
         let delayed = self.entities[self.task_entity(task) as usize].delayed;
         // A sleeping task that is still queued is only a load.
-        if delayed && pass.migration != Migration::Load {
+        if delayed && (pass.migration != Migration::Load || pass.active) {
             return false;
         }
         let domain = self.domains.domain(pass.domain);
