@@ -2,19 +2,56 @@
 //! sockets, their distances and costs.
 //!
 //! The crate answers constant-time questions about an immutable [`Machine`] and converts machines between formats. It
-//! never looks at the computer it runs on by itself: readers take text or the root of a directory tree.
+//! never looks at the computer it runs on by itself: readers take text, or the root of a directory tree that the caller
+//! names.
+//!
+//! | from | by |
+//! |---|---|
+//! | a preset's name, a short form, any of the texts that name a machine | [`resolve`] |
+//! | machine TOML (`machines/README.md` describes it) | [`from_toml`], [`to_toml`] |
+//! | a `/sys` tree | [`from_sysfs`], [`write_sysfs_snapshot`], [`write_sysfs_tree`] |
+//! | hwloc XML | [`from_hwloc_xml`], [`to_hwloc_xml`] |
+//! | an hwloc synthetic description | [`from_synthetic`], [`to_synthetic`] |
+//! | drawn for people | [`render`] |
+//!
+//! ```
+//! use warmcore_topology::{CpuId, Relation, resolve};
+//! let machine = resolve("2s1n2l4c2t").unwrap();
+//! assert_eq!(machine.cpu_count(), 32);
+//! assert_eq!(machine.relation(CpuId(0), CpuId(16)), Relation::SmtSibling);
+//! assert_eq!(machine.relation(CpuId(0), CpuId(4)), Relation::SameNode);
+//! ```
 
 mod build;
+mod cache_entries;
 mod costs;
 mod cpu_list;
 mod cpu_set;
 mod description;
+mod discovered;
 mod error;
+mod fields;
+mod figures;
+mod hwloc_bitmap;
+mod hwloc_read;
+mod hwloc_write;
 pub mod ids;
 mod machine;
+mod nearest;
 mod performance;
+mod presets;
 mod relation;
+mod render;
 mod shape;
+mod synthetic_read;
+mod synthetic_write;
+mod sysfs;
+mod sysfs_write;
+mod template;
+mod toml_read;
+mod toml_topology;
+mod toml_write;
+mod units;
 
 pub use build::*;
 pub use costs::*;
@@ -22,34 +59,18 @@ pub use cpu_list::*;
 pub use cpu_set::*;
 pub use description::*;
 pub use error::*;
+pub use hwloc_read::from_hwloc_xml;
+pub use hwloc_write::to_hwloc_xml;
 pub use ids::*;
 pub use machine::*;
 pub use performance::*;
+pub use presets::{DEFAULT_BASE, PresetSummary, presets, resolve};
 pub use relation::*;
+pub use render::render;
 pub use shape::*;
-
-impl Machine {
-    /// Builds the machine that a short text names: see [`ShortForm`].
-    ///
-    /// # Errors
-    /// Texts that are no such form.
-    pub fn parse(spec: &str) -> Result<Machine> {
-        let form: ShortForm = spec.parse()?;
-        let core_to_core_ns = PerRelation([0, 10, 45, 45, 100, 120, 160, 220]);
-        MachineDescription {
-            name: spec.to_owned(),
-            summary: String::new(),
-            cpus: form.shape.cpus(form.smt_numbering, 1),
-            offline: Default::default(),
-            nodes: form.shape.nodes(),
-            distances: None,
-            caches: Vec::new(),
-            performance: Performance::default(),
-            costs: Costs::derived_from(&core_to_core_ns),
-            origins: Default::default(),
-            sources: Default::default(),
-            notes: Vec::new(),
-        }
-        .build()
-    }
-}
+pub use synthetic_read::from_synthetic;
+pub use synthetic_write::{synthetic_losses, to_synthetic};
+pub use sysfs::from_sysfs;
+pub use sysfs_write::{write_sysfs_snapshot, write_sysfs_tree};
+pub use toml_read::from_toml;
+pub use toml_write::to_toml;

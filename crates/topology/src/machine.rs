@@ -3,7 +3,7 @@
 //! A `Machine` holds online CPUs only; offline ones are remembered by number. It does no input or output and has no
 //! state: where tasks run is the kernel's business.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Cache, CacheKind, ClusterId, CoreId, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, Performance, Relation, SocketId,
@@ -279,6 +279,25 @@ impl Machine {
         }
     }
 
+    /// The relations that two CPUs of this machine can have, nearest first.
+    pub fn relations(&self) -> Vec<Relation> {
+        let mut found = [false; Relation::COUNT];
+        found[Relation::SameCpu as usize] = true;
+        found[Relation::SmtSibling as usize] = self.smt_width > 1;
+        let cores_of = |cpus: &CpuSet| cpus.iter().map(|cpu| self.core_of(cpu)).collect::<BTreeSet<_>>().len();
+        found[Relation::SameCluster as usize] = self.cluster_cpus.iter().any(|cpus| cores_of(cpus) > 1);
+        let clusters_of = |cpus: &CpuSet| cpus.iter().map(|cpu| self.cluster_of(cpu)).collect::<BTreeSet<_>>().len();
+        found[Relation::SameLlc as usize] = self.llc_cpus.iter().any(|cpus| clusters_of(cpus) > 1);
+        // LLCs lie in one node and one socket, so one CPU of each stands for all.
+        let first: Vec<CpuId> = self.llc_cpus.iter().filter_map(CpuSet::first).collect();
+        for (position, a) in first.iter().enumerate() {
+            for b in &first[..position] {
+                found[self.relation(*a, *b) as usize] = true;
+            }
+        }
+        Relation::ALL.into_iter().filter(|relation| found[*relation as usize]).collect()
+    }
+
     /// The distance of two NUMA nodes in SLIT units: 10 is local.
     #[inline]
     pub fn node_distance(&self, from: NodeId, to: NodeId) -> u32 {
@@ -305,13 +324,6 @@ impl Machine {
     #[inline]
     pub fn costs(&self) -> &Costs {
         &self.costs
-    }
-
-    /// The same machine with other costs, for studies of their influence.
-    #[must_use]
-    pub fn with_costs(mut self, costs: Costs) -> Self {
-        self.costs = costs;
-        self
     }
 
     /// All caches, by level, then kind, then lowest CPU.

@@ -1,0 +1,192 @@
+//! What operating systems and hwloc know about a machine, and how our groups follow from it.
+//!
+//! They name cores, packages, nodes and caches; clusters and last-level caches are derived here:
+//!
+//! - the LLC of a CPU is its highest data or unified cache, cut at borders of NUMA nodes and sockets as Linux's scheduler
+//!   does with sub-NUMA clustering; without any cache, all CPUs of a node in a socket;
+//! - the cluster is the group of cores that share an L2, or that the operating system calls a cluster.
+//!
+//! Contradictions that leave a usable machine become notes; the others are refused by the builder.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cache_entries::cache_entries;
+use crate::figures::default_costs;
+use crate::{
+    Basis, CacheDescription, CacheKind, CpuDescription, Machine, MachineDescription, NodeDescription, Origin,
+    Performance, Result,
+};
+
+/// One CPU as found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundCpu {
+    /// Key of its core.
+    pub(crate) core: u32,
+    /// Number of its package.
+    pub(crate) socket: u32,
+    /// Number of its NUMA node.
+    pub(crate) node: u32,
+    /// Computing power as stated, in any unit.
+    pub(crate) capacity: u32,
+}
+
+/// A machine as found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) cpus: BTreeMap<u32, FoundCpu>,
+    pub(crate) nodes: Vec<NodeDescription>,
+    pub(crate) offline: BTreeSet<u32>,
+    /// Rows and columns in the order of `nodes`.
+    pub(crate) distances: Option<Vec<Vec<u32>>>,
+    pub(crate) caches: Vec<CacheDescription>,
+    /// Key of the operating system's cluster, where it names one.
+    pub(crate) clusters: BTreeMap<u32, u32>,
+    /// The level of the caches to count as LLCs; the highest level when not given.
+    pub(crate) llc_level: Option<u8>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Found {
+    /// The machine, with typical costs and no figures; `origin` says where the topology comes from.
+    pub(crate) fn into_machine(mut self, name: &str, summary: &str, origin: &str) -> Result<Machine> {
+        self.keep_known_cpus();
+        let llcs = self.llcs();
+        let clusters = self.clusters(&llcs);
+        let biggest = self.cpus.values().map(|cpu| cpu.capacity).max().unwrap_or(0).max(1);
+        let scale = u64::from(crate::CAPACITY_SCALE);
+        let cpus = self.cpus.iter().map(|(&os_index, cpu)| CpuDescription {
+            os_index,
+            core: cpu.core,
+            cluster: clusters[&os_index],
+            llc: llcs[&os_index],
+            node: cpu.node,
+            socket: cpu.socket,
+            capacity: (u64::from(cpu.capacity) * scale / u64::from(biggest)) as u32,
+        });
+        let performance = Performance::default();
+        let (costs, mut origins) = default_costs(&performance);
+        let read = Origin::new(Basis::Read, origin);
+        origins.insert("topology".to_owned(), read.clone());
+        if self.distances.is_some() {
+            origins.insert("topology.distances".to_owned(), read.clone());
+        }
+        let description = MachineDescription {
+            name: name.to_owned(),
+            summary: summary.to_owned(),
+            cpus: cpus.collect(),
+            offline: self.offline,
+            nodes: self.nodes,
+            distances: self.distances,
+            caches: self.caches,
+            performance,
+            costs,
+            origins,
+            sources: BTreeMap::new(),
+            notes: self.notes,
+        };
+        let mut machine = description.build()?;
+        for entry in cache_entries(&machine) {
+            machine.origins.insert(entry.value_name(), read.clone());
+        }
+        Ok(machine)
+    }
+
+    /// Caches list offline CPUs too in some sources; only online ones count.
+    fn keep_known_cpus(&mut self) {
+        for cache in &mut self.caches {
+            cache.cpus.retain(|cpu| self.cpus.contains_key(cpu));
+        }
+        self.caches.retain(|cache| !cache.cpus.is_empty());
+        self.offline.retain(|cpu| !self.cpus.contains_key(cpu));
+    }
+
+    /// Key of the last-level cache of each CPU.
+    fn llcs(&mut self) -> BTreeMap<u32, u32> {
+        let mut last: BTreeMap<u32, (u8, usize)> = BTreeMap::new();
+        for (position, CacheDescription { cache, cpus }) in self.caches.iter().enumerate() {
+            if cache.kind == CacheKind::Instruction || self.llc_level.is_some_and(|level| cache.level != level) {
+                continue;
+            }
+            for &cpu in cpus {
+                let known = last.entry(cpu).or_insert((cache.level, position));
+                *known = (*known).max((cache.level, position));
+            }
+        }
+        self.divide_caches_at_nodes(&last);
+        let mut keys: BTreeMap<(Option<usize>, u32, u32), u32> = BTreeMap::new();
+        let mut llcs = BTreeMap::new();
+        for (&os_index, cpu) in &self.cpus {
+            let next = keys.len() as u32;
+            let cache = last.get(&os_index).map(|(_, position)| *position);
+            llcs.insert(os_index, *keys.entry((cache, cpu.node, cpu.socket)).or_insert(next));
+        }
+        if !self.cpus.is_empty() && last.is_empty() {
+            self.notes.push("no cache is described: the CPUs of each NUMA node and socket count as one LLC".to_owned());
+        }
+        llcs
+    }
+
+    /// Cuts last-level caches that span NUMA nodes or sockets into one cache per part, of a proportional size.
+    fn divide_caches_at_nodes(&mut self, last: &BTreeMap<u32, (u8, usize)>) {
+        let positions: BTreeSet<usize> = last.values().map(|(_, position)| *position).collect();
+        for position in positions {
+            let whole = self.caches[position].clone();
+            let mut parts: BTreeMap<(u32, u32), BTreeSet<u32>> = BTreeMap::new();
+            for &os_index in &whole.cpus {
+                let cpu = self.cpus[&os_index];
+                parts.entry((cpu.node, cpu.socket)).or_default().insert(os_index);
+            }
+            if parts.len() < 2 {
+                continue;
+            }
+            self.notes.push(format!(
+                "the {} of CPUs {} spans {} NUMA nodes or sockets: counted as that many LLCs of a proportional size",
+                whole.cache.name(),
+                crate::format_cpu_list(whole.cpus.iter().copied()),
+                parts.len(),
+            ));
+            let mut parts = parts.into_values().map(|cpus| {
+                let share = u128::from(whole.cache.size_bytes) * cpus.len() as u128 / whole.cpus.len() as u128;
+                let line = u64::from(whole.cache.line_bytes.max(1));
+                let cache = crate::Cache { size_bytes: share as u64 / line * line, ..whole.cache.clone() };
+                CacheDescription { cache, cpus }
+            });
+            if let Some(first) = parts.next() {
+                self.caches[position] = first;
+            }
+            let rest: Vec<CacheDescription> = parts.collect();
+            self.caches.extend(rest);
+        }
+    }
+
+    /// Key of the cluster of each CPU.
+    fn clusters(&mut self, llcs: &BTreeMap<u32, u32>) -> BTreeMap<u32, u32> {
+        let mut second_level: BTreeMap<u32, u32> = BTreeMap::new();
+        for (key, CacheDescription { cache, cpus }) in (0..).zip(&self.caches) {
+            if cache.level == 2 && cache.kind != CacheKind::Instruction {
+                second_level.extend(cpus.iter().map(|&cpu| (cpu, key)));
+            }
+        }
+        let by_core: BTreeMap<u32, u32> = self.cpus.iter().map(|(&os_index, cpu)| (os_index, cpu.core)).collect();
+        for (name, groups) in [("operating system's clusters", &self.clusters), ("L2 caches", &second_level)] {
+            let complete = self.cpus.keys().all(|cpu| groups.contains_key(cpu));
+            if !complete || !is_nested(&by_core, groups) || !is_nested(groups, llcs) {
+                if !groups.is_empty() {
+                    let note = format!("the {name} do not fit between cores and LLCs and are not used as clusters");
+                    self.notes.push(note);
+                }
+                continue;
+            }
+            if !is_nested(groups, &by_core) {
+                return groups.clone();
+            }
+        }
+        by_core
+    }
+}
+
+/// Whether every group of `inner` lies in one group of `outer`.
+fn is_nested(inner: &BTreeMap<u32, u32>, outer: &BTreeMap<u32, u32>) -> bool {
+    let mut outer_of: BTreeMap<u32, Option<&u32>> = BTreeMap::new();
+    inner.iter().all(|(cpu, group)| *outer_of.entry(*group).or_insert(outer.get(cpu)) == outer.get(cpu))
+}

@@ -1,0 +1,277 @@
+//! Reading a Linux `/sys` tree, live or a snapshot of it, below a root directory given by the caller.
+//!
+//! Source: the kernel's `Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu` and `...-node`. Read are
+//! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity` and
+//! `node*/{cpulist,distance,meminfo}`; what a kernel does not provide is noted and replaced by the plainest assumption.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::discovered::{Found, FoundCpu};
+use crate::{
+    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Machine, NodeDescription, Place, Result, Ways,
+    parse_cpu_list,
+};
+
+pub(crate) const FORMAT: &str = "sysfs";
+
+/// No file that is read here is longer: a distance row of 1024 nodes has 4 KiB, a list of 8192 CPUs at worst 40 KiB.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Builds the machine that the `/sys` tree below `root` describes. `root` is the directory that contains `sys` (the live
+/// machine's is `/`), or `sys` itself.
+///
+/// # Errors
+/// [`Error::Read`] when there is no such tree, [`Error::Invalid`] with the path for files with unexpected contents, and
+/// [`Error::Impossible`] for trees that contradict themselves.
+pub fn from_sysfs(root: &Path) -> Result<Machine> {
+    let tree = SysTree::open(root)?;
+    let mut found = Found::default();
+    let online = tree.online_cpus()?;
+    let present = tree.list("cpu/present")?.unwrap_or_else(|| online.clone());
+    found.offline = present.difference(&online).copied().collect();
+    tree.read_nodes(&online, &mut found)?;
+    let node_of = tree.nodes_of_cpus(&online, &mut found)?;
+    for &cpu in &online {
+        let found_cpu = tree.read_cpu(cpu, node_of[&cpu], &mut found)?;
+        found.cpus.insert(cpu, found_cpu);
+    }
+    tree.read_caches(&online, &mut found)?;
+    let summary = format!("read from a /sys tree with {} CPUs online", online.len());
+    found.into_machine("detected", &summary, FORMAT)
+}
+
+/// The directory `sys/devices/system`.
+pub(crate) struct SysTree {
+    pub(crate) system: PathBuf,
+}
+
+impl SysTree {
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let candidates = [root.join("sys/devices/system"), root.join("devices/system")];
+        match candidates.iter().find(|system| system.join("cpu").is_dir()) {
+            Some(system) => Ok(Self { system: system.clone() }),
+            None => Err(Error::Read {
+                path: candidates[0].join("cpu"),
+                source: std::io::Error::new(
+                    ErrorKind::NotFound,
+                    "there is no sys/devices/system/cpu below the root directory",
+                ),
+            }),
+        }
+    }
+
+    /// The trimmed text of a file; `None` when it does not exist.
+    pub(crate) fn text(&self, file: &str) -> Result<Option<String>> {
+        let path = self.system.join(file);
+        let failed = |source| Error::Read { path: path.clone(), source };
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
+                Err(Error::invalid(Place::file(FORMAT, path), "the file is longer than 1 MiB"))
+            }
+            Ok(_) => {
+                let bytes = fs::read(&path).map_err(failed)?;
+                let text = String::from_utf8(bytes)
+                    .map_err(|_| Error::invalid(Place::file(FORMAT, path.clone()), "the file is not text"))?;
+                Ok(Some(text.trim().to_owned()))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn invalid(&self, file: &str, reason: impl Into<String>) -> Error {
+        Error::invalid(Place::file(FORMAT, self.system.join(file)), reason)
+    }
+
+    /// A CPU or node list.
+    pub(crate) fn list(&self, file: &str) -> Result<Option<BTreeSet<u32>>> {
+        let text = self.text(file)?;
+        text.map(|text| parse_cpu_list(&text).map_err(|error| self.invalid(file, error.to_string()))).transpose()
+    }
+
+    fn number(&self, file: &str) -> Result<Option<i64>> {
+        let text = self.text(file)?;
+        text.map(|text| text.parse().map_err(|_| self.invalid(file, format!("`{}` is not a number", first(&text)))))
+            .transpose()
+    }
+
+    /// Numbers of the directories `name0`, `name1`, ... in `directory`, ascending.
+    pub(crate) fn numbered(&self, directory: &str, name: &str) -> Result<BTreeSet<u32>> {
+        let path = self.system.join(directory);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            Err(source) => return Err(Error::Read { path, source }),
+        };
+        let mut numbers = BTreeSet::new();
+        for entry in entries {
+            let entry = entry.map_err(|source| Error::Read { path: path.clone(), source })?;
+            let file_name = entry.file_name();
+            let digits = file_name.to_str().and_then(|text| text.strip_prefix(name));
+            let number: Option<u32> = digits.and_then(|digits| digits.parse().ok());
+            numbers.extend(number.filter(|number| *number <= crate::MAX_CPU_NUMBER));
+        }
+        Ok(numbers)
+    }
+
+    /// Online CPUs; without the list, all that have a topology.
+    pub(crate) fn online_cpus(&self) -> Result<BTreeSet<u32>> {
+        if let Some(online) = self.list("cpu/online")? {
+            return Ok(online);
+        }
+        let numbers = self.numbered("cpu", "cpu")?;
+        Ok(numbers.into_iter().filter(|cpu| self.system.join(format!("cpu/cpu{cpu}/topology")).is_dir()).collect())
+    }
+
+    fn read_nodes(&self, online: &BTreeSet<u32>, found: &mut Found) -> Result<()> {
+        let numbers = match self.list("node/online")? {
+            Some(numbers) => numbers,
+            None => self.numbered("node", "node")?,
+        };
+        if numbers.is_empty() {
+            found.nodes.push(NodeDescription { os_index: 0, memory_bytes: None });
+            if !online.is_empty() {
+                found.notes.push("no NUMA node is described: all CPUs are in node 0".to_owned());
+            }
+            return Ok(());
+        }
+        let mut rows = Vec::new();
+        for &number in &numbers {
+            let memory_bytes = self.text(&format!("node/node{number}/meminfo"))?.as_deref().and_then(total_memory);
+            found.nodes.push(NodeDescription { os_index: number, memory_bytes });
+            let file = format!("node/node{number}/distance");
+            let Some(text) = self.text(&file)? else { continue };
+            let row: Option<Vec<u32>> = text.split_whitespace().map(|distance| distance.parse().ok()).collect();
+            rows.push(row.ok_or_else(|| self.invalid(&file, format!("`{}` are not distances", first(&text))))?);
+        }
+        if rows.len() == numbers.len() {
+            found.distances = Some(rows);
+        } else {
+            found.notes.push("node distances are missing and assumed".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The node of each online CPU.
+    fn nodes_of_cpus(&self, online: &BTreeSet<u32>, found: &mut Found) -> Result<BTreeMap<u32, u32>> {
+        let mut node_of: BTreeMap<u32, u32> = BTreeMap::new();
+        for node in &found.nodes {
+            let file = format!("node/node{}/cpulist", node.os_index);
+            for cpu in self.list(&file)?.unwrap_or_default() {
+                if let Some(other) = node_of.insert(cpu, node.os_index) {
+                    return Err(
+                        self.invalid(&file, format!("CPU {cpu} is in node {} and in node {other}", node.os_index))
+                    );
+                }
+            }
+        }
+        let lowest = found.nodes.iter().map(|node| node.os_index).min().unwrap_or(0);
+        let homeless: BTreeSet<u32> = online.iter().copied().filter(|cpu| !node_of.contains_key(cpu)).collect();
+        if !homeless.is_empty() && found.nodes.len() > 1 {
+            let list = crate::format_cpu_list(homeless.iter().copied());
+            found.notes.push(format!("CPUs {list} are in no NUMA node: counted in node {lowest}"));
+        }
+        node_of.extend(homeless.into_iter().map(|cpu| (cpu, lowest)));
+        Ok(node_of)
+    }
+
+    fn read_cpu(&self, cpu: u32, node: u32, found: &mut Found) -> Result<FoundCpu> {
+        let topology = format!("cpu/cpu{cpu}/topology");
+        let siblings = match self.list(&format!("{topology}/core_cpus_list"))? {
+            Some(siblings) => Some(siblings),
+            None => self.list(&format!("{topology}/thread_siblings_list"))?,
+        };
+        let package = self.number(&format!("{topology}/physical_package_id"))?;
+        if siblings.is_none() || package.is_none() {
+            found.notes.push(format!("CPU {cpu} has no topology: counted as a core of its own"));
+        }
+        if let Some(cluster) = self.list(&format!("{topology}/cluster_cpus_list"))?
+            && let Some(lowest) = cluster.first()
+        {
+            found.clusters.insert(cpu, *lowest);
+        }
+        let capacity = self.number(&format!("cpu/cpu{cpu}/cpu_capacity"))?.unwrap_or(i64::from(crate::CAPACITY_SCALE));
+        Ok(FoundCpu {
+            core: siblings.and_then(|siblings| siblings.first().copied()).unwrap_or(cpu),
+            // Firmware that says nothing gives package -1.
+            socket: package.and_then(|package| u32::try_from(package).ok()).unwrap_or(0),
+            node,
+            capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn read_caches(&self, online: &BTreeSet<u32>, found: &mut Found) -> Result<()> {
+        let mut seen: BTreeSet<(u8, CacheKind, BTreeSet<u32>)> = BTreeSet::new();
+        for &cpu in online {
+            for index in self.numbered(&format!("cpu/cpu{cpu}/cache"), "index")? {
+                let Some(description) = self.read_cache(cpu, index)? else { continue };
+                let key = (description.cache.level, description.cache.kind, description.cpus.clone());
+                if seen.insert(key) {
+                    found.caches.push(description);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One cache of one CPU; `None` for entries that are not caches.
+    fn read_cache(&self, cpu: u32, index: u32) -> Result<Option<CacheDescription>> {
+        let directory = format!("cpu/cpu{cpu}/cache/index{index}");
+        let file = |name: &str| format!("{directory}/{name}");
+        let kind = match self.text(&file("type"))?.as_deref() {
+            Some("Data") => CacheKind::Data,
+            Some("Instruction") => CacheKind::Instruction,
+            Some("Unified") => CacheKind::Unified,
+            _ => return Ok(None),
+        };
+        let Some(level) = self.number(&file("level"))? else { return Ok(None) };
+        let level =
+            u8::try_from(level).map_err(|_| self.invalid(&file("level"), format!("level {level} is not 1 to 5")))?;
+        let size_bytes = match self.text(&file("size"))? {
+            None => 0,
+            Some(text) => {
+                let unit = |text: &str| Some((text.strip_suffix('K')?.parse::<u64>().ok()?, 1 << 10));
+                let mega = |text: &str| Some((text.strip_suffix('M')?.parse::<u64>().ok()?, 1 << 20));
+                let size =
+                    unit(&text).or_else(|| mega(&text)).and_then(|(number, unit): (u64, u64)| number.checked_mul(unit));
+                size.filter(|size| *size < 1 << 60).ok_or_else(|| {
+                    self.invalid(&file("size"), format!("`{}` is not a size such as 32K", first(&text)))
+                })?
+            }
+        };
+        let line_bytes =
+            self.number(&file("coherency_line_size"))?.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+        let ways = match self.number(&file("ways_of_associativity"))?.and_then(|ways| u32::try_from(ways).ok()) {
+            None | Some(0) => Ways::Unknown,
+            Some(ways) => Ways::Count(ways),
+        };
+        let mut cpus = self.list(&file("shared_cpu_list"))?.unwrap_or_default();
+        cpus.insert(cpu);
+        let cache = Cache {
+            level,
+            kind,
+            size_bytes,
+            line_bytes,
+            ways,
+            inclusion: Inclusion::Unknown,
+            latency_ps: None,
+            cpus: CpuSet::new(),
+        };
+        Ok(Some(CacheDescription { cache, cpus }))
+    }
+}
+
+/// `Node 0 MemTotal:  5466328 kB` of a node's `meminfo`.
+fn total_memory(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.contains("MemTotal:"))?;
+    let kibibytes: u64 = line.split("MemTotal:").nth(1)?.split_whitespace().next()?.parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// The beginning of a text, for messages.
+fn first(text: &str) -> String {
+    text.chars().take(40).collect()
+}

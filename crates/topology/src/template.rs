@@ -1,0 +1,410 @@
+//! A machine file that has been read but not yet turned into a machine: every value with its origin, ready to be
+//! overlaid by another file or put on another shape.
+//!
+//! [`Template::realise`] fills what is not stated: distances by class, caches from "one per core" rules, missing
+//! core-to-core latencies between their neighbours, costs from core-to-core latencies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cache_entries::cache_entries;
+use crate::fields::{Quantity, each_value};
+use crate::figures::{check_figures, default_costs};
+use crate::{
+    Basis, Cache, CacheDescription, CacheKind, CoreToCoreVariant, CpuDescription, DEFAULT_REMOTE_DISTANCE,
+    DEFAULT_SAME_SOCKET_DISTANCE, Error, Inclusion, LOCAL_DISTANCE, LoadedLatencyCurve, Machine, MachineDescription,
+    NodeDescription, Origin, Performance, Result, ShortForm, Ways,
+};
+
+/// A number with its origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Stated {
+    pub(crate) quantity: Quantity,
+    pub(crate) origin: Origin,
+}
+
+/// Which CPUs share one cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CacheScope {
+    Core,
+    Cluster,
+    Llc,
+    Node,
+    Socket,
+    Machine,
+    /// Exactly the CPUs that are listed.
+    Cpus,
+}
+
+impl CacheScope {
+    /// From the smallest group to the largest, with the names used in files.
+    pub(crate) const NAMED: [(CacheScope, &'static str); 7] = [
+        (CacheScope::Core, "core"),
+        (CacheScope::Cluster, "cluster"),
+        (CacheScope::Llc, "llc"),
+        (CacheScope::Node, "node"),
+        (CacheScope::Socket, "socket"),
+        (CacheScope::Machine, "machine"),
+        (CacheScope::Cpus, "cpus"),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(scope, _)| *scope == self).map_or("cpus", |(_, name)| name)
+    }
+
+    /// Key of the group of this scope that a CPU belongs to.
+    fn group(self, cpu: &CpuDescription) -> u32 {
+        match self {
+            CacheScope::Core => cpu.core,
+            CacheScope::Cluster => cpu.cluster,
+            CacheScope::Llc => cpu.llc,
+            CacheScope::Node => cpu.node,
+            CacheScope::Socket => cpu.socket,
+            CacheScope::Machine | CacheScope::Cpus => 0,
+        }
+    }
+}
+
+/// A kind of cache, to be instantiated once per group.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheTemplate {
+    /// Everything but the CPUs.
+    pub(crate) cache: Cache,
+    pub(crate) shared_by: CacheScope,
+    /// The CPUs it is limited to, in the operating system's numbers.
+    pub(crate) cpus: Option<BTreeSet<u32>>,
+    pub(crate) origin: Origin,
+    pub(crate) latency_origin: Origin,
+}
+
+impl CacheTemplate {
+    /// The name under which its origin is kept: `cache.L2`, or `cache.L2[0-7]` when limited to some CPUs.
+    pub(crate) fn value_name(&self) -> String {
+        cache_value_name(self.cache.level, self.cache.kind, self.cpus.as_ref())
+    }
+}
+
+/// See [`CacheTemplate::value_name`].
+pub(crate) fn cache_value_name(level: u8, kind: CacheKind, cpus: Option<&BTreeSet<u32>>) -> String {
+    let unnamed = Cache {
+        level,
+        kind,
+        size_bytes: 0,
+        line_bytes: 0,
+        ways: Ways::Unknown,
+        inclusion: Inclusion::Unknown,
+        latency_ps: None,
+        cpus: Default::default(),
+    };
+    let limit = cpus.map(|cpus| format!("[{}]", crate::format_cpu_list(cpus.iter().copied()))).unwrap_or_default();
+    format!("cache.{}{limit}", unnamed.name())
+}
+
+/// Where CPUs are.
+#[derive(Clone, Debug)]
+pub(crate) enum Layout {
+    /// By a short form.
+    Regular { form: ShortForm, cores_per_cluster: u32 },
+    /// One by one.
+    Listed { cpus: Vec<CpuDescription>, nodes: Vec<NodeDescription> },
+}
+
+impl Layout {
+    pub(crate) fn cpus(&self) -> Vec<CpuDescription> {
+        match self {
+            Layout::Regular { form, cores_per_cluster } => form.shape.cpus(form.smt_numbering, *cores_per_cluster),
+            Layout::Listed { cpus, .. } => cpus.clone(),
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeDescription> {
+        match self {
+            Layout::Regular { form, .. } => form.shape.nodes(),
+            Layout::Listed { nodes, .. } => nodes.clone(),
+        }
+    }
+}
+
+/// Node distances.
+#[derive(Clone, Debug)]
+pub(crate) enum Distances {
+    /// By what two nodes share.
+    Classes { same_socket: u32, other_socket: u32 },
+    /// Each, in the order of the node numbers.
+    Matrix(Vec<Vec<u32>>),
+}
+
+/// A machine file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Template {
+    pub(crate) name: Option<String>,
+    pub(crate) summary: Option<String>,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) sources: BTreeMap<String, String>,
+    pub(crate) layout: Option<Layout>,
+    pub(crate) layout_origin: Option<Origin>,
+    pub(crate) distances: Option<Distances>,
+    pub(crate) distances_origin: Option<Origin>,
+    pub(crate) offline: BTreeSet<u32>,
+    pub(crate) capacities: Vec<(BTreeSet<u32>, u32)>,
+    pub(crate) node_memory_bytes: Option<u64>,
+    pub(crate) caches: Vec<CacheTemplate>,
+    pub(crate) values: BTreeMap<String, Stated>,
+    pub(crate) loaded_latency: Vec<LoadedLatencyCurve>,
+    pub(crate) variants: Vec<CoreToCoreVariant>,
+    pub(crate) variant: Option<String>,
+}
+
+impl Template {
+    /// This file on top of `base`: what it states replaces what the base states.
+    pub(crate) fn over(self, base: Template) -> Template {
+        let base = if self.layout.is_some() { base.without_layout() } else { base };
+        let replaced: Vec<(u8, CacheKind)> = self.caches.iter().map(|new| (new.cache.level, new.cache.kind)).collect();
+        let kept = base.caches.into_iter().filter(|old| !replaced.contains(&(old.cache.level, old.cache.kind)));
+        let mut values = base.values;
+        values.extend(self.values);
+        let mut sources = base.sources;
+        sources.extend(self.sources);
+        let mut variants = self.variants;
+        for old in base.variants {
+            if variants.iter().all(|new| new.name != old.name) {
+                variants.push(old);
+            }
+        }
+        Template {
+            name: self.name.or(base.name),
+            summary: self.summary.or(base.summary),
+            aliases: self.aliases,
+            notes: base.notes.into_iter().chain(self.notes).collect(),
+            layout: self.layout.or(base.layout),
+            layout_origin: self.layout_origin.or(base.layout_origin),
+            distances_origin: if self.distances.is_some() { self.distances_origin } else { base.distances_origin },
+            distances: self.distances.or(base.distances),
+            offline: self.offline.into_iter().chain(base.offline).collect(),
+            capacities: if self.capacities.is_empty() { base.capacities } else { self.capacities },
+            node_memory_bytes: self.node_memory_bytes.or(base.node_memory_bytes),
+            caches: kept.chain(self.caches).collect(),
+            values,
+            sources,
+            loaded_latency: if self.loaded_latency.is_empty() { base.loaded_latency } else { self.loaded_latency },
+            variants,
+            variant: self.variant.or(base.variant),
+        }
+    }
+
+    /// What is left of a machine when its CPUs are replaced: everything that is not tied to CPU or node numbers. A matrix of
+    /// distances shrinks to its classes.
+    pub(crate) fn without_layout(mut self) -> Template {
+        if let (Some(Distances::Matrix(rows)), Some(layout)) = (&self.distances, &self.layout) {
+            self.distances = Some(classes_of(rows, layout));
+        }
+        self.layout = None;
+        self.layout_origin = None;
+        self.offline.clear();
+        self.capacities.clear();
+        self
+    }
+
+    /// The machine.
+    pub(crate) fn realise(self) -> Result<Machine> {
+        let (cpus, nodes) = self.cpus_and_nodes()?;
+        let distances = self.distance_matrix(&cpus, &nodes);
+        let caches = instantiate(&self.caches, &cpus).map_err(|reason| self.impossible(reason, ""))?;
+        let values = self.chosen_values()?;
+        let mut performance = Performance {
+            core_to_core_variants: self.variants.clone(),
+            memory: crate::MemoryFigures { loaded_latency: self.loaded_latency.clone(), ..Default::default() },
+            ..Default::default()
+        };
+        set_values(&mut performance, None, &values);
+        let (mut costs, mut origins) = default_costs(&performance);
+        set_values(&mut performance, Some(&mut costs), &values);
+        origins.extend(self.origins(&values));
+        check_figures(&performance, &self.caches).map_err(|reason| self.impossible(reason, ""))?;
+        let description = MachineDescription {
+            name: self.name.unwrap_or_else(|| UNNAMED.to_owned()),
+            summary: self.summary.unwrap_or_default(),
+            cpus,
+            offline: self.offline,
+            nodes,
+            distances,
+            caches,
+            performance,
+            costs,
+            origins,
+            sources: self.sources,
+            notes: self.notes,
+        };
+        let mut machine = description.build()?;
+        adopt_cache_origins(&mut machine, &self.caches);
+        Ok(machine)
+    }
+
+    /// The online CPUs and the nodes.
+    fn cpus_and_nodes(&self) -> Result<(Vec<CpuDescription>, Vec<NodeDescription>)> {
+        let Some(layout) = &self.layout else {
+            let hint = "write `[topology]` with a `shape` such as \"2s1n4l8c2t\" or with `nodes`, or name a `base`";
+            return Err(self.impossible("it has no CPUs", hint));
+        };
+        let mut cpus: BTreeMap<u32, CpuDescription> =
+            layout.cpus().into_iter().map(|cpu| (cpu.os_index, cpu)).collect();
+        if let Layout::Regular { form, .. } = layout {
+            for number in &self.offline {
+                if cpus.remove(number).is_none() {
+                    let hint = format!("{} has CPUs 0 to {}", form.shape, form.shape.cpu_count() - 1);
+                    return Err(self.impossible(format!("offline CPU {number} does not exist"), hint));
+                }
+            }
+        }
+        for (members, capacity) in &self.capacities {
+            for number in members {
+                match cpus.get_mut(number) {
+                    Some(cpu) => cpu.capacity = *capacity,
+                    None => {
+                        return Err(
+                            self.impossible(format!("capacity given for CPU {number}, which is not online"), "")
+                        );
+                    }
+                }
+            }
+        }
+        let mut nodes = layout.nodes();
+        for node in &mut nodes {
+            node.memory_bytes = node.memory_bytes.or(self.node_memory_bytes);
+        }
+        Ok((cpus.into_values().collect(), nodes))
+    }
+
+    fn distance_matrix(&self, cpus: &[CpuDescription], nodes: &[NodeDescription]) -> Option<Vec<Vec<u32>>> {
+        match self.distances.as_ref()? {
+            Distances::Matrix(rows) => Some(rows.clone()),
+            Distances::Classes { same_socket, other_socket } => {
+                let sockets = sockets_of_nodes(cpus, nodes);
+                let distance = |from: usize, to: usize| match (from == to, sockets[from].is_disjoint(&sockets[to])) {
+                    (true, _) => LOCAL_DISTANCE,
+                    (false, false) => *same_socket,
+                    (false, true) => *other_socket,
+                };
+                Some((0..nodes.len()).map(|from| (0..nodes.len()).map(|to| distance(from, to)).collect()).collect())
+            }
+        }
+    }
+
+    /// The stated values with the chosen core-to-core variant in place.
+    fn chosen_values(&self) -> Result<BTreeMap<String, Stated>> {
+        let mut values = self.values.clone();
+        let Some(wanted) = &self.variant else { return Ok(values) };
+        let Some(variant) = self.variants.iter().find(|variant| variant.name == *wanted) else {
+            let known: Vec<&str> = self.variants.iter().map(|variant| variant.name.as_str()).collect();
+            let hint = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+            return Err(self.impossible(format!("it has no core-to-core variant `{wanted}`"), hint));
+        };
+        values.retain(|name, _| !name.starts_with("core_to_core_ns."));
+        for (relation, latency) in variant.latency_ns.iter() {
+            if let Some(latency) = latency {
+                let stated = Stated { quantity: Quantity::Number(*latency), origin: variant.origin.clone() };
+                values.insert(format!("core_to_core_ns.{}", relation.name()), stated);
+            }
+        }
+        Ok(values)
+    }
+
+    fn origins(&self, values: &BTreeMap<String, Stated>) -> BTreeMap<String, Origin> {
+        let mut origins: BTreeMap<String, Origin> =
+            values.iter().map(|(name, stated)| (name.clone(), stated.origin.clone())).collect();
+        let given = || Origin::new(Basis::Given, "");
+        origins.insert("topology".to_owned(), self.layout_origin.clone().unwrap_or_else(given));
+        if self.distances.is_some() {
+            origins.insert("topology.distances".to_owned(), self.distances_origin.clone().unwrap_or_else(given));
+        }
+        origins
+    }
+
+    fn impossible(&self, reason: impl Into<String>, hint: impl Into<String>) -> Error {
+        let machine = self.name.clone().unwrap_or_else(|| UNNAMED.to_owned());
+        Error::Impossible { machine, reason: reason.into(), hint: hint.into() }
+    }
+}
+
+/// The name of a machine whose file gives none.
+const UNNAMED: &str = "unnamed";
+
+/// Puts stated values where they belong; those of [`crate::Costs`] only when `costs` is given.
+fn set_values(performance: &mut Performance, costs: Option<&mut crate::Costs>, values: &BTreeMap<String, Stated>) {
+    let mut unused = crate::Costs::derived_from(&Default::default());
+    each_value(performance, costs.unwrap_or(&mut unused), &mut |name, slot| {
+        if let Some(stated) = values.get(name) {
+            slot.set(stated.quantity);
+        }
+    });
+}
+
+/// Gives each entry of [`cache_entries`] the origins of the template it came from.
+fn adopt_cache_origins(machine: &mut Machine, templates: &[CacheTemplate]) {
+    for entry in cache_entries(machine) {
+        let from = templates.iter().find(|template| {
+            let overlap = |cpus: &BTreeSet<u32>| entry.cpus.as_ref().is_none_or(|other| !cpus.is_disjoint(other));
+            template.cache == entry.cache && template.cpus.as_ref().is_none_or(overlap)
+        });
+        let Some(from) = from else { continue };
+        machine.origins.insert(entry.value_name(), from.origin.clone());
+        if entry.cache.latency_ps.is_some() {
+            machine.origins.insert(format!("{}.latency_ns", entry.value_name()), from.latency_origin.clone());
+        }
+    }
+}
+
+/// The sockets that each node has CPUs in.
+fn sockets_of_nodes(cpus: &[CpuDescription], nodes: &[NodeDescription]) -> Vec<BTreeSet<u32>> {
+    let mut sockets: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for cpu in cpus {
+        sockets.entry(cpu.node).or_default().insert(cpu.socket);
+    }
+    nodes.iter().map(|node| sockets.get(&node.os_index).cloned().unwrap_or_default()).collect()
+}
+
+/// The smallest distances inside a socket and between sockets.
+fn classes_of(rows: &[Vec<u32>], layout: &Layout) -> Distances {
+    let sockets = sockets_of_nodes(&layout.cpus(), &layout.nodes());
+    let smallest = |between_sockets: bool| {
+        let pairs =
+            rows.iter().enumerate().flat_map(|(from, row)| row.iter().enumerate().map(move |(to, d)| (from, to, *d)));
+        let wanted = pairs.filter(|(from, to, _)| {
+            let known = sockets.get(*from).zip(sockets.get(*to));
+            from != to && known.is_some_and(|(from, to)| from.is_disjoint(to) == between_sockets)
+        });
+        wanted.map(|(_, _, distance)| distance).min()
+    };
+    Distances::Classes {
+        same_socket: smallest(false).unwrap_or(DEFAULT_SAME_SOCKET_DISTANCE),
+        other_socket: smallest(true).unwrap_or(DEFAULT_REMOTE_DISTANCE),
+    }
+}
+
+/// One cache per group that has CPUs. A group must not be cut in two by a list of CPUs.
+fn instantiate(templates: &[CacheTemplate], cpus: &[CpuDescription]) -> Result<Vec<CacheDescription>, String> {
+    let mut caches = Vec::new();
+    for template in templates {
+        let mut groups: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        let included = |number: &u32| template.cpus.as_ref().is_none_or(|cpus| cpus.contains(number));
+        for cpu in cpus.iter().filter(|cpu| included(&cpu.os_index)) {
+            groups.entry(template.shared_by.group(cpu)).or_default().insert(cpu.os_index);
+        }
+        if let Some(missing) =
+            template.cpus.iter().flatten().find(|number| !cpus.iter().any(|cpu| cpu.os_index == **number))
+        {
+            return Err(format!("{} lists CPU {missing}, which is not online", template.value_name()));
+        }
+        let cut = cpus.iter().find(|cpu| {
+            template.shared_by != CacheScope::Cpus
+                && !included(&cpu.os_index)
+                && groups.contains_key(&template.shared_by.group(cpu))
+        });
+        if let Some(cpu) = cut {
+            let (name, scope) = (template.value_name(), template.shared_by.name());
+            return Err(format!("{name} is shared by each {scope}, but leaves out CPU {} of one", cpu.os_index));
+        }
+        caches.extend(groups.into_values().map(|cpus| CacheDescription { cache: template.cache.clone(), cpus }));
+    }
+    Ok(caches)
+}

@@ -1,0 +1,494 @@
+//! Reading machine files (TOML). The format is described in `machines/README.md`.
+//!
+//! Unknown keys are errors, and so are origins whose tags `[sources]` does not explain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+
+use crate::fields::{Quantity, Unit, VALUE_SECTIONS, known_values};
+use crate::nearest::nearest;
+use crate::template::{CacheScope, CacheTemplate, Distances, Stated, Template};
+use crate::toml_topology::RawTopology;
+use crate::units::{parse_size, scaled};
+use crate::{
+    Basis, Cache, CacheKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Machine, Origin,
+    PerRelation, Place, Relation, Result, Ways, parse_cpu_list,
+};
+
+pub(crate) const FORMAT: &str = "machine TOML";
+
+/// Builds a machine from the text of a machine file.
+///
+/// # Errors
+/// [`Error::Invalid`] with the line for text that is not in the format, [`Error::Unknown`] for an unknown `base`, and
+/// [`Error::Impossible`] for descriptions that contradict themselves.
+pub fn from_toml(text: &str) -> Result<Machine> {
+    template_at_depth(text, 0)?.realise()
+}
+
+/// A value section: numbers by name, tables of numbers, and one `origin` for those that give none.
+type Section = BTreeMap<String, Spanned<toml::Value>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    name: Option<String>,
+    summary: Option<String>,
+    #[serde(default)]
+    aliases: Vec<String>,
+    #[serde(default)]
+    notes: Vec<String>,
+    base: Option<Spanned<String>>,
+    core_to_core_variant: Option<String>,
+    #[serde(default)]
+    loaded_latency: Vec<Spanned<String>>,
+    #[serde(default)]
+    sources: BTreeMap<String, String>,
+    topology: Option<Spanned<RawTopology>>,
+    #[serde(default)]
+    cache: Vec<Spanned<RawCache>>,
+    #[serde(default)]
+    frequency: Section,
+    #[serde(default)]
+    memory: Section,
+    #[serde(default)]
+    core_to_core_ns: Section,
+    #[serde(default)]
+    core_to_core_variants: BTreeMap<String, Section>,
+    #[serde(default)]
+    costs: Section,
+    #[serde(default)]
+    loaded_latency_curve: Vec<Spanned<RawCurve>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCache {
+    level: u8,
+    kind: Option<RawKind>,
+    shared_by: Option<RawScope>,
+    cpus: Option<String>,
+    size: Option<String>,
+    line: Option<u32>,
+    ways: Option<RawWays>,
+    inclusion: Option<RawInclusion>,
+    latency_ns: Option<f64>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    origin: Option<Origin>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    latency_origin: Option<Origin>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawKind {
+    Data,
+    Instruction,
+    Unified,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawScope {
+    Core,
+    Cluster,
+    Llc,
+    Node,
+    Socket,
+    Machine,
+    Cpus,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawInclusion {
+    Inclusive,
+    Exclusive,
+    NonInclusive,
+}
+
+/// A number of ways or `"full"`.
+struct RawWays(Ways);
+
+impl<'de> Deserialize<'de> for RawWays {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::Integer(count @ 1..=1024) => Ok(RawWays(Ways::Count(count as u32))),
+            toml::Value::String(text) if text == "full" => Ok(RawWays(Ways::Full)),
+            other => Err(serde::de::Error::custom(format!("`ways = {other}` is neither 1 to 1024 nor \"full\""))),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCurve {
+    name: String,
+    read_percent: u32,
+    max_gb_per_s: f64,
+    utilisation: Vec<f64>,
+    factor: Vec<f64>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    origin: Option<Origin>,
+}
+
+/// An origin as text.
+pub(crate) fn optional_origin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Origin>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+pub(crate) fn given() -> Origin {
+    Origin::new(Basis::Given, "")
+}
+
+/// A text being read: turns byte positions into lines.
+struct Reader<'a> {
+    text: &'a str,
+    sources: BTreeMap<String, String>,
+}
+
+/// Longest chain of bases. Shipped presets need one; the limit stops a preset that is its own base.
+const MAX_BASES: usize = 4;
+
+/// Reads a machine file and the presets it is based on. The file is itself the base of the base of ... (`depth` times)
+/// another.
+pub(crate) fn template_at_depth(text: &str, depth: usize) -> Result<Template> {
+    let raw: RawFile = parse(text)?;
+    let mut reader = Reader { text, sources: raw.sources.clone() };
+    let base = match &raw.base {
+        Some(name) => {
+            let place = reader.place(name.span().start);
+            if depth == MAX_BASES {
+                return Err(Error::invalid(place, "bases of bases are nested too deeply"));
+            }
+            let base = crate::presets::preset_below(name.get_ref(), depth + 1).map_err(|error| match error {
+                Error::Unknown { spec, hint } => {
+                    Error::invalid_with_hint(place, format!("unknown base `{spec}`"), hint)
+                }
+                other => other,
+            })?;
+            reader.sources.extend(base.sources.iter().map(|(tag, text)| (tag.clone(), text.clone())));
+            Some(base)
+        }
+        None => None,
+    };
+    let template = reader.template(raw)?;
+    Ok(match base {
+        Some(base) => template.over(base),
+        None => template,
+    })
+}
+
+/// Reads a file that holds nothing but loaded latency curves.
+pub(crate) fn curves_from_toml(text: &str) -> Result<Vec<LoadedLatencyCurve>> {
+    let raw: RawFile = parse(text)?;
+    let reader = Reader { text, sources: raw.sources.clone() };
+    raw.loaded_latency_curve.into_iter().map(|curve| reader.curve(curve)).collect()
+}
+
+fn parse(text: &str) -> Result<RawFile> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let line = error.span().map(|span| line_of(text, span.start));
+        Error::invalid(Place { format: FORMAT, path: None, line }, error.message().trim())
+    })
+}
+
+fn line_of(text: &str, position: usize) -> usize {
+    text.as_bytes().iter().take(position).filter(|byte| **byte == b'\n').count() + 1
+}
+
+impl Reader<'_> {
+    fn place(&self, position: usize) -> Place {
+        Place::line(FORMAT, line_of(self.text, position))
+    }
+
+    fn fail(&self, position: usize, reason: impl Into<String>) -> Error {
+        Error::invalid(self.place(position), reason)
+    }
+
+    fn template(&self, raw: RawFile) -> Result<Template> {
+        let mut template = Template {
+            name: raw.name,
+            summary: raw.summary,
+            aliases: raw.aliases,
+            notes: raw.notes,
+            variant: raw.core_to_core_variant,
+            sources: raw.sources,
+            ..Template::default()
+        };
+        if let Some(topology) = raw.topology {
+            let position = topology.span().start;
+            let topology = topology.into_inner();
+            self.check_origin(position, topology.origin.as_ref())?;
+            self.check_origin(position, topology.distances_origin.as_ref())?;
+            let read = topology.read(&mut template).map_err(|reason| self.fail(position, reason));
+            read?;
+        }
+        for cache in raw.cache {
+            template.caches.push(self.cache(cache)?);
+        }
+        let sections = [raw.frequency, raw.memory, raw.core_to_core_ns, raw.costs];
+        for (name, section) in VALUE_SECTIONS.into_iter().zip(sections) {
+            template.values.extend(self.section(name, section)?);
+        }
+        for (name, section) in raw.core_to_core_variants {
+            template.variants.push(self.variant(name, section)?);
+        }
+        let mut curves = crate::presets::built_in_curves()?;
+        for curve in raw.loaded_latency_curve {
+            curves.insert(0, self.curve(curve)?);
+        }
+        for wanted in raw.loaded_latency {
+            let Some(curve) = curves.iter().find(|curve| curve.name == *wanted.get_ref()) else {
+                let names = curves.iter().map(|curve| curve.name.as_str());
+                let hint =
+                    nearest(wanted.get_ref(), names).map(|name| format!("did you mean `{name}`?")).unwrap_or_default();
+                let reason = format!("unknown loaded latency curve `{}`", wanted.get_ref());
+                return Err(Error::invalid_with_hint(self.place(wanted.span().start), reason, hint));
+            };
+            template.loaded_latency.push(curve.clone());
+        }
+        Ok(template)
+    }
+
+    fn check_origin(&self, position: usize, origin: Option<&Origin>) -> Result<()> {
+        let unknown = origin.into_iter().flat_map(|origin| &origin.tags).find(|tag| !self.sources.contains_key(*tag));
+        match unknown {
+            Some(tag) => {
+                let hint = format!("add `{tag} = \"...\"` under [sources], or use `assumed`, `recalled` or `measured`");
+                let reason = format!("origin `{tag}` is not explained");
+                Err(Error::invalid_with_hint(self.place(position), reason, hint))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn cache(&self, raw: Spanned<RawCache>) -> Result<CacheTemplate> {
+        let position = raw.span().start;
+        let raw = raw.into_inner();
+        let fail = |reason: String| self.fail(position, reason);
+        self.check_origin(position, raw.origin.as_ref())?;
+        self.check_origin(position, raw.latency_origin.as_ref())?;
+        let kind = match raw.kind {
+            Some(RawKind::Data) => CacheKind::Data,
+            Some(RawKind::Instruction) => CacheKind::Instruction,
+            Some(RawKind::Unified) => CacheKind::Unified,
+            None if raw.level == 1 => CacheKind::Data,
+            None => CacheKind::Unified,
+        };
+        let shared_by = match (raw.shared_by, raw.level) {
+            (Some(RawScope::Core), _) | (None, 1) => CacheScope::Core,
+            (Some(RawScope::Cluster), _) | (None, 2) => CacheScope::Cluster,
+            (Some(RawScope::Llc), _) | (None, _) => CacheScope::Llc,
+            (Some(RawScope::Node), _) => CacheScope::Node,
+            (Some(RawScope::Socket), _) => CacheScope::Socket,
+            (Some(RawScope::Machine), _) => CacheScope::Machine,
+            (Some(RawScope::Cpus), _) => CacheScope::Cpus,
+        };
+        let cpus = raw.cpus.as_deref().map(parse_cpu_list).transpose().map_err(|error| fail(error.to_string()))?;
+        if shared_by == CacheScope::Cpus && cpus.is_none() {
+            return Err(fail("a cache with `shared_by = \"cpus\"` needs `cpus`".to_owned()));
+        }
+        let latency_ps = match raw.latency_ns {
+            None => None,
+            Some(latency_ns) => match scaled(latency_ns, 3) {
+                Some(picoseconds @ 1..=1_000_000_000) => Some(picoseconds),
+                _ => {
+                    return Err(fail(format!(
+                        "latency_ns = {latency_ns} is not 0.001 to 1000000 with at most three decimals"
+                    )));
+                }
+            },
+        };
+        let origin = raw.origin.unwrap_or_else(given);
+        Ok(CacheTemplate {
+            cache: Cache {
+                level: raw.level,
+                kind,
+                size_bytes: raw.size.as_deref().map(parse_size).transpose().map_err(fail)?.unwrap_or(0),
+                line_bytes: raw.line.unwrap_or(64),
+                ways: raw.ways.map_or(Ways::Unknown, |ways| ways.0),
+                inclusion: match raw.inclusion {
+                    None => Inclusion::Unknown,
+                    Some(RawInclusion::Inclusive) => Inclusion::Inclusive,
+                    Some(RawInclusion::Exclusive) => Inclusion::Exclusive,
+                    Some(RawInclusion::NonInclusive) => Inclusion::NonInclusive,
+                },
+                latency_ps,
+                cpus: CpuSet::new(),
+            },
+            shared_by,
+            cpus,
+            latency_origin: raw.latency_origin.unwrap_or_else(|| origin.clone()),
+            origin,
+        })
+    }
+
+    /// The numbers of a section by full name.
+    fn section(&self, name: &str, mut section: Section) -> Result<BTreeMap<String, Stated>> {
+        let known: BTreeMap<String, Unit> = known_values().into_iter().collect();
+        let origin = self.section_origin(name, &mut section)?;
+        let mut values = BTreeMap::new();
+        for (key, value) in section {
+            let position = value.span().start;
+            let fail = |reason| self.fail(position, reason);
+            read_value(&format!("{name}.{key}"), value.get_ref(), &origin, &known, &mut values).map_err(fail)?;
+            for stated in values.values() {
+                self.check_origin(position, Some(&stated.origin))?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Takes `origin` out of a section.
+    fn section_origin(&self, name: &str, section: &mut Section) -> Result<Origin> {
+        let Some(origin) = section.remove("origin") else { return Ok(given()) };
+        let position = origin.span().start;
+        let read = read_origin(name, origin.get_ref()).map_err(|reason| self.fail(position, reason))?;
+        self.check_origin(position, Some(&read))?;
+        Ok(read)
+    }
+
+    fn variant(&self, name: String, mut section: Section) -> Result<CoreToCoreVariant> {
+        let origin = self.section_origin(&format!("core_to_core_variants.{name}"), &mut section)?;
+        let values = self.section("core_to_core_ns", section)?;
+        let mut latency_ns = PerRelation::default();
+        for relation in Relation::ALL {
+            if let Some(stated) = values.get(&format!("core_to_core_ns.{}", relation.name()))
+                && let Quantity::Number(latency) = stated.quantity
+            {
+                latency_ns[relation] = Some(latency);
+            }
+        }
+        Ok(CoreToCoreVariant { name, latency_ns, origin })
+    }
+
+    fn curve(&self, raw: Spanned<RawCurve>) -> Result<LoadedLatencyCurve> {
+        let position = raw.span().start;
+        let raw = raw.into_inner();
+        let fail = |reason: &str| self.fail(position, format!("loaded latency curve `{}`: {reason}", raw.name));
+        self.check_origin(position, raw.origin.as_ref())?;
+        let thousandths = |numbers: &[f64]| -> Option<Vec<u32>> {
+            numbers.iter().map(|number| u32::try_from(scaled(*number, 3)?).ok()).collect()
+        };
+        let utilisation = thousandths(&raw.utilisation).ok_or_else(|| fail("utilisation needs numbers like 0.25"))?;
+        let factor = thousandths(&raw.factor).ok_or_else(|| fail("factors need numbers like 1.14"))?;
+        if utilisation.len() != factor.len() || utilisation.is_empty() {
+            return Err(fail("utilisation and factor must have equally many entries, at least one"));
+        }
+        let ascending = utilisation.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || utilisation[0] == 0 || utilisation.last().is_none_or(|last| *last > 1000) {
+            return Err(fail("utilisations must ascend, above 0 and at most 1"));
+        }
+        if !factor.is_sorted() || factor[0] < 1000 {
+            return Err(fail("factors must not fall and are at least 1"));
+        }
+        if raw.read_percent > 100 {
+            return Err(fail("read_percent is more than 100"));
+        }
+        let max_mb_per_s = Unit::Bandwidth.read(raw.max_gb_per_s).map_err(|reason| fail(&reason))?;
+        let points = utilisation.into_iter().zip(factor).collect();
+        let origin = raw.origin.unwrap_or_else(given);
+        Ok(LoadedLatencyCurve { name: raw.name, read_percent: raw.read_percent, max_mb_per_s, points, origin })
+    }
+}
+
+/// Reads a number, a `{ value, low, high, origin }` table or a table of such. Fails with a reason.
+fn read_value(
+    name: &str,
+    value: &toml::Value,
+    origin: &Origin,
+    known: &BTreeMap<String, Unit>,
+    values: &mut BTreeMap<String, Stated>,
+) -> Result<(), String> {
+    match value {
+        toml::Value::Table(table) if !table.contains_key("value") => {
+            if known.contains_key(name) || !known.keys().any(|known| known.starts_with(&format!("{name}."))) {
+                return Err(unknown_value(name, known));
+            }
+            let origin = match table.get("origin") {
+                Some(own) => read_origin(name, own)?,
+                None => origin.clone(),
+            };
+            for (key, value) in table.iter().filter(|(key, _)| *key != "origin") {
+                read_value(&format!("{name}.{key}"), value, &origin, known, values)?;
+            }
+        }
+        _ => {
+            let Some(unit) = known.get(name) else { return Err(unknown_value(name, known)) };
+            let stated = match value {
+                toml::Value::Table(table) => read_sourced(name, table, origin, *unit)?,
+                bare => Stated { quantity: read_quantity(name, bare, *unit)?, origin: origin.clone() },
+            };
+            values.insert(name.to_owned(), stated);
+        }
+    }
+    Ok(())
+}
+
+/// `{ value = 55, low = 43, high = 67, origin = "S6" }`; all but `value` optional.
+fn read_sourced(name: &str, table: &toml::Table, origin: &Origin, unit: Unit) -> Result<Stated, String> {
+    if let Some(key) = table.keys().find(|key| !["value", "low", "high", "origin"].contains(&key.as_str())) {
+        return Err(format!("{name}: unknown key `{key}`; a value has `value`, `low`, `high` and `origin`"));
+    }
+    let quantity = read_quantity(name, &table["value"], unit)?;
+    let mut origin = match table.get("origin") {
+        Some(own) => read_origin(name, own)?,
+        None => origin.clone(),
+    };
+    let bound = |key: &str| table.get(key).map(|bound| read_quantity(name, bound, unit)).transpose();
+    origin.spread = match (bound("low")?, bound("high")?) {
+        (None, None) => None,
+        (Some(Quantity::Number(low)), Some(Quantity::Number(high))) => {
+            if Quantity::Number(low) > quantity || quantity > Quantity::Number(high) {
+                return Err(format!("{name}: the value does not lie between `low` and `high`"));
+            }
+            Some((low, high))
+        }
+        _ => return Err(format!("{name}: `low` and `high` are numbers and come together")),
+    };
+    Ok(Stated { quantity, origin })
+}
+
+fn read_quantity(name: &str, value: &toml::Value, unit: Unit) -> Result<Quantity, String> {
+    let number = match value {
+        toml::Value::Integer(number) => *number as f64,
+        toml::Value::Float(number) => *number,
+        toml::Value::String(text) if text == "unlimited" && unit == Unit::Bandwidth => return Ok(Quantity::Unlimited),
+        _ => return Err(format!("{name}: {}", unit.mismatch())),
+    };
+    unit.read(number).map(Quantity::Number).map_err(|reason| format!("{name}: {reason}"))
+}
+
+fn read_origin(name: &str, value: &toml::Value) -> Result<Origin, String> {
+    let text = value.as_str().ok_or_else(|| format!("{name}.origin: expected text"))?;
+    text.parse().map_err(|reason| format!("{name}.origin: {reason}"))
+}
+
+fn unknown_value(name: &str, known: &BTreeMap<String, Unit>) -> String {
+    let tables: BTreeSet<&str> =
+        known.keys().filter_map(|known| known.rsplit_once('.')).map(|(table, _)| table).collect();
+    let names = known.keys().map(String::as_str).chain(tables);
+    match nearest(name, names) {
+        Some(near) => format!("unknown value `{name}`; did you mean `{near}`?"),
+        None => format!("unknown value `{name}`"),
+    }
+}
+
+impl RawTopology {
+    /// Distances by class or by matrix.
+    pub(crate) fn read_distances(&self) -> Result<Option<Distances>, String> {
+        match (&self.distance, &self.distances) {
+            (Some(_), Some(_)) => Err("`distance` and `distances` exclude each other".to_owned()),
+            (None, Some(rows)) => Ok(Some(Distances::Matrix(rows.clone()))),
+            (None, None) => Ok(None),
+            (Some(classes), None) => Ok(Some(Distances::Classes {
+                same_socket: classes.same_socket.unwrap_or(crate::DEFAULT_SAME_SOCKET_DISTANCE),
+                other_socket: classes.other_socket.unwrap_or(crate::DEFAULT_REMOTE_DISTANCE),
+            })),
+        }
+    }
+}

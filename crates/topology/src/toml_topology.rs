@@ -1,0 +1,181 @@
+//! The `[topology]` table of machine files: a regular shape, or explicit lists of CPUs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::template::{Layout, Template};
+use crate::toml_read::{given, optional_origin};
+use crate::units::parse_size;
+use crate::{CpuDescription, NodeDescription, Origin, ShortForm, SmtNumbering, parse_cpu_list};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawTopology {
+    #[serde(default, deserialize_with = "optional_origin")]
+    pub(crate) origin: Option<Origin>,
+    shape: Option<String>,
+    smt_numbering: Option<SmtNumbering>,
+    cores_per_cluster: Option<u32>,
+    pub(crate) distance: Option<RawDistance>,
+    pub(crate) distances: Option<Vec<Vec<u32>>>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    pub(crate) distances_origin: Option<Origin>,
+    node_memory: Option<String>,
+    offline: Option<String>,
+    #[serde(default)]
+    nodes: Vec<RawNode>,
+    #[serde(default)]
+    sockets: Vec<RawSocket>,
+    #[serde(default)]
+    llcs: Vec<String>,
+    #[serde(default)]
+    clusters: Vec<String>,
+    #[serde(default)]
+    cores: Vec<String>,
+    #[serde(default)]
+    capacities: Vec<RawCapacity>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawDistance {
+    pub(crate) same_socket: Option<u32>,
+    pub(crate) other_socket: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNode {
+    id: u32,
+    #[serde(default)]
+    cpus: String,
+    memory: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSocket {
+    id: u32,
+    cpus: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCapacity {
+    cpus: String,
+    capacity: u32,
+}
+
+impl RawTopology {
+    /// Puts what the table says into a template. Fails with a reason.
+    pub(crate) fn read(mut self, template: &mut Template) -> Result<(), String> {
+        template.distances = self.read_distances()?;
+        template.distances_origin = self.distances_origin.take().or_else(|| self.origin.clone());
+        template.node_memory_bytes = self.node_memory.as_deref().map(parse_size).transpose()?;
+        let offline = self.offline.as_deref().map(parse_cpu_list).transpose().map_err(|error| error.to_string())?;
+        template.offline = offline.unwrap_or_default();
+        for RawCapacity { cpus, capacity } in &self.capacities {
+            template.capacities.push((parse_cpu_list(cpus).map_err(|error| error.to_string())?, *capacity));
+        }
+        let lists_given =
+            !(self.sockets.is_empty() && self.llcs.is_empty() && self.clusters.is_empty() && self.cores.is_empty());
+        template.layout = match (&self.shape, self.nodes.is_empty()) {
+            (Some(_), false) => return Err("`shape` and `nodes` exclude each other".to_owned()),
+            (Some(_), true) if lists_given => {
+                return Err("`shape` excludes `sockets`, `llcs`, `clusters` and `cores`".to_owned());
+            }
+            (Some(shape), true) => Some(self.regular(shape)?),
+            (None, false) => Some(self.listed()?),
+            (None, true) if lists_given => return Err("lists of CPUs need `nodes`".to_owned()),
+            (None, true) => None,
+        };
+        if self.shape.is_none() && (self.smt_numbering.is_some() || self.cores_per_cluster.is_some()) {
+            return Err("`smt_numbering` and `cores_per_cluster` belong to a `shape`".to_owned());
+        }
+        template.layout_origin = template.layout.is_some().then(|| self.origin.take().unwrap_or_else(given));
+        Ok(())
+    }
+
+    fn regular(&self, shape: &str) -> Result<Layout, String> {
+        let mut form: ShortForm = shape.parse().map_err(|error: crate::Error| error.to_string())?;
+        form.smt_numbering = self.smt_numbering.unwrap_or(form.smt_numbering);
+        let cores_per_cluster = self.cores_per_cluster.unwrap_or(1);
+        if cores_per_cluster == 0 || cores_per_cluster > form.shape.cores_per_llc {
+            return Err(format!(
+                "cores_per_cluster = {cores_per_cluster} is not 1 to the {} cores of an LLC",
+                form.shape.cores_per_llc
+            ));
+        }
+        Ok(Layout::Regular { form, cores_per_cluster })
+    }
+
+    fn listed(&self) -> Result<Layout, String> {
+        let mut nodes = Vec::new();
+        let mut node_of = BTreeMap::new();
+        for node in &self.nodes {
+            let memory_bytes = node.memory.as_deref().map(parse_size).transpose()?;
+            nodes.push(NodeDescription { os_index: node.id, memory_bytes });
+            add_group(&mut node_of, node.id, &node.cpus, "NUMA nodes")?;
+        }
+        let all: BTreeSet<u32> = node_of.keys().copied().collect();
+        let sockets = self.sockets.iter().map(|socket| (socket.id, socket.cpus.as_str()));
+        let socket_of = groups("socket", "sockets", sockets, &all)?;
+        let numbered = |lists: &[String]| -> Vec<(u32, String)> { (0..).zip(lists.iter().cloned()).collect() };
+        let llcs = numbered(&self.llcs);
+        let llc_of = groups("LLC", "LLCs", llcs.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
+        let cores = numbered(&self.cores);
+        let core_of = groups("core", "cores", cores.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
+        let clusters = numbered(&self.clusters);
+        let cluster_of = groups("cluster", "clusters", clusters.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
+
+        let mut shared: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+        let cpus = node_of.iter().map(|(&os_index, &node)| {
+            let socket = socket_of.get(&os_index).copied().unwrap_or(0);
+            let next = shared.len() as u32;
+            let node_share = *shared.entry((node, socket)).or_insert(next);
+            let core = core_of.get(&os_index).copied().unwrap_or(os_index);
+            CpuDescription {
+                os_index,
+                core,
+                cluster: cluster_of.get(&os_index).copied().unwrap_or(core),
+                llc: llc_of.get(&os_index).copied().unwrap_or(node_share),
+                node,
+                socket,
+                capacity: crate::CAPACITY_SCALE,
+            }
+        });
+        Ok(Layout::Listed { cpus: cpus.collect(), nodes })
+    }
+}
+
+/// The group of each CPU; empty when no group is listed, complete otherwise.
+fn groups<'a>(
+    name: &str,
+    plural: &str,
+    lists: impl Iterator<Item = (u32, &'a str)>,
+    all: &BTreeSet<u32>,
+) -> Result<BTreeMap<u32, u32>, String> {
+    let mut group_of = BTreeMap::new();
+    for (id, list) in lists {
+        add_group(&mut group_of, id, list, plural)?;
+    }
+    if let Some(stray) = group_of.keys().find(|cpu| !all.contains(cpu)) {
+        return Err(format!("CPU {stray} is in a {name} but in no NUMA node"));
+    }
+    match all.iter().find(|cpu| !group_of.is_empty() && !group_of.contains_key(cpu)) {
+        Some(missing) => Err(format!("CPU {missing} is in no {name}")),
+        None => Ok(group_of),
+    }
+}
+
+fn add_group(group_of: &mut BTreeMap<u32, u32>, id: u32, list: &str, plural: &str) -> Result<(), String> {
+    for cpu in parse_cpu_list(list).map_err(|error| error.to_string())? {
+        if let Some(other) = group_of.insert(cpu, id)
+            && other != id
+        {
+            return Err(format!("CPU {cpu} is in two {plural}; they overlap"));
+        }
+    }
+    Ok(())
+}
