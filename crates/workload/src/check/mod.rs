@@ -1,0 +1,190 @@
+//! Whether a workload can be run at all: ids in range, loops that match, programs that let time pass, locks used in
+//! order. Everything found here would otherwise hang or corrupt a run.
+//!
+//! It does not look for deadlocks between tasks: those depend on the machine and the scheduler, and are reported by
+//! whoever runs the workload.
+
+mod locks;
+mod structure;
+mod time;
+
+use crate::{MAX_DURATION_NS, Program, ProgramId, Step, TaskTemplateId, Workload};
+
+/// Most tasks a workload may start with. More would not fit the memory of any present computer as threads.
+pub const MAX_TASKS: u64 = 1_000_000;
+
+/// Most iterations of a loop in which no time passes.
+pub const MAX_INSTANT_ITERATIONS: u64 = 1_000_000;
+
+/// Why a workload cannot be run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct CheckError {
+    /// Where: the task, and the step in its program.
+    pub place: String,
+    /// The step, if it is one: program and index.
+    pub step: Option<(ProgramId, usize)>,
+    /// What is wrong.
+    pub problem: CheckProblem,
+}
+
+/// What is wrong with a workload.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CheckProblem {
+    /// An id that no table has.
+    #[error("it refers to {what} number {index}, but there are {count}")]
+    UnknownId {
+        /// Which table.
+        what: &'static str,
+        /// The id.
+        index: usize,
+        /// Length of the table.
+        count: usize,
+    },
+    /// Loop starts and ends do not pair.
+    #[error("its loop has no matching other end")]
+    LoopMismatch,
+    /// Too many loops inside each other.
+    #[error("loops are nested {depth} deep, at most {max} are possible; unroll one of them", max = Program::MAX_LOOP_DEPTH)]
+    LoopTooDeep {
+        /// Depth reached.
+        depth: usize,
+    },
+    /// A loop without steps.
+    #[error("the loop is empty; remove it or give it something to do")]
+    LoopEmpty,
+    /// A loop that repeats for ever, or nearly so, at one instant.
+    #[error("the loop never lets time pass: nothing in it runs, sleeps or blocks; add a run, sleep, timer or wait")]
+    LoopNeverLetsTimePass,
+    /// Templates that create each other at one instant.
+    #[error("tasks create each other without end and no time passes: {}", names.join(" forks "))]
+    ForkCycle {
+        /// The templates on the cycle, first one repeated at the end.
+        names: Vec<String>,
+    },
+    /// Unlocking what the task does not hold.
+    #[error("lock \"{lock}\" is not held here; put a lock before it")]
+    NotHeld {
+        /// The lock.
+        lock: String,
+    },
+    /// Locking what the task holds already: it would wait for itself.
+    #[error(
+        "lock \"{lock}\" is already held here, so the task would wait for itself; unlock it before, also at the end of a loop"
+    )]
+    AlreadyHeld {
+        /// The lock.
+        lock: String,
+    },
+    /// A barrier that cannot open.
+    #[error("barrier \"{barrier}\" waits for {participants} tasks, but only {tasks} use it; name as many as there are")]
+    BarrierNeverOpens {
+        /// The barrier.
+        barrier: String,
+        /// Tasks it waits for.
+        participants: u32,
+        /// Tasks that use it.
+        tasks: u64,
+    },
+    /// A barrier for nobody.
+    #[error(
+        "barrier \"{barrier}\" has no participants; tasks that only a fork creates cannot be counted, so state the number"
+    )]
+    BarrierForNobody {
+        /// The barrier.
+        barrier: String,
+    },
+    /// Waiting for children there cannot be.
+    #[error("it waits for the exit of tasks it created, but its program creates none")]
+    JoinWithoutFork,
+    /// A message that never fits.
+    #[error("a message of {bytes} bytes never fits channel \"{channel}\", which holds {capacity_bytes}")]
+    MessageTooBig {
+        /// The channel.
+        channel: String,
+        /// The message.
+        bytes: u32,
+        /// The channel's capacity.
+        capacity_bytes: u64,
+    },
+    /// A message of nothing.
+    #[error("a message must have at least one byte")]
+    MessageEmpty,
+    /// A clock that tasks do not have.
+    #[error("there is no clock {slot}; tasks have clocks 0 to 3")]
+    NoSuchClock {
+        /// The slot.
+        slot: u8,
+    },
+    /// Nice out of range.
+    #[error("nice {nice} is out of range −20..=19")]
+    NiceOutOfRange {
+        /// The value.
+        nice: i8,
+    },
+    /// An affinity without CPUs.
+    #[error("the list of CPUs or nodes is empty; leave it out to allow all")]
+    NoCpus,
+    /// A duration nobody can wait for.
+    #[error("{ns} ns are too long; at most {MAX_DURATION_NS} ns (36 years) are possible")]
+    TooLong {
+        /// The duration.
+        ns: u64,
+    },
+    /// Nothing starts.
+    #[error("no task exists at the start; give at least one task an instance")]
+    NothingToRun,
+    /// More tasks than can be started.
+    #[error("{count} tasks at the start are too many; at most {MAX_TASKS} are possible")]
+    TooManyTasks {
+        /// Number of tasks.
+        count: u64,
+    },
+}
+
+impl Workload {
+    /// Checks that the workload can be run. Readers and generators of this crate return only workloads that pass.
+    ///
+    /// # Errors
+    /// The first problem found: tables before tasks, tasks before programs, programs in table order.
+    pub fn check(&self) -> Result<(), CheckError> {
+        structure::check_tables(self)?;
+        structure::check_tasks(self)?;
+        for index in 0..self.programs.len() {
+            let program = ProgramId(index as u32);
+            structure::check_loops(self, program)?;
+            structure::check_steps(self, program)?;
+            time::check_loops(self, program)?;
+            locks::check(self, program)?;
+        }
+        structure::check_barriers(self)?;
+        time::check_forks(self)
+    }
+
+    /// The program's steps. Only for ids that were checked.
+    fn steps(&self, program: ProgramId) -> &[Step] {
+        &self.programs[program.index()].steps
+    }
+}
+
+impl CheckError {
+    fn of_workload(workload: &Workload, problem: CheckProblem) -> Self {
+        Self { place: format!("workload \"{}\"", workload.name), step: None, problem }
+    }
+
+    fn of_task(workload: &Workload, task: TaskTemplateId, problem: CheckProblem) -> Self {
+        Self { place: format!("task \"{}\"", workload.tasks[task.index()].name), step: None, problem }
+    }
+
+    fn of_step(workload: &Workload, program: ProgramId, index: usize, problem: CheckProblem) -> Self {
+        let owner = match workload.tasks.iter().find(|task| task.program == program) {
+            Some(task) => format!("task \"{}\"", task.name),
+            None => format!("program {}", program.index()),
+        };
+        let name = workload.steps(program)[index].name();
+        Self { place: format!("{owner}, step {index} ({name})"), step: Some((program, index)), problem }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Ids in range, loops that match, values in range.
+
+use super::{CheckError, CheckProblem, MAX_TASKS};
+use crate::{Affinity, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId, Workload};
+
+/// References between tables and the numbers of tasks.
+pub(super) fn check_tables(workload: &Workload) -> Result<(), CheckError> {
+    let of_workload = |problem| CheckError::of_workload(workload, problem);
+    for process in &workload.processes {
+        in_range("application", process.application as usize, workload.applications.len()).map_err(of_workload)?;
+    }
+    if let ResultStyle::Schbench { wakeup, request } = &workload.style {
+        for recorder in [wakeup, request] {
+            in_range("recorder", recorder.index(), workload.recorders.len()).map_err(of_workload)?;
+        }
+    }
+    if let Some(ns) = workload.duration_ns {
+        duration(ns).map_err(of_workload)?;
+    }
+    match workload.initial_tasks() {
+        0 => Err(of_workload(CheckProblem::NothingToRun)),
+        count if count > MAX_TASKS => Err(of_workload(CheckProblem::TooManyTasks { count })),
+        _ => Ok(()),
+    }
+}
+
+/// What tasks refer to, and their attributes.
+pub(super) fn check_tasks(workload: &Workload) -> Result<(), CheckError> {
+    for (index, task) in workload.tasks.iter().enumerate() {
+        let check = || {
+            in_range("process", task.process.index(), workload.processes.len())?;
+            in_range("program", task.program.index(), workload.programs.len())?;
+            if let Some(group) = task.group {
+                in_range("task group", group.index(), workload.groups.len())?;
+            }
+            for data in &task.data_groups {
+                in_range("data group", data.index(), workload.data_groups.len())?;
+            }
+            nice(task.nice)?;
+            affinity(&task.affinity)?;
+            duration(task.start_ns)?;
+            duration(task.release_ns.unwrap_or(0))?;
+            duration(task.slice_ns.unwrap_or(0))
+        };
+        check().map_err(|problem| CheckError::of_task(workload, TaskTemplateId(index as u32), problem))?;
+    }
+    Ok(())
+}
+
+/// Loops: both ends point at each other, nest properly, and have a body.
+pub(super) fn check_loops(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
+    let mut open: Vec<usize> = Vec::new();
+    for (index, step) in workload.steps(program).iter().enumerate() {
+        let problem = match step {
+            Step::LoopStart { .. } => {
+                open.push(index);
+                (open.len() > Program::MAX_LOOP_DEPTH).then_some(CheckProblem::LoopTooDeep { depth: open.len() })
+            }
+            Step::LoopEnd { start } => {
+                let opened = open.pop();
+                let matching = opened.is_some_and(|opened| {
+                    let end = match &workload.steps(program)[opened] {
+                        Step::LoopStart { end, .. } => *end as usize,
+                        _ => usize::MAX,
+                    };
+                    opened == *start as usize && end == index
+                });
+                match opened {
+                    _ if !matching => Some(CheckProblem::LoopMismatch),
+                    Some(opened) if opened + 1 == index => Some(CheckProblem::LoopEmpty),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            return Err(CheckError::of_step(workload, program, index, problem));
+        }
+    }
+    match open.last() {
+        Some(&index) => Err(CheckError::of_step(workload, program, index, CheckProblem::LoopMismatch)),
+        None => Ok(()),
+    }
+}
+
+/// What single steps refer to, and their values.
+pub(super) fn check_steps(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
+    let steps = workload.steps(program);
+    let forks = steps.iter().any(|step| matches!(step, Step::Fork(_)));
+    for (index, step) in steps.iter().enumerate() {
+        let result = match step {
+            Step::Join { .. } if !forks => Err(CheckProblem::JoinWithoutFork),
+            _ => check_step(workload, step),
+        };
+        result.map_err(|problem| CheckError::of_step(workload, program, index, problem))?;
+    }
+    Ok(())
+}
+
+fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
+    let recorder = |id: usize| in_range("recorder", id, workload.recorders.len());
+    duration(step.longest_duration_ns())?;
+    match step {
+        Step::Timer { timer, .. } => in_range("timer", timer.index(), workload.timers.len()),
+        Step::Lock(lock) | Step::Unlock(lock) => in_range("lock", lock.index(), workload.locks.len()),
+        Step::Wait { condition, lock } | Step::SignalAndWait { condition, lock } => {
+            in_range("condition", condition.index(), workload.conditions.len())?;
+            in_range("lock", lock.index(), workload.locks.len())
+        }
+        Step::Signal(condition) | Step::Broadcast(condition) => {
+            in_range("condition", condition.index(), workload.conditions.len())
+        }
+        Step::Barrier(barrier) => in_range("barrier", barrier.index(), workload.barriers.len()),
+        Step::Resume(task) | Step::Fork(task) => in_range("task", task.index(), workload.tasks.len()),
+        Step::SemPost(semaphore) | Step::SemWait(semaphore) => {
+            in_range("semaphore", semaphore.index(), workload.semaphores.len())
+        }
+        Step::Send { channel, bytes } | Step::Receive { channel, bytes } => {
+            in_range("channel", channel.index(), workload.channels.len())?;
+            message(workload, channel.index(), *bytes)
+        }
+        Step::Enlist { list, recorder: id } => {
+            in_range("list", list.index(), workload.lists.len())?;
+            id.map_or(Ok(()), |id| recorder(id.index()))
+        }
+        Step::Serve(list) => in_range("list", list.index(), workload.lists.len()),
+        Step::SetAffinity(to) => affinity(to),
+        Step::SetNice(to) => nice(*to),
+        Step::SetGroup(group) => in_range("task group", group.index(), workload.groups.len()),
+        Step::StartClock { slot } => clock(*slot),
+        Step::RecordClock { slot, recorder: id } => {
+            clock(*slot)?;
+            recorder(id.index())
+        }
+        Step::Phase(phase) => in_range("phase", *phase as usize, workload.phases.len()),
+        _ => Ok(()),
+    }
+}
+
+/// Barriers that are used: somebody takes part, and enough tasks can arrive.
+pub(super) fn check_barriers(workload: &Workload) -> Result<(), CheckError> {
+    // Arrivals are counted per template. A template that is forked may have any number of tasks.
+    let mut forked = vec![false; workload.tasks.len()];
+    for step in workload.programs.iter().flat_map(|program| &program.steps) {
+        if let Step::Fork(task) = step {
+            forked[task.index()] = true;
+        }
+    }
+    let mut users = vec![0_u64; workload.barriers.len()];
+    let mut first_use = vec![None; workload.barriers.len()];
+    for (task, forked) in workload.tasks.iter().zip(forked) {
+        let mut seen = vec![false; workload.barriers.len()];
+        for (index, step) in workload.steps(task.program).iter().enumerate() {
+            if let Step::Barrier(barrier) = step {
+                first_use[barrier.index()].get_or_insert((task.program, index));
+                if !std::mem::replace(&mut seen[barrier.index()], true) {
+                    let tasks = if forked { u64::from(u32::MAX) } else { u64::from(task.instances) };
+                    users[barrier.index()] = users[barrier.index()].saturating_add(tasks);
+                }
+            }
+        }
+    }
+    for ((barrier, tasks), first_use) in workload.barriers.iter().zip(users).zip(first_use) {
+        let Some((program, index)) = first_use else { continue };
+        let problem = if barrier.participants == 0 {
+            CheckProblem::BarrierForNobody { barrier: barrier.name.clone() }
+        } else if u64::from(barrier.participants) > tasks {
+            CheckProblem::BarrierNeverOpens { barrier: barrier.name.clone(), participants: barrier.participants, tasks }
+        } else {
+            continue;
+        };
+        return Err(CheckError::of_step(workload, program, index, problem));
+    }
+    Ok(())
+}
+
+fn in_range(what: &'static str, index: usize, count: usize) -> Result<(), CheckProblem> {
+    if index < count { Ok(()) } else { Err(CheckProblem::UnknownId { what, index, count }) }
+}
+
+fn duration(ns: u64) -> Result<(), CheckProblem> {
+    if ns <= MAX_DURATION_NS { Ok(()) } else { Err(CheckProblem::TooLong { ns }) }
+}
+
+fn nice(nice: i8) -> Result<(), CheckProblem> {
+    if (-20..=19).contains(&nice) { Ok(()) } else { Err(CheckProblem::NiceOutOfRange { nice }) }
+}
+
+fn affinity(affinity: &Affinity) -> Result<(), CheckProblem> {
+    if affinity.is_empty() { Err(CheckProblem::NoCpus) } else { Ok(()) }
+}
+
+fn clock(slot: u8) -> Result<(), CheckProblem> {
+    if slot < 4 { Ok(()) } else { Err(CheckProblem::NoSuchClock { slot }) }
+}
+
+fn message(workload: &Workload, channel: usize, bytes: u32) -> Result<(), CheckProblem> {
+    let channel = &workload.channels[channel];
+    if bytes == 0 {
+        Err(CheckProblem::MessageEmpty)
+    } else if u64::from(bytes) > channel.capacity_bytes {
+        let capacity_bytes = channel.capacity_bytes;
+        Err(CheckProblem::MessageTooBig { channel: channel.name.clone(), bytes, capacity_bytes })
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Why a workload could not be read or made.
+
+use crate::{CheckError, DurationError, Warning};
+
+/// Why a workload could not be read or made.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The text is no JSON, not even in rt-app's liberal form.
+    #[error("not valid JSON: {0}")]
+    Syntax(#[from] SyntaxError),
+    /// The JSON is no rt-app workload.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The workload cannot be run.
+    #[error("the workload cannot be run: {0}")]
+    Check(#[from] CheckError),
+    /// Something is accepted but not modelled, and strict reading was asked for.
+    #[error("not modelled, and strict reading was asked for: {}", list(warnings))]
+    Strict {
+        /// What would have been warnings.
+        warnings: Vec<Warning>,
+    },
+    /// A generator's text is wrong.
+    #[error(transparent)]
+    Generator(#[from] GeneratorError),
+    /// Neither a generator nor a file.
+    #[error("\"{spec}\" is neither a generator nor a file{suggestion}; generators are {generators}")]
+    Unknown {
+        /// What was asked for.
+        spec: String,
+        /// The nearest generator, as the end of a sentence, or nothing.
+        suggestion: String,
+        /// Names of all generators.
+        generators: String,
+    },
+    /// A file could not be read.
+    #[error("cannot read workload file {path}: {source}")]
+    Read {
+        /// Its path.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+fn list(warnings: &[Warning]) -> String {
+    let entries: Vec<String> = warnings
+        .iter()
+        .map(|warning| format!("{} ({}, {}×)", warning.what, warning.consequence, warning.count))
+        .collect();
+    entries.join("; ")
+}
+
+/// A place where the text is no JSON.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub struct SyntaxError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in bytes, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// A place in the document that says something impossible.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct DocumentError {
+    /// Path inside the document, such as `tasks.thread0.phases.p1.run`.
+    pub path: String,
+    /// What is wrong there, with what to try.
+    pub problem: DocumentProblem,
+}
+
+/// What is wrong at a place in the document.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DocumentProblem {
+    /// A value of the wrong kind.
+    #[error("expected {expected}, found {found}")]
+    Kind {
+        /// What belongs there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A value that is too small or too large.
+    #[error("{value} is out of range; {allowed}")]
+    Range {
+        /// The value.
+        value: String,
+        /// What would be possible.
+        allowed: String,
+    },
+    /// A required key is not there.
+    #[error("\"{key}\" is missing; {advice}")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// What to write.
+        advice: String,
+    },
+    /// A key that has no meaning at this place.
+    #[error("key \"{key}\" is not known here{suggestion}; known are {known}")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The nearest known key as the end of a sentence, or nothing.
+        suggestion: String,
+        /// All known keys.
+        known: String,
+    },
+    /// A name nothing has.
+    #[error("there is no {kind} called \"{name}\"{suggestion}")]
+    UnknownName {
+        /// What kind of thing.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The nearest name as the end of a sentence, or nothing.
+        suggestion: String,
+    },
+    /// A word outside its list.
+    #[error("\"{word}\" is not known{suggestion}; possible are {known}")]
+    UnknownWord {
+        /// The word.
+        word: String,
+        /// The nearest word as the end of a sentence, or nothing.
+        suggestion: String,
+        /// All words.
+        known: String,
+    },
+    /// Two things with one name.
+    #[error("the name \"{name}\" is used twice; names must differ")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// Anything else, in words.
+    #[error("{0}")]
+    Other(String),
+    /// The workload that results cannot be run.
+    #[error("{0}")]
+    Check(crate::CheckProblem),
+}
+
+/// Why a generator's text makes no workload.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{generator}: {problem}; usage: {usage}")]
+pub struct GeneratorError {
+    /// The generator.
+    pub generator: &'static str,
+    /// What is wrong.
+    pub problem: GeneratorProblem,
+    /// How to write it.
+    pub usage: &'static str,
+}
+
+/// What is wrong with a generator's text.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum GeneratorProblem {
+    /// A flag the generator does not have.
+    #[error("unknown flag \"{flag}\"{suggestion}")]
+    UnknownFlag {
+        /// The flag as typed.
+        flag: String,
+        /// The nearest flag as the end of a sentence, or nothing.
+        suggestion: String,
+    },
+    /// A word that is no flag.
+    #[error("\"{word}\" is no flag; flags begin with - and are separated by commas")]
+    StrayWord {
+        /// The word.
+        word: String,
+    },
+    /// A flag without its value.
+    #[error("flag \"{flag}\" needs a value: {expected}")]
+    NoValue {
+        /// The flag.
+        flag: String,
+        /// What the value is.
+        expected: String,
+    },
+    /// A flag that takes no value got one.
+    #[error("flag \"{flag}\" takes no value, found \"{value}\"")]
+    UnexpectedValue {
+        /// The flag.
+        flag: String,
+        /// The value.
+        value: String,
+    },
+    /// A value that is not what the flag needs.
+    #[error("flag \"{flag}\": \"{value}\" is not {expected}")]
+    BadValue {
+        /// The flag.
+        flag: String,
+        /// The value.
+        value: String,
+        /// What the value must be.
+        expected: String,
+    },
+    /// A duration that is none.
+    #[error("flag \"{flag}\": {error}")]
+    BadDuration {
+        /// The flag.
+        flag: String,
+        /// Why.
+        error: DurationError,
+    },
+    /// A flag that must be given is not there.
+    #[error("flag \"{flag}\" must be given: {why}")]
+    MissingFlag {
+        /// The flag.
+        flag: &'static str,
+        /// Why there is no default.
+        why: &'static str,
+    },
+    /// A flag of the imitated program that cannot be imitated.
+    #[error("flag \"{flag}\" is not supported: {why}")]
+    Unsupported {
+        /// The flag.
+        flag: &'static str,
+        /// Why.
+        why: &'static str,
+    },
+    /// Values that do not go together.
+    #[error("{0}")]
+    Conflict(String),
+}

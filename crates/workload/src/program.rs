@@ -1,0 +1,467 @@
+//! What tasks do: a [`Workload`] is a set of tasks, each with a program of [`Step`]s, and the objects they meet at
+//! (locks, barriers, channels, …).
+//!
+//! A program says *what* is done, never how long the machine takes for it: the cost of a system call, of a message or
+//! of a wakeup belongs to the machine. The same program is run by the simulated kernel and by real threads.
+
+use warmcore_topology::CpuSet;
+
+macro_rules! object_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The id as an index into the workload's table of these objects.
+            #[inline]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+object_id!(
+    /// Index into [`Workload::programs`].
+    ProgramId
+);
+object_id!(
+    /// Index into [`Workload::tasks`]: a task, or the template of tasks that [`Step::Fork`] creates.
+    TaskTemplateId
+);
+object_id!(
+    /// Index into [`Workload::processes`]: tasks of one process share an address space.
+    ProcessId
+);
+object_id!(
+    /// Index into [`Workload::groups`]: a task group (cgroup with the cpu controller, or an autogroup session).
+    GroupId
+);
+object_id!(
+    /// Index into [`Workload::data_groups`].
+    DataGroupId
+);
+object_id!(
+    /// A mutex.
+    LockId
+);
+object_id!(
+    /// A condition variable.
+    ConditionId
+);
+object_id!(
+    /// A barrier.
+    BarrierId
+);
+object_id!(
+    /// A counting semaphore.
+    SemaphoreId
+);
+object_id!(
+    /// A pipe or a socket pair (one direction).
+    ChannelId
+);
+object_id!(
+    /// A list on which tasks wait to be served (schbench's message thread queue).
+    ListId
+);
+object_id!(
+    /// A periodic timer: the instant of the next expiry.
+    TimerId
+);
+object_id!(
+    /// A named distribution of durations that steps record into.
+    RecorderId
+);
+
+/// One step of a program. Durations are nanoseconds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Work: takes `work_ns` on a CPU of capacity 1024 at nominal speed, longer on a slower one (rt-app `run`).
+    Run {
+        /// Nanoseconds of work at nominal speed.
+        work_ns: u64,
+    },
+    /// Time on CPU, whatever the CPU's speed (rt-app `runtime`).
+    RunTime {
+        /// Nanoseconds on CPU.
+        cpu_ns: u64,
+    },
+    /// Sleep for a duration.
+    Sleep {
+        /// Nanoseconds from now.
+        duration_ns: u64,
+    },
+    /// Sleep until the timer's next expiry; does not sleep when that has passed (rt-app `timer`). The first expiry is
+    /// one period after the start of the task that uses the timer first, not after that first use.
+    Timer {
+        /// Which timer.
+        timer: TimerId,
+        /// Nanoseconds between expiries.
+        period_ns: u64,
+        /// What the next expiry is counted from after an overrun.
+        mode: TimerMode,
+    },
+    /// Acquire a mutex, blocking.
+    Lock(LockId),
+    /// Release a mutex.
+    Unlock(LockId),
+    /// Release the lock, wait for the condition, acquire the lock again.
+    Wait {
+        /// Condition to wait for.
+        condition: ConditionId,
+        /// Lock held around it.
+        lock: LockId,
+    },
+    /// Wake one waiter of a condition.
+    Signal(ConditionId),
+    /// Wake all waiters of a condition.
+    Broadcast(ConditionId),
+    /// Signal a condition, then wait for it (rt-app `sync`).
+    SignalAndWait {
+        /// Condition to signal and wait for.
+        condition: ConditionId,
+        /// Lock held around it.
+        lock: LockId,
+    },
+    /// Wait until all participants of the barrier have arrived.
+    Barrier(BarrierId),
+    /// Block until another task resumes this one (rt-app `suspend`). A resume that came before is not remembered.
+    Suspend,
+    /// Resume all suspended tasks created from a template (rt-app `resume`).
+    Resume(TaskTemplateId),
+    /// Add one to a semaphore, waking a waiter.
+    SemPost(SemaphoreId),
+    /// Take one from a semaphore, blocking while it is zero.
+    SemWait(SemaphoreId),
+    /// Write a message; blocks while the channel is full.
+    Send {
+        /// Where to.
+        channel: ChannelId,
+        /// Message size.
+        bytes: u32,
+    },
+    /// Read a message of `bytes`; blocks while fewer bytes are there.
+    Receive {
+        /// Where from.
+        channel: ChannelId,
+        /// Message size.
+        bytes: u32,
+    },
+    /// Put this task on a list, wake the list's server if it waits, and block until served. The time from being
+    /// served to running again goes to the recorder.
+    Enlist {
+        /// The list.
+        list: ListId,
+        /// Where wakeup latency is recorded.
+        recorder: Option<RecorderId>,
+    },
+    /// Serve a list: wake every task on it; blocks while the list is empty.
+    Serve(ListId),
+    /// Create one task from a template; it starts at its program's first step.
+    Fork(TaskTemplateId),
+    /// Block until `count` more tasks created by this task have exited.
+    Join {
+        /// How many exits to wait for.
+        count: u32,
+    },
+    /// `sched_yield`.
+    Yield,
+    /// Change this task's affinity.
+    SetAffinity(Affinity),
+    /// Change this task's nice value, −20..=19.
+    SetNice(i8),
+    /// Change the policy of this task.
+    SetPolicy(Policy),
+    /// Change this task's slice request; 0 restores the default (`sched_setattr`, Linux ≥ 6.12).
+    SetSlice {
+        /// Requested slice.
+        slice_ns: u64,
+    },
+    /// Move this task to a task group.
+    SetGroup(GroupId),
+    /// Memory traffic of rt-app's `mem` and `memrun`: `bytes` touched in `region_bytes` with a stride.
+    Memory {
+        /// Bytes touched.
+        bytes: u64,
+        /// Size of the region they lie in.
+        region_bytes: u64,
+    },
+    /// Blocking device time of rt-app's `iorun`: writes of so many bytes to a null device, so CPU work only.
+    IoRun {
+        /// Bytes written.
+        bytes: u64,
+    },
+    /// Remember the present time in the task's clock `slot` (0..4).
+    StartClock {
+        /// Which of the task's four clocks.
+        slot: u8,
+    },
+    /// Record the time since clock `slot` was started.
+    RecordClock {
+        /// Which of the task's four clocks.
+        slot: u8,
+        /// Distribution it goes to.
+        recorder: RecorderId,
+    },
+    /// Mark the beginning of a named phase in the trace: index into [`Workload::phases`].
+    Phase(u32),
+    /// Repeat the steps up to the matching [`Step::LoopEnd`]: `times`, or for ever if `None`. `Some(0)` skips them.
+    LoopStart {
+        /// Number of iterations.
+        times: Option<u64>,
+        /// Index of the matching `LoopEnd` in this program.
+        end: u32,
+    },
+    /// End of a loop.
+    LoopEnd {
+        /// Index of the matching `LoopStart` in this program.
+        start: u32,
+    },
+    /// End of the task. The end of a program is an exit too.
+    Exit,
+    /// End of the whole workload: every task exits.
+    Stop,
+}
+
+/// What the next expiry of a [`Step::Timer`] is counted from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimerMode {
+    /// After an overrun the next expiry is one period from now (rt-app default).
+    Relative,
+    /// Expiries stay on the grid of the first one, even after overruns.
+    Absolute,
+}
+
+/// Where a task may run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Affinity {
+    /// Anywhere.
+    #[default]
+    All,
+    /// CPUs by the operating system's numbers. Those the machine does not have are an error when none is left.
+    OsCpus(Vec<u32>),
+    /// CPUs by dense id.
+    Cpus(CpuSet),
+    /// CPUs of NUMA nodes, by the operating system's numbers.
+    OsNodes(Vec<u32>),
+}
+
+/// Scheduling policy of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// `SCHED_OTHER` (the kernel's `SCHED_NORMAL`).
+    #[default]
+    Normal,
+    /// `SCHED_BATCH`: never preempts on wakeup.
+    Batch,
+    /// `SCHED_IDLE`: weight 3, runs when nothing else does.
+    Idle,
+}
+
+/// How tasks wait at a barrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BarrierWait {
+    /// Busy-wait on the CPU.
+    Spin,
+    /// Block at once.
+    Block,
+    /// Busy-wait for a while, then block.
+    SpinThenBlock {
+        /// Longest busy wait.
+        spin_ns: u64,
+    },
+}
+
+/// A barrier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Barrier {
+    /// Name in messages.
+    pub name: String,
+    /// Number of tasks that must arrive.
+    pub participants: u32,
+    /// How they wait.
+    pub wait: BarrierWait,
+}
+
+/// A counting semaphore.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Semaphore {
+    /// Name in messages.
+    pub name: String,
+    /// Count at the start.
+    pub initial: u32,
+}
+
+/// What carries a channel's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChannelKind {
+    /// A pipe. Wakes its reader with the sync hint.
+    Pipe,
+    /// A Unix stream socket.
+    Socket,
+}
+
+/// A pipe or socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Channel {
+    /// Name in messages.
+    pub name: String,
+    /// Pipe or socket.
+    pub kind: ChannelKind,
+    /// Bytes it holds before writers block.
+    pub capacity_bytes: u64,
+}
+
+/// A process: an address space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Name.
+    pub name: String,
+    /// Application it belongs to: index into [`Workload::applications`]. Each application is a session of its own
+    /// (autogroup) and is reported on its own.
+    pub application: u32,
+}
+
+/// A task group (cgroup with the cpu controller). The entry named `/` is the root group, that is: no group at all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Path, as in rt-app's `taskgroup`.
+    pub name: String,
+    /// `cpu.shares`-like weight; 1024 is one nice-0 task.
+    pub shares: u32,
+}
+
+/// Data that several tasks work on. Not used by the constant-speed memory; carried for memory models.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DataGroup {
+    /// Name.
+    pub name: String,
+    /// Size of the shared data.
+    pub bytes: u64,
+}
+
+/// A task, or the template that [`Step::Fork`] makes tasks of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Name; instances of one template are told apart by their number.
+    pub name: String,
+    /// Address space.
+    pub process: ProcessId,
+    /// What it does.
+    pub program: ProgramId,
+    /// How many of them exist at the start; 0 for one that only [`Step::Fork`] creates.
+    pub instances: u32,
+    /// Nice value at the start, −20 (most CPU time) to 19. Has no weight under [`Policy::Idle`].
+    pub nice: i8,
+    /// Policy at the start.
+    pub policy: Policy,
+    /// Where it may run at the start.
+    pub affinity: Affinity,
+    /// At this instant, counted from the workload's start, its affinity becomes [`Affinity::All`], as if somebody
+    /// outside the workload called `sched_setaffinity` on it: the task need not run for it, and all tasks with the
+    /// same value are released at one instant. It takes precedence over a [`Step::SetAffinity`] that ran before.
+    pub release_ns: Option<u64>,
+    /// Slice request at the start, if any.
+    pub slice_ns: Option<u64>,
+    /// Task group, if any.
+    pub group: Option<GroupId>,
+    /// Data groups it works on.
+    pub data_groups: Vec<DataGroupId>,
+    /// When it is created, counted from the workload's start. A task made by [`Step::Fork`] starts at the fork.
+    pub start_ns: u64,
+    /// CPU its first placement starts from (`select_cpu` gets it as the parent's CPU), by dense id.
+    pub start_cpu: Option<u32>,
+    /// Named memory profile, carried for memory models.
+    pub profile: Option<String>,
+    /// Role in reports, such as `sender`; the name by default.
+    pub role: String,
+}
+
+/// A program: steps in order. Loops nest at most [`Program::MAX_LOOP_DEPTH`] deep.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Program {
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Program {
+    /// Deepest nesting of loops.
+    pub const MAX_LOOP_DEPTH: usize = 4;
+}
+
+/// What the result lines of a workload look like, and from what they are made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResultStyle {
+    /// Nothing but the common metrics.
+    Plain,
+    /// hackbench's lines: `Running in … mode with …`, then `Time: 0.123`.
+    Hackbench {
+        /// What hackbench prints before its `Time:` line, lines separated by line ends, without a last one. The time is
+        /// the sample of the recorder called [`HACKBENCH_TIME`](crate::HACKBENCH_TIME).
+        header: String,
+    },
+    /// schbench's tables.
+    Schbench {
+        /// Recorder of wakeup latencies.
+        wakeup: RecorderId,
+        /// Recorder of request latencies.
+        request: RecorderId,
+    },
+}
+
+/// Something in the input that is accepted but not modelled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// What it is, such as `event "iorun"`.
+    pub what: String,
+    /// What that means for the result.
+    pub consequence: String,
+    /// How often it occurred.
+    pub count: u32,
+}
+
+/// Everything that runs in one experiment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Workload {
+    /// Name: the file's stem or the generator's text.
+    pub name: String,
+    /// Names of the applications; a single file or generator is one application.
+    pub applications: Vec<String>,
+    /// Address spaces.
+    pub processes: Vec<Process>,
+    /// Tasks and templates. Start order is table order.
+    pub tasks: Vec<Task>,
+    /// Programs.
+    pub programs: Vec<Program>,
+    /// Task groups.
+    pub groups: Vec<Group>,
+    /// Shared data.
+    pub data_groups: Vec<DataGroup>,
+    /// Names of mutexes.
+    pub locks: Vec<String>,
+    /// Names of condition variables.
+    pub conditions: Vec<String>,
+    /// Barriers.
+    pub barriers: Vec<Barrier>,
+    /// Semaphores.
+    pub semaphores: Vec<Semaphore>,
+    /// Channels.
+    pub channels: Vec<Channel>,
+    /// Names of lists.
+    pub lists: Vec<String>,
+    /// Names of timers. A timer used by several tasks is one timer, unless its name begins with `unique`: then every
+    /// task has one of its own under that id (rt-app's rule; see [`Workload::timer_is_private`]).
+    pub timers: Vec<String>,
+    /// Names of distributions.
+    pub recorders: Vec<String>,
+    /// Names of phases.
+    pub phases: Vec<String>,
+    /// How the result is printed.
+    pub style: ResultStyle,
+    /// End of the workload even if tasks still run; `None` waits for the last exit.
+    pub duration_ns: Option<u64>,
+    /// Accepted but not modelled.
+    pub warnings: Vec<Warning>,
+}

@@ -1,0 +1,113 @@
+//! Facts about single steps that several parts need: their names, what they refer to, and whether they let time pass.
+
+use crate::{Affinity, Step};
+
+impl Step {
+    /// The step's word in messages and in step lists: rt-app's event name where there is one.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Step::Run { .. } => "run",
+            Step::RunTime { .. } => "runtime",
+            Step::Sleep { .. } => "sleep",
+            Step::Timer { .. } => "timer",
+            Step::Lock(_) => "lock",
+            Step::Unlock(_) => "unlock",
+            Step::Wait { .. } => "wait",
+            Step::Signal(_) => "signal",
+            Step::Broadcast(_) => "broad",
+            Step::SignalAndWait { .. } => "sync",
+            Step::Barrier(_) => "barrier",
+            Step::Suspend => "suspend",
+            Step::Resume(_) => "resume",
+            Step::SemPost(_) => "sem_post",
+            Step::SemWait(_) => "sem_wait",
+            Step::Send { .. } => "send",
+            Step::Receive { .. } => "receive",
+            Step::Enlist { .. } => "enlist",
+            Step::Serve(_) => "serve",
+            Step::Fork(_) => "fork",
+            Step::Join { .. } => "join",
+            Step::Yield => "yield",
+            Step::SetAffinity(_) => "affinity",
+            Step::SetNice(_) => "nice",
+            Step::SetPolicy(_) => "policy",
+            Step::SetSlice { .. } => "slice",
+            Step::SetGroup(_) => "taskgroup",
+            Step::Memory { .. } => "memory",
+            Step::IoRun { .. } => "iorun",
+            Step::StartClock { .. } => "start_clock",
+            Step::RecordClock { .. } => "record_clock",
+            Step::Phase(_) => "phase",
+            Step::LoopStart { .. } => "loop",
+            Step::LoopEnd { .. } => "end of loop",
+            Step::Exit => "exit",
+            Step::Stop => "stop",
+        }
+    }
+
+    /// Whether the step takes time of its own, may block, or ends the task. The others can follow each other without
+    /// end at one instant.
+    pub(crate) const fn lets_time_pass(&self) -> bool {
+        match self {
+            Step::Run { work_ns: ns }
+            | Step::RunTime { cpu_ns: ns }
+            | Step::Sleep { duration_ns: ns }
+            | Step::Timer { period_ns: ns, .. }
+            | Step::IoRun { bytes: ns } => *ns > 0,
+            Step::Lock(_)
+            | Step::Unlock(_)
+            | Step::Signal(_)
+            | Step::Broadcast(_)
+            | Step::Resume(_)
+            | Step::SemPost(_)
+            | Step::Fork(_)
+            | Step::Yield
+            | Step::SetAffinity(_)
+            | Step::SetNice(_)
+            | Step::SetPolicy(_)
+            | Step::SetSlice { .. }
+            | Step::SetGroup(_)
+            | Step::Memory { .. }
+            | Step::StartClock { .. }
+            | Step::RecordClock { .. }
+            | Step::Phase(_)
+            | Step::LoopStart { .. }
+            | Step::LoopEnd { .. } => false,
+            Step::Wait { .. }
+            | Step::SignalAndWait { .. }
+            | Step::Barrier(_)
+            | Step::Suspend
+            | Step::SemWait(_)
+            | Step::Send { .. }
+            | Step::Receive { .. }
+            | Step::Enlist { .. }
+            | Step::Serve(_)
+            | Step::Join { .. }
+            | Step::Exit
+            | Step::Stop => true,
+        }
+    }
+
+    /// The durations in the step, in nanoseconds; 0 where there is none.
+    pub(crate) const fn longest_duration_ns(&self) -> u64 {
+        match self {
+            Step::Run { work_ns: ns }
+            | Step::RunTime { cpu_ns: ns }
+            | Step::Sleep { duration_ns: ns }
+            | Step::Timer { period_ns: ns, .. }
+            | Step::SetSlice { slice_ns: ns } => *ns,
+            _ => 0,
+        }
+    }
+}
+
+impl Affinity {
+    /// Whether it names no CPU at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Affinity::All => false,
+            Affinity::OsCpus(list) | Affinity::OsNodes(list) => list.is_empty(),
+            Affinity::Cpus(set) => set.is_empty(),
+        }
+    }
+}
