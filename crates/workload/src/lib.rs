@@ -1,7 +1,11 @@
 //! Workloads: what tasks do, as programs of steps that a simulated kernel and real threads both run.
 //!
 //! - [`program`]: the data model.
+//! - [`from_rtapp`], [`to_rtapp`]: rt-app JSON files, read and written.
+//! - [`from_generator`], [`generators`]: look-alikes of benchmark programs, made from their own flags.
+//! - [`resolve`]: either of them, from what a user typed.
 //! - [`Workload::check`]: refuses what cannot be run.
+//! - [`results`]: the lines the imitated programs print.
 //!
 //! The crate does no I/O, reads no clock and uses no random numbers: the same text gives the same workload.
 
@@ -9,13 +13,20 @@ mod build;
 mod check;
 mod duration;
 mod error;
+pub mod generate;
 mod nearest;
 pub mod program;
+mod resolve;
+pub mod results;
+pub mod rtapp;
 mod step;
 
 pub use build::ProgramBuilder;
 pub use check::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS, MAX_TASKS};
 pub use duration::{DurationError, DurationProblem, MAX_DURATION_NS, format_duration, parse_duration};
 pub use error::{DocumentError, DocumentProblem, GeneratorError, GeneratorProblem, SyntaxError, WorkloadError};
+pub use generate::{FlagInfo, GeneratorInfo, HACKBENCH_TIME, from_generator, generators, is_generator};
 pub use nearest::nearest;
 pub use program::*;
+pub use resolve::resolve;
+pub use rtapp::{Options, WriteError, from_rtapp, to_rtapp};

@@ -1,0 +1,110 @@
+//! From what a user typed to a workload: a generator, a file, or several of them joined by `+`.
+
+use crate::generate::{combine, from_part, is_generator, parts, unknown};
+use crate::{Options, Workload, WorkloadError, from_generator, from_rtapp};
+
+/// Makes the workload that `spec` names: `hackbench:-T`, `tasks.json`, or several joined by `+`. Files are read with
+/// `read_file`, which gets the path as typed; a path that contains `+` itself works if it is the whole text.
+///
+/// # Errors
+/// Those of [`from_generator`] and [`from_rtapp`], files that cannot be read, and names that are neither.
+pub fn resolve(
+    spec: &str,
+    options: &Options,
+    mut read_file: impl FnMut(&str) -> std::io::Result<String>,
+) -> Result<Workload, WorkloadError> {
+    let spec = spec.trim();
+    let workload = if is_generator(spec) {
+        from_generator(spec)?
+    } else {
+        let whole = read_file(spec);
+        match (whole, parts(spec).as_slice()) {
+            (Ok(text), _) => return from_rtapp(stem(spec), &text, options),
+            (Err(error), [_]) => return Err(unreadable(spec, error)),
+            (Err(_), several) => {
+                let workloads = several
+                    .iter()
+                    .map(|part| {
+                        if is_generator(part) {
+                            return from_part(part);
+                        }
+                        let text = read_file(part).map_err(|error| unreadable(part, error))?;
+                        from_rtapp(stem(part), &text, options)
+                    })
+                    .collect::<Result<Vec<_>, _>>()?;
+                let workload = combine(spec, workloads);
+                workload.check()?;
+                workload
+            }
+        }
+    };
+    if options.strict && !workload.warnings.is_empty() {
+        return Err(WorkloadError::Strict { warnings: workload.warnings });
+    }
+    Ok(workload)
+}
+
+/// A name that looks like no path and does not exist was probably meant to be a generator.
+fn unreadable(path: &str, source: std::io::Error) -> WorkloadError {
+    let looks_like_path = path.contains('/') || path.contains('.') && !path.contains(':');
+    if source.kind() == std::io::ErrorKind::NotFound && !looks_like_path {
+        return unknown(path);
+    }
+    WorkloadError::Read { path: path.to_owned(), source }
+}
+
+/// The file name without directories and extension.
+fn stem(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    match file.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() => stem,
+        _ => file,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    const FILE: &str = r#"{ "tasks": { "t": { "loop": 1, "run": 10 } } }"#;
+
+    fn resolve_with_file(spec: &str) -> Result<Workload, WorkloadError> {
+        resolve(spec, &Options::default(), |path| match path {
+            "dir/one.json" | "a+b.json" => Ok(FILE.to_owned()),
+            "-" => Ok(FILE.to_owned()),
+            _ => Err(Error::from(ErrorKind::NotFound)),
+        })
+    }
+
+    #[test]
+    fn files_get_the_name_of_their_stem() {
+        assert_eq!(resolve_with_file("dir/one.json").unwrap().name, "one");
+        assert_eq!(resolve_with_file("a+b.json").unwrap().name, "a+b");
+        assert_eq!(resolve_with_file("-").unwrap().name, "-");
+    }
+
+    #[test]
+    fn generators_and_files_run_side_by_side() {
+        let workload = resolve_with_file("spin:-n2,-d1s+dir/one.json").unwrap();
+        assert_eq!(workload.applications, ["spin:-n2,-d1s", "one"]);
+        assert_eq!(workload.tasks.len(), 2);
+        assert_eq!(workload.processes[workload.tasks[1].process.index()].application, 1);
+    }
+
+    #[test]
+    fn a_mistyped_generator_names_the_nearest_one() {
+        let error = resolve_with_file("hackbnech:-T").unwrap_err();
+        assert!(error.to_string().contains("did you mean \"hackbench\""), "{error}");
+        let error = resolve_with_file("missing.json").unwrap_err();
+        assert!(matches!(error, WorkloadError::Read { .. }), "{error}");
+    }
+
+    #[test]
+    fn strict_reading_refuses_what_generators_do_not_model() {
+        let strict = Options { strict: true };
+        let none = |_: &str| Err(Error::from(ErrorKind::NotFound));
+        assert!(matches!(resolve("schbench:-t2", &strict, none), Err(WorkloadError::Strict { .. })));
+        assert!(resolve("schbench:-t2,-L", &strict, none).is_ok());
+    }
+}

@@ -1,0 +1,283 @@
+//! The `warmcore` key: what rt-app cannot say. Its contents are described in the module documentation of
+//! [`crate::rtapp`].
+
+use std::collections::BTreeSet;
+
+use super::events::{Compiler, Survey};
+use super::names::Names;
+use super::node::{Node, Read};
+use super::steps::{read_affinity, read_policy, read_steps};
+use crate::build::add_warning;
+use crate::error::DocumentProblem;
+use crate::{
+    BarrierId, BarrierWait, ChannelKind, Group, ProcessId, Program, ProgramBuilder, ProgramId, ResultStyle, Task,
+    Workload,
+};
+
+const KEYS: [&str; 19] = [
+    "version",
+    "duration_ns",
+    "applications",
+    "processes",
+    "groups",
+    "data_groups",
+    "locks",
+    "conditions",
+    "barriers",
+    "semaphores",
+    "channels",
+    "lists",
+    "timers",
+    "recorders",
+    "phases",
+    "style",
+    "programs",
+    "tasks",
+    "warnings",
+];
+
+const TASK_KEYS: [&str; 14] = [
+    "process",
+    "role",
+    "profile",
+    "data",
+    "start_cpu",
+    "start_ns",
+    "release_ns",
+    "slice_ns",
+    "nice",
+    "policy",
+    "instances",
+    "affinity",
+    "taskgroup",
+    "program",
+];
+
+/// The version of the schema.
+pub(super) const VERSION: u32 = 1;
+
+/// Reads the tables into an empty workload, and which barriers state their participants.
+pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut Survey) -> Read<()> {
+    node.only_keys(&KEYS, "an object")?;
+    if let Some(version) = node.get("version") {
+        version.integer("the version of the schema", VERSION.into(), VERSION.into())?;
+    }
+    if let Some(duration) = node.get("duration_ns") {
+        workload.duration_ns = Some(duration.nanoseconds()?);
+    }
+    for (key, table) in [
+        ("locks", &mut workload.locks),
+        ("conditions", &mut workload.conditions),
+        ("lists", &mut workload.lists),
+        ("timers", &mut workload.timers),
+        ("recorders", &mut workload.recorders),
+        ("phases", &mut workload.phases),
+    ] {
+        *table = names(node, key)?;
+    }
+    if node.get("applications").is_some() {
+        workload.applications = names(node, "applications")?;
+    }
+    for entry in objects(node, "groups", &["name", "shares"])? {
+        let shares = entry.get("shares").map_or(Ok(Group::DEFAULT_SHARES), |node| node.u32("a weight"))?;
+        workload.groups.push(Group { name: name(&entry)?, shares });
+    }
+    for entry in objects(node, "data_groups", &["name", "bytes"])? {
+        let bytes = entry.require("bytes", "state the size of the data")?.u64("a number of bytes")?;
+        workload.add_data_group(name(&entry)?, bytes);
+    }
+    for entry in objects(node, "semaphores", &["name", "initial"])? {
+        let initial = entry.get("initial").map_or(Ok(0), |node| node.u32("a count"))?;
+        workload.add_semaphore(name(&entry)?, initial);
+    }
+    for entry in objects(node, "channels", &["name", "kind", "capacity_bytes"])? {
+        let kinds = [("pipe", ChannelKind::Pipe), ("socket", ChannelKind::Socket)];
+        let kind = entry.get("kind").map_or(Ok(ChannelKind::Pipe), |node| node.word("pipe or socket", &kinds))?;
+        let capacity = match entry.get("capacity_bytes") {
+            Some(capacity) => capacity.u64("a number of bytes")?,
+            None => crate::generate::DEFAULT_CHANNEL_BYTES,
+        };
+        workload.add_channel(name(&entry)?, kind, capacity);
+    }
+    for entry in objects(node, "barriers", &["name", "participants", "wait"])? {
+        let wait = entry.get("wait").map_or(Ok(BarrierWait::Block), |node| barrier_wait(&node))?;
+        let participants = entry.get("participants").map(|node| node.u32("a number of tasks")).transpose()?;
+        let barrier: BarrierId = workload.add_barrier(name(&entry)?, participants.unwrap_or(0), wait);
+        if participants.is_some() {
+            survey.counted_barriers.insert(barrier);
+        }
+    }
+    for entry in objects(node, "warnings", &["what", "consequence", "count"])? {
+        let text = |key| entry.require(key, "state it")?.text("a text").map(str::to_owned);
+        let count = entry.get("count").map_or(Ok(1), |node| node.u32("a number"))?;
+        add_warning(&mut workload.warnings, text("what")?, text("consequence")?, count);
+    }
+    Ok(())
+}
+
+/// Reads what refers to tables: processes and the result style. At least one process exists afterwards.
+pub(super) fn read_processes(node: Option<&Node<'_>>, names: &mut Names) -> Read<()> {
+    let mut processes = Vec::new();
+    if let Some(node) = node {
+        for entry in objects(node, "processes", &["name", "application"])? {
+            let application = entry.get("application").map_or(Ok(0), |node| names.application(&node))?;
+            processes.push(crate::Process { name: name(&entry)?, application });
+        }
+        if let Some(style) = node.get("style") {
+            names.workload.style = read_style(&style, names)?;
+        }
+    }
+    if processes.is_empty() {
+        processes.push(crate::Process { name: names.workload.name.clone(), application: 0 });
+    }
+    names.set_processes(processes);
+    Ok(())
+}
+
+/// Reads the list of programs into the workload; returns the path of every step.
+pub(super) fn read_programs(node: &Node<'_>, names: &mut Names, survey: &Survey) -> Read<Vec<Vec<String>>> {
+    let Some(programs) = node.get("programs") else { return Ok(Vec::new()) };
+    let mut paths = Vec::new();
+    for list in programs.elements("a list of programs, each a list of steps")? {
+        let (program, program_paths) = read_program(names, survey, "", &list)?;
+        names.workload.add_program(program);
+        paths.push(program_paths);
+    }
+    Ok(paths)
+}
+
+fn read_program(names: &mut Names, survey: &Survey, task: &str, list: &Node<'_>) -> Read<(Program, Vec<String>)> {
+    let builder = ProgramBuilder::new();
+    let mut compiler = Compiler { names, survey, task, instances: 0, builder, paths: Vec::new() };
+    read_steps(&mut compiler, list)?;
+    Ok((compiler.builder.finish(), compiler.paths))
+}
+
+/// The program of a task under `warmcore.tasks`, which replaces the task's events.
+pub(super) enum OwnProgram {
+    /// One of `warmcore.programs`.
+    Shared(ProgramId),
+    /// A list of steps.
+    Own(Program, Vec<String>),
+}
+
+/// Reads the program of a task, if it has one here.
+pub(super) fn read_task_program(
+    node: &Node<'_>,
+    names: &mut Names,
+    survey: &Survey,
+    task: &str,
+) -> Read<Option<OwnProgram>> {
+    let Some(program) = node.get("program") else { return Ok(None) };
+    if let super::json::Json::Array(_) = program.value {
+        let (program, paths) = read_program(names, survey, task, &program)?;
+        return Ok(Some(OwnProgram::Own(program, paths)));
+    }
+    let index = program.u32("a list of steps, or the number of one of the \"programs\"")?;
+    let count = names.workload.programs.len();
+    if index as usize >= count {
+        return Err(program.error(DocumentProblem::Range {
+            value: index.to_string(),
+            allowed: format!("\"programs\" has {count} entries, counted from 0"),
+        }));
+    }
+    Ok(Some(OwnProgram::Shared(ProgramId(index))))
+}
+
+/// Changes a task as its entry under `warmcore.tasks` says.
+pub(super) fn apply_to_task(node: &Node<'_>, names: &mut Names, task: &mut Task) -> Read<()> {
+    node.only_keys(&TASK_KEYS, "an object")?;
+    for (key, value) in node.entries("an object")? {
+        match key {
+            "process" => task.process = names.process(&value)?,
+            "role" => task.role = value.text("a role")?.to_owned(),
+            "profile" => task.profile = Some(value.text("the name of a memory profile")?.to_owned()),
+            "data" => {
+                let groups = value.elements("a list of names of data groups")?;
+                task.data_groups = groups.iter().map(|group| names.data_group(group)).collect::<Read<_>>()?;
+            }
+            "start_cpu" => task.start_cpu = Some(value.u32("a CPU number")?),
+            "start_ns" => task.start_ns = value.nanoseconds()?,
+            "release_ns" => task.release_ns = Some(value.nanoseconds()?),
+            "slice_ns" => task.slice_ns = Some(value.nanoseconds()?),
+            "nice" => task.nice = value.integer("the nice value", -20, 19)? as i8,
+            "policy" => task.policy = read_policy(&value)?,
+            "instances" => task.instances = value.u32("a number of tasks")?,
+            "affinity" => task.affinity = read_affinity(&value)?,
+            "taskgroup" => task.group = Some(names.group(value.text("the path of a task group")?)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Task {
+    /// A task that `warmcore.tasks` describes in full.
+    pub(super) fn without_events(name: &str, program: ProgramId) -> Self {
+        Task::new(name, ProcessId(0), program)
+    }
+}
+
+fn names(node: &Node<'_>, key: &str) -> Read<Vec<String>> {
+    let Some(list) = node.get(key) else { return Ok(Vec::new()) };
+    let mut seen = BTreeSet::new();
+    let mut result = Vec::new();
+    for element in list.elements("a list of names")? {
+        let name = element.text("a name")?;
+        if !seen.insert(name) {
+            return Err(element.error(DocumentProblem::Duplicate { name: name.to_owned() }));
+        }
+        result.push(name.to_owned());
+    }
+    Ok(result)
+}
+
+/// The objects of a table, whose names must differ.
+fn objects<'a>(node: &Node<'a>, key: &str, keys: &[&str]) -> Read<Vec<Node<'a>>> {
+    let Some(list) = node.get(key) else { return Ok(Vec::new()) };
+    let elements = list.elements(&format!("a list of objects with {}", keys.join(", ")))?;
+    let mut seen = BTreeSet::new();
+    for element in &elements {
+        element.only_keys(keys, &format!("an object with {}", keys.join(", ")))?;
+        if keys[0] == "name" {
+            let name = name(element)?;
+            if seen.contains(&name) {
+                return Err(element.error(DocumentProblem::Duplicate { name }));
+            }
+            seen.insert(name);
+        }
+    }
+    Ok(elements)
+}
+
+fn name(entry: &Node<'_>) -> Read<String> {
+    Ok(entry.require("name", "give it a name")?.text("a name")?.to_owned())
+}
+
+fn barrier_wait(node: &Node<'_>) -> Read<BarrierWait> {
+    if node.get("spin_then_block_ns").is_some() {
+        node.only_keys(&["spin_then_block_ns"], "an object")?;
+        let spin = node.require("spin_then_block_ns", "state the longest busy wait")?;
+        return Ok(BarrierWait::SpinThenBlock { spin_ns: spin.nanoseconds()? });
+    }
+    let expected = "\"spin\", \"block\" or { \"spin_then_block_ns\": … }";
+    node.word(expected, &[("spin", BarrierWait::Spin), ("block", BarrierWait::Block)])
+}
+
+fn read_style(node: &Node<'_>, names: &Names) -> Read<ResultStyle> {
+    let expected = "an object with \"hackbench\" or \"schbench\"";
+    let entries = node.entries(expected)?;
+    match entries.as_slice() {
+        [("hackbench", style)] => {
+            style.only_keys(&["header"], "an object")?;
+            let header = style.require("header", "state the lines before the time")?.text("a text")?;
+            Ok(ResultStyle::Hackbench { header: header.to_owned() })
+        }
+        [("schbench", style)] => {
+            style.only_keys(&["wakeup", "request"], "an object")?;
+            let recorder = |key| names.recorder(&style.require(key, "name a recorder")?);
+            Ok(ResultStyle::Schbench { wakeup: recorder("wakeup")?, request: recorder("request")? })
+        }
+        _ => Err(node.expected(expected)),
+    }
+}

@@ -1,0 +1,363 @@
+//! JSON as rt-app files use it: objects keep the order of their keys and keys may repeat.
+//!
+//! On top of `serde_json`, which does the parsing, text is first brought to strict JSON where rt-app's own reader
+//! (json-c in its tolerant mode) and its `workgen` script are more liberal: comments `/* */` and `//`, a comma before
+//! a closing bracket, and keys without a value (`"suspend",`), which become `null`. Lines and columns in errors are
+//! those of the original text.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::error::SyntaxError;
+
+/// A JSON value with ordered, repeatable keys.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Json {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(String),
+    Array(Vec<Json>),
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// What the value is, for messages.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Json::Null => "nothing".to_owned(),
+            Json::Bool(value) => value.to_string(),
+            Json::Integer(value) => value.to_string(),
+            Json::Float(value) => value.to_string(),
+            Json::Text(text) => format!("the text {text:?}"),
+            Json::Array(_) => "a list".to_owned(),
+            Json::Object(_) => "an object".to_owned(),
+        }
+    }
+}
+
+impl From<&str> for Json {
+    fn from(text: &str) -> Self {
+        Json::Text(text.to_owned())
+    }
+}
+
+impl From<u64> for Json {
+    fn from(value: u64) -> Self {
+        Json::Integer(i128::from(value))
+    }
+}
+
+impl From<u32> for Json {
+    fn from(value: u32) -> Self {
+        Json::Integer(i128::from(value))
+    }
+}
+
+impl From<i64> for Json {
+    fn from(value: i64) -> Self {
+        Json::Integer(i128::from(value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor)
+    }
+}
+
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Json;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(Json::Integer(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+        Ok(Json::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Json, E> {
+        Ok(Json::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
+        let mut list = Vec::new();
+        while let Some(entry) = entries.next_element()? {
+            list.push(entry);
+        }
+        Ok(Json::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
+        let mut list = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            list.push(entry);
+        }
+        Ok(Json::Object(list))
+    }
+}
+
+/// Parses a document.
+pub(crate) fn parse(text: &str) -> Result<Json, SyntaxError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let strict = Strict::from_liberal(text)?;
+    serde_json::from_str(&strict.text).map_err(|error| {
+        let full = error.to_string();
+        let message = full.split(" at line ").next().unwrap_or(&full).to_owned();
+        SyntaxError { line: error.line(), column: strict.original_column(error.line(), error.column()), message }
+    })
+}
+
+/// What is inserted after a key without a value.
+const NO_VALUE: &str = ":null";
+
+/// A text made strict.
+#[derive(Default)]
+struct Strict {
+    text: String,
+    /// Line and column (of the strict text, both from 1) at which [`NO_VALUE`] was inserted, in order.
+    insertions: Vec<(usize, usize)>,
+    line: usize,
+    line_start: usize,
+}
+
+/// What may come next inside the innermost brackets.
+#[derive(Clone, Copy, PartialEq)]
+enum Inside {
+    /// An object; a string here is a key.
+    ObjectKey,
+    /// An object, directly after a key.
+    ObjectAfterKey,
+    /// An object, at or after a value.
+    ObjectValue,
+    /// An array.
+    Array,
+}
+
+impl Strict {
+    fn from_liberal(text: &str) -> Result<Self, SyntaxError> {
+        let mut strict = Strict { line: 1, ..Self::default() };
+        strict.text.reserve(text.len());
+        let mut inside: Vec<Inside> = Vec::new();
+        // Position in the strict text of a comma that nothing but space and comments has followed yet.
+        let mut comma: Option<usize> = None;
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let length = match first {
+                '/' => strict.comment(rest)?,
+                '"' => strict.string(rest)?,
+                _ => {
+                    strict.before(first, &mut inside, comma);
+                    strict.push(first);
+                    first.len_utf8()
+                }
+            };
+            match first {
+                '"' => {
+                    if let Some(place @ Inside::ObjectKey) = inside.last_mut() {
+                        *place = Inside::ObjectAfterKey;
+                    }
+                    comma = None;
+                }
+                ',' => comma = Some(strict.text.len() - 1),
+                '/' => {}
+                c if c.is_ascii_whitespace() => {}
+                _ => comma = None,
+            }
+            rest = &rest[length..];
+        }
+        Ok(strict)
+    }
+
+    /// Bookkeeping before a character outside strings and comments is copied.
+    fn before(&mut self, next: char, inside: &mut Vec<Inside>, comma: Option<usize>) {
+        match next {
+            '{' => inside.push(Inside::ObjectKey),
+            '[' => inside.push(Inside::Array),
+            ':' => {
+                if let Some(place @ Inside::ObjectAfterKey) = inside.last_mut() {
+                    *place = Inside::ObjectValue;
+                }
+            }
+            ',' => {
+                self.value_for_bare_key(inside);
+                if let Some(place @ Inside::ObjectValue) = inside.last_mut() {
+                    *place = Inside::ObjectKey;
+                }
+            }
+            '}' | ']' => {
+                self.value_for_bare_key(inside);
+                if let Some(comma) = comma {
+                    self.text.replace_range(comma..=comma, " ");
+                }
+                inside.pop();
+            }
+            _ => {}
+        }
+    }
+
+    fn value_for_bare_key(&mut self, inside: &mut [Inside]) {
+        if let Some(place @ Inside::ObjectAfterKey) = inside.last_mut() {
+            *place = Inside::ObjectValue;
+            self.insertions.push((self.line, self.text.len() - self.line_start + 1));
+            self.text.push_str(NO_VALUE);
+        }
+    }
+
+    fn push(&mut self, c: char) {
+        self.text.push(c);
+        if c == '\n' {
+            self.line += 1;
+            self.line_start = self.text.len();
+        }
+    }
+
+    /// Copies the string that `rest` begins with; returns its length. An unfinished one is left for the parser.
+    fn string(&mut self, rest: &str) -> Result<usize, SyntaxError> {
+        let mut escaped = false;
+        for (position, c) in rest.char_indices() {
+            self.push(c);
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '"' if position > 0 => return Ok(position + 1),
+                _ => {}
+            }
+        }
+        Ok(rest.len())
+    }
+
+    /// Replaces the comment that `rest` begins with by space, byte for byte; returns its length.
+    fn comment(&mut self, rest: &str) -> Result<usize, SyntaxError> {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let Some(inside) = rest.strip_prefix("/*") {
+            match inside.find("*/") {
+                Some(end) => end + 4,
+                None => return Err(self.syntax_error("the comment that begins here has no end; close it with */")),
+            }
+        } else {
+            return Err(self.syntax_error("a lone / is no JSON; a comment begins with /* or //"));
+        };
+        for byte in rest[..length].bytes() {
+            self.push(if byte == b'\n' { '\n' } else { ' ' });
+        }
+        Ok(length)
+    }
+
+    fn syntax_error(&self, message: &str) -> SyntaxError {
+        let column = self.text.len() - self.line_start + 1;
+        SyntaxError { line: self.line, column: self.original_column(self.line, column), message: message.to_owned() }
+    }
+
+    /// The column in the original text of a column in the strict one.
+    fn original_column(&self, line: usize, column: usize) -> usize {
+        let before = self.insertions.iter().filter(|(at_line, at)| *at_line == line && *at < column).count();
+        column.saturating_sub(before * NO_VALUE.len()).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn object(text: &str) -> Vec<(String, Json)> {
+        match parse(text).unwrap() {
+            Json::Object(entries) => entries,
+            other => panic!("not an object: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn order_and_repeated_keys_are_kept() {
+        let keys: Vec<String> =
+            object(r#"{"run": 1, "sleep": 2, "run": 3, "a": 4}"#).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["run", "sleep", "run", "a"]);
+    }
+
+    #[test]
+    fn comments_and_trailing_commas_are_accepted() {
+        let entries = object("{ /* a { \" comment */ \"a\": [1, 2, // two\n], \"b\": {\"c\": true,}, }");
+        assert_eq!(entries[0].1, Json::Array(vec![Json::Integer(1), Json::Integer(2)]));
+        assert_eq!(entries[1].1, Json::Object(vec![("c".into(), Json::Bool(true))]));
+    }
+
+    #[test]
+    fn comment_marks_and_commas_inside_strings_stay() {
+        let entries = object(r#"{"a": "/* no */ // \" ,}", "b": "\\"}"#);
+        assert_eq!(entries[0].1, Json::Text("/* no */ // \" ,}".into()));
+        assert_eq!(entries[1].1, Json::Text("\\".into()));
+    }
+
+    #[test]
+    fn keys_without_a_value_become_null() {
+        let entries = object("{\"suspend\",\n\"run\": 5, \"suspend\" /* here */ }");
+        assert_eq!(entries.len(), 3);
+        assert_eq!(entries[0], ("suspend".into(), Json::Null));
+        assert_eq!(entries[2], ("suspend".into(), Json::Null));
+        assert_eq!(parse(r#"["a", "b"]"#).unwrap(), Json::Array(vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn errors_name_line_and_column_of_the_original_text() {
+        let error = parse("{\n  /* two\n lines */ \"a\": 1,\n  \"b\" 2\n}").unwrap_err();
+        assert_eq!((error.line, error.column), (4, 7), "{error}");
+        let error = parse("{ \"suspend\", \"b\": x }").unwrap_err();
+        assert_eq!((error.line, error.column), (1, 19), "{error}");
+        let error = parse("{\n /* never closed").unwrap_err();
+        assert_eq!((error.line, error.column), (2, 2), "{error}");
+        let error = parse("{ \"a\": 1 / 2 }").unwrap_err();
+        assert_eq!((error.line, error.column), (1, 10), "{error}");
+    }
+
+    #[test]
+    fn text_after_the_document_is_refused() {
+        assert!(parse("{} {}").is_err());
+        assert!(parse("").is_err());
+        assert!(parse(&"[".repeat(100_000)).is_err(), "deep nesting must not exhaust the stack");
+    }
+
+    #[test]
+    fn large_and_negative_numbers_keep_their_value() {
+        let entries = object(r#"{"a": -1, "b": 18446744073709551615, "c": 1.5}"#);
+        assert_eq!(entries[0].1, Json::Integer(-1));
+        assert_eq!(entries[1].1, Json::Integer(u64::MAX.into()));
+        assert_eq!(entries[2].1, Json::Float(1.5));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_without_panic(text in "\\PC*") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn texts_of_json_characters_are_read_or_refused_without_panic(text in "[\\[\\]{}\",:/*\\\\\n a0]{0,60}") {
+            let _ = parse(&text);
+        }
+    }
+}

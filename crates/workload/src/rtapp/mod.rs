@@ -1,0 +1,78 @@
+//! rt-app JSON files.
+//!
+//! rt-app runs workloads that a JSON file describes; its format is documented in that project's `doc/tutorial.txt`.
+//! [`from_rtapp`] reads it and [`to_rtapp`] writes it. Order and repeated keys matter in `tasks`: `run`, `run0`, `run`
+//! are three events in sequence, and a key is an event if it *begins* with an event's name. Durations are whole
+//! microseconds (`global.duration`: seconds). `run` is work, which a faster CPU does sooner; `runtime` is time on the
+//! CPU. Comments, commas before closing brackets and keys without a value (`"suspend",`) are accepted as rt-app and
+//! its `workgen` script do.
+//!
+//! # What is read
+//!
+//! Events `run, runtime, sleep, timer, lock, unlock, wait, signal, broad, sync, barrier, suspend, resume, sem_post,
+//! sem_wait, fork, yield, mem, memrun, iorun`; task and phase properties `loop, cpus, policy, priority, dl-runtime`
+//! (the slice request of a fair task since Linux 6.12), `taskgroup`; task keys `instance, delay, phases`; `global`
+//! and `resources`. What is accepted but changes nothing is counted in [`crate::Workload::warnings`];
+//! [`Options::strict`] makes it an error.
+//!
+//! Choices where rt-app is unclear or its versions differ:
+//! - `sync` signals and waits, with the mutex held around it, as the code does (the tutorial's text also locks).
+//! - `suspend` without a name, or with the task's own, waits for a `resume` of the task. With another name it waits for
+//!   a `resume` of that name (as before rt-app ignored the name; its video example depends on it).
+//! - A barrier waits for as many tasks as there are references to it, each counted once per instance.
+//! - `timer` with a `ref` that begins with `unique` belongs to each task alone.
+//! - The first expiry of a timer is one period after the task's start. If one event of a timer is absolute, all are.
+//! - `mem` and `memrun` are [`Step::Memory`](crate::Step::Memory) followed by the work of their instructions.
+//!
+//! # The `warmcore` key
+//!
+//! What rt-app cannot say stands under one top-level key, `"warmcore"`, which rt-app does not look at. All of it is
+//! optional:
+//!
+//! | key | value |
+//! |---|---|
+//! | `version` | 1 |
+//! | `duration_ns` | instead of `global.duration` |
+//! | `applications` | list of names; each is a session of its own and reported on its own |
+//! | `processes` | list of `{ "name", "application" }`: address spaces; tasks belong to the first unless they say otherwise |
+//! | `groups` | list of `{ "name", "shares" }`: weights of task groups (1024 by default) |
+//! | `data_groups` | list of `{ "name", "bytes" }`: data shared by tasks |
+//! | `barriers` | list of `{ "name", "participants", "wait" }`; `wait` is `"block"` (default), `"spin"` or `{ "spin_then_block_ns" }` |
+//! | `semaphores` | list of `{ "name", "initial" }` |
+//! | `channels` | list of `{ "name", "kind", "capacity_bytes" }`; `kind` is `"pipe"` (default) or `"socket"` |
+//! | `locks`, `conditions`, `lists`, `timers`, `recorders`, `phases` | lists of names |
+//! | `style` | `{ "hackbench": { "header" } }` or `{ "schbench": { "wakeup", "request" } }`: result lines to print |
+//! | `programs` | list of step lists that several tasks share |
+//! | `tasks` | object by task name, below |
+//! | `warnings` | list of `{ "what", "consequence", "count" }` from an earlier conversion |
+//!
+//! An entry of `warmcore.tasks` may have `process`, `role`, `profile` (of a memory model), `data` (list of data groups),
+//! `start_cpu` (dense id), `start_ns`, `release_ns`, `slice_ns`, `nice`, `policy`, `instances`, `affinity` (`"all"`,
+//! `{ "cpus": [..] }`, `{ "nodes": [..] }` or `{ "dense_cpus": "0-3" }`), `taskgroup`, and `program`, which replaces
+//! the task's events: a list of steps, or the number of one of the `programs`. Such a task usually has `"instance": 0`
+//! in `tasks`, so that rt-app leaves it out.
+//!
+//! Steps are the words `"suspend"`, `"yield"`, `"exit"`, `"stop"`, or objects whose first key is the verb: `run_ns`,
+//! `runtime_ns`, `sleep_ns`, `slice_ns`, `nice`, `policy`, `taskgroup`, `affinity`, `phase`, `lock`, `unlock`,
+//! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `io_bytes`,
+//! `start_clock` with one value each; `timer` with `period_ns` and `mode`; `wait` and `sync` with `mutex`; `send` and
+//! `receive` with `bytes`; `enlist` and `record_clock` with `recorder`; `memory_bytes` with `region_bytes`; and `loop`
+//! (times, −1 for ever) with `steps`. The meaning of each is that of the [`Step`](crate::Step) of its name.
+
+mod events;
+mod express;
+mod extension;
+mod json;
+mod names;
+mod node;
+mod print;
+mod read;
+mod steps;
+mod tasks;
+mod write;
+
+pub use read::{Options, from_rtapp};
+pub use write::{WriteError, to_rtapp};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The document as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::events::{DEFAULT_MEMORY_BYTES, Survey};
+use super::extension::{self, OwnProgram};
+use super::json::{self, Json};
+use super::names::Names;
+use super::node::{Node, Read};
+use super::tasks::{self, POLICIES, PolicyChoice};
+use crate::error::{DocumentError, DocumentProblem};
+use crate::{Policy, Program, ProgramId, Task, Workload, WorkloadError};
+
+/// How a file is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// Make anything that would be a warning an error.
+    pub strict: bool,
+}
+
+/// Reads an rt-app JSON document. `name` becomes the workload's name, usually the file's stem.
+///
+/// # Errors
+/// Text that is no JSON (with line and column), values that are impossible (with their path in the document), and
+/// workloads that cannot be run. With [`Options::strict`], also everything that is accepted but not modelled.
+pub fn from_rtapp(name: &str, text: &str, options: &Options) -> Result<Workload, WorkloadError> {
+    let document = json::parse(text)?;
+    let (workload, paths) = read_document(name, &Node::root(&document))?;
+    workload.check().map_err(|error| match error.step {
+        Some((program, step)) => match paths.get(program.index()).and_then(|paths| paths.get(step)) {
+            Some(path) => DocumentError { path: path.clone(), problem: DocumentProblem::Check(error.problem) }.into(),
+            None => WorkloadError::Check(error),
+        },
+        None => WorkloadError::Check(error),
+    })?;
+    if options.strict && !workload.warnings.is_empty() {
+        return Err(WorkloadError::Strict { warnings: workload.warnings });
+    }
+    Ok(workload)
+}
+
+/// Settings of the `global` object that matter before tasks are read.
+struct Global {
+    default_policy: PolicyChoice,
+    duration_ns: Option<u64>,
+    memory_bytes: u64,
+}
+
+/// The workload, and the path of every step of every program.
+fn read_document(name: &str, root: &Node<'_>) -> Read<(Workload, Vec<Vec<String>>)> {
+    root.entries("an object with \"tasks\"")?;
+    let tasks = root.require("tasks", "an rt-app file has an object \"tasks\" with one object per task")?;
+    let tasks = tasks.entries("an object with one object per task")?;
+    refuse_repeated_names(&tasks)?;
+
+    let mut workload = Workload::empty(name);
+    let global = read_global(root, &mut workload)?;
+    workload.duration_ns = global.duration_ns;
+    let mut survey = Survey { memory_bytes: global.memory_bytes, ..Survey::default() };
+    let extension = root.get("warmcore");
+    if let Some(extension) = &extension {
+        extension::read_tables(extension, &mut workload, &mut survey)?;
+    }
+    for (key, node) in root.entries("an object")? {
+        match key {
+            "tasks" | "global" | "warmcore" => {}
+            "resources" if matches!(node.value, Json::Object(_) | Json::Integer(_)) => {}
+            "resources" => return Err(node.expected("an object, or a number as in old files")),
+            _ => workload.warn(format!("key \"{key}\" of the document"), "ignored, as rt-app does"),
+        }
+    }
+
+    let mut names = Names::new(workload, tasks.iter().map(|(name, _)| *name));
+    extension::read_processes(extension.as_ref(), &mut names)?;
+    let mut paths = match &extension {
+        Some(extension) => extension::read_programs(extension, &mut names, &survey)?,
+        None => Vec::new(),
+    };
+    let described = match extension.as_ref().and_then(|extension| extension.get("tasks")) {
+        Some(described) => described.entries("an object with one object per task")?,
+        None => Vec::new(),
+    };
+    if let Some((name, node)) = described.iter().find(|(name, _)| !names.is_task(name)) {
+        return Err(unknown_task(name, node, &tasks));
+    }
+    let described: BTreeMap<&str, Node<'_>> = described.into_iter().collect();
+    for (name, node) in &tasks {
+        if described.get(name).is_none_or(|described| described.get("program").is_none()) {
+            tasks::survey(&mut survey, name, node)?;
+        }
+    }
+    for (name, node) in &tasks {
+        read_task(&mut names, &survey, global.default_policy, name, node, described.get(name), &mut paths)?;
+    }
+    Ok((names.workload, paths))
+}
+
+fn read_task(
+    names: &mut Names,
+    survey: &Survey,
+    default_policy: PolicyChoice,
+    name: &str,
+    node: &Node<'_>,
+    described: Option<&Node<'_>>,
+    paths: &mut Vec<Vec<String>>,
+) -> Read<()> {
+    let next = ProgramId(names.workload.programs.len() as u32);
+    let own = match described {
+        Some(described) => extension::read_task_program(described, names, survey, name)?,
+        None => None,
+    };
+    let (mut task, program): (Task, Option<(Program, Vec<String>)>) = match own {
+        Some(OwnProgram::Shared(program)) => (Task::without_events(name, program), None),
+        Some(OwnProgram::Own(program, paths)) => (Task::without_events(name, next), Some((program, paths))),
+        None => {
+            let compiled = tasks::compile(names, survey, default_policy, name, node, next)?;
+            (compiled.task, Some((compiled.program, compiled.paths)))
+        }
+    };
+    if let Some((program, program_paths)) = program {
+        names.workload.add_program(program);
+        paths.push(program_paths);
+    }
+    if let Some(described) = described {
+        extension::apply_to_task(described, names, &mut task)?;
+    }
+    names.workload.add_task(task);
+    Ok(())
+}
+
+fn refuse_repeated_names(tasks: &[(&str, Node<'_>)]) -> Read<()> {
+    let mut seen = BTreeSet::new();
+    match tasks.iter().find(|(name, _)| !seen.insert(*name)) {
+        Some((name, node)) => Err(node.error(DocumentProblem::Duplicate { name: (*name).to_owned() })),
+        None => Ok(()),
+    }
+}
+
+fn unknown_task(name: &str, node: &Node<'_>, tasks: &[(&str, Node<'_>)]) -> DocumentError {
+    let suggestion = crate::nearest::suggestion(name, tasks.iter().map(|(name, _)| *name));
+    node.error(DocumentProblem::UnknownName { kind: "task", name: name.to_owned(), suggestion })
+}
+
+/// Settings that only concern what rt-app itself writes.
+const OUTPUT_SETTINGS: [&str; 7] =
+    ["logdir", "log_basename", "log_size", "gnuplot", "ftrace", "cumulative_slack", "frag"];
+
+fn read_global(root: &Node<'_>, workload: &mut Workload) -> Read<Global> {
+    let mut settings = Global {
+        default_policy: PolicyChoice::Fair(Policy::Normal),
+        duration_ns: None,
+        memory_bytes: DEFAULT_MEMORY_BYTES,
+    };
+    let Some(global) = root.get("global") else { return Ok(settings) };
+    for (key, node) in global.entries("an object with settings")? {
+        match key {
+            "duration" => {
+                let most = i128::from(crate::MAX_DURATION_NS / 1_000_000_000);
+                let seconds = node.integer("a whole number of seconds, or -1", -1, most)?;
+                settings.duration_ns = (seconds > 0).then(|| seconds as u64 * 1_000_000_000);
+            }
+            "default_policy" => settings.default_policy = node.word("the name of a policy", &POLICIES)?,
+            "mem_buffer_size" => settings.memory_bytes = node.u64("a number of bytes")?,
+            "calibration" => workload.warn(
+                "global setting \"calibration\"",
+                "\"run\" is work at the nominal speed of a CPU of capacity 1024",
+            ),
+            "lock_pages" | "pi_enabled" if matches!(node.value, Json::Bool(false)) => {}
+            "lock_pages" => workload.warn("global setting \"lock_pages\"", "no effect: paging is not modelled"),
+            "pi_enabled" => workload.warn("global setting \"pi_enabled\"", "priority inheritance is not modelled"),
+            "io_device" if matches!(node.value, Json::Text(path) if path == "/dev/null") => {}
+            "io_device" => workload.warn("global setting \"io_device\"", "\"iorun\" writes to the null device"),
+            _ if OUTPUT_SETTINGS.contains(&key) => {
+                let asks_for_nothing = match node.value {
+                    Json::Bool(value) => !value,
+                    Json::Text(word) => word == "none" || word == "disable",
+                    _ => false,
+                };
+                if !asks_for_nothing {
+                    workload.warn(
+                        "global settings for rt-app's own logs and traces",
+                        "no effect: results are recorded in other formats",
+                    );
+                }
+            }
+            _ => workload.warn(format!("global setting \"{key}\""), "ignored, as rt-app does"),
+        }
+    }
+    Ok(settings)
+}

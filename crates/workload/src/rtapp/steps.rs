@@ -1,0 +1,302 @@
+//! Step lists under the `warmcore` key: programs that rt-app's events cannot say. The list is described in the module
+//! documentation of [`crate::rtapp`].
+
+use super::events::Compiler;
+use super::json::Json;
+use super::node::{Node, Read};
+use super::tasks::{POLICIES, PolicyChoice};
+use crate::error::DocumentProblem;
+use crate::nearest::suggestion;
+use crate::{Affinity, Policy, Step, TimerMode, Workload};
+use warmcore_topology::CpuSet;
+
+/// First keys of the objects, and words, that stand for steps.
+const VERBS: [&str; 35] = [
+    "run_ns",
+    "runtime_ns",
+    "sleep_ns",
+    "timer",
+    "lock",
+    "unlock",
+    "wait",
+    "signal",
+    "broad",
+    "sync",
+    "barrier",
+    "suspend",
+    "resume",
+    "sem_post",
+    "sem_wait",
+    "send",
+    "receive",
+    "enlist",
+    "serve",
+    "fork",
+    "join",
+    "yield",
+    "affinity",
+    "nice",
+    "policy",
+    "slice_ns",
+    "taskgroup",
+    "memory_bytes",
+    "io_bytes",
+    "start_clock",
+    "record_clock",
+    "phase",
+    "loop",
+    "exit",
+    "stop",
+];
+
+const MODES: [(&str, TimerMode); 2] = [("relative", TimerMode::Relative), ("absolute", TimerMode::Absolute)];
+
+/// Appends the steps of a list.
+pub(super) fn read_steps(compiler: &mut Compiler<'_>, list: &Node<'_>) -> Read<()> {
+    for node in list.elements("a list of steps")? {
+        match node.value {
+            Json::Text(word) => {
+                let step = match word.as_str() {
+                    "suspend" => Step::Suspend,
+                    "yield" => Step::Yield,
+                    "exit" => Step::Exit,
+                    "stop" => Step::Stop,
+                    _ => return Err(unknown_verb(&node, word)),
+                };
+                compiler.push(step, &node);
+            }
+            _ => read_step(compiler, &node)?,
+        }
+    }
+    Ok(())
+}
+
+fn unknown_verb(node: &Node<'_>, word: &str) -> crate::DocumentError {
+    let suggestion = suggestion(word, VERBS);
+    node.error(DocumentProblem::UnknownWord { word: word.to_owned(), suggestion, known: VERBS.join(", ") })
+}
+
+fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
+    let entries = node.entries("a step: an object, or one of the words suspend, yield, exit, stop")?;
+    let Some((verb, value)) = entries.first() else {
+        return Err(node.other("an empty object is no step"));
+    };
+    if *verb == "loop" {
+        return read_loop(compiler, node, value);
+    }
+    let others: &[&str] = match *verb {
+        "timer" => &["period_ns", "mode"],
+        "wait" | "sync" => &["mutex"],
+        "send" | "receive" => &["bytes"],
+        "enlist" | "record_clock" => &["recorder"],
+        "memory_bytes" => &["region_bytes"],
+        _ => &[],
+    };
+    let keys: Vec<&str> = std::iter::once(*verb).chain(others.iter().copied()).collect();
+    node.only_keys(&keys, "a step")?;
+    let step = simple_step(compiler, node, verb, value)?;
+    compiler.push(step, node);
+    Ok(())
+}
+
+fn read_loop(compiler: &mut Compiler<'_>, node: &Node<'_>, times: &Node<'_>) -> Read<()> {
+    node.only_keys(&["loop", "steps"], "a loop")?;
+    let times = match times.integer("a number of repetitions", -1, u64::MAX.into())? {
+        -1 => None,
+        times => Some(times as u64),
+    };
+    let steps = node.require("steps", "write { \"loop\": TIMES, \"steps\": [ … ] }")?;
+    let start = compiler.builder.begin_loop(times);
+    compiler.paths.push(node.path.clone());
+    read_steps(compiler, &steps)?;
+    compiler.builder.end_loop(start);
+    compiler.paths.push(node.path.clone());
+    Ok(())
+}
+
+fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: &Node<'_>) -> Read<Step> {
+    let names = &mut *compiler.names;
+    let bytes = || node.require("bytes", "state the size of the message")?.u32("a number of bytes");
+    Ok(match verb {
+        "run_ns" => Step::Run { work_ns: value.nanoseconds()? },
+        "runtime_ns" => Step::RunTime { cpu_ns: value.nanoseconds()? },
+        "sleep_ns" => Step::Sleep { duration_ns: value.nanoseconds()? },
+        "slice_ns" => Step::SetSlice { slice_ns: value.nanoseconds()? },
+        "timer" => Step::Timer {
+            timer: names.timer(value.text("the name of a timer")?),
+            period_ns: node.require("period_ns", "state the period")?.nanoseconds()?,
+            mode: node.get("mode").map_or(Ok(TimerMode::Relative), |node| node.word("relative or absolute", &MODES))?,
+        },
+        "lock" => Step::Lock(names.lock(value.text("the name of a mutex")?)),
+        "unlock" => Step::Unlock(names.lock(value.text("the name of a mutex")?)),
+        "wait" | "sync" => {
+            let condition = names.condition(value.text("the name of a condition")?);
+            let lock = node.require("mutex", "name the mutex that is held")?;
+            let lock = names.lock(lock.text("the name of a mutex")?);
+            if verb == "wait" { Step::Wait { condition, lock } } else { Step::SignalAndWait { condition, lock } }
+        }
+        "signal" => Step::Signal(names.condition(value.text("the name of a condition")?)),
+        "broad" => Step::Broadcast(names.condition(value.text("the name of a condition")?)),
+        "barrier" => Step::Barrier(names.declared_barrier(value)?),
+        "resume" => Step::Resume(names.task(value)?),
+        "sem_post" => Step::SemPost(names.semaphore(value.text("the name of a semaphore")?)),
+        "sem_wait" => Step::SemWait(names.semaphore(value.text("the name of a semaphore")?)),
+        "send" => Step::Send { channel: names.channel(value)?, bytes: bytes()? },
+        "receive" => Step::Receive { channel: names.channel(value)?, bytes: bytes()? },
+        "enlist" => Step::Enlist {
+            list: names.list(value)?,
+            recorder: node.get("recorder").map(|node| names.recorder(&node)).transpose()?,
+        },
+        "serve" => Step::Serve(names.list(value)?),
+        "fork" => Step::Fork(names.task(value)?),
+        "join" => Step::Join { count: value.u32("a number of tasks")? },
+        "affinity" => Step::SetAffinity(read_affinity(value)?),
+        "nice" => Step::SetNice(value.integer("the nice value", -20, 19)? as i8),
+        "policy" => Step::SetPolicy(read_policy(value)?),
+        "taskgroup" => Step::SetGroup(names.group(value.text("the path of a task group")?)),
+        "memory_bytes" => Step::Memory {
+            bytes: value.u64("a number of bytes")?,
+            region_bytes: node.require("region_bytes", "state the size of the region")?.u64("a number of bytes")?,
+        },
+        "io_bytes" => Step::IoRun { bytes: value.u64("a number of bytes")? },
+        "start_clock" => Step::StartClock { slot: value.integer("a clock", 0, 3)? as u8 },
+        "record_clock" => Step::RecordClock {
+            slot: value.integer("a clock", 0, 3)? as u8,
+            recorder: names.recorder(&node.require("recorder", "name the recorder")?)?,
+        },
+        "phase" => Step::Phase(names.phase(value.text("the name of a phase")?)),
+        _ => return Err(unknown_verb(node, verb)),
+    })
+}
+
+/// `"all"`, `{ "cpus": [..] }`, `{ "nodes": [..] }`, or `{ "dense_cpus": "0-3" }`.
+pub(super) fn read_affinity(node: &Node<'_>) -> Read<Affinity> {
+    if matches!(node.value, Json::Text(word) if word == "all") {
+        return Ok(Affinity::All);
+    }
+    let expected = "\"all\", or an object with \"cpus\", \"nodes\" or \"dense_cpus\"";
+    node.only_keys(&["cpus", "nodes", "dense_cpus"], expected)?;
+    let entries = node.entries(expected)?;
+    match entries.as_slice() {
+        [("cpus", list)] => Ok(Affinity::OsCpus(list.numbers("a list of CPU numbers")?)),
+        [("nodes", list)] => Ok(Affinity::OsNodes(list.numbers("a list of node numbers")?)),
+        [("dense_cpus", list)] => CpuSet::parse_list(list.text("a CPU list, such as \"0-3,8\"")?)
+            .map(Affinity::Cpus)
+            .map_err(|error| list.other(error.to_string())),
+        _ => Err(node.expected(expected)),
+    }
+}
+
+/// A policy that is modelled.
+pub(super) fn read_policy(node: &Node<'_>) -> Read<Policy> {
+    match node.word("the name of a policy", &POLICIES)? {
+        PolicyChoice::Fair(policy) => Ok(policy),
+        PolicyChoice::NotModelled(name) => {
+            Err(node.other(format!("{name} is not modelled; use SCHED_OTHER, SCHED_BATCH or SCHED_IDLE")))
+        }
+    }
+}
+
+/// The name of a policy.
+pub(super) fn policy_name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Normal => "SCHED_OTHER",
+        Policy::Batch => "SCHED_BATCH",
+        Policy::Idle => "SCHED_IDLE",
+    }
+}
+
+/// Writes an affinity.
+pub(super) fn write_affinity(affinity: &Affinity) -> Json {
+    let numbers = |list: &[u32]| Json::Array(list.iter().map(|&number| Json::from(number)).collect());
+    let object = |key: &str, value| Json::Object(vec![(key.to_owned(), value)]);
+    match affinity {
+        Affinity::All => Json::from("all"),
+        Affinity::OsCpus(list) => object("cpus", numbers(list)),
+        Affinity::OsNodes(list) => object("nodes", numbers(list)),
+        Affinity::Cpus(set) => object("dense_cpus", Json::Text(set.to_string())),
+    }
+}
+
+/// Writes steps as a list. The workload has been checked, so ids are in range and loops match.
+pub(super) fn write_steps(workload: &Workload, steps: &[Step]) -> Json {
+    let mut open: Vec<(Json, Vec<Json>)> = Vec::new();
+    let mut list: Vec<Json> = Vec::new();
+    for step in steps {
+        match step {
+            Step::LoopStart { times, .. } => {
+                let times = times.map_or(Json::Integer(-1), Json::from);
+                open.push((times, std::mem::take(&mut list)));
+            }
+            Step::LoopEnd { .. } => {
+                if let Some((times, outer)) = open.pop() {
+                    let body = std::mem::replace(&mut list, outer);
+                    list.push(object([("loop", times), ("steps", Json::Array(body))]));
+                }
+            }
+            _ => list.push(write_step(workload, step)),
+        }
+    }
+    Json::Array(list)
+}
+
+fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
+    Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn write_step(workload: &Workload, step: &Step) -> Json {
+    let name = |table: &[String], index: usize| Json::Text(table[index].clone());
+    let channel = |index: usize| Json::Text(workload.channels[index].name.clone());
+    let semaphore = |index: usize| Json::Text(workload.semaphores[index].name.clone());
+    let task = |index: usize| Json::Text(workload.tasks[index].name.clone());
+    let integer = |value: i128| Json::Integer(value);
+    match step {
+        Step::Run { work_ns } => object([("run_ns", (*work_ns).into())]),
+        Step::RunTime { cpu_ns } => object([("runtime_ns", (*cpu_ns).into())]),
+        Step::Sleep { duration_ns } => object([("sleep_ns", (*duration_ns).into())]),
+        Step::SetSlice { slice_ns } => object([("slice_ns", (*slice_ns).into())]),
+        Step::Timer { timer, period_ns, mode } => {
+            let (mode, _) = MODES[usize::from(*mode == TimerMode::Absolute)];
+            let timer = name(&workload.timers, timer.index());
+            object([("timer", timer), ("period_ns", (*period_ns).into()), ("mode", mode.into())])
+        }
+        Step::Lock(lock) => object([("lock", name(&workload.locks, lock.index()))]),
+        Step::Unlock(lock) => object([("unlock", name(&workload.locks, lock.index()))]),
+        Step::Wait { condition, lock } | Step::SignalAndWait { condition, lock } => {
+            let condition = name(&workload.conditions, condition.index());
+            object([(step.name(), condition), ("mutex", name(&workload.locks, lock.index()))])
+        }
+        Step::Signal(condition) | Step::Broadcast(condition) => {
+            object([(step.name(), name(&workload.conditions, condition.index()))])
+        }
+        Step::Barrier(barrier) => object([("barrier", Json::Text(workload.barriers[barrier.index()].name.clone()))]),
+        Step::Suspend | Step::Yield | Step::Exit | Step::Stop => Json::from(step.name()),
+        Step::Resume(id) | Step::Fork(id) => object([(step.name(), task(id.index()))]),
+        Step::SemPost(id) | Step::SemWait(id) => object([(step.name(), semaphore(id.index()))]),
+        Step::Send { channel: id, bytes } | Step::Receive { channel: id, bytes } => {
+            object([(step.name(), channel(id.index())), ("bytes", (*bytes).into())])
+        }
+        Step::Enlist { list, recorder: None } => object([("enlist", name(&workload.lists, list.index()))]),
+        Step::Enlist { list, recorder: Some(recorder) } => {
+            let recorder = name(&workload.recorders, recorder.index());
+            object([("enlist", name(&workload.lists, list.index())), ("recorder", recorder)])
+        }
+        Step::Serve(list) => object([("serve", name(&workload.lists, list.index()))]),
+        Step::Join { count } => object([("join", (*count).into())]),
+        Step::SetAffinity(affinity) => object([("affinity", write_affinity(affinity))]),
+        Step::SetNice(nice) => object([("nice", integer((*nice).into()))]),
+        Step::SetPolicy(policy) => object([("policy", policy_name(*policy).into())]),
+        Step::SetGroup(group) => object([("taskgroup", Json::Text(workload.groups[group.index()].name.clone()))]),
+        Step::Memory { bytes, region_bytes } => {
+            object([("memory_bytes", (*bytes).into()), ("region_bytes", (*region_bytes).into())])
+        }
+        Step::IoRun { bytes } => object([("io_bytes", (*bytes).into())]),
+        Step::StartClock { slot } => object([("start_clock", integer((*slot).into()))]),
+        Step::RecordClock { slot, recorder } => {
+            let recorder = name(&workload.recorders, recorder.index());
+            object([("record_clock", integer((*slot).into())), ("recorder", recorder)])
+        }
+        Step::Phase(phase) => object([("phase", name(&workload.phases, *phase as usize))]),
+        Step::LoopStart { .. } | Step::LoopEnd { .. } => Json::Null,
+    }
+}

@@ -1,0 +1,302 @@
+use super::*;
+use crate::{
+    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, DataGroupId, GroupId, ListId, LockId,
+    Policy, ProcessId, ProgramId, RecorderId, ResultStyle, SemaphoreId, TaskTemplateId, TimerId, TimerMode,
+};
+
+#[test]
+fn every_event_becomes_its_step() {
+    let workload = tasks(
+        r#""t": { "loop": 1, "run": 1, "runtime": 2, "sleep": 3, "timer": { "ref": "tick", "period": 4 }, "lock": "m",
+            "wait": { "ref": "c", "mutex": "m" }, "signal": "c", "broad": "c", "sync": { "ref": "c", "mutex": "m" },
+            "unlock": "m", "barrier": "b", "suspend": "t", "resume": "t", "sem_post": "s", "sem_wait": "s",
+            "fork": "u", "yield": "", "iorun": 5 },
+           "u": { "instance": 0, "loop": 1, "run": 1 }"#,
+    );
+    let (lock, condition) = (LockId(0), ConditionId(0));
+    assert_eq!(
+        steps(&workload, 0),
+        [
+            Step::Run { work_ns: 1_000 },
+            Step::RunTime { cpu_ns: 2_000 },
+            Step::Sleep { duration_ns: 3_000 },
+            Step::Timer { timer: TimerId(0), period_ns: 4_000, mode: TimerMode::Relative },
+            Step::Lock(lock),
+            Step::Wait { condition, lock },
+            Step::Signal(condition),
+            Step::Broadcast(condition),
+            Step::SignalAndWait { condition, lock },
+            Step::Unlock(lock),
+            Step::Barrier(BarrierId(0)),
+            Step::Suspend,
+            Step::Resume(TaskTemplateId(0)),
+            Step::SemPost(SemaphoreId(0)),
+            Step::SemWait(SemaphoreId(0)),
+            Step::Fork(TaskTemplateId(1)),
+            Step::Yield,
+            Step::IoRun { bytes: 5 },
+        ]
+    );
+    assert!(workload.warnings.is_empty(), "{:?}", workload.warnings);
+}
+
+#[test]
+fn numbered_and_repeated_events_stay_in_order() {
+    let workload = tasks(r#""t": { "loop": 1, "run0": 1, "sleep_a": 2, "run": 3, "run": 4, "run0": 5 }"#);
+    let run = |us: u64| Step::Run { work_ns: us * 1_000 };
+    assert_eq!(steps(&workload, 0), [run(1), Step::Sleep { duration_ns: 2_000 }, run(3), run(4), run(5)]);
+}
+
+#[test]
+fn loops_repeat_phases_and_tasks() {
+    let run = Step::Run { work_ns: 1_000 };
+    let forever = Step::LoopStart { times: None, end: 2 };
+    assert_eq!(steps(&tasks(r#""t": { "run": 1 }"#), 0), [forever.clone(), run.clone(), Step::LoopEnd { start: 0 }]);
+    assert_eq!(steps(&tasks(r#""t": { "run": 1, "loop": -1 }"#), 0)[0], forever);
+    assert_eq!(steps(&tasks(r#""t": { "run": 1, "loop": 1 }"#), 0), std::slice::from_ref(&run));
+
+    let workload = tasks(r#""t": { "loop": 3, "phases": { "a": { "loop": 2, "run": 1 }, "b": { "run": 1 } } }"#);
+    assert_eq!(
+        steps(&workload, 0),
+        [
+            Step::LoopStart { times: Some(3), end: 7 },
+            Step::Phase(0),
+            Step::LoopStart { times: Some(2), end: 4 },
+            run.clone(),
+            Step::LoopEnd { start: 2 },
+            Step::Phase(1),
+            run,
+            Step::LoopEnd { start: 0 },
+        ]
+    );
+    assert_eq!(workload.phases, ["a", "b"]);
+}
+
+#[test]
+fn tasks_have_instances_delays_and_scheduling_properties() {
+    let workload = tasks(
+        r#""t": { "instance": 3, "delay": 500, "cpus": [3, 0], "policy": "SCHED_BATCH", "priority": -5,
+            "dl-runtime": 700, "taskgroup": "/a/b", "loop": 1, "run": 1 }"#,
+    );
+    let task = &workload.tasks[0];
+    assert_eq!((task.instances, task.start_ns, task.nice), (3, 500_000, -5));
+    assert_eq!((&task.policy, &task.affinity), (&Policy::Batch, &Affinity::OsCpus(vec![3, 0])));
+    assert_eq!((task.slice_ns, task.group), (Some(700_000), Some(GroupId(0))));
+    assert_eq!((workload.groups[0].name.as_str(), workload.groups[0].shares), ("/a/b", 1024));
+    assert_eq!((task.role.as_str(), task.process, task.program), ("t", ProcessId(0), ProgramId(0)));
+    assert_eq!(workload.processes.len(), 1, "the threads of rt-app are one process");
+}
+
+#[test]
+fn phases_change_properties_and_inherit_the_tasks_cpus() {
+    let workload = tasks(
+        r#""t": { "cpus": [4], "loop": 1, "phases": {
+            "a": { "cpus": [0, 1], "policy": "SCHED_IDLE", "run": 1 },
+            "b": { "priority": 7, "dl-runtime": 9, "taskgroup": "/g", "run": 1 },
+            "c": { "policy": "SCHED_OTHER", "taskgroup": "/", "run": 1 } } }"#,
+    );
+    let run = Step::Run { work_ns: 1_000 };
+    let on = |cpus: &[u32]| Step::SetAffinity(Affinity::OsCpus(cpus.to_vec()));
+    assert_eq!(
+        steps(&workload, 0),
+        [
+            Step::Phase(0),
+            on(&[0, 1]),
+            Step::SetPolicy(Policy::Idle),
+            Step::SetNice(0),
+            run.clone(),
+            Step::Phase(1),
+            on(&[4]),
+            Step::SetNice(7),
+            Step::SetSlice { slice_ns: 9_000 },
+            Step::SetGroup(GroupId(0)),
+            run.clone(),
+            Step::Phase(2),
+            on(&[4]),
+            Step::SetPolicy(Policy::Normal),
+            Step::SetNice(0),
+            Step::SetGroup(GroupId(1)),
+            run,
+        ]
+    );
+    assert!(workload.groups[1].is_root());
+}
+
+#[test]
+fn barriers_count_references_and_instances() {
+    let workload = tasks(
+        r#""a": { "instance": 3, "loop": 1, "barrier": "meet" }, "b": { "loop": 1, "barrier0": "meet", "run": 1 }"#,
+    );
+    assert_eq!(workload.barriers[0].participants, 4);
+    assert_eq!(workload.barriers[0].wait, BarrierWait::Block);
+}
+
+#[test]
+fn a_timer_with_one_absolute_event_is_absolute() {
+    let workload = tasks(
+        r#""a": { "run": 1, "timer": { "ref": "tick", "period": 5, "mode": "absolute" } },
+           "b": { "run": 1, "timer": { "ref": "tick", "period": 5 } },
+           "c": { "run": 1, "timer0": { "ref": "unique", "period": 5, "mode": "absolute" } },
+           "d": { "run": 1, "timer0": { "ref": "unique", "period": 5 } }"#,
+    );
+    let mode = |program| match steps(&workload, program)[2] {
+        Step::Timer { mode, .. } => mode,
+        _ => panic!("no timer"),
+    };
+    assert_eq!([mode(0), mode(1)], [TimerMode::Absolute; 2]);
+    assert_eq!([mode(2), mode(3)], [TimerMode::Absolute, TimerMode::Relative], "private timers are not the same");
+    assert!(workload.timer_is_private(TimerId(1)) && !workload.timer_is_private(TimerId(0)));
+}
+
+#[test]
+fn suspend_with_another_name_waits_for_a_resume_of_that_name() {
+    // As in rt-app's video example: no task is called "frame".
+    let workload = tasks(
+        r#""a": { "suspend": "frame", "run": 1 }, "b": { "resume": "frame", "resume1": "a", "sleep": 1 },
+           "c": { "suspend", "run": 1 }"#,
+    );
+    let (lock, condition) = (LockId(0), ConditionId(0));
+    let expected = [Step::Lock(lock), Step::Wait { condition, lock }, Step::Unlock(lock)];
+    assert_eq!(steps(&workload, 0)[1..4], expected);
+    let expected = [Step::Lock(lock), Step::Broadcast(condition), Step::Unlock(lock), Step::Resume(TaskTemplateId(0))];
+    assert_eq!(steps(&workload, 1)[1..5], expected);
+    assert_eq!(steps(&workload, 2)[1], Step::Suspend);
+}
+
+#[test]
+fn memory_events_are_traffic_and_work() {
+    let workload = document(
+        r#"{ "global": { "mem_buffer_size": 1024 }, "tasks": { "t": { "loop": 1, "mem": 1600,
+            "memrun0": { "type": "read", "size": 4096, "count": 1000 },
+            "memrun1": { "type": "chase", "size": 65536, "stride": 128, "pattern": "random", "count": 10 } } } }"#,
+    );
+    assert_eq!(
+        steps(&workload, 0),
+        [
+            Step::Memory { bytes: 1600, region_bytes: 1024 },
+            Step::Run { work_ns: 100 },
+            Step::Memory { bytes: 1000, region_bytes: 4096 },
+            Step::Run { work_ns: 500 },
+            Step::Memory { bytes: 640, region_bytes: 65536 },
+            Step::Run { work_ns: 20 },
+        ]
+    );
+    assert_eq!(warnings(&workload), ["event \"memrun\""]);
+    assert_eq!(workload.warnings[0].count, 2);
+}
+
+#[test]
+fn the_global_section_sets_duration_and_default_policy() {
+    let with_global = |global: &str| {
+        document(&format!(r#"{{ "global": {{ {global} }}, "tasks": {{ "t": {{ "run": 1 }} }}, "resources": {{}} }}"#))
+    };
+    let workload =
+        with_global(r#""duration": 2, "default_policy": "SCHED_IDLE", "lock_pages": false, "ftrace": "none""#);
+    assert_eq!((workload.duration_ns, workload.tasks[0].policy), (Some(2_000_000_000), Policy::Idle));
+    assert!(workload.warnings.is_empty(), "{:?}", workload.warnings);
+    assert_eq!(with_global(r#""duration": -1"#).duration_ns, None);
+}
+
+#[test]
+fn what_is_accepted_but_not_modelled_is_counted() {
+    let workload = document(
+        r#"{ "comment": "x",
+            "global": { "logdir": "./", "gnuplot": true, "calibration": "CPU0", "pi_enabled": true, "colour": "red" },
+            "tasks": { "t": { "policy": "SCHED_FIFO", "priority": 50, "util_min": 100, "nodes_membind": [0], "note": 1,
+                "run": 1 },
+                "u": { "policy": "SCHED_FIFO", "run": 1, "timer": { "ref": "x", "period": 1, "jitter": 2 } } } }"#,
+    );
+    assert_eq!(
+        warnings(&workload),
+        [
+            "global settings for rt-app's own logs and traces",
+            "global setting \"calibration\"",
+            "global setting \"pi_enabled\"",
+            "global setting \"colour\"",
+            "key \"comment\" of the document",
+            "key \"util_min\"",
+            "key \"nodes_membind\"",
+            "policy SCHED_FIFO",
+            "key \"note\"",
+            "key \"jitter\" of event \"timer\"",
+        ]
+    );
+    let counts: Vec<u32> = workload.warnings.iter().map(|warning| warning.count).collect();
+    assert_eq!((counts[0], counts[7]), (2, 2));
+    assert_eq!((workload.tasks[0].policy, workload.tasks[0].nice), (Policy::Normal, 0));
+}
+
+#[test]
+fn the_warmcore_key_says_what_rtapp_cannot() {
+    let workload = document(
+        r#"{ "tasks": { "a": { "run": 1, "barrier": "b" }, "p": { "instance": 0, "loop": 1, "sleep": 0 } },
+            "warmcore": { "version": 1, "duration_ns": 1500000000, "applications": ["x", "y"],
+              "processes": [ { "name": "one" }, { "name": "two", "application": "y" } ],
+              "groups": [ { "name": "/g", "shares": 512 } ], "data_groups": [ { "name": "heap", "bytes": 4096 } ],
+              "barriers": [ { "name": "b", "participants": 3, "wait": { "spin_then_block_ns": 7 } } ],
+              "semaphores": [ { "name": "s", "initial": 2 } ],
+              "channels": [ { "name": "c", "kind": "socket", "capacity_bytes": 100 }, { "name": "d" } ],
+              "lists": ["l"], "recorders": ["r"], "style": { "hackbench": { "header": "h" } },
+              "tasks": {
+                "a": { "process": "two", "role": "worker", "profile": "mg", "data": ["heap"], "release_ns": 5,
+                       "start_cpu": 3, "affinity": { "dense_cpus": "0-1" }, "taskgroup": "/g", "nice": 4 },
+                "p": { "instances": 2, "program": [ { "loop": -1, "steps": [
+                    { "send": "c", "bytes": 8 }, { "receive": "c", "bytes": 8 }, { "enlist": "l", "recorder": "r" },
+                    { "serve": "l" }, { "memory_bytes": 1, "region_bytes": 2 }, { "run_ns": 1234 },
+                    { "start_clock": 1 }, { "record_clock": 1, "recorder": "r" }, { "barrier": "b" },
+                    { "affinity": { "nodes": [1] } }, "yield" ] }, "exit" ] } } } }"#,
+    );
+    assert_eq!(workload.duration_ns, Some(1_500_000_000));
+    assert_eq!(workload.applications, ["x", "y"]);
+    assert_eq!(workload.processes[1].application, 1);
+    assert_eq!(workload.groups[0].shares, 512);
+    assert_eq!(workload.barriers[0].participants, 3, "the stated number, not the count of references");
+    assert_eq!(workload.barriers[0].wait, BarrierWait::SpinThenBlock { spin_ns: 7 });
+    assert_eq!(workload.semaphores[0].initial, 2);
+    assert_eq!((workload.channels[0].kind, workload.channels[0].capacity_bytes), (ChannelKind::Socket, 100));
+    assert_eq!((workload.channels[1].kind, workload.channels[1].capacity_bytes), (ChannelKind::Pipe, 65536));
+    assert_eq!(workload.style, ResultStyle::Hackbench { header: "h".into() });
+
+    let task = &workload.tasks[0];
+    assert_eq!((task.process, task.role.as_str(), task.profile.as_deref()), (ProcessId(1), "worker", Some("mg")));
+    assert_eq!(
+        (task.data_groups.as_slice(), task.group, task.nice),
+        ([DataGroupId(0)].as_slice(), Some(GroupId(0)), 4)
+    );
+    assert_eq!((task.release_ns, task.start_cpu), (Some(5), Some(3)));
+    assert_eq!(task.affinity, Affinity::Cpus(warmcore_topology::CpuSet::parse_list("0-1").unwrap()));
+
+    let channel = ChannelId(0);
+    assert_eq!(workload.tasks[1].instances, 2);
+    assert_eq!(
+        steps(&workload, 1),
+        [
+            Step::LoopStart { times: None, end: 12 },
+            Step::Send { channel, bytes: 8 },
+            Step::Receive { channel, bytes: 8 },
+            Step::Enlist { list: ListId(0), recorder: Some(RecorderId(0)) },
+            Step::Serve(ListId(0)),
+            Step::Memory { bytes: 1, region_bytes: 2 },
+            Step::Run { work_ns: 1234 },
+            Step::StartClock { slot: 1 },
+            Step::RecordClock { slot: 1, recorder: RecorderId(0) },
+            Step::Barrier(BarrierId(0)),
+            Step::SetAffinity(Affinity::OsNodes(vec![1])),
+            Step::Yield,
+            Step::LoopEnd { start: 0 },
+            Step::Exit,
+        ]
+    );
+}
+
+#[test]
+fn programs_may_be_shared_by_tasks() {
+    let workload = document(
+        r#"{ "tasks": { "a": {}, "b": { "loop": 1, "run": 1 }, "c": {} },
+            "warmcore": { "programs": [ [ { "sleep_ns": 5 } ] ],
+                          "tasks": { "a": { "program": 0 }, "c": { "program": 0 } } } }"#,
+    );
+    let programs: Vec<ProgramId> = workload.tasks.iter().map(|task| task.program).collect();
+    assert_eq!(programs, [ProgramId(0), ProgramId(1), ProgramId(0)]);
+    assert_eq!(workload.programs.len(), 2);
+}

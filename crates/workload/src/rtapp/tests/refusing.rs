@@ -1,0 +1,128 @@
+use super::*;
+use proptest::prelude::*;
+
+/// That the message names the path and all the words.
+fn assert_says(message: &str, words: &[&str]) {
+    for word in words {
+        assert!(message.contains(word), "\"{word}\" is not in: {message}");
+    }
+}
+
+#[test]
+fn syntax_errors_have_line_and_column() {
+    let error = refused_document("{\n  \"tasks\" {}\n}");
+    assert_says(&error.to_string(), &["line 2, column 11"]);
+    assert!(matches!(error, WorkloadError::Syntax(_)));
+}
+
+#[test]
+fn wrong_values_are_named_with_their_path() {
+    assert_says(&refused(r#""t": { "run": "x" }"#), &["tasks.t.run", "microseconds", "\"x\""]);
+    assert_says(&refused(r#""t": { "run": 1.5 }"#), &["tasks.t.run", "whole number", "1.5"]);
+    assert_says(&refused(r#""t": { "phases": { "p": { "sleep": -1 } } }"#), &["tasks.t.phases.p.sleep", "-1"]);
+    assert_says(&refused(r#""t": { "run": 99999999999999999999 }"#), &["tasks.t.run"]);
+    assert_says(&refused(r#""t": { "run" }"#), &["tasks.t.run", "found nothing"]);
+    assert_says(&refused(r#""t": { "wait": { "ref": "c" } }"#), &["tasks.t.wait", "\"mutex\" is missing"]);
+    assert_says(&refused(r#""t": { "run": 1, "cpus": [] }"#), &["tasks.t.cpus", "empty"]);
+    assert_says(&refused(r#""t": { "run": 1, "cpus": [0, -1] }"#), &["tasks.t.cpus[1]"]);
+    assert_says(&refused(r#""t": { "run": 1, "priority": 20 }"#), &["tasks.t.priority", "-20 to 19"]);
+    assert_says(&refused(r#""t": { "run": 1, "taskgroup": "a" }"#), &["tasks.t.taskgroup", "\"/a\""]);
+    assert_says(&refused(r#""t": { "run": 1, "loop": 0 }"#), &["tasks.t.loop", "-1 for ever"]);
+    assert_says(&refused(r#""t": 5"#), &["tasks.t", "found 5"]);
+    assert_says(&refused(r#""t": { "timer": { "ref": "x", "mode": "absolut" } }"#), &["mode", "\"absolute\"?"]);
+}
+
+#[test]
+fn unknown_names_are_named_with_the_nearest_one() {
+    assert_says(
+        &refused(r#""render": { "run": 1, "resume": "rendr" }"#),
+        &["tasks.render.resume", "no task called \"rendr\"", "\"render\"?"],
+    );
+    assert_says(&refused(r#""t": { "fork": "u", "run": 1 }"#), &["tasks.t.fork", "no task called \"u\""]);
+    assert_says(&refused(r#""t": { "run": 1, "policy": "SCHED_OTHR" }"#), &["tasks.t.policy", "\"SCHED_OTHER\"?"]);
+    assert_says(&refused(r#""t": { "rnu": 1 }"#), &["tasks.t", "no event", "\"run\"?"]);
+    assert_says(&refused(r#""t": { "exec": 1, "period": 5 }"#), &["tasks.t", "grammar of rt-app before 2015"]);
+    assert_says(&refused_document("{ \"task\": {} }").to_string(), &["\"tasks\" is missing"]);
+    assert_says(&refused_document("[]").to_string(), &["expected an object"]);
+    assert_says(&refused(r#""t": { "run": 1 }, "t": { "run": 1 }"#), &["\"t\" is used twice"]);
+}
+
+#[test]
+fn programs_that_cannot_be_run_are_refused_at_their_event() {
+    assert_says(&refused(r#""t": { "phases": { "p": { "yield": "" } } }"#), &["tasks.t", "never lets time pass"]);
+    assert_says(&refused(r#""t": { "run": 1, "unlock": "m" }"#), &["tasks.t.unlock", "\"m\" is not held"]);
+    assert_says(&refused(r#""t": { "run": 1, "lock": "m" }"#), &["tasks.t.lock", "\"m\" is already held"]);
+    assert_says(&refused(r#""t": { "wait": { "ref": "c", "mutex": "m" } }"#), &["tasks.t.wait", "\"m\" is not held"]);
+    assert_says(
+        &refused(r#""t": { "barrier0": "b", "barrier1": "b", "run": 1 }"#),
+        &["tasks.t.barrier0", "waits for 2 tasks, but only 1"],
+    );
+    assert_says(
+        &refused(r#""t": { "run": 1, "fork": "u" }, "u": { "instance": 0, "barrier": "b", "loop": 1 }"#),
+        &["tasks.u.barrier", "no participants"],
+    );
+    assert_says(&refused(r#""t": { "instance": 0, "run": 1 }"#), &["no task exists at the start"]);
+    assert_says(&refused(r#""t": { "instance": 4000000000, "run": 1 }"#), &["4000000000 tasks", "too many"]);
+    assert_says(&refused(""), &["no task exists at the start"]);
+    assert_says(&refused(r#""t": { "fork": "t", "loop": 1, "run": 1 }"#), &["t forks t"]);
+    assert_says(&refused(r#""t": { "phases": {} }"#), &["\"phases\" is empty"]);
+}
+
+#[test]
+fn mistakes_under_the_warmcore_key_are_named_with_their_path() {
+    let refused = |extension: &str| {
+        let text = format!(r#"{{ "tasks": {{ "t": {{ "run": 1 }} }}, "warmcore": {{ {extension} }} }}"#);
+        refused_document(&text).to_string()
+    };
+    assert_says(&refused(r#""chanels": []"#), &["warmcore", "\"chanels\"", "\"channels\"?"]);
+    assert_says(&refused(r#""version": 2"#), &["warmcore.version", "1 to 1"]);
+    assert_says(&refused(r#""channels": [ { "kind": "pipe" } ]"#), &["warmcore.channels[0]", "\"name\" is missing"]);
+    assert_says(&refused(r#""locks": ["a", "a"]"#), &["warmcore.locks[1]", "used twice"]);
+    assert_says(&refused(r#""tasks": { "u": {} }"#), &["warmcore.tasks.u", "no task called \"u\""]);
+    assert_says(&refused(r#""tasks": { "t": { "rol": "x" } }"#), &["warmcore.tasks.t", "\"role\"?"]);
+    assert_says(&refused(r#""tasks": { "t": { "program": 3 } }"#), &["warmcore.tasks.t.program", "0 entries"]);
+    assert_says(
+        &refused(r#""tasks": { "t": { "program": [ { "send": "x", "bytes": 1 } ] } }"#),
+        &["warmcore.tasks.t.program[0].send", "no channel called \"x\""],
+    );
+    assert_says(
+        &refused(r#""tasks": { "t": { "program": [ { "slep_ns": 5 } ] } }"#),
+        &["warmcore.tasks.t.program[0]", "\"sleep_ns\"?"],
+    );
+    assert_says(
+        &refused(r#""tasks": { "t": { "program": [ "run" ] } }"#),
+        &["warmcore.tasks.t.program[0]", "\"run\" is not known"],
+    );
+    assert_says(
+        &refused(r#""tasks": { "t": { "program": [ { "loop": -1, "steps": [ "yield" ] } ] } }"#),
+        &["warmcore.tasks.t.program[0]", "never lets time pass"],
+    );
+    let deep =
+        (0..5).fold("{ \"run_ns\": 1 }".to_owned(), |inner, _| format!(r#"{{ "loop": 2, "steps": [ {inner} ] }}"#));
+    assert_says(&refused(&format!(r#""tasks": {{ "t": {{ "program": [ {deep} ] }} }}"#)), &["nested 5 deep"]);
+}
+
+#[test]
+fn strict_reading_makes_warnings_errors() {
+    let text = r#"{ "tasks": { "t": { "run": 1, "util_max": 5 } } }"#;
+    assert!(from_rtapp("t", text, &Options::default()).is_ok());
+    let error = from_rtapp("t", text, &Options { strict: true }).unwrap_err();
+    assert_says(&error.to_string(), &["util_max", "strict"]);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_without_panic(text in "\\PC*") {
+        let _ = from_rtapp("any", &text, &Options::default());
+    }
+
+    #[test]
+    fn any_task_of_known_words_is_read_or_refused_without_panic(
+        entries in prop::collection::vec(("(run|runtime|sleep|timer|lock|unlock|wait|sync|barrier|suspend|resume|fork|mem|memrun|iorun|yield|loop|instance|phases|cpus|policy|priority|delay|taskgroup|dl-runtime|sem_wait|sem_post)[01]?",
+            "(-1|0|1|2|4294967296|99999999999999999999999|true|null|\"t\"|\"unique\"|\"/a\"|\"SCHED_IDLE\"|\\[0\\]|\\{\\}|\\{\"run\": 1\\}|\\{\"ref\": \"t\", \"mutex\": \"t\", \"period\": 5\\})"), 0..8)
+    ) {
+        let body: Vec<String> = entries.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+        let text = format!("{{ \"tasks\": {{ \"t\": {{ {} }} }} }}", body.join(", "));
+        let _ = from_rtapp("any", &text, &Options::default());
+    }
+}

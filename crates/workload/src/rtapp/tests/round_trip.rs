@@ -1,0 +1,281 @@
+//! What is written reads back equal, for arbitrary workloads.
+
+use super::*;
+use crate::{
+    Affinity, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId, DataGroup, DataGroupId,
+    Group, GroupId, ListId, LockId, Policy, Process, ProcessId, Program, ProgramBuilder, ProgramId, RecorderId,
+    ResultStyle, Semaphore, SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, Warning,
+};
+use proptest::prelude::*;
+use warmcore_topology::CpuSet;
+
+/// Objects of every kind that programs may refer to.
+const OBJECTS: u32 = 2;
+const TASKS: u32 = 3;
+
+/// Durations that rt-app can say more often than not.
+fn duration() -> impl Strategy<Value = u64> {
+    prop_oneof![(0_u64..5_000).prop_map(|us| us * 1_000), Just(0), 0_u64..1_000_000_000_000]
+}
+
+fn affinity() -> impl Strategy<Value = Affinity> {
+    let numbers = prop::collection::vec(0_u32..9, 1..4);
+    prop_oneof![
+        Just(Affinity::All),
+        numbers.clone().prop_map(Affinity::OsCpus),
+        numbers.clone().prop_map(Affinity::OsNodes),
+        numbers.prop_map(|list| Affinity::Cpus(list.into_iter().map(warmcore_topology::CpuId).collect::<CpuSet>())),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    prop::sample::select(vec![Policy::Normal, Policy::Batch, Policy::Idle])
+}
+
+/// Any step but locks and loops, which must match others.
+fn step() -> impl Strategy<Value = Step> {
+    let object = 0..OBJECTS;
+    let mode = prop::sample::select(vec![TimerMode::Relative, TimerMode::Absolute]);
+    let rtapp_steps = prop_oneof![
+        duration().prop_map(|work_ns| Step::Run { work_ns }),
+        duration().prop_map(|cpu_ns| Step::RunTime { cpu_ns }),
+        duration().prop_map(|duration_ns| Step::Sleep { duration_ns }),
+        (object.clone(), duration(), mode).prop_map(|(id, period_ns, mode)| Step::Timer {
+            timer: TimerId(id),
+            period_ns,
+            mode
+        }),
+        object.clone().prop_map(|id| Step::Signal(ConditionId(id))),
+        object.clone().prop_map(|id| Step::Broadcast(ConditionId(id))),
+        object.clone().prop_map(|id| Step::Barrier(BarrierId(id))),
+        Just(Step::Suspend),
+        (0..TASKS).prop_map(|id| Step::Resume(TaskTemplateId(id))),
+        object.clone().prop_map(|id| Step::SemPost(SemaphoreId(id))),
+        object.clone().prop_map(|id| Step::SemWait(SemaphoreId(id))),
+        Just(Step::Yield),
+        any::<u64>().prop_map(|bytes| Step::IoRun { bytes }),
+    ];
+    let other_steps = prop_oneof![
+        (object.clone(), 1_u32..100).prop_map(|(id, bytes)| Step::Send { channel: ChannelId(id), bytes }),
+        (object.clone(), 1_u32..100).prop_map(|(id, bytes)| Step::Receive { channel: ChannelId(id), bytes }),
+        (object.clone(), any::<bool>())
+            .prop_map(|(id, recorded)| Step::Enlist { list: ListId(id), recorder: recorded.then_some(RecorderId(id)) }),
+        object.clone().prop_map(|id| Step::Serve(ListId(id))),
+        affinity().prop_map(Step::SetAffinity),
+        (-20_i8..20).prop_map(Step::SetNice),
+        policy().prop_map(Step::SetPolicy),
+        duration().prop_map(|slice_ns| Step::SetSlice { slice_ns }),
+        object.clone().prop_map(|id| Step::SetGroup(GroupId(id))),
+        (any::<u64>(), any::<u64>()).prop_map(|(bytes, region_bytes)| Step::Memory { bytes, region_bytes }),
+        (0_u8..4).prop_map(|slot| Step::StartClock { slot }),
+        (0_u8..4, object.clone()).prop_map(|(slot, id)| Step::RecordClock { slot, recorder: RecorderId(id) }),
+        object.prop_map(Step::Phase),
+        Just(Step::Exit),
+        Just(Step::Stop),
+    ];
+    prop_oneof![3 => rtapp_steps, 1 => other_steps]
+}
+
+/// A piece of a program that is sound by itself.
+#[derive(Clone, Debug)]
+enum Piece {
+    Step(Step),
+    Locked(u32, u32, Vec<Step>),
+    Memory(u64),
+    Loop(Option<u64>, Vec<Piece>),
+    Phase(u32, Vec<Step>, Option<u64>, Vec<Step>),
+}
+
+fn piece() -> impl Strategy<Value = Piece> {
+    let steps = || prop::collection::vec(step(), 1..4);
+    let times = || prop_oneof![Just(None), (0_u64..4).prop_map(Some)];
+    let changes = prop_oneof![
+        affinity().prop_map(|to| vec![Step::SetAffinity(to)]),
+        (policy(), -20_i8..20).prop_map(|(policy, nice)| vec![Step::SetPolicy(policy), Step::SetNice(nice)]),
+        Just(vec![]),
+    ];
+    let leaf = prop_oneof![
+        6 => step().prop_map(Piece::Step),
+        1 => (0..OBJECTS, 0..OBJECTS, steps()).prop_map(|(lock, condition, steps)| Piece::Locked(lock, condition, steps)),
+        1 => (0_u64..100_000).prop_map(Piece::Memory),
+        1 => (0..OBJECTS, changes, times(), steps()).prop_map(|(name, changes, times, steps)| Piece::Phase(name, changes, times, steps)),
+    ];
+    leaf.prop_recursive(2, 12, 4, move |inner| {
+        (times(), prop::collection::vec(inner, 1..4)).prop_map(|(times, pieces)| Piece::Loop(times, pieces))
+    })
+}
+
+fn build(mut builder: ProgramBuilder, pieces: &[Piece], depth: usize) -> ProgramBuilder {
+    // Every loop gets a step in which time passes, so that the workload is sound.
+    let pause = || Step::Sleep { duration_ns: 1_000 };
+    let append = |builder: ProgramBuilder, steps: &[Step]| {
+        steps.iter().fold(builder, |builder, step| builder.step(step.clone()))
+    };
+    for piece in pieces {
+        builder = match piece {
+            Piece::Step(step) => builder.step(step.clone()),
+            Piece::Locked(lock, condition, steps) => {
+                let (lock, condition) = (LockId(*lock), ConditionId(*condition));
+                append(builder.step(Step::Lock(lock)).step(Step::Wait { condition, lock }), steps)
+                    .step(Step::SignalAndWait { condition, lock })
+                    .step(Step::Unlock(lock))
+            }
+            Piece::Memory(bytes) => builder
+                .step(Step::Memory { bytes: *bytes, region_bytes: 4 << 20 })
+                .step(Step::Run { work_ns: bytes.div_ceil(16) }),
+            Piece::Loop(times, pieces) if depth < 3 => {
+                builder.repeat(*times, |body| build(body, pieces, depth + 1).step(pause()))
+            }
+            Piece::Loop(_, pieces) => build(builder, pieces, depth),
+            Piece::Phase(name, changes, times, steps) => {
+                let builder = append(builder.step(Step::Phase(*name)), changes);
+                builder.repeat(*times, |body| append(body, steps).step(pause()))
+            }
+        };
+    }
+    builder
+}
+
+fn program() -> impl Strategy<Value = Program> {
+    (prop::collection::vec(piece(), 1..6), any::<bool>()).prop_map(|(pieces, forever)| {
+        let all = build(ProgramBuilder::new(), &pieces, 1);
+        if forever {
+            let pause = Step::Sleep { duration_ns: 1_000 };
+            ProgramBuilder::new().repeat(None, |body| build(body, &pieces, 1).step(pause)).finish()
+        } else {
+            all.finish()
+        }
+    })
+}
+
+fn task(index: u32) -> impl Strategy<Value = Task> {
+    let scheduling = (-20_i8..20, policy(), affinity(), prop::option::of(duration()), prop::option::of(0..OBJECTS));
+    let times = (duration(), prop::option::of(duration()), prop::option::of(0_u32..8));
+    let data = (prop::collection::vec(0..OBJECTS, 0..3), prop::option::of("[a-z]{1,5}"), "(worker|task 0|)");
+    (scheduling, times, data, 1_u32..4, 0..OBJECTS).prop_map(
+        move |(
+            (nice, policy, affinity, slice_ns, group),
+            (start_ns, release_ns, start_cpu),
+            data,
+            instances,
+            process,
+        )| Task {
+            name: format!("task {index}"),
+            process: ProcessId(process),
+            program: ProgramId(index),
+            instances,
+            nice,
+            policy,
+            affinity,
+            release_ns,
+            slice_ns,
+            group: group.map(GroupId),
+            data_groups: data.0.into_iter().map(DataGroupId).collect(),
+            start_ns,
+            start_cpu,
+            profile: data.1,
+            role: data.2,
+        },
+    )
+}
+
+fn named<T>(prefix: &str, make: impl Fn(String) -> T) -> Vec<T> {
+    (0..OBJECTS).map(|index| make(format!("{prefix} {index}"))).collect()
+}
+
+/// A workload with objects of all kinds, three tasks and three programs.
+fn workload() -> impl Strategy<Value = Workload> {
+    let tasks = (task(0), task(1), task(2));
+    let programs = prop::collection::vec(program(), TASKS as usize);
+    let rest = (any::<bool>(), prop::option::of(duration()), 0..3_usize, any::<bool>(), 0..OBJECTS);
+    (tasks, programs, rest).prop_map(|(tasks, programs, (shared, duration_ns, style, warned, group))| {
+        let mut tasks = vec![tasks.0, tasks.1, tasks.2];
+        if shared {
+            tasks[2].program = ProgramId(0);
+        }
+        let groups = [["/a", "/"], ["/", "no path"]][group as usize];
+        let warning = Warning { what: "event \"x\"".into(), consequence: "ignored".into(), count: 3 };
+        Workload {
+            name: "any".into(),
+            applications: named("application", |name| name),
+            processes: named("process", |name| Process { name, application: group }),
+            tasks,
+            programs,
+            groups: groups.iter().map(|name| Group { name: (*name).into(), shares: 100 }).collect(),
+            data_groups: named("data", |name| DataGroup { name, bytes: 5 }),
+            locks: named("lock", |name| name),
+            conditions: named("condition", |name| name),
+            barriers: named("barrier", |name| Barrier { name, participants: 1, wait: BarrierWait::Spin }),
+            semaphores: named("semaphore", |name| Semaphore { name, initial: 1 }),
+            channels: named("channel", |name| Channel { name, kind: ChannelKind::Socket, capacity_bytes: 100 }),
+            lists: named("list", |name| name),
+            timers: vec!["shared".into(), "unique".into()],
+            recorders: named("recorder", |name| name),
+            phases: named("phase", |name| name),
+            style: match style {
+                0 => ResultStyle::Plain,
+                1 => ResultStyle::Hackbench { header: "two\nlines".into() },
+                _ => ResultStyle::Schbench { wakeup: RecorderId(1), request: RecorderId(0) },
+            },
+            duration_ns,
+            warnings: if warned { vec![warning] } else { Vec::new() },
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sound_workload_reads_back_equal(workload in workload()) {
+        prop_assert_eq!(workload.check(), Ok(()));
+        let text = to_rtapp(&workload).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let read = from_rtapp("any", &text, &Options::default()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(read, workload, "{}", text);
+    }
+
+    #[test]
+    fn a_damaged_file_is_read_or_refused_without_panic(workload in workload(), cut in any::<prop::sample::Index>(), put in "[{}\\[\\],:\"0-9a-z]{0,3}") {
+        let text = to_rtapp(&workload).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let mut damaged: Vec<char> = text.chars().collect();
+        let at = cut.index(damaged.len());
+        damaged.splice(at..(at + 2).min(damaged.len()), put.chars());
+        let _ = from_rtapp("any", &damaged.into_iter().collect::<String>(), &Options::default());
+    }
+}
+
+#[test]
+fn plain_files_stay_plain() {
+    for body in [
+        r#""t": { "instance": 4, "delay": 5, "cpus": [1, 2], "priority": 3, "run": 1, "run": 2, "sleep": 5 }"#,
+        r#""t": { "loop": 3, "phases": { "a": { "cpus": [1], "run": 1 }, "b": { "policy": "SCHED_IDLE", "loop": 7, "sleep": 1 } } }"#,
+        r#""t": { "suspend": "x", "run": 1 }, "u": { "resume": "x", "resume": "t", "sleep": 1 }"#,
+        r#""t": { "mem": 100, "memrun": { "type": "chase", "size": 1000, "count": 9 }, "yield": "", "iorun": 5 }"#,
+        r#""t": { "run": 1, "timer": { "ref": "unique", "period": 9, "mode": "absolute" }, "barrier": "b" }"#,
+    ] {
+        let workload = tasks(body);
+        let text = to_rtapp(&workload).unwrap();
+        assert!(!text.contains("warmcore"), "{text}");
+        assert_eq!(from_rtapp("test", &text, &Options::default()).unwrap(), workload, "{text}");
+    }
+}
+
+#[test]
+fn repeated_events_are_written_with_numbers() {
+    let text = to_rtapp(&tasks(r#""t": { "run": 1, "sleep": 2, "run": 3 }"#)).unwrap();
+    assert!(text.contains("\"run1\": 3"), "{text}");
+}
+
+#[test]
+fn tasks_rtapp_cannot_run_are_left_to_it_as_no_instance() {
+    let workload = crate::from_generator("pingpong:-n1,-l2").unwrap();
+    let text = to_rtapp(&workload).unwrap();
+    assert!(text.contains(r#""ping-0": { "instance": 0, "loop": 1, "sleep": 0 }"#), "{text}");
+}
+
+#[test]
+fn names_that_occur_twice_cannot_be_written() {
+    let mut workload = tasks(r#""t": { "run": 1 }, "u": { "run": 1 }"#);
+    workload.tasks[1].name = "t".into();
+    assert_eq!(to_rtapp(&workload), Err(WriteError::DuplicateName { table: "tasks", name: "t".into() }));
+}

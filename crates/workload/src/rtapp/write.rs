@@ -1,0 +1,339 @@
+//! Writing a workload as an rt-app JSON file that reads back equal.
+//!
+//! A workload that rt-app's words can say becomes a plain rt-app file. Otherwise the tables, and the programs and
+//! attributes that rt-app lacks, go under the `warmcore` key; a task whose program rt-app cannot run has
+//! `"instance": 0` in `tasks`, so that rt-app leaves it out.
+
+use std::collections::BTreeSet;
+
+use super::express::{cpu_list, express, microseconds};
+use super::extension::VERSION;
+use super::json::Json;
+use super::print::print;
+use super::read::{Options, from_rtapp};
+use super::steps::{policy_name, write_affinity, write_steps};
+use crate::{Affinity, BarrierWait, ChannelKind, CheckError, Policy, ProcessId, ResultStyle, Task, Workload};
+
+/// Why a workload could not be written.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// It could not be run either.
+    #[error("the workload cannot be run: {0}")]
+    Check(#[from] CheckError),
+    /// Two objects of one kind have the same name, which the file format uses to tell them apart.
+    #[error("two {table} are called \"{name}\"; names in a file must differ")]
+    DuplicateName {
+        /// Which table.
+        table: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The text would not read back as the same workload.
+    #[error("the workload \"{name}\" has no form in a file that would read back equal")]
+    NoForm {
+        /// The workload.
+        name: String,
+    },
+}
+
+/// Writes a workload. [`from_rtapp`] with the workload's name reads an equal one from the text.
+///
+/// # Errors
+/// Workloads that [`Workload::check`] refuses, and tables in which a name occurs twice.
+pub fn to_rtapp(workload: &Workload) -> Result<String, WriteError> {
+    workload.check()?;
+    unique_names(workload)?;
+    if let Some(text) = plain(workload).filter(|text| reads_back(workload, text)) {
+        return Ok(text);
+    }
+    let mut own_program: Vec<bool> =
+        workload.tasks.iter().map(|task| express(workload, task, false).is_none()).collect();
+    if shares_programs(workload) {
+        own_program.fill(true);
+    }
+    // What an event means can depend on events of other tasks, so tasks that read back differently get their steps
+    // written out, until none is left.
+    loop {
+        let text = extended(workload, &own_program);
+        let Ok(read) = from_rtapp(&workload.name, &text, &Options::default()) else { break };
+        if read == *workload {
+            return Ok(text);
+        }
+        let mut changed = false;
+        for (index, own) in own_program.iter_mut().enumerate() {
+            if !*own && program_of(&read, index) != program_of(workload, index) {
+                *own = true;
+                changed = true;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    Err(WriteError::NoForm { name: workload.name.clone() })
+}
+
+fn reads_back(workload: &Workload, text: &str) -> bool {
+    from_rtapp(&workload.name, text, &Options::default()).is_ok_and(|read| read == *workload)
+}
+
+fn program_of(workload: &Workload, task: usize) -> Option<&crate::Program> {
+    workload.tasks.get(task).and_then(|task| workload.programs.get(task.program.index()))
+}
+
+/// Whether the programs are other than one per task, in the order of tasks.
+fn shares_programs(workload: &Workload) -> bool {
+    workload.programs.len() != workload.tasks.len()
+        || workload.tasks.iter().enumerate().any(|(index, task)| task.program.index() != index)
+}
+
+fn unique_names(workload: &Workload) -> Result<(), WriteError> {
+    fn unique<'a>(table: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), WriteError> {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if !seen.insert(name) {
+                return Err(WriteError::DuplicateName { table, name: name.to_owned() });
+            }
+        }
+        Ok(())
+    }
+    for (table, names) in [
+        ("applications", &workload.applications),
+        ("locks", &workload.locks),
+        ("conditions", &workload.conditions),
+        ("lists", &workload.lists),
+        ("timers", &workload.timers),
+        ("recorders", &workload.recorders),
+        ("phases", &workload.phases),
+    ] {
+        unique(table, names.iter().map(String::as_str))?;
+    }
+    unique("tasks", workload.tasks.iter().map(|task| task.name.as_str()))?;
+    unique("processes", workload.processes.iter().map(|process| process.name.as_str()))?;
+    unique("task groups", workload.groups.iter().map(|group| group.name.as_str()))?;
+    unique("data groups", workload.data_groups.iter().map(|group| group.name.as_str()))?;
+    unique("barriers", workload.barriers.iter().map(|barrier| barrier.name.as_str()))?;
+    unique("semaphores", workload.semaphores.iter().map(|semaphore| semaphore.name.as_str()))?;
+    unique("channels", workload.channels.iter().map(|channel| channel.name.as_str()))
+}
+
+type Entries = Vec<(String, Json)>;
+
+fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
+    Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// The file without a `warmcore` key, if every program has a form.
+fn plain(workload: &Workload) -> Option<String> {
+    let tasks: Option<Entries> = workload
+        .tasks
+        .iter()
+        .map(|task| {
+            let body = express(workload, task, true)?;
+            Some((task.name.clone(), Json::Object(task_object(workload, task, Some(body)))))
+        })
+        .collect();
+    Some(print(&object([("tasks", Json::Object(tasks?)), ("global", global(workload))])))
+}
+
+/// The file with a `warmcore` key. `own_program` says which tasks have their program there.
+fn extended(workload: &Workload, own_program: &[bool]) -> String {
+    let mut tasks = Entries::new();
+    let mut described = Entries::new();
+    for (task, own) in workload.tasks.iter().zip(own_program) {
+        let body = if *own { None } else { express(workload, task, false) };
+        tasks.push((task.name.clone(), Json::Object(task_object(workload, task, body))));
+        described.push((task.name.clone(), Json::Object(description(workload, task, *own))));
+    }
+    let mut extension = tables(workload);
+    extension.push(("tasks".to_owned(), Json::Object(described)));
+    let document =
+        object([("tasks", Json::Object(tasks)), ("global", global(workload)), ("warmcore", Json::Object(extension))]);
+    print(&document)
+}
+
+fn global(workload: &Workload) -> Json {
+    let duration = match whole_seconds(workload) {
+        Some(seconds) => Json::from(seconds),
+        None => Json::Integer(-1),
+    };
+    object([("duration", duration), ("default_policy", "SCHED_OTHER".into()), ("lock_pages", Json::Bool(false))])
+}
+
+/// The duration in seconds, if rt-app can say it.
+fn whole_seconds(workload: &Workload) -> Option<u64> {
+    workload.duration_ns.filter(|ns| *ns > 0 && ns % 1_000_000_000 == 0).map(|ns| ns / 1_000_000_000)
+}
+
+/// A task for rt-app. Without a body it stands for nothing.
+fn task_object(workload: &Workload, task: &Task, body: Option<Entries>) -> Entries {
+    let mut entries = Entries::new();
+    let mut add = |key: &str, value: Json| entries.push((key.to_owned(), value));
+    let Some(body) = body else {
+        add("instance", Json::Integer(0));
+        add("loop", Json::Integer(1));
+        add("sleep", Json::Integer(0));
+        return entries;
+    };
+    if task.instances != 1 {
+        add("instance", task.instances.into());
+    }
+    if task.start_ns > 0
+        && let Some(delay) = microseconds(task.start_ns)
+    {
+        add("delay", delay);
+    }
+    if let Affinity::OsCpus(list) = &task.affinity {
+        add("cpus", cpu_list(list));
+    }
+    if task.policy != Policy::Normal {
+        add("policy", policy_name(task.policy).into());
+    }
+    if task.nice != 0 {
+        add("priority", Json::Integer(task.nice.into()));
+    }
+    if let Some(slice) = task.slice_ns.filter(|ns| *ns > 0).and_then(microseconds) {
+        add("dl-runtime", slice);
+    }
+    if let Some(path) = rtapp_group(workload, task) {
+        add("taskgroup", path.into());
+    }
+    entries.extend(body);
+    entries
+}
+
+fn rtapp_group<'a>(workload: &'a Workload, task: &Task) -> Option<&'a str> {
+    let name = workload.groups[task.group?.index()].name.as_str();
+    (name.len() > 1 && name.starts_with('/')).then_some(name)
+}
+
+/// What rt-app's object for the task does not say.
+fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
+    let mut entries = Entries::new();
+    let mut add = |key: &str, value: Json| entries.push((key.to_owned(), value));
+    if task.process != ProcessId(0) {
+        add("process", Json::Text(workload.processes[task.process.index()].name.clone()));
+    }
+    if task.role != task.name {
+        add("role", Json::Text(task.role.clone()));
+    }
+    if let Some(profile) = &task.profile {
+        add("profile", Json::Text(profile.clone()));
+    }
+    if !task.data_groups.is_empty() {
+        let names = task.data_groups.iter().map(|id| Json::Text(workload.data_groups[id.index()].name.clone()));
+        add("data", Json::Array(names.collect()));
+    }
+    if let Some(cpu) = task.start_cpu {
+        add("start_cpu", cpu.into());
+    }
+    if let Some(ns) = task.release_ns {
+        add("release_ns", ns.into());
+    }
+    if task.start_ns > 0 && (own_program || microseconds(task.start_ns).is_none()) {
+        add("start_ns", task.start_ns.into());
+    }
+    if let Some(ns) = task.slice_ns.filter(|ns| own_program || *ns == 0 || microseconds(*ns).is_none()) {
+        add("slice_ns", ns.into());
+    }
+    match &task.affinity {
+        Affinity::All => {}
+        Affinity::OsCpus(_) if !own_program => {}
+        affinity => add("affinity", write_affinity(affinity)),
+    }
+    if let Some(group) = task.group.filter(|_| own_program || rtapp_group(workload, task).is_none()) {
+        add("taskgroup", Json::Text(workload.groups[group.index()].name.clone()));
+    }
+    if own_program {
+        if task.instances != 1 {
+            add("instances", task.instances.into());
+        }
+        if task.nice != 0 {
+            add("nice", Json::Integer(task.nice.into()));
+        }
+        if task.policy != Policy::Normal {
+            add("policy", policy_name(task.policy).into());
+        }
+        let program = if shares_programs(workload) {
+            Json::from(task.program.0)
+        } else {
+            write_steps(workload, &workload.programs[task.program.index()].steps)
+        };
+        add("program", program);
+    }
+    entries
+}
+
+/// All tables in order, so that ids stay as they are.
+fn tables(workload: &Workload) -> Entries {
+    let mut entries = vec![("version".to_owned(), Json::from(VERSION))];
+    if let Some(ns) = workload.duration_ns.filter(|_| whole_seconds(workload).is_none()) {
+        entries.push(("duration_ns".to_owned(), ns.into()));
+    }
+    let mut add = |key: &str, list: Vec<Json>| {
+        if !list.is_empty() {
+            entries.push((key.to_owned(), Json::Array(list)));
+        }
+    };
+    let text = |name: &String| Json::Text(name.clone());
+    add("applications", workload.applications.iter().map(text).collect());
+    let processes = workload.processes.iter().map(|process| {
+        let application = &workload.applications[process.application as usize];
+        object([("name", text(&process.name)), ("application", text(application))])
+    });
+    add("processes", processes.collect());
+    let groups = workload.groups.iter();
+    add("groups", groups.map(|group| object([("name", text(&group.name)), ("shares", group.shares.into())])).collect());
+    let data = workload.data_groups.iter();
+    add("data_groups", data.map(|data| object([("name", text(&data.name)), ("bytes", data.bytes.into())])).collect());
+    let barriers = workload.barriers.iter().map(|barrier| {
+        let wait = match barrier.wait {
+            BarrierWait::Spin => "spin".into(),
+            BarrierWait::Block => "block".into(),
+            BarrierWait::SpinThenBlock { spin_ns } => object([("spin_then_block_ns", spin_ns.into())]),
+        };
+        object([("name", text(&barrier.name)), ("participants", barrier.participants.into()), ("wait", wait)])
+    });
+    add("barriers", barriers.collect());
+    let semaphores = workload
+        .semaphores
+        .iter()
+        .map(|semaphore| object([("name", text(&semaphore.name)), ("initial", semaphore.initial.into())]));
+    add("semaphores", semaphores.collect());
+    let channels = workload.channels.iter().map(|channel| {
+        let kind = if channel.kind == ChannelKind::Pipe { "pipe" } else { "socket" };
+        let capacity = channel.capacity_bytes.into();
+        object([("name", text(&channel.name)), ("kind", kind.into()), ("capacity_bytes", capacity)])
+    });
+    add("channels", channels.collect());
+    for (key, names) in [
+        ("locks", &workload.locks),
+        ("conditions", &workload.conditions),
+        ("lists", &workload.lists),
+        ("timers", &workload.timers),
+        ("recorders", &workload.recorders),
+        ("phases", &workload.phases),
+    ] {
+        add(key, names.iter().map(text).collect());
+    }
+    if shares_programs(workload) {
+        let programs = workload.programs.iter();
+        add("programs", programs.map(|program| write_steps(workload, &program.steps)).collect());
+    }
+    let warnings = workload.warnings.iter().map(|warning| {
+        let (what, consequence) = (text(&warning.what), text(&warning.consequence));
+        object([("what", what), ("consequence", consequence), ("count", warning.count.into())])
+    });
+    add("warnings", warnings.collect());
+    let style = match &workload.style {
+        ResultStyle::Plain => return entries,
+        ResultStyle::Hackbench { header } => object([("hackbench", object([("header", text(header))]))]),
+        ResultStyle::Schbench { wakeup, request } => {
+            let recorder = |index: usize| text(&workload.recorders[index]);
+            let recorders = [("wakeup", recorder(wakeup.index())), ("request", recorder(request.index()))];
+            object([("schbench", object(recorders))])
+        }
+    };
+    entries.push(("style".to_owned(), style));
+    entries
+}
