@@ -1,0 +1,321 @@
+//! What can be typed. The comments here are the help text, the manual pages and the completions.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use warmcore_workload::parse_duration;
+
+use crate::console::ColorChoice;
+
+/// Text under the help of the program.
+const AFTER_HELP: &str = "\
+Exit codes: 0 done; 1 the operation failed; 2 bad usage or input; 3 it ran and a requested check failed;
+4 this machine cannot do it; 130 and 143 interrupted and terminated, what had finished is valid.
+
+First steps:
+  warmcore machine list
+  warmcore compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f4,-g4,-l200 --schedulers cfs,eevdf,rr";
+
+/// Which CPU scheduler, with which settings, is best for a workload on a machine, and why
+#[derive(Parser, Debug)]
+#[command(name = "warmcore", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Arguments {
+    /// What is said, and how
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What is said, and how.
+#[derive(Args, Debug)]
+pub struct OutputArguments {
+    /// Say nothing but results, warnings and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more; twice for every detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = false)]
+    pub color: ColorChoice,
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a workload under several schedulers and say which is best
+    Compare(CompareArguments),
+    /// Run one simulation
+    Sim(SimArguments),
+    /// List, show, detect and convert machines
+    #[command(subcommand)]
+    Machine(MachineCommand),
+    /// List, show, convert and really run workloads
+    #[command(subcommand)]
+    Workload(WorkloadCommand),
+    /// List and show schedulers with their tunables
+    #[command(subcommand)]
+    Schedulers(SchedulersCommand),
+    /// Print the JSON Schema of a document this program writes
+    Schema {
+        /// Which document
+        name: SchemaName,
+    },
+    /// Print shell completions
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write all of them to a directory
+    Man {
+        /// Directory for one page per command
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Documents with a schema.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SchemaName {
+    /// `compare --json` and verdict.json
+    Comparison,
+    /// `sim --json` and trials/*.json
+    Trial,
+}
+
+/// Machine and workload, as in every experiment.
+#[derive(Args, Debug)]
+pub struct SubjectArguments {
+    /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
+    /// hwloc synthetic string, or `host` for this computer
+    #[arg(short, long, value_name = "MACHINE")]
+    pub machine: String,
+    /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
+    /// hackbench:-T,-p,-f4,-g1,-l200
+    #[arg(short, long, value_name = "WORKLOAD")]
+    pub workload: String,
+    /// Make input that is accepted but not modelled an error
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Arguments of `compare`.
+#[derive(Args, Debug)]
+pub struct CompareArguments {
+    /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
+    /// hwloc synthetic string, or `host` for this computer
+    #[arg(short, long, value_name = "MACHINE", required_unless_present = "resume")]
+    pub machine: Option<String>,
+    /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
+    /// hackbench:-T,-p,-f4,-g1,-l200
+    #[arg(short, long, value_name = "WORKLOAD", required_unless_present = "resume")]
+    pub workload: Option<String>,
+    /// Schedulers, with commas between them; may be repeated. Tunables follow a colon, themselves with commas between
+    /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr
+    #[arg(short, long, value_name = "LIST", required_unless_present = "resume")]
+    pub schedulers: Vec<String>,
+    /// Scheduler the others are compared with, as written in --schedulers; the first one if not given
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub baseline: Option<String>,
+    /// Runs of each scheduler. Run k of all schedulers has the same seed; from 8 on there are 95 % intervals
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: u32,
+    /// Seed that all trials' seeds are derived from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    pub seed: u64,
+    /// Metric the verdict is about, if not the workload's own
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// End each run at this simulated time, such as 5s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub max_time: Option<u64>,
+    /// Event tables to write for each trial
+    #[arg(long, value_name = "LEVEL", default_value = "counters")]
+    pub trace: TraceChoice,
+    /// Run directory; by default a new one under runs/
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Write no run directory
+    #[arg(long, conflicts_with_all = ["out", "force", "resume"])]
+    pub no_out: bool,
+    /// Replace the run in the directory given with --out
+    #[arg(long, requires = "out")]
+    pub force: bool,
+    /// Continue the run in this directory: everything comes from there, trials that finished are not run again
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
+          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "max_time", "trace", "out"])]
+    pub resume: Option<PathBuf>,
+    /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Make input that is accepted but not modelled an error
+    #[arg(long)]
+    pub strict: bool,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Largest seed: what TOML can hold.
+pub const MAX_SEED: u64 = i64::MAX as u64;
+
+/// What a run records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum TraceChoice {
+    /// Nothing but how long it took: the fastest
+    None,
+    /// Counts and distributions, in constant memory
+    Counters,
+    /// Counters, and every event in Parquet tables (needs --out)
+    Full,
+}
+
+/// Arguments of `sim`.
+#[derive(Args, Debug)]
+pub struct SimArguments {
+    /// Machine and workload.
+    #[command(flatten)]
+    pub subject: SubjectArguments,
+    /// Scheduler with its tunables, such as eevdf:base_slice_ns=3000000,hz=1000
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub scheduler: String,
+    /// Seed of the run
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    pub seed: u64,
+    /// What to record
+    #[arg(long, value_name = "LEVEL", default_value = "counters")]
+    pub trace: TraceChoice,
+    /// End the run at this simulated time, such as 5s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub max_time: Option<u64>,
+    /// Directory for the result and the trace
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("trace", "full"))]
+    pub out: Option<PathBuf>,
+    /// Replace the run in the directory given with --out
+    #[arg(long, requires = "out")]
+    pub force: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Verbs of `machine`.
+#[derive(Subcommand, Debug)]
+pub enum MachineCommand {
+    /// List the machines that come with this program
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Draw a machine as text, with what its values rest on
+    Show {
+        /// Preset, file, /sys snapshot directory, short form, hwloc synthetic string, or `host`
+        machine: String,
+        /// Print its TOML
+        #[arg(long)]
+        toml: bool,
+    },
+    /// Read this computer's topology from /sys
+    Detect {
+        /// Directory to read instead of /
+        #[arg(long, value_name = "DIR", default_value = "/", value_hint = ValueHint::DirPath)]
+        root: PathBuf,
+        /// Print its TOML
+        #[arg(long)]
+        toml: bool,
+    },
+    /// Write a machine in another format
+    Convert {
+        /// Preset, file, /sys snapshot directory, short form, hwloc synthetic string, `host`, or `-`
+        machine: String,
+        /// Format to write
+        #[arg(long, value_name = "FORMAT", default_value = "toml")]
+        to: MachineFormat,
+        /// File to write; standard output if not given or `-`
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        out: Option<PathBuf>,
+    },
+    /// Copy what `detect` reads of /sys to a directory, without serial numbers or host names
+    Snapshot {
+        /// Directory to make
+        directory: PathBuf,
+        /// Directory to read instead of /
+        #[arg(long, value_name = "DIR", default_value = "/", value_hint = ValueHint::DirPath)]
+        root: PathBuf,
+    },
+}
+
+/// Formats of machines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MachineFormat {
+    /// This program's own; loses nothing
+    Toml,
+    /// hwloc XML version 2
+    Xml,
+    /// hwloc synthetic string; symmetric machines only
+    Synthetic,
+}
+
+/// Verbs of `workload`.
+#[derive(Subcommand, Debug)]
+pub enum WorkloadCommand {
+    /// List the generators with their flags
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a workload: tasks, programs, objects, and what is not modelled
+    Show {
+        /// File in rt-app's format, `-`, or a generator with its flags
+        workload: String,
+    },
+    /// Write a workload in rt-app's format
+    Convert {
+        /// File in rt-app's format, `-`, or a generator with its flags
+        workload: String,
+        /// File to write; standard output if not given or `-`
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        out: Option<PathBuf>,
+        /// Make input that is accepted but not modelled an error
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Run a workload with real threads on this computer
+    Run {
+        /// File in rt-app's format, `-`, or a generator with its flags
+        workload: String,
+        /// End the run after this time, such as 5s
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        max_time: Option<u64>,
+        /// Make input that is accepted but not modelled an error
+        #[arg(long)]
+        strict: bool,
+        /// Print one JSON document instead of text
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Verbs of `schedulers`.
+#[derive(Subcommand, Debug)]
+pub enum SchedulersCommand {
+    /// List the schedulers
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a scheduler: source, and every tunable with default, unit and range
+    Show {
+        /// Scheduler, with or without tunables
+        scheduler: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+}

@@ -1,0 +1,259 @@
+//! `warmcore compare`: the main job.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use warmcore_lab::directory::{DirectoryError, Existing, RunDirectory};
+use warmcore_lab::environment::Environment;
+use warmcore_lab::experiment::{Experiment, ExperimentRecord, TraceLevel, trial_seeds};
+use warmcore_lab::runner::{self, Conduct, Finished, RunError};
+use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
+use warmcore_lab::verdict::{self, ComparisonDocument};
+
+use crate::args::{CompareArguments, TraceChoice};
+use crate::commands::verdict_table;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::load;
+use crate::signals::Signals;
+
+/// Directory of run directories that were not given a name.
+const RUNS: &str = "runs";
+
+/// Runs the verb.
+pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let started = unix_seconds();
+    let (experiment, directory) = match &arguments.resume {
+        Some(path) => resume(path, arguments.strict)?,
+        None => begin(&arguments, started)?,
+    };
+    load::warn_unmodelled(&experiment.workload.value, console);
+    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+    let record = experiment.record();
+    describe(&record, directory.as_ref(), jobs, console);
+
+    let mut environment = Environment::at_start(std::env::args().collect(), jobs, started);
+    let finished = run_trials(&experiment, directory.as_ref(), jobs, &signals, console)?;
+    environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
+
+    let document = verdict::conclude(&record, &experiment.workload.value, &finished.trials)
+        .map_err(|error| Failure::usage("warmcore::metric", error))?;
+    if let Some(directory) = &directory {
+        let text = verdict_table::plain(&document);
+        session::finish(directory, &experiment, &finished.trials, Some((&document, &text)), &environment)
+            .map_err(session_failure)?;
+    }
+    print(&document, arguments.json, console)?;
+    if let Some(directory) = &directory {
+        console.note(&format!("run directory: {}", directory.path().display()));
+    }
+    Ok(())
+}
+
+/// A new experiment and its directory.
+fn begin(arguments: &CompareArguments, started: u64) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+    // Clap demands both unless a run is resumed.
+    let machine = load::machine(arguments.machine.as_deref().unwrap_or_default())?;
+    let workload = load::workload(arguments.workload.as_deref().unwrap_or_default(), arguments.strict)?;
+    let schedulers = load::schedulers(&arguments.schedulers)?;
+    let baseline = match &arguments.baseline {
+        None => 0,
+        Some(text) => {
+            let wanted = load::scheduler(text)?;
+            schedulers.iter().position(|spec| *spec == wanted).ok_or_else(|| {
+                Failure::usage("warmcore::baseline", format!("baseline `{text}` is not among --schedulers"))
+                    .help("write it as in --schedulers, with the same tunables")
+            })?
+        }
+    };
+    let experiment = Experiment {
+        machine,
+        workload,
+        schedulers,
+        baseline,
+        seeds: trial_seeds(arguments.seed, arguments.trials),
+        max_time_ns: arguments.max_time,
+        trace: trace_level(arguments.trace),
+        metric: arguments.metric.clone(),
+    };
+    check(&experiment)?;
+    if arguments.no_out {
+        if arguments.trace == TraceChoice::Full {
+            return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
+        }
+        return Ok((experiment, None));
+    }
+    let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
+    let id = || format!("{}-{}", utc_stamp(started), experiment.record().short_hash());
+    let directory = match &arguments.out {
+        Some(path) => RunDirectory::create(path, existing),
+        None => RunDirectory::create_numbered(&PathBuf::from(RUNS), &id()),
+    }
+    .map_err(directory_failure)?;
+    session::begin(&directory, &experiment).map_err(session_failure)?;
+    Ok((experiment, Some(directory)))
+}
+
+/// Checks what can be known before anything runs or is written.
+pub fn check(experiment: &Experiment) -> Result<(), Failure> {
+    experiment.check().map_err(|error| Failure::usage("warmcore::experiment", error))?;
+    warmcore_lab::sim::check(experiment).map_err(|error| {
+        Failure::usage("warmcore::experiment", error)
+            .help("machine and workload do not fit together: change one of them")
+    })?;
+    verdict::check_metric(&experiment.record(), &experiment.workload.value)
+        .map_err(|error| Failure::usage("warmcore::metric", error))
+}
+
+/// The experiment of a run directory.
+fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+    let directory = RunDirectory::open(path).map_err(directory_failure)?;
+    let experiment = session::experiment_of(&directory).map_err(|error| {
+        let help = match &error {
+            ResumeError::File(error) => error.advice(),
+            _ => "start the experiment anew, in another directory",
+        };
+        Failure::usage("warmcore::resume", error).help(help)
+    })?;
+    if strict && !experiment.workload.value.warnings.is_empty() {
+        return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
+            .help("without --strict these are warnings"));
+    }
+    session::reopen(&directory).map_err(|error| session_failure(error.into()))?;
+    Ok((experiment, Some(directory)))
+}
+
+/// Runs all trials with a progress bar.
+fn run_trials(
+    experiment: &Experiment,
+    directory: Option<&RunDirectory>,
+    jobs: usize,
+    signals: &Signals,
+    console: &Console,
+) -> Result<Finished, Failure> {
+    let total = experiment.schedulers.len() * experiment.seeds.len();
+    let bar = console.progress(total, "trials");
+    let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| bar.inc(1) };
+    let result = runner::run(experiment, directory, &conduct);
+    bar.finish_and_clear();
+    result.map_err(|error| run_failure(error, directory, signals))
+}
+
+/// The failure for what stopped the trials.
+pub fn run_failure(error: RunError, directory: Option<&RunDirectory>, signals: &Signals) -> Failure {
+    match error {
+        RunError::Interrupted { .. } => {
+            let failure = signals.failure(&error);
+            match directory {
+                Some(directory) => {
+                    failure.help(format!("go on with: warmcore compare --resume {}", directory.path().display()))
+                }
+                None => failure,
+            }
+        }
+        RunError::Trial { ref source, .. } => {
+            let advice = source.advice();
+            Failure::failed("warmcore::simulation", &error).help(advice)
+        }
+        RunError::File(ref source) => {
+            let advice = source.advice();
+            Failure::failed("warmcore::files", &error).help(advice)
+        }
+        RunError::Workers { .. } => Failure::failed("warmcore::workers", &error).help("try a smaller --jobs"),
+    }
+}
+
+/// The failure for a run directory that cannot be used.
+pub fn directory_failure(error: DirectoryError) -> Failure {
+    let advice = error.advice();
+    let failure = match &error {
+        DirectoryError::Exists(_) | DirectoryError::NotARun(_) => Failure::usage("warmcore::directory", &error),
+        _ => Failure::failed("warmcore::directory", &error),
+    };
+    failure.help(advice)
+}
+
+/// The failure for files of a run that cannot be written.
+pub fn session_failure(error: SessionError) -> Failure {
+    let advice = match &error {
+        SessionError::File(error) => error.advice(),
+        SessionError::Express { .. } => "run without a directory (--no-out)",
+    };
+    Failure::failed("warmcore::files", error).help(advice)
+}
+
+/// One line about what is going to run.
+fn describe(record: &ExperimentRecord, directory: Option<&RunDirectory>, jobs: usize, console: &Console) {
+    let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
+    console.note(&format!(
+        "{} on {}: {} schedulers, {} trials each, {jobs} at a time",
+        record.workload.source,
+        record.machine.source,
+        labels.len(),
+        record.seeds.len()
+    ));
+    if let Some(directory) = directory {
+        console.info(&format!("writing to {}", directory.path().display()));
+    }
+    for scheduler in &record.schedulers {
+        console.info(&format!("scheduler {}", scheduler.resolved));
+    }
+}
+
+fn print(document: &ComparisonDocument, json: bool, console: &Console) -> Result<(), Failure> {
+    // The workload's own warnings were shown before the run.
+    for warning in &document.warnings[document.unmodelled..] {
+        console.warn(warning);
+    }
+    let text = if json { pretty(document) } else { verdict_table::for_console(document, console) };
+    Ok(console.out(&text)?)
+}
+
+/// The library's word for an option's value.
+pub fn trace_level(choice: TraceChoice) -> TraceLevel {
+    match choice {
+        TraceChoice::None => TraceLevel::None,
+        TraceChoice::Counters => TraceLevel::Counters,
+        TraceChoice::Full => TraceLevel::Full,
+    }
+}
+
+/// Seconds since 1970, UTC.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn available_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// `20261120T115926Z`: sorts by time, and is a file name everywhere.
+fn utc_stamp(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    // Howard Hinnant's days-to-civil algorithm, for days since 1970 (all non-negative here): the year begins in March,
+    // so that the leap day is its last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_dates() {
+        assert_eq!(utc_stamp(0), "19700101T000000Z");
+        assert_eq!(utc_stamp(951_827_696), "20000229T123456Z");
+        assert_eq!(utc_stamp(4_102_444_799), "20991231T235959Z");
+    }
+}

@@ -1,0 +1,117 @@
+//! `warmcore machine`: list, show, detect, convert, snapshot.
+
+use std::path::Path;
+
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::session::pretty;
+use warmcore_topology::Machine;
+
+use crate::args::{MachineCommand, MachineFormat};
+use crate::commands::write_output;
+use crate::console::{Console, Table};
+use crate::failure::Failure;
+use crate::load;
+
+/// The document of `machine list --json`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    tool_version: &'static str,
+    machines: Vec<Entry>,
+}
+
+/// One preset in it.
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    aliases: Vec<String>,
+    summary: String,
+    cpus: usize,
+    cores: usize,
+    llcs: usize,
+    nodes: usize,
+    sockets: usize,
+}
+
+/// Runs the verb.
+pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
+    match command {
+        MachineCommand::List { json } => list(json, console),
+        MachineCommand::Show { machine, toml } => show(&load::machine(&machine)?.value, toml, console),
+        MachineCommand::Detect { root, toml } => show(&load::detect(&root)?, toml, console),
+        MachineCommand::Convert { machine, to, out } => {
+            let text = in_format(&load::machine(&machine)?.value, to, console)?;
+            write_output(out.as_deref(), &text, console)
+        }
+        MachineCommand::Snapshot { directory, root } => snapshot(&root, &directory, console),
+    }
+}
+
+fn list(json: bool, console: &Console) -> Result<(), Failure> {
+    let broken = |error| Failure::failed("warmcore::machine", error);
+    let mut machines = Vec::new();
+    for preset in warmcore_topology::presets() {
+        let machine = warmcore_topology::resolve(&preset.name).map_err(broken)?;
+        machines.push(Entry {
+            name: preset.name,
+            aliases: preset.aliases,
+            summary: preset.summary,
+            cpus: machine.cpu_count(),
+            cores: machine.core_count(),
+            llcs: machine.llc_count(),
+            nodes: machine.node_count(),
+            sockets: machine.socket_count(),
+        });
+    }
+    if json {
+        let document = Document { schema: "warmcore-machines-1", tool_version: TOOL_VERSION, machines };
+        return Ok(console.out(&pretty(&document))?);
+    }
+    let mut table = Table::new(["machine", ">sockets", ">nodes", ">LLCs", ">cores", ">CPUs", "what it is"]);
+    for entry in machines {
+        table.row([
+            entry.name,
+            entry.sockets.to_string(),
+            entry.nodes.to_string(),
+            entry.llcs.to_string(),
+            entry.cores.to_string(),
+            entry.cpus.to_string(),
+            entry.summary,
+        ]);
+    }
+    Ok(console.out(&console.table(&table))?)
+}
+
+fn show(machine: &Machine, toml: bool, console: &Console) -> Result<(), Failure> {
+    let text = if toml { warmcore_topology::to_toml(machine) } else { warmcore_topology::render(machine) };
+    Ok(console.out(&text)?)
+}
+
+fn in_format(machine: &Machine, format: MachineFormat, console: &Console) -> Result<String, Failure> {
+    let inexpressible = |error| Failure::usage("warmcore::machine", error);
+    match format {
+        MachineFormat::Toml => Ok(warmcore_topology::to_toml(machine)),
+        MachineFormat::Xml => warmcore_topology::to_hwloc_xml(machine).map_err(inexpressible),
+        MachineFormat::Synthetic => {
+            let text = warmcore_topology::to_synthetic(machine).map_err(inexpressible)?;
+            for loss in warmcore_topology::synthetic_losses(machine) {
+                console.warn(&format!("a synthetic string does not keep {loss}"));
+            }
+            Ok(text + "\n")
+        }
+    }
+}
+
+fn snapshot(root: &Path, directory: &Path, console: &Console) -> Result<(), Failure> {
+    if directory.exists() {
+        return Err(Failure::usage("warmcore::directory", format!("{} exists already", directory.display()))
+            .help("name a directory that does not exist yet"));
+    }
+    let files = warmcore_topology::write_sysfs_snapshot(root, directory).map_err(|error| match &error {
+        warmcore_topology::Error::Read { .. } => Failure::unable("warmcore::machine", error),
+        _ => Failure::failed("warmcore::machine", error),
+    })?;
+    console.note(&format!("{files} files written to {}", directory.display()));
+    Ok(())
+}

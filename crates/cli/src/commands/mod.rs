@@ -1,0 +1,30 @@
+//! One module per verb, and what several of them do.
+
+use std::path::Path;
+
+use crate::console::Console;
+use crate::failure::Failure;
+
+pub mod compare;
+pub mod machine;
+pub mod native;
+pub mod reference;
+pub mod schedulers;
+pub mod sim;
+pub mod verdict_table;
+pub mod workload;
+
+/// Writes a text to a file that does not exist yet, or to standard output if there is none or it is `-`.
+fn write_output(path: Option<&Path>, text: &str, console: &Console) -> Result<(), Failure> {
+    let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+        return Ok(console.out(text)?);
+    };
+    if path.exists() {
+        return Err(Failure::usage("warmcore::output", format!("{} exists already", path.display()))
+            .help("name a file that does not exist yet"));
+    }
+    warmcore_lab::files::write_atomically(path, text.as_bytes()).map_err(|error| {
+        let advice = error.advice();
+        Failure::failed("warmcore::output", error).help(advice)
+    })
+}

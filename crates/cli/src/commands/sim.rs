@@ -1,0 +1,128 @@
+//! `warmcore sim`: one simulated run.
+
+use std::sync::Arc;
+
+use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::environment::Environment;
+use warmcore_lab::experiment::Experiment;
+use warmcore_lab::measures;
+use warmcore_lab::runner::{self, Conduct};
+use warmcore_lab::session::{self, pretty};
+use warmcore_lab::trial::{Trial, TrialEnd};
+use warmcore_workload::Workload;
+
+use crate::args::SimArguments;
+use crate::commands::compare::{check, directory_failure, run_failure, session_failure, trace_level, unix_seconds};
+use crate::commands::verdict_table::with_unit;
+use crate::console::{Console, Table};
+use crate::failure::Failure;
+use crate::load;
+use crate::signals::Signals;
+use crate::units;
+
+/// Runs the verb.
+pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let started = unix_seconds();
+    let machine = load::machine(&arguments.subject.machine)?;
+    let workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
+    load::warn_unmodelled(&workload.value, console);
+    let experiment = Experiment {
+        machine,
+        workload,
+        schedulers: vec![load::scheduler(&arguments.scheduler)?],
+        baseline: 0,
+        seeds: vec![arguments.seed],
+        max_time_ns: arguments.max_time,
+        trace: trace_level(arguments.trace),
+        metric: Some("elapsed_ns".into()),
+    };
+    check(&experiment)?;
+    let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
+    let directory = arguments.out.as_ref().map(|path| RunDirectory::create(path, existing)).transpose();
+    let directory = directory.map_err(directory_failure)?;
+    if let Some(directory) = &directory {
+        session::begin(directory, &experiment).map_err(session_failure)?;
+    }
+    console.note(&format!(
+        "{} on {} under {}, seed {}",
+        experiment.workload.source, experiment.machine.source, experiment.schedulers[0], arguments.seed
+    ));
+
+    let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
+    let conduct = Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    let finished = runner::run(&experiment, directory.as_ref(), &conduct)
+        .map_err(|error| run_failure(error, directory.as_ref(), &signals))?;
+    environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
+    if let Some(directory) = &directory {
+        session::finish(directory, &experiment, &finished.trials, None, &environment).map_err(session_failure)?;
+    }
+    for trial in finished.trials.iter().flatten() {
+        print(trial, &experiment.workload.value, arguments.json, console)?;
+    }
+    if let Some(directory) = &directory {
+        console.note(&format!("run directory: {}", directory.path().display()));
+    }
+    Ok(())
+}
+
+fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> Result<(), Failure> {
+    if trial.end == TrialEnd::TimeLimit {
+        console.warn("the largest time was reached before the workload's end");
+    }
+    if json {
+        return Ok(console.out(&pretty(trial))?);
+    }
+    let mut text = String::new();
+    if !trial.result_lines.is_empty() {
+        console.note("the lines that look like the imitated program's are simulated numbers");
+        text.push_str(&trial.result_lines.join("\n"));
+        text.push_str("\n\n");
+    }
+    text.push_str(&console.table(&measure_table(trial, workload, console.is_verbose())));
+    text.push('\n');
+    text.push_str(&console.table(&task_table(trial)));
+    Ok(console.out(&text)?)
+}
+
+/// Every measure that has a value other than 0, with its definition if that is asked for.
+fn measure_table(trial: &Trial, workload: &Workload, definitions: bool) -> Table {
+    let headings = ["metric", ">value", "definition"];
+    let columns = if definitions { 3 } else { 2 };
+    let mut table = Table::new(headings.into_iter().take(columns));
+    for measure in measures::of_workload(workload) {
+        if let Some(value) = measure.value(trial).filter(|value| *value != 0.0) {
+            let row = [measure.name, with_unit(value, measure.unit), measure.definition];
+            table.row(row.into_iter().take(columns));
+        }
+    }
+    table
+}
+
+/// CPU time by application and role: tasks of one role are shown together.
+fn task_table(trial: &Trial) -> Table {
+    let mut table = Table::new(["application", "role", ">tasks", ">exited", ">CPU time", ">least", ">most"]);
+    let mut groups: Vec<(u32, &str)> = Vec::new();
+    for task in &trial.tasks {
+        if !groups.contains(&(task.application, &task.role)) {
+            groups.push((task.application, &task.role));
+        }
+    }
+    for (application, role) in groups {
+        let tasks: Vec<_> =
+            trial.tasks.iter().filter(|task| (task.application, task.role.as_str()) == (application, role)).collect();
+        let times = || tasks.iter().map(|task| task.cpu_time_ns);
+        let name = trial.applications.get(application as usize).map_or("", |application| &application.name);
+        let time = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| units::duration(ns as f64));
+        table.row([
+            name.to_owned(),
+            role.to_owned(),
+            tasks.len().to_string(),
+            tasks.iter().filter(|task| task.exited_ns.is_some()).count().to_string(),
+            time(Some(times().sum())),
+            time(times().min()),
+            time(times().max()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,114 @@
+//! The verdict as text: one line per scheduler, then the sentence.
+
+use warmcore_lab::measures::{Measure, Unit};
+use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
+use warmcore_statistics::Comparison;
+
+use crate::console::{Console, Table, Tone};
+use crate::units;
+
+/// Columns beside the primary measure: the measure's name and its heading.
+const COLUMNS: [(&str, &str); 5] = [
+    ("wakeup_p50_ns", ">wakeup p50"),
+    ("wakeup_p99_ns", ">p99"),
+    ("migrations_ran_per_s", ">migr/s"),
+    ("cross_llc_ran_per_s", ">x-LLC/s"),
+    ("violation_ns", ">violation"),
+];
+
+/// For standard output.
+pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
+    format!("{}\n{}\n", console.table(&table(document)), wrapped(&document.verdict.sentence))
+}
+
+/// For a file.
+pub fn plain(document: &ComparisonDocument) -> String {
+    format!("{}\n{}\n", table(document).aligned(), wrapped(&document.verdict.sentence))
+}
+
+fn table(document: &ComparisonDocument) -> Table {
+    let second = document.secondary.as_deref().map(|name| (name, format!(">{}", title(document, name))));
+    let second = second.iter().map(|(name, heading)| (*name, heading.as_str()));
+    let columns: Vec<(&str, &str)> =
+        second.chain(COLUMNS.into_iter().filter(|(name, _)| *name != document.primary)).collect();
+    let primary = format!(">{}", title(document, &document.primary));
+    let headings = ["scheduler", &primary, ">ratio [95 %]", "verdict"];
+    let mut table = Table::new(headings.into_iter().chain(columns.iter().map(|(_, heading)| *heading)));
+    for scheduler in &document.schedulers {
+        let mut row = vec![(scheduler.label.clone(), Tone::Plain)];
+        row.push((median(scheduler, &document.primary, &document.measures), Tone::Plain));
+        row.extend(judged(scheduler, &document.primary));
+        for (name, _) in &columns {
+            row.push((median(scheduler, name, &document.measures), Tone::Plain));
+        }
+        table.toned_row(row);
+    }
+    table
+}
+
+/// The title of a measure.
+fn title<'a>(document: &'a ComparisonDocument, name: &str) -> &'a str {
+    document.measures.iter().find(|measure| measure.name == name).map_or("", |measure| measure.title.as_str())
+}
+
+/// Ratio and verdict of the primary measure.
+fn judged(scheduler: &SchedulerResult, primary: &str) -> [(String, Tone); 2] {
+    let Some(comparison) = scheduler.measures.get(primary).and_then(|result| result.comparison.as_ref()) else {
+        return [("1".into(), Tone::Plain), ("baseline".into(), Tone::Plain)];
+    };
+    let finding = Finding::of(comparison);
+    let tone = match finding {
+        Finding::Better => Tone::Good,
+        Finding::Worse => Tone::Bad,
+        _ => Tone::Plain,
+    };
+    [(ratio(comparison), tone), (finding.words().into(), tone)]
+}
+
+fn ratio(comparison: &Comparison) -> String {
+    let Some(ratio) = comparison.ratio else { return "-".into() };
+    match comparison.interval {
+        Some(interval) => format!("{} [{}, {}]", decimal(ratio), decimal(interval.low), decimal(interval.high)),
+        None => decimal(ratio),
+    }
+}
+
+/// The median of a measure, in its unit.
+fn median(scheduler: &SchedulerResult, name: &str, measures: &[Measure]) -> String {
+    let value = scheduler.measures.get(name).and_then(|result| result.summary.median);
+    let unit = measures.iter().find(|measure| measure.name == name).map(|measure| measure.unit);
+    match (value, unit) {
+        (Some(value), Some(unit)) => with_unit(value, unit),
+        _ => "-".into(),
+    }
+}
+
+/// A value as people read it.
+pub fn with_unit(value: f64, unit: Unit) -> String {
+    match unit {
+        _ if value.is_infinite() => "never".into(),
+        Unit::Ns => units::duration(value),
+        Unit::One | Unit::PerS | Unit::Tasks => units::count(value),
+    }
+}
+
+/// Breaks a sentence into lines of at most 100 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in text.split(' ') {
+        let more = word.chars().count() + 1;
+        if length + more > 101 {
+            lines.push(String::new());
+            length = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if length > 0 {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        length += more;
+    }
+    lines.join("\n")
+}

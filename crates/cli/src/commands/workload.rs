@@ -1,0 +1,141 @@
+//! `warmcore workload`: list, show, convert, run.
+
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::session::pretty;
+use warmcore_lab::verdict::describe_warning;
+use warmcore_workload::{FlagInfo, Task, Workload};
+
+use crate::args::WorkloadCommand;
+use crate::commands::write_output;
+use crate::console::{Console, Table};
+use crate::failure::Failure;
+use crate::load;
+
+/// The document of `workload list --json`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    tool_version: &'static str,
+    generators: Vec<Entry>,
+}
+
+/// One generator in it.
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    summary: &'static str,
+    usage: &'static str,
+    notes: &'static str,
+    flags: Vec<Flag>,
+}
+
+/// One flag of it.
+#[derive(Serialize)]
+struct Flag {
+    flag: String,
+    help: &'static str,
+}
+
+/// Runs the verb.
+pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
+    match command {
+        WorkloadCommand::List { json } => list(json, console),
+        WorkloadCommand::Show { workload } => show(&load::workload(&workload, false)?.value, console),
+        WorkloadCommand::Convert { workload, out, strict } => {
+            let workload = load::workload(&workload, strict)?.value;
+            load::warn_unmodelled(&workload, console);
+            let text =
+                warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
+            write_output(out.as_deref(), &text, console)
+        }
+        WorkloadCommand::Run { workload, max_time, strict, json } => {
+            let workload = load::workload(&workload, strict)?.value;
+            load::warn_unmodelled(&workload, console);
+            super::native::run(&workload, max_time, json, console)
+        }
+    }
+}
+
+fn list(json: bool, console: &Console) -> Result<(), Failure> {
+    let generators: Vec<Entry> = warmcore_workload::generators()
+        .iter()
+        .map(|generator| Entry {
+            name: generator.name,
+            summary: generator.summary,
+            usage: generator.usage,
+            notes: generator.notes,
+            flags: generator.flags.iter().map(|flag| Flag { flag: spelling(flag), help: flag.help }).collect(),
+        })
+        .collect();
+    if json {
+        let document = Document { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators };
+        return Ok(console.out(&pretty(&document))?);
+    }
+    let mut text = String::new();
+    for generator in generators {
+        text.push_str(&format!("{}: {}\n  {}\n", generator.name, generator.summary, generator.usage));
+        let mut table = Table::new(["  flag", "meaning"]);
+        for flag in generator.flags {
+            table.row([format!("  {}", flag.flag), flag.help.to_owned()]);
+        }
+        text.push_str(&format!("{}  {}\n\n", table.aligned(), generator.notes));
+    }
+    text.push_str("Any number of them, and files in rt-app's format, run side by side when joined by +.\n");
+    Ok(console.out(&text)?)
+}
+
+/// `-f, --fds COUNT`.
+fn spelling(flag: &FlagInfo) -> String {
+    let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
+    let value = flag.value.map(|value| format!(" {value}")).unwrap_or_default();
+    format!("{short}--{}{value}", flag.long)
+}
+
+fn show(workload: &Workload, console: &Console) -> Result<(), Failure> {
+    let mut text = format!("{}\n\n", workload.name);
+    let mut tasks = Table::new(["task", "role", ">instances", ">nice", "application", "process", ">steps"]);
+    for task in &workload.tasks {
+        tasks.row(task_row(task, workload));
+    }
+    text.push_str(&console.table(&tasks));
+    let mut objects = Table::new(["objects", ">count"]);
+    let counts = [
+        ("locks", workload.locks.len()),
+        ("conditions", workload.conditions.len()),
+        ("barriers", workload.barriers.len()),
+        ("semaphores", workload.semaphores.len()),
+        ("pipes and sockets", workload.channels.len()),
+        ("lists", workload.lists.len()),
+        ("timers", workload.timers.len()),
+        ("task groups", workload.groups.len()),
+        ("recorders", workload.recorders.len()),
+    ];
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        objects.row([name.to_owned(), count.to_string()]);
+    }
+    text.push_str(&format!("\n{}", console.table(&objects)));
+    let ends = match workload.duration_ns {
+        Some(ns) => format!("after {}", warmcore_workload::format_duration(ns)),
+        None => "when its last task exits".into(),
+    };
+    text.push_str(&format!("\nEnds {ends}.\n"));
+    for warning in &workload.warnings {
+        text.push_str(&format!("Not modelled: {}\n", describe_warning(warning)));
+    }
+    Ok(console.out(&text)?)
+}
+
+fn task_row(task: &Task, workload: &Workload) -> [String; 7] {
+    let process = &workload.processes[task.process.index()];
+    let application = workload.applications.get(process.application as usize);
+    [
+        task.name.clone(),
+        task.role.clone(),
+        task.instances.to_string(),
+        task.nice.to_string(),
+        application.cloned().unwrap_or_default(),
+        process.name.clone(),
+        workload.programs[task.program.index()].steps.len().to_string(),
+    ]
+}

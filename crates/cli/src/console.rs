@@ -1,0 +1,241 @@
+//! The two streams: results on standard output, everything else on standard error; tables, colours, progress.
+//!
+//! Tables have lines only on a terminal. Piped, they are aligned columns separated by two or more spaces, which `cut`,
+//! `awk` and `diff` can work with.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+use crate::failure::Failure;
+
+/// When to use colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Where output goes, and how much of it.
+pub struct Console {
+    /// Number of `-v` minus one for `--quiet`.
+    verbosity: i8,
+    out_is_terminal: bool,
+    error_is_terminal: bool,
+    color: bool,
+    error_color: bool,
+}
+
+impl Console {
+    /// Looks at the streams and the environment.
+    pub fn new(choice: ColorChoice, quiet: bool, verbose: u8) -> Self {
+        let out_is_terminal = io::stdout().is_terminal();
+        let error_is_terminal = io::stderr().is_terminal();
+        let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let color_on = |is_terminal: bool| match choice {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => is_terminal && !forbidden,
+        };
+        let verbosity = if quiet { -1 } else { i8::try_from(verbose).unwrap_or(i8::MAX) };
+        Self {
+            verbosity,
+            out_is_terminal,
+            error_is_terminal,
+            color: color_on(out_is_terminal),
+            error_color: color_on(error_is_terminal),
+        }
+    }
+
+    /// Writes a result to standard output.
+    ///
+    /// # Errors
+    /// When the stream is closed or full.
+    pub fn out(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    /// Something to check before the result is trusted; shown even with `--quiet`.
+    pub fn warn(&self, text: &str) {
+        self.line(&format!("warning: {text}"));
+    }
+
+    /// What is going on, one line per phase; not shown with `--quiet`.
+    pub fn note(&self, text: &str) {
+        if self.verbosity >= 0 {
+            self.line(text);
+        }
+    }
+
+    /// Whether `-v` was given.
+    pub fn is_verbose(&self) -> bool {
+        self.verbosity >= 1
+    }
+
+    /// Detail for `-v`.
+    pub fn info(&self, text: &str) {
+        if self.verbosity >= 1 {
+            self.line(text);
+        }
+    }
+
+    /// What ended the program, with its code and what to try.
+    pub fn error(&self, failure: Failure) {
+        let theme = if self.error_color { GraphicalTheme::unicode() } else { GraphicalTheme::none() };
+        let width = if self.error_is_terminal { 100 } else { usize::MAX };
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(width);
+        let mut text = String::new();
+        if handler.render_report(&mut text, &failure).is_err() {
+            text = failure.to_string();
+        }
+        self.line(text.trim_end());
+    }
+
+    fn line(&self, text: &str) {
+        // There is nowhere left to report that standard error is closed.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// A progress bar over `length` pieces of work, drawn only when standard error is a terminal.
+    pub fn progress(&self, length: usize, unit: &str) -> ProgressBar {
+        if !self.error_is_terminal || self.verbosity < 0 {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr());
+        let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{elapsed}}, {{eta}} left {{msg}}");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style);
+        }
+        bar
+    }
+
+    /// Lays a table out for where it goes.
+    pub fn table(&self, table: &Table) -> String {
+        table.lay_out(self.out_is_terminal, self.color)
+    }
+}
+
+/// What a cell's content means; shown as colour where there is any, never by colour alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tone {
+    /// Nothing in particular.
+    Plain,
+    /// Better than what it is compared with.
+    Good,
+    /// Worse than what it is compared with.
+    Bad,
+}
+
+/// A table of text.
+pub struct Table {
+    headers: Vec<String>,
+    right: Vec<bool>,
+    rows: Vec<Vec<(String, Tone)>>,
+}
+
+impl Table {
+    /// A table with these headers; a header that begins with `>` is a column aligned to the right.
+    pub fn new<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
+        let (right, headers) = headers
+            .into_iter()
+            .map(|header| (header.starts_with('>'), header.trim_start_matches('>').to_owned()))
+            .unzip();
+        Self { headers, right, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.toned_row(cells.into_iter().map(|cell| (cell, Tone::Plain)));
+    }
+
+    /// Adds a row whose cells have a meaning.
+    pub fn toned_row(&mut self, cells: impl IntoIterator<Item = (String, Tone)>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Columns separated by at least two spaces; no line ends in a space.
+    pub fn aligned(&self) -> String {
+        self.lay_out(false, false)
+    }
+
+    fn lay_out(&self, rules: bool, color: bool) -> String {
+        let widths = self.widths();
+        let rule = "─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
+        let mut text = String::new();
+        self.lay_out_row(&mut text, &widths, self.headers.iter().map(|header| (header.as_str(), "")));
+        if rules {
+            text.push_str(&format!("{rule}\n"));
+        }
+        for row in &self.rows {
+            let cells = row.iter().map(|(cell, tone)| (cell.as_str(), if color { tone.escape() } else { "" }));
+            self.lay_out_row(&mut text, &widths, cells);
+        }
+        if rules {
+            text.push_str(&format!("{rule}\n"));
+        }
+        text
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.headers.iter().map(|header| header.chars().count()).collect();
+        for row in &self.rows {
+            for (width, (cell, _)) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        widths
+    }
+
+    fn lay_out_row<'a>(&self, text: &mut String, widths: &[usize], cells: impl Iterator<Item = (&'a str, &'a str)>) {
+        let start = text.len();
+        for (column, (cell, escape)) in cells.enumerate() {
+            let padding = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
+            let separator = if column == 0 { "" } else { "  " };
+            let reset = if escape.is_empty() { "" } else { "\u{1b}[0m" };
+            let (before, after) = if self.right[column] { (padding.as_str(), "") } else { ("", padding.as_str()) };
+            text.push_str(&format!("{separator}{before}{escape}{cell}{reset}{after}"));
+        }
+        text.truncate(start + text[start..].trim_end_matches(' ').len());
+        text.push('\n');
+    }
+}
+
+impl Tone {
+    /// The terminal's escape sequence for it.
+    fn escape(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Good => "\u{1b}[32m",
+            Self::Bad => "\u{1b}[31m",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn piped_tables_are_aligned_and_have_no_lines() {
+        let mut table = Table::new(["name", ">count"]);
+        table.row(["a".into(), "1".into()]);
+        table.row(["longer".into(), "12345".into()]);
+        assert_eq!(table.aligned(), "name    count\na           1\nlonger  12345\n");
+    }
+
+    #[test]
+    fn a_table_without_colour_has_no_escape_sequences() {
+        let mut table = Table::new(["name"]);
+        table.toned_row([("x".into(), Tone::Good)]);
+        assert!(!table.lay_out(true, false).contains('\u{1b}'));
+        assert!(table.lay_out(true, true).contains('\u{1b}'));
+    }
+}

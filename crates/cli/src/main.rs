@@ -1,0 +1,46 @@
+//! The `warmcore` program: reads the command line, calls the libraries, prints. Glue only; everything it can do is in
+//! the libraries it stands on.
+
+mod args;
+mod commands;
+mod console;
+mod failure;
+mod load;
+mod signals;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Arguments, Command};
+use crate::console::Console;
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let console = Console::new(arguments.output.color, arguments.output.quiet, arguments.output.verbose);
+    match run(arguments.command, &console) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let code = failure.exit_code();
+            if !failure.is_quiet() {
+                console.error(failure);
+            }
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(command: Command, console: &Console) -> Result<(), Failure> {
+    match command {
+        Command::Compare(arguments) => commands::compare::run(arguments, console),
+        Command::Sim(arguments) => commands::sim::run(arguments, console),
+        Command::Machine(command) => commands::machine::run(command, console),
+        Command::Workload(command) => commands::workload::run(command, console),
+        Command::Schedulers(command) => commands::schedulers::run(command, console),
+        Command::Schema { name } => commands::reference::schema(name, console),
+        Command::Completions { shell } => commands::reference::completions(shell, console),
+        Command::Man { out } => commands::reference::manual(out.as_deref(), console),
+    }
+}

@@ -1,0 +1,270 @@
+//! An experiment: machine × workload × schedulers × trials, resolved, and its record in `experiment.toml`.
+//!
+//! Resolved means that nothing is left to defaults: every tunable of every scheduler and every seed is written down.
+//! Seeds of trials are derived from the experiment's seed and the trial's number alone, so that trial k is the same
+//! under every scheduler (paired) and does not change when trials are added.
+
+use serde::{Deserialize, Serialize};
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_topology::Machine;
+use warmcore_workload::Workload;
+
+use crate::files::sha256;
+
+/// Version of the record.
+pub const SCHEMA: &str = "warmcore-experiment-1";
+
+/// Version of the program, part of everything that identifies a result.
+pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What a run records.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceLevel {
+    /// Nothing but the outcome.
+    None,
+    /// Metrics, in constant memory.
+    Counters,
+    /// Metrics, and every event in Parquet tables.
+    Full,
+}
+
+/// Something that was named in a text: what was typed, and what it stands for.
+#[derive(Clone, Debug)]
+pub struct Named<T> {
+    /// What was typed: a name, a path, a generator with its flags.
+    pub source: String,
+    /// What it stands for.
+    pub value: T,
+}
+
+/// A resolved experiment.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Where.
+    pub machine: Named<Machine>,
+    /// What runs.
+    pub workload: Named<Workload>,
+    /// Under which schedulers, in the order of the table.
+    pub schedulers: Vec<SchedulerSpec>,
+    /// Index of the scheduler the others are compared with.
+    pub baseline: usize,
+    /// One seed per trial; trial k of every scheduler has the same one.
+    pub seeds: Vec<u64>,
+    /// End of each run even if tasks still run.
+    pub max_time_ns: Option<u64>,
+    /// What each run records.
+    pub trace: TraceLevel,
+    /// Metric the verdict is about, if not the workload's own.
+    pub metric: Option<String>,
+}
+
+/// Why an experiment makes no sense.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ExperimentError {
+    /// There is no scheduler.
+    #[error("an experiment needs at least one scheduler")]
+    NoScheduler,
+    /// There is no trial.
+    #[error("an experiment needs at least one trial")]
+    NoTrial,
+    /// One scheduler twice, with equal settings.
+    #[error("scheduler `{0}` is there twice with the same settings")]
+    SameSchedulerTwice(String),
+    /// The baseline is not among the schedulers.
+    #[error("baseline {index} is not among the {count} schedulers")]
+    NoBaseline {
+        /// Index asked for.
+        index: usize,
+        /// Number of schedulers.
+        count: usize,
+    },
+}
+
+impl Experiment {
+    /// Checks that the experiment makes sense as a whole.
+    ///
+    /// # Errors
+    /// No schedulers or trials, one scheduler twice, a baseline that is not among them.
+    pub fn check(&self) -> Result<(), ExperimentError> {
+        if self.schedulers.is_empty() {
+            return Err(ExperimentError::NoScheduler);
+        }
+        if self.seeds.is_empty() {
+            return Err(ExperimentError::NoTrial);
+        }
+        if self.baseline >= self.schedulers.len() {
+            return Err(ExperimentError::NoBaseline { index: self.baseline, count: self.schedulers.len() });
+        }
+        for (index, spec) in self.schedulers.iter().enumerate() {
+            if self.schedulers[..index].contains(spec) {
+                return Err(ExperimentError::SameSchedulerTwice(spec.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of this experiment.
+    #[must_use]
+    pub fn record(&self) -> ExperimentRecord {
+        let schedulers = self
+            .schedulers
+            .iter()
+            .map(|spec| SchedulerRecord { label: spec.to_string(), resolved: resolved_text(spec) });
+        ExperimentRecord {
+            schema: SCHEMA.into(),
+            tool_version: TOOL_VERSION.into(),
+            place: "sim".into(),
+            baseline: self.schedulers[self.baseline].to_string(),
+            metric: self.metric.clone(),
+            max_time_ns: self.max_time_ns,
+            trace: self.trace,
+            seeds: self.seeds.clone(),
+            machine: SubjectRecord::new(&self.machine.source, &machine_identity(&self.machine.value)),
+            workload: SubjectRecord::new(&self.workload.source, &workload_identity(&self.workload.value)),
+            schedulers: schedulers.collect(),
+        }
+    }
+}
+
+/// A scheduler with every tunable, as [`SchedulerSpec::parse`] reads it.
+#[must_use]
+pub fn resolved_text(spec: &SchedulerSpec) -> String {
+    let settings: Vec<String> = spec.resolved().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if settings.is_empty() { spec.name().to_owned() } else { format!("{}:{}", spec.name(), settings.join(",")) }
+}
+
+/// Text that is equal for equal machines.
+fn machine_identity(machine: &Machine) -> String {
+    format!("{machine:?}")
+}
+
+/// Text that is equal for equal workloads. The name is left out: a copy of a file is the same workload.
+fn workload_identity(workload: &Workload) -> String {
+    let nameless = Workload { name: String::new(), ..workload.clone() };
+    format!("{nameless:?}")
+}
+
+/// The record of an experiment: `experiment.toml`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExperimentRecord {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of the program.
+    pub tool_version: String,
+    /// Where trials run: `sim`.
+    pub place: String,
+    /// Label of the baseline.
+    pub baseline: String,
+    /// Metric of the verdict, if it was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// End of each run even if tasks still run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time_ns: Option<u64>,
+    /// What each run records.
+    pub trace: TraceLevel,
+    /// Seed of each trial.
+    pub seeds: Vec<u64>,
+    /// The machine.
+    pub machine: SubjectRecord,
+    /// The workload.
+    pub workload: SubjectRecord,
+    /// The schedulers.
+    pub schedulers: Vec<SchedulerRecord>,
+}
+
+impl ExperimentRecord {
+    /// What a trial depends on, as one hash: a trial file with this hash needs not be run again.
+    #[must_use]
+    pub fn trial_hash(&self, scheduler: usize, seed: u64) -> String {
+        let parts = [
+            crate::trial::SCHEMA,
+            &self.tool_version,
+            &self.place,
+            &self.machine.sha256,
+            &self.workload.sha256,
+            &self.schedulers[scheduler].resolved,
+            &seed.to_string(),
+            &format!("{:?}", self.max_time_ns),
+            &format!("{:?}", self.trace),
+        ];
+        sha256(parts.join("\n").as_bytes())
+    }
+
+    /// A short name for this experiment, equal for equal experiments.
+    #[must_use]
+    pub fn short_hash(&self) -> String {
+        let mut hash = sha256(format!("{self:?}").as_bytes());
+        hash.truncate(8);
+        hash
+    }
+
+    /// Index of the baseline.
+    #[must_use]
+    pub fn baseline_index(&self) -> Option<usize> {
+        self.schedulers.iter().position(|scheduler| scheduler.label == self.baseline)
+    }
+}
+
+/// A machine or a workload, in a record.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubjectRecord {
+    /// What was typed.
+    pub source: String,
+    /// Identifies the resolved content.
+    pub sha256: String,
+}
+
+impl SubjectRecord {
+    fn new(source: &str, identity: &str) -> Self {
+        Self { source: source.to_owned(), sha256: sha256(identity.as_bytes()) }
+    }
+}
+
+/// A scheduler, in a record.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulerRecord {
+    /// Name and settings that differ from the defaults; names it in tables.
+    pub label: String,
+    /// With every tunable.
+    pub resolved: String,
+}
+
+/// The seeds of trials `0..count`, derived from the experiment's seed.
+///
+/// Steele, Lea and Flood's SplitMix64 (OOPSLA 2014), at position k of the sequence that starts at `seed`: well mixed,
+/// and seeds of one experiment do not depend on how many there are. Cut to 53 bits, which JSON readers keep exactly.
+#[must_use]
+pub fn trial_seeds(seed: u64, count: u32) -> Vec<u64> {
+    let mix = |index: u64| {
+        let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) >> 11
+    };
+    (0..u64::from(count)).map(mix).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_do_not_depend_on_the_number_of_trials() {
+        let many = trial_seeds(1, 20);
+        assert_eq!(trial_seeds(1, 5), many[..5]);
+        assert_ne!(trial_seeds(2, 5), many[..5]);
+    }
+
+    #[test]
+    fn seeds_are_the_published_generators_and_fit_into_json() {
+        // First outputs of SplitMix64 for seed 0, from the reference implementation, without their low 11 bits.
+        let reference: [u64; 3] = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
+        assert_eq!(trial_seeds(0, 3), reference.map(|value| value >> 11));
+        assert!(trial_seeds(7, 1000).iter().all(|seed| *seed < 1 << 53));
+    }
+}

@@ -1,0 +1,149 @@
+//! Files of a run: written whole or not at all, and summed.
+//!
+//! A file is written under a temporary name in its own directory, flushed to the disk and then renamed, so that a full
+//! disk, a crash or Ctrl-C never leaves half a file under a name that others read.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+/// What was being done to a file when it failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {path}: {source}", path = path.display())]
+pub struct FileError {
+    /// The operation: `create`, `write`, `read`, …
+    pub doing: &'static str,
+    /// On which path.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: std::io::Error,
+}
+
+impl FileError {
+    /// What a user can try, where the cause is a usual one.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        use std::io::ErrorKind;
+        match self.source.kind() {
+            ErrorKind::NotFound => "check the path; directories above it must exist",
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "choose a place this user may write to, with --out DIR"
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "free some space; trials that finished are complete, `warmcore compare --resume DIR` goes on from there"
+            }
+            _ => "see the system's message",
+        }
+    }
+}
+
+/// Attaches the operation and the path to an input or output error.
+pub(crate) trait At<T> {
+    /// The same result with an error that says what failed, and where.
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FileError>;
+}
+
+impl<T> At<T> for std::io::Result<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FileError> {
+        self.map_err(|source| FileError { doing, path: path.to_path_buf(), source })
+    }
+}
+
+/// Writes `bytes` to `path`, whole or not at all.
+///
+/// # Errors
+/// When the directory is missing, not writable or full. The temporary file is gone then, `path` is as it was.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".partial");
+    let temporary = PathBuf::from(temporary);
+    let written = (|| {
+        let mut file = File::create(&temporary).at("create", &temporary)?;
+        file.write_all(bytes).at("write", &temporary)?;
+        file.sync_all().at("write", &temporary)?;
+        fs::rename(&temporary, path).at("create", path)
+    })();
+    if written.is_err() {
+        // The first error is the one to report; a leftover `.partial` file is never read by anyone.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// The SHA-256 of some bytes, in hexadecimal.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+/// The SHA-256 of a file, in hexadecimal.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn sha256_of_file(path: &Path) -> Result<String, FileError> {
+    let mut file = File::open(path).at("read", path)?;
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = file.read(&mut buffer).at("read", path)?;
+        if count == 0 {
+            return Ok(hexadecimal(&digest.finalize()));
+        }
+        digest.update(&buffer[..count]);
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads a text file.
+///
+/// # Errors
+/// When it cannot be read or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String, FileError> {
+    fs::read_to_string(path).at("read", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_neither_the_file_nor_a_partial_one() {
+        let directory = tempfile::tempdir().unwrap();
+        // A directory in the place of the file makes the rename fail after the write succeeded.
+        let path = directory.path().join("taken");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("inside"), "x").unwrap();
+        let error = write_atomically(&path, b"new").unwrap_err();
+        assert_eq!(error.path, path);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the directory is left");
+    }
+
+    #[test]
+    fn a_second_write_replaces_the_first_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        write_atomically(&path, b"a longer first text").unwrap();
+        write_atomically(&path, b"second").unwrap();
+        assert_eq!(read_text(&path).unwrap(), "second");
+    }
+
+    #[test]
+    fn sums_are_those_of_sha256sum() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("abc");
+        fs::write(&path, "abc").unwrap();
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_of_file(&path).unwrap(), expected);
+        assert_eq!(sha256(b"abc"), expected);
+    }
+}

@@ -1,0 +1,24 @@
+//! Experiments: machine × workload × schedulers × trials, run, kept and judged.
+//!
+//! - [`experiment`]: the experiment, resolved, and its record.
+//! - [`sim`]: one trial in the simulator. The seam for other places: a function of the same shape beside this one.
+//! - [`runner`]: all trials, in parallel, skipping those that are finished.
+//! - [`trial`], [`measures`], [`results`]: what a trial holds; which of it is compared, in which direction; what the
+//!   imitated program would have printed.
+//! - [`verdict`]: ratios, intervals, and the verdict in words.
+//! - [`directory`], [`session`], [`table`], [`files`], [`environment`]: the run directory.
+//!
+//! This crate reads and writes files and the host's inventory. It prints nothing, and simulates nothing itself.
+
+pub mod directory;
+pub mod environment;
+pub mod experiment;
+pub mod files;
+pub mod measures;
+pub mod results;
+pub mod runner;
+pub mod session;
+pub mod sim;
+pub mod table;
+pub mod trial;
+pub mod verdict;

@@ -1,0 +1,340 @@
+//! What is compared: the trace crate's metrics, which follow from events alone, and a few that follow from the outcome
+//! of a run. And which of them a verdict is about.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+use warmcore_kernel::Outcome;
+use warmcore_statistics::Better;
+use warmcore_trace::metrics::{METRICS, Metrics};
+use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
+
+use crate::trial::{Trial, TrialEnd};
+
+/// Unit of a measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Nanoseconds of simulated time.
+    Ns,
+    /// A count or a fraction.
+    One,
+    /// Per second of simulated time.
+    PerS,
+    /// Tasks.
+    Tasks,
+}
+
+impl Unit {
+    /// The unit in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ns => "ns",
+            Self::One => "1",
+            Self::PerS => "1/s",
+            Self::Tasks => "tasks",
+        }
+    }
+
+    fn from_name(name: &str) -> Self {
+        match name {
+            "ns" => Self::Ns,
+            "tasks" => Self::Tasks,
+            _ => Self::One,
+        }
+    }
+}
+
+impl Serialize for Unit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Something measured in every trial.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Measure {
+    /// Name in files and on the command line.
+    pub name: String,
+    /// Name in sentences and headings.
+    pub title: String,
+    /// Unit.
+    pub unit: Unit,
+    /// Which direction is an improvement.
+    pub better: Better,
+    /// What it means.
+    pub definition: String,
+    /// Whether it is a time until something ends, which is infinite where that did not happen.
+    #[serde(skip)]
+    pub until_end: bool,
+    /// Whether it needs the run's events.
+    #[serde(skip)]
+    pub from_events: bool,
+}
+
+impl Measure {
+    fn of_outcome(name: &str, title: &str, unit: Unit, better: Better, definition: &str) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            unit,
+            better,
+            definition: definition.into(),
+            until_end: false,
+            from_events: false,
+        }
+    }
+
+    /// The value in a trial. A time until the end of a run that was cut off is infinite.
+    #[must_use]
+    pub fn value(&self, trial: &Trial) -> Option<f64> {
+        let cut_off = self.until_end && trial.end == TrialEnd::TimeLimit;
+        trial.measure(&self.name).or(cut_off.then_some(f64::INFINITY))
+    }
+}
+
+const ELAPSED: &str = "elapsed_ns";
+const HACKBENCH: &str = "hackbench_time_ns";
+const WORK: &str = "work_ns";
+const SPREAD: &str = "cpu_time_spread";
+
+/// Rates per second of simulated time: name, the metric that is counted, title.
+const RATES: [(&str, &str, &str); 4] = [
+    ("migrations_ran_per_s", "migrations_ran", "migrations (ran)"),
+    ("cross_llc_ran_per_s", "cross_llc_ran", "migrations (ran) between LLCs"),
+    ("cross_node_ran_per_s", "cross_node_ran", "migrations (ran) between NUMA nodes"),
+    ("involuntary_switches_per_s", "involuntary_switches", "involuntary switches"),
+];
+
+/// Percentiles of a workload's own recorders.
+const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+
+/// Every measure of a workload, in the order of documents.
+#[must_use]
+pub fn of_workload(workload: &Workload) -> Vec<Measure> {
+    let mut measures = vec![
+        Measure {
+            until_end: true,
+            ..Measure::of_outcome(
+                ELAPSED,
+                "elapsed time",
+                Unit::Ns,
+                Better::Lower,
+                "simulated time from the start of the workload to its end",
+            )
+        },
+        Measure::of_outcome(
+            WORK,
+            "work done",
+            Unit::Ns,
+            Better::Higher,
+            "progress of the tasks' own programs: CPU time without interrupts, switches and cold caches",
+        ),
+        Measure::of_outcome(
+            SPREAD,
+            "CPU time spread",
+            Unit::One,
+            Better::Lower,
+            "difference of the largest and the smallest CPU time among tasks of one role, over their mean; the largest of all roles",
+        ),
+    ];
+    if workload.applications.len() > 1 {
+        measures.extend(workload.applications.iter().map(|name| Measure {
+            until_end: true,
+            ..Measure::of_outcome(
+                &application_elapsed(name),
+                &format!("elapsed time of {name}"),
+                Unit::Ns,
+                Better::Lower,
+                "simulated time from the creation of the application's first task to the exit of its last",
+            )
+        }));
+    }
+    if workload.recorders.iter().any(|name| name == HACKBENCH_TIME) {
+        let definition = "what hackbench prints as its time: from the start signal to the last exit";
+        let measure = Measure::of_outcome(HACKBENCH, "hackbench time", Unit::Ns, Better::Lower, definition);
+        measures.push(Measure { until_end: true, ..measure });
+    }
+    for name in workload.recorders.iter().filter(|name| *name != HACKBENCH_TIME) {
+        measures.extend(PERCENTILES.iter().map(|(percentile, _)| {
+            let title = format!("{name} {percentile}");
+            let name = recorder_percentile(name, percentile);
+            let definition = "percentile of what the workload itself records; an upper edge of a bucket";
+            Measure::of_outcome(&name, &title, Unit::Ns, Better::Lower, definition)
+        }));
+    }
+    measures.extend(RATES.iter().map(|(name, counted, title)| {
+        let title = format!("{title} per second");
+        let definition = format!("{counted} per second of simulated time");
+        Measure { from_events: true, ..Measure::of_outcome(name, &title, Unit::PerS, Better::Lower, &definition) }
+    }));
+    measures.extend(METRICS.iter().map(|metric| Measure {
+        name: metric.name.into(),
+        title: title_of(metric.name),
+        unit: Unit::from_name(metric.unit),
+        better: metric.better,
+        definition: metric.definition.into(),
+        until_end: false,
+        from_events: true,
+    }));
+    measures
+}
+
+/// `wakeup_p99_ns` in words: `wakeup p99`.
+fn title_of(name: &str) -> String {
+    name.strip_suffix("_ns").unwrap_or(name).replace('_', " ")
+}
+
+fn application_elapsed(name: &str) -> String {
+    format!("application_{}_elapsed_ns", as_name(name))
+}
+
+fn recorder_percentile(name: &str, percentile: &str) -> String {
+    format!("recorder_{}_{percentile}_ns", as_name(name))
+}
+
+/// A text as part of a name: letters and digits stay, what lies between them becomes one `_`.
+fn as_name(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("_")
+}
+
+/// The measure that a verdict on this workload is about. It follows from the workload alone:
+///
+/// - schbench: the p99 of the wakeup latencies that it records itself;
+/// - hackbench: the time it prints;
+/// - one that ends by itself: elapsed time;
+/// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency;
+/// - one that runs for a fixed time and only computes: the work done.
+#[must_use]
+pub fn primary(workload: &Workload) -> String {
+    match &workload.style {
+        ResultStyle::Schbench { wakeup, .. } => return recorder_p99(workload, *wakeup),
+        ResultStyle::Hackbench { .. } if workload.recorders.iter().any(|name| name == HACKBENCH_TIME) => {
+            return HACKBENCH.into();
+        }
+        ResultStyle::Hackbench { .. } | ResultStyle::Plain => {}
+    }
+    if workload.duration_ns.is_none() && !workload.programs.iter().flat_map(|program| &program.steps).any(stops) {
+        return ELAPSED.into();
+    }
+    let sleeps = workload.programs.iter().flat_map(|program| &program.steps).any(blocks);
+    if sleeps { "wakeup_p99_ns".into() } else { WORK.into() }
+}
+
+/// A second measure that belongs beside the primary one: schbench's request latencies; how evenly CPU time was given to
+/// tasks that only compute.
+#[must_use]
+pub fn secondary(workload: &Workload) -> Option<String> {
+    match &workload.style {
+        ResultStyle::Schbench { request, .. } => Some(recorder_p99(workload, *request)),
+        _ if primary(workload) == WORK => Some(SPREAD.into()),
+        _ => None,
+    }
+}
+
+fn recorder_p99(workload: &Workload, recorder: RecorderId) -> String {
+    let name = workload.recorders.get(recorder.index()).map_or("", String::as_str);
+    recorder_percentile(name, "p99")
+}
+
+fn stops(step: &Step) -> bool {
+    matches!(step, Step::Stop)
+}
+
+/// Whether a task can be off its CPU of its own will.
+fn blocks(step: &Step) -> bool {
+    match step {
+        Step::Sleep { .. }
+        | Step::Timer { .. }
+        | Step::Lock(_)
+        | Step::Wait { .. }
+        | Step::SignalAndWait { .. }
+        | Step::Barrier(_)
+        | Step::Suspend
+        | Step::SemWait(_)
+        | Step::Send { .. }
+        | Step::Receive { .. }
+        | Step::Enlist { .. }
+        | Step::Serve(_)
+        | Step::Join { .. } => true,
+        Step::Run { .. }
+        | Step::RunTime { .. }
+        | Step::Unlock(_)
+        | Step::Signal(_)
+        | Step::Broadcast(_)
+        | Step::Resume(_)
+        | Step::SemPost(_)
+        | Step::Fork(_)
+        | Step::Yield
+        | Step::SetAffinity(_)
+        | Step::SetNice(_)
+        | Step::SetPolicy(_)
+        | Step::SetSlice { .. }
+        | Step::SetGroup(_)
+        | Step::Memory { .. }
+        | Step::IoRun { .. }
+        | Step::StartClock { .. }
+        | Step::RecordClock { .. }
+        | Step::Phase(_)
+        | Step::LoopStart { .. }
+        | Step::LoopEnd { .. }
+        | Step::Exit
+        | Step::Stop => false,
+    }
+}
+
+/// All measures of a run. `metrics` are absent when nothing was recorded.
+#[must_use]
+pub fn of_run(
+    workload: &Workload,
+    outcome: &Outcome,
+    end: TrialEnd,
+    metrics: Option<&Metrics>,
+) -> BTreeMap<String, Option<f64>> {
+    let mut values = BTreeMap::new();
+    let finished = end != TrialEnd::TimeLimit;
+    values.insert(ELAPSED.into(), finished.then_some(outcome.elapsed_ns as f64));
+    values.insert(WORK.into(), Some(outcome.tasks.iter().map(|task| task.progress_ns).sum::<u64>() as f64));
+    values.insert(SPREAD.into(), spread(outcome));
+    if workload.applications.len() > 1 {
+        values.extend(outcome.applications.iter().map(|application| {
+            let elapsed = application.finished.then_some(application.elapsed_ns as f64);
+            (application_elapsed(&application.name), elapsed)
+        }));
+    }
+    for (name, histogram) in workload.recorders.iter().zip(&outcome.recorders) {
+        if name == HACKBENCH_TIME {
+            values.insert(HACKBENCH.into(), histogram.max().map(|time| time as f64));
+            continue;
+        }
+        values.extend(PERCENTILES.iter().map(|(percentile, q)| {
+            let value = histogram.quantile(*q).map(|value| value as f64);
+            (recorder_percentile(name, percentile), value)
+        }));
+    }
+    if let Some(metrics) = metrics {
+        values.extend(METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.value)(metrics))));
+        let seconds = metrics.window_ns as f64 / 1e9;
+        for (name, counted, _) in RATES {
+            let count = values.get(counted).copied().flatten();
+            values.insert(name.into(), count.filter(|_| seconds > 0.0).map(|count| count / seconds));
+        }
+    }
+    values
+}
+
+/// How unevenly CPU time was given to tasks of one role: largest minus smallest, over the mean; the largest value of all
+/// roles with two tasks or more. `None` where there is no such role.
+fn spread(outcome: &Outcome) -> Option<f64> {
+    let mut roles: BTreeMap<(u32, &str), Vec<u64>> = BTreeMap::new();
+    for task in &outcome.tasks {
+        roles.entry((task.application, &task.role)).or_default().push(task.cpu_time_ns);
+    }
+    let of_role = |times: &Vec<u64>| {
+        let (min, max) = (times.iter().min()?, times.iter().max()?);
+        let mean = times.iter().sum::<u64>() as f64 / times.len() as f64;
+        (times.len() > 1 && mean > 0.0).then(|| (max - min) as f64 / mean)
+    };
+    roles.values().filter_map(of_role).max_by(f64::total_cmp)
+}

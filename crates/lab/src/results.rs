@@ -1,0 +1,49 @@
+//! The lines that the imitated program would have printed after a run.
+
+use warmcore_kernel::Outcome;
+use warmcore_trace::Histogram;
+use warmcore_workload::results::{LatencyHistogram, SchbenchReport, hackbench_lines, schbench_text};
+use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Workload};
+
+/// The lines, or none for a workload that imitates no program or did not come to its end.
+#[must_use]
+pub fn result_lines(workload: &Workload, outcome: &Outcome) -> Vec<String> {
+    let text = match &workload.style {
+        ResultStyle::Plain => None,
+        ResultStyle::Hackbench { header } => {
+            let recorder = workload.recorders.iter().position(|name| name == HACKBENCH_TIME);
+            let time = recorder.and_then(|index| outcome.recorders.get(index)?.max());
+            time.map(|time| hackbench_lines(header, time))
+        }
+        ResultStyle::Schbench { wakeup, request } => Some(schbench_text(&schbench(outcome, *wakeup, *request))),
+    };
+    text.iter().flat_map(|text| text.lines()).map(str::to_owned).collect()
+}
+
+fn schbench(outcome: &Outcome, wakeup: RecorderId, request: RecorderId) -> SchbenchReport {
+    let recorder = |id: RecorderId| outcome.recorders.get(id.index());
+    let requests = recorder(request).map_or(0, Histogram::count);
+    let mut report = SchbenchReport {
+        wakeup: recorder(wakeup).map(latencies).unwrap_or_default(),
+        request: recorder(request).map(latencies).unwrap_or_default(),
+        requests,
+        runtime_ns: outcome.elapsed_ns,
+        ..SchbenchReport::default()
+    };
+    // A run records how many requests there were, not when: the one sample of the rate is the average.
+    let rate = u128::from(requests) * 1_000_000_000 / u128::from(outcome.elapsed_ns.max(1));
+    report.requests_per_second.add(u64::try_from(rate).unwrap_or(u64::MAX));
+    report
+}
+
+/// The same latencies in schbench's own buckets, which are finer than the recorder's: a latency counts as the middle of
+/// the recorder's bucket.
+fn latencies(histogram: &Histogram) -> LatencyHistogram {
+    let mut result = LatencyHistogram::new();
+    for (low, high, count) in histogram.buckets() {
+        for _ in 0..count {
+            result.add_latency_ns(low + (high - low) / 2);
+        }
+    }
+    result
+}

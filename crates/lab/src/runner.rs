@@ -1,0 +1,191 @@
+//! Runs the trials of an experiment: in parallel, each once, skipping those that a run directory already holds.
+//!
+//! Every trial is a pure function of the experiment's record and its place in it, and results are put in order of
+//! scheduler and trial. The number of workers and the order in which they finish therefore cannot show in any result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use crate::directory::{RunDirectory, TRIALS};
+use crate::experiment::{Experiment, ExperimentRecord};
+use crate::files::FileError;
+use crate::sim::{self, SimError};
+use crate::trial::Trial;
+
+/// Why not all trials were finished.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A trial failed.
+    #[error("trial {trial} of {scheduler} failed: {source}")]
+    Trial {
+        /// Label of the scheduler.
+        scheduler: String,
+        /// Number of the trial, from 0.
+        trial: usize,
+        /// Why.
+        source: SimError,
+    },
+    /// The caller asked to stop. What is finished is in the run directory.
+    #[error("interrupted; {finished} of {total} trials had finished")]
+    Interrupted {
+        /// Number of finished trials.
+        finished: usize,
+        /// Number of trials of the experiment.
+        total: usize,
+    },
+    /// The workers could not be started.
+    #[error("cannot start {jobs} workers: {reason}")]
+    Workers {
+        /// How many were asked for.
+        jobs: usize,
+        /// What the system said.
+        reason: String,
+    },
+    /// A file of the run could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// How to run, which changes no result.
+pub struct Conduct<'a> {
+    /// Number of trials at the same time.
+    pub jobs: usize,
+    /// Set by the caller, from a signal handler for instance, to stop soon.
+    pub stop: Arc<AtomicBool>,
+    /// Called after each trial, from any worker.
+    pub progress: &'a (dyn Fn(&Trial) + Sync),
+}
+
+/// All trials of an experiment.
+pub struct Finished {
+    /// By scheduler, then by trial.
+    pub trials: Vec<Vec<Trial>>,
+    /// How many of them were run now.
+    pub run_now: usize,
+    /// Wall-clock seconds of those, summed.
+    pub seconds: f64,
+}
+
+/// Runs every trial that `directory` does not hold yet.
+///
+/// # Errors
+/// The first failure in order of scheduler and trial. Trials that finished are in the directory even then.
+pub fn run(
+    experiment: &Experiment,
+    directory: Option<&RunDirectory>,
+    conduct: &Conduct<'_>,
+) -> Result<Finished, RunError> {
+    let record = experiment.record();
+    let total = experiment.schedulers.len() * experiment.seeds.len();
+    let mut results: BTreeMap<usize, Result<Trial, RunError>> = match directory {
+        Some(directory) => finished_trials(directory, &record)?.into_iter().map(|(k, trial)| (k, Ok(trial))).collect(),
+        None => BTreeMap::new(),
+    };
+    // Trial by trial rather than scheduler by scheduler, so that what an interruption leaves can be compared.
+    let mut missing: Vec<usize> = (0..total).filter(|position| !results.contains_key(position)).collect();
+    missing.sort_by_key(|position| (position % experiment.seeds.len(), position / experiment.seeds.len()));
+
+    let workers = rayon::ThreadPoolBuilder::new().num_threads(conduct.jobs).build();
+    let workers = workers.map_err(|error| RunError::Workers { jobs: conduct.jobs, reason: error.to_string() })?;
+    let stop = Stop { caller: &conduct.stop, failed: AtomicBool::new(false) };
+    let run_one = |&position: &usize| {
+        if stop.is_set() {
+            return None;
+        }
+        let start = Instant::now();
+        let result = run_and_keep(experiment, &record, position, directory, conduct);
+        stop.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        Some((position, result, start.elapsed().as_secs_f64()))
+    };
+    let ran: Vec<_> = workers.install(|| missing.par_iter().with_max_len(1).filter_map(run_one).collect());
+
+    let run_now = ran.iter().filter(|(_, result, _)| result.is_ok()).count();
+    let seconds = ran.iter().map(|(_, _, seconds)| seconds).sum();
+    results.extend(ran.into_iter().map(|(position, result, _)| (position, result)));
+    Ok(Finished { trials: in_order(results, experiment)?, run_now, seconds })
+}
+
+/// When to begin no more trials.
+struct Stop<'a> {
+    caller: &'a AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Stop<'_> {
+    fn is_set(&self) -> bool {
+        self.caller.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the trial at `position` and keeps its file.
+fn run_and_keep(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    position: usize,
+    directory: Option<&RunDirectory>,
+    conduct: &Conduct<'_>,
+) -> Result<Trial, RunError> {
+    let (scheduler, number) = (position / experiment.seeds.len(), position % experiment.seeds.len());
+    let trial = sim::run_trial(experiment, record, scheduler, number, directory, &conduct.stop).map_err(|source| {
+        RunError::Trial { scheduler: record.schedulers[scheduler].label.clone(), trial: number, source }
+    })?;
+    if let Some(directory) = directory {
+        directory.write(&trial_file(scheduler, number), trial.to_json().as_bytes())?;
+    }
+    (conduct.progress)(&trial);
+    Ok(trial)
+}
+
+/// Name of a trial in file names. Schedulers are numbered because their labels need not be file names.
+#[must_use]
+pub fn trial_name(scheduler: usize, number: usize) -> String {
+    format!("s{scheduler}-t{number:04}")
+}
+
+fn trial_file(scheduler: usize, number: usize) -> String {
+    format!("{TRIALS}/{}.json", trial_name(scheduler, number))
+}
+
+/// The trials that a directory holds and that are still what the experiment asks for, by position.
+fn finished_trials(directory: &RunDirectory, record: &ExperimentRecord) -> Result<BTreeMap<usize, Trial>, FileError> {
+    let mut finished = BTreeMap::new();
+    for scheduler in 0..record.schedulers.len() {
+        for (number, &seed) in record.seeds.iter().enumerate() {
+            let file = trial_file(scheduler, number);
+            if !directory.path().join(&file).is_file() {
+                continue;
+            }
+            // A file that cannot be understood is run again and replaced, like one with another hash.
+            if let Some(trial) = Trial::from_json(&directory.read(&file)?)
+                && trial.hash == record.trial_hash(scheduler, seed)
+            {
+                finished.insert(scheduler * record.seeds.len() + number, trial);
+            }
+        }
+    }
+    Ok(finished)
+}
+
+/// All trials by scheduler and number; or the first failure, and only if there is none the interruption.
+fn in_order(
+    results: BTreeMap<usize, Result<Trial, RunError>>,
+    experiment: &Experiment,
+) -> Result<Vec<Vec<Trial>>, RunError> {
+    let total = experiment.schedulers.len() * experiment.seeds.len();
+    let mut trials = Vec::with_capacity(total);
+    for result in results.into_values() {
+        match result {
+            Ok(trial) => trials.push(trial),
+            Err(RunError::Trial { source: SimError::Interrupted, .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if trials.len() < total {
+        return Err(RunError::Interrupted { finished: trials.len(), total });
+    }
+    Ok(trials.chunks(experiment.seeds.len()).map(<[Trial]>::to_vec).collect())
+}

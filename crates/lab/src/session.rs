@@ -1,0 +1,224 @@
+//! The files of a run around its trials: what is written before the first one, and what after the last.
+
+use serde::Serialize;
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_topology::Machine;
+use warmcore_workload::Workload;
+
+use crate::directory::{
+    CHECKSUMS, ENVIRONMENT, EXPERIMENT, LOSSES, MACHINE, RunDirectory, TRIAL_TABLE, VERDICT, VERDICT_TEXT, VERSIONS,
+    WORKLOAD,
+};
+use crate::environment::Environment;
+use crate::experiment::{self, Experiment, ExperimentRecord, Named, TOOL_VERSION};
+use crate::files::{At as _, FileError};
+use crate::measures;
+use crate::table;
+use crate::trial::{self, Trial};
+use crate::verdict::{self, ComparisonDocument};
+
+/// Why a run directory does not give its experiment back.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// A file is not what this version writes.
+    #[error("{file}: {reason}")]
+    Invalid {
+        /// Path of the file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The directory was written by another version, whose results cannot be mixed with this one's.
+    #[error("the run was started by version {found}, this is version {TOOL_VERSION}")]
+    Version {
+        /// The other version.
+        found: String,
+    },
+    /// The machine or workload in the directory is not the one the experiment was recorded with.
+    #[error("{file} was changed since the run was started")]
+    Changed {
+        /// Path of the file.
+        file: String,
+    },
+    /// A file could not be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Versions of the program and of the formats in a run directory.
+#[derive(Serialize)]
+struct Versions {
+    schema: &'static str,
+    warmcore: &'static str,
+    experiment: &'static str,
+    trial: &'static str,
+    comparison: &'static str,
+}
+
+/// What was not recorded.
+#[derive(Serialize)]
+struct Losses {
+    schema: &'static str,
+    /// Trace events that were produced and not recorded.
+    events_lost: u64,
+    /// Waits that had not ended with the run, over all trials.
+    censored_waits: u64,
+    /// The same by scheduler.
+    schedulers: Vec<SchedulerLosses>,
+}
+
+#[derive(Serialize)]
+struct SchedulerLosses {
+    scheduler: String,
+    events_lost: u64,
+    censored_waits: u64,
+}
+
+/// Writes what a run directory holds before the first trial.
+///
+/// # Errors
+/// When a file cannot be written, or the workload not be expressed in its file format.
+pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), SessionError> {
+    let invalid = |file: &'static str| move |reason: String| SessionError::Express { file, reason };
+    let record = toml::to_string(&experiment.record()).map_err(|error| invalid(EXPERIMENT)(error.to_string()))?;
+    let workload = warmcore_workload::to_rtapp(&experiment.workload.value);
+    let workload = workload.map_err(|error| invalid(WORKLOAD)(error.to_string()))?;
+    let versions = Versions {
+        schema: "warmcore-versions-1",
+        warmcore: TOOL_VERSION,
+        experiment: experiment::SCHEMA,
+        trial: trial::SCHEMA,
+        comparison: verdict::SCHEMA,
+    };
+    directory.write(MACHINE, warmcore_topology::to_toml(&experiment.machine.value).as_bytes())?;
+    directory.write(WORKLOAD, workload.as_bytes())?;
+    directory.write(VERSIONS, pretty(&versions).as_bytes())?;
+    // Last, because it makes the directory a run directory.
+    directory.write(EXPERIMENT, record.as_bytes())?;
+    Ok(())
+}
+
+/// Why the files of a run could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Something cannot be said in the format of its file.
+    #[error("cannot write {file}: {reason}")]
+    Express {
+        /// Name of the file.
+        file: &'static str,
+        /// What cannot be said.
+        reason: String,
+    },
+    /// A file operation failed.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Writes what a run directory holds after the last trial, checksums last of all.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn finish(
+    directory: &RunDirectory,
+    experiment: &Experiment,
+    trials: &[Vec<Trial>],
+    document: Option<(&ComparisonDocument, &str)>,
+    environment: &Environment,
+) -> Result<(), SessionError> {
+    let measures = measures::of_workload(&experiment.workload.value);
+    let table = directory.path().join(TRIAL_TABLE);
+    table::write_trials(&table, &measures, trials).map_err(std::io::Error::other).at("write", &table)?;
+    directory.write(LOSSES, pretty(&losses(trials)).as_bytes())?;
+    if let Some((document, text)) = document {
+        directory.write(VERDICT, pretty(document).as_bytes())?;
+        directory.write(VERDICT_TEXT, text.as_bytes())?;
+    }
+    directory.write(ENVIRONMENT, pretty(environment).as_bytes())?;
+    directory.write_checksums()?;
+    Ok(())
+}
+
+fn losses(trials: &[Vec<Trial>]) -> Losses {
+    let of = |trials: &Vec<Trial>| SchedulerLosses {
+        scheduler: trials.first().map(|trial| trial.scheduler.clone()).unwrap_or_default(),
+        events_lost: trials.iter().map(|trial| trial.events_lost).sum(),
+        censored_waits: trials.iter().map(|trial| trial.censored_waits).sum(),
+    };
+    let schedulers: Vec<SchedulerLosses> = trials.iter().map(of).collect();
+    Losses {
+        schema: "warmcore-losses-1",
+        events_lost: schedulers.iter().map(|losses| losses.events_lost).sum(),
+        censored_waits: schedulers.iter().map(|losses| losses.censored_waits).sum(),
+        schedulers,
+    }
+}
+
+/// A document as indented JSON with a newline at its end.
+pub fn pretty<T: Serialize>(document: &T) -> String {
+    // Documents are made of strings, numbers and lists; those can always be written.
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The experiment that a run directory was started with.
+///
+/// # Errors
+/// When the directory was changed since, or written by another version.
+pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError> {
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let invalid = |name: &str, reason: String| ResumeError::Invalid { file: path(name), reason };
+    let record: ExperimentRecord =
+        toml::from_str(&directory.read(EXPERIMENT)?).map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
+    if record.tool_version != TOOL_VERSION {
+        return Err(ResumeError::Version { found: record.tool_version });
+    }
+    let machine: Machine =
+        warmcore_topology::from_toml(&directory.read(MACHINE)?).map_err(|error| invalid(MACHINE, error.to_string()))?;
+    let options = warmcore_workload::Options::default();
+    let workload: Workload =
+        warmcore_workload::from_rtapp(&record.workload.source, &directory.read(WORKLOAD)?, &options)
+            .map_err(|error| invalid(WORKLOAD, error.to_string()))?;
+    let schedulers = record
+        .schedulers
+        .iter()
+        .map(|scheduler| SchedulerSpec::parse(&scheduler.label))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
+    let baseline = record
+        .baseline_index()
+        .ok_or_else(|| invalid(EXPERIMENT, format!("baseline `{}` is not a scheduler of it", record.baseline)))?;
+    let experiment = Experiment {
+        machine: Named { source: record.machine.source.clone(), value: machine },
+        workload: Named { source: record.workload.source.clone(), value: workload },
+        schedulers,
+        baseline,
+        seeds: record.seeds.clone(),
+        max_time_ns: record.max_time_ns,
+        trace: record.trace,
+        metric: record.metric.clone(),
+    };
+    let now = experiment.record();
+    for (name, then, now) in [(MACHINE, &record.machine, &now.machine), (WORKLOAD, &record.workload, &now.workload)] {
+        if then.sha256 != now.sha256 {
+            return Err(ResumeError::Changed { file: path(name) });
+        }
+    }
+    if record != now {
+        return Err(invalid(EXPERIMENT, "it does not say what its schedulers resolve to now".into()));
+    }
+    experiment.check().map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
+    Ok(experiment)
+}
+
+/// Removes the list of checksums, so that a directory whose run goes on does not look finished.
+///
+/// # Errors
+/// When it is there and cannot be removed.
+pub fn reopen(directory: &RunDirectory) -> Result<(), FileError> {
+    let path = directory.path().join(CHECKSUMS);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &path),
+        _ => Ok(()),
+    }
+}

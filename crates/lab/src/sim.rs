@@ -1,0 +1,184 @@
+//! The simulator as a place to run a trial.
+//!
+//! Other places (a kernel in a virtual machine, this host) will be functions of the same shape as [`run_trial`] beside
+//! it: the experiment, which trial of it, and where to put its trace go in; a [`Trial`] comes out, and nothing that
+//! comes after knows where it was run.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
+use warmcore_schedulers::{decisions, simulate};
+use warmcore_trace::metrics::{Counters, Metrics, Start};
+use warmcore_trace::{TaskId, TaskInfo, Tee};
+
+use crate::directory::RunDirectory;
+use crate::experiment::{Experiment, ExperimentRecord, TraceLevel};
+use crate::files::FileError;
+use crate::measures;
+use crate::results::result_lines;
+use crate::runner::trial_name;
+use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
+
+/// Why a trial was not finished.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// Machine and workload do not fit together.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The run failed.
+    #[error(transparent)]
+    Simulation(SimulationError),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// Its trace could not be stored.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl SimError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Setup(_) => "change the machine or the workload so that they fit together",
+            Self::Simulation(SimulationError::Deadlock { .. } | SimulationError::Program { .. }) => {
+                "this is a fault of the workload: look at what waits for what"
+            }
+            Self::Simulation(SimulationError::NoProgress { .. } | SimulationError::TooManyTasks { .. }) => {
+                "a loop of the workload needs a step that takes time, or an end"
+            }
+            Self::Simulation(SimulationError::Scheduler { .. } | SimulationError::Invariant { .. }) => {
+                "this is a fault of this program: please report it with the command line and the seed"
+            }
+            Self::Simulation(SimulationError::Sink(_)) => "is the disk full? `--trace counters` needs no space",
+            Self::Simulation(SimulationError::Interrupted { .. }) | Self::Interrupted => "run it again",
+            Self::File(error) => error.advice(),
+        }
+    }
+}
+
+impl From<SimulationError> for SimError {
+    fn from(error: SimulationError) -> Self {
+        match error {
+            SimulationError::Interrupted { .. } => Self::Interrupted,
+            error => Self::Simulation(error),
+        }
+    }
+}
+
+/// Checks that machine and workload fit together, without running anything.
+///
+/// # Errors
+/// When they do not.
+pub fn check(experiment: &Experiment) -> Result<(), SetupError> {
+    Setup::new(&experiment.machine.value, &experiment.workload.value, 0).map(|_| ())
+}
+
+/// Runs one trial. The result depends on the experiment's record and on nothing else.
+///
+/// # Errors
+/// When machine and workload do not fit together, the run fails, or its trace cannot be stored.
+pub fn run_trial(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    scheduler: usize,
+    number: usize,
+    directory: Option<&RunDirectory>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Trial, SimError> {
+    let (machine, workload) = (&experiment.machine.value, &experiment.workload.value);
+    let spec = &experiment.schedulers[scheduler];
+    let seed = experiment.seeds[number];
+    let mut setup = Setup::new(machine, workload, seed)?;
+    setup.max_time_ns = experiment.max_time_ns;
+    setup.stop = Some(Arc::clone(stop));
+    let tables = setup.run_tables(decisions(spec));
+
+    let new_counters = || Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
+    let (outcome, counters) = match (experiment.trace, directory) {
+        (TraceLevel::None, _) => (simulate(spec, &setup, None)?, None),
+        (TraceLevel::Counters, _) | (TraceLevel::Full, None) => {
+            let mut counters = new_counters();
+            (simulate(spec, &setup, Some(&mut counters))?, Some(counters))
+        }
+        (TraceLevel::Full, Some(directory)) => {
+            let path = directory.trace_directory(&trial_name(scheduler, number))?;
+            let mut sink = Tee::new(new_counters(), new_store(&path)?);
+            let outcome = simulate(spec, &setup, Some(&mut sink))?;
+            (outcome, Some(sink.first))
+        }
+    };
+    let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, &tables, &task_infos(&outcome)));
+    let end = trial_end(outcome.end);
+    Ok(Trial {
+        schema: SCHEMA.into(),
+        hash: record.trial_hash(scheduler, seed),
+        scheduler: record.schedulers[scheduler].label.clone(),
+        trial: number,
+        seed,
+        end,
+        elapsed_ns: outcome.elapsed_ns,
+        engine_events: outcome.engine_events,
+        // Every event is handed to the sink before the next one happens, and a sink that fails ends the run.
+        events_lost: 0,
+        censored_waits: metrics.as_ref().map_or(0, censored_waits),
+        measures: measures::of_run(workload, &outcome, end, metrics.as_ref()),
+        applications: outcome.applications.iter().map(application_row).collect(),
+        tasks: outcome.tasks.iter().map(task_row).collect(),
+        result_lines: result_lines(workload, &outcome),
+    })
+}
+
+fn trial_end(end: End) -> TrialEnd {
+    match end {
+        End::AllExited => TrialEnd::AllExited,
+        End::Stopped => TrialEnd::Stopped,
+        End::TimeLimit => TrialEnd::TimeLimit,
+    }
+}
+
+fn censored_waits(metrics: &Metrics) -> u64 {
+    metrics.totals.censored.wakeup.count + metrics.totals.censored.preempt.count
+}
+
+fn application_row(application: &ApplicationOutcome) -> ApplicationRow {
+    ApplicationRow {
+        name: application.name.clone(),
+        elapsed_ns: application.elapsed_ns,
+        finished: application.finished,
+        cpu_time_ns: application.cpu_time_ns,
+    }
+}
+
+fn task_row(task: &TaskOutcome) -> TaskRow {
+    TaskRow {
+        name: task.name.clone(),
+        role: task.role.clone(),
+        application: task.application,
+        started_ns: task.started_ns,
+        exited_ns: task.exited_ns,
+        cpu_time_ns: task.cpu_time_ns,
+    }
+}
+
+fn task_infos(outcome: &Outcome) -> Vec<TaskInfo> {
+    let application_name = |index: u32| {
+        outcome.applications.get(index as usize).map(|application| application.name.clone()).unwrap_or_default()
+    };
+    let info = |task: &TaskOutcome| TaskInfo {
+        id: TaskId(task.id),
+        name: task.name.clone(),
+        role: task.role.clone(),
+        application: task.application,
+        application_name: application_name(task.application),
+        process: task.process,
+    };
+    outcome.tasks.iter().map(info).collect()
+}
+
+// TEMPORARY SHIM
+fn new_store(_path: &std::path::Path) -> Result<warmcore_trace::NullSink, FileError> {
+    Ok(warmcore_trace::NullSink)
+}

@@ -1,0 +1,151 @@
+//! A finished trial: one run of the workload under one scheduler with one seed, and everything measured in it.
+//!
+//! Kept as one JSON file per trial. The file's hash says what the trial depends on, so that a later start of the same
+//! experiment takes it over instead of running it again. It holds nothing that could differ between two equal runs:
+//! no wall-clock time, no host.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of this document. Part of a trial's hash: a change makes older files run again.
+pub const SCHEMA: &str = "warmcore-trial-1";
+
+/// Why a trial ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialEnd {
+    /// Every task exited.
+    AllExited,
+    /// The workload's own duration was over, or a task stopped it.
+    Stopped,
+    /// The experiment's largest time was reached first: times until the end are not known.
+    TimeLimit,
+}
+
+/// A finished trial.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Hash of everything the trial depends on.
+    pub hash: String,
+    /// Label of the scheduler.
+    pub scheduler: String,
+    /// Number of the trial, from 0.
+    pub trial: usize,
+    /// Its seed.
+    pub seed: u64,
+    /// Why it ended.
+    pub end: TrialEnd,
+    /// Simulated time at the end.
+    pub elapsed_ns: u64,
+    /// Events the simulator processed.
+    pub engine_events: u64,
+    /// Events that were not recorded.
+    pub events_lost: u64,
+    /// Waits that had not ended when the run did. They are in no distribution.
+    pub censored_waits: u64,
+    /// Every measure by name; `null` where the run has no such value, such as a percentile of no samples.
+    pub measures: BTreeMap<String, Option<f64>>,
+    /// Applications, in the workload's order.
+    pub applications: Vec<ApplicationRow>,
+    /// Tasks, in order of creation.
+    pub tasks: Vec<TaskRow>,
+    /// What the imitated program would have printed.
+    pub result_lines: Vec<String>,
+}
+
+/// An application in a trial.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplicationRow {
+    /// Name.
+    pub name: String,
+    /// From its first task's creation to its last task's exit, or to the end of the run.
+    pub elapsed_ns: u64,
+    /// Whether all its tasks exited.
+    pub finished: bool,
+    /// CPU time of its tasks.
+    pub cpu_time_ns: u64,
+}
+
+/// A task in a trial.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskRow {
+    /// Name.
+    pub name: String,
+    /// Role in reports.
+    pub role: String,
+    /// Index of its application.
+    pub application: u32,
+    /// Creation.
+    pub started_ns: u64,
+    /// Exit, if it came to that.
+    pub exited_ns: Option<u64>,
+    /// Time on CPU.
+    pub cpu_time_ns: u64,
+}
+
+impl Trial {
+    /// A measure's value.
+    #[must_use]
+    pub fn measure(&self, name: &str) -> Option<f64> {
+        self.measures.get(name).copied().flatten()
+    }
+
+    /// The trial's file.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Strings, numbers and lists of them can always be written.
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// The trial in a file, if it is one of this version.
+    #[must_use]
+    pub fn from_json(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().filter(|trial: &Self| trial.schema == SCHEMA)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A trial with these measures.
+    pub(crate) fn trial(scheduler: &str, number: usize, measures: &[(&str, Option<f64>)]) -> Trial {
+        Trial {
+            schema: SCHEMA.into(),
+            hash: "0".into(),
+            scheduler: scheduler.into(),
+            trial: number,
+            seed: 1,
+            end: TrialEnd::AllExited,
+            elapsed_ns: 1,
+            engine_events: 1,
+            events_lost: 0,
+            censored_waits: 0,
+            measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            applications: Vec::new(),
+            tasks: Vec::new(),
+            result_lines: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_trial_survives_its_file() {
+        let written = trial("cfs", 3, &[("elapsed_ns", Some(0.1 + 0.2)), ("wakeup_p99_ns", None)]);
+        assert_eq!(Trial::from_json(&written.to_json()), Some(written));
+    }
+
+    #[test]
+    fn half_a_file_and_another_version_are_no_trial() {
+        let text = trial("cfs", 0, &[]).to_json();
+        assert_eq!(Trial::from_json(&text[..text.len() / 2]), None);
+        assert_eq!(Trial::from_json(&text.replace(SCHEMA, "warmcore-trial-0")), None);
+    }
+}

@@ -1,0 +1,518 @@
+//! The verdict: every measure of every scheduler with all its points, the ratio to the baseline with its interval, and
+//! the primary measure's comparison in a sentence.
+//!
+//! P values are corrected (Holm) over the schedulers within each measure. The verdict in words is about the primary
+//! measure alone, which is fixed by the workload before anything runs; the other measures explain it.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use warmcore_statistics::bootstrap::MIN_TRIALS;
+use warmcore_statistics::{Better, Comparison, Sample, StatisticsError, Summary, Verdict, compare_paired, judge};
+use warmcore_workload::{Warning, Workload};
+
+use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
+use crate::measures::{self, Measure};
+use crate::trial::{Trial, TrialEnd};
+
+/// Version of the document.
+pub const SCHEMA: &str = "warmcore-comparison-1";
+
+/// Differences up to this fraction are called negligible even where the trials show them: a deterministic simulator can
+/// show differences that no one could use.
+pub const NEGLIGIBLE: f64 = 0.001;
+
+/// What a comparison means to a reader: the statistics' verdict, but for differences too small to matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// Better than the baseline.
+    Better,
+    /// Worse than the baseline.
+    Worse,
+    /// Different, on a measure without a better direction.
+    Different,
+    /// Shown to be different, by at most [`NEGLIGIBLE`].
+    Negligible,
+    /// No difference shown.
+    NoDifferenceShown,
+    /// Too few trials to judge.
+    TooFewTrials,
+}
+
+impl Finding {
+    /// The finding of a comparison.
+    #[must_use]
+    pub fn of(comparison: &Comparison) -> Self {
+        let small = comparison.ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= NEGLIGIBLE);
+        match comparison.verdict {
+            Verdict::Better | Verdict::Worse | Verdict::Different if small => Self::Negligible,
+            Verdict::Better => Self::Better,
+            Verdict::Worse => Self::Worse,
+            Verdict::Different => Self::Different,
+            Verdict::NoDifferenceShown => Self::NoDifferenceShown,
+            Verdict::TooFewTrials => Self::TooFewTrials,
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Different => "different",
+            Self::Negligible => "negligible",
+            Self::NoDifferenceShown => "no difference shown",
+            Self::TooFewTrials => "too few trials",
+        }
+    }
+}
+
+/// Why there is no verdict.
+#[derive(Debug, thiserror::Error)]
+pub enum VerdictError {
+    /// The metric asked for is not one of this workload's.
+    #[error("there is no metric `{name}` for this workload; it has {}", .known.join(", "))]
+    NoSuchMetric {
+        /// What was asked for.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// The metric needs events, and none are recorded.
+    #[error("metric `{name}` follows from events, but nothing is recorded")]
+    NotRecorded {
+        /// The metric.
+        name: String,
+    },
+    /// A measure was not a number: a fault of this program.
+    #[error("measure `{measure}` of {scheduler}: {source}")]
+    Statistics {
+        /// Name of the measure.
+        measure: String,
+        /// Label of the scheduler.
+        scheduler: String,
+        /// What is wrong with it.
+        source: StatisticsError,
+    },
+}
+
+/// The comparison as one document: `verdict.json`, `compare --json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ComparisonDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of the program.
+    pub tool_version: &'static str,
+    /// The experiment's record.
+    pub experiment: ExperimentRecord,
+    /// Name of the measure the verdict is about.
+    pub primary: String,
+    /// Name of a second measure that belongs beside it in tables.
+    #[serde(skip)]
+    pub secondary: Option<String>,
+    /// All measures.
+    pub measures: Vec<Measure>,
+    /// Results in the order of the experiment.
+    pub schedulers: Vec<SchedulerResult>,
+    /// The verdict.
+    pub verdict: Conclusion,
+    /// What to check before the verdict is trusted.
+    pub warnings: Vec<String>,
+    /// How many of these, the first ones, are about the workload's input.
+    #[serde(skip)]
+    pub unmodelled: usize,
+}
+
+/// One scheduler's results.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SchedulerResult {
+    /// As it was typed.
+    pub label: String,
+    /// With every tunable.
+    pub resolved: String,
+    /// Whether the others are compared with it.
+    pub is_baseline: bool,
+    /// Number of trials that were ended by the largest time.
+    pub unfinished: usize,
+    /// By name of the measure.
+    pub measures: BTreeMap<String, MeasureResult>,
+}
+
+/// One measure of one scheduler.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MeasureResult {
+    /// One value per trial; `null` where a trial has none.
+    #[serde(serialize_with = "points_with_infinities")]
+    pub points: Vec<Option<f64>>,
+    /// Over the trials that have a value.
+    pub summary: Summary,
+    /// With the baseline, over the trials in which both have a value. Absent for the baseline itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+    /// What the comparison means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finding: Option<Finding>,
+}
+
+/// The verdict.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Conclusion {
+    /// Label of the best scheduler: better than the baseline, or the baseline if all others are worse. Absent when
+    /// the trials do not single one out.
+    pub best: Option<String>,
+    /// In words.
+    pub sentence: String,
+}
+
+/// Makes the document from all trials, by scheduler and number.
+///
+/// # Errors
+/// A metric that does not exist.
+pub fn conclude(
+    record: &ExperimentRecord,
+    workload: &Workload,
+    trials: &[Vec<Trial>],
+) -> Result<ComparisonDocument, VerdictError> {
+    let catalogue = measures::of_workload(workload);
+    let primary = primary_measure(record, workload, &catalogue)?;
+    let baseline = record.baseline_index().unwrap_or(0);
+    let mut schedulers: Vec<SchedulerResult> = record
+        .schedulers
+        .iter()
+        .enumerate()
+        .map(|(index, scheduler)| SchedulerResult {
+            label: scheduler.label.clone(),
+            resolved: scheduler.resolved.clone(),
+            is_baseline: index == baseline,
+            unfinished: trials[index].iter().filter(|trial| trial.end == TrialEnd::TimeLimit).count(),
+            measures: BTreeMap::new(),
+        })
+        .collect();
+    for measure in &catalogue {
+        let points: Vec<Vec<Option<f64>>> =
+            trials.iter().map(|trials| trials.iter().map(|trial| measure.value(trial)).collect()).collect();
+        let results =
+            compare_measure(measure, &points, baseline).map_err(|(index, source)| VerdictError::Statistics {
+                measure: measure.name.clone(),
+                scheduler: record.schedulers[index].label.clone(),
+                source,
+            })?;
+        for (scheduler, result) in schedulers.iter_mut().zip(results) {
+            scheduler.measures.insert(measure.name.clone(), result);
+        }
+    }
+    let verdict = in_words(primary, &schedulers, baseline, record.seeds.len());
+    Ok(ComparisonDocument {
+        schema: SCHEMA,
+        tool_version: TOOL_VERSION,
+        experiment: record.clone(),
+        primary: primary.name.clone(),
+        secondary: measures::secondary(workload).filter(|name| *name != primary.name),
+        warnings: warnings(workload, &schedulers, record.seeds.len()),
+        unmodelled: workload.warnings.len(),
+        measures: catalogue.clone(),
+        schedulers,
+        verdict,
+    })
+}
+
+/// Checks, before anything runs, that the verdict's metric exists and will be measured.
+///
+/// # Errors
+/// When it does not, or will not.
+pub fn check_metric(record: &ExperimentRecord, workload: &Workload) -> Result<(), VerdictError> {
+    let catalogue = measures::of_workload(workload);
+    let primary = primary_measure(record, workload, &catalogue)?;
+    if primary.from_events && record.trace == TraceLevel::None {
+        return Err(VerdictError::NotRecorded { name: primary.name.clone() });
+    }
+    Ok(())
+}
+
+fn primary_measure<'a>(
+    record: &ExperimentRecord,
+    workload: &Workload,
+    catalogue: &'a [Measure],
+) -> Result<&'a Measure, VerdictError> {
+    let name = record.metric.clone().unwrap_or_else(|| measures::primary(workload));
+    catalogue.iter().find(|measure| measure.name == name).ok_or_else(|| {
+        let known = catalogue.iter().map(|measure| measure.name.clone()).collect();
+        VerdictError::NoSuchMetric { name, known }
+    })
+}
+
+/// Results of one measure for all schedulers, judged together.
+fn compare_measure(
+    measure: &Measure,
+    points: &[Vec<Option<f64>>],
+    baseline: usize,
+) -> Result<Vec<MeasureResult>, (usize, StatisticsError)> {
+    let mut comparisons = Vec::new();
+    for (index, own) in points.iter().enumerate().filter(|(index, _)| *index != baseline) {
+        let (base, value): (Vec<f64>, Vec<f64>) =
+            points[baseline].iter().zip(own).filter_map(|(base, value)| Some(((*base)?, (*value)?))).unzip();
+        comparisons.push(compare_paired(&base, &value, measure.better).map_err(|error| (index, error))?);
+    }
+    judge(&mut comparisons);
+    let mut comparisons = comparisons.into_iter();
+    let mut results = Vec::with_capacity(points.len());
+    for (index, own) in points.iter().enumerate() {
+        let values: Vec<f64> = own.iter().copied().flatten().collect();
+        let summary = Sample::new(&values).map_err(|error| (index, error))?.summary();
+        let comparison = if index == baseline { None } else { comparisons.next() };
+        let finding = comparison.as_ref().map(Finding::of);
+        results.push(MeasureResult { points: own.clone(), summary, comparison, finding });
+    }
+    Ok(results)
+}
+
+/// The verdict on the primary measure.
+fn in_words(primary: &Measure, schedulers: &[SchedulerResult], baseline: usize, trials: usize) -> Conclusion {
+    let base = &schedulers[baseline].label;
+    let others: Vec<(&str, &Comparison)> = schedulers
+        .iter()
+        .filter_map(|scheduler| {
+            Some((scheduler.label.as_str(), scheduler.measures[&primary.name].comparison.as_ref()?))
+        })
+        .collect();
+    if others.is_empty() {
+        let sentence = format!("{base} is the only scheduler: there is nothing to compare it with.");
+        return Conclusion { best: None, sentence };
+    }
+    let with = |finding: Finding| others.iter().filter(move |(_, comparison)| Finding::of(comparison) == finding);
+    let best = with(Finding::Better).min_by(|a, b| gain(a.1).total_cmp(&gain(b.1)));
+    let all_worse = with(Finding::Worse).count() == others.len();
+    let mut parts = Vec::new();
+    match best {
+        Some((label, comparison)) => parts.push(format!("{label} is best: {}", relation(primary, comparison, base))),
+        None if all_worse => parts.push(format!("{base} is best")),
+        None => {}
+    }
+    let rest = others.iter().filter(|(label, _)| best.is_none_or(|(best, _)| best != label));
+    parts.extend(rest.map(|(label, comparison)| about(primary, label, comparison, base, trials)));
+    let sentence = format!("{}; {}.", parts.join("; "), closing(primary, trials));
+    let best = best.map(|(label, _)| (*label).to_owned()).or_else(|| all_worse.then(|| base.clone()));
+    Conclusion { best, sentence }
+}
+
+/// What is said about a scheduler that is not the best one.
+fn about(primary: &Measure, label: &str, comparison: &Comparison, base: &str, trials: usize) -> String {
+    match Finding::of(comparison) {
+        Finding::TooFewTrials => {
+            format!("{trials} trials are too few to judge {label}: {}", relation(primary, comparison, base))
+        }
+        Finding::Negligible => {
+            format!("{label} and {base} differ in {} by {} at most", primary.title, percent(NEGLIGIBLE))
+        }
+        Finding::NoDifferenceShown => match comparison.smallest_effect.filter(|effect| *effect > 1.0 + NEGLIGIBLE) {
+            Some(effect) => format!(
+                "no difference shown between {label} and {base} (a change of {} would have been)",
+                percent(effect - 1.0)
+            ),
+            None => format!("no difference shown between {label} and {base}"),
+        },
+        finding @ (Finding::Better | Finding::Worse | Finding::Different) => {
+            format!("{label} is {}: {}", finding.words(), relation(primary, comparison, base))
+        }
+    }
+}
+
+/// A number that is smaller for a better comparison.
+fn gain(comparison: &Comparison) -> f64 {
+    let ratio = comparison.ratio.unwrap_or(1.0);
+    if comparison.better == Better::Higher { -ratio } else { ratio }
+}
+
+/// `elapsed time 0.83 times that of cfs (95 % interval 0.81 to 0.85)`.
+fn relation(primary: &Measure, comparison: &Comparison, base: &str) -> String {
+    let Some(ratio) = comparison.ratio else {
+        return format!("{} has no value in common with {base}", primary.title);
+    };
+    let interval = match comparison.interval {
+        Some(interval) => format!(" (95 % interval {} to {})", decimal(interval.low), decimal(interval.high)),
+        None => String::new(),
+    };
+    format!("{} {} times that of {base}{interval}", primary.title, decimal(ratio))
+}
+
+fn closing(primary: &Measure, trials: usize) -> String {
+    let direction = match primary.better {
+        Better::Lower => "lower is better",
+        Better::Higher => "higher is better",
+        Better::Neither => "neither direction is better in itself",
+    };
+    format!("{trials} paired trials, {direction}")
+}
+
+/// JSON has no infinities; they are written as the statistics crate writes them.
+fn points_with_infinities<S: Serializer>(points: &[Option<f64>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(points.iter().map(|point| match point {
+        Some(value) if value.is_infinite() => Value::from(if *value > 0.0 { "infinity" } else { "-infinity" }),
+        other => Value::from(*other),
+    }))
+}
+
+/// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`.
+#[must_use]
+pub fn decimal(value: f64) -> String {
+    if value.is_infinite() {
+        return "infinitely many".into();
+    }
+    let decimals = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        3
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn percent(value: f64) -> String {
+    let percent = value * 100.0;
+    if percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
+}
+
+/// What to check before the verdict is trusted.
+fn warnings(workload: &Workload, schedulers: &[SchedulerResult], trials: usize) -> Vec<String> {
+    let mut warnings: Vec<String> = workload.warnings.iter().map(describe_warning).collect();
+    if trials < MIN_TRIALS {
+        warnings.push(format!("{trials} trials give no intervals and no verdict; use at least {MIN_TRIALS}"));
+    }
+    for scheduler in schedulers.iter().filter(|scheduler| scheduler.unfinished > 0) {
+        warnings.push(format!(
+            "{} of {trials} trials of {} reached the largest time before the workload's end; their elapsed time counts as \
+             infinite",
+            scheduler.unfinished, scheduler.label
+        ));
+    }
+    warnings
+}
+
+/// A warning of the workload as a line.
+#[must_use]
+pub fn describe_warning(warning: &Warning) -> String {
+    let times = if warning.count > 1 { format!(" ({} times)", warning.count) } else { String::new() };
+    format!("{}{times} is not modelled: {}", warning.what, warning.consequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{SchedulerRecord, SubjectRecord};
+    use crate::trial::tests::trial;
+
+    fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
+        let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };
+        ExperimentRecord {
+            schema: crate::experiment::SCHEMA.into(),
+            tool_version: TOOL_VERSION.into(),
+            place: "sim".into(),
+            baseline: schedulers[0].into(),
+            metric: Some("elapsed_ns".into()),
+            max_time_ns: None,
+            trace: TraceLevel::Counters,
+            seeds: vec![1; trials],
+            machine: subject(),
+            workload: subject(),
+            schedulers: schedulers
+                .iter()
+                .map(|name| SchedulerRecord { label: (*name).into(), resolved: (*name).into() })
+                .collect(),
+        }
+    }
+
+    fn workload() -> Workload {
+        warmcore_workload::from_generator("hackbench:-T,-p,-f2,-g1,-l1").unwrap()
+    }
+
+    /// Trials whose elapsed times are those of the baseline times a factor per scheduler.
+    fn document(factors: &[(&str, f64)], trials: usize) -> ComparisonDocument {
+        let names: Vec<&str> = factors.iter().map(|(name, _)| *name).collect();
+        let all: Vec<Vec<Trial>> = factors
+            .iter()
+            .map(|(name, factor)| {
+                let elapsed = |number: usize| factor * (1000.0 + ((number * 37) % 11) as f64);
+                (0..trials).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
+            })
+            .collect();
+        conclude(&record(&names, trials), &workload(), &all).unwrap()
+    }
+
+    #[test]
+    fn the_best_scheduler_is_named_with_its_ratio_and_interval() {
+        let document = document(&[("cfs", 1.0), ("eevdf", 0.8), ("rr", 1.5)], 10);
+        assert_eq!(document.verdict.best.as_deref(), Some("eevdf"));
+        assert_eq!(
+            document.verdict.sentence,
+            "eevdf is best: elapsed time 0.8 times that of cfs (95 % interval 0.8 to 0.8); rr is worse: elapsed time 1.5 \
+             times that of cfs (95 % interval 1.5 to 1.5); 10 paired trials, lower is better."
+        );
+    }
+
+    #[test]
+    fn the_baseline_is_best_when_all_others_are_worse() {
+        let document = document(&[("cfs", 1.0), ("eevdf", 1.1), ("rr", 1.5)], 10);
+        assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
+    }
+
+    #[test]
+    fn equal_schedulers_give_no_best_one() {
+        let document = document(&[("cfs", 1.0), ("eevdf", 1.0)], 10);
+        assert_eq!(document.verdict.best, None);
+        assert!(document.verdict.sentence.starts_with("no difference shown between eevdf and cfs"));
+    }
+
+    #[test]
+    fn a_difference_that_is_shown_but_tiny_is_negligible() {
+        let document = document(&[("cfs", 1.0), ("eevdf", 0.9995)], 10);
+        assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Negligible));
+        assert_eq!(document.verdict.best, None);
+        assert!(document.verdict.sentence.starts_with("eevdf and cfs differ in elapsed time by 0.10 % at most"));
+    }
+
+    #[test]
+    fn few_trials_give_points_and_a_warning_but_no_verdict() {
+        let document = document(&[("cfs", 1.0), ("eevdf", 0.5)], 3);
+        assert_eq!(document.verdict.best, None);
+        assert!(document.verdict.sentence.starts_with("3 trials are too few to judge eevdf"));
+        assert!(document.warnings.iter().any(|warning| warning.contains("3 trials give no intervals")));
+        assert_eq!(document.schedulers[1].measures["elapsed_ns"].points.len(), 3);
+    }
+
+    #[test]
+    fn a_run_that_was_cut_off_counts_as_infinitely_long() {
+        let mut trials: Vec<Vec<Trial>> = ["cfs", "rr"]
+            .iter()
+            .map(|name| (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(5.0))])).collect())
+            .collect();
+        for trial in &mut trials[1] {
+            trial.end = TrialEnd::TimeLimit;
+            trial.measures.insert("elapsed_ns".into(), None);
+        }
+        let document = conclude(&record(&["cfs", "rr"], 10), &workload(), &trials).unwrap();
+        assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
+        assert_eq!(document.schedulers[1].unfinished, 10);
+        let json = serde_json::to_value(&document).unwrap();
+        assert_eq!(json["schedulers"][1]["measures"]["elapsed_ns"]["points"][0], "infinity");
+    }
+
+    #[test]
+    fn an_unknown_metric_is_refused_with_those_there_are() {
+        let record = ExperimentRecord { metric: Some("elapsed".into()), ..record(&["cfs"], 1) };
+        let message = check_metric(&record, &workload()).unwrap_err().to_string();
+        assert!(message.contains("`elapsed`") && message.contains("elapsed_ns, "), "{message}");
+    }
+
+    #[test]
+    fn a_metric_of_events_needs_events() {
+        let record = ExperimentRecord { metric: Some("wakeup_p99_ns".into()), ..record(&["cfs"], 1) };
+        check_metric(&record, &workload()).unwrap();
+        let without = ExperimentRecord { trace: TraceLevel::None, ..record };
+        assert!(matches!(check_metric(&without, &workload()), Err(VerdictError::NotRecorded { .. })));
+    }
+}
