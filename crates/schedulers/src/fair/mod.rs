@@ -570,7 +570,8 @@ impl<P: Policy> Scheduler for Fair<P> {
         let stamp_ns = std::mem::take(&mut rq.idle_stamp_ns);
         if stamp_ns != 0 {
             // `update_rq_avg_idle`: 1/8 of the difference, capped at twice the cost of balancing.
-            let duration = (core.now_ns() - stamp_ns) as i64;
+            // Saturating, as idleness that begins with the run is stamped a nanosecond late.
+            let duration = core.now_ns().saturating_sub(stamp_ns) as i64;
             let average = rq.avg_idle_ns as i64;
             rq.avg_idle_ns = ((average + (duration - average) / 8) as u64).min(2 * rq.max_idle_balance_cost_ns);
         }
