@@ -7,7 +7,7 @@ use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId};
 
 use crate::error::SimulationError;
-use crate::event_queue::{Class, EventQueue};
+use crate::event_queue::{Class, EventQueue, Slot};
 use crate::task::{State, Task};
 
 /// A pending request to call the scheduler on a CPU.
@@ -57,14 +57,8 @@ pub(crate) struct Cpu {
     pub settled_ns: u64,
     /// Overhead since then that the running task has not been charged with yet.
     pub stolen_ns: u64,
-    /// Matches the one valid progress event of this CPU.
-    pub progress_generation: u32,
-    /// Matches the one valid high-resolution tick.
-    pub hrtick_generation: u32,
-    pub hrtick_at_ns: Option<u64>,
     /// Phase of the ordinary tick.
     pub tick_phase_ns: u64,
-    pub tick_generation: u32,
     pub tick_stopped: bool,
     pub softirq_raised: bool,
     /// The stopper took the running task off; the CPU counts as idle until the next pick.
@@ -281,25 +275,18 @@ impl<'a> Core<'a> {
 
     /// Arms the CPU's high-resolution tick `delay_ns` from now, replacing an armed one (`hrtick_start`).
     pub fn start_hrtick(&mut self, cpu: CpuId, delay_ns: u64) {
-        let at = self.now_ns + delay_ns;
-        let state = &mut self.cpus[cpu.index()];
-        state.hrtick_generation = state.hrtick_generation.wrapping_add(1);
-        state.hrtick_at_ns = Some(at);
-        self.queue.push(at, Class::HrTick, cpu, 0, state.hrtick_generation);
+        self.queue.set(Slot::HrTick, cpu, self.now_ns + delay_ns);
     }
 
     /// Disarms the CPU's high-resolution tick.
     pub fn cancel_hrtick(&mut self, cpu: CpuId) {
-        let state = &mut self.cpus[cpu.index()];
-        if state.hrtick_at_ns.take().is_some() {
-            state.hrtick_generation = state.hrtick_generation.wrapping_add(1);
-        }
+        self.queue.clear(Slot::HrTick, cpu);
     }
 
     /// When the CPU's high-resolution tick will fire, if it is armed.
     #[inline]
     pub fn hrtick_at_ns(&self, cpu: CpuId) -> Option<u64> {
-        self.cpus[cpu.index()].hrtick_at_ns
+        self.queue.slot_time_ns(Slot::HrTick, cpu)
     }
 
     /// Asks for [`Scheduler::softirq`](crate::Scheduler::softirq) on the CPU when its present interrupt is over.

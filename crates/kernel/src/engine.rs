@@ -14,7 +14,7 @@ use warmcore_workload::Workload;
 
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
 use crate::error::SimulationError;
-use crate::event_queue::{Class, EventQueue, Queued};
+use crate::event_queue::{Class, EventQueue, Queued, Slot};
 use crate::memory::ConstantMemory;
 use crate::outcome::{End, Outcome};
 use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
@@ -99,7 +99,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             cpus: idle_cpus(setup, &parameters),
             tasks: Vec::with_capacity(setup.starts.len()),
             restrictions: &setup.restrictions,
-            queue: EventQueue::default(),
+            queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),
             resched_list: Vec::new(),
             error: None,
@@ -147,7 +147,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
     }
 
     fn step(&mut self, event: Queued) -> Result<(), SimulationError> {
-        self.core.now_ns = event.time_ns;
+        self.core.now_ns = event.time_ns();
         self.core.this_cpu = event.cpu();
         if !self.handle(event) {
             return Ok(());
@@ -181,9 +181,6 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         let cpu = event.cpu();
         match event.class() {
             Class::Progress => {
-                if self.core.cpus[cpu.index()].progress_generation != event.generation {
-                    return false;
-                }
                 self.entered_kernel = false;
                 self.progress(cpu);
                 return true;
@@ -207,18 +204,8 @@ impl<'a, S: Scheduler> Engine<'a, S> {
                 }
             }
             Class::Stopper => self.stopper(cpu, event.payload),
-            Class::HrTick => {
-                if self.core.cpus[cpu.index()].hrtick_generation != event.generation {
-                    return false;
-                }
-                self.hrtick(cpu);
-            }
-            Class::Tick => {
-                if self.core.cpus[cpu.index()].tick_generation != event.generation {
-                    return false;
-                }
-                self.tick(cpu);
-            }
+            Class::HrTick => self.hrtick(cpu),
+            Class::Tick => self.tick(cpu),
             Class::NohzKick => {
                 if self.core.curr_is_idle(cpu) {
                     self.scheduler.nohz_kick(&mut self.core, cpu);
@@ -304,8 +291,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
 
     /// Pushes the event at which the running task finishes what it is doing.
     pub(crate) fn arm_progress(&mut self, cpu: CpuId) {
-        let state = &mut self.core.cpus[cpu.index()];
-        state.progress_generation = state.progress_generation.wrapping_add(1);
+        let state = &self.core.cpus[cpu.index()];
         let task = &self.core.tasks[state.curr.index()];
         let needed = match task.activity {
             Activity::Work => time_for(task.remaining_ns, u64::from(state.capacity)) + task.syscall_ns,
@@ -316,11 +302,13 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             Activity::Syscall => task.syscall_ns,
             Activity::SpinUntil => task.remaining_ns,
             Activity::Advance => 0,
-            Activity::Spin => return,
+            Activity::Spin => {
+                self.core.queue.clear(Slot::Progress, cpu);
+                return;
+            }
         };
         let at = self.core.now_ns + state.stolen_ns + needed;
-        let generation = state.progress_generation;
-        self.core.queue.push(at, Class::Progress, cpu, 0, generation);
+        self.core.queue.set(Slot::Progress, cpu, at);
     }
 
     /// The running task has come to the end of its activity, or would have without overhead in between.
@@ -456,9 +444,9 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         self.core.cpus[cpu.index()].curr = next_id;
         self.core.emit_on(cpu, EventKind::Switch { prev, prev_state, next: next_id });
         let state = &mut self.core.cpus[cpu.index()];
-        state.progress_generation = state.progress_generation.wrapping_add(1);
         match next {
             None => {
+                self.core.queue.clear(Slot::Progress, cpu);
                 state.busy_ns += now_ns - state.changed_ns;
                 state.changed_ns = now_ns;
                 state.stolen_ns = 0;
@@ -498,11 +486,9 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         state.changed_ns = now_ns;
         if state.tick_stopped {
             state.tick_stopped = false;
-            state.tick_generation = state.tick_generation.wrapping_add(1);
             let since_phase = (now_ns + tick_ns - state.tick_phase_ns) % tick_ns;
             let at = now_ns + tick_ns - since_phase;
-            let generation = state.tick_generation;
-            self.core.queue.push(at, Class::Tick, cpu, 0, generation);
+            self.core.queue.set(Slot::Tick, cpu, at);
         }
     }
 
@@ -521,7 +507,6 @@ impl<'a, S: Scheduler> Engine<'a, S> {
     }
 
     fn hrtick(&mut self, cpu: CpuId) {
-        self.core.cpus[cpu.index()].hrtick_at_ns = None;
         let curr = self.core.curr(cpu);
         if curr.is_idle() {
             return;
@@ -543,8 +528,8 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             self.scheduler.tick_stopped(&mut self.core, cpu);
             return;
         }
-        let (at, generation) = (self.core.now_ns + self.core.tick_ns, state.tick_generation);
-        self.core.queue.push(at, Class::Tick, cpu, 0, generation);
+        let at = self.core.now_ns + self.core.tick_ns;
+        self.core.queue.set(Slot::Tick, cpu, at);
     }
 
     /// The stopper thread: whatever runs is put back, the scheduler's work is done, the CPU reschedules.
@@ -565,7 +550,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         self.core.emit_on(cpu, EventKind::Switch { prev, prev_state: PrevState::Runnable, next: TaskId::IDLE });
         let state = &mut self.core.cpus[cpu.index()];
         state.curr = TaskId::IDLE;
-        state.progress_generation = state.progress_generation.wrapping_add(1);
+        self.core.queue.clear(Slot::Progress, cpu);
         state.busy_ns += now_ns - state.changed_ns;
         state.changed_ns = now_ns;
         state.stopper_ran = true;
@@ -601,11 +586,7 @@ fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
             ttwu_pending: 0,
             settled_ns: 0,
             stolen_ns: 0,
-            progress_generation: 0,
-            hrtick_generation: 0,
-            hrtick_at_ns: None,
             tick_phase_ns: random.next_u64() % parameters.tick_ns(),
-            tick_generation: 0,
             tick_stopped: true,
             softirq_raised: false,
             stopper_ran: false,

@@ -2,8 +2,11 @@
 //!
 //! Order is (time, class, CPU, sequence). The class order is part of the simulator's behaviour: at one instant timers
 //! expire before interrupts between CPUs arrive, those before ticks, and all of them before a task's own progress.
-//! Nothing is ever removed: an event that was overtaken carries a generation that no longer matches and is skipped
-//! when it surfaces.
+//!
+//! Two structures share that order. What a CPU has at most one of (its high-resolution tick, its ordinary tick, the
+//! running task's progress) lives in slots under a tournament tree: setting a slot replaces what was there, so events
+//! that are re-armed at every context switch leave nothing behind. Everything else is in a heap; nothing is removed
+//! from it: an event that was overtaken carries a generation that no longer matches and is skipped when it surfaces.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -28,15 +31,15 @@ pub(crate) enum Class {
     ReschedIpi = 5,
     /// The stopper thread runs.
     Stopper = 6,
-    /// High-resolution tick.
+    /// High-resolution tick. In a slot.
     HrTick = 7,
-    /// Ordinary tick.
+    /// Ordinary tick. In a slot.
     Tick = 8,
     /// A kick to balance on behalf of idle CPUs.
     NohzKick = 9,
     /// A scheduler's own timer; payload is the scheduler's.
     Policy = 10,
-    /// The running task finishes what it is doing.
+    /// The running task finishes what it is doing. In a slot.
     Progress = 11,
 }
 
@@ -55,12 +58,43 @@ const CLASSES: [Class; 12] = [
     Class::Progress,
 ];
 
-/// An event in the queue.
+/// Events of which a CPU has at most one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Slot {
+    HrTick = 0,
+    Tick = 1,
+    Progress = 2,
+}
+
+impl Slot {
+    const fn class(self) -> Class {
+        match self {
+            Slot::HrTick => Class::HrTick,
+            Slot::Tick => Class::Tick,
+            Slot::Progress => Class::Progress,
+        }
+    }
+}
+
+const CPU_BITS: u32 = 12;
+const CLASS_BITS: u32 = 4;
+
+/// Simulated time is below 2^48 ns, about 78 hours: a key holds time, class and CPU in 64 bits.
+pub(crate) const TIME_LIMIT_NS: u64 = (1 << (64 - CPU_BITS - CLASS_BITS)) - 1;
+
+/// Key of an empty slot: later than everything.
+const NEVER: u64 = u64::MAX;
+
+/// Time, class and CPU as one number in their order. Times beyond the limit sort last.
+fn key(time_ns: u64, class: Class, cpu: CpuId) -> u64 {
+    (time_ns.min(TIME_LIMIT_NS) << (CPU_BITS + CLASS_BITS)) | ((class as u64) << CPU_BITS) | u64::from(cpu.0)
+}
+
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Queued {
-    pub time_ns: u64,
-    /// Class (8 bits), CPU (16 bits), sequence (40 bits): compared as one number.
     key: u64,
+    sequence: u64,
     /// Task, start entry, or the scheduler's payload.
     pub payload: u32,
     /// Generation at which the event was made.
@@ -68,19 +102,23 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
+    pub fn time_ns(self) -> u64 {
+        self.key >> (CPU_BITS + CLASS_BITS)
+    }
+
     pub fn class(self) -> Class {
-        CLASSES[(self.key >> 56) as usize]
+        CLASSES[(self.key >> CPU_BITS) as usize & ((1 << CLASS_BITS) - 1)]
     }
 
     pub fn cpu(self) -> CpuId {
-        CpuId(((self.key >> 40) & 0xffff) as u32)
+        CpuId(self.key as u32 & ((1 << CPU_BITS) - 1))
     }
 }
 
 impl Ord for Queued {
     /// Reversed, because the standard heap gives the largest element first.
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.time_ns, other.key).cmp(&(self.time_ns, self.key))
+        (other.key, other.sequence).cmp(&(self.key, self.sequence))
     }
 }
 
@@ -91,25 +129,80 @@ impl PartialOrd for Queued {
 }
 
 /// The queue.
-#[derive(Default)]
 pub(crate) struct EventQueue {
     heap: BinaryHeap<Queued>,
     sequence: u64,
+    /// Keys of each CPU's slots.
+    slots: Vec<[u64; 3]>,
+    /// Tournament tree: node `i` is the smaller of `2 i` and `2 i + 1`; leaf `leaves + cpu` is the CPU's smallest.
+    tree: Vec<u64>,
+    leaves: usize,
 }
 
-const SEQUENCE_MASK: u64 = (1 << 40) - 1;
-
 impl EventQueue {
+    pub fn new(cpus: usize) -> Self {
+        let leaves = cpus.next_power_of_two();
+        Self {
+            heap: BinaryHeap::new(),
+            sequence: 0,
+            slots: vec![[NEVER; 3]; cpus],
+            tree: vec![NEVER; 2 * leaves],
+            leaves,
+        }
+    }
+
     pub fn push(&mut self, time_ns: u64, class: Class, cpu: CpuId, payload: u32, generation: u32) {
-        // 2^40 events are days of host time; the order of two events further apart than that never matters, because
-        // they cannot be in the queue together.
-        self.sequence = (self.sequence + 1) & SEQUENCE_MASK;
-        let key = ((class as u64) << 56) | (u64::from(cpu.0 & 0xffff) << 40) | self.sequence;
-        self.heap.push(Queued { time_ns, key, payload, generation });
+        self.sequence += 1;
+        self.heap.push(Queued { key: key(time_ns, class, cpu), sequence: self.sequence, payload, generation });
+    }
+
+    /// Sets a CPU's slot, replacing what was in it.
+    pub fn set(&mut self, slot: Slot, cpu: CpuId, time_ns: u64) {
+        self.replace(slot, cpu, key(time_ns, slot.class(), cpu));
+    }
+
+    /// Empties a CPU's slot.
+    pub fn clear(&mut self, slot: Slot, cpu: CpuId) {
+        self.replace(slot, cpu, NEVER);
+    }
+
+    /// Time of a CPU's slot, if it is set.
+    pub fn slot_time_ns(&self, slot: Slot, cpu: CpuId) -> Option<u64> {
+        let key = self.slots[cpu.index()][slot as usize];
+        (key != NEVER).then_some(key >> (CPU_BITS + CLASS_BITS))
+    }
+
+    fn replace(&mut self, slot: Slot, cpu: CpuId, key: u64) {
+        let slots = &mut self.slots[cpu.index()];
+        slots[slot as usize] = key;
+        let mut least = slots[0].min(slots[1]).min(slots[2]);
+        let mut node = self.leaves + cpu.index();
+        while self.tree[node] != least {
+            self.tree[node] = least;
+            if node == 1 {
+                break;
+            }
+            least = least.min(self.tree[node ^ 1]);
+            node /= 2;
+        }
     }
 
     pub fn pop(&mut self) -> Option<Queued> {
-        self.heap.pop()
+        let slot_key = self.tree[1];
+        if self.heap.peek().is_some_and(|first| first.key < slot_key) {
+            return self.heap.pop();
+        }
+        if slot_key == NEVER {
+            return None;
+        }
+        let event = Queued { key: slot_key, sequence: 0, payload: 0, generation: 0 };
+        let slot = match event.class() {
+            Class::HrTick => Slot::HrTick,
+            Class::Tick => Slot::Tick,
+            _ => Slot::Progress,
+        };
+        self.clear(slot, event.cpu());
+        Some(event)
     }
 }
 
@@ -119,13 +212,58 @@ mod tests {
 
     #[test]
     fn events_come_by_time_then_class_then_cpu_then_insertion() {
-        let mut queue = EventQueue::default();
+        let mut queue = EventQueue::new(4);
         queue.push(20, Class::Start, CpuId(0), 1, 0);
-        queue.push(10, Class::Progress, CpuId(0), 2, 0);
-        queue.push(10, Class::Tick, CpuId(3), 3, 0);
-        queue.push(10, Class::Tick, CpuId(1), 4, 0);
-        queue.push(10, Class::Tick, CpuId(1), 5, 0);
-        let order: Vec<u32> = std::iter::from_fn(|| queue.pop()).map(|event| event.payload).collect();
-        assert_eq!(order, [4, 5, 3, 2, 1]);
+        queue.set(Slot::Progress, CpuId(0), 10);
+        queue.set(Slot::Tick, CpuId(3), 10);
+        queue.push(10, Class::Timer, CpuId(1), 4, 0);
+        queue.push(10, Class::Timer, CpuId(1), 5, 0);
+        queue.push(10, Class::NohzKick, CpuId(1), 6, 0);
+        let order: Vec<(Class, u32)> =
+            std::iter::from_fn(|| queue.pop()).map(|event| (event.class(), event.payload)).collect();
+        let expected = [
+            (Class::Timer, 4),
+            (Class::Timer, 5),
+            (Class::Tick, 0),
+            (Class::NohzKick, 6),
+            (Class::Progress, 0),
+            (Class::Start, 1),
+        ];
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn setting_a_slot_again_replaces_it_and_clearing_empties_it() {
+        let mut queue = EventQueue::new(3);
+        queue.set(Slot::HrTick, CpuId(2), 50);
+        queue.set(Slot::HrTick, CpuId(2), 70);
+        queue.set(Slot::Tick, CpuId(2), 60);
+        queue.set(Slot::Tick, CpuId(1), 55);
+        queue.clear(Slot::Tick, CpuId(1));
+        assert_eq!(queue.slot_time_ns(Slot::HrTick, CpuId(2)), Some(70));
+        let order: Vec<(u64, u32)> =
+            std::iter::from_fn(|| queue.pop()).map(|event| (event.time_ns(), event.cpu().0)).collect();
+        assert_eq!(order, [(60, 2), (70, 2)]);
+    }
+
+    #[test]
+    fn slots_keep_the_order_of_a_sorted_list() {
+        let mut queue = EventQueue::new(13);
+        let mut expected: std::collections::BTreeMap<(u32, u8), u64> = std::collections::BTreeMap::new();
+        let mut state = 12345u64;
+        for _ in 0..2000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let cpu = CpuId((state >> 33) as u32 % 13);
+            let slot = [Slot::HrTick, Slot::Tick, Slot::Progress][(state >> 40) as usize % 3];
+            let time = (state >> 45) % 1000;
+            queue.set(slot, cpu, time);
+            expected.insert((cpu.0, slot.class() as u8), time);
+        }
+        let mut sorted: Vec<_> = expected.into_iter().map(|((cpu, class), time)| (time, class, cpu)).collect();
+        sorted.sort_unstable();
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop())
+            .map(|event| (event.time_ns(), event.class() as u8, event.cpu().0))
+            .collect();
+        assert_eq!(popped, sorted);
     }
 }
