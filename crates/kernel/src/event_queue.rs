@@ -137,6 +137,8 @@ pub(crate) struct EventQueue {
     /// Tournament tree: node `i` is the smaller of `2 i` and `2 i + 1`; leaf `leaves + cpu` is the CPU's smallest.
     tree: Vec<u64>,
     leaves: usize,
+    /// A CPU whose slot was popped and whose leaf is not yet updated: the event's handler usually sets the slot again.
+    stale: Option<CpuId>,
 }
 
 impl EventQueue {
@@ -148,6 +150,7 @@ impl EventQueue {
             slots: vec![[NEVER; 3]; cpus],
             tree: vec![NEVER; 2 * leaves],
             leaves,
+            stale: None,
         }
     }
 
@@ -173,8 +176,16 @@ impl EventQueue {
     }
 
     fn replace(&mut self, slot: Slot, cpu: CpuId, key: u64) {
-        let slots = &mut self.slots[cpu.index()];
-        slots[slot as usize] = key;
+        self.slots[cpu.index()][slot as usize] = key;
+        if self.stale == Some(cpu) {
+            self.stale = None;
+        }
+        self.update_leaf(cpu);
+    }
+
+    /// Carries a CPU's smallest key up the tree.
+    fn update_leaf(&mut self, cpu: CpuId) {
+        let slots = &self.slots[cpu.index()];
         let mut least = slots[0].min(slots[1]).min(slots[2]);
         let mut node = self.leaves + cpu.index();
         while self.tree[node] != least {
@@ -188,6 +199,9 @@ impl EventQueue {
     }
 
     pub fn pop(&mut self) -> Option<Queued> {
+        if let Some(cpu) = self.stale.take() {
+            self.update_leaf(cpu);
+        }
         let slot_key = self.tree[1];
         if self.heap.peek().is_some_and(|first| first.key < slot_key) {
             return self.heap.pop();
@@ -201,7 +215,8 @@ impl EventQueue {
             Class::Tick => Slot::Tick,
             _ => Slot::Progress,
         };
-        self.clear(slot, event.cpu());
+        self.slots[event.cpu().index()][slot as usize] = NEVER;
+        self.stale = Some(event.cpu());
         Some(event)
     }
 }
