@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cache_entries::cache_entries;
+use crate::fields::each_value;
 use crate::machine::{CpuPlace, Node, Socket};
 use crate::{
-    Cache, CacheDescription, ClusterId, CoreId, CpuDescription, CpuId, CpuSet, Error, LlcId, MAX_CPU_NUMBER, Machine,
-    MachineDescription, NodeId, Relation, Result, SocketId,
+    Basis, Cache, CacheDescription, ClusterId, CoreId, CpuDescription, CpuId, CpuSet, Error, LlcId, MAX_CPU_NUMBER,
+    Machine, MachineDescription, NodeId, Origin, Relation, Result, SocketId,
 };
 
 /// The largest number of online CPUs a machine may have.
@@ -68,7 +70,8 @@ impl MachineDescription {
         let smt_width = core_cpus.iter().map(CpuSet::len).max().unwrap_or(1);
         let node_relations = node_relations(&node_cpus, &places, &distances);
         let caches = dense_caches(self.caches, &places);
-        Ok(Machine {
+        let distances_stated = self.distances.is_some();
+        let mut machine = Machine {
             name: self.name,
             summary: self.summary,
             all: CpuSet::with_all(places.len()),
@@ -106,7 +109,9 @@ impl MachineDescription {
             origins: self.origins,
             sources: self.sources,
             notes: self.notes,
-        })
+        };
+        add_missing_origins(&mut machine, distances_stated);
+        Ok(machine)
     }
 
     fn impossible(&self, reason: impl Into<String>) -> Error {
@@ -281,6 +286,29 @@ impl MachineDescription {
             }
         }
         Ok(())
+    }
+}
+
+/// Every value has an origin: what nobody explains was given by the user.
+fn add_missing_origins(machine: &mut Machine, distances_stated: bool) {
+    let mut names = vec!["topology".to_owned()];
+    if distances_stated {
+        names.push("topology.distances".to_owned());
+    }
+    for entry in cache_entries(machine) {
+        names.push(entry.value_name());
+        if entry.cache.latency_ps.is_some() {
+            names.push(format!("{}.latency_ns", entry.value_name()));
+        }
+    }
+    let (mut performance, mut costs) = (machine.performance.clone(), machine.costs.clone());
+    each_value(&mut performance, &mut costs, &mut |name, slot| {
+        if slot.get().is_some() {
+            names.push(name.to_owned());
+        }
+    });
+    for name in names {
+        machine.origins.entry(name).or_insert_with(|| Origin::new(Basis::Given, ""));
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::figures::default_costs;
 use crate::{Cache, Costs, Origin, Performance};
 
 /// One online CPU.
@@ -66,10 +67,33 @@ pub struct MachineDescription {
     pub performance: Performance,
     /// Costs of kernel actions.
     pub costs: Costs,
-    /// Where values come from, by the value's name in the TOML format (`costs.tick_ns`).
+    /// Where values come from, by the value's name in the TOML format (`costs.tick_ns`). Values without an entry count
+    /// as given by the user.
     pub origins: BTreeMap<String, Origin>,
     /// What the origins' tags stand for.
     pub sources: BTreeMap<String, String>,
     /// What the reader found odd and how it understood it.
     pub notes: Vec<String>,
+}
+
+impl MachineDescription {
+    /// A machine without CPUs and nodes, with typical costs and no figures: what a new reader starts from.
+    pub fn new(name: impl Into<String>) -> Self {
+        let performance = Performance::default();
+        let (costs, origins) = default_costs(&performance);
+        Self {
+            name: name.into(),
+            summary: String::new(),
+            cpus: Vec::new(),
+            offline: BTreeSet::new(),
+            nodes: Vec::new(),
+            distances: None,
+            caches: Vec::new(),
+            performance,
+            costs,
+            origins,
+            sources: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
 }

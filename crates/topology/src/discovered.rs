@@ -11,10 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cache_entries::cache_entries;
-use crate::figures::default_costs;
 use crate::{
-    Basis, CacheDescription, CacheKind, CpuDescription, Machine, MachineDescription, NodeDescription, Origin,
-    Performance, Result,
+    Basis, CacheDescription, CacheKind, CpuDescription, Machine, MachineDescription, NodeDescription, Origin, Result,
 };
 
 /// One CPU as found.
@@ -63,27 +61,19 @@ impl Found {
             socket: cpu.socket,
             capacity: (u64::from(cpu.capacity) * scale / u64::from(biggest)) as u32,
         });
-        let performance = Performance::default();
-        let (costs, mut origins) = default_costs(&performance);
         let read = Origin::new(Basis::Read, origin);
-        origins.insert("topology".to_owned(), read.clone());
+        let mut description = MachineDescription::new(name);
+        description.summary = summary.to_owned();
+        description.cpus = cpus.collect();
+        description.origins.insert("topology".to_owned(), read.clone());
         if self.distances.is_some() {
-            origins.insert("topology.distances".to_owned(), read.clone());
+            description.origins.insert("topology.distances".to_owned(), read.clone());
         }
-        let description = MachineDescription {
-            name: name.to_owned(),
-            summary: summary.to_owned(),
-            cpus: cpus.collect(),
-            offline: self.offline,
-            nodes: self.nodes,
-            distances: self.distances,
-            caches: self.caches,
-            performance,
-            costs,
-            origins,
-            sources: BTreeMap::new(),
-            notes: self.notes,
-        };
+        description.offline = self.offline;
+        description.nodes = self.nodes;
+        description.distances = self.distances;
+        description.caches = self.caches;
+        description.notes = self.notes;
         let mut machine = description.build()?;
         for entry in cache_entries(&machine) {
             machine.origins.insert(entry.value_name(), read.clone());

@@ -108,36 +108,42 @@ fn tree(machine: &Machine) -> Result<Object<'_>, String> {
             objects.push((ObjectKind::Group, cpus.clone()));
         }
     }
-    objects.sort_by_cached_key(|(kind, cpus)| (cpus.first(), std::cmp::Reverse(cpus.len()), kind.rank()));
-
-    // In this order every object comes right after what it lies in, so a stack of open objects is enough.
+    // Larger objects first, so that what encloses an object is in the tree before it.
+    objects.sort_by_cached_key(|(kind, cpus)| (std::cmp::Reverse(cpus.len()), kind.rank(), cpus.first()));
     let new = |kind, cpus| Object { kind, cpus, nodes: Vec::new(), children: Vec::new() };
-    let mut open = vec![new(ObjectKind::Machine, machine.all_cpus().clone())];
+    let mut root = new(ObjectKind::Machine, machine.all_cpus().clone());
     for (kind, cpus) in objects {
-        while open.len() > 1 && !open.last().is_some_and(|outer| cpus.is_subset(&outer.cpus)) {
-            if let Some(overlapping) = open.last().filter(|outer| outer.cpus.intersects(&cpus)) {
-                return Err(format!("CPUs {cpus} and {} overlap without nesting", overlapping.cpus));
-            }
-            close_last(&mut open);
-        }
-        open.push(new(kind, cpus));
+        insert(&mut root, new(kind, cpus));
     }
-    while open.len() > 1 {
-        close_last(&mut open);
-    }
-    let mut root = open.swap_remove(0);
+    finish(&mut root)?;
     for node in machine.nodes() {
         attach(&mut root, node, machine.cpus_of_node(node));
     }
     Ok(root)
 }
 
-fn close_last(open: &mut Vec<Object<'_>>) {
-    if let Some(object) = open.pop()
-        && let Some(outer) = open.last_mut()
-    {
-        outer.children.push(object);
+/// Puts an object below the innermost one that encloses it.
+fn insert<'a>(outer: &mut Object<'a>, object: Object<'a>) {
+    let first = object.cpus.first().unwrap_or_default();
+    let enclosing = outer.children.iter_mut().find(|child| child.cpus.contains(first));
+    match enclosing {
+        Some(child) if object.cpus.is_subset(&child.cpus) => insert(child, object),
+        _ => outer.children.push(object),
     }
+}
+
+/// Orders children by their lowest CPU and refuses overlapping ones.
+fn finish(object: &mut Object<'_>) -> Result<(), String> {
+    object.children.sort_by_key(|child| child.cpus.first());
+    let mut covered = CpuSet::new();
+    for child in &mut object.children {
+        if covered.intersects(&child.cpus) {
+            return Err(format!("groups or caches overlap at CPUs {} without nesting", child.cpus));
+        }
+        covered.union_with(&child.cpus);
+        finish(child)?;
+    }
+    Ok(())
 }
 
 /// Hangs a NUMA node below the outermost object with its CPUs; nodes without CPUs below the machine.

@@ -381,6 +381,9 @@ fn classes_of(rows: &[Vec<u32>], layout: &Layout) -> Distances {
     }
 }
 
+/// Five levels of data and instruction caches for every CPU.
+const MAX_CACHES: usize = 10 * crate::MAX_CPUS;
+
 /// One cache per group that has CPUs. A group must not be cut in two by a list of CPUs.
 fn instantiate(templates: &[CacheTemplate], cpus: &[CpuDescription]) -> Result<Vec<CacheDescription>, String> {
     let mut caches = Vec::new();
@@ -403,6 +406,9 @@ fn instantiate(templates: &[CacheTemplate], cpus: &[CpuDescription]) -> Result<V
         if let Some(cpu) = cut {
             let (name, scope) = (template.value_name(), template.shared_by.name());
             return Err(format!("{name} is shared by each {scope}, but leaves out CPU {} of one", cpu.os_index));
+        }
+        if caches.len() + groups.len() > MAX_CACHES {
+            return Err(format!("more than {MAX_CACHES} caches"));
         }
         caches.extend(groups.into_values().map(|cpus| CacheDescription { cache: template.cache.clone(), cpus }));
     }
