@@ -27,9 +27,7 @@ pub fn machine(text: &str) -> Result<Named<Machine>, Failure> {
             machine_from_text(&text).map_err(bad_machine)?
         }
         _ if path.is_dir() => detect(path)?,
-        _ if looks_like_path(text) => {
-            machine_from_text(&read(path)?).map_err(|error| bad_machine(error.in_file(path)))?
-        }
+        _ if looks_like_path(text) => machine_from_text(&read(path)?).map_err(|error| bad_machine_file(error, path))?,
         _ => warmcore_topology::resolve(text).map_err(bad_machine)?,
     };
     Ok(Named { source: text.to_owned(), value })
@@ -51,6 +49,13 @@ fn machine_from_text(text: &str) -> warmcore_topology::Result<Machine> {
     } else {
         warmcore_topology::from_toml(text)
     }
+}
+
+/// Not every error knows the file it is about.
+fn bad_machine_file(error: warmcore_topology::Error, path: &Path) -> Failure {
+    let (message, path) = (error.in_file(path).to_string(), path.display().to_string());
+    let place = if message.contains(&path) { String::new() } else { format!("{path}: ") };
+    Failure::usage("warmcore::machine", format!("{place}{message}"))
 }
 
 fn bad_machine(error: warmcore_topology::Error) -> Failure {

@@ -237,12 +237,10 @@ fn holds_a_run(path: &Path) -> bool {
 
 /// Whether there is something at `path` other than an empty directory.
 fn occupied(path: &Path) -> Result<bool, FileError> {
-    match fs::read_dir(path) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(true),
-        Err(error) => Err(error).at("read", path),
+    if !path.is_dir() {
+        return Ok(path.exists());
     }
+    Ok(fs::read_dir(path).at("read", path)?.next().is_some())
 }
 
 fn collect_files(directory: &Path, prefix: String, found: &mut Vec<String>) -> Result<(), FileError> {

@@ -1,0 +1,148 @@
+//! Bad input of every kind ends with the documented exit code and a message that says what, where and what to try.
+
+mod common;
+
+use common::{MACHINE, Scratch, WORKLOAD};
+
+/// Runs `sim` with a machine, a workload and a scheduler, and expects exit code 2 with a text.
+#[track_caller]
+fn refused(scratch: &Scratch, machine: &str, workload: &str, scheduler: &str, text: &str) {
+    let words = format!("sim --machine {machine} --workload {workload} --scheduler {scheduler}");
+    scratch.run(&words).did_not_panic().exits_with(2).complains(text);
+}
+
+#[test]
+fn a_malformed_machine_file_is_named_with_its_line() {
+    let scratch = Scratch::new();
+    scratch.write("bad.toml", "name = \"x\"\n[[[\n");
+    refused(&scratch, "bad.toml", WORKLOAD, "rr", "bad.toml:2");
+    scratch.write("bad.xml", "<topology><object type=\"Machine\">");
+    refused(&scratch, "bad.xml", WORKLOAD, "rr", "bad.xml");
+    scratch.write("empty.toml", "");
+    refused(&scratch, "empty.toml", WORKLOAD, "rr", "empty.toml");
+}
+
+#[test]
+fn an_unknown_machine_is_told_the_nearest_name() {
+    refused(&Scratch::new(), "genoa69", WORKLOAD, "rr", "genoa96");
+}
+
+#[test]
+fn a_machine_without_cpus_is_refused() {
+    refused(&Scratch::new(), "0s1n1l1c1t", WORKLOAD, "rr", "0s1n1l1c1t");
+}
+
+#[test]
+fn a_malformed_workload_file_is_named_with_its_line() {
+    let scratch = Scratch::new();
+    scratch.write("bad.json", "{ \"tasks\": {\n  \"a\": { \"run\" 5 } } }");
+    refused(&scratch, MACHINE, "bad.json", "rr", "line 2");
+    scratch.write("event.json", r#"{ "tasks": { "a": { "loop": 1, "run": "soon" } } }"#);
+    refused(&scratch, MACHINE, "event.json", "rr", "tasks.a");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let scratch = Scratch::new();
+    refused(&scratch, MACHINE, "missing.json", "rr", "missing.json");
+    refused(&scratch, "missing.toml", WORKLOAD, "rr", "missing.toml");
+}
+
+#[test]
+fn an_unknown_generator_or_flag_is_told_the_nearest_name() {
+    let scratch = Scratch::new();
+    refused(&scratch, MACHINE, "hackbnech:-T", "rr", "did you mean \"hackbench\"");
+    refused(&scratch, MACHINE, "hackbench:--thread,--grups=1", "rr", "--groups");
+}
+
+#[test]
+fn a_duration_without_unit_is_refused_with_a_suggestion() {
+    let scratch = Scratch::new();
+    refused(&scratch, MACHINE, "spin:-n2,-d3", "rr", "unit");
+    let words = format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --max-time 5");
+    scratch.run(&words).exits_with(2).complains("it has no unit");
+}
+
+#[test]
+fn an_unknown_scheduler_or_tunable_is_told_the_nearest_name() {
+    let scratch = Scratch::new();
+    refused(&scratch, MACHINE, WORKLOAD, "eevfd", "did you mean `eevdf`");
+    refused(&scratch, MACHINE, WORKLOAD, "eevdf:base_slice=1000000", "did you mean `base_slice_ns`");
+}
+
+#[test]
+fn a_tunable_out_of_range_is_told_its_range() {
+    refused(&Scratch::new(), MACHINE, WORKLOAD, "eevdf:hz=1", "100 to 1000");
+}
+
+#[test]
+fn what_is_not_modelled_is_a_warning_and_with_strict_an_error() {
+    let scratch = Scratch::new();
+    let words = format!("sim -m {MACHINE} -w schbench:-m1,-t2,-r1 -s eevdf");
+    scratch.run(&words).exits_with(0).complains("warning:").complains("is not modelled");
+    scratch.run(&format!("{words} --strict")).exits_with(2).complains("not modelled").complains("--strict");
+}
+
+#[test]
+fn a_task_that_may_run_nowhere_is_refused_before_anything_runs() {
+    let scratch = Scratch::new();
+    scratch.write("pinned.json", r#"{ "tasks": { "a": { "loop": 1, "cpus": [99], "run": 10 } } }"#);
+    refused(&scratch, MACHINE, "pinned.json", "rr", "99");
+}
+
+#[test]
+fn a_deadlock_is_an_error_that_says_who_waits_for_what() {
+    let scratch = Scratch::new();
+    // Each holds one lock and wants the other.
+    scratch.write(
+        "deadlock.json",
+        r#"{ "tasks": {
+            "left":  { "loop": 1, "lock": "a", "run": 100, "sleep": 1000, "lock0": "b", "unlock": "b", "unlock0": "a" },
+            "right": { "loop": 1, "lock": "b", "run": 100, "sleep": 1000, "lock0": "a", "unlock": "a", "unlock0": "b" }
+        } }"#,
+    );
+    let ran = scratch.run(&format!("sim -m {MACHINE} -w deadlock.json -s eevdf")).did_not_panic();
+    let ran = ran.exits_with(1).complains("deadlock");
+    assert!(ran.error.contains("left") && ran.error.contains("right"), "{}", ran.error);
+}
+
+#[test]
+fn a_workload_without_end_is_bounded_by_max_time() {
+    let scratch = Scratch::new();
+    scratch.write("endless.json", r#"{ "tasks": { "a": { "loop": -1, "run": 100, "sleep": 100 } } }"#);
+    let ran = scratch.run(&format!("sim -m {MACHINE} -w endless.json -s eevdf --max-time 50ms --json")).exits_with(0);
+    assert!(ran.out.contains("\"end\": \"time_limit\""), "{}", ran.out);
+}
+
+#[test]
+fn experiments_that_make_no_sense_are_refused() {
+    let scratch = Scratch::new();
+    let compare = |rest: &str| scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} --no-out {rest}"));
+    compare("-s rr,rr").exits_with(2).complains("twice");
+    compare("-s rr,cfs --baseline eevdf").exits_with(2).complains("not among --schedulers");
+    compare("-s rr,,cfs").exits_with(2).complains("there is no scheduler");
+    compare("-s rr,cfs --metric speed").exits_with(2).complains("there is no metric `speed`");
+    compare("-s rr,cfs --metric wakeup_p99_ns --trace none").exits_with(2).complains("nothing is recorded");
+    compare("-s rr,cfs --trials 0").exits_with(2);
+    compare("-s rr,cfs --seed -1").exits_with(2);
+    compare("-s rr,cfs --jobs 0").exits_with(2);
+}
+
+#[test]
+fn bad_usage_exits_with_two_and_help_with_zero() {
+    let scratch = Scratch::new();
+    scratch.run("").exits_with(2);
+    scratch.run("conpare").exits_with(2).complains("compare");
+    scratch.run("compare --machine").exits_with(2);
+    scratch.run("--help").exits_with(0);
+    scratch.run("compare --help").exits_with(0);
+    scratch.run("--version").exits_with(0);
+}
+
+#[test]
+fn a_machine_that_cannot_be_detected_is_said_so() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path("empty")).unwrap();
+    scratch.run("machine detect --root empty").did_not_panic().exits_with(2).complains("empty");
+    scratch.run("machine detect --root nowhere").did_not_panic().exits_with(2).complains("nowhere");
+}

@@ -1,0 +1,131 @@
+//! Every command once, on input that is right: what it prints, and that what one command writes another one reads.
+
+mod common;
+
+use std::fs;
+
+use common::{MACHINE, Scratch, WORKLOAD};
+
+#[test]
+fn compare_prints_a_line_per_scheduler_and_a_sentence() {
+    let scratch = Scratch::new();
+    let ran =
+        scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf:hz=1000,rr --no-out")).exits_with(0);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(
+        lines[0].starts_with("scheduler") && lines[0].contains("hackbench time") && lines[0].contains("ratio [95 %]")
+    );
+    assert!(lines[1].starts_with("cfs ") && lines[1].contains("baseline"));
+    assert!(lines[2].starts_with("eevdf:hz=1000 "));
+    assert!(lines[3].starts_with("rr "));
+    let words: Vec<&str> = ran.out.split_whitespace().collect();
+    assert!(words.join(" ").ends_with("10 paired trials, lower is better."), "{}", ran.out);
+}
+
+#[test]
+fn the_baseline_is_the_first_scheduler_or_the_one_asked_for() {
+    let scratch = Scratch::new();
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --trials 2");
+    let baseline = |ran: common::Ran| {
+        let line = ran.out.lines().find(|line| line.contains("baseline")).map(str::to_owned);
+        line.expect("there is a baseline").split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(baseline(scratch.run(&words).exits_with(0)), "cfs");
+    assert_eq!(baseline(scratch.run(&format!("{words} --baseline rr")).exits_with(0)), "rr");
+}
+
+#[test]
+fn few_trials_give_no_verdict_and_a_warning() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --trials 3")).exits_with(0);
+    assert!(ran.out.contains("too few trials"), "{}", ran.out);
+    ran.complains("use at least 8");
+}
+
+#[test]
+fn every_preset_is_listed_shown_and_converted() {
+    let scratch = Scratch::new();
+    let list = scratch.run("machine list").exits_with(0).out;
+    assert!(list.lines().count() > 12, "{list}");
+    for name in ["genoa96", "hygon384"] {
+        assert!(list.contains(name), "{list}");
+        scratch.run(&format!("machine show {name}")).exits_with(0);
+        scratch.run(&format!("machine convert {name} --out {name}.toml")).exits_with(0);
+        let again = scratch.run(&format!("machine convert {name}.toml")).exits_with(0).out;
+        assert_eq!(again, fs::read_to_string(scratch.path(&format!("{name}.toml"))).unwrap());
+        scratch.run(&format!("machine convert {name} --to xml --out {name}.xml")).exits_with(0);
+        scratch.run(&format!("machine show {name}.xml")).exits_with(0);
+    }
+    scratch.run("machine convert genoa96 --out genoa96.toml").exits_with(2).complains("exists already");
+}
+
+#[test]
+fn a_synthetic_string_names_a_machine() {
+    let scratch = Scratch::new();
+    let ran = scratch.run_with(&["machine", "convert", "Package:2 L3Cache:1 Core:4 PU:2", "--to"], "synthetic");
+    let ran = ran.exits_with(0);
+    assert!(ran.out.contains("Package:2"), "{}", ran.out);
+}
+
+#[test]
+fn this_computer_is_detected_and_its_snapshot_is_the_same_machine() {
+    let scratch = Scratch::new();
+    let live = scratch.run("machine detect --toml");
+    if live.code == Some(4) {
+        eprintln!("SKIPPED: this computer's /sys has no topology");
+        return;
+    }
+    let live = live.exits_with(0);
+    scratch.run("machine snapshot snapshot").exits_with(0);
+    let copied = scratch.run("machine detect --root snapshot --toml").exits_with(0);
+    let cpus = |text: &str| text.lines().filter(|line| line.contains("cpu")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(cpus(&live.out), cpus(&copied.out));
+    scratch.run("machine snapshot snapshot").exits_with(2).complains("exists already");
+}
+
+#[test]
+fn a_generated_workload_survives_its_file() {
+    let scratch = Scratch::new();
+    scratch.run(&format!("workload convert {WORKLOAD} --out w.json")).exits_with(0);
+    let direct = scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s eevdf --json")).exits_with(0).out;
+    let through_file = scratch.run(&format!("sim -m {MACHINE} -w w.json -s eevdf --json")).exits_with(0).out;
+    let measures = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["measures"].clone();
+    assert_eq!(measures(&direct), measures(&through_file));
+    scratch.run("workload show w.json").exits_with(0);
+}
+
+#[test]
+fn a_workload_comes_from_standard_input() {
+    let scratch = Scratch::new();
+    scratch.write("w.json", r#"{ "tasks": { "a": { "loop": 3, "run": 100, "sleep": 100 } } }"#);
+    let file = fs::File::open(scratch.path("w.json")).unwrap();
+    let output = scratch.command("workload show -").stdin(file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn workloads_and_schedulers_are_listed_with_what_can_be_set() {
+    let scratch = Scratch::new();
+    let workloads = scratch.run("workload list").exits_with(0).out;
+    for name in ["hackbench", "schbench", "spin", "periodic", "pingpong", "forkjoin", "pipeline"] {
+        assert!(workloads.contains(&format!("{name}: ")), "{name}");
+    }
+    let schedulers = scratch.run("schedulers list").exits_with(0).out;
+    for name in ["cfs", "eevdf", "rr"] {
+        assert!(schedulers.contains(&format!("\n{name} ")), "{name}");
+    }
+    let eevdf = scratch.run("schedulers show eevdf:hz=1000").exits_with(0).out;
+    let hz = eevdf.lines().find(|line| line.starts_with("hz ")).expect("hz is a tunable");
+    assert_eq!(hz.split_whitespace().take(3).collect::<Vec<_>>(), ["hz", "1000", "250"]);
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(scratch.run(&format!("completions {shell}")).exits_with(0).out.contains("warmcore"));
+    }
+    assert!(scratch.run("man").exits_with(0).out.contains(".TH warmcore"));
+    scratch.run("man --out pages").exits_with(0);
+    assert!(scratch.files("pages").contains(&"warmcore-compare.1".to_owned()));
+}

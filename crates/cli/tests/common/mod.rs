@@ -1,0 +1,117 @@
+//! What the tests of the program share: a scratch directory, and the program run in it.
+
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A small experiment that takes milliseconds.
+pub const MACHINE: &str = "2s1n1l2c1t";
+/// Its workload.
+pub const WORKLOAD: &str = "hackbench:-T,-p,-f2,-g2,-l20";
+
+/// A directory that is gone after the test, in which the program runs.
+pub struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    /// A new one.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a scratch directory can be made"))
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file in it.
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a scratch file can be written");
+    }
+
+    /// The program with these words, separated by spaces; not started yet.
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warmcore"));
+        command.args(words.split_whitespace()).current_dir(self.0.path()).env_remove("NO_COLOR").env("TERM", "xterm");
+        command
+    }
+
+    /// Runs the program with these words.
+    pub fn run(&self, words: &str) -> Ran {
+        let output = self.command(words).output().expect("the program can be started");
+        Ran::new(words, output)
+    }
+
+    /// Runs the program with these words and these before them as they are.
+    pub fn run_with(&self, first: &[&str], words: &str) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warmcore"));
+        command.args(first).args(words.split_whitespace()).current_dir(self.0.path());
+        Ran::new(words, command.output().expect("the program can be started"))
+    }
+
+    /// The names of all files under a directory of it, sorted.
+    pub fn files(&self, directory: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        list(&self.path(directory), "", &mut found);
+        found.sort();
+        found
+    }
+}
+
+fn list(directory: &Path, prefix: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).expect("the directory can be read") {
+        let entry = entry.expect("the entry can be read");
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            list(&entry.path(), &format!("{name}/"), found);
+        } else {
+            found.push(name);
+        }
+    }
+}
+
+/// What a run of the program left.
+pub struct Ran {
+    what: String,
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub error: String,
+}
+
+impl Ran {
+    fn new(what: &str, output: Output) -> Self {
+        Self {
+            what: what.to_owned(),
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            error: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Checks the exit code.
+    #[track_caller]
+    pub fn exits_with(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "warmcore {}\n--- out\n{}\n--- error\n{}", self.what, self.out, self.error);
+        self
+    }
+
+    /// Checks that standard error holds a text; line breaks and the frame of the message do not matter.
+    #[track_caller]
+    pub fn complains(self, text: &str) -> Self {
+        let words = |text: &str| text.split(|c: char| c.is_whitespace() || c == '│').collect::<Vec<_>>().concat();
+        let found = words(&self.error).contains(&words(text));
+        assert!(found, "warmcore {}\n--- wanted\n{text}\n--- error\n{}", self.what, self.error);
+        self
+    }
+
+    /// Checks that the program did not panic.
+    #[track_caller]
+    pub fn did_not_panic(self) -> Self {
+        assert!(!self.error.contains("panicked"), "warmcore {}\n{}", self.what, self.error);
+        self
+    }
+}

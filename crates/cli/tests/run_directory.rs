@@ -1,0 +1,174 @@
+//! The run directory: what it holds, that it is never written over, that equal experiments give equal bytes, and that an
+//! unfinished run can be continued.
+
+mod common;
+
+use std::fs;
+
+use common::{MACHINE, Scratch, WORKLOAD};
+
+fn compare(rest: &str) -> String {
+    format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --trials 3 {rest}")
+}
+
+/// The names of all files but the inventory of the host, with their contents.
+fn contents(scratch: &Scratch, run: &str) -> Vec<(String, Vec<u8>)> {
+    let names = scratch.files(run).into_iter().filter(|name| name != "environment.json");
+    names.map(|name| (name.clone(), fs::read(scratch.path(&format!("{run}/{name}"))).unwrap())).collect()
+}
+
+#[track_caller]
+fn assert_same(scratch: &Scratch, one: &str, other: &str) {
+    let (one, other) = (contents(scratch, one), contents(scratch, other));
+    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&one), names(&other));
+    for ((name, a), (_, b)) in one.iter().zip(&other) {
+        assert!(a == b, "{name} differs");
+    }
+}
+
+#[test]
+fn a_run_directory_holds_what_the_guide_says() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out run")).exits_with(0);
+    let expected = [
+        "checksums.sha256",
+        "environment.json",
+        "experiment.toml",
+        "losses.json",
+        "machine.toml",
+        "trials.parquet",
+        "trials/s0-t0000.json",
+        "trials/s0-t0001.json",
+        "trials/s0-t0002.json",
+        "trials/s1-t0000.json",
+        "trials/s1-t0001.json",
+        "trials/s1-t0002.json",
+        "verdict.json",
+        "verdict.txt",
+        "versions.json",
+        "workload.json",
+    ];
+    assert_eq!(scratch.files("run"), expected);
+}
+
+#[test]
+fn the_checksums_are_those_that_sha256sum_checks() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out run")).exits_with(0);
+    let checked = std::process::Command::new("sha256sum")
+        .args(["--check", "--strict", "--quiet", "checksums.sha256"])
+        .current_dir(scratch.path("run"))
+        .status()
+        .expect("sha256sum belongs to every Debian");
+    assert!(checked.success());
+}
+
+#[test]
+fn equal_experiments_give_equal_bytes_with_one_worker_and_with_two() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--trace full --out one --jobs 1")).exits_with(0);
+    scratch.run(&compare("--trace full --out two --jobs 2")).exits_with(0);
+    assert!(scratch.files("one").iter().any(|name| name.starts_with("trace/") && name.ends_with(".parquet")));
+    assert_same(&scratch, "one", "two");
+}
+
+#[test]
+fn another_seed_gives_other_trials() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out one")).exits_with(0);
+    scratch.run(&compare("--out two --seed 2")).exits_with(0);
+    let file = "trials/s0-t0000.json";
+    assert_ne!(fs::read(scratch.path("one").join(file)).unwrap(), fs::read(scratch.path("two").join(file)).unwrap());
+}
+
+#[test]
+fn an_existing_directory_is_refused_and_force_replaces_only_runs() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("notes")).unwrap();
+    scratch.write("notes/precious", "x");
+    scratch.run(&compare("--out notes")).exits_with(2).complains("exists and is not empty");
+    scratch.run(&compare("--out notes --force")).exits_with(2).complains("is not a run directory");
+    assert_eq!(scratch.files("notes"), ["precious"]);
+
+    scratch.run(&compare("--out run")).exits_with(0);
+    scratch.run(&compare("--out run")).exits_with(2).complains("--force").complains("--resume");
+    scratch.write("run/leftover", "x");
+    scratch.run(&compare("--out run --force")).exits_with(0);
+    assert!(!scratch.files("run").contains(&"leftover".to_owned()));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_an_error_of_the_operation() {
+    let scratch = Scratch::new();
+    scratch.write("file", "x");
+    scratch.run(&compare("--out file/run")).did_not_panic().exits_with(1).complains("file/run");
+    scratch.run(&compare("--out /proc/warmcore")).did_not_panic().exits_with(1).complains("/proc/warmcore");
+}
+
+#[test]
+fn without_out_every_run_gets_a_new_directory() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("")).exits_with(0).complains("run directory: runs/");
+    scratch.run(&compare("")).exits_with(0);
+    assert_eq!(fs::read_dir(scratch.path("runs")).unwrap().count(), 2);
+    let scratch = Scratch::new();
+    scratch.run(&compare("--no-out")).exits_with(0);
+    assert!(!scratch.path("runs").exists());
+}
+
+#[test]
+fn a_resumed_run_ends_as_if_it_had_never_stopped() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out whole")).exits_with(0);
+    scratch.run(&compare("--out cut")).exits_with(0);
+    // What a crash could leave: trials missing, half a trial, files of the end missing.
+    for name in
+        ["trials/s1-t0002.json", "verdict.json", "verdict.txt", "trials.parquet", "losses.json", "checksums.sha256"]
+    {
+        fs::remove_file(scratch.path("cut").join(name)).unwrap();
+    }
+    scratch.write("cut/trials/s0-t0001.json", "{ \"schema\": \"warmcore-tr");
+    scratch.write("cut/trials/s0-t0002.json.partial", "x");
+    let marker = scratch.path("cut/trials/s1-t0000.json");
+    let before = fs::metadata(&marker).unwrap().modified().unwrap();
+
+    let ran = scratch.run("compare --resume cut").exits_with(0);
+    assert_eq!(before, fs::metadata(&marker).unwrap().modified().unwrap(), "a finished trial is not run again");
+    let environment = fs::read_to_string(scratch.path("cut/environment.json")).unwrap();
+    assert!(environment.contains("\"trials_run\": 2"), "{environment}");
+    fs::remove_file(scratch.path("cut/trials/s0-t0002.json.partial")).unwrap();
+    assert_same(&scratch, "whole", "cut");
+    assert_eq!(ran.out, fs::read_to_string(scratch.path("whole/verdict.txt")).unwrap());
+}
+
+#[test]
+fn a_changed_run_is_not_resumed() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out run")).exits_with(0);
+    let machine = fs::read_to_string(scratch.path("run/machine.toml")).unwrap();
+    let other = scratch.run("machine show 2s1n1l4c1t --toml").exits_with(0).out;
+    scratch.write("run/machine.toml", &other);
+    scratch.run("compare --resume run").exits_with(2).complains("was changed since the run was started");
+    scratch.write("run/machine.toml", &machine);
+    scratch.write("run/experiment.toml", "schema = \"warmcore-experiment-1\"\nsurprise = 1\n");
+    scratch.run("compare --resume run").exits_with(2).complains("experiment.toml");
+    scratch.run("compare --resume nowhere").exits_with(2).complains("is not a run directory");
+    scratch.run("compare --resume run --seed 3").exits_with(2);
+}
+
+#[test]
+fn generated_workloads_and_machines_come_back_from_their_files() {
+    let scratch = Scratch::new();
+    let workloads = ["schbench:-m1,-t2,-r1", "spin:-n3,-p0,-u10ms,-d50ms", "pingpong:-n2,-l20", "forkjoin:-n3,-i5"];
+    for (index, workload) in workloads.iter().enumerate() {
+        let run = format!("run{index}");
+        scratch
+            .run(&format!("compare -m 2s1n1l2c2t -w {workload} -s rr --trials 2 --max-time 100ms --out {run}"))
+            .exits_with(0);
+        fs::remove_file(scratch.path(&format!("{run}/trials/s0-t0001.json"))).unwrap();
+        let before = contents(&scratch, &run);
+        scratch.run(&format!("compare --resume {run}")).exits_with(0);
+        assert_eq!(before.len() + 1, contents(&scratch, &run).len(), "{workload}");
+    }
+}

@@ -1,0 +1,205 @@
+//! Streams and signals: results on standard output alone, a closed pipe is quiet, a full disk is not, Ctrl-C leaves what
+//! had finished.
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{MACHINE, Scratch, WORKLOAD};
+
+#[test]
+fn results_go_to_standard_output_and_everything_else_to_standard_error() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s eevdf")).exits_with(0);
+    assert!(ran.out.starts_with("Running in threaded mode with 2 groups using 4 file descriptors each (== 8 tasks)\n"));
+    assert!(ran.out.contains("\nTime: 0.0"), "{}", ran.out);
+    let ran = ran.complains("simulated numbers");
+    assert!(!ran.out.contains("simulated numbers"));
+}
+
+#[test]
+fn quiet_leaves_results_and_warnings() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&format!("--quiet sim -m {MACHINE} -w {WORKLOAD} -s eevdf")).exits_with(0);
+    assert_eq!(ran.error, "");
+    scratch.run(&format!("-q sim -m {MACHINE} -w schbench:-m1,-t2,-r1 -s rr")).exits_with(0).complains("warning:");
+}
+
+#[test]
+fn piped_output_has_neither_lines_nor_colours_unless_asked_for() {
+    let scratch = Scratch::new();
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out");
+    let ran = scratch.run(&words).exits_with(0);
+    assert!(!ran.out.contains(['\u{1b}', '─', '│']) && !ran.error.contains('\u{1b}'), "{}", ran.out);
+    assert!(ran.out.lines().take(3).all(|line| line.chars().count() <= 120), "{}", ran.out);
+    let failed = scratch.command("sim -m nothing -w x -s y --color always").output().unwrap();
+    assert!(String::from_utf8_lossy(&failed.stderr).contains('\u{1b}'));
+    let plain = scratch.command("sim -m nothing -w x -s y").env("NO_COLOR", "1").output().unwrap();
+    assert!(!String::from_utf8_lossy(&plain.stderr).contains('\u{1b}'));
+}
+
+#[test]
+fn json_is_one_document_with_schema_and_version() {
+    let scratch = Scratch::new();
+    for (words, schema) in [
+        (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 2"), "warmcore-comparison-1"),
+        ("machine list --json".into(), "warmcore-machines-1"),
+        ("workload list --json".into(), "warmcore-generators-1"),
+        ("schedulers list --json".into(), "warmcore-schedulers-1"),
+        ("schedulers show eevdf --json".into(), "warmcore-schedulers-1"),
+    ] {
+        let ran = scratch.run(&words).exits_with(0);
+        let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+        assert_eq!(document["schema"], schema);
+        assert_eq!(document["tool_version"], env!("CARGO_PKG_VERSION"));
+    }
+    let ran = scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json")).exits_with(0);
+    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+    assert_eq!(document["schema"], "warmcore-trial-1");
+}
+
+#[test]
+fn documents_say_what_their_schemas_say() {
+    let scratch = Scratch::new();
+    for (words, schema) in [
+        (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 8"), "comparison"),
+        (format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
+    ] {
+        let document = serde_json::from_str(&scratch.run(&words).exits_with(0).out).unwrap();
+        let schema: serde_json::Value =
+            serde_json::from_str(&scratch.run(&format!("schema {schema}")).exits_with(0).out).unwrap();
+        check(&document, &schema, &schema, "document");
+    }
+}
+
+/// The part of JSON Schema that our schemas use.
+fn check(value: &serde_json::Value, schema: &serde_json::Value, root: &serde_json::Value, place: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let name = reference.strip_prefix("#/$defs/").expect("references are local");
+        return check(value, &root["$defs"][name], root, place);
+    }
+    let kind = match value {
+        serde_json::Value::Null => "null",
+        serde_json::Value::Bool(_) => "boolean",
+        serde_json::Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
+        serde_json::Value::Number(_) => "number",
+        serde_json::Value::String(_) => "string",
+        serde_json::Value::Array(_) => "array",
+        serde_json::Value::Object(_) => "object",
+    };
+    let allows = |wanted: &str| wanted == kind || (wanted == "number" && kind == "integer");
+    match &schema["type"] {
+        serde_json::Value::String(wanted) => assert!(allows(wanted), "{place} is {kind}, not {wanted}"),
+        serde_json::Value::Array(wanted) => {
+            assert!(wanted.iter().any(|wanted| allows(wanted.as_str().unwrap())), "{place} is {kind}");
+        }
+        _ => {}
+    }
+    if !schema["const"].is_null() {
+        assert_eq!(*value, schema["const"], "{place}");
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        assert!(words.contains(value), "{place} is {value}");
+    }
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        check(item, &schema["items"], root, &format!("{place}[{index}]"));
+    }
+    let Some(object) = value.as_object() else { return };
+    for required in schema["required"].as_array().into_iter().flatten() {
+        assert!(object.contains_key(required.as_str().unwrap()), "{place} has no {required}");
+    }
+    for (key, item) in object {
+        let of_key = &schema["properties"][key];
+        let of_others = &schema["additionalProperties"];
+        let of_item = if of_key.is_null() { of_others } else { of_key };
+        assert!(*of_item != serde_json::Value::Bool(false), "{place}.{key} is not in the schema");
+        check(item, of_item, root, &format!("{place}.{key}"));
+    }
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_early_is_no_error() {
+    let scratch = Scratch::new();
+    let mut child = scratch
+        .command("machine show syn1024 --toml")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    drop(child.stdout.take());
+    let mut error = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!((child.wait().unwrap().code(), error.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_full_disk_under_standard_output_is_an_error() {
+    let scratch = Scratch::new();
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has /dev/full");
+    let output = scratch.command("machine list").stdout(full).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot write to standard output") && !error.contains("panicked"), "{error}");
+}
+
+/// Needs root, to mount a file system of 64 KiB. Without it the test says so and checks nothing.
+#[test]
+fn a_full_disk_under_the_run_directory_is_an_error_that_says_so() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("small")).unwrap();
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(scratch.path("small"))
+        .output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        eprintln!("SKIPPED: no right to mount a small file system");
+        return;
+    }
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --trials 40 --out small/run");
+    let ran = scratch.run(&words);
+    let finished = scratch.files("small/run/trials");
+    let unmounted = std::process::Command::new("umount").arg(scratch.path("small")).status();
+    assert!(unmounted.is_ok_and(|status| status.success()), "the small file system is unmounted");
+    let ran = ran.did_not_panic().exits_with(1).complains("No space left").complains("small/run");
+    assert!(ran.error.contains("--resume"), "{}", ran.error);
+    assert!(finished.iter().all(|name| !name.ends_with(".partial")), "{finished:?}");
+}
+
+#[test]
+fn control_c_leaves_finished_trials_and_exits_with_130() {
+    interrupted("INT", 130);
+}
+
+#[test]
+fn termination_leaves_finished_trials_and_exits_with_143() {
+    interrupted("TERM", 143);
+}
+
+/// Starts a long comparison, waits for its first trial, sends the signal, and continues the run.
+fn interrupted(signal: &str, code: i32) {
+    let scratch = Scratch::new();
+    let words =
+        format!("compare -m {MACHINE} -w hackbench:-T,-p,-f2,-g2,-l200 -s cfs,rr --trials 2000 --jobs 1 --out run");
+    let mut child = scratch.command(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let trials = scratch.path("run/trials");
+    let finished = || fs::read_dir(&trials).map_or(0, Iterator::count);
+    let start = Instant::now();
+    while finished() == 0 && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let kill = std::process::Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let mut error = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(code), "{error}");
+    assert!(error.contains("of 4000 trials had finished") && error.contains("--resume"), "{error}");
+    let left = scratch.files("run/trials");
+    assert!(!left.is_empty() && left.len() < 4000, "{} trials", left.len());
+    for name in left {
+        let text = fs::read_to_string(trials.join(&name)).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
