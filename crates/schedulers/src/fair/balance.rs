@@ -3,12 +3,12 @@
 //! | module | kernel functions |
 //! |---|---|
 //! | here | `sched_balance_trigger`, `sched_balance_softirq`, `sched_balance_domains` |
-//! | [`stats`] | `update_sg_lb_stats`, `update_sd_pick_busiest`, `calculate_imbalance`, `sched_balance_find_src_group`, `…_src_rq` |
-//! | [`load_only`] | the same as they were from Linux 4.9 to 5.4 |
-//! | [`pass`] | `should_we_balance`, `sched_balance_rq` |
-//! | [`move_tasks`] | `detach_tasks`, `can_migrate_task`, `attach_tasks`, `active_load_balance_cpu_stop` |
-//! | [`newidle`] | `sched_balance_newidle` |
-//! | [`nohz`] | `nohz_balancer_kick`, `nohz_idle_balance` and the set of idle CPUs without tick |
+//! | `stats` | `update_sg_lb_stats`, `update_sd_pick_busiest`, `calculate_imbalance`, `sched_balance_find_src_group`, `…_src_rq` |
+//! | `load_only` | the same as they were from Linux 4.9 to 5.4 |
+//! | `pass` | `should_we_balance`, `sched_balance_rq` |
+//! | `move_tasks` | `detach_tasks`, `can_migrate_task`, `attach_tasks`, `active_load_balance_cpu_stop` |
+//! | `newidle` | `sched_balance_newidle` |
+//! | `nohz` | `nohz_balancer_kick`, `nohz_idle_balance` and the set of idle CPUs without tick |
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `linux-fair.md` sections 1.16 and 5. Not modelled:
 //! cache-aware parts, misfit tasks and reduced capacity, asymmetric packing, NUMA balancing's statistics (every queue

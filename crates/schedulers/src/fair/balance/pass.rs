@@ -106,10 +106,16 @@ pub(super) enum Verdict {
 }
 
 impl BalanceState {
+    /// Whether the present pass leaves any CPU of its domain out.
+    #[inline]
+    pub(super) fn excludes_any(&self) -> bool {
+        !self.excluded.is_empty()
+    }
+
     /// Whether the present pass leaves this CPU out.
     #[inline]
     pub(super) fn is_excluded(&self, cpu: u32) -> bool {
-        !self.excluded.is_empty() && self.excluded.contains(&cpu)
+        self.excluded.contains(&cpu)
     }
 }
 

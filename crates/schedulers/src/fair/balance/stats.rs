@@ -13,6 +13,9 @@ use crate::fair::{Fair, Policy};
 /// Capacity of one ordinary CPU (`SCHED_CAPACITY_SCALE`).
 pub(crate) const SCHED_CAPACITY_SCALE: u64 = 1024;
 
+/// The same for averages.
+const CPU_SCALE: f64 = SCHED_CAPACITY_SCALE as f64;
+
 /// NUMA imbalances up to this many tasks may be left alone (`NUMA_IMBALANCE_MIN`).
 const NUMA_IMBALANCE_MIN: i64 = 2;
 
@@ -78,6 +81,23 @@ pub(crate) struct GroupStats {
 }
 
 impl GroupStats {
+    /// Nothing looked at yet.
+    const EMPTY: GroupStats = GroupStats {
+        group: 0,
+        flags: 0,
+        weight: 0,
+        cores: 0,
+        capacity: 0,
+        load: 0,
+        util: 0,
+        runnable: 0,
+        nr_running: 0,
+        h_nr_runnable: 0,
+        idle_cpus: 0,
+        avg_load: 0,
+        group_type: GroupType::HasSpare,
+    };
+
     /// Load per capacity.
     pub(crate) fn load_per_capacity(&self) -> u64 {
         self.load * SCHED_CAPACITY_SCALE / self.capacity.max(1)
@@ -338,23 +358,26 @@ impl<P: Policy> Fair<P> {
     /// passes leave behind for others: the root's overload flag and the LLC's scan limit.
     fn update_sd_lb_stats(&mut self, core: &Core<'_>, pass: &Pass) -> Option<DomainStats> {
         let domain = self.domains.domain(pass.domain);
-        let (mut local, mut busiest) = (None, None::<GroupStats>);
+        let mut local = GroupStats::EMPTY;
+        // The busiest group so far and the one being looked at change places instead of being copied.
+        let mut slots = [GroupStats::EMPTY; 2];
+        let mut busiest = None;
         let (mut total_load, mut total_capacity, mut total_util) = (0, 0, 0);
         let mut overloaded = false;
         for (position, group) in self.domains.groups(domain).enumerate() {
             let is_local = self.is_local_group(pass, position, group);
-            let stats = self.update_sg_lb_stats(core, pass, group, is_local, &mut overloaded);
+            let free = busiest.map_or(0, |slot: usize| 1 - slot);
+            let stats = if is_local { &mut local } else { &mut slots[free] };
+            overloaded |= self.update_sg_lb_stats(core, pass, group, is_local, stats);
             total_load += stats.load;
             total_capacity += stats.capacity;
             total_util += stats.util;
-            if is_local {
-                local = Some(stats);
-            } else if is_busier(&stats, busiest.as_ref()) {
-                busiest = Some(stats);
+            if !is_local && is_busier(&slots[free], busiest.map(|slot| &slots[slot])) {
+                busiest = Some(free);
             }
         }
         self.leave_behind(pass, overloaded, total_util);
-        Some(DomainStats { local: local?, busiest: busiest?, total_load, total_capacity })
+        Some(DomainStats { local, busiest: slots[busiest?], total_load, total_capacity })
     }
 
     /// Whether a group includes the destination: the first of the ring, or, where NUMA groups overlap, any.
@@ -364,54 +387,58 @@ impl<P: Policy> Fair<P> {
         position == 0 || (overlaps() && contains_dst())
     }
 
-    /// Sums up a group (`update_sg_lb_stats`).
+    /// Sums up a group (`update_sg_lb_stats`). Returns whether some CPU has more than one task.
     fn update_sg_lb_stats(
         &self,
         core: &Core<'_>,
         pass: &Pass,
         index: u32,
         is_local: bool,
-        overloaded: &mut bool,
-    ) -> GroupStats {
-        let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
+        stats: &mut GroupStats,
+    ) -> bool {
         let group = self.domains.group(index);
-        let mut stats = GroupStats {
+        let check_excluded = self.balance.excludes_any();
+        let (mut load, mut util, mut runnable) = (0.0, 0.0, 0.0);
+        let (mut nr_running, mut h_nr_runnable, mut idle_cpus, mut most) = (0, 0, 0, 0);
+        // `cpu_load`, `cpu_util` and `cpu_runnable` written out: this loop is most of the cost of balancing. Sums are made
+        // whole numbers at the end, not CPU by CPU.
+        for &number in self.domains.group_cpus(group) {
+            if check_excluded && self.balance.is_excluded(number) {
+                continue;
+            }
+            let (queue, rq) = (&self.queues[number as usize], &self.rqs[number as usize]);
+            let estimate = f64::from(rq.util_est);
+            let cpu_util = if queue.pelt.util > estimate { queue.pelt.util } else { estimate };
+            load += queue.pelt.load;
+            util += if cpu_util < CPU_SCALE { cpu_util } else { CPU_SCALE };
+            runnable += queue.pelt.runnable;
+            h_nr_runnable += queue.h_nr_runnable;
+            nr_running += rq.nr_running;
+            most = most.max(rq.nr_running);
+            idle_cpus += u32::from(rq.nr_running == 0 && self.is_idle_cpu(core, CpuId(number)));
+        }
+        *stats = GroupStats {
             group: index,
             flags: group.flags,
             weight: group.weight,
             cores: group.cores,
             capacity: u64::from(group.capacity),
-            load: 0,
-            util: 0,
-            runnable: 0,
-            nr_running: 0,
-            h_nr_runnable: 0,
-            idle_cpus: 0,
+            load: load as u64,
+            util: util as u64,
+            runnable: runnable as u64,
+            nr_running,
+            h_nr_runnable,
+            idle_cpus,
             avg_load: 0,
             group_type: GroupType::HasSpare,
         };
-        for &number in self.domains.group_cpus(group) {
-            if self.balance.is_excluded(number) {
-                continue;
-            }
-            let cpu = CpuId(number);
-            let nr_running = self.rqs[cpu.index()].nr_running;
-            stats.load += self.cpu_load(cpu);
-            stats.util += self.cpu_util(cpu);
-            stats.runnable += self.cpu_runnable(cpu);
-            stats.h_nr_runnable += self.queues[cpu.index()].h_nr_runnable;
-            stats.nr_running += nr_running;
-            *overloaded |= nr_running > 1;
-            if nr_running == 0 && self.is_idle_cpu(core, cpu) {
-                stats.idle_cpus += 1;
-            }
-        }
-        let smt_balance = !is_local && pass.idle != IdleType::NotIdle && stats.is_smt() && stats.h_nr_runnable > 1;
+        let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
+        let smt_balance = !is_local && pass.idle != IdleType::NotIdle && stats.is_smt() && h_nr_runnable > 1;
         stats.group_type = stats.classify(imbalance_pct, group.imbalance, smt_balance);
         if stats.group_type == GroupType::Overloaded {
             stats.avg_load = stats.load_per_capacity();
         }
-        stats
+        most > 1
     }
 
     /// What a look at all groups tells others: whether the machine is overloaded, from its topmost domain, and how far to

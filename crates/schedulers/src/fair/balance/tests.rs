@@ -1,6 +1,6 @@
 //! The rules on figures; passes on a running machine are tested in `tests/balance.rs`.
 
-use warmcore_topology::{CpuId, Machine};
+use warmcore_topology::{CpuId, resolve};
 
 use super::load_only::{LoadDomain, LoadStats, find_load_imbalance};
 use super::newidle::{success_weight, update_newidle_stats};
@@ -31,7 +31,7 @@ fn parameters() -> FairParameters {
 
 /// Domains of CPU 0 on 2 LLCs of 8 CPUs: MC 8, PKG 16.
 fn domains_of_two_llcs() -> Vec<Domain> {
-    Domains::build(&Machine::parse("1s1n2l8c1t").unwrap(), &parameters()).of(CpuId(0)).to_vec()
+    Domains::build(&resolve("1s1n2l8c1t").unwrap(), &parameters()).of(CpuId(0)).to_vec()
 }
 
 /// A group of 8 ordinary CPUs with that many tasks, all of them running all the time.
@@ -265,13 +265,26 @@ fn the_idle_search_shrinks_with_utilisation() {
     assert_eq!([0, 25, 50, 60, 70, 75, 80, 85].map(scan), [16, 14, 10, 8, 5, 3, 2, 0]);
 }
 
+/// Item 22 of the checklist, in milliseconds at 250 Hz.
+#[test]
+fn idle_cpus_balance_every_8_to_16_ms_and_busy_ones_sixteen_times_less_often() {
+    let bounds = |domain: &Domain, busy| {
+        [domain.min_interval_ms, domain.max_interval_ms].map(|balance_interval_ms| {
+            let mut domain = domain.clone();
+            domain.balance_interval_ms = balance_interval_ms;
+            4 * balance_interval(&domain, busy, true, 250, 400)
+        })
+    };
+    let [mc, pkg] = domains_of_two_llcs().try_into().expect("two levels");
+    assert_eq!((bounds(&mc, false), bounds(&pkg, false)), ([8, 16], [16, 32]));
+    assert_eq!((bounds(&mc, true), bounds(&pkg, true)), ([124, 252], [252, 508]));
+}
+
 #[test]
 fn intervals_are_milliseconds_rounded_up_to_jiffies() {
-    let [mut mc, pkg] = domains_of_two_llcs().try_into().expect("two levels");
+    let mut mc = domains_of_two_llcs().remove(0);
     let jiffies = |domain: &Domain, busy| balance_interval(domain, busy, true, 250, 400);
-    assert_eq!((jiffies(&mc, false), jiffies(&pkg, false)), (2, 4));
-    // 16 × 8 ms less one jiffy is 124 ms, 16 × 16 ms is 252 ms.
-    assert_eq!((jiffies(&mc, true), jiffies(&pkg, true)), (31, 63));
+    assert_eq!(jiffies(&mc, false), 2);
     assert_eq!(balance_interval(&mc, true, false, 250, 400), 32);
     assert_eq!(balance_interval(&mc, true, true, 250, 20), 20);
     mc.balance_interval_ms = 2;

@@ -1,4 +1,4 @@
-use warmcore_topology::{CpuId, CpuSet, Machine, MachineDescription, Performance, ShortForm};
+use warmcore_topology::{CpuId, CpuSet, Machine, MachineDescription, Performance, ShortForm, resolve};
 
 use super::{Domains, Level, flags};
 use crate::fair::FairParameters;
@@ -21,25 +21,27 @@ fn build(machine: &Machine) -> Domains {
     Domains::build(machine, &parameters())
 }
 
-/// A machine in short form, with distances between its nodes.
-fn with_distances(spec: &str, distances: Vec<Vec<u32>>) -> Machine {
+/// A machine in short form, with cores grouped into clusters.
+fn description(spec: &str, cores_per_cluster: u32) -> MachineDescription {
     let form: ShortForm = spec.parse().unwrap();
     MachineDescription {
         name: spec.to_owned(),
         summary: String::new(),
-        cpus: form.shape.cpus(form.smt_numbering, 1),
+        cpus: form.shape.cpus(form.smt_numbering, cores_per_cluster),
         offline: Default::default(),
         nodes: form.shape.nodes(),
-        distances: Some(distances),
+        distances: None,
         caches: Vec::new(),
         performance: Performance::default(),
-        costs: Machine::parse(spec).unwrap().costs().clone(),
+        costs: resolve(spec).unwrap().costs().clone(),
         origins: Default::default(),
         sources: Default::default(),
         notes: Vec::new(),
     }
-    .build()
-    .unwrap()
+}
+
+fn with_distances(spec: &str, distances: Vec<Vec<u32>>) -> Machine {
+    MachineDescription { distances: Some(distances), ..description(spec, 1) }.build().unwrap()
 }
 
 /// Levels of a CPU as `name span min-max imb_numa_nr`.
@@ -59,7 +61,7 @@ fn groups(domains: &Domains, cpu: u32, level: usize) -> Vec<String> {
 
 #[test]
 fn one_node_with_two_llcs_has_mc_and_pkg() {
-    let domains = build(&Machine::parse("1s1n2l8c1t").unwrap());
+    let domains = build(&resolve("1s1n2l8c1t").unwrap());
     assert_eq!(levels(&domains, 3), ["MC 8 8-16 0", "PKG 16 16-32 2"]);
     assert_eq!(groups(&domains, 9, 1), ["8-15", "0-7"]);
     assert_eq!(groups(&domains, 2, 0), ["2", "3", "4", "5", "6", "7", "0", "1"]);
@@ -67,7 +69,7 @@ fn one_node_with_two_llcs_has_mc_and_pkg() {
 
 #[test]
 fn hardware_threads_add_the_smt_level() {
-    let domains = build(&Machine::parse("1s1n2l4c2t").unwrap());
+    let domains = build(&resolve("1s1n2l4c2t").unwrap());
     assert_eq!(levels(&domains, 0), ["SMT 2 2-4 0", "MC 8 8-16 0", "PKG 16 16-32 2"]);
     let smt = &domains.of(CpuId(0))[0];
     assert_eq!((smt.imbalance_pct, smt.cache_nice_tries), (110, 0));
@@ -78,7 +80,7 @@ fn hardware_threads_add_the_smt_level() {
 
 #[test]
 fn two_sockets_of_six_nodes_have_five_levels() {
-    let domains = build(&Machine::parse("2s6n2l8c2t").unwrap());
+    let domains = build(&resolve("2s6n2l8c2t").unwrap());
     let expected = ["SMT 2 2-4 0", "MC 16 16-32 0", "NODE 32 32-64 2", "NUMA 192 192-384 2", "NUMA 384 384-768 4"];
     assert_eq!(levels(&domains, 0), expected);
     assert_eq!(domains.of(CpuId(0))[3].group_count(), 6);
@@ -88,13 +90,13 @@ fn two_sockets_of_six_nodes_have_five_levels() {
 
 #[test]
 fn two_sockets_of_one_node_have_one_numa_level() {
-    let domains = build(&Machine::parse("2s1n2l60c1t").unwrap());
+    let domains = build(&resolve("2s1n2l60c1t").unwrap());
     assert_eq!(levels(&domains, 239), ["MC 60 60-120 0", "PKG 120 120-240 2", "NUMA 240 240-480 2"]);
 }
 
 #[test]
 fn the_numa_level_prefers_siblings_when_the_node_is_one_llc() {
-    let domains = build(&Machine::parse("2s1n1l8c1t").unwrap());
+    let domains = build(&resolve("2s1n1l8c1t").unwrap());
     assert_eq!(levels(&domains, 0), ["MC 8 8-16 0", "NUMA 16 16-32 1"]);
     let numa = &domains.of(CpuId(0))[1];
     assert!(numa.has(flags::NUMA | flags::SERIALIZE) && !numa.has(flags::PREFER_SIBLING));
@@ -129,7 +131,7 @@ fn numa_groups_overlap_when_distances_form_three_levels() {
 
 #[test]
 fn shortcuts_lead_to_llc_and_numa_domains() {
-    let domains = build(&Machine::parse("2s1n2l4c2t").unwrap());
+    let domains = build(&resolve("2s1n2l4c2t").unwrap());
     let last = CpuId(domains.first.len() as u32 - 2);
     assert_eq!(domains.sd_llc_id(last), 3);
     assert_eq!(domains.sd_llc_size(last), 8);
@@ -143,49 +145,29 @@ fn shortcuts_lead_to_llc_and_numa_domains() {
 
 #[test]
 fn a_single_cpu_has_no_domain() {
-    let domains = build(&Machine::parse("1s1n1l1c1t").unwrap());
+    let domains = build(&resolve("1s1n1l1c1t").unwrap());
     assert!(domains.of(CpuId(0)).is_empty());
     assert_eq!((domains.sd_llc(CpuId(0)), domains.sd_llc_size(CpuId(0))), (None, 1));
 }
 
 #[test]
 fn an_llc_of_one_core_has_its_smt_domain_as_llc_domain() {
-    let domains = build(&Machine::parse("1s1n4l1c2t").unwrap());
+    let domains = build(&resolve("1s1n4l1c2t").unwrap());
     assert_eq!(levels(&domains, 0), ["SMT 2 2-4 0", "PKG 8 8-16 4"]);
     assert_eq!(domains.domain(domains.sd_llc(CpuId(0)).unwrap()).level, Level::Smt);
 }
 
 #[test]
 fn clusters_stand_between_core_and_llc() {
-    let form: ShortForm = "1s1n1l8c1t".parse().unwrap();
-    let machine =
-        MachineDescription { cpus: form.shape.cpus(form.smt_numbering, 4), distances: None, ..description_of(&form) };
-    let domains = build(&machine.build().unwrap());
+    let domains = build(&description("1s1n1l8c1t", 4).build().unwrap());
     assert_eq!(levels(&domains, 0), ["CLS 4 4-8 0", "MC 8 8-16 0"]);
     assert!(domains.clusters_active());
     assert_eq!(domains.sd_share_id(CpuId(7)), 4);
 }
 
-fn description_of(form: &ShortForm) -> MachineDescription {
-    MachineDescription {
-        name: "test".to_owned(),
-        summary: String::new(),
-        cpus: Vec::new(),
-        offline: Default::default(),
-        nodes: form.shape.nodes(),
-        distances: None,
-        caches: Vec::new(),
-        performance: Performance::default(),
-        costs: Machine::parse("1s1n1l2c1t").unwrap().costs().clone(),
-        origins: Default::default(),
-        sources: Default::default(),
-        notes: Vec::new(),
-    }
-}
-
 #[test]
 fn span_and_ring_of_a_thousand_cpus_are_shared() {
-    let domains = build(&Machine::parse("4s4n4l8c2t").unwrap());
+    let domains = build(&resolve("4s4n4l8c2t").unwrap());
     assert_eq!(domains.first.len(), 1025);
     assert!(domains.rings.len() < 4096, "{}", domains.rings.len());
     assert!(domains.spans.len() < 1024, "{}", domains.spans.len());
