@@ -63,6 +63,47 @@ pub enum MigrationKind {
 /// Number of [`MigrationKind`]s.
 pub const MIGRATION_KINDS: usize = 7;
 
+impl MigrationKind {
+    /// All kinds, in order of their discriminants.
+    pub const ALL: [MigrationKind; MIGRATION_KINDS] = [
+        MigrationKind::Wakeup,
+        MigrationKind::Fork,
+        MigrationKind::Balance,
+        MigrationKind::Active,
+        MigrationKind::Steal,
+        MigrationKind::Affinity,
+        MigrationKind::Numa,
+    ];
+
+    /// The name used in files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MigrationKind::Wakeup => "wakeup",
+            MigrationKind::Fork => "fork",
+            MigrationKind::Balance => "balance",
+            MigrationKind::Active => "active",
+            MigrationKind::Steal => "steal",
+            MigrationKind::Affinity => "affinity",
+            MigrationKind::Numa => "numa",
+        }
+    }
+}
+
+impl PrevState {
+    /// All states, in order of their discriminants.
+    pub const ALL: [PrevState; 4] = [PrevState::Runnable, PrevState::Sleeping, PrevState::Dead, PrevState::Idle];
+
+    /// The letter of `perf sched` for it: `R`, `S`, `X`, and `I` for idle.
+    pub const fn letter(self) -> &'static str {
+        match self {
+            PrevState::Runnable => "R",
+            PrevState::Sleeping => "S",
+            PrevState::Dead => "X",
+            PrevState::Idle => "I",
+        }
+    }
+}
+
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
@@ -173,6 +214,30 @@ pub enum OverheadKind {
 /// Number of [`OverheadKind`]s.
 pub const OVERHEAD_KINDS: usize = 6;
 
+impl OverheadKind {
+    /// All kinds, in order of their discriminants.
+    pub const ALL: [OverheadKind; OVERHEAD_KINDS] = [
+        OverheadKind::Switch,
+        OverheadKind::Tick,
+        OverheadKind::Wakeup,
+        OverheadKind::Balance,
+        OverheadKind::Migration,
+        OverheadKind::Syscall,
+    ];
+
+    /// The name used in files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OverheadKind::Switch => "switch",
+            OverheadKind::Tick => "tick",
+            OverheadKind::Wakeup => "wakeup",
+            OverheadKind::Balance => "balance",
+            OverheadKind::Migration => "migration",
+            OverheadKind::Syscall => "syscall",
+        }
+    }
+}
+
 /// One event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
@@ -191,4 +256,16 @@ pub trait Sink {
     /// # Errors
     /// When they cannot be stored; the run stops and what was stored so far stays valid.
     fn events(&mut self, batch: &[Event]) -> std::io::Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_variants_are_indexed_by_discriminant() {
+        assert!(MigrationKind::ALL.iter().enumerate().all(|(index, kind)| *kind as usize == index));
+        assert!(OverheadKind::ALL.iter().enumerate().all(|(index, kind)| *kind as usize == index));
+        assert!(PrevState::ALL.iter().enumerate().all(|(index, state)| *state as usize == index));
+    }
 }

@@ -3,16 +3,23 @@
 //! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
+//! - [`metrics`]: every metric that follows from events alone, computed while they stream by.
 //!
 //! The crate does not know who produced a trace. It does no input or output except in the store, which writes into the
 //! directory it is given.
 
+mod error;
 pub mod event;
 pub mod histogram;
+pub mod metrics;
+#[cfg(test)]
+mod random_events;
 pub mod sink;
 pub mod tables;
 
+pub use error::EventError;
 pub use event::*;
 pub use histogram::Histogram;
+pub use metrics::{Counters, Metrics, Start};
 pub use sink::{NullSink, Tee};
 pub use tables::{RunTables, TaskInfo};

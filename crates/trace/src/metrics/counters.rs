@@ -1,0 +1,460 @@
+//! The sink that computes all metrics while events stream by.
+
+use std::io;
+
+use warmcore_topology::{CpuId, Machine, PerRelation};
+
+use super::cpu::CpuState;
+use super::task::{NO_CPU, State, TaskState, Wait};
+use super::work_conservation::WorkConservation;
+use crate::{
+    Event, EventError, EventKind, Histogram, MIGRATION_KINDS, MigrationKind, PrevState, RunTables, Sink, TaskId,
+};
+
+/// First task id that is refused: far above any run, low enough not to exhaust memory on a damaged trace.
+const TASK_LIMIT: u32 = 1 << 22;
+
+/// What is known when the window of observation opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// A simulation: all CPUs are idle at this instant (normally 0).
+    Idle {
+        /// Beginning of the window.
+        time_ns: u64,
+    },
+    /// A recorded trace: what a CPU or a task was doing is unknown until an event tells.
+    Unobserved {
+        /// Beginning of the window.
+        time_ns: u64,
+    },
+}
+
+impl Start {
+    fn time_ns(self) -> u64 {
+        match self {
+            Start::Idle { time_ns } | Start::Unobserved { time_ns } => time_ns,
+        }
+    }
+}
+
+/// Computes the metrics of a run from its events, in memory that depends on the numbers of CPUs and tasks alone.
+///
+/// Feed it events as a [`Sink`]; ask for [`Counters::metrics`] at the end, or at any time in between.
+///
+/// This is the sink the simulator runs with when nothing is written, so it is written for speed: dense arrays by id, no
+/// hashing, no allocation but for a task never seen before, no loop over CPUs. `benches/counters.rs` measures it.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    pub(super) machine: Machine,
+    pub(super) start: Start,
+    /// Time of the last event.
+    pub(super) now_ns: u64,
+    pub(super) tasks: Vec<TaskState>,
+    pub(super) cpus: Vec<CpuState>,
+    pub(super) work: WorkConservation,
+    /// Run time of each task in each LLC, by rows of tasks; without the tasks' `resident_ns`.
+    pub(super) llc_run_ns: Vec<u64>,
+    pub(super) llcs: usize,
+    pub(super) wakeup_latency: Histogram,
+    pub(super) preempt_wait: Histogram,
+    pub(super) off_cpu: Histogram,
+    pub(super) slices: Histogram,
+    pub(super) ran_distance: PerRelation<u64>,
+    pub(super) event_distance: PerRelation<u64>,
+    pub(super) event_kinds: [u64; MIGRATION_KINDS],
+    pub(super) after_preemption: u64,
+    pub(super) counters: Vec<u64>,
+    pub(super) phases: Vec<u64>,
+    pub(super) decisions: Vec<u64>,
+    pub(super) events: u64,
+    /// Waits that ended with the task's exit.
+    pub(super) abandoned_waits: u64,
+    /// Events that contradict what earlier ones told.
+    pub(super) unexpected: u64,
+}
+
+impl Counters {
+    /// A sink for a run on `machine` whose events refer to `tables`.
+    pub fn new(machine: &Machine, tables: &RunTables, start: Start) -> Self {
+        let idle = matches!(start, Start::Idle { .. });
+        let cpu = |cpu: CpuId| CpuState::new(start.time_ns(), idle, machine.llc_of(cpu).0);
+        Self {
+            start,
+            now_ns: start.time_ns(),
+            tasks: Vec::new(),
+            cpus: machine.cpus().map(cpu).collect(),
+            work: WorkConservation::new(machine, &tables.restrictions, idle),
+            llc_run_ns: Vec::new(),
+            llcs: machine.llc_count(),
+            wakeup_latency: Histogram::new(),
+            preempt_wait: Histogram::new(),
+            off_cpu: Histogram::new(),
+            slices: Histogram::new(),
+            ran_distance: PerRelation::default(),
+            event_distance: PerRelation::default(),
+            event_kinds: [0; MIGRATION_KINDS],
+            after_preemption: 0,
+            counters: vec![0; tables.counters.len()],
+            phases: vec![0; tables.phases.len()],
+            decisions: vec![0; tables.decisions.len()],
+            events: 0,
+            abandoned_waits: 0,
+            unexpected: 0,
+            machine: machine.clone(),
+        }
+    }
+
+    /// **Tasks per CPU** at present: the running task plus the queued ones, by CPU.
+    pub fn tasks_per_cpu(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.cpus.iter().map(CpuState::length)
+    }
+
+    /// Beginning of the window.
+    pub(super) fn start_ns(&self) -> u64 {
+        self.start.time_ns()
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) -> Result<(), EventError> {
+        if event.time_ns < self.now_ns {
+            return Err(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns });
+        }
+        self.now_ns = event.time_ns;
+        self.cpu(event, event.cpu)?;
+        self.events += 1;
+        match event.kind {
+            EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next)?,
+            EventKind::Waking { task, target_cpu } => self.waking(event, task, target_cpu)?,
+            EventKind::Wakeup { task } => self.wakeup(event, task)?,
+            EventKind::Migrate { task, from, to, kind } => self.migrate(event, task, from, to, kind)?,
+            EventKind::Fork { child, .. } => self.fork(event, child)?,
+            EventKind::Exit { task } => self.exit(event, task)?,
+            EventKind::Affinity { task, restriction } => self.affinity(event, task, restriction)?,
+            EventKind::Counter { counter, value, .. } => {
+                let sum = entry(&mut self.counters, event, "counters", counter)?;
+                *sum = sum.saturating_add(value);
+            }
+            EventKind::Phase { phase, .. } => *entry(&mut self.phases, event, "phases", phase)? += 1,
+            EventKind::Decision { decision, .. } => *entry(&mut self.decisions, event, "decisions", decision)? += 1,
+            EventKind::Overhead { kind, duration_ns } => {
+                let spent = &mut self.cpus[event.cpu.index()].overhead_ns[kind as usize];
+                *spent = spent.saturating_add(duration_ns);
+            }
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, event: &Event, prev: TaskId, prev_state: PrevState, next: TaskId) -> Result<(), EventError> {
+        let (now_ns, place) = (event.time_ns, event.cpu.index());
+        let cpu = &mut self.cpus[place];
+        self.unexpected += u64::from(cpu.known && cpu.curr != prev);
+        cpu.settle_length(now_ns);
+        cpu.settle_switch(now_ns);
+        if !prev.is_idle() {
+            self.leave(event, prev, prev_state)?;
+        }
+        // From here on the CPU runs `next`: a task that was starting but is not the one becomes a waiter.
+        let starting = std::mem::replace(&mut self.cpus[place].starting, TaskId::IDLE);
+        if !starting.is_idle() && starting != next {
+            self.work.waiter_added(now_ns, self.tasks[starting.index()].class);
+        }
+        if !next.is_idle() {
+            self.enter(event, next, starting)?;
+        }
+        let cpu = &mut self.cpus[place];
+        cpu.curr = next;
+        cpu.length_max = cpu.length_max.max(cpu.length());
+        self.settle_idle(now_ns, event.cpu);
+        Ok(())
+    }
+
+    /// `prev` leaves the CPU of the event.
+    fn leave(&mut self, event: &Event, prev: TaskId, prev_state: PrevState) -> Result<(), EventError> {
+        let now_ns = event.time_ns;
+        let index = self.known_task(event, prev)?;
+        if self.tasks[index].state == State::Queued {
+            self.unexpected += 1;
+            self.dequeue(now_ns, prev);
+        }
+        let task = &mut self.tasks[index];
+        if task.state == State::Running && task.cpu == event.cpu.0 {
+            let ran = task.end_slice(now_ns);
+            self.slices.record(ran);
+        } else {
+            // Legal for the first event of a task only: it was on the CPU before the window opened.
+            self.unexpected += u64::from(task.state != State::Unknown);
+        }
+        task.left_ns = now_ns;
+        task.cpu = event.cpu.0;
+        task.last_ran = event.cpu.0;
+        match prev_state {
+            // **Involuntary switch**: the task left still runnable, preempted or yielding.
+            PrevState::Runnable => {
+                task.involuntary += 1;
+                task.state = State::Queued;
+                task.wait = Wait::Preempt;
+                task.since_ns = now_ns;
+                self.work.waiter_added(now_ns, task.class);
+                self.cpus[event.cpu.index()].queued += 1;
+            }
+            // **Voluntary switch**: the task left asleep.
+            PrevState::Sleeping => {
+                task.voluntary += 1;
+                task.state = State::Sleeping;
+            }
+            // Death is neither.
+            PrevState::Dead => task.state = State::Dead,
+            PrevState::Idle => {
+                self.unexpected += 1;
+                task.state = State::Unknown;
+            }
+        }
+        Ok(())
+    }
+
+    /// `next` comes to the CPU of the event, where `starting` was about to run.
+    fn enter(&mut self, event: &Event, next: TaskId, starting: TaskId) -> Result<(), EventError> {
+        let now_ns = event.time_ns;
+        let index = self.known_task(event, next)?;
+        let task = &mut self.tasks[index];
+        if task.state == State::Queued && task.cpu == event.cpu.0 {
+            self.cpus[event.cpu.index()].queued -= 1;
+            if next != starting {
+                self.work.waiter_removed(now_ns, task.class);
+            }
+        } else {
+            // Legal for the first event of a task only.
+            self.unexpected += u64::from(task.state != State::Unknown);
+            if task.state == State::Queued {
+                self.dequeue(now_ns, next);
+            }
+        }
+        let task = &mut self.tasks[index];
+        let waiting = matches!(task.state, State::New | State::Waking | State::Queued);
+        if let Some(waited) = if waiting { task.end_wait(now_ns) } else { None } {
+            let waits = if task.wait == Wait::Preempt { &mut self.preempt_wait } else { &mut self.wakeup_latency };
+            waits.record(waited);
+        }
+        if let Some(away) = task.end_off_cpu(now_ns) {
+            self.off_cpu.record(away);
+        }
+        if task.last_ran != event.cpu.0 && task.last_ran != NO_CPU {
+            let relation = self.machine.relation(CpuId(task.last_ran), event.cpu);
+            task.ran_elsewhere(relation);
+            self.ran_distance[relation] += 1;
+        }
+        if let Some((llc, ran)) = task.enter_llc(self.cpus[event.cpu.index()].llc) {
+            self.llc_run_ns[index * self.llcs + llc as usize] += ran;
+        }
+        task.state = State::Running;
+        task.cpu = event.cpu.0;
+        task.last_ran = event.cpu.0;
+        task.since_ns = now_ns;
+        Ok(())
+    }
+
+    fn waking(&mut self, event: &Event, task: TaskId, target_cpu: CpuId) -> Result<(), EventError> {
+        self.cpu(event, target_cpu)?;
+        let index = self.known_task(event, task)?;
+        let task = &mut self.tasks[index];
+        match task.state {
+            State::Sleeping | State::Unknown => {
+                task.state = State::Waking;
+                task.wait = Wait::Wakeup;
+                task.since_ns = event.time_ns;
+                // Where it last ran, not where it will be placed: nothing to count.
+                task.cpu = target_cpu.0;
+            }
+            // Runnable already: the kernel reports such wakeups too, and nothing changes.
+            State::New | State::Waking | State::Queued | State::Running => {}
+            State::Dead => self.unexpected += 1,
+        }
+        Ok(())
+    }
+
+    fn wakeup(&mut self, event: &Event, task: TaskId) -> Result<(), EventError> {
+        let index = self.known_task(event, task)?;
+        match self.tasks[index].state {
+            State::Waking | State::New => self.enqueue(event.time_ns, task, event.cpu),
+            State::Sleeping | State::Unknown => {
+                // Its waking was not seen, so the length of the wait is not known.
+                let state = &mut self.tasks[index];
+                self.unexpected += u64::from(state.state == State::Sleeping);
+                state.wait = Wait::Unobserved;
+                state.since_ns = event.time_ns;
+                self.enqueue(event.time_ns, task, event.cpu);
+            }
+            State::Queued | State::Running => {}
+            State::Dead => self.unexpected += 1,
+        }
+        Ok(())
+    }
+
+    /// **Migration (event)**: one `sched_migrate_task`, moves of tasks that never ran in between included. Split by
+    /// reason, by distance, and by whether the task was waiting after a preemption.
+    fn migrate(
+        &mut self,
+        event: &Event,
+        task: TaskId,
+        from: CpuId,
+        to: CpuId,
+        kind: MigrationKind,
+    ) -> Result<(), EventError> {
+        self.cpu(event, from)?;
+        self.cpu(event, to)?;
+        let index = self.known_task(event, task)?;
+        self.event_kinds[kind as usize] += 1;
+        self.event_distance[self.machine.relation(from, to)] += 1;
+        let state = &mut self.tasks[index];
+        state.migrations_event += 1;
+        match state.state {
+            State::Queued => {
+                self.after_preemption += u64::from(state.wait == Wait::Preempt);
+                self.unexpected += u64::from(state.cpu != from.0);
+                self.dequeue(event.time_ns, task);
+                self.enqueue(event.time_ns, task, to);
+            }
+            State::Running | State::Dead => self.unexpected += 1,
+            State::Unknown | State::New | State::Sleeping | State::Waking => state.cpu = to.0,
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, event: &Event, child: TaskId) -> Result<(), EventError> {
+        let index = self.known_task(event, child)?;
+        let task = &mut self.tasks[index];
+        if task.state == State::Unknown {
+            task.state = State::New;
+            task.wait = Wait::Wakeup;
+            task.since_ns = event.time_ns;
+            task.cpu = event.cpu.0;
+            task.created_ns = event.time_ns;
+        } else {
+            self.unexpected += 1;
+        }
+        Ok(())
+    }
+
+    fn exit(&mut self, event: &Event, task: TaskId) -> Result<(), EventError> {
+        let index = self.known_task(event, task)?;
+        self.tasks[index].exited_ns = event.time_ns;
+        let state = self.tasks[index].state;
+        if state == State::Queued {
+            self.dequeue(event.time_ns, task);
+        }
+        self.abandoned_waits += u64::from(matches!(state, State::New | State::Waking | State::Queued));
+        if state != State::Running {
+            self.tasks[index].state = State::Dead;
+        }
+        Ok(())
+    }
+
+    fn affinity(&mut self, event: &Event, task: TaskId, restriction: u32) -> Result<(), EventError> {
+        let Some(class) = self.work.class(restriction) else {
+            let length = self.work.restrictions();
+            return Err(EventError::UnknownEntry { event: *event, table: "restrictions", index: restriction, length });
+        };
+        let index = self.known_task(event, task)?;
+        let state = &mut self.tasks[index];
+        let old_class = std::mem::replace(&mut state.class, class);
+        // A starting task is not among the waiters and takes its new class there if it becomes one.
+        if state.state == State::Queued && self.cpus[state.cpu as usize].starting != task {
+            self.work.waiter_removed(event.time_ns, old_class);
+            self.work.waiter_added(event.time_ns, class);
+        }
+        Ok(())
+    }
+
+    /// Puts a task on the queue of a CPU.
+    fn enqueue(&mut self, now_ns: u64, task: TaskId, to: CpuId) {
+        let state = &mut self.tasks[task.index()];
+        state.state = State::Queued;
+        state.cpu = to.0;
+        let cpu = &mut self.cpus[to.index()];
+        cpu.settle_length(now_ns);
+        if cpu.counts_as_idle() && cpu.queued == 0 {
+            cpu.starting = task;
+        } else {
+            self.work.waiter_added(now_ns, state.class);
+        }
+        cpu.queued += 1;
+        cpu.length_max = cpu.length_max.max(cpu.length());
+        self.settle_idle(now_ns, to);
+    }
+
+    /// Takes a task off the queue it is on, other than to run it there.
+    fn dequeue(&mut self, now_ns: u64, task: TaskId) {
+        let state = &self.tasks[task.index()];
+        let from = CpuId(state.cpu);
+        let cpu = &mut self.cpus[from.index()];
+        cpu.settle_length(now_ns);
+        cpu.queued -= 1;
+        if cpu.starting == task {
+            cpu.starting = TaskId::IDLE;
+            self.settle_idle(now_ns, from);
+        } else {
+            self.work.waiter_removed(now_ns, state.class);
+        }
+    }
+
+    /// Tells work conservation when a CPU has become idle or busy.
+    #[inline]
+    fn settle_idle(&mut self, now_ns: u64, cpu: CpuId) {
+        let state = &mut self.cpus[cpu.index()];
+        let idle = state.counts_as_idle();
+        if idle != state.counted_idle {
+            state.counted_idle = idle;
+            if idle {
+                self.work.cpu_idle(now_ns, cpu);
+            } else {
+                self.work.cpu_busy(now_ns, cpu);
+            }
+        }
+    }
+
+    /// Checks a CPU that an event names.
+    #[inline]
+    fn cpu(&self, event: &Event, cpu: CpuId) -> Result<(), EventError> {
+        if cpu.index() < self.cpus.len() {
+            Ok(())
+        } else {
+            Err(EventError::UnknownCpu { event: *event, cpu, cpus: self.cpus.len() })
+        }
+    }
+
+    /// The index of a task, whose state exists from here on.
+    #[inline]
+    fn known_task(&mut self, event: &Event, task: TaskId) -> Result<usize, EventError> {
+        if task.index() >= self.tasks.len() {
+            self.add_tasks(event, task)?;
+        }
+        Ok(task.index())
+    }
+
+    #[cold]
+    fn add_tasks(&mut self, event: &Event, task: TaskId) -> Result<(), EventError> {
+        if task.0 >= TASK_LIMIT {
+            return Err(EventError::NoTask { event: *event, task, limit: TASK_LIMIT });
+        }
+        self.tasks.resize_with(task.index() + 1, TaskState::default);
+        self.llc_run_ns.resize(self.tasks.len() * self.llcs, 0);
+        Ok(())
+    }
+}
+
+/// An entry of one of the sums that follow the run's tables.
+fn entry<'a>(sums: &'a mut [u64], event: &Event, table: &'static str, index: u32) -> Result<&'a mut u64, EventError> {
+    let length = sums.len();
+    sums.get_mut(index as usize).ok_or(EventError::UnknownEntry { event: *event, table, index, length })
+}
+
+impl Sink for Counters {
+    /// # Errors
+    /// [`EventError`] as [`io::ErrorKind::InvalidData`] for an event that cannot be; events before it are counted.
+    fn events(&mut self, batch: &[Event]) -> io::Result<()> {
+        for event in batch {
+            self.event(event)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! What is kept per CPU while events stream by, and the definitions of the metrics of one CPU.
+
+use crate::{OVERHEAD_KINDS, TaskId};
+
+/// State and sums of one CPU. In the order of use, so that most events touch one or two cache lines of it.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct CpuState {
+    /// Whether its state is known: from the start in a simulation, from its first switch in a recorded trace.
+    pub(crate) known: bool,
+    /// Whether work conservation counts it among the idle CPUs.
+    pub(crate) counted_idle: bool,
+    /// Task on the CPU.
+    pub(crate) curr: TaskId,
+    /// First task queued here while the CPU was idle, or idle: see
+    /// [`violation_ns`](super::work_conservation::WorkConservation::violation_ns).
+    pub(crate) starting: TaskId,
+    /// Tasks queued here, the running one not counted.
+    pub(crate) queued: u32,
+    pub(crate) length_max: u32,
+    pub(crate) llc: u32,
+    /// Up to when the queue length is accounted for.
+    pub(crate) settled_ns: u64,
+    /// Sum over time of running plus queued tasks.
+    pub(crate) length_ns: u64,
+    /// Since when `curr` has been on the CPU.
+    pub(crate) since_ns: u64,
+    pub(crate) busy_ns: u64,
+    pub(crate) idle_ns: u64,
+
+    pub(crate) switches: u64,
+    pub(crate) overhead_ns: [u64; OVERHEAD_KINDS],
+}
+
+impl CpuState {
+    /// A CPU whose state is known to be idle at the start, or unknown.
+    pub(crate) fn new(start_ns: u64, known: bool, llc: u32) -> Self {
+        Self {
+            known,
+            curr: TaskId::IDLE,
+            starting: TaskId::IDLE,
+            counted_idle: known,
+            llc,
+            queued: 0,
+            since_ns: start_ns,
+            settled_ns: start_ns,
+            length_ns: 0,
+            length_max: 0,
+            switches: 0,
+            busy_ns: 0,
+            idle_ns: 0,
+            overhead_ns: [0; OVERHEAD_KINDS],
+        }
+    }
+
+    /// **Run-queue length**: the running task plus the queued ones.
+    #[inline]
+    pub(crate) fn length(&self) -> u32 {
+        self.queued + u32::from(!self.curr.is_idle())
+    }
+
+    /// Accounts for the queue length up to now; to be called before every change of it. The time-weighted mean is the
+    /// sum over observed time.
+    #[inline]
+    pub(crate) fn settle_length(&mut self, now_ns: u64) {
+        if self.known {
+            self.length_ns += u64::from(self.length()) * (now_ns - self.settled_ns);
+        }
+        self.settled_ns = now_ns;
+    }
+
+    /// **Busy** and **idle time**: with a task on the CPU, without. Time before a CPU's first switch is neither (it is
+    /// unobserved), unless the CPU was known to be idle at the start.
+    #[inline]
+    pub(crate) fn settle_switch(&mut self, now_ns: u64) {
+        if self.known {
+            let elapsed = now_ns - self.since_ns;
+            if self.curr.is_idle() {
+                self.idle_ns += elapsed;
+            } else {
+                self.busy_ns += elapsed;
+            }
+        }
+        self.since_ns = now_ns;
+        self.known = true;
+        self.switches += 1;
+    }
+
+    /// Whether the CPU is idle for work conservation.
+    #[inline]
+    pub(crate) fn counts_as_idle(&self) -> bool {
+        self.known && self.curr.is_idle() && self.starting.is_idle()
+    }
+}

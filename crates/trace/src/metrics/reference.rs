@@ -1,0 +1,348 @@
+//! The metrics once more, slow and obvious: all events are kept, everything is computed from lists of intervals. What
+//! the streaming sink must agree with on any valid sequence of events.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use warmcore_topology::{CpuId, Machine, Relation};
+
+use super::{Counters, Metrics, Start};
+use crate::random_events::RandomRun;
+use crate::{Event, EventKind, Histogram, PrevState, RunTables, Sink, TaskId};
+
+/// From the state after event `from` to the state before event `to` (exclusive), both as positions in the trace.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    cpu: CpuId,
+    from: usize,
+    to: usize,
+    /// Up to there it is the task that starts on an idle CPU.
+    starting_to: usize,
+}
+
+impl Interval {
+    fn covers(&self, position: usize) -> bool {
+        self.from <= position && position < self.to
+    }
+
+    fn starts(&self, position: usize) -> bool {
+        self.covers(position) && position < self.starting_to
+    }
+}
+
+/// What happened to one task.
+#[derive(Default)]
+struct History {
+    wakeups: Vec<u64>,
+    preempts: Vec<u64>,
+    off_cpu: Vec<u64>,
+    slices: Vec<u64>,
+    running: Vec<Interval>,
+    queued: Vec<Interval>,
+    ran: Vec<Relation>,
+    events: Vec<Relation>,
+    after_preemption: u64,
+    voluntary: u64,
+    involuntary: u64,
+    abandoned: u64,
+    censored_wait: Option<(bool, u64)>,
+    censored_slice: Option<u64>,
+    llc_ns: BTreeMap<u32, u64>,
+}
+
+struct Reference<'a> {
+    machine: &'a Machine,
+    tables: &'a RunTables,
+    events: &'a [Event],
+    idle_at_start: bool,
+    end_ns: u64,
+}
+
+impl Reference<'_> {
+    fn time(&self, position: usize) -> u64 {
+        self.events.get(position).map_or(self.end_ns, |event| event.time_ns)
+    }
+
+    /// Task on a CPU after the event at `position`; `None` while unknown.
+    fn current(&self, cpu: CpuId, position: usize) -> Option<TaskId> {
+        let switches = self.events[..=position].iter().rev().filter(|event| event.cpu == cpu);
+        let last = switches.filter_map(|event| match event.kind {
+            EventKind::Switch { next, .. } => Some(next),
+            _ => None,
+        });
+        last.into_iter().next().or(self.idle_at_start.then_some(TaskId::IDLE))
+    }
+
+    /// Index of the restriction a task has after the event at `position`.
+    fn restriction(&self, task: TaskId, position: usize) -> usize {
+        let last = self.events[..=position].iter().rev().find_map(|event| match event.kind {
+            EventKind::Affinity { task: concerned, restriction } if concerned == task => Some(restriction as usize),
+            _ => None,
+        });
+        last.unwrap_or(0)
+    }
+
+    /// Follows one task through the trace. Whether it starts on an idle CPU needs all queues and is filled in later.
+    fn history(&self, task: TaskId) -> History {
+        let mut history = History::default();
+        // Runnable since then, and whether after a preemption; runnable without knowing since when.
+        let mut waiting: Option<(u64, bool)> = None;
+        let mut sleeping_or_unknown = true;
+        let mut slice: Option<(CpuId, usize)> = None;
+        let mut queue: Option<(CpuId, usize)> = None;
+        let mut left: Option<(u64, CpuId)> = None;
+        let close = |open: &mut Option<(CpuId, usize)>, to: usize, list: &mut Vec<Interval>| {
+            if let Some((cpu, from)) = open.take() {
+                list.push(Interval { cpu, from, to, starting_to: 0 });
+            }
+        };
+        for (position, event) in self.events.iter().enumerate() {
+            let now = event.time_ns;
+            match event.kind {
+                EventKind::Fork { child, .. } if child == task => {
+                    waiting = Some((now, false));
+                    sleeping_or_unknown = false;
+                }
+                EventKind::Waking { task: woken, .. } if woken == task && sleeping_or_unknown => {
+                    waiting = Some((now, false));
+                    sleeping_or_unknown = false;
+                }
+                EventKind::Wakeup { task: woken } if woken == task && slice.is_none() && queue.is_none() => {
+                    queue = Some((event.cpu, position));
+                    sleeping_or_unknown = false;
+                }
+                EventKind::Migrate { task: moved, from, to, .. } if moved == task => {
+                    history.events.push(self.machine.relation(from, to));
+                    if queue.is_some() {
+                        history.after_preemption += u64::from(waiting.is_some_and(|(_, preempted)| preempted));
+                        close(&mut queue, position, &mut history.queued);
+                        queue = Some((to, position));
+                    }
+                }
+                EventKind::Exit { task: ended } if ended == task && slice.is_none() => {
+                    history.abandoned += u64::from(waiting.is_some() || queue.is_some());
+                    waiting = None;
+                    close(&mut queue, position, &mut history.queued);
+                }
+                EventKind::Switch { next, .. } if next == task => {
+                    if let Some((since, preempted)) = waiting.take() {
+                        if preempted { &mut history.preempts } else { &mut history.wakeups }.push(now - since);
+                    }
+                    if let Some((since, old)) = left {
+                        history.off_cpu.push(now - since);
+                        if old != event.cpu {
+                            history.ran.push(self.machine.relation(old, event.cpu));
+                        }
+                    }
+                    close(&mut queue, position, &mut history.queued);
+                    slice = Some((event.cpu, position));
+                    sleeping_or_unknown = false;
+                }
+                EventKind::Switch { prev, prev_state, .. } if prev == task => {
+                    if let Some((cpu, from)) = slice {
+                        let ran = now - self.time(from);
+                        history.slices.push(ran);
+                        *history.llc_ns.entry(self.machine.llc_of(cpu).0).or_default() += ran;
+                    }
+                    close(&mut slice, position, &mut history.running);
+                    // Only where the window opened in the middle: a wakeup of a task that was running all the time.
+                    waiting = None;
+                    close(&mut queue, position, &mut history.queued);
+                    left = Some((now, event.cpu));
+                    sleeping_or_unknown = prev_state == PrevState::Sleeping;
+                    history.voluntary += u64::from(prev_state == PrevState::Sleeping);
+                    if prev_state == PrevState::Runnable {
+                        history.involuntary += 1;
+                        waiting = Some((now, true));
+                        queue = Some((event.cpu, position));
+                    }
+                }
+                _ => {}
+            }
+        }
+        history.censored_wait = waiting.map(|(since, preempted)| (preempted, self.end_ns - since));
+        if let Some((cpu, from)) = slice {
+            let ran = self.end_ns - self.time(from);
+            history.censored_slice = Some(ran);
+            *history.llc_ns.entry(self.machine.llc_of(cpu).0).or_default() += ran;
+        }
+        let last = self.events.len();
+        close(&mut slice, last, &mut history.running);
+        close(&mut queue, last, &mut history.queued);
+        history
+    }
+
+    /// The first task queued on an idle CPU with an empty queue starts there, until the CPU switches.
+    fn mark_starting(&self, histories: &mut [History]) {
+        let all: Vec<Interval> = histories.iter().flat_map(|history| history.queued.clone()).collect();
+        for interval in histories.iter_mut().flat_map(|history| &mut history.queued) {
+            let (cpu, from) = (interval.cpu, interval.from);
+            let idle = match from.checked_sub(1) {
+                Some(before) => self.current(cpu, before) == Some(TaskId::IDLE),
+                None => self.idle_at_start,
+            };
+            let empty = !all.iter().any(|other| other.cpu == cpu && other.from < from && from <= other.to);
+            let switch = |position: &usize| self.events[*position].cpu == cpu && self.is_switch(*position);
+            // A preempted task is queued by the switch that makes the CPU do something else.
+            if idle && empty && !self.is_switch(from) {
+                interval.starting_to = (from..self.events.len()).find(switch).unwrap_or(self.events.len());
+            }
+        }
+    }
+
+    fn is_switch(&self, position: usize) -> bool {
+        matches!(self.events[position].kind, EventKind::Switch { .. })
+    }
+
+    /// Whether after the event at `position` some CPU is idle that some waiting task may use.
+    fn violates(&self, histories: &[History], position: usize) -> bool {
+        let queued = || histories.iter().flat_map(|history| &history.queued);
+        let starts_on = |cpu| queued().any(|interval| interval.cpu == cpu && interval.starts(position));
+        let idle: Vec<CpuId> = (self.machine.cpus())
+            .filter(|cpu| self.current(*cpu, position) == Some(TaskId::IDLE) && !starts_on(*cpu))
+            .collect();
+        histories.iter().enumerate().any(|(task, history)| {
+            let waits = history.queued.iter().any(|interval| interval.covers(position) && !interval.starts(position));
+            let set = &self.tables.restrictions[self.restriction(TaskId(task as u32), position)];
+            waits && idle.iter().any(|cpu| set.contains(*cpu))
+        })
+    }
+}
+
+fn histogram(values: impl Iterator<Item = u64>) -> Histogram {
+    let mut histogram = Histogram::new();
+    values.for_each(|value| histogram.record(value));
+    histogram
+}
+
+/// Compares everything the sink says about these events with the intervals.
+fn check(
+    machine: &Machine,
+    tables: &RunTables,
+    events: &[Event],
+    start: Start,
+    end_ns: u64,
+) -> Result<Metrics, TestCaseError> {
+    let mut counters = Counters::new(machine, tables, start);
+    for batch in events.chunks(7) {
+        counters.events(batch).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    }
+    let metrics = counters.metrics(end_ns, tables, &[]);
+    let start_ns = counters.start_ns();
+    let reference = Reference { machine, tables, events, idle_at_start: matches!(start, Start::Idle { .. }), end_ns };
+    let mut histories: Vec<History> =
+        (0..counters.tasks.len() as u32).map(|task| reference.history(TaskId(task))).collect();
+    reference.mark_starting(&mut histories);
+
+    let totals = &metrics.totals;
+    let all = |list: fn(&History) -> &Vec<u64>| histogram(histories.iter().flat_map(list).copied());
+    prop_assert_eq!(&totals.wakeup_latency.histogram, &all(|h| &h.wakeups));
+    prop_assert_eq!(&totals.preempt_wait.histogram, &all(|h| &h.preempts));
+    prop_assert_eq!(&totals.off_cpu.histogram, &all(|h| &h.off_cpu));
+    prop_assert_eq!(&totals.slice.histogram, &all(|h| &h.slices));
+    let delays = histories.iter().flat_map(|h| h.wakeups.iter().chain(&h.preempts)).copied();
+    prop_assert_eq!(&totals.run_delay.histogram, &histogram(delays));
+    let sum = |figure: fn(&History) -> u64| histories.iter().map(figure).sum::<u64>();
+    prop_assert_eq!(totals.voluntary_switches, sum(|h| h.voluntary));
+    prop_assert_eq!(totals.involuntary_switches, sum(|h| h.involuntary));
+    prop_assert_eq!(totals.migrations_after_preemption, sum(|h| h.after_preemption));
+    prop_assert_eq!(totals.censored.abandoned_waits, sum(|h| h.abandoned));
+    let censored: Vec<(bool, u64)> = histories.iter().filter_map(|h| h.censored_wait).collect();
+    for (waits, preempted) in [(&totals.censored.wakeup, false), (&totals.censored.preempt, true)] {
+        let expected: Vec<u64> = censored.iter().filter(|(p, _)| *p == preempted).map(|(_, ns)| *ns).collect();
+        prop_assert_eq!((waits.count, waits.sum_ns), (expected.len() as u64, expected.iter().sum::<u64>()));
+    }
+    let open: Vec<u64> = histories.iter().filter_map(|h| h.censored_slice).collect();
+    prop_assert_eq!(
+        (totals.censored.slices.count, totals.censored.slices.sum_ns),
+        (open.len() as u64, open.iter().sum())
+    );
+    for (relation, count) in &totals.migrations_ran.by_relation {
+        let expected = histories.iter().flat_map(|h| &h.ran).filter(|r| *r == relation).count() as u64;
+        prop_assert_eq!(*count, expected, "ran {:?}", relation);
+    }
+    for (relation, count) in &totals.migrations_event.by_relation {
+        let expected = histories.iter().flat_map(|h| &h.events).filter(|r| *r == relation).count() as u64;
+        prop_assert_eq!(*count, expected, "event {:?}", relation);
+    }
+    for task in &metrics.tasks {
+        let history = &histories[task.id.index()];
+        let llc_ns: BTreeMap<u32, u64> = task.llc_run_ns.iter().map(|(llc, ns)| (llc.0, *ns)).collect();
+        let expected = history.llc_ns.iter().filter(|(_, ns)| **ns > 0).map(|(llc, ns)| (*llc, *ns)).collect();
+        prop_assert_eq!(llc_ns, expected, "residency of {:?}", task.id);
+        prop_assert_eq!(task.run_ns, history.llc_ns.values().sum::<u64>());
+        prop_assert_eq!(task.node_run_ns.values().sum::<u64>(), task.run_ns);
+        prop_assert_eq!(task.wakeup_latency.sum_ns, history.wakeups.iter().sum::<u64>());
+        prop_assert_eq!(task.preempt_wait.max_ns, history.preempts.iter().max().copied().unwrap_or(0));
+        prop_assert_eq!(task.cross_llc_ran, history.ran.iter().filter(|r| **r >= Relation::SameNode).count() as u64);
+        prop_assert_eq!(task.cross_node_ran, history.ran.iter().filter(|r| **r >= Relation::SameSocket).count() as u64);
+        prop_assert_eq!(task.migrations_event, history.events.len() as u64);
+        prop_assert_eq!(task.slices, history.slices.len() as u64);
+    }
+    check_over_time(&reference, &histories, &metrics, start_ns)?;
+    Ok(metrics)
+}
+
+/// The metrics that weigh states by time, event by event.
+fn check_over_time(
+    reference: &Reference<'_>,
+    histories: &[History],
+    metrics: &Metrics,
+    start_ns: u64,
+) -> Result<(), TestCaseError> {
+    let events = reference.events;
+    let cpus = reference.machine.cpu_count();
+    let (mut busy, mut idle, mut length, mut violation) = (vec![0; cpus], vec![0; cpus], vec![0; cpus], 0);
+    let lead = reference.time(0) - start_ns;
+    if reference.idle_at_start {
+        idle.iter_mut().for_each(|ns| *ns += lead);
+    }
+    for (position, event) in events.iter().enumerate() {
+        let elapsed = reference.time(position + 1) - event.time_ns;
+        if elapsed == 0 {
+            continue;
+        }
+        violation += if reference.violates(histories, position) { elapsed } else { 0 };
+        for cpu in reference.machine.cpus() {
+            let Some(current) = reference.current(cpu, position) else { continue };
+            let queued =
+                histories.iter().flat_map(|h| &h.queued).filter(|i| i.cpu == cpu && i.covers(position)).count();
+            length[cpu.index()] += (queued as u64 + u64::from(!current.is_idle())) * elapsed;
+            let time = if current.is_idle() { &mut idle } else { &mut busy };
+            time[cpu.index()] += elapsed;
+        }
+    }
+    prop_assert_eq!(metrics.totals.work_conservation_violation_ns, violation);
+    for cpu in &metrics.cpus {
+        let index = cpu.id.index();
+        prop_assert_eq!((cpu.busy_ns, cpu.idle_ns), (busy[index], idle[index]), "{}", cpu.id);
+        prop_assert_eq!(cpu.unobserved_ns, metrics.window_ns - busy[index] - idle[index]);
+        let mean = (busy[index] + idle[index] > 0).then(|| length[index] as f64 / (busy[index] + idle[index]) as f64);
+        prop_assert_eq!(cpu.runqueue_length_mean, mean);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn streaming_agrees_with_intervals_on_simulated_runs(seed: u64, steps in 1..250_usize, tasks in 1..20_usize, tail in 0..2000_u64) {
+        let run = RandomRun::new(seed, steps, tasks);
+        let end_ns = run.events.last().map_or(0, |event| event.time_ns) + tail;
+        let metrics = check(&run.machine, &run.tables, &run.events, Start::Idle { time_ns: 0 }, end_ns)?;
+        prop_assert_eq!(metrics.totals.unexpected_events, 0);
+        prop_assert_eq!(metrics.totals.unobserved_ns, 0);
+        let run_ns: u64 = metrics.tasks.iter().map(|task| task.run_ns).sum();
+        prop_assert_eq!(run_ns, metrics.totals.busy_ns);
+    }
+
+    #[test]
+    fn streaming_agrees_with_intervals_when_the_window_opens_in_the_middle(seed: u64, steps in 20..250_usize, cut in 0..200_usize) {
+        let run = RandomRun::new(seed, steps, 12);
+        let events = &run.events[cut.min(run.events.len())..];
+        let start_ns = events.first().map_or(0, |event| event.time_ns).saturating_sub(100);
+        let end_ns = events.last().map_or(start_ns, |event| event.time_ns) + 500;
+        check(&run.machine, &run.tables, events, Start::Unobserved { time_ns: start_ns }, end_ns)?;
+    }
+}

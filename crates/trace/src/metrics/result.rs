@@ -1,0 +1,477 @@
+//! The metrics of a run as data: totals, per task, per CPU, per application.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use warmcore_topology::{CpuId, LlcId, NodeId, PerRelation, Relation};
+
+use super::counters::Counters;
+use super::task::{NEVER, TaskState, Waits, crosses_llc, crosses_node};
+use crate::{Histogram, MigrationKind, OVERHEAD_KINDS, OverheadKind, RunTables, TaskId, TaskInfo};
+
+/// Version of [`Metrics`] in files. Grows when a field changes its meaning or goes away.
+pub const METRICS_SCHEMA: u32 = 1;
+
+/// All metrics of a run that follow from its events.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Metrics {
+    /// [`METRICS_SCHEMA`].
+    pub schema: u32,
+    /// Length of the window of observation.
+    pub window_ns: u64,
+    /// The whole run.
+    pub totals: Totals,
+    /// Every task that an event named, by id.
+    pub tasks: Vec<TaskMetrics>,
+    /// Every CPU, by id.
+    pub cpus: Vec<CpuMetrics>,
+    /// Every application, by number.
+    pub applications: Vec<ApplicationMetrics>,
+}
+
+/// Lengths of something that happened many times.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The mean.
+    pub mean_ns: Option<f64>,
+    /// The shortest.
+    pub min_ns: Option<u64>,
+    /// Median; like all percentiles an upper edge of a bucket, at most 1/64 too high.
+    pub p50_ns: Option<u64>,
+    /// 90th percentile.
+    pub p90_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// 99.9th percentile.
+    pub p999_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: Option<u64>,
+    /// All of them.
+    pub histogram: Histogram,
+}
+
+impl From<Histogram> for Distribution {
+    fn from(histogram: Histogram) -> Self {
+        Self {
+            count: histogram.count(),
+            sum_ns: histogram.sum(),
+            mean_ns: histogram.mean(),
+            min_ns: histogram.min(),
+            p50_ns: histogram.quantile(0.5),
+            p90_ns: histogram.quantile(0.9),
+            p99_ns: histogram.quantile(0.99),
+            p999_ns: histogram.quantile(0.999),
+            max_ns: histogram.max(),
+            histogram,
+        }
+    }
+}
+
+/// Moves of tasks between CPUs, counted in one of the two ways (ran, event).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Migrations {
+    /// All.
+    pub count: u64,
+    /// Between CPUs of different LLCs.
+    pub cross_llc: u64,
+    /// Between CPUs of different NUMA nodes.
+    pub cross_node: u64,
+    /// By what the two CPUs share.
+    pub by_relation: BTreeMap<Relation, u64>,
+}
+
+impl From<&PerRelation<u64>> for Migrations {
+    fn from(counts: &PerRelation<u64>) -> Self {
+        let sum = |included: fn(Relation) -> bool| counts.iter().filter(|(r, _)| included(*r)).map(|(_, n)| n).sum();
+        Self {
+            count: sum(|_| true),
+            cross_llc: sum(crosses_llc),
+            cross_node: sum(crosses_node),
+            by_relation: counts.iter().filter(|(r, _)| *r != Relation::SameCpu).map(|(r, n)| (r, *n)).collect(),
+        }
+    }
+}
+
+/// What had not ended when the window closed. Reported apart: neither dropped nor extrapolated.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Censored {
+    /// Tasks that were waiting to run since a waking or a fork, and how long so far.
+    pub wakeup: Waits,
+    /// Tasks that were waiting to run since a preemption, and how long so far.
+    pub preempt: Waits,
+    /// Tasks that were running, and for how long so far. That time is in the run time, not among the slices.
+    pub slices: Waits,
+    /// Waits that ended with the task's exit instead of its running.
+    pub abandoned_waits: u64,
+}
+
+/// Metrics of the whole run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Number of events.
+    pub events: u64,
+    /// Events that contradict earlier ones. Anything but 0 means that events were lost or that their producer is wrong.
+    pub unexpected_events: u64,
+    /// Waking (or fork) to first run.
+    pub wakeup_latency: Distribution,
+    /// Left the CPU runnable, to next run.
+    pub preempt_wait: Distribution,
+    /// Both together.
+    pub run_delay: Distribution,
+    /// Off the CPU, to next on one: sleep and run delay.
+    pub off_cpu: Distribution,
+    /// Uninterrupted stays on a CPU.
+    pub slice: Distribution,
+    /// What had not ended.
+    pub censored: Censored,
+    /// Left the CPU asleep.
+    pub voluntary_switches: u64,
+    /// Left the CPU runnable: preempted or yielded.
+    pub involuntary_switches: u64,
+    /// Consecutive slices on different CPUs.
+    pub migrations_ran: Migrations,
+    /// `sched_migrate_task` events.
+    pub migrations_event: Migrations,
+    /// The latter by reason.
+    pub migrations_by_kind: BTreeMap<String, u64>,
+    /// Those of them that moved a task waiting after a preemption.
+    pub migrations_after_preemption: u64,
+    /// Run time of all tasks.
+    pub run_ns: u64,
+    /// Of that, run time of each task in the LLC it ran in most.
+    pub dominant_llc_run_ns: u64,
+    /// Time with a task on the CPU, over all CPUs.
+    pub busy_ns: u64,
+    /// Time without, over all CPUs.
+    pub idle_ns: u64,
+    /// Time before CPUs' first events, over all CPUs: neither busy nor idle.
+    pub unobserved_ns: u64,
+    /// Kernel time by kind, over all CPUs. Part of busy or idle time, not on top of it.
+    pub overhead_ns: BTreeMap<String, u64>,
+    /// Time-weighted mean number of running plus queued tasks per observed CPU.
+    pub runqueue_length_mean: Option<f64>,
+    /// The longest run queue of any CPU at any time.
+    pub runqueue_length_max: u32,
+    /// Wall time during which a CPU was idle while a task waited that could have run there.
+    pub work_conservation_violation_ns: u64,
+    /// Sums of the run's counters, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// How often each phase was entered, by name.
+    pub phases: BTreeMap<String, u64>,
+    /// How often each decision was taken, by name.
+    pub decisions: BTreeMap<String, u64>,
+}
+
+/// Metrics of one task.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TaskMetrics {
+    /// The task.
+    pub id: TaskId,
+    /// Its fork; `None` if it was there before the window.
+    pub created_ns: Option<u64>,
+    /// Its exit, if inside the window.
+    pub exited_ns: Option<u64>,
+    /// Time on CPUs, the unfinished slice included.
+    pub run_ns: u64,
+    /// **CPU share**: that time as a fraction of the window; 1 is one CPU for the whole window.
+    pub cpu_share: Option<f64>,
+    /// Finished slices.
+    pub slices: u64,
+    /// Wakeup latencies.
+    pub wakeup_latency: Waits,
+    /// Preempt waits.
+    pub preempt_wait: Waits,
+    /// Run delay: sum of both. `/proc/PID/schedstat` field 2.
+    pub run_delay_ns: u64,
+    /// The wait that had not ended.
+    pub censored_wait_ns: Option<u64>,
+    /// Sleep and run delay between slices.
+    pub off_cpu_ns: u64,
+    /// Left the CPU asleep.
+    pub voluntary_switches: u64,
+    /// Left the CPU runnable.
+    pub involuntary_switches: u64,
+    /// Consecutive slices on different CPUs.
+    pub migrations_ran: u64,
+    /// Of those, between LLCs.
+    pub cross_llc_ran: u64,
+    /// Of those, between NUMA nodes.
+    pub cross_node_ran: u64,
+    /// `sched_migrate_task` events.
+    pub migrations_event: u64,
+    /// **Residency**: run time per LLC; LLCs it never ran in are left out.
+    pub llc_run_ns: BTreeMap<LlcId, u64>,
+    /// Residency per NUMA node.
+    pub node_run_ns: BTreeMap<NodeId, u64>,
+    /// **Dominant LLC**: the one with the most run time, the lowest of equals.
+    pub dominant_llc: Option<LlcId>,
+    /// Share of the run time spent there, 0..1.
+    pub dominant_llc_share: Option<f64>,
+}
+
+/// Metrics of one CPU.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CpuMetrics {
+    /// The CPU.
+    pub id: CpuId,
+    /// Context switches.
+    pub switches: u64,
+    /// With a task on it.
+    pub busy_ns: u64,
+    /// Without.
+    pub idle_ns: u64,
+    /// Before its first event: unknown.
+    pub unobserved_ns: u64,
+    /// Kernel time by kind. Part of busy or idle time.
+    pub overhead_ns: BTreeMap<String, u64>,
+    /// Time-weighted mean of running plus queued tasks over its observed time.
+    pub runqueue_length_mean: Option<f64>,
+    /// The longest.
+    pub runqueue_length_max: u32,
+}
+
+/// Sums over the tasks of one application.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ApplicationMetrics {
+    /// Its number.
+    pub application: u32,
+    /// Its name.
+    pub name: String,
+    /// Number of its tasks that an event named.
+    pub tasks: u64,
+    /// Time on CPUs.
+    pub run_ns: u64,
+    /// That time as a fraction of the window: 2 is two CPUs for the whole window.
+    pub cpu_share: Option<f64>,
+    /// Wakeup latencies.
+    pub wakeup_latency: Waits,
+    /// Preempt waits.
+    pub preempt_wait: Waits,
+    /// Sum of both.
+    pub run_delay_ns: u64,
+    /// Left the CPU asleep.
+    pub voluntary_switches: u64,
+    /// Left the CPU runnable.
+    pub involuntary_switches: u64,
+    /// Consecutive slices on different CPUs.
+    pub migrations_ran: u64,
+    /// Of those, between LLCs.
+    pub cross_llc_ran: u64,
+    /// Of those, between NUMA nodes.
+    pub cross_node_ran: u64,
+    /// Share of the run time that its tasks spent in the LLC each ran in most, 0..1.
+    pub dominant_llc_share: Option<f64>,
+}
+
+impl Counters {
+    /// The metrics of the window from the start to `end_ns` (or to the last event, if that is later). May be asked for
+    /// at any time; the window stays open.
+    ///
+    /// `tables` are those of the run, for names; `tasks` says which application a task belongs to, and tasks missing in it
+    /// belong to none.
+    pub fn metrics(&self, end_ns: u64, tables: &RunTables, tasks: &[TaskInfo]) -> Metrics {
+        let end_ns = end_ns.max(self.now_ns);
+        let window_ns = end_ns - self.start_ns();
+        let seen = self.tasks.iter().enumerate().filter(|(_, task)| task.was_named());
+        let task_metrics: Vec<TaskMetrics> =
+            seen.map(|(index, task)| self.task_metrics(index, task, end_ns, window_ns)).collect();
+        let cpus: Vec<CpuMetrics> =
+            (0..self.cpus.len()).map(|index| self.cpu_metrics(index, end_ns, window_ns)).collect();
+        Metrics {
+            schema: METRICS_SCHEMA,
+            window_ns,
+            totals: self.totals(end_ns, tables, &task_metrics, &cpus),
+            applications: applications(&task_metrics, tasks, window_ns),
+            tasks: task_metrics,
+            cpus,
+        }
+    }
+
+    fn totals(&self, end_ns: u64, tables: &RunTables, tasks: &[TaskMetrics], cpus: &[CpuMetrics]) -> Totals {
+        let mut run_delay = self.wakeup_latency.clone();
+        run_delay.merge(&self.preempt_wait);
+        let length_ns: u64 = (0..self.cpus.len()).map(|index| self.length_ns(index, end_ns)).sum();
+        let (busy_ns, idle_ns) = (cpus.iter().map(|cpu| cpu.busy_ns).sum(), cpus.iter().map(|cpu| cpu.idle_ns).sum());
+        let kinds = MigrationKind::ALL.iter().map(|kind| (kind.name().to_owned(), self.event_kinds[*kind as usize]));
+        let mut overhead = [0; OVERHEAD_KINDS];
+        for cpu in &self.cpus {
+            overhead.iter_mut().zip(cpu.overhead_ns).for_each(|(sum, spent)| *sum += spent);
+        }
+        Totals {
+            events: self.events,
+            unexpected_events: self.unexpected,
+            wakeup_latency: self.wakeup_latency.clone().into(),
+            preempt_wait: self.preempt_wait.clone().into(),
+            run_delay: run_delay.into(),
+            off_cpu: self.off_cpu.clone().into(),
+            slice: self.slices.clone().into(),
+            censored: self.censored(end_ns),
+            voluntary_switches: tasks.iter().map(|task| task.voluntary_switches).sum(),
+            involuntary_switches: tasks.iter().map(|task| task.involuntary_switches).sum(),
+            migrations_ran: (&self.ran_distance).into(),
+            migrations_event: (&self.event_distance).into(),
+            migrations_by_kind: kinds.collect(),
+            migrations_after_preemption: self.after_preemption,
+            run_ns: tasks.iter().map(|task| task.run_ns).sum(),
+            dominant_llc_run_ns: tasks.iter().filter_map(|task| task.llc_run_ns.values().max()).sum(),
+            busy_ns,
+            idle_ns,
+            unobserved_ns: cpus.iter().map(|cpu| cpu.unobserved_ns).sum(),
+            overhead_ns: overhead_by_name(&overhead),
+            runqueue_length_mean: ratio(length_ns, busy_ns + idle_ns),
+            runqueue_length_max: cpus.iter().map(|cpu| cpu.runqueue_length_max).max().unwrap_or(0),
+            work_conservation_violation_ns: self.work.violation_ns(end_ns),
+            counters: by_name(&tables.counters, &self.counters),
+            phases: by_name(&tables.phases, &self.phases),
+            decisions: by_name(&tables.decisions, &self.decisions),
+        }
+    }
+
+    fn censored(&self, end_ns: u64) -> Censored {
+        let mut censored = Censored { abandoned_waits: self.abandoned_waits, ..Censored::default() };
+        for task in &self.tasks {
+            if let Some(waited) = task.censored_wait(end_ns) {
+                let preempted = task.wait == super::task::Wait::Preempt;
+                if preempted { &mut censored.preempt } else { &mut censored.wakeup }.record(waited);
+            }
+            if let Some(ran) = task.censored_slice(end_ns) {
+                censored.slices.record(ran);
+            }
+        }
+        censored
+    }
+
+    fn task_metrics(&self, index: usize, task: &TaskState, end_ns: u64, window_ns: u64) -> TaskMetrics {
+        let open_slice = task.censored_slice(end_ns).unwrap_or(0);
+        let mut llc_run_ns = BTreeMap::new();
+        let mut node_run_ns = BTreeMap::new();
+        for llc in self.machine.llcs() {
+            // An unfinished slice began in the LLC that the task is resident in.
+            let recent = if task.resident_llc == llc.0 { task.resident_ns + open_slice } else { 0 };
+            let ran = self.llc_run_ns[index * self.llcs + llc.index()] + recent;
+            if ran > 0 {
+                llc_run_ns.insert(llc, ran);
+                *node_run_ns.entry(self.machine.node_of_llc(llc)).or_insert(0) += ran;
+            }
+        }
+        let run_ns = task.run_ns + open_slice;
+        let most = llc_run_ns.values().copied().max();
+        let dominant_llc = llc_run_ns.iter().find(|(_, ran)| Some(**ran) == most).map(|(llc, _)| *llc);
+        TaskMetrics {
+            id: TaskId(index as u32),
+            created_ns: (task.created_ns != NEVER).then_some(task.created_ns),
+            exited_ns: (task.exited_ns != NEVER).then_some(task.exited_ns),
+            run_ns,
+            cpu_share: ratio(run_ns, window_ns),
+            slices: task.slices,
+            wakeup_latency: task.wakeup,
+            preempt_wait: task.preempt,
+            run_delay_ns: task.wakeup.sum_ns + task.preempt.sum_ns,
+            censored_wait_ns: task.censored_wait(end_ns),
+            off_cpu_ns: task.off_cpu_ns,
+            voluntary_switches: task.voluntary,
+            involuntary_switches: task.involuntary,
+            migrations_ran: task.migrations_ran,
+            cross_llc_ran: task.cross_llc_ran,
+            cross_node_ran: task.cross_node_ran,
+            migrations_event: task.migrations_event,
+            dominant_llc,
+            dominant_llc_share: ratio(most.unwrap_or(0), run_ns),
+            llc_run_ns,
+            node_run_ns,
+        }
+    }
+
+    /// Run-queue length summed over the observed time of a CPU up to the end.
+    fn length_ns(&self, index: usize, end_ns: u64) -> u64 {
+        let mut cpu = self.cpus[index].clone();
+        cpu.settle_length(end_ns);
+        cpu.length_ns
+    }
+
+    fn cpu_metrics(&self, index: usize, end_ns: u64, window_ns: u64) -> CpuMetrics {
+        let cpu = &self.cpus[index];
+        let open = if cpu.known { end_ns - cpu.since_ns } else { 0 };
+        let busy_ns = cpu.busy_ns + if cpu.curr.is_idle() { 0 } else { open };
+        let idle_ns = cpu.idle_ns + if cpu.curr.is_idle() { open } else { 0 };
+        CpuMetrics {
+            id: CpuId::from_index(index),
+            switches: cpu.switches,
+            busy_ns,
+            idle_ns,
+            unobserved_ns: window_ns - busy_ns - idle_ns,
+            overhead_ns: overhead_by_name(&cpu.overhead_ns),
+            runqueue_length_mean: ratio(self.length_ns(index, end_ns), busy_ns + idle_ns),
+            runqueue_length_max: cpu.length_max,
+        }
+    }
+}
+
+/// Sums over the tasks of each application that `tasks` names.
+fn applications(metrics: &[TaskMetrics], tasks: &[TaskInfo], window_ns: u64) -> Vec<ApplicationMetrics> {
+    let infos: BTreeMap<TaskId, &TaskInfo> = tasks.iter().map(|info| (info.id, info)).collect();
+    let mut sums: BTreeMap<u32, (ApplicationMetrics, u64)> = BTreeMap::new();
+    for task in metrics {
+        let Some(info) = infos.get(&task.id) else { continue };
+        let (sum, dominant_ns) = sums.entry(info.application).or_insert_with(|| (ApplicationMetrics::empty(info), 0));
+        sum.tasks += 1;
+        sum.run_ns += task.run_ns;
+        sum.wakeup_latency.merge(&task.wakeup_latency);
+        sum.preempt_wait.merge(&task.preempt_wait);
+        sum.run_delay_ns += task.run_delay_ns;
+        sum.voluntary_switches += task.voluntary_switches;
+        sum.involuntary_switches += task.involuntary_switches;
+        sum.migrations_ran += task.migrations_ran;
+        sum.cross_llc_ran += task.cross_llc_ran;
+        sum.cross_node_ran += task.cross_node_ran;
+        *dominant_ns += task.llc_run_ns.values().max().copied().unwrap_or(0);
+    }
+    let finish = |(mut sum, dominant_ns): (ApplicationMetrics, u64)| {
+        sum.cpu_share = ratio(sum.run_ns, window_ns);
+        sum.dominant_llc_share = ratio(dominant_ns, sum.run_ns);
+        sum
+    };
+    sums.into_values().map(finish).collect()
+}
+
+impl ApplicationMetrics {
+    fn empty(info: &TaskInfo) -> Self {
+        Self {
+            application: info.application,
+            name: info.application_name.clone(),
+            tasks: 0,
+            run_ns: 0,
+            cpu_share: None,
+            wakeup_latency: Waits::default(),
+            preempt_wait: Waits::default(),
+            run_delay_ns: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            migrations_ran: 0,
+            cross_llc_ran: 0,
+            cross_node_ran: 0,
+            dominant_llc_share: None,
+        }
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn overhead_by_name(spent: &[u64; OVERHEAD_KINDS]) -> BTreeMap<String, u64> {
+    OverheadKind::ALL.iter().map(|kind| (kind.name().to_owned(), spent[*kind as usize])).collect()
+}
+
+/// Entries of equal name are one entry.
+fn by_name(names: &[String], sums: &[u64]) -> BTreeMap<String, u64> {
+    let mut result = BTreeMap::new();
+    for (name, sum) in names.iter().zip(sums) {
+        *result.entry(name.clone()).or_insert(0) += sum;
+    }
+    result
+}
