@@ -125,7 +125,7 @@ fn push<T, Id>(table: &mut Vec<T>, entry: T, id: impl Fn(u32) -> Id) -> Id {
 }
 
 /// Adds to the count of an equal warning, or appends it.
-pub(crate) fn add_warning(warnings: &mut Vec<Warning>, what: String, consequence: String, count: u32) {
+pub fn add_warning(warnings: &mut Vec<Warning>, what: String, consequence: String, count: u32) {
     match warnings.iter_mut().find(|warning| warning.what == what && warning.consequence == consequence) {
         Some(warning) => warning.count = warning.count.saturating_add(count),
         None => warnings.push(Warning { what, consequence, count }),

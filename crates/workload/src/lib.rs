@@ -21,7 +21,7 @@ pub mod results;
 pub mod rtapp;
 mod step;
 
-pub use build::ProgramBuilder;
+pub use build::{ProgramBuilder, add_warning};
 pub use check::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS, MAX_TASKS};
 pub use duration::{DurationError, DurationProblem, MAX_DURATION_NS, format_duration, parse_duration};
 pub use error::{DocumentError, DocumentProblem, GeneratorError, GeneratorProblem, SyntaxError, WorkloadError};

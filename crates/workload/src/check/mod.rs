@@ -14,7 +14,7 @@ use crate::{MAX_DURATION_NS, Program, ProgramId, Step, TaskTemplateId, Workload}
 pub const MAX_TASKS: u64 = 1_000_000;
 
 /// Most iterations of a loop in which no time passes.
-pub const MAX_INSTANT_ITERATIONS: u64 = 1_000_000;
+pub const MAX_INSTANT_ITERATIONS: u64 = 100_000;
 
 /// Why a workload cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

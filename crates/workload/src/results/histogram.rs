@@ -36,12 +36,26 @@ impl LatencyHistogram {
         }
     }
 
+    /// Adds a latency that occurred several times, such as a bucket of another histogram.
+    pub fn add_latencies_ns(&mut self, ns: u64, times: u64) {
+        if ns >= 1_000 {
+            self.add_times(ns / 1_000, times);
+        }
+    }
+
     /// Adds a value.
     pub fn add(&mut self, value: u64) {
+        self.add_times(value, 1);
+    }
+
+    fn add_times(&mut self, value: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
         self.max = self.max.max(value);
         self.min = if self.min == 0 { value } else { self.min.min(value) };
-        self.counts[bucket_of(value)] += 1;
-        self.total += 1;
+        self.counts[bucket_of(value)] += times;
+        self.total += times;
     }
 
     /// Number of values.
@@ -127,7 +141,9 @@ mod tests {
         let mut histogram = LatencyHistogram::new();
         histogram.add_latency_ns(999);
         histogram.add_latency_ns(1_999);
-        assert_eq!((histogram.total(), histogram.max()), (1, 1));
+        histogram.add_latencies_ns(2_500, 3);
+        histogram.add_latencies_ns(9_000, 0);
+        assert_eq!((histogram.total(), histogram.max()), (4, 2));
     }
 
     #[test]
