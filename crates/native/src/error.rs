@@ -1,0 +1,54 @@
+//! Why a workload could not be run natively.
+
+use rustix::io::Errno;
+use warmcore_workload::CheckError;
+
+/// Why a workload could not be run natively.
+#[derive(Debug, thiserror::Error)]
+pub enum NativeError {
+    /// It cannot be run at all.
+    #[error("the workload cannot be run: {0}")]
+    Check(#[from] CheckError),
+    /// A task may run on none of this host's CPUs.
+    #[error("task \"{task}\" may not run on any CPU of this host: {reason}")]
+    NoCpus {
+        /// The task.
+        task: String,
+        /// Which CPUs it asks for, and which there are.
+        reason: String,
+    },
+    /// A thread could not be created.
+    #[error("cannot create a thread for task \"{task}\" ({running} are running): {source}; see ulimit -u and pids.max")]
+    Thread {
+        /// The task.
+        task: String,
+        /// Threads of the run at that moment.
+        running: u32,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A pipe or socket could not be created.
+    #[error("cannot create channel \"{channel}\": {source}; see ulimit -n")]
+    Channel {
+        /// The channel.
+        channel: String,
+        /// Why.
+        source: Errno,
+    },
+    /// A system call failed that never should.
+    #[error("task \"{task}\": {call} failed: {source}")]
+    Call {
+        /// The task.
+        task: String,
+        /// The system call.
+        call: &'static str,
+        /// Why.
+        source: Errno,
+    },
+    /// A thread of the run came to an unexpected end.
+    #[error("a thread of task \"{task}\" panicked; this is a defect of this program")]
+    Panic {
+        /// The task.
+        task: String,
+    },
+}

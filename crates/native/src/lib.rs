@@ -1,0 +1,36 @@
+//! Runs a workload with real threads on this host: the same programs that the simulated kernel runs, for comparison
+//! with real kernels.
+//!
+//! [`run`] creates a thread per task and does each step with what a program would use for it: futexes for locks,
+//! conditions, barriers and semaphores; pipes and Unix sockets for channels; the scheduling system calls for affinity,
+//! nice values, policies and slices. `Run` is a calibrated loop ([`calibrate`], once per run), `RunTime` computes until
+//! the thread's CPU clock has advanced.
+//!
+//! Differences from the simulation, each counted in [`NativeOutcome::warnings`] where a workload meets it:
+//! - Processes are threads of this process: address spaces are not separate.
+//! - Task groups, start CPUs, data groups and memory profiles have no effect.
+//! - Nice values, policies and slices that the kernel refuses stay as they were.
+//! - Pipes hold whole pages, and sockets what the kernel gives them.
+//! - A `Memory` step touches real memory, which takes the place of as much of the `Run` after it.
+//!
+//! Deadlocks are not detected: use [`Options::time_limit_ns`]. Whatever a task waits for ends when the run is stopped:
+//! blocked system calls are interrupted with `SIGURG`, for which the first run installs a handler that does nothing,
+//! for the life of the process. A run may also raise the soft limit of open files.
+//!
+//! The crate needs no files but `/sys/devices/system/{cpu,node}` (and can do without), so that it can also run as the
+//! first program of a small guest.
+
+mod channel;
+mod clock;
+mod error;
+mod host;
+mod run;
+mod shared;
+mod spin;
+mod sync;
+mod sys;
+mod task;
+
+pub use error::NativeError;
+pub use run::{Ended, NativeOutcome, Options, TaskOutcome, run};
+pub use spin::{Calibration, calibrate};

@@ -1,0 +1,281 @@
+//! A run: creating tasks at their times, releasing them, waiting for the end, collecting what they left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::thread::{Pid, futex, sched_setaffinity};
+use warmcore_workload::results::result_lines;
+use warmcore_workload::{Affinity, Step, TaskTemplateId, Warning, Workload, add_warning};
+
+use crate::channel;
+use crate::clock::{now_ns, timespec};
+use crate::error::NativeError;
+use crate::host::Host;
+use crate::shared::Shared;
+use crate::spin::{Calibration, calibrate};
+use crate::sync::locked;
+use crate::sys;
+use crate::task::spawn;
+
+/// How a workload is run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Ends the run after this time even if the workload states a longer one or none.
+    pub time_limit_ns: Option<u64>,
+    /// Ends the run soon after it becomes true: for signal handlers.
+    pub stop: Option<Arc<AtomicBool>>,
+    /// Speed of the computing loop, to have the same in several runs; measured if `None`.
+    pub calibration: Option<Calibration>,
+    /// Treat `Run` as time on CPU, not as work: for machines whose CPUs do not run at a speed of their own, such as an
+    /// emulator's.
+    pub work_is_cpu_time: bool,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// All tasks have exited.
+    AllExited,
+    /// The workload's duration is over.
+    Duration,
+    /// A task executed `Stop`.
+    StopStep,
+    /// The time limit of the options is over.
+    TimeLimit,
+    /// The stop flag of the options was set.
+    Interrupted,
+}
+
+/// What one task did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskOutcome {
+    /// Its template.
+    pub template: TaskTemplateId,
+    /// Which of the template's tasks, in the order of creation, from 0.
+    pub number: u32,
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Context switches because it waited.
+    pub voluntary_switches: u64,
+    /// Context switches because another task got its CPU.
+    pub involuntary_switches: u64,
+    /// Steps executed, ends of loops included.
+    pub steps: u64,
+    /// Whether it came to the end of its program.
+    pub completed: bool,
+}
+
+/// The result of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NativeOutcome {
+    /// Why it ended.
+    pub ended: Ended,
+    /// From before the first task was created until the end was decided, that is without the time threads took to stop.
+    pub elapsed_ns: u64,
+    /// Tasks in the order of creation.
+    pub tasks: Vec<TaskOutcome>,
+    /// Samples (ns) of each recorder, by id; the samples of one task together, in the order of creation of tasks.
+    pub samples: Vec<Vec<u64>>,
+    /// The lines that the imitated program prints, if the workload imitates one.
+    pub lines: Option<String>,
+    /// What was not done as the workload asks.
+    pub warnings: Vec<Warning>,
+    /// Speed of the computing loop.
+    pub calibration: Calibration,
+}
+
+/// How often the stop flag is looked at.
+const POLL_NS: u64 = 20_000_000;
+/// How often threads that have not stopped yet are interrupted.
+const INTERRUPT_NS: u64 = 2_000_000;
+
+/// Runs a workload with a thread per task and waits for its end.
+///
+/// # Errors
+/// Workloads that [`Workload::check`] refuses, affinities without a CPU of this host, and system calls that fail: too
+/// many threads or open files. All threads have ended when this returns.
+pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, NativeError> {
+    workload.check()?;
+    let host = Host::detect();
+    check_affinities(workload, &host)?;
+    let mut warnings = warnings_before(workload);
+    let channels = channel::create_all(workload, &mut warnings)?;
+    sys::install_interrupt_handler().map_err(|source| NativeError::Call {
+        task: workload.name.clone(),
+        call: "sigaction",
+        source,
+    })?;
+    let calibration = options.calibration.unwrap_or_else(calibrate);
+    let shared = Shared::new(workload, options, channels, host, calibration, warnings);
+    let ended = launch(&shared, options);
+    let elapsed_ns = now_ns() - shared.start_ns;
+    stop_all(&shared);
+    collect(&shared, ended, elapsed_ns)
+}
+
+/// Something the launcher does at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Action {
+    /// Releases tasks with this release time. Comes before creations at the same time.
+    Release,
+    /// Creates the tasks of a template.
+    Create(TaskTemplateId),
+}
+
+/// Creates and releases tasks at their times; returns when the run is to end, and why.
+fn launch(shared: &Arc<Shared>, options: &Options) -> Ended {
+    let mut actions: Vec<(u64, Action)> = Vec::new();
+    for (index, task) in shared.workload.tasks.iter().enumerate() {
+        let template = TaskTemplateId(index as u32);
+        if task.instances > 0 {
+            actions.push((task.start_ns, Action::Create(template)));
+        }
+        actions.extend(task.release_ns.map(|at| (at, Action::Release)));
+    }
+    actions.sort_unstable();
+    actions.dedup();
+    let mut actions = actions.into_iter().peekable();
+    let duration = shared.workload.duration_ns.unwrap_or(u64::MAX);
+    let limit = options.time_limit_ns.unwrap_or(u64::MAX);
+    loop {
+        let bell = shared.bell.load(Ordering::Acquire);
+        let now = now_ns() - shared.start_ns;
+        if shared.stop.is_set() {
+            return Ended::StopStep;
+        }
+        if options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Ended::Interrupted;
+        }
+        if now >= limit && limit < duration {
+            return Ended::TimeLimit;
+        }
+        if now >= duration {
+            return Ended::Duration;
+        }
+        if let Some((at, action)) = actions.next_if(|(at, _)| *at <= now) {
+            if let Err(error) = act(shared, at, action) {
+                shared.fail(error);
+            }
+            continue;
+        }
+        let next = actions.peek().map(|(at, _)| *at);
+        // A release alone does not keep a run going.
+        if shared.alive.load(Ordering::Acquire) == 0
+            && !actions.clone().any(|(_, action)| matches!(action, Action::Create(_)))
+        {
+            return Ended::AllExited;
+        }
+        let mut until = duration.min(limit).min(next.unwrap_or(u64::MAX));
+        if options.stop.is_some() {
+            until = until.min(now + POLL_NS);
+        }
+        let timeout = (until < u64::MAX).then(|| timespec(until - now));
+        let _ = futex::wait(&shared.bell, futex::Flags::PRIVATE, bell, timeout.as_ref());
+    }
+}
+
+fn act(shared: &Arc<Shared>, at: u64, action: Action) -> Result<(), NativeError> {
+    match action {
+        Action::Create(template) => {
+            for _ in 0..shared.workload.tasks[template.index()].instances {
+                if shared.stop.is_set() {
+                    break;
+                }
+                spawn(shared, template, None)?;
+            }
+            Ok(())
+        }
+        Action::Release => {
+            // First the mark, then the threads that are registered: a thread that registers later sees the mark.
+            shared.released_until_ns.store(at.max(1), Ordering::SeqCst);
+            let all = shared.host.resolve(&Affinity::All);
+            let register = locked(&shared.register);
+            for (thread, template) in &register.live {
+                let task = &shared.workload.tasks[template.index()];
+                if let (Ok(all), Some(pid), true) = (&all, Pid::from_raw(*thread), task.release_ns == Some(at)) {
+                    // It fails only for a thread that is just ending.
+                    let _ = sched_setaffinity(Some(pid), all);
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Ends all threads: sets the flag and interrupts what they are blocked in until none is left. The interruption is
+/// repeated because one that comes just before a thread blocks has no effect.
+fn stop_all(shared: &Shared) {
+    shared.stop.set();
+    loop {
+        let bell = shared.bell.load(Ordering::Acquire);
+        if shared.alive.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        for thread in locked(&shared.register).live.keys() {
+            sys::interrupt(*thread);
+        }
+        let timeout = timespec(INTERRUPT_NS);
+        let _ = futex::wait(&shared.bell, futex::Flags::PRIVATE, bell, Some(&timeout));
+    }
+}
+
+fn collect(shared: &Shared, ended: Ended, elapsed_ns: u64) -> Result<NativeOutcome, NativeError> {
+    let mut register = locked(&shared.register);
+    if let Some(failure) = register.failure.take() {
+        return Err(failure);
+    }
+    let mut tasks = std::mem::take(&mut register.ended);
+    tasks.sort_unstable_by_key(|(order, _)| *order);
+    let mut taken = std::mem::take(&mut register.samples);
+    taken.sort_unstable_by_key(|(order, _)| *order);
+    let mut samples = vec![Vec::new(); shared.workload.recorders.len()];
+    for (_, of_task) in taken {
+        for (all, own) in samples.iter_mut().zip(of_task) {
+            all.extend(own);
+        }
+    }
+    Ok(NativeOutcome {
+        ended,
+        elapsed_ns,
+        tasks: tasks.into_iter().map(|(_, task)| task).collect(),
+        lines: result_lines(&shared.workload, &samples, elapsed_ns),
+        samples,
+        warnings: std::mem::take(&mut register.warnings),
+        calibration: shared.calibration,
+    })
+}
+
+/// Refuses affinities that leave no CPU before anything runs.
+fn check_affinities(workload: &Workload, host: &Host) -> Result<(), NativeError> {
+    for task in &workload.tasks {
+        let steps = &workload.programs[task.program.index()].steps;
+        let later = steps.iter().filter_map(|step| match step {
+            Step::SetAffinity(affinity) => Some(affinity),
+            _ => None,
+        });
+        for affinity in std::iter::once(&task.affinity).chain(later) {
+            let resolved = host.resolve(affinity);
+            resolved.map_err(|reason| NativeError::NoCpus { task: task.name.clone(), reason })?;
+        }
+    }
+    Ok(())
+}
+
+/// What is known before the run not to be as the workload asks, and what the workload itself warns of.
+fn warnings_before(workload: &Workload) -> Vec<Warning> {
+    let mut warnings = workload.warnings.clone();
+    let mut warn =
+        |what: &str, consequence: &str| add_warning(&mut warnings, what.to_owned(), consequence.to_owned(), 1);
+    if workload.processes.len() > 1 {
+        warn("processes", "all tasks are threads of one process and share its address space");
+    }
+    for task in &workload.tasks {
+        if task.group.is_some() {
+            warn("task groups", "tasks stay in the group of this program");
+        }
+        if task.start_cpu.is_some() {
+            warn("start CPUs", "the kernel places new threads from the CPU of their creator");
+        }
+    }
+    warnings
+}

@@ -1,0 +1,165 @@
+//! What the threads of a run share: the workload, its objects, the stop flag, and the register of threads.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::thread::futex;
+use warmcore_workload::{TaskTemplateId, Warning, Workload, add_warning};
+
+use crate::channel::Channel;
+use crate::clock::now_ns;
+use crate::error::NativeError;
+use crate::host::Host;
+use crate::run::{Options, TaskOutcome};
+use crate::spin::Calibration;
+use crate::sync::{Barrier, List, Lock, Semaphore, WaitQueue, locked};
+
+/// Set once, when the run is to end.
+#[derive(Default)]
+pub(crate) struct Stop {
+    flag: AtomicBool,
+}
+
+/// The run was stopped while the thread waited or computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stopped;
+
+impl Stop {
+    pub(crate) fn set(&self) {
+        self.flag.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Stopped> {
+        if self.flag.load(Ordering::Acquire) { Err(Stopped) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.check().is_err()
+    }
+}
+
+/// The objects tasks meet at, by id.
+pub(crate) struct Objects {
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) conditions: Vec<WaitQueue>,
+    pub(crate) barriers: Vec<Barrier>,
+    pub(crate) semaphores: Vec<Semaphore>,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) lists: Vec<List>,
+    /// Next expiry of each timer that is not private, once it was used.
+    pub(crate) timers: Vec<Mutex<Option<u64>>>,
+    /// Suspended tasks, by template.
+    pub(crate) suspended: Vec<WaitQueue>,
+}
+
+impl Objects {
+    fn new(workload: &Workload, channels: Vec<Channel>) -> Self {
+        let barriers = workload.barriers.iter();
+        let semaphores = workload.semaphores.iter();
+        Self {
+            locks: workload.locks.iter().map(|_| Lock::default()).collect(),
+            conditions: workload.conditions.iter().map(|_| WaitQueue::default()).collect(),
+            barriers: barriers.map(|barrier| Barrier::new(barrier.participants, barrier.wait)).collect(),
+            semaphores: semaphores.map(|semaphore| Semaphore::new(semaphore.initial)).collect(),
+            channels,
+            lists: workload.lists.iter().map(|_| List::default()).collect(),
+            timers: workload.timers.iter().map(|_| Mutex::new(None)).collect(),
+            suspended: workload.tasks.iter().map(|_| WaitQueue::default()).collect(),
+        }
+    }
+}
+
+/// What is known of threads, and what they leave behind.
+#[derive(Default)]
+pub(crate) struct Register {
+    /// Threads that exist, by number.
+    pub(crate) live: BTreeMap<i32, TaskTemplateId>,
+    /// Threads that have ended, with the order of their creation.
+    pub(crate) ended: Vec<(u64, TaskOutcome)>,
+    /// Samples by recorder, with the order of creation of the thread that took them.
+    pub(crate) samples: Vec<(u64, Vec<Vec<u64>>)>,
+    /// Tasks created so far, by template.
+    pub(crate) created: Vec<u32>,
+    /// First failure of any thread.
+    pub(crate) failure: Option<NativeError>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Everything threads share.
+pub(crate) struct Shared {
+    pub(crate) workload: Workload,
+    pub(crate) objects: Objects,
+    pub(crate) host: Host,
+    pub(crate) calibration: Calibration,
+    pub(crate) work_is_cpu_time: bool,
+    pub(crate) stop: Stop,
+    /// Instant of the start, on the monotonic clock.
+    pub(crate) start_ns: u64,
+    /// Tasks with a release at or before this time of the run may run anywhere.
+    pub(crate) released_until_ns: AtomicU64,
+    /// Threads that are running or about to.
+    pub(crate) alive: AtomicU32,
+    /// A futex on which the launcher waits; changes when there is something for it to look at.
+    pub(crate) bell: AtomicU32,
+    /// Threads created so far.
+    pub(crate) creations: AtomicU64,
+    pub(crate) register: Mutex<Register>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        workload: &Workload,
+        options: &Options,
+        channels: Vec<Channel>,
+        host: Host,
+        calibration: Calibration,
+        warnings: Vec<Warning>,
+    ) -> Arc<Self> {
+        let register = Register { created: vec![0; workload.tasks.len()], warnings, ..Register::default() };
+        Arc::new(Self {
+            objects: Objects::new(workload, channels),
+            workload: workload.clone(),
+            host,
+            calibration,
+            work_is_cpu_time: options.work_is_cpu_time,
+            stop: Stop::default(),
+            start_ns: now_ns(),
+            released_until_ns: AtomicU64::new(0),
+            alive: AtomicU32::new(0),
+            bell: AtomicU32::new(0),
+            creations: AtomicU64::new(0),
+            register: Mutex::new(register),
+        })
+    }
+
+    /// Counts something that could not be done as the workload asks.
+    pub(crate) fn warn(&self, what: &str, consequence: &str) {
+        add_warning(&mut locked(&self.register).warnings, what.to_owned(), consequence.to_owned(), 1);
+    }
+
+    /// Keeps the first failure and ends the run.
+    pub(crate) fn fail(&self, error: NativeError) {
+        locked(&self.register).failure.get_or_insert(error);
+        self.end();
+    }
+
+    /// Ends the run.
+    pub(crate) fn end(&self) {
+        self.stop.set();
+        self.ring();
+    }
+
+    /// Makes the launcher look at the state of the run.
+    pub(crate) fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::Release);
+        let _ = futex::wake(&self.bell, futex::Flags::PRIVATE, 1);
+    }
+
+    /// One thread less; the launcher looks when none is left.
+    pub(crate) fn leave(&self) {
+        if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.ring();
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Locks, conditions, barriers, semaphores and lists on futexes, with waits that end when the run is stopped.
+//!
+//! The algorithms are those that C libraries use (the three-state mutex is from Ulrich Drepper's "Futexes Are Tricky"),
+//! so the system calls are those of ordinary programs. Conditions wake exactly as many tasks as are signalled, in the
+//! order in which they began to wait: programs here wait without a predicate, so a spurious wakeup would change what
+//! they do.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::thread::futex;
+use warmcore_workload::BarrierWait;
+
+use crate::clock::now_ns;
+use crate::shared::{Stop, Stopped};
+
+/// Waits while the word has the value, until woken or interrupted. May return early for no reason.
+fn wait(word: &AtomicU32, value: u32) {
+    let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
+}
+
+/// Wakes up to `count` threads that wait on the word.
+fn wake(word: &AtomicU32, count: u32) {
+    let _ = futex::wake(word, futex::Flags::PRIVATE, count);
+}
+
+/// The kernel takes the number of threads to wake as a signed number.
+const ALL: u32 = i32::MAX as u32;
+
+/// Locks data that is never held while anything blocks. A panic elsewhere does not make it unusable.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A mutex of a workload.
+#[derive(Default)]
+pub(crate) struct Lock {
+    /// 0 free, 1 held, 2 held and somebody may wait.
+    state: AtomicU32,
+}
+
+impl Lock {
+    pub(crate) fn lock(&self, stop: &Stop) -> Result<(), Stopped> {
+        if self.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return Ok(());
+        }
+        while self.state.swap(2, Ordering::Acquire) != 0 {
+            wait(&self.state, 2);
+            stop.check()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unlock(&self) {
+        if self.state.swap(0, Ordering::Release) == 2 {
+            wake(&self.state, 1);
+        }
+    }
+}
+
+/// Where a single thread waits to be woken. A wakeup that comes first is remembered.
+#[derive(Default)]
+pub(crate) struct Parker {
+    woken: AtomicU32,
+    /// When it was served on a list.
+    pub(crate) served_ns: AtomicU64,
+}
+
+impl Parker {
+    pub(crate) fn park(&self, stop: &Stop) -> Result<(), Stopped> {
+        while self.woken.swap(0, Ordering::Acquire) == 0 {
+            wait(&self.woken, 0);
+            stop.check()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unpark(&self) {
+        self.woken.store(1, Ordering::Release);
+        wake(&self.woken, 1);
+    }
+}
+
+/// Threads that wait, in order: a condition variable, or the suspended tasks of a template.
+#[derive(Default)]
+pub(crate) struct WaitQueue {
+    waiting: Mutex<VecDeque<Arc<Parker>>>,
+}
+
+impl WaitQueue {
+    /// Puts the thread in the queue; it parks afterwards.
+    pub(crate) fn enter(&self, parker: &Arc<Parker>) {
+        locked(&self.waiting).push_back(Arc::clone(parker));
+    }
+
+    pub(crate) fn wake_one(&self) {
+        let first = locked(&self.waiting).pop_front();
+        if let Some(parker) = first {
+            parker.unpark();
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let all = std::mem::take(&mut *locked(&self.waiting));
+        for parker in all {
+            parker.unpark();
+        }
+    }
+}
+
+/// A barrier of a workload.
+pub(crate) struct Barrier {
+    participants: u32,
+    wait: BarrierWait,
+    arrived: Mutex<u32>,
+    /// Counts openings; changes only while `arrived` is locked.
+    generation: AtomicU32,
+}
+
+impl Barrier {
+    pub(crate) fn new(participants: u32, wait: BarrierWait) -> Self {
+        Self { participants, wait, arrived: Mutex::new(0), generation: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn arrive(&self, stop: &Stop) -> Result<(), Stopped> {
+        let mut arrived = locked(&self.arrived);
+        let generation = self.generation.load(Ordering::Acquire);
+        *arrived += 1;
+        if *arrived == self.participants {
+            *arrived = 0;
+            self.generation.fetch_add(1, Ordering::Release);
+            drop(arrived);
+            if self.wait != BarrierWait::Spin {
+                wake(&self.generation, ALL);
+            }
+            return Ok(());
+        }
+        drop(arrived);
+        let closed = || self.generation.load(Ordering::Acquire) == generation;
+        let spin_until = match self.wait {
+            BarrierWait::Spin => u64::MAX,
+            BarrierWait::Block => 0,
+            BarrierWait::SpinThenBlock { spin_ns } => now_ns().saturating_add(spin_ns),
+        };
+        while closed() && spin_until > 0 {
+            // The clock is read now and then only: what matters is the barrier.
+            for _ in 0..64 {
+                std::hint::spin_loop();
+                if !closed() {
+                    return Ok(());
+                }
+            }
+            stop.check()?;
+            if spin_until < u64::MAX && now_ns() >= spin_until {
+                break;
+            }
+        }
+        while closed() {
+            wait(&self.generation, generation);
+            stop.check()?;
+        }
+        Ok(())
+    }
+}
+
+/// A counting semaphore of a workload.
+pub(crate) struct Semaphore {
+    count: AtomicU32,
+    waiting: AtomicU32,
+}
+
+impl Semaphore {
+    pub(crate) fn new(initial: u32) -> Self {
+        Self { count: AtomicU32::new(initial), waiting: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn post(&self) {
+        // A count that is full stays full; the largest value of a C library's semaphore is 2^31 - 1.
+        let _ = self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_add(1));
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            wake(&self.count, 1);
+        }
+    }
+
+    pub(crate) fn wait(&self, stop: &Stop) -> Result<(), Stopped> {
+        loop {
+            let taken = self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
+            if taken.is_ok() {
+                return Ok(());
+            }
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            wait(&self.count, 0);
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            stop.check()?;
+        }
+    }
+}
+
+/// A list on which tasks wait to be served.
+#[derive(Default)]
+pub(crate) struct List {
+    state: Mutex<ListState>,
+}
+
+#[derive(Default)]
+struct ListState {
+    waiting: Vec<Arc<Parker>>,
+    server: Option<Arc<Parker>>,
+}
+
+impl List {
+    /// Puts the task on the list, wakes the server if it waits, and blocks until served. Returns how long ago the
+    /// task was served.
+    pub(crate) fn enlist(&self, parker: &Arc<Parker>, stop: &Stop) -> Result<u64, Stopped> {
+        let server = {
+            let mut state = locked(&self.state);
+            state.waiting.push(Arc::clone(parker));
+            state.server.take()
+        };
+        if let Some(server) = server {
+            server.unpark();
+        }
+        parker.park(stop)?;
+        Ok(now_ns().saturating_sub(parker.served_ns.load(Ordering::Acquire)))
+    }
+
+    /// Wakes every task on the list; blocks while it is empty. As in schbench, all are served at the same instant: the
+    /// one at which serving began.
+    pub(crate) fn serve(&self, parker: &Arc<Parker>, stop: &Stop) -> Result<(), Stopped> {
+        loop {
+            {
+                let mut state = locked(&self.state);
+                if !state.waiting.is_empty() {
+                    let waiting = std::mem::take(&mut state.waiting);
+                    drop(state);
+                    let now = now_ns();
+                    for task in waiting {
+                        task.served_ns.store(now, Ordering::Release);
+                        task.unpark();
+                    }
+                    return Ok(());
+                }
+                state.server = Some(Arc::clone(parker));
+            }
+            parker.park(stop)?;
+        }
+    }
+}
+
+/// Exits of a task's children.
+#[derive(Default)]
+pub(crate) struct Family {
+    exited: AtomicU32,
+}
+
+impl Family {
+    /// A child has exited.
+    pub(crate) fn exit(&self) {
+        self.exited.fetch_add(1, Ordering::Release);
+        wake(&self.exited, ALL);
+    }
+
+    /// Blocks until so many children have exited since the start.
+    pub(crate) fn wait_for(&self, total: u32, stop: &Stop) -> Result<(), Stopped> {
+        loop {
+            let exited = self.exited.load(Ordering::Acquire);
+            if exited >= total {
+                return Ok(());
+            }
+            wait(&self.exited, exited);
+            stop.check()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the body in so many threads and waits for them.
+    fn in_threads(count: u32, body: impl Fn(u32) + Sync) {
+        std::thread::scope(|scope| {
+            for index in 0..count {
+                let body = &body;
+                scope.spawn(move || body(index));
+            }
+        });
+    }
+
+    #[test]
+    fn a_lock_is_held_by_one_thread_at_a_time() {
+        let (lock, stop, counter) = (Lock::default(), Stop::default(), AtomicU64::new(0));
+        in_threads(4, |_| {
+            for _ in 0..1_000 {
+                lock.lock(&stop).unwrap();
+                // Not one atomic operation: without the lock, updates would be lost.
+                let value = counter.load(Ordering::Relaxed);
+                std::hint::spin_loop();
+                counter.store(value + 1, Ordering::Relaxed);
+                lock.unlock();
+            }
+        });
+        assert_eq!(counter.into_inner(), 4_000);
+    }
+
+    #[test]
+    fn nobody_passes_a_barrier_before_all_have_arrived() {
+        for wait in [BarrierWait::Block, BarrierWait::Spin, BarrierWait::SpinThenBlock { spin_ns: 10_000 }] {
+            let (barrier, stop, arrivals) = (Barrier::new(3, wait), Stop::default(), AtomicU64::new(0));
+            in_threads(3, |_| {
+                for round in 1..=40 {
+                    arrivals.fetch_add(1, Ordering::SeqCst);
+                    barrier.arrive(&stop).unwrap();
+                    let seen = arrivals.load(Ordering::SeqCst);
+                    assert!((3 * round..3 * round + 3).contains(&seen), "{wait:?}: {seen} in round {round}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_semaphore_lets_as_many_through_as_were_posted() {
+        let (semaphore, stop, passed) = (Semaphore::new(2), Stop::default(), AtomicU64::new(0));
+        in_threads(4, |index| {
+            if index == 0 {
+                for _ in 0..298 {
+                    semaphore.post();
+                }
+            } else {
+                for _ in 0..100 {
+                    semaphore.wait(&stop).unwrap();
+                    passed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        assert_eq!(passed.into_inner(), 300);
+        assert_eq!(semaphore.count.into_inner(), 0);
+    }
+
+    #[test]
+    fn a_signal_wakes_the_first_waiter_and_no_other() {
+        let (queue, stop) = (WaitQueue::default(), Stop::default());
+        let parkers: Vec<Arc<Parker>> = (0..3).map(|_| Arc::default()).collect();
+        parkers.iter().for_each(|parker| queue.enter(parker));
+        let woken = |parker: &Parker| parker.woken.load(Ordering::Relaxed);
+        queue.wake_one();
+        assert_eq!(parkers.iter().map(|parker| woken(parker)).collect::<Vec<_>>(), [1, 0, 0]);
+        queue.wake_all();
+        assert_eq!(parkers.iter().map(|parker| woken(parker)).collect::<Vec<_>>(), [1, 1, 1]);
+        queue.wake_one();
+        parkers.iter().for_each(|parker| parker.park(&stop).unwrap());
+    }
+
+    #[test]
+    fn a_server_serves_everybody_on_its_list() {
+        let (list, stop, served) = (List::default(), Stop::default(), AtomicU64::new(0));
+        in_threads(4, |index| {
+            let parker = Arc::new(Parker::default());
+            if index == 0 {
+                // Each visit serves at least one task; the last one may find nobody left to come.
+                while served.load(Ordering::SeqCst) < 300 && !stop.is_set() {
+                    if list.serve(&parker, &stop).is_err() {
+                        break;
+                    }
+                }
+            } else {
+                for _ in 0..100 {
+                    list.enlist(&parker, &stop).unwrap();
+                    if served.fetch_add(1, Ordering::SeqCst) == 299 {
+                        stop.set();
+                        let server = locked(&list.state).server.take();
+                        server.into_iter().for_each(|server| server.unpark());
+                    }
+                }
+            }
+        });
+        assert_eq!(served.into_inner(), 300);
+    }
+}

@@ -1,0 +1,129 @@
+//! The system calls that `rustix` lacks, and the only unsafe code of the crate.
+
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+use rustix::thread::gettid;
+use warmcore_workload::Policy;
+
+/// Scheduling attributes of a fair thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attributes {
+    pub(crate) policy: Policy,
+    pub(crate) nice: i8,
+    /// Slice request; 0 asks for the default.
+    pub(crate) slice_ns: u64,
+}
+
+/// The kernel's `struct sched_attr`, first version (`include/uapi/linux/sched/types.h`).
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Sets policy, nice value and slice of the calling thread (`sched_setattr`; the slice counts from Linux 6.12 on).
+pub(crate) fn set_attributes(attributes: Attributes) -> Result<(), Errno> {
+    let attr = SchedAttr {
+        size: size_of::<SchedAttr>() as u32,
+        policy: match attributes.policy {
+            Policy::Normal => libc::SCHED_OTHER as u32,
+            Policy::Batch => libc::SCHED_BATCH as u32,
+            Policy::Idle => libc::SCHED_IDLE as u32,
+        },
+        flags: 0,
+        nice: attributes.nice.into(),
+        priority: 0,
+        runtime: attributes.slice_ns,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the kernel reads `size` bytes at the pointer, which is the whole structure; it writes nothing for
+    // attributes whose size it knows.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    if result == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Number of the calling thread.
+pub(crate) fn thread_number() -> i32 {
+    gettid().as_raw_nonzero().get()
+}
+
+/// Interrupts whatever system call the thread is blocked in. Has no effect on a thread that computes.
+pub(crate) fn interrupt(thread: i32) {
+    // SAFETY: no pointers are passed. The signal has a handler that does nothing, installed before the first thread
+    // of a run starts, so it cannot end the process; a thread that is gone gives an error that does not matter.
+    unsafe {
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGURG);
+    }
+}
+
+/// Makes [`interrupt`] end blocking calls with `EINTR`. `SIGURG` is ignored by default, so nobody depends on its
+/// default action; the handler stays installed because another run may still need it.
+pub(crate) fn install_interrupt_handler() -> Result<(), Errno> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    static INSTALLED: OnceLock<Result<(), Errno>> = OnceLock::new();
+    *INSTALLED.get_or_init(|| {
+        // SAFETY: an all-zero `sigaction` is valid: no flags (in particular no SA_RESTART), an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: the pointer is to a complete `sigaction`; the handler is a function that touches nothing, which is
+        // safe at any moment.
+        let result = unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) };
+        if result == 0 { Ok(()) } else { Err(last_error()) }
+    })
+}
+
+/// Voluntary and involuntary context switches of the calling thread so far (`getrusage`).
+pub(crate) fn context_switches() -> (u64, u64) {
+    // SAFETY: an all-zero `rusage` is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a complete `rusage`, which the call fills.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    if result == 0 { (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64) } else { (0, 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::getpriority_process;
+
+    #[test]
+    fn attributes_are_those_of_the_calling_thread() {
+        let before = getpriority_process(None).unwrap();
+        let nice = 7;
+        std::thread::spawn(move || {
+            set_attributes(Attributes { policy: Policy::Batch, nice, slice_ns: 0 }).unwrap();
+            assert_eq!(getpriority_process(None), Ok(nice.into()));
+        })
+        .join()
+        .unwrap();
+        assert_eq!(getpriority_process(None), Ok(before), "other threads keep theirs");
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_blocked_call() {
+        install_interrupt_handler().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            sender.send(thread_number()).unwrap();
+            crate::clock::sleep(3_600_000_000_000)
+        });
+        let thread = receiver.recv().unwrap();
+        while !sleeper.is_finished() {
+            interrupt(thread);
+            std::thread::yield_now();
+        }
+        assert!(sleeper.join().unwrap().is_some(), "time was left");
+    }
+}

@@ -1,0 +1,441 @@
+//! One thread of a run: the interpreter of a task's program.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::thread::{sched_setaffinity, sched_yield};
+use warmcore_workload::{Affinity, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode};
+
+use crate::channel::Failed;
+use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
+use crate::error::NativeError;
+use crate::run::TaskOutcome;
+use crate::shared::{Shared, Stopped};
+use crate::sync::{Family, Parker, locked};
+use crate::sys::{self, Attributes};
+
+/// Stack of a thread: the interpreter does not recurse.
+const STACK_BYTES: usize = 128 << 10;
+/// Largest region that memory steps touch.
+const LARGEST_REGION: u64 = 256 << 20;
+/// Distance of the bytes that memory steps touch: one per cache line.
+const LINE: usize = 64;
+/// Size of a write of `iorun`: rt-app's default buffer.
+const IO_BYTES: usize = 4 << 20;
+
+/// Creates a thread for a task of the template; `parent` counts its exit.
+pub(crate) fn spawn(
+    shared: &Arc<Shared>,
+    template: TaskTemplateId,
+    parent: Option<Arc<Family>>,
+) -> Result<(), NativeError> {
+    let task = &shared.workload.tasks[template.index()];
+    let number = {
+        let mut register = locked(&shared.register);
+        let created = &mut register.created[template.index()];
+        *created += 1;
+        *created - 1
+    };
+    let running = shared.alive.fetch_add(1, Ordering::AcqRel);
+    let order = shared.creations.fetch_add(1, Ordering::Relaxed);
+    let name: String = task.name.chars().map(|c| if c == '\0' { '?' } else { c }).collect();
+    let place = Arc::clone(shared);
+    let thread = move || {
+        let mut end = EndOfThread { shared: &place, template, number, order, parent, finished: None };
+        end.finished = Some(Thread::new(&place, template).run());
+    };
+    let spawned = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(thread);
+    spawned.map(drop).map_err(|source| {
+        shared.leave();
+        NativeError::Thread { task: task.name.clone(), running, source }
+    })
+}
+
+/// Leaves the thread's results in the register, also when the thread panics.
+struct EndOfThread<'a> {
+    shared: &'a Shared,
+    template: TaskTemplateId,
+    number: u32,
+    order: u64,
+    parent: Option<Arc<Family>>,
+    finished: Option<Finished>,
+}
+
+/// What a thread did.
+struct Finished {
+    completed: bool,
+    steps: u64,
+    samples: Vec<Vec<u64>>,
+}
+
+impl Drop for EndOfThread<'_> {
+    fn drop(&mut self) {
+        let (voluntary_switches, involuntary_switches) = sys::context_switches();
+        {
+            let mut register = locked(&self.shared.register);
+            register.live.remove(&sys::thread_number());
+            match self.finished.take() {
+                Some(finished) => {
+                    let outcome = TaskOutcome {
+                        template: self.template,
+                        number: self.number,
+                        cpu_ns: thread_cpu_ns(),
+                        voluntary_switches,
+                        involuntary_switches,
+                        steps: finished.steps,
+                        completed: finished.completed,
+                    };
+                    register.ended.push((self.order, outcome));
+                    register.samples.push((self.order, finished.samples));
+                }
+                None => {
+                    let task = self.shared.workload.tasks[self.template.index()].name.clone();
+                    register.failure.get_or_insert(NativeError::Panic { task });
+                    self.shared.end();
+                }
+            }
+        }
+        if let Some(parent) = &self.parent {
+            parent.exit();
+        }
+        self.shared.leave();
+    }
+}
+
+/// Why the interpreter leaves the program.
+enum Left {
+    /// The task ended.
+    Exit,
+    /// The run was stopped.
+    Stopped,
+    /// The run cannot go on.
+    Failed(NativeError),
+}
+
+impl From<Stopped> for Left {
+    fn from(_: Stopped) -> Self {
+        Left::Stopped
+    }
+}
+
+/// State of one task.
+struct Thread<'a> {
+    shared: &'a Arc<Shared>,
+    template: TaskTemplateId,
+    start_ns: u64,
+    parker: Arc<Parker>,
+    family: Arc<Family>,
+    /// Exits of children that were waited for.
+    joined: u32,
+    clocks: [u64; 4],
+    samples: Vec<Vec<u64>>,
+    /// Next expiries of private timers.
+    timers: Vec<(TimerId, u64)>,
+    attributes: Attributes,
+    /// Index of the loop's start, and iterations left (`None`: for ever).
+    loops: Vec<(usize, Option<u64>)>,
+    /// CPU time spent touching memory that the next `Run` need not spend again.
+    memory_credit_ns: u64,
+    message: Vec<u8>,
+    region: Vec<u8>,
+    null_device: Option<OwnedFd>,
+    steps: u64,
+}
+
+impl<'a> Thread<'a> {
+    fn new(shared: &'a Arc<Shared>, template: TaskTemplateId) -> Self {
+        Self {
+            shared,
+            template,
+            start_ns: now_ns(),
+            parker: Arc::default(),
+            family: Arc::default(),
+            joined: 0,
+            clocks: [0; 4],
+            samples: vec![Vec::new(); shared.workload.recorders.len()],
+            timers: Vec::new(),
+            attributes: Attributes { policy: Policy::Normal, nice: 0, slice_ns: 0 },
+            loops: Vec::new(),
+            memory_credit_ns: 0,
+            message: Vec::new(),
+            region: Vec::new(),
+            null_device: None,
+            steps: 0,
+        }
+    }
+
+    fn run(mut self) -> Finished {
+        let left = self.start().and_then(|()| self.interpret());
+        let completed = match left {
+            Ok(()) | Err(Left::Exit) => true,
+            Err(Left::Stopped) => false,
+            Err(Left::Failed(error)) => {
+                self.shared.fail(error);
+                false
+            }
+        };
+        Finished { completed, steps: self.steps, samples: self.samples }
+    }
+
+    /// Enters the register and takes the task's attributes.
+    fn start(&mut self) -> Result<(), Left> {
+        let shared = self.shared;
+        let task = &shared.workload.tasks[self.template.index()];
+        locked(&shared.register).live.insert(sys::thread_number(), self.template);
+        if task.affinity != Affinity::All {
+            self.set_affinity(&task.affinity)?;
+            // A release between entering the register and here found the old affinity.
+            let released = shared.released_until_ns.load(Ordering::SeqCst);
+            if task.release_ns.is_some_and(|release| release <= released && released > 0) {
+                self.set_affinity(&Affinity::All)?;
+            }
+        }
+        let attributes = Attributes { policy: task.policy, nice: task.nice, slice_ns: task.slice_ns.unwrap_or(0) };
+        if attributes != self.attributes {
+            self.set_attributes(attributes);
+        }
+        Ok(())
+    }
+
+    fn interpret(&mut self) -> Result<(), Left> {
+        let shared = Arc::clone(self.shared);
+        let program = shared.workload.tasks[self.template.index()].program;
+        let steps = &shared.workload.programs[program.index()].steps;
+        let mut next = 0;
+        while let Some(step) = steps.get(next) {
+            shared.stop.check()?;
+            self.steps += 1;
+            match step {
+                Step::LoopStart { times: Some(0), end } => next = *end as usize,
+                Step::LoopStart { times, .. } => self.loops.push((next, *times)),
+                Step::LoopEnd { .. } => {
+                    if let Some((start, left)) = self.loops.last_mut() {
+                        *left = left.map(|left| left - 1);
+                        if *left == Some(0) {
+                            self.loops.pop();
+                        } else {
+                            next = *start;
+                        }
+                    }
+                }
+                _ => self.step(step)?,
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Left> {
+        let (shared, objects, stop) = (self.shared, &self.shared.objects, &self.shared.stop);
+        match step {
+            Step::Run { work_ns } => {
+                let work_ns = work_ns.saturating_sub(std::mem::take(&mut self.memory_credit_ns));
+                match shared.work_is_cpu_time {
+                    true => shared.calibration.use_cpu(work_ns, stop)?,
+                    false => shared.calibration.work(work_ns, stop)?,
+                }
+            }
+            Step::RunTime { cpu_ns } => shared.calibration.use_cpu(*cpu_ns, stop)?,
+            Step::Sleep { duration_ns } => self.sleep(*duration_ns)?,
+            Step::Timer { timer, period_ns, mode } => self.timer(*timer, *period_ns, *mode)?,
+            Step::Lock(lock) => objects.locks[lock.index()].lock(stop)?,
+            Step::Unlock(lock) => objects.locks[lock.index()].unlock(),
+            Step::Wait { condition, lock } => self.wait(condition.index(), lock.index(), false)?,
+            Step::SignalAndWait { condition, lock } => self.wait(condition.index(), lock.index(), true)?,
+            Step::Signal(condition) => objects.conditions[condition.index()].wake_one(),
+            Step::Broadcast(condition) => objects.conditions[condition.index()].wake_all(),
+            Step::Barrier(barrier) => objects.barriers[barrier.index()].arrive(stop)?,
+            Step::Suspend => {
+                objects.suspended[self.template.index()].enter(&self.parker);
+                self.parker.park(stop)?;
+            }
+            Step::Resume(template) => objects.suspended[template.index()].wake_all(),
+            Step::SemPost(semaphore) => objects.semaphores[semaphore.index()].post(),
+            Step::SemWait(semaphore) => objects.semaphores[semaphore.index()].wait(stop)?,
+            Step::Send { channel, bytes } => {
+                let result = objects.channels[channel.index()].send(*bytes, &mut self.message, stop);
+                result.map_err(|failed| self.failed(failed))?;
+            }
+            Step::Receive { channel, bytes } => {
+                let result = objects.channels[channel.index()].receive(*bytes, &mut self.message, stop);
+                result.map_err(|failed| self.failed(failed))?;
+            }
+            Step::Enlist { list, recorder } => {
+                let latency_ns = objects.lists[list.index()].enlist(&self.parker, stop)?;
+                if let Some(recorder) = recorder {
+                    self.record(*recorder, latency_ns);
+                }
+            }
+            Step::Serve(list) => objects.lists[list.index()].serve(&self.parker, stop)?,
+            Step::Fork(template) => spawn(shared, *template, Some(Arc::clone(&self.family))).map_err(Left::Failed)?,
+            Step::Join { count } => {
+                self.joined = self.joined.saturating_add(*count);
+                self.family.wait_for(self.joined, stop)?;
+            }
+            Step::Yield => sched_yield(),
+            Step::SetAffinity(affinity) => self.set_affinity(affinity)?,
+            Step::SetNice(nice) => self.set_attributes(Attributes { nice: *nice, ..self.attributes }),
+            Step::SetPolicy(policy) => self.set_attributes(Attributes { policy: *policy, ..self.attributes }),
+            Step::SetSlice { slice_ns } => {
+                self.set_attributes(Attributes { slice_ns: *slice_ns, ..self.attributes });
+            }
+            Step::SetGroup(_) => shared.warn("task groups", "tasks stay in the group of this program"),
+            Step::Memory { bytes, region_bytes } => self.touch(*bytes, *region_bytes)?,
+            Step::IoRun { bytes } => self.write_to_null(*bytes)?,
+            Step::StartClock { slot } => self.clocks[usize::from(*slot)] = now_ns(),
+            Step::RecordClock { slot, recorder } => {
+                self.record(*recorder, now_ns().saturating_sub(self.clocks[usize::from(*slot)]));
+            }
+            Step::Phase(_) | Step::LoopStart { .. } | Step::LoopEnd { .. } => {}
+            Step::Exit => return Err(Left::Exit),
+            Step::Stop => {
+                shared.end();
+                return Err(Left::Exit);
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, recorder: RecorderId, ns: u64) {
+        self.samples[recorder.index()].push(ns);
+    }
+
+    fn sleep(&self, duration_ns: u64) -> Result<(), Left> {
+        let mut left = Some(duration_ns);
+        while let Some(ns) = left {
+            left = sleep(ns);
+            self.shared.stop.check()?;
+        }
+        Ok(())
+    }
+
+    fn timer(&mut self, timer: TimerId, period_ns: u64, mode: TimerMode) -> Result<(), Left> {
+        // The first expiry is one period after the task's start.
+        let advance = |last: Option<u64>, start_ns: u64| {
+            let next = last.unwrap_or(start_ns).saturating_add(period_ns);
+            let now = now_ns();
+            let sleeps = next > now;
+            let kept = if sleeps || mode == TimerMode::Absolute { next } else { now };
+            (kept, sleeps.then_some(next))
+        };
+        let until = if self.shared.workload.timer_is_private(timer) {
+            match self.timers.iter_mut().find(|(known, _)| *known == timer) {
+                Some((_, last)) => {
+                    let (kept, until) = advance(Some(*last), self.start_ns);
+                    *last = kept;
+                    until
+                }
+                None => {
+                    let (kept, until) = advance(None, self.start_ns);
+                    self.timers.push((timer, kept));
+                    until
+                }
+            }
+        } else {
+            let mut last = locked(&self.shared.objects.timers[timer.index()]);
+            let (kept, until) = advance(*last, self.start_ns);
+            *last = Some(kept);
+            until
+        };
+        if let Some(until) = until {
+            while sleep_until(until) {
+                self.shared.stop.check()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, condition: usize, lock: usize, signal: bool) -> Result<(), Left> {
+        let (objects, stop) = (&self.shared.objects, &self.shared.stop);
+        if signal {
+            objects.conditions[condition].wake_one();
+        }
+        objects.conditions[condition].enter(&self.parker);
+        objects.locks[lock].unlock();
+        self.parker.park(stop)?;
+        objects.locks[lock].lock(stop)?;
+        Ok(())
+    }
+
+    fn set_affinity(&self, affinity: &Affinity) -> Result<(), Left> {
+        let task = || self.shared.workload.tasks[self.template.index()].name.clone();
+        let set = self.shared.host.resolve(affinity);
+        let set = set.map_err(|reason| Left::Failed(NativeError::NoCpus { task: task(), reason }))?;
+        sched_setaffinity(None, &set)
+            .map_err(|source| Left::Failed(NativeError::Call { task: task(), call: "sched_setaffinity", source }))
+    }
+
+    /// Changes policy, nice value and slice. What the kernel refuses stays as it was: a warning.
+    fn set_attributes(&mut self, attributes: Attributes) {
+        match sys::set_attributes(attributes) {
+            Ok(()) => self.attributes = attributes,
+            Err(Errno::PERM | Errno::ACCESS) => {
+                let what = format!("nice {} and policy {:?}", attributes.nice, attributes.policy);
+                self.shared.warn(&what, "not permitted, so the task keeps what it had; see CAP_SYS_NICE");
+            }
+            Err(error) => {
+                self.shared.warn("sched_setattr", &format!("it failed ({error}), so the task keeps what it had"));
+            }
+        }
+    }
+
+    fn failed(&self, failed: Failed) -> Left {
+        match failed {
+            Failed::Stopped => Left::Stopped,
+            Failed::Call(call, source) => {
+                let task = self.shared.workload.tasks[self.template.index()].name.clone();
+                Left::Failed(NativeError::Call { task, call, source })
+            }
+        }
+    }
+
+    /// Writes to one byte of each cache line, going round the region.
+    fn touch(&mut self, bytes: u64, region_bytes: u64) -> Result<(), Left> {
+        if region_bytes > LARGEST_REGION {
+            self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
+        }
+        let size = region_bytes.clamp(1, LARGEST_REGION) as usize;
+        if self.region.len() < size {
+            self.region.resize(size, 0);
+        }
+        let start = thread_cpu_ns();
+        let mut lines = bytes.div_ceil(LINE as u64);
+        while lines > 0 {
+            for byte in self.region[..size].iter_mut().step_by(LINE).take(usize::try_from(lines).unwrap_or(usize::MAX))
+            {
+                *byte = byte.wrapping_add(1);
+            }
+            lines = lines.saturating_sub(size.div_ceil(LINE) as u64);
+            self.shared.stop.check()?;
+        }
+        std::hint::black_box(&mut self.region);
+        self.memory_credit_ns = thread_cpu_ns() - start;
+        Ok(())
+    }
+
+    fn write_to_null(&mut self, bytes: u64) -> Result<(), Left> {
+        use rustix::fs::{Mode, OFlags, open};
+        let call = |call, source| self.failed(Failed::Call(call, source));
+        if self.null_device.is_none() {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            let device = open("/dev/null", flags, Mode::empty()).map_err(|error| call("open /dev/null", error))?;
+            self.null_device = Some(device);
+        }
+        if self.region.len() < IO_BYTES {
+            self.region.resize(IO_BYTES, 0);
+        }
+        let mut left = bytes;
+        while let (Some(device), true) = (&self.null_device, left > 0) {
+            let size = left.min(IO_BYTES as u64) as usize;
+            match rustix::io::write(device, &self.region[..size]) {
+                Ok(written) => left = left.saturating_sub(written as u64),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.failed(Failed::Call("write to /dev/null", error))),
+            }
+            self.shared.stop.check()?;
+        }
+        Ok(())
+    }
+}
