@@ -1,0 +1,159 @@
+//! Items 17 to 21: choosing a CPU at wakeup and fork.
+
+use warmcore_trace::MigrationKind;
+use warmcore_workload::{Affinity, ChannelId, ChannelKind, ProgramBuilder, SemaphoreId, Step};
+
+use crate::support::*;
+
+/// Bytes of the messages sent here.
+const BYTES: u32 = 64;
+
+fn send(channel: ChannelId) -> Step {
+    Step::Send { channel, bytes: BYTES }
+}
+
+fn receive(channel: ChannelId) -> Step {
+    Step::Receive { channel, bytes: BYTES }
+}
+
+/// Moves of a task at wakeups from a time on.
+fn wakeup_moves(run: &Run, name: &str, from_ns: u64) -> Vec<Move> {
+    let at_wakeup = |a_move: &Move| a_move.kind == MigrationKind::Wakeup && a_move.time_ns >= from_ns;
+    run.moves_of(name).into_iter().filter(at_wakeup).collect()
+}
+
+#[test]
+fn item_17_a_ping_pong_on_one_llc_never_migrates() {
+    let by_semaphores = {
+        let mut scene = Scene::lasting(S);
+        let [ping, pong] = ["ping", "pong"].map(|name| scene.workload.add_semaphore(name, 0));
+        let turn = |give: SemaphoreId, take: SemaphoreId| {
+            forever([run_for(20 * US), Step::SemPost(give), Step::SemWait(take)])
+        };
+        scene.task("a", turn(ping, pong));
+        scene.task("b", forever([Step::SemWait(ping), run_for(20 * US), Step::SemPost(pong)]));
+        scene.run("1s1n1l8c1t", "eevdf")
+    };
+    let by_pipes = {
+        let mut scene = Scene::lasting(S);
+        let [ping, pong] = ["ping", "pong"].map(|name| scene.workload.add_channel(name, ChannelKind::Pipe, 65_536));
+        scene.task("a", forever([run_for(20 * US), send(ping), receive(pong)]));
+        scene.task("b", forever([receive(ping), run_for(20 * US), send(pong)]));
+        scene.run("1s1n1l8c1t", "eevdf")
+    };
+    for run in [by_semaphores, by_pipes] {
+        assert!(run.wakeups("a").len() > 5_000 && run.wakeups("b").len() > 5_000);
+        // The first round may still sort out where they were created.
+        let late: Vec<Move> = run.moves().into_iter().filter(|a_move| a_move.time_ns > MS).collect();
+        assert_eq!(late, [], "a sleeper's own CPU is idle, so it is taken");
+        assert_ne!(run.place("a", S), run.place("b", S));
+    }
+}
+
+/// A wakee that slept on CPU 12 of LLC 1 and may use any CPU, woken by a task bound to CPU 3 of LLC 0.
+fn wakeup_across_llcs(pipe: bool) -> Run {
+    let mut scene = Scene::lasting(200 * MS);
+    let channel = scene.workload.add_channel("pipe", ChannelKind::Pipe, 65_536);
+    let semaphore = scene.workload.add_semaphore("semaphore", 0);
+    let (wake, wait) =
+        if pipe { (send(channel), receive(channel)) } else { (Step::SemPost(semaphore), Step::SemWait(semaphore)) };
+    let wakee = scene.task("wakee", once([run_for(MS), Step::SetAffinity(Affinity::All), wait, run_for(MS)]));
+    wakee.affinity = on_cpu(12);
+    scene.task("waker", once([run_for(100 * MS), wake, sleep(20 * MS)])).affinity = on_cpu(3);
+    scene.run(TWO_LLCS_OF_8, "eevdf")
+}
+
+#[test]
+fn item_18_without_the_sync_hint_a_wakee_stays_on_its_idle_cpu_in_the_other_llc() {
+    let run = wakeup_across_llcs(false);
+    assert_eq!(run.wakeups("wakee")[0].cpu, 12);
+    assert_eq!(wakeup_moves(&run, "wakee", 0), []);
+}
+
+#[test]
+fn item_18_with_the_sync_hint_a_wakee_comes_to_the_wakers_llc() {
+    let run = wakeup_across_llcs(true);
+    let to = run.wakeups("wakee")[0].cpu;
+    assert!((0..8).contains(&to) && to != 3, "an idle CPU of LLC 0, not {to}");
+    assert_eq!(wakeup_moves(&run, "wakee", 0).len(), 1);
+}
+
+/// A dispatcher on CPU 0 first wakes two others in turn `flips` times. 24 workers in LLC 1 wake each of their `partners` once
+/// and may then use any CPU; the dispatcher wakes each of them by a pipe. Returns how many come to its LLC.
+fn workers_pulled(flips: u64, partners: u32) -> usize {
+    let mut scene = Scene::lasting(S);
+    let pipe = |scene: &mut Scene, name: String| scene.workload.add_channel(name, ChannelKind::Pipe, 65_536);
+    let others = [0, 1].map(|n| pipe(&mut scene, format!("to other {n}")));
+    for channel in others {
+        // Two CPUs each: for a task bound to one no CPU is selected, and no flip is counted.
+        scene.task("other", forever([receive(channel)])).affinity = on_cpus([14, 15]);
+    }
+    let mut dispatcher = ProgramBuilder::new().step(run_for(20 * MS)).repeat(Some(flips / 2), |body| {
+        body.step(send(others[0])).step(run_for(50 * US)).step(send(others[1])).step(run_for(50 * US))
+    });
+    for n in 0..24 {
+        let mut worker = ProgramBuilder::new().step(run_for(MS));
+        for partner in 0..partners {
+            let channel = pipe(&mut scene, format!("{n} to partner {partner}"));
+            scene.task("partner", forever([receive(channel)])).affinity = on_cpus(8..14);
+            worker = worker.step(send(channel));
+        }
+        let channel = pipe(&mut scene, format!("to worker {n}"));
+        let worker = worker.step(Step::SetAffinity(Affinity::All)).step(receive(channel)).step(run_for(5 * US));
+        scene.task(&format!("worker {n}"), worker.step(sleep(S))).affinity = on_cpus(8..14);
+        dispatcher = dispatcher.step(sleep(MS)).step(send(channel));
+    }
+    scene.task("dispatcher", dispatcher.step(sleep(S))).affinity = on_cpu(0);
+    let run = scene.run(TWO_LLCS_OF_8, "eevdf");
+    let workers: Vec<String> = (0..24).map(|n| format!("worker {n}")).collect();
+    assert!(workers.iter().all(|worker| run.wakeups(worker).len() == 1));
+    workers.iter().filter(|worker| run.place(worker, S) < 8).count()
+}
+
+/// A worker that wakes nobody but its dispatcher has no flips, so the relation is never wide.
+#[test]
+fn item_19_workers_that_only_answer_are_pulled_to_their_dispatcher() {
+    assert_eq!(workers_pulled(200, 0), 24);
+}
+
+/// LLCs have 8 CPUs: wide needs 8 flips of one side and 64 of the other. The 24 workers themselves are up to 24 flips.
+#[test]
+fn item_19_the_pull_ends_when_both_sides_have_many_partners() {
+    assert_eq!(workers_pulled(200, 7), 24, "7 flips of the worker are too few");
+    assert_eq!(workers_pulled(20, 8), 24, "fewer than 64 flips of the dispatcher are too few");
+    assert_eq!(workers_pulled(200, 8), 0);
+}
+
+/// A task wakes again and again on CPU 1, where a spinner runs, in an LLC of 16 with 15 spinners and one idle CPU. At 94 %
+/// utilisation the scan limit is 0 and nobody looks for the idle CPU; a search without limit finds it at the first wakeup.
+#[test]
+fn item_20_in_a_crowded_llc_no_idle_cpu_is_searched() {
+    let moves = |scheduler: &str| {
+        let mut scene = Scene::lasting(2 * S);
+        for cpu in 0..15 {
+            scene.task(&format!("spinner {cpu}"), spin()).affinity = on_cpu(cpu);
+        }
+        let steps = [sleep(S), Step::SetAffinity(Affinity::All)];
+        let task = scene.task("task", then_forever(steps, [sleep(20 * MS), run_for(50 * US)]));
+        task.affinity = on_cpu(1);
+        let run = scene.run("1s1n1l16c1t", scheduler);
+        assert!(run.wakeups("task").len() > 40);
+        run.moves_of("task")
+    };
+    assert_eq!(moves("eevdf"), []);
+    let found = moves("eevdf:sis_util=0");
+    assert_eq!((found[0].kind, found[0].to), (MigrationKind::Wakeup, 15));
+}
+
+#[test]
+fn item_21_back_to_back_creation_spreads_evenly_and_stays() {
+    for (threads, expected) in [(4, [2, 2]), (8, [4, 4])] {
+        let mut scene = Scene::lasting(5 * S);
+        scene.task("spinner", spin()).instances = threads;
+        let run = scene.run(TWO_LLCS_OF_8, "eevdf");
+        for time_ns in [MS, 100 * MS, S, 5 * S] {
+            assert_eq!(run.tasks_per_llc(time_ns), expected, "{threads} threads at {time_ns} ns");
+        }
+        assert_eq!(run.moves(), []);
+    }
+}
