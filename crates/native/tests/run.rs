@@ -100,8 +100,8 @@ fn conditions_wake_as_many_as_are_signalled() {
     let outcome = file(
         r#""waiter": { "instance": 2, "loop": 1, "lock": "m", "sem_post": "ready",
                        "wait": { "ref": "c", "mutex": "m" }, "unlock": "m" },
-           "signaller": { "loop": 1, "sem_wait": "ready", "sem_wait": "ready", "lock": "m", "signal": "c", "signal": "c",
-                          "unlock": "m" }"#,
+           "signaller": { "loop": 1, "sem_wait": "ready", "sem_wait": "ready", "lock": "m",
+                          "signal": "c", "signal": "c", "unlock": "m" }"#,
     );
     assert!(all_completed(&outcome));
 }

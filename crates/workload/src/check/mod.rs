@@ -45,7 +45,7 @@ pub enum CheckProblem {
     #[error("its loop has no matching other end")]
     LoopMismatch,
     /// Too many loops inside each other.
-    #[error("loops are nested {depth} deep, at most {max} are possible; unroll one of them", max = Program::MAX_LOOP_DEPTH)]
+    #[error("loops are nested {depth} deep, at most {max} are possible; unroll one", max = Program::MAX_LOOP_DEPTH)]
     LoopTooDeep {
         /// Depth reached.
         depth: usize,
@@ -70,7 +70,7 @@ pub enum CheckProblem {
     },
     /// Locking what the task holds already: it would wait for itself.
     #[error(
-        "lock \"{lock}\" is already held here, so the task would wait for itself; unlock it before, also at the end of a loop"
+        "lock \"{lock}\" is already held here, so the task would wait for itself; unlock it before, also in a loop"
     )]
     AlreadyHeld {
         /// The lock.
@@ -87,9 +87,7 @@ pub enum CheckProblem {
         tasks: u64,
     },
     /// A barrier for nobody.
-    #[error(
-        "barrier \"{barrier}\" has no participants; tasks that only a fork creates cannot be counted, so state the number"
-    )]
+    #[error("barrier \"{barrier}\" has no participants; tasks made by a fork cannot be counted, so state the number")]
     BarrierForNobody {
         /// The barrier.
         barrier: String,

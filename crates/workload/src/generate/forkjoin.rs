@@ -10,7 +10,7 @@ use crate::{
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "forkjoin",
     summary: "threads that compute and meet at a barrier in every iteration",
-    usage: "forkjoin:[-nTHREADS][,-iITERATIONS][,-wDURATION][,-mPERCENT][,--barrier=block|spin|spin-then-block:DURATION]",
+    usage: "forkjoin:[-nTHREADS][,-iITERATIONS][,-wDURATION][,-mPERCENT][,-b{block|spin|spin-then-block:DURATION}]",
     notes: "The recorder \"iteration\" holds the time of each iteration as the first thread sees it.",
     flags: &[
         FlagInfo::new(Some('n'), "threads", Some("COUNT"), "number of threads (default 8)"),

@@ -110,6 +110,57 @@ fn strict_reading_makes_warnings_errors() {
     assert_says(&error.to_string(), &["util_max", "strict"]);
 }
 
+const KEYS: [&str; 25] = [
+    "run",
+    "runtime",
+    "sleep",
+    "timer",
+    "lock",
+    "unlock",
+    "wait",
+    "sync",
+    "barrier",
+    "suspend",
+    "resume",
+    "fork",
+    "mem",
+    "memrun",
+    "iorun",
+    "yield",
+    "loop",
+    "instance",
+    "phases",
+    "cpus",
+    "policy",
+    "priority",
+    "delay",
+    "taskgroup",
+    "dl-runtime",
+];
+
+const VALUES: [&str; 15] = [
+    "-1",
+    "0",
+    "1",
+    "2",
+    "4294967296",
+    "99999999999999999999999",
+    "true",
+    "null",
+    "\"t\"",
+    "\"unique\"",
+    "\"/a\"",
+    "[0]",
+    "{}",
+    "{\"run\": 1}",
+    "{\"ref\": \"t\", \"mutex\": \"t\", \"period\": 5}",
+];
+
+/// A key, a number to go with it, and a value.
+fn entry() -> impl Strategy<Value = (&'static str, String, &'static str)> {
+    (prop::sample::select(KEYS.to_vec()), "[01]?", prop::sample::select(VALUES.to_vec()))
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_refused_without_panic(text in "\\PC*") {
@@ -118,10 +169,10 @@ proptest! {
 
     #[test]
     fn any_task_of_known_words_is_read_or_refused_without_panic(
-        entries in prop::collection::vec(("(run|runtime|sleep|timer|lock|unlock|wait|sync|barrier|suspend|resume|fork|mem|memrun|iorun|yield|loop|instance|phases|cpus|policy|priority|delay|taskgroup|dl-runtime|sem_wait|sem_post)[01]?",
-            "(-1|0|1|2|4294967296|99999999999999999999999|true|null|\"t\"|\"unique\"|\"/a\"|\"SCHED_IDLE\"|\\[0\\]|\\{\\}|\\{\"run\": 1\\}|\\{\"ref\": \"t\", \"mutex\": \"t\", \"period\": 5\\})"), 0..8)
+        entries in prop::collection::vec(entry(), 0..8)
     ) {
-        let body: Vec<String> = entries.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+        let body: Vec<String> =
+            entries.iter().map(|(key, number, value)| format!("\"{key}{number}\": {value}")).collect();
         let text = format!("{{ \"tasks\": {{ \"t\": {{ {} }} }} }}", body.join(", "));
         let _ = from_rtapp("any", &text, &Options::default());
     }

@@ -96,9 +96,11 @@ fn piece() -> impl Strategy<Value = Piece> {
     ];
     let leaf = prop_oneof![
         6 => step().prop_map(Piece::Step),
-        1 => (0..OBJECTS, 0..OBJECTS, steps()).prop_map(|(lock, condition, steps)| Piece::Locked(lock, condition, steps)),
+        1 => (0..OBJECTS, 0..OBJECTS, steps())
+            .prop_map(|(lock, condition, steps)| Piece::Locked(lock, condition, steps)),
         1 => (0_u64..100_000).prop_map(Piece::Memory),
-        1 => (0..OBJECTS, changes, times(), steps()).prop_map(|(name, changes, times, steps)| Piece::Phase(name, changes, times, steps)),
+        1 => (0..OBJECTS, changes, times(), steps())
+            .prop_map(|(name, changes, times, steps)| Piece::Phase(name, changes, times, steps)),
     ];
     leaf.prop_recursive(2, 12, 4, move |inner| {
         (times(), prop::collection::vec(inner, 1..4)).prop_map(|(times, pieces)| Piece::Loop(times, pieces))
@@ -230,12 +232,17 @@ proptest! {
     fn any_sound_workload_reads_back_equal(workload in workload()) {
         prop_assert_eq!(workload.check(), Ok(()));
         let text = to_rtapp(&workload).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let read = from_rtapp("any", &text, &Options::default()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let read = from_rtapp("any", &text, &Options::default());
+        let read = read.map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(read, workload, "{}", text);
     }
 
     #[test]
-    fn a_damaged_file_is_read_or_refused_without_panic(workload in workload(), cut in any::<prop::sample::Index>(), put in "[{}\\[\\],:\"0-9a-z]{0,3}") {
+    fn a_damaged_file_is_read_or_refused_without_panic(
+        workload in workload(),
+        cut in any::<prop::sample::Index>(),
+        put in "[{}\\[\\],:\"0-9a-z]{0,3}",
+    ) {
         let text = to_rtapp(&workload).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let mut damaged: Vec<char> = text.chars().collect();
         let at = cut.index(damaged.len());
@@ -248,7 +255,8 @@ proptest! {
 fn plain_files_stay_plain() {
     for body in [
         r#""t": { "instance": 4, "delay": 5, "cpus": [1, 2], "priority": 3, "run": 1, "run": 2, "sleep": 5 }"#,
-        r#""t": { "loop": 3, "phases": { "a": { "cpus": [1], "run": 1 }, "b": { "policy": "SCHED_IDLE", "loop": 7, "sleep": 1 } } }"#,
+        r#""t": { "loop": 3, "phases": { "a": { "cpus": [1], "run": 1 }, 
+                 "b": { "policy": "SCHED_IDLE", "loop": 7, "sleep": 1 } } }"#,
         r#""t": { "suspend": "x", "run": 1 }, "u": { "resume": "x", "resume": "t", "sleep": 1 }"#,
         r#""t": { "mem": 100, "memrun": { "type": "chase", "size": 1000, "count": 9 }, "yield": "", "iorun": 5 }"#,
         r#""t": { "run": 1, "timer": { "ref": "unique", "period": 9, "mode": "absolute" }, "barrier": "b" }"#,
