@@ -1,7 +1,7 @@
 //! From a [`MachineDescription`] to a [`Machine`]: refuses what no machine can be, then gives out dense ids.
 //!
-//! Ids ascend with the operating system's numbers: CPUs, nodes and sockets by their own number, cores, clusters and LLCs
-//! by their lowest CPU.
+//! Ids ascend with the operating system's numbers: CPUs, nodes and sockets by their own number, cores, clusters and
+//! LLCs by their lowest CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -188,11 +188,13 @@ impl MachineDescription {
 
     /// Cores lie in one cluster, clusters in one LLC, LLCs in one node and one socket.
     fn check_nesting(&self) -> Result<()> {
-        self.check_inside("core", |cpu| cpu.core, "clusters", |cpu| cpu.cluster)?;
-        self.check_inside("cluster", |cpu| cpu.cluster, "LLCs", |cpu| cpu.llc)?;
-        self.check_inside("core", |cpu| cpu.core, "LLCs", |cpu| cpu.llc)?;
-        self.check_inside("LLC", |cpu| cpu.llc, "NUMA nodes", |cpu| cpu.node)?;
-        self.check_inside("LLC", |cpu| cpu.llc, "sockets", |cpu| cpu.socket)
+        // Cores against LLCs first: a core that spans LLCs is a cluster that does, too, and the core is the better
+        // reason.
+        self.check_inside("a core", |cpu| cpu.core, "LLCs", |cpu| cpu.llc)?;
+        self.check_inside("a core", |cpu| cpu.core, "clusters", |cpu| cpu.cluster)?;
+        self.check_inside("a cluster", |cpu| cpu.cluster, "LLCs", |cpu| cpu.llc)?;
+        self.check_inside("an LLC", |cpu| cpu.llc, "NUMA nodes", |cpu| cpu.node)?;
+        self.check_inside("an LLC", |cpu| cpu.llc, "sockets", |cpu| cpu.socket)
     }
 
     fn check_inside(
@@ -207,10 +209,10 @@ impl MachineDescription {
             let other = *first.entry(inner(cpu)).or_insert(cpu);
             if outer(other) != outer(cpu) {
                 let reason = format!(
-                    "CPUs {} and {} share a {inner_name} but lie in different {outer_name}",
+                    "CPUs {} and {} share {inner_name} but lie in different {outer_name}",
                     other.os_index, cpu.os_index
                 );
-                let hint = format!("a {inner_name} cannot span {outer_name}");
+                let hint = format!("{inner_name} cannot span {outer_name}");
                 return Err(self.impossible_with_hint(reason, &hint));
             }
         }

@@ -1,12 +1,12 @@
 //! The caches of a machine folded back into few entries: "one per core, 48 KiB", as files state them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::template::{CacheScope, CacheTemplate, cache_value_name};
 use crate::{Basis, Cache, CpuSet, Machine, Origin};
 
-/// Caches of equal attributes as one entry, when they are exactly the groups of one scope; otherwise one by one. Entries
-/// carry the machine's origins.
+/// Caches of equal attributes as one entry, when they are exactly the groups of one scope; otherwise one by one.
+/// Entries carry the machine's origins.
 pub(crate) fn cache_entries(machine: &Machine) -> Vec<CacheTemplate> {
     let mut kinds: Vec<Vec<&Cache>> = Vec::new();
     for cache in machine.caches() {
@@ -45,11 +45,14 @@ fn entries_of_kind(machine: &Machine, members: &[&Cache]) -> Vec<CacheTemplate> 
         }
     };
     let fits = |scope: CacheScope| {
-        let groups = groups(machine, scope);
-        let used = groups.iter().filter(|group| group.intersects(&all)).count();
-        used == members.len() && members.iter().all(|cache| groups.contains(&&cache.cpus))
+        let groups: BTreeMap<_, _> = groups(machine, scope).into_iter().map(|cpus| (cpus.first(), cpus)).collect();
+        let used = groups.values().filter(|group| group.intersects(&all)).count();
+        used == members.len() && members.iter().all(|cache| groups.get(&cache.cpus.first()) == Some(&&cache.cpus))
     };
-    match CacheScope::NAMED.iter().map(|(scope, _)| *scope).find(|scope| fits(*scope)) {
+    // Groups of several levels may be the same CPUs: an outer cache is an LLC's rather than a core's.
+    let preferred = if members[0].level >= 3 { CacheScope::Llc } else { CacheScope::Core };
+    let others = CacheScope::NAMED.iter().map(|(scope, _)| *scope);
+    match [preferred].into_iter().chain(others).find(|scope| fits(*scope)) {
         Some(scope) => vec![entry(scope, &all)],
         None => members.iter().map(|cache| entry(CacheScope::Cpus, &cache.cpus)).collect(),
     }

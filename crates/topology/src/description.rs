@@ -1,7 +1,7 @@
 //! What every reader produces: a machine in the operating system's numbers, not yet checked.
 //!
-//! [`MachineDescription::build`] (in `build.rs`) checks it and gives out dense ids. Group keys (core, cluster, LLC) are
-//! arbitrary numbers, equal exactly for CPUs of one group.
+//! [`MachineDescription::build`] (in `build.rs`) checks it and gives out dense ids. Group keys (core, cluster, LLC)
+//! are arbitrary numbers, equal exactly for CPUs of one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,8 +67,8 @@ pub struct MachineDescription {
     pub performance: Performance,
     /// Costs of kernel actions.
     pub costs: Costs,
-    /// Where values come from, by the value's name in the TOML format (`costs.tick_ns`). Values without an entry count
-    /// as given by the user.
+    /// Where values come from, by the value's name in the TOML format (`costs.tick_ns`). Values without an entry
+    /// count as given by the user.
     pub origins: BTreeMap<String, Origin>,
     /// What the origins' tags stand for.
     pub sources: BTreeMap<String, String>,

@@ -2,8 +2,8 @@
 //!
 //! They name cores, packages, nodes and caches; clusters and last-level caches are derived here:
 //!
-//! - the LLC of a CPU is its highest data or unified cache, cut at borders of NUMA nodes and sockets as Linux's scheduler
-//!   does with sub-NUMA clustering; without any cache, all CPUs of a node in a socket;
+//! - the LLC of a CPU is its highest data or unified cache, cut at borders of NUMA nodes and sockets as Linux's
+//!   scheduler does with sub-NUMA clustering; without any cache, all CPUs of a node in a socket;
 //! - the cluster is the group of cores that share an L2, or that the operating system calls a cluster.
 //!
 //! Contradictions that leave a usable machine become notes; the others are refused by the builder.

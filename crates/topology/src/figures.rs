@@ -9,14 +9,15 @@ use crate::fields::each_value;
 use crate::template::CacheTemplate;
 use crate::{Bandwidth, Basis, CacheKind, Costs, Machine, Origin, PerRelation, Performance, Relation};
 
-/// One-way hand-off of a modified line on a machine of which nothing is known: the middle of the published server machines.
+/// One-way hand-off of a modified line on a machine of which nothing is known: the middle of the published server
+/// machines.
 const TYPICAL_CORE_TO_CORE_NS: PerRelation<u64> = PerRelation([0, 9, 30, 45, 100, 125, 160, 230]);
 
 const TYPICAL_NOTE: &str = "typical of current server cores";
 const FILLED_NOTE: &str = "from core_to_core_ns";
 
-/// A complete core-to-core table: stated entries as they are, the others typical, but never nearer than a stated nearer
-/// relation nor farther than a stated farther one.
+/// A complete core-to-core table: stated entries as they are, the others typical, but never nearer than a stated
+/// nearer relation nor farther than a stated farther one.
 pub(crate) fn filled_core_to_core(stated: &PerRelation<Option<u64>>) -> PerRelation<u64> {
     let mut filled = PerRelation::default();
     let mut lower = 0;
@@ -116,9 +117,9 @@ fn check_caches(caches: &[CacheTemplate], memory_ns: Option<u64>) -> Result<(), 
 }
 
 impl Machine {
-    /// The same CPUs and caches with the figures and costs of another machine: its latencies, bandwidths, frequencies and
-    /// costs, and the latency of its caches for caches of the same level. For machines read from an operating system, which
-    /// knows none of these.
+    /// The same CPUs and caches with the figures and costs of another machine: its latencies, bandwidths, frequencies
+    /// and costs, and the latency of its caches for caches of the same level. For machines read from an operating
+    /// system, which knows none of these.
     #[must_use]
     pub fn with_figures_of(mut self, other: &Machine) -> Machine {
         self.performance = other.performance.clone();

@@ -1,8 +1,8 @@
 //! Reading hwloc XML of versions 2 and 3.
 //!
-//! Source: "Importing and exporting topologies from/to XML files" in the hwloc 2 manual, its `hwloc2.dtd`, and files written by
-//! `lstopo` 2.9. Read are packages, cores, PUs, caches, NUMA nodes, distances between NUMA nodes and CPU kinds. I/O devices,
-//! groups, dies and memory-side caches have no meaning here.
+//! Source: "Importing and exporting topologies from/to XML files" in the hwloc 2 manual, its `hwloc2.dtd`, and files
+//! written by `lstopo` 2.9. Read are packages, cores, PUs, caches, NUMA nodes, distances between NUMA nodes and CPU
+//! kinds. I/O devices, groups, dies and memory-side caches have no meaning here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,8 @@ pub(crate) const INFO_CAPACITY: &str = "LinuxCapacity";
 /// Builds a machine from hwloc XML.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the line for text that is not hwloc XML, [`Error::Impossible`] when the machine contradicts itself.
+/// [`Error::Invalid`] with the line for text that is not hwloc XML, [`Error::Impossible`] when the machine
+/// contradicts itself.
 pub fn from_hwloc_xml(text: &str) -> Result<Machine> {
     let options = ParsingOptions { allow_dtd: true, nodes_limit: 2_000_000, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
@@ -97,8 +98,7 @@ impl Reader<'_, '_> {
         }
         found.llc_level = info(root, INFO_LLC_LEVEL).and_then(|level| level.parse().ok());
         let name = info(root, INFO_NAME).unwrap_or("hwloc");
-        let summary = format!("read from hwloc XML with {} CPUs online", found.cpus.len());
-        found.into_machine(name, &summary, FORMAT)
+        found.into_machine(name, "read from hwloc XML", FORMAT)
     }
 
     /// Walks all objects with an own stack, so that deep nesting cannot overflow ours.

@@ -1,8 +1,8 @@
 //! Writing hwloc XML 2.0.
 //!
 //! hwloc's tree is strict: the CPUs of two objects are disjoint, or one contains the other. Machines whose caches do
-//! not nest like that cannot be written. Figures (latencies, bandwidths, costs) have no place in hwloc XML and are left out;
-//! the machine's name and a level of LLCs that is not the highest cache go into `info` elements of our own.
+//! not nest like that cannot be written. Figures (latencies, bandwidths, costs) have no place in hwloc XML and are
+//! left out; the machine's name and a level of LLCs that is not the highest cache go into `info` elements of our own.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -78,7 +78,8 @@ enum ObjectKind<'a> {
 }
 
 impl ObjectKind<'_> {
-    /// Outer objects have lower ranks. Of the caches, higher levels are outer, and data caches enclose instruction caches.
+    /// Outer objects have lower ranks. Of the caches, higher levels are outer, and data caches enclose instruction
+    /// caches.
     fn rank(self) -> (u8, u8, CacheKind) {
         match self {
             ObjectKind::Machine => (0, 0, CacheKind::Data),
@@ -237,7 +238,8 @@ impl Writer<'_> {
             };
             let _ = write!(
                 text,
-                " cache_size=\"{}\" depth=\"{}\" cache_linesize=\"{}\" cache_associativity=\"{ways}\" cache_type=\"{kind}\"",
+                " cache_size=\"{}\" depth=\"{}\" cache_linesize=\"{}\" cache_associativity=\"{ways}\" \
+                 cache_type=\"{kind}\"",
                 cache.size_bytes, cache.level, cache.line_bytes
             );
         }
@@ -260,7 +262,8 @@ impl Writer<'_> {
         let allowed =
             |set: &str, name: &str| if is_machine { format!(" allowed_{name}=\"{set}\"") } else { String::new() };
         let text = format!(
-            " cpuset=\"{cpus}\" complete_cpuset=\"{complete}\"{} nodeset=\"{nodes}\" complete_nodeset=\"{nodes}\"{} gp_index=\"{}\"",
+            " cpuset=\"{cpus}\" complete_cpuset=\"{complete}\"{} nodeset=\"{nodes}\" complete_nodeset=\"{nodes}\"{} \
+             gp_index=\"{}\"",
             allowed(&cpus, "cpuset"),
             allowed(&nodes, "nodeset"),
             self.next_gp_index

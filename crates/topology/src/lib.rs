@@ -2,8 +2,8 @@
 //! sockets, their distances and costs.
 //!
 //! The crate answers constant-time questions about an immutable [`Machine`] and converts machines between formats. It
-//! never looks at the computer it runs on by itself: readers take text, or the root of a directory tree that the caller
-//! names.
+//! never looks at the computer it runs on by itself: readers take text, or the root of a directory tree that the
+//! caller names.
 //!
 //! | from | by |
 //! |---|---|

@@ -337,8 +337,8 @@ impl Machine {
         self.caches.iter().filter(holds_data).find(|cache| cache.cpus.contains(cpu))
     }
 
-    /// The cache that is the LLC `llc`: the highest data or unified cache whose CPUs are the LLC's. `None` when the machine's
-    /// description says nothing about it.
+    /// The cache that is the LLC `llc`: the highest data or unified cache whose CPUs are the LLC's. `None` when the
+    /// machine's description says nothing about it.
     pub fn llc_cache(&self, llc: LlcId) -> Option<&Cache> {
         let cpus = &self.llc_cpus[llc.index()];
         self.caches.iter().rev().find(|cache| cache.kind != CacheKind::Instruction && cache.cpus == *cpus)

@@ -1,8 +1,8 @@
 //! Figures of a machine that the memory model uses: caches, frequencies, latencies, bandwidths; and origins, which
 //! say of any figure where it comes from.
 //!
-//! Times below a nanosecond matter for caches, so those are kept in picoseconds. Bandwidths are in MB/s, 10^6 bytes per
-//! second. Everything is an integer, so that equal files give equal machines.
+//! Times below a nanosecond matter for caches, so those are kept in picoseconds. Bandwidths are in MB/s, 10^6 bytes
+//! per second. Everything is an integer, so that equal files give equal machines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -154,8 +154,8 @@ impl FromStr for Origin {
         let tags: Vec<String> = head.split(',').map(|tag| tag.trim().to_owned()).collect();
         if tags.iter().any(|tag| tag.is_empty() || !tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')) {
             return Err(format!(
-                "`{text}` is not an origin; write `measured`, `recalled`, `assumed`, `derived`, `read`, `given` or tags \
-                 of [sources], then optionally a colon and a note"
+                "`{text}` is not an origin; write `measured`, `recalled`, `assumed`, `derived`, `read`, `given` or \
+                 tags of [sources], then optionally a colon and a note"
             ));
         }
         Ok(Origin { basis: Basis::Source, tags, note: note.to_owned(), spread: None })

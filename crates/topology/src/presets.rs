@@ -33,7 +33,8 @@ pub struct PresetSummary {
 
 /// All presets, by name.
 pub fn presets() -> Vec<PresetSummary> {
-    /// The part of a file that lists need. A file that cannot be read shows without it here and says why when it is used.
+    /// The part of a file that lists need. A file that cannot be read shows without it here and says why when it is
+    /// used.
     #[derive(Default, Deserialize)]
     struct Header {
         #[serde(default)]

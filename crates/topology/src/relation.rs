@@ -63,7 +63,7 @@ impl Relation {
         match self {
             Relation::SameCpu => "same CPU",
             Relation::SmtSibling => "SMT sibling",
-            Relation::SameCluster => "same cluster (L2)",
+            Relation::SameCluster => "same cluster",
             Relation::SameLlc => "same LLC",
             Relation::SameNode => "other LLC, same node",
             Relation::SameSocket => "other node, same socket",

@@ -1,7 +1,7 @@
 //! Drawing a machine as text, at most 120 columns wide.
 //!
-//! Whatever repeats is drawn once: LLCs of a node that are alike become a first box and a count, nodes and sockets that
-//! are alike become one line that names their CPUs.
+//! Whatever repeats is drawn once: LLCs of a node that are alike become a first box and a count, nodes and sockets
+//! that are alike become one line that names their CPUs.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::{Bandwidth, Cache, CpuSet, Inclusion, LlcId, Machine, NodeId, Origin,
 /// Columns of the page.
 const WIDTH: usize = 120;
 /// Columns of the text in a box.
-const BOX_WIDTH: usize = 31;
+const BOX_WIDTH: usize = 34;
 /// A blank at which lines are not broken.
 const NO_BREAK: &str = "\u{a0}";
 /// Up to this many nodes the distances are drawn as a matrix.
@@ -298,6 +298,9 @@ fn distances(machine: &Machine, text: &mut String) {
 /// One line per relation: what crosses it and at what cost.
 fn relations(machine: &Machine, text: &mut String) {
     let costs = machine.costs();
+    if machine.cpu_count() == 1 {
+        return;
+    }
     let _ = writeln!(
         text,
         "\n{:<26}{:>13}{:>10}{:>13}   origin of the line's latency",
@@ -307,7 +310,7 @@ fn relations(machine: &Machine, text: &mut String) {
         let name = format!("core_to_core_ns.{}", relation.name());
         let origin = match machine.origin(&name) {
             Some(origin) => spread_and_origin(origin),
-            None => "assumed: between its neighbours".to_owned(),
+            None => "assumed: typical".to_owned(),
         };
         let line = format!(
             "  {:<24}{:>10} ns{:>7} ns{:>10} ns   {origin}",

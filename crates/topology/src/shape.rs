@@ -8,9 +8,9 @@
 //! | `c` | cores per last-level cache |
 //! | `t` | hardware threads per core |
 //!
-//! Letters come in this order and a missing one means 1. A form that has `n` but no `s` is read as the ktstr test tool
-//! writes it (`2n4l4c2t`): `l` counts all LLCs of the machine, which must divide evenly among the nodes, every node is a
-//! socket of its own at distance 20, and CPU numbers of one core are adjacent.
+//! Letters come in this order and a missing one means 1. A form that has `n` but no `s` is read as the ktstr test
+//! tool writes it (`2n4l4c2t`): `l` counts all LLCs of the machine, which must divide evenly among the nodes, every
+//! node is a socket of its own at distance 20, and CPU numbers of one core are adjacent.
 //!
 //! Other machines are numbered as Linux numbers x86 machines: the first threads of all cores, then the second threads
 //! of all cores ([`SmtNumbering::Split`]).
@@ -60,8 +60,8 @@ pub struct ShortForm {
 
 const FORMAT: &str = "short form";
 const LETTERS: [char; 5] = ['s', 'n', 'l', 'c', 't'];
-const EXAMPLE: &str = "write counts and letters in this order, for example `2s6n2l8c2t`: sockets, nodes per socket, LLCs per node, cores per \
-     LLC, threads per core";
+const EXAMPLE: &str = "write counts and letters in this order, for example `2s6n2l8c2t`: \
+                       sockets, nodes per socket, LLCs per node, cores per LLC, threads per core";
 
 impl Shape {
     /// The number of CPUs.
@@ -73,7 +73,8 @@ impl Shape {
         self.sockets * self.nodes_per_socket * self.llcs_per_node * self.cores_per_llc
     }
 
-    /// The CPUs of the machine. A cluster has `cores_per_cluster` cores of one LLC, the last one of an LLC maybe fewer.
+    /// The CPUs of the machine. A cluster has `cores_per_cluster` cores of one LLC, the last one of an LLC maybe
+    /// fewer.
     pub fn cpus(&self, numbering: SmtNumbering, cores_per_cluster: u32) -> Vec<CpuDescription> {
         let cores = self.core_count();
         let clusters_per_llc = self.cores_per_llc.div_ceil(cores_per_cluster.max(1));
@@ -158,7 +159,8 @@ impl FromStr for ShortForm {
             let (nodes, llcs) = (count(1), counts[2].unwrap_or(count(1)));
             if llcs % nodes != 0 {
                 let reason = format!("`{text}`: {llcs} LLCs cannot be divided evenly among {nodes} nodes");
-                let hint = "without `s`, `l` counts the LLCs of the whole machine (as ktstr does); write `s` to count per node";
+                let hint =
+                    "without `s`, `l` counts all LLCs of the machine (as ktstr does); write `s` to count per node";
                 return Err(Error::invalid_with_hint(Place::format(FORMAT), reason, hint));
             }
             Shape {

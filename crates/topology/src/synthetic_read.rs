@@ -1,9 +1,9 @@
 //! Reading hwloc synthetic descriptions: `Package:2 [NUMANode] L3Cache:2(size=33554432) Core:4 PU:2`.
 //!
-//! Source: "Synthetic topologies" in the hwloc 2 manual, and the behaviour of `lstopo` 2.9 for the order of `indexes`.
-//! Each level gives the number of its objects under each object of the level before. `[NUMANode]` attaches a NUMA node to
-//! each object of the level before; `NUMANode:2` as a level is a group with a node attached. Levels without a type
-//! (`2 3 4`), I/O objects and tiers of memory are not read.
+//! Source: "Synthetic topologies" in the hwloc 2 manual, and the behaviour of `lstopo` 2.9 for the order of
+//! `indexes`. Each level gives the number of its objects under each object of the level before. `[NUMANode]` attaches
+//! a NUMA node to each object of the level before; `NUMANode:2` as a level is a group with a node attached. Levels
+//! without a type (`2 3 4`), I/O objects and tiers of memory are not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -327,8 +327,8 @@ fn os_indexes(levels: &[Level], width: usize, indexes: Option<&str>, what: &str)
     Ok(numbers)
 }
 
-/// The numbers that nested loops give: number `k0 + k1*count0 + ...` goes to the object at `k0*step0 + k1*step1 + ...`. What
-/// the loops leave out is filled by a last loop of step 1.
+/// The numbers that nested loops give: number `k0 + k1*count0 + ...` goes to the object at `k0*step0 + k1*step1 +
+/// ...`. What the loops leave out is filled by a last loop of step 1.
 fn run_loops(mut loops: Vec<(usize, usize)>, width: usize) -> Option<Vec<u32>> {
     let product = loops.iter().try_fold(1_usize, |product, (_, count)| product.checked_mul(*count))?;
     if product == 0 || !width.is_multiple_of(product) {

@@ -1,8 +1,8 @@
 //! Writing hwloc synthetic descriptions.
 //!
-//! Such a description is a tree in which all objects of a level are alike. It cannot say offline CPUs, unequal groups or
-//! caches, nodes without CPUs or of different size, capacities, or which cache level is the LLC: those are errors. It cannot say
-//! associativity, line sizes, node distances and figures either; they are left out, and
+//! Such a description is a tree in which all objects of a level are alike. It cannot say offline CPUs, unequal groups
+//! or caches, nodes without CPUs or of different size, capacities, or which cache level is the LLC: those are errors.
+//! It cannot say associativity, line sizes, node distances and figures either; they are left out, and
 //! [`synthetic_losses`] names what a machine loses that way.
 
 use std::collections::BTreeSet;

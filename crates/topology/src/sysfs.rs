@@ -2,7 +2,8 @@
 //!
 //! Source: the kernel's `Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu` and `...-node`. Read are
 //! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity` and
-//! `node*/{cpulist,distance,meminfo}`; what a kernel does not provide is noted and replaced by the plainest assumption.
+//! `node*/{cpulist,distance,meminfo}`; what a kernel does not provide is noted and replaced by the plainest
+//! assumption.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use crate::discovered::{Found, FoundCpu};
 use crate::{
-    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Machine, NodeDescription, Place, Result, Ways,
-    parse_cpu_list,
+    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, MAX_CPUS, Machine, NodeDescription, Place, Result,
+    Ways, parse_cpu_list,
 };
 
 pub(crate) const FORMAT: &str = "sysfs";
@@ -20,27 +21,32 @@ pub(crate) const FORMAT: &str = "sysfs";
 /// No file that is read here is longer: a distance row of 1024 nodes has 4 KiB, a list of 8192 CPUs at worst 40 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Builds the machine that the `/sys` tree below `root` describes. `root` is the directory that contains `sys` (the live
-/// machine's is `/`), or `sys` itself.
+/// Builds the machine that the `/sys` tree below `root` describes. `root` is the directory that contains `sys` (the
+/// live machine's is `/`), or `sys` itself.
 ///
 /// # Errors
-/// [`Error::Read`] when there is no such tree, [`Error::Invalid`] with the path for files with unexpected contents, and
+/// [`Error::Read`] when there is no such tree, [`Error::Invalid`] with the path for files with unexpected contents,
+/// and
 /// [`Error::Impossible`] for trees that contradict themselves.
 pub fn from_sysfs(root: &Path) -> Result<Machine> {
     let tree = SysTree::open(root)?;
     let mut found = Found::default();
     let online = tree.online_cpus()?;
+    if online.len() > MAX_CPUS {
+        let reason = format!("{} CPUs online are more than the limit of {MAX_CPUS}", online.len());
+        return Err(tree.invalid("cpu/online", reason));
+    }
     let present = tree.list("cpu/present")?.unwrap_or_else(|| online.clone());
     found.offline = present.difference(&online).copied().collect();
     tree.read_nodes(&online, &mut found)?;
-    let node_of = tree.nodes_of_cpus(&online, &mut found)?;
+    let node_of = tree.nodes_of_cpus(&found)?;
     for &cpu in &online {
-        let found_cpu = tree.read_cpu(cpu, node_of[&cpu], &mut found)?;
+        let found_cpu = tree.read_cpu(cpu, node_of.get(&cpu).copied(), &mut found)?;
         found.cpus.insert(cpu, found_cpu);
     }
+    house_the_homeless(&node_of, &mut found);
     tree.read_caches(&online, &mut found)?;
-    let summary = format!("read from a /sys tree with {} CPUs online", online.len());
-    found.into_machine("detected", &summary, FORMAT)
+    found.into_machine("detected", "read from a /sys tree", FORMAT)
 }
 
 /// The directory `sys/devices/system`.
@@ -155,30 +161,22 @@ impl SysTree {
         Ok(())
     }
 
-    /// The node of each online CPU.
-    fn nodes_of_cpus(&self, online: &BTreeSet<u32>, found: &mut Found) -> Result<BTreeMap<u32, u32>> {
+    /// The node of each CPU that a node lists.
+    fn nodes_of_cpus(&self, found: &Found) -> Result<BTreeMap<u32, u32>> {
         let mut node_of: BTreeMap<u32, u32> = BTreeMap::new();
         for node in &found.nodes {
             let file = format!("node/node{}/cpulist", node.os_index);
             for cpu in self.list(&file)?.unwrap_or_default() {
                 if let Some(other) = node_of.insert(cpu, node.os_index) {
-                    return Err(
-                        self.invalid(&file, format!("CPU {cpu} is in node {} and in node {other}", node.os_index))
-                    );
+                    let reason = format!("CPU {cpu} is in node {} and in node {other}", node.os_index);
+                    return Err(self.invalid(&file, reason));
                 }
             }
         }
-        let lowest = found.nodes.iter().map(|node| node.os_index).min().unwrap_or(0);
-        let homeless: BTreeSet<u32> = online.iter().copied().filter(|cpu| !node_of.contains_key(cpu)).collect();
-        if !homeless.is_empty() && found.nodes.len() > 1 {
-            let list = crate::format_cpu_list(homeless.iter().copied());
-            found.notes.push(format!("CPUs {list} are in no NUMA node: counted in node {lowest}"));
-        }
-        node_of.extend(homeless.into_iter().map(|cpu| (cpu, lowest)));
         Ok(node_of)
     }
 
-    fn read_cpu(&self, cpu: u32, node: u32, found: &mut Found) -> Result<FoundCpu> {
+    fn read_cpu(&self, cpu: u32, node: Option<u32>, found: &mut Found) -> Result<FoundCpu> {
         let topology = format!("cpu/cpu{cpu}/topology");
         let siblings = match self.list(&format!("{topology}/core_cpus_list"))? {
             Some(siblings) => Some(siblings),
@@ -198,7 +196,7 @@ impl SysTree {
             core: siblings.and_then(|siblings| siblings.first().copied()).unwrap_or(cpu),
             // Firmware that says nothing gives package -1.
             socket: package.and_then(|package| u32::try_from(package).ok()).unwrap_or(0),
-            node,
+            node: node.unwrap_or(0),
             capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
         })
     }
@@ -261,6 +259,27 @@ impl SysTree {
             cpus: CpuSet::new(),
         };
         Ok(Some(CacheDescription { cache, cpus }))
+    }
+}
+
+/// Gives CPUs that no node lists the node of another CPU of their package, or else the lowest node.
+fn house_the_homeless(node_of: &BTreeMap<u32, u32>, found: &mut Found) {
+    let lowest = found.nodes.iter().map(|node| node.os_index).min().unwrap_or(0);
+    let mut node_of_package: BTreeMap<u32, u32> = BTreeMap::new();
+    for (os_index, cpu) in &found.cpus {
+        if let Some(node) = node_of.get(os_index) {
+            node_of_package.entry(cpu.socket).or_insert(*node);
+        }
+    }
+    let mut moved = BTreeMap::new();
+    for (os_index, cpu) in found.cpus.iter_mut().filter(|(os_index, _)| !node_of.contains_key(os_index)) {
+        cpu.node = node_of_package.get(&cpu.socket).copied().unwrap_or(lowest);
+        moved.insert(*os_index, cpu.node);
+    }
+    if found.nodes.len() > 1 {
+        found
+            .notes
+            .extend(moved.iter().map(|(cpu, node)| format!("CPU {cpu} is in no NUMA node: counted in node {node}")));
     }
 }
 

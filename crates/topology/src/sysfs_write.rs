@@ -1,7 +1,7 @@
 //! Writing `/sys` trees: a snapshot of an existing one, or the tree that a machine would have.
 //!
-//! A snapshot holds the files that [`from_sysfs`](crate::from_sysfs) reads and nothing else, so it has no serial numbers,
-//! no host name and no addresses. Of `meminfo` only the total is kept.
+//! A snapshot holds the files that [`from_sysfs`](crate::from_sysfs) reads and nothing else, so it has no serial
+//! numbers, no host name and no addresses. Of `meminfo` only the total is kept.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,8 +16,8 @@ const TOPOLOGY_FILES: [&str; 5] =
 const CACHE_FILES: [&str; 6] =
     ["level", "type", "size", "coherency_line_size", "ways_of_associativity", "shared_cpu_list"];
 
-/// Copies what describes the machine from the `/sys` tree below `root` to a new tree below `out`, which must not exist or be
-/// an empty directory. Returns the number of files written.
+/// Copies what describes the machine from the `/sys` tree below `root` to a new tree below `out`, which must not
+/// exist or be an empty directory. Returns the number of files written.
 ///
 /// # Errors
 /// [`Error::Read`] and [`Error::Write`] with the path.
@@ -47,9 +47,10 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
     Ok(writer.written)
 }
 
-/// Writes the `/sys` tree that Linux would show on a machine, as far as [`from_sysfs`](crate::from_sysfs) reads it, below
-/// `out`, which must not exist or be an empty directory. For tests that need a tree of a machine nobody has at hand. Returns
-/// the number of files written.
+/// Writes the `/sys` tree that Linux would show on a machine, as far as [`from_sysfs`](crate::from_sysfs) reads it,
+/// below
+/// `out`, which must not exist or be an empty directory. For tests that need a tree of a machine nobody has at hand.
+/// Returns the number of files written.
 ///
 /// # Errors
 /// [`Error::Write`] with the path.
@@ -106,7 +107,8 @@ impl Writer {
         Ok(Self { system: out.join("sys/devices/system"), written: 0 })
     }
 
-    /// Copies a file if the tree has it. Files of offline CPUs may exist and refuse to be read; those are left out too.
+    /// Copies a file if the tree has it. Files of offline CPUs may exist and refuse to be read; those are left out
+    /// too.
     fn copy(&mut self, tree: &SysTree, file: &str) -> Result<()> {
         match tree.text(file) {
             Ok(Some(text)) => self.write(file, &text),

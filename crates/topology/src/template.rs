@@ -192,8 +192,8 @@ impl Template {
         }
     }
 
-    /// What is left of a machine when its CPUs are replaced: everything that is not tied to CPU or node numbers. A matrix of
-    /// distances shrinks to its classes.
+    /// What is left of a machine when its CPUs are replaced: everything that is not tied to CPU or node numbers. A
+    /// matrix of distances shrinks to its classes.
     pub(crate) fn without_layout(mut self) -> Template {
         if let (Some(Distances::Matrix(rows)), Some(layout)) = (&self.distances, &self.layout) {
             self.distances = Some(classes_of(rows, layout));

@@ -153,8 +153,8 @@ struct Reader<'a> {
 /// Longest chain of bases. Shipped presets need one; the limit stops a preset that is its own base.
 const MAX_BASES: usize = 4;
 
-/// Reads a machine file and the presets it is based on. The file is itself the base of the base of ... (`depth` times)
-/// another.
+/// Reads a machine file and the presets it is based on. The file is itself the base of the base of ... (`depth`
+/// times) another.
 pub(crate) fn template_at_depth(text: &str, depth: usize) -> Result<Template> {
     let raw: RawFile = parse(text)?;
     let mut reader = Reader { text, sources: raw.sources.clone() };

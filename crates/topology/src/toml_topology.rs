@@ -120,14 +120,14 @@ impl RawTopology {
         }
         let all: BTreeSet<u32> = node_of.keys().copied().collect();
         let sockets = self.sockets.iter().map(|socket| (socket.id, socket.cpus.as_str()));
-        let socket_of = groups("socket", "sockets", sockets, &all)?;
+        let socket_of = groups("a socket", "sockets", sockets, &all)?;
         let numbered = |lists: &[String]| -> Vec<(u32, String)> { (0..).zip(lists.iter().cloned()).collect() };
         let llcs = numbered(&self.llcs);
-        let llc_of = groups("LLC", "LLCs", llcs.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
+        let llc_of = groups("an LLC", "LLCs", llcs.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
         let cores = numbered(&self.cores);
-        let core_of = groups("core", "cores", cores.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
+        let core_of = groups("a core", "cores", cores.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
         let clusters = numbered(&self.clusters);
-        let cluster_of = groups("cluster", "clusters", clusters.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
+        let cluster_of = groups("a cluster", "clusters", clusters.iter().map(|(id, list)| (*id, list.as_str())), &all)?;
 
         let mut shared: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let cpus = node_of.iter().map(|(&os_index, &node)| {
@@ -161,10 +161,10 @@ fn groups<'a>(
         add_group(&mut group_of, id, list, plural)?;
     }
     if let Some(stray) = group_of.keys().find(|cpu| !all.contains(cpu)) {
-        return Err(format!("CPU {stray} is in a {name} but in no NUMA node"));
+        return Err(format!("CPU {stray} is listed as part of {name} but is in no NUMA node"));
     }
     match all.iter().find(|cpu| !group_of.is_empty() && !group_of.contains_key(cpu)) {
-        Some(missing) => Err(format!("CPU {missing} is in no {name}")),
+        Some(missing) => Err(format!("CPU {missing} is in none of the {plural}")),
         None => Ok(group_of),
     }
 }

@@ -44,11 +44,11 @@ pub(crate) fn format_size(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// Prints a size for people: at most one decimal, rounded.
+/// Prints a size for people: at most two decimals, rounded.
 pub(crate) fn format_size_rounded(bytes: u64) -> String {
     let (unit, bytes_per_unit) = SIZE_UNITS.into_iter().find(|(_, per_unit)| bytes >= *per_unit).unwrap_or(("B", 1));
-    let tenths = (u128::from(bytes) * 10 + u128::from(bytes_per_unit) / 2) / u128::from(bytes_per_unit);
-    format!("{} {unit}", decimal(tenths as u64, 1))
+    let hundredths = (u128::from(bytes) * 100 + u128::from(bytes_per_unit) / 2) / u128::from(bytes_per_unit);
+    format!("{} {unit}", decimal(hundredths as u64, 2))
 }
 
 /// `scaled / 10^places` without trailing zeros: `decimal(5400, 3)` is `5.4`.
@@ -82,7 +82,7 @@ mod tests {
             assert_eq!(format_size(bytes), text);
         }
         assert_eq!(format_size(1_000_001), "1000001B");
-        assert_eq!(format_size_rounded(37_486_592), "35.8 MiB");
+        assert_eq!(format_size_rounded(37_486_593), "35.75 MiB");
     }
 
     #[test]
