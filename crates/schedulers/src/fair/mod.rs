@@ -10,6 +10,8 @@
 
 pub mod balance;
 pub mod cfs;
+#[cfg(test)]
+mod checklist_tests;
 pub mod domains;
 pub mod eevdf;
 pub mod pelt;
