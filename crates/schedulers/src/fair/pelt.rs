@@ -106,13 +106,35 @@ mod tests {
         assert_eq!(decay(u64::MAX), 0.0);
     }
 
-    /// linux-fair.md section 2.1: always running from zero, by milliseconds.
+    /// linux-fair.md section 2.1: always running from zero, by milliseconds of the load tracking clock, whose microsecond
+    /// is 1024 ns.
     #[test]
     fn a_running_task_ramps_up_as_tabulated() {
         for (ms, util) in [(4, 83), (8, 159), (16, 294), (32, 504), (64, 760), (100, 901), (200, 1009), (345, 1023)] {
             let mut pelt = Pelt::default();
-            pelt.update(ms * 1_000_000, 0.0, 0.0, 1024.0);
+            pelt.update(ms * 1000 * 1024, 0.0, 0.0, 1024.0);
             assert!((pelt.util - f64::from(util)).abs() <= 2.0, "{ms} ms: {} for {util}", pelt.util);
+        }
+    }
+
+    /// The kernel's recurrence, unit by unit of 1024 ns: what is in the sum decays by y at the end of each period of 1024
+    /// units, and the average divides by the greatest sum there can be at this point of a period.
+    #[test]
+    fn the_closed_form_follows_the_kernels_sums() {
+        const LOAD_AVG_MAX: u64 = 47_742;
+        let y = 0.5f64.powf(1.0 / 32.0);
+        let mut sum = 0.0;
+        for unit in 1..=300_000u64 {
+            sum += 1.0;
+            if unit % 1024 == 0 {
+                sum *= y;
+            }
+            if unit % 997 == 0 {
+                let kernel = 1024.0 * sum / (LOAD_AVG_MAX - 1024 + unit % 1024) as f64;
+                let mut pelt = Pelt::default();
+                pelt.update(unit * 1024, 0.0, 0.0, 1024.0);
+                assert!((pelt.util - kernel).abs() <= 2.0, "{unit} units: {} for {kernel}", pelt.util);
+            }
         }
     }
 
