@@ -14,7 +14,7 @@ use warmcore_workload::Workload;
 
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
 use crate::error::SimulationError;
-use crate::event_queue::{Class, EventQueue, Queued, Slot};
+use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
 use crate::memory::ConstantMemory;
 use crate::outcome::{End, Outcome};
 use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
@@ -60,6 +60,8 @@ pub(crate) struct Engine<'a, S> {
     pub memory: ConstantMemory<'a>,
     pub objects: Objects,
     pub recorders: Vec<Histogram>,
+    /// Tasks created so far from each template.
+    pub instances: Vec<u32>,
     /// Tasks not dead, and start entries not yet executed.
     pub alive: usize,
     /// What can still make something happen: runnable tasks that do not wait for others, armed timers, starts,
@@ -113,6 +115,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             memory: ConstantMemory::new(setup.machine),
             objects: Objects::new(setup.workload),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
+            instances: vec![0; setup.workload.tasks.len()],
             alive: setup.starts.len(),
             live: setup.starts.len(),
             ended: None,
@@ -131,7 +134,8 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             let cpu = self.setup.template_cpus[start.template as usize];
             self.core.queue.push(start.time_ns, Class::Start, cpu, index as u32, 0);
         }
-        let limits = [(self.workload.duration_ns, 0), (self.setup.max_time_ns, 1)];
+        // The clock's own limit ends any run that nothing else ends.
+        let limits = [(self.workload.duration_ns, 0), (self.setup.max_time_ns, 1), (Some(TIME_LIMIT_NS), 1)];
         for (time_ns, payload) in limits {
             if let Some(time_ns) = time_ns {
                 self.core.queue.push(time_ns, Class::End, CpuId(0), payload, 0);

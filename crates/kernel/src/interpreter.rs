@@ -110,8 +110,8 @@ impl<'a, S: Scheduler> Engine<'a, S> {
                 if self.pay(id, self.core.machine.costs().fork_ns) {
                     return Done::Busy;
                 }
-                let instance = self.core.tasks.iter().filter(|task| task.template == *template).count();
-                self.create(*template, instance as u32, Some(id));
+                let instance = self.instances[template.index()];
+                self.create(*template, instance, Some(id));
                 Done::Next
             }
             Step::Join { count } => self.join_step(id, *count),
@@ -151,7 +151,9 @@ impl<'a, S: Scheduler> Engine<'a, S> {
                     Step::SetNice(nice) => task.nice = *nice,
                     Step::SetPolicy(policy) => task.policy = *policy,
                     Step::SetSlice { slice_ns } => task.slice_ns = *slice_ns,
-                    Step::SetGroup(group) => task.group = Some(group.0),
+                    Step::SetGroup(group) => {
+                        task.group = (!self.workload.groups[group.index()].is_root()).then_some(group.0);
+                    }
                     _ => {}
                 }
                 self.settle(cpu);
@@ -332,15 +334,16 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             return Done::Busy;
         }
         let now_ns = self.core.now_ns;
-        let next = self.objects.timers[timer].next_ns.unwrap_or(now_ns) + period_ns;
-        if next > now_ns {
-            self.objects.timers[timer].next_ns = Some(next);
-            return self.sleep_until(id, next);
+        let started_ns = self.core.tasks[id.index()].started_ns;
+        let expiry = self.objects.timers[timer].next_of(id, started_ns);
+        *expiry += period_ns;
+        if *expiry > now_ns {
+            let at_ns = *expiry;
+            return self.sleep_until(id, at_ns);
         }
-        self.objects.timers[timer].next_ns = Some(match mode {
-            TimerMode::Relative => now_ns,
-            TimerMode::Absolute => next,
-        });
+        if mode == TimerMode::Relative {
+            *expiry = now_ns;
+        }
         Done::Next
     }
 

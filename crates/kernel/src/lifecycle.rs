@@ -100,6 +100,7 @@ impl<S: Scheduler> Engine<'_, S> {
         let state = self.new_task(template, instance, parent, cpu);
         let restriction = state.restriction;
         self.core.process_threads[state.process as usize] += 1;
+        self.instances[template.index()] += 1;
         self.core.tasks.push(state);
         self.alive += 1;
         self.live += 1;
@@ -138,7 +139,10 @@ impl<S: Scheduler> Engine<'_, S> {
             slice_ns: description.slice_ns.or(inherited.map(|parent| parent.slice_ns)).unwrap_or(0),
             process: description.process.0,
             application: self.workload.processes[description.process.index()].application,
-            group: description.group.map(|group| group.0).or(inherited.and_then(|parent| parent.group)),
+            group: match description.group {
+                Some(group) => (!self.workload.groups[group.index()].is_root()).then_some(group.0),
+                None => inherited.and_then(|parent| parent.group),
+            },
             template,
             instance,
             parent,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::Workload;
+use warmcore_workload::{TimerId, Workload};
 
 /// A mutex. Woken waiters compete for it again, as with futexes: whoever comes first takes it.
 #[derive(Default)]
@@ -42,10 +42,27 @@ pub(crate) struct List {
     pub server: Option<TaskId>,
 }
 
+/// A periodic timer. Its first expiry is one period after the start of the task that uses it first.
 #[derive(Default)]
 pub(crate) struct Timer {
     /// Next expiry, once started.
     pub next_ns: Option<u64>,
+    /// For a timer that every task has one of its own of: next expiries by task, in order of first use.
+    pub private_next_ns: Option<Vec<(TaskId, u64)>>,
+}
+
+impl Timer {
+    /// Where the next expiry of a task's timer is kept; the first counts from `start_ns`.
+    pub fn next_of(&mut self, task: TaskId, start_ns: u64) -> &mut u64 {
+        let Some(private) = &mut self.private_next_ns else {
+            return self.next_ns.get_or_insert(start_ns);
+        };
+        let position = private.iter().position(|(owner, _)| *owner == task).unwrap_or_else(|| {
+            private.push((task, start_ns));
+            private.len() - 1
+        });
+        &mut private[position].1
+    }
 }
 
 /// All objects of a run.
@@ -79,7 +96,12 @@ impl Objects {
                 .collect(),
             channels: several(workload.channels.len()),
             lists: several(workload.lists.len()),
-            timers: several(workload.timers.len()),
+            timers: (0..workload.timers.len())
+                .map(|index| Timer {
+                    next_ns: None,
+                    private_next_ns: workload.timer_is_private(TimerId(index as u32)).then(Vec::new),
+                })
+                .collect(),
             suspended: Vec::new(),
             to_wake: Vec::new(),
         }
