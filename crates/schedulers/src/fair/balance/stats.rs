@@ -138,6 +138,25 @@ impl GroupStats {
     }
 }
 
+/// Sums over CPUs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    load: f64,
+    util: f64,
+    runnable: f64,
+    nr_running: u32,
+    h_nr_runnable: u32,
+    idle_cpus: u32,
+    /// Highest `nr_running` of a CPU.
+    most: u32,
+}
+
+/// A sum of averages as a whole number. It is never negative, and conversion to a signed number is cheaper.
+#[inline]
+fn whole(sum: f64) -> u64 {
+    sum as i64 as u64
+}
+
 /// What decides beside the groups: the destination's state and the domain's settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
@@ -397,48 +416,54 @@ impl<P: Policy> Fair<P> {
         stats: &mut GroupStats,
     ) -> bool {
         let group = self.domains.group(index);
-        let check_excluded = self.balance.excludes_any();
-        let (mut load, mut util, mut runnable) = (0.0, 0.0, 0.0);
-        let (mut nr_running, mut h_nr_runnable, mut idle_cpus, mut most) = (0, 0, 0, 0);
-        // `cpu_load`, `cpu_util` and `cpu_runnable` written out: this loop is most of the cost of balancing. Sums are made
-        // whole numbers at the end, not CPU by CPU.
-        for &number in self.domains.group_cpus(group) {
-            if check_excluded && self.balance.is_excluded(number) {
-                continue;
-            }
-            let (queue, rq) = (&self.queues[number as usize], &self.rqs[number as usize]);
-            let estimate = f64::from(rq.util_est);
-            let cpu_util = if queue.pelt.util > estimate { queue.pelt.util } else { estimate };
-            load += queue.pelt.load;
-            util += if cpu_util < CPU_SCALE { cpu_util } else { CPU_SCALE };
-            runnable += queue.pelt.runnable;
-            h_nr_runnable += queue.h_nr_runnable;
-            nr_running += rq.nr_running;
-            most = most.max(rq.nr_running);
-            idle_cpus += u32::from(rq.nr_running == 0 && self.is_idle_cpu(core, CpuId(number)));
-        }
+        let cpus = self.domains.group_cpus(group).iter().copied();
+        let sums = if self.balance.excludes_any() {
+            self.sum_up(core, cpus.filter(|&cpu| !self.balance.is_excluded(cpu)))
+        } else {
+            self.sum_up(core, cpus)
+        };
         *stats = GroupStats {
             group: index,
             flags: group.flags,
             weight: group.weight,
             cores: group.cores,
             capacity: u64::from(group.capacity),
-            load: load as u64,
-            util: util as u64,
-            runnable: runnable as u64,
-            nr_running,
-            h_nr_runnable,
-            idle_cpus,
+            load: whole(sums.load),
+            util: whole(sums.util),
+            runnable: whole(sums.runnable),
+            nr_running: sums.nr_running,
+            h_nr_runnable: sums.h_nr_runnable,
+            idle_cpus: sums.idle_cpus,
             avg_load: 0,
             group_type: GroupType::HasSpare,
         };
         let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
-        let smt_balance = !is_local && pass.idle != IdleType::NotIdle && stats.is_smt() && h_nr_runnable > 1;
+        let smt_balance = !is_local && pass.idle != IdleType::NotIdle && stats.is_smt() && stats.h_nr_runnable > 1;
         stats.group_type = stats.classify(imbalance_pct, group.imbalance, smt_balance);
         if stats.group_type == GroupType::Overloaded {
             stats.avg_load = stats.load_per_capacity();
         }
-        most > 1
+        sums.most > 1
+    }
+
+    /// Adds up what `cpu_load`, `cpu_util`, `cpu_runnable` and the counters say. This loop is most of the cost of balancing:
+    /// sums are made whole numbers at the end, not CPU by CPU, and it is kept apart to have the registers to itself.
+    #[inline(never)]
+    fn sum_up(&self, core: &Core<'_>, cpus: impl Iterator<Item = u32>) -> Sums {
+        let mut sums = Sums::default();
+        for number in cpus {
+            let (queue, rq) = (&self.queues[number as usize], &self.rqs[number as usize]);
+            let estimate = f64::from(rq.util_est);
+            let util = if queue.pelt.util > estimate { queue.pelt.util } else { estimate };
+            sums.load += queue.pelt.load;
+            sums.util += if util < CPU_SCALE { util } else { CPU_SCALE };
+            sums.runnable += queue.pelt.runnable;
+            sums.h_nr_runnable += queue.h_nr_runnable;
+            sums.nr_running += rq.nr_running;
+            sums.most = sums.most.max(rq.nr_running);
+            sums.idle_cpus += u32::from(self.is_idle_cpu(core, CpuId(number)));
+        }
+        sums
     }
 
     /// What a look at all groups tells others: whether the machine is overloaded, from its topmost domain, and how far to
