@@ -3,7 +3,10 @@
 //! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
+//! - [`slices`]: who ran where, from when to when; shared by everything that makes or draws traces.
 //! - [`metrics`]: every metric that follows from events alone, computed while they stream by.
+//! - [`store`]: a run as Parquet tables, written while it happens and read back.
+//! - [`sink`]: no sink, two sinks.
 //!
 //! The crate does not know who produced a trace. It does no input or output except in the store, which writes into the
 //! directory it is given.
@@ -15,6 +18,8 @@ pub mod metrics;
 #[cfg(test)]
 mod random_events;
 pub mod sink;
+pub mod slices;
+pub mod store;
 pub mod tables;
 
 pub use error::EventError;
@@ -22,4 +27,6 @@ pub use event::*;
 pub use histogram::Histogram;
 pub use metrics::{Counters, Metrics, Start};
 pub use sink::{NullSink, Tee};
+pub use slices::{Slice, SliceBuilder, SliceEnd};
+pub use store::{Store, StoreError, StoreInfo, StoreOptions, StoreReader};
 pub use tables::{RunTables, TaskInfo};

@@ -7,12 +7,10 @@ use warmcore_topology::{CpuId, Machine, PerRelation};
 use super::cpu::CpuState;
 use super::task::{NO_CPU, State, TaskState, Wait};
 use super::work_conservation::WorkConservation;
+use crate::slices::TASK_LIMIT;
 use crate::{
     Event, EventError, EventKind, Histogram, MIGRATION_KINDS, MigrationKind, PrevState, RunTables, Sink, TaskId,
 };
-
-/// First task id that is refused: far above any run, low enough not to exhaust memory on a damaged trace.
-const TASK_LIMIT: u32 = 1 << 22;
 
 /// What is known when the window of observation opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
