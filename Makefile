@@ -17,11 +17,11 @@ build: ## build target/release/warmcore
 
 demo: build ## build, then compare three schedulers on two workloads
 	@echo
-	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f4,-g4,-l200 --schedulers cfs,eevdf,rr'
-	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f4,-g4,-l200 --schedulers cfs,eevdf,rr
+	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr'
+	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr
 	@echo
-	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload spin:-n64,-p0,-r100ms,-d3s --schedulers cfs,eevdf,rr'
-	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n64,-p0,-r100ms,-d3s --schedulers cfs,eevdf,rr
+	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr'
+	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
 
 test: ## run the whole test suite
 	@scripts/toolchain build

@@ -129,3 +129,15 @@ fn completions_and_manual_pages_are_made() {
     scratch.run("man --out pages").exits_with(0);
     assert!(scratch.files("pages").contains(&"warmcore-compare.1".to_owned()));
 }
+
+#[test]
+fn a_workload_runs_with_real_threads() {
+    let scratch = Scratch::new();
+    let ran = scratch.run("workload run hackbench:-T,-p,-f1,-g1,-l5").exits_with(0);
+    assert!(ran.out.starts_with("Running in threaded mode with 1 groups using 2 file descriptors each (== 2 tasks)\n"));
+    assert!(ran.out.contains("\nTime: "), "{}", ran.out);
+    let ran = scratch.run("workload run pingpong:-n1,-l10 --json").exits_with(0);
+    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+    assert_eq!((&document["schema"], &document["ended"]), (&"warmcore-native-1".into(), &"all_exited".into()));
+    assert_eq!(document["recorders"][0]["samples_ns"].as_array().map(Vec::len), Some(10));
+}

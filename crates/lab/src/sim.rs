@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicBool;
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
 use warmcore_schedulers::{decisions, simulate};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
-use warmcore_trace::{TaskId, TaskInfo, Tee};
+use warmcore_trace::{Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
 
 use crate::directory::RunDirectory;
-use crate::experiment::{Experiment, ExperimentRecord, TraceLevel};
+use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::files::FileError;
 use crate::measures;
 use crate::results::result_lines;
@@ -34,6 +34,9 @@ pub enum SimError {
     Interrupted,
     /// Its trace could not be stored.
     #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The directory of its trace could not be made.
+    #[error(transparent)]
     File(#[from] FileError),
 }
 
@@ -52,7 +55,9 @@ impl SimError {
             Self::Simulation(SimulationError::Scheduler { .. } | SimulationError::Invariant { .. }) => {
                 "this is a fault of this program: please report it with the command line and the seed"
             }
-            Self::Simulation(SimulationError::Sink(_)) => "is the disk full? `--trace counters` needs no space",
+            Self::Simulation(SimulationError::Sink(_)) | Self::Store(_) => {
+                "is the disk full? `--trace counters` needs no space"
+            }
             Self::Simulation(SimulationError::Interrupted { .. }) | Self::Interrupted => "run it again",
             Self::File(error) => error.advice(),
         }
@@ -104,9 +109,12 @@ pub fn run_trial(
             (simulate(spec, &setup, Some(&mut counters))?, Some(counters))
         }
         (TraceLevel::Full, Some(directory)) => {
-            let path = directory.trace_directory(&trial_name(scheduler, number))?;
-            let mut sink = Tee::new(new_counters(), new_store(&path)?);
+            let name = trial_name(scheduler, number);
+            let path = directory.trace_directory(&name)?;
+            let store = Store::create(&path, machine, &tables, &store_info(&name), StoreOptions::default())?;
+            let mut sink = Tee::new(new_counters(), store);
             let outcome = simulate(spec, &setup, Some(&mut sink))?;
+            sink.second.finish(outcome.elapsed_ns, &task_infos(&outcome))?;
             (outcome, Some(sink.first))
         }
     };
@@ -129,6 +137,16 @@ pub fn run_trial(
         tasks: outcome.tasks.iter().map(task_row).collect(),
         result_lines: result_lines(workload, &outcome),
     })
+}
+
+/// Nothing in it may differ between equal runs, so a simulated run has no host of its own.
+fn store_info(run: &str) -> StoreInfo {
+    StoreInfo {
+        tool_version: TOOL_VERSION.into(),
+        clock: "simulated".into(),
+        host_id: "simulator".into(),
+        run_id: run.into(),
+    }
 }
 
 fn trial_end(end: End) -> TrialEnd {
@@ -176,9 +194,4 @@ fn task_infos(outcome: &Outcome) -> Vec<TaskInfo> {
         process: task.process,
     };
     outcome.tasks.iter().map(info).collect()
-}
-
-// TEMPORARY SHIM
-fn new_store(_path: &std::path::Path) -> Result<warmcore_trace::NullSink, FileError> {
-    Ok(warmcore_trace::NullSink)
 }

@@ -374,7 +374,7 @@ pub fn decimal(value: f64) -> String {
 
 fn percent(value: f64) -> String {
     let percent = value * 100.0;
-    if percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
+    if percent < 1.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
 /// What to check before the verdict is trusted.
@@ -472,7 +472,7 @@ mod tests {
         let document = document(&[("cfs", 1.0), ("eevdf", 0.9995)], 10);
         assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Negligible));
         assert_eq!(document.verdict.best, None);
-        assert!(document.verdict.sentence.starts_with("eevdf and cfs differ in elapsed time by 0.10 % at most"));
+        assert!(document.verdict.sentence.starts_with("eevdf and cfs differ in elapsed time by 0.1 % at most"));
     }
 
     #[test]
