@@ -193,6 +193,12 @@ impl<'a> Core<'a> {
         self.cpus[cpu.index()].curr.is_idle()
     }
 
+    /// Whether the CPU counts as idle only because its stopper took the running task off and has not picked since.
+    #[inline]
+    pub fn stopper_ran(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.index()].stopper_ran
+    }
+
     /// Whether a queued wakeup is on its way to the CPU (`ttwu_pending`).
     #[inline]
     pub fn ttwu_pending(&self, cpu: CpuId) -> bool {

@@ -15,7 +15,7 @@ mod checklist_tests;
 pub mod domains;
 pub mod eevdf;
 pub mod pelt;
-pub(crate) mod queue;
+pub mod queue;
 mod select;
 pub mod state;
 pub mod weights;
@@ -475,6 +475,7 @@ impl<P: Policy> Scheduler for Fair<P> {
         let index = self.task_entity(task);
         if reason == Dequeue::Save && self.entities[index as usize].delayed {
             self.retire_delayed(core, cpu, index);
+            self.refresh_idle(core, cpu);
             return;
         }
         let removal = match reason {
@@ -486,6 +487,7 @@ impl<P: Policy> Scheduler for Fair<P> {
         if reason == Dequeue::Sleep {
             self.update_util_est(index);
         }
+        self.refresh_idle(core, cpu);
     }
 
     fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: WakeFlags) {
@@ -526,7 +528,9 @@ impl<P: Policy> Scheduler for Fair<P> {
                 return Some(self.entity_task(picked));
             }
             self.picked_group[cpu.index()] = NONE;
-            if core.curr_is_idle(cpu) || !self.sched_balance_newidle(core, cpu) {
+            // An idle CPU that finds nothing has looked around before it went idle.
+            let was_idle = core.curr_is_idle(cpu) && !core.stopper_ran(cpu);
+            if was_idle || !self.sched_balance_newidle(core, cpu) {
                 return None;
             }
         }

@@ -11,7 +11,7 @@ use super::{Fair, Policy};
 
 /// Why an entity is dequeued; a task's reason becomes its group entity's when the group's queue runs empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Removal {
+pub enum Removal {
     /// It sleeps and may be kept (`DEQUEUE_SLEEP`).
     Sleep,
     /// It sleeps and must go: exits (`DEQUEUE_SLEEP | DEQUEUE_SPECIAL`).

@@ -1,0 +1,18 @@
+//! Every reader of machine descriptions, on the same bytes; what is read must survive being written and read again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use warmcore_topology as topology;
+
+fuzz_target!(|text: &str| {
+    let _ = topology::from_hwloc_xml(text);
+    let _ = topology::from_synthetic(text);
+    let _ = topology::resolve(text);
+    let _ = topology::CpuSet::parse_list(text);
+    if let Ok(machine) = topology::from_toml(text) {
+        let written = topology::to_toml(&machine);
+        let again = topology::from_toml(&written).expect("what was written is read");
+        assert_eq!(again.cpu_count(), machine.cpu_count());
+        let _ = topology::render(&machine);
+    }
+});
