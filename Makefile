@@ -2,7 +2,7 @@
 # exactly what that is. `make` alone lists the targets.
 
 export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
-WARMCORE := cargo run --release --locked --quiet --package warmcore --
+WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcore
 FUZZ_SECONDS := 20
 
 .DEFAULT_GOAL := help
@@ -17,11 +17,9 @@ build: ## build target/release/warmcore
 
 demo: build ## build, then compare three schedulers on two workloads
 	@echo
-	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr'
-	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr
+	$(WARMCORE) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr
 	@echo
-	@echo '$$ warmcore compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr'
-	@$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
+	$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
 
 test: ## run the whole test suite
 	@scripts/toolchain build
@@ -42,8 +40,7 @@ deny: ## licences and advisories of all dependencies (builds cargo-deny once, so
 	@cargo deny --version 2>/dev/null || cargo install --locked --quiet cargo-deny
 	cargo deny check
 
-docs: ## API documentation in target/doc, manual pages in target/man
-	@scripts/toolchain build
+docs: build ## API documentation in target/doc, manual pages in target/man
 	cargo doc --workspace --no-deps --locked
 	$(WARMCORE) man --out target/man
 

@@ -12,9 +12,7 @@ fn compare_prints_a_line_per_scheduler_and_a_sentence() {
     let ran =
         scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf:hz=1000,rr --no-out")).exits_with(0);
     let lines: Vec<&str> = ran.out.lines().collect();
-    assert!(
-        lines[0].starts_with("scheduler") && lines[0].contains("hackbench time") && lines[0].contains("ratio [95 %]")
-    );
+    assert!(lines[0].starts_with("scheduler") && lines[0].contains(" time ") && lines[0].contains("ratio [95 %]"));
     assert!(lines[1].starts_with("cfs ") && lines[1].contains("baseline"));
     assert!(lines[2].starts_with("eevdf:hz=1000 "));
     assert!(lines[3].starts_with("rr "));
@@ -38,7 +36,7 @@ fn the_baseline_is_the_first_scheduler_or_the_one_asked_for() {
 fn few_trials_give_no_verdict_and_a_warning() {
     let scratch = Scratch::new();
     let ran = scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --trials 3")).exits_with(0);
-    assert!(ran.out.contains("too few trials"), "{}", ran.out);
+    assert!(ran.out.contains("too few"), "{}", ran.out);
     ran.complains("use at least 8");
 }
 

@@ -9,8 +9,8 @@ use crate::units;
 
 /// Columns beside the primary measure: the measure's name and its heading.
 const COLUMNS: [(&str, &str); 5] = [
-    ("wakeup_p50_ns", ">wakeup p50"),
-    ("wakeup_p99_ns", ">wakeup p99"),
+    ("wakeup_p50_ns", ">wake p50"),
+    ("wakeup_p99_ns", ">wake p99"),
     ("migrations_ran_per_s", ">migr/s"),
     ("cross_llc_ran_per_s", ">x-LLC/s"),
     ("violation_ns", ">violation"),
@@ -27,10 +27,10 @@ pub fn plain(document: &ComparisonDocument) -> String {
 }
 
 fn table(document: &ComparisonDocument) -> Table {
-    let primary = format!(">{}", title(document, &document.primary));
-    let second = document.secondary.as_deref().map(|name| (name, format!(">{}", title(document, name))));
+    let primary = format!(">{}", heading(document, &document.primary));
+    let second = document.secondary.as_deref().map(|name| (name, format!(">{}", heading(document, name))));
     let second = second.as_ref().map(|(name, heading)| (*name, heading.as_str()));
-    // A second result takes the place of the first column, so that a line stays below 100 characters.
+    // A second result takes the place of the first column.
     let others = COLUMNS.into_iter().filter(|(name, _)| *name != document.primary).skip(usize::from(second.is_some()));
     let columns: Vec<(&str, &str)> = second.into_iter().chain(others).collect();
     let headings = ["scheduler", &primary, ">ratio [95 %]", "verdict"];
@@ -45,9 +45,24 @@ fn table(document: &ComparisonDocument) -> Table {
     table
 }
 
-/// The title of a measure.
-fn title<'a>(document: &'a ComparisonDocument, name: &str) -> &'a str {
-    document.measures.iter().find(|measure| measure.name == name).map_or("", |measure| measure.title.as_str())
+/// The heading of a measure: short for the usual ones, so that a line stays below 100 characters.
+fn heading<'a>(document: &'a ComparisonDocument, name: &str) -> &'a str {
+    match name {
+        "elapsed_ns" => "elapsed",
+        "hackbench_time_ns" => "time",
+        "work_ns" => "work",
+        "cpu_time_spread" => "spread",
+        _ => document.measures.iter().find(|measure| measure.name == name).map_or("", |measure| &measure.title),
+    }
+}
+
+/// A finding in a word; the sentence below the table says it in full.
+fn word(finding: Finding) -> &'static str {
+    match finding {
+        Finding::NoDifferenceShown => "unclear",
+        Finding::TooFewTrials => "too few",
+        finding => finding.words(),
+    }
 }
 
 /// Ratio and verdict of the primary measure.
@@ -61,7 +76,7 @@ fn judged(scheduler: &SchedulerResult, primary: &str) -> [(String, Tone); 2] {
         Finding::Worse => Tone::Bad,
         _ => Tone::Plain,
     };
-    [(ratio(comparison), tone), (finding.words().into(), tone)]
+    [(ratio(comparison), tone), (word(finding).into(), tone)]
 }
 
 fn ratio(comparison: &Comparison) -> String {
