@@ -11,7 +11,7 @@ use serde::Serialize;
 use warmcore_kernel::Setup;
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_topology::Machine;
-use warmcore_trace::{Counters, Sink};
+use warmcore_trace::{Counters, Sink, Start};
 use warmcore_workload::Workload;
 
 const DURATION: &str = "10s";
@@ -94,7 +94,7 @@ fn measure(name: &str, machine: &Machine, text: &str, scheduler: &str, repeat: u
     let mut tasks = 0;
     for _ in 0..repeat {
         let setup = Setup::new(machine, &workload, 1).map_err(|error| error.to_string())?;
-        let mut counters = Counters::new(machine, &setup.run_tables(decisions(&spec)));
+        let mut counters = Counters::new(machine, &setup.run_tables(decisions(&spec)), Start::Idle { time_ns: 0 });
         let before = thread_cpu_s();
         let sink: &mut dyn Sink = &mut counters;
         let outcome = simulate(&spec, &setup, Some(sink)).map_err(|error| format!("{name}: {error}"))?;

@@ -19,6 +19,7 @@ pub mod metrics;
 mod random_events;
 pub mod sink;
 pub mod slices;
+#[cfg(feature = "store")]
 pub mod store;
 pub mod tables;
 
@@ -28,5 +29,6 @@ pub use histogram::Histogram;
 pub use metrics::{Counters, Metrics, Start};
 pub use sink::{NullSink, Tee};
 pub use slices::{Slice, SliceBuilder, SliceEnd};
+#[cfg(feature = "store")]
 pub use store::{Store, StoreError, StoreInfo, StoreOptions, StoreReader};
 pub use tables::{RunTables, TaskInfo};
