@@ -1,11 +1,13 @@
 //! How long the counters take per event: `cargo bench -p warmcore-trace`.
 //!
-//! A made-up kernel wakes and blocks tasks at random places: per wakeup a waking, a wakeup, a migration in a third of the
-//! cases, and one or two switches, as a busy machine reports them. Only the sink is timed, in batches of the simulator's
-//! size, with the events still in the cache as they are in the simulator. Plain output, no framework: one line per size.
+//! A made-up kernel wakes and blocks tasks at random: per wakeup a waking, a wakeup, a migration in a third of the cases
+//! (one in four of them to another LLC), and one or two switches, as a busy machine reports them. Tasks and CPUs follow
+//! each other without any locality. Only the sink is timed, in batches of the simulator's size, with the events still in
+//! the cache as they are in the simulator. Plain output, no framework: one line per size.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::rc::Rc;
 use std::time::Instant;
 
 use rand_core::Rng;
@@ -25,10 +27,14 @@ struct Kernel {
     /// Where each task ran last.
     cpu: Vec<CpuId>,
     sleeping: Vec<TaskId>,
+    /// For each CPU: those it shares its LLC with.
+    llc_cpus: Vec<Rc<[CpuId]>>,
 }
 
 impl Kernel {
-    fn new(cpus: usize, tasks: usize, restrictions: u32) -> Self {
+    fn new(machine: &Machine, tasks: usize, restrictions: u32) -> Self {
+        let cpus = machine.cpu_count();
+        let llcs: Vec<Rc<[CpuId]>> = machine.llcs().map(|llc| machine.cpus_of_llc(llc).iter().collect()).collect();
         let mut kernel = Self {
             random: Pcg64Mcg::new(1),
             now_ns: 0,
@@ -37,6 +43,7 @@ impl Kernel {
             queues: vec![VecDeque::new(); cpus],
             cpu: (0..tasks).map(|task| CpuId((task % cpus) as u32)).collect(),
             sleeping: (0..tasks as u32).map(TaskId).collect(),
+            llc_cpus: machine.cpus().map(|cpu| Rc::clone(&llcs[machine.llc_of(cpu).index()])).collect(),
         };
         for task in 0..tasks as u32 {
             let home = kernel.cpu[task as usize];
@@ -73,7 +80,9 @@ impl Kernel {
         self.emit(waker, EventKind::Waking { task, target_cpu: old });
         let mut to = old;
         if self.below(3) == 0 {
-            to = CpuId::from_index(self.below(self.current.len()));
+            let llc = Rc::clone(&self.llc_cpus[old.index()]);
+            let leave = self.below(4) == 0;
+            to = if leave { CpuId::from_index(self.below(self.current.len())) } else { llc[self.below(llc.len())] };
             if to != old {
                 self.emit(waker, EventKind::Migrate { task, from: old, to, kind: MigrationKind::Wakeup });
             }
@@ -114,7 +123,7 @@ impl Kernel {
 /// away; the first comes close to what a core does that is not shared with another hardware thread.
 fn measure(machine: &Machine, tasks: usize, restrictions: &[CpuSet], batches: usize) -> (f64, f64) {
     let tables = RunTables { restrictions: restrictions.to_vec(), ..RunTables::default() };
-    let mut kernel = Kernel::new(machine.cpu_count(), tasks, restrictions.len() as u32);
+    let mut kernel = Kernel::new(machine, tasks, restrictions.len() as u32);
     let mut counters = Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
     let mut per_event = Vec::new();
     while per_event.len() < batches {

@@ -12,6 +12,9 @@ use crate::{
     Event, EventError, EventKind, Histogram, MIGRATION_KINDS, MigrationKind, PrevState, RunTables, Sink, TaskId,
 };
 
+/// Boxed, so that success travels in a register: this sink's time per event matters.
+type Checked<T> = Result<T, Box<EventError>>;
+
 /// What is known when the window of observation opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
@@ -113,9 +116,9 @@ impl Counters {
     }
 
     #[inline]
-    fn event(&mut self, event: &Event) -> Result<(), EventError> {
+    fn event(&mut self, event: &Event) -> Checked<()> {
         if event.time_ns < self.now_ns {
-            return Err(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns });
+            return Err(Box::new(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns }));
         }
         self.now_ns = event.time_ns;
         self.cpu(event, event.cpu)?;
@@ -142,7 +145,7 @@ impl Counters {
         Ok(())
     }
 
-    fn switch(&mut self, event: &Event, prev: TaskId, prev_state: PrevState, next: TaskId) -> Result<(), EventError> {
+    fn switch(&mut self, event: &Event, prev: TaskId, prev_state: PrevState, next: TaskId) -> Checked<()> {
         let (now_ns, place) = (event.time_ns, event.cpu.index());
         let cpu = &mut self.cpus[place];
         self.unexpected += u64::from(cpu.known && cpu.curr != prev);
@@ -167,7 +170,7 @@ impl Counters {
     }
 
     /// `prev` leaves the CPU of the event.
-    fn leave(&mut self, event: &Event, prev: TaskId, prev_state: PrevState) -> Result<(), EventError> {
+    fn leave(&mut self, event: &Event, prev: TaskId, prev_state: PrevState) -> Checked<()> {
         let now_ns = event.time_ns;
         let index = self.known_task(event, prev)?;
         if self.tasks[index].state == State::Queued {
@@ -181,7 +184,9 @@ impl Counters {
         } else {
             // Legal for the first event of a task only: it was on the CPU before the window opened.
             self.unexpected += u64::from(task.state != State::Unknown);
+            self.enter_llc(index, event.cpu);
         }
+        let task = &mut self.tasks[index];
         task.left_ns = now_ns;
         task.cpu = event.cpu.0;
         task.last_ran = event.cpu.0;
@@ -211,7 +216,7 @@ impl Counters {
     }
 
     /// `next` comes to the CPU of the event, where `starting` was about to run.
-    fn enter(&mut self, event: &Event, next: TaskId, starting: TaskId) -> Result<(), EventError> {
+    fn enter(&mut self, event: &Event, next: TaskId, starting: TaskId) -> Checked<()> {
         let now_ns = event.time_ns;
         let index = self.known_task(event, next)?;
         let task = &mut self.tasks[index];
@@ -236,14 +241,15 @@ impl Counters {
         if let Some(away) = task.end_off_cpu(now_ns) {
             self.off_cpu.record(away);
         }
-        if task.last_ran != event.cpu.0 && task.last_ran != NO_CPU {
-            let relation = self.machine.relation(CpuId(task.last_ran), event.cpu);
-            task.ran_elsewhere(relation);
-            self.ran_distance[relation] += 1;
+        if task.last_ran != event.cpu.0 {
+            if task.last_ran != NO_CPU {
+                let relation = self.machine.relation(CpuId(task.last_ran), event.cpu);
+                task.ran_elsewhere(relation);
+                self.ran_distance[relation] += 1;
+            }
+            self.enter_llc(index, event.cpu);
         }
-        if let Some((llc, ran)) = task.enter_llc(self.cpus[event.cpu.index()].llc) {
-            self.llc_run_ns[index * self.llcs + llc as usize] += ran;
-        }
+        let task = &mut self.tasks[index];
         task.state = State::Running;
         task.cpu = event.cpu.0;
         task.last_ran = event.cpu.0;
@@ -251,7 +257,14 @@ impl Counters {
         Ok(())
     }
 
-    fn waking(&mut self, event: &Event, task: TaskId, target_cpu: CpuId) -> Result<(), EventError> {
+    /// A task is on a CPU other than the one before: what it ran under another LLC goes to the table.
+    fn enter_llc(&mut self, index: usize, cpu: CpuId) {
+        if let Some((llc, ran)) = self.tasks[index].enter_llc(self.cpus[cpu.index()].llc) {
+            self.llc_run_ns[index * self.llcs + llc as usize] += ran;
+        }
+    }
+
+    fn waking(&mut self, event: &Event, task: TaskId, target_cpu: CpuId) -> Checked<()> {
         self.cpu(event, target_cpu)?;
         let index = self.known_task(event, task)?;
         let task = &mut self.tasks[index];
@@ -270,7 +283,7 @@ impl Counters {
         Ok(())
     }
 
-    fn wakeup(&mut self, event: &Event, task: TaskId) -> Result<(), EventError> {
+    fn wakeup(&mut self, event: &Event, task: TaskId) -> Checked<()> {
         let index = self.known_task(event, task)?;
         match self.tasks[index].state {
             State::Waking | State::New => self.enqueue(event.time_ns, task, event.cpu),
@@ -290,14 +303,7 @@ impl Counters {
 
     /// **Migration (event)**: one `sched_migrate_task`, moves of tasks that never ran in between included. Split by
     /// reason, by distance, and by whether the task was waiting after a preemption.
-    fn migrate(
-        &mut self,
-        event: &Event,
-        task: TaskId,
-        from: CpuId,
-        to: CpuId,
-        kind: MigrationKind,
-    ) -> Result<(), EventError> {
+    fn migrate(&mut self, event: &Event, task: TaskId, from: CpuId, to: CpuId, kind: MigrationKind) -> Checked<()> {
         self.cpu(event, from)?;
         self.cpu(event, to)?;
         let index = self.known_task(event, task)?;
@@ -318,7 +324,7 @@ impl Counters {
         Ok(())
     }
 
-    fn fork(&mut self, event: &Event, child: TaskId) -> Result<(), EventError> {
+    fn fork(&mut self, event: &Event, child: TaskId) -> Checked<()> {
         let index = self.known_task(event, child)?;
         let task = &mut self.tasks[index];
         if task.state == State::Unknown {
@@ -333,7 +339,7 @@ impl Counters {
         Ok(())
     }
 
-    fn exit(&mut self, event: &Event, task: TaskId) -> Result<(), EventError> {
+    fn exit(&mut self, event: &Event, task: TaskId) -> Checked<()> {
         let index = self.known_task(event, task)?;
         self.tasks[index].exited_ns = event.time_ns;
         let state = self.tasks[index].state;
@@ -347,10 +353,15 @@ impl Counters {
         Ok(())
     }
 
-    fn affinity(&mut self, event: &Event, task: TaskId, restriction: u32) -> Result<(), EventError> {
+    fn affinity(&mut self, event: &Event, task: TaskId, restriction: u32) -> Checked<()> {
         let Some(class) = self.work.class(restriction) else {
             let length = self.work.restrictions();
-            return Err(EventError::UnknownEntry { event: *event, table: "restrictions", index: restriction, length });
+            return Err(Box::new(EventError::UnknownEntry {
+                event: *event,
+                table: "restrictions",
+                index: restriction,
+                length,
+            }));
         };
         let index = self.known_task(event, task)?;
         let state = &mut self.tasks[index];
@@ -412,17 +423,17 @@ impl Counters {
 
     /// Checks a CPU that an event names.
     #[inline]
-    fn cpu(&self, event: &Event, cpu: CpuId) -> Result<(), EventError> {
+    fn cpu(&self, event: &Event, cpu: CpuId) -> Checked<()> {
         if cpu.index() < self.cpus.len() {
             Ok(())
         } else {
-            Err(EventError::UnknownCpu { event: *event, cpu, cpus: self.cpus.len() })
+            Err(Box::new(EventError::UnknownCpu { event: *event, cpu, cpus: self.cpus.len() }))
         }
     }
 
     /// The index of a task, whose state exists from here on.
     #[inline]
-    fn known_task(&mut self, event: &Event, task: TaskId) -> Result<usize, EventError> {
+    fn known_task(&mut self, event: &Event, task: TaskId) -> Checked<usize> {
         if task.index() >= self.tasks.len() {
             self.add_tasks(event, task)?;
         }
@@ -430,9 +441,9 @@ impl Counters {
     }
 
     #[cold]
-    fn add_tasks(&mut self, event: &Event, task: TaskId) -> Result<(), EventError> {
+    fn add_tasks(&mut self, event: &Event, task: TaskId) -> Checked<()> {
         if task.0 >= TASK_LIMIT {
-            return Err(EventError::NoTask { event: *event, task, limit: TASK_LIMIT });
+            return Err(Box::new(EventError::NoTask { event: *event, task, limit: TASK_LIMIT }));
         }
         self.tasks.resize_with(task.index() + 1, TaskState::default);
         self.llc_run_ns.resize(self.tasks.len() * self.llcs, 0);
@@ -441,9 +452,10 @@ impl Counters {
 }
 
 /// An entry of one of the sums that follow the run's tables.
-fn entry<'a>(sums: &'a mut [u64], event: &Event, table: &'static str, index: u32) -> Result<&'a mut u64, EventError> {
+fn entry<'a>(sums: &'a mut [u64], event: &Event, table: &'static str, index: u32) -> Checked<&'a mut u64> {
     let length = sums.len();
-    sums.get_mut(index as usize).ok_or(EventError::UnknownEntry { event: *event, table, index, length })
+    sums.get_mut(index as usize)
+        .ok_or_else(|| Box::new(EventError::UnknownEntry { event: *event, table, index, length }))
 }
 
 impl Sink for Counters {
@@ -451,7 +463,7 @@ impl Sink for Counters {
     /// [`EventError`] as [`io::ErrorKind::InvalidData`] for an event that cannot be; events before it are counted.
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
         for event in batch {
-            self.event(event)?;
+            self.event(event).map_err(|error| *error)?;
         }
         Ok(())
     }

@@ -26,9 +26,10 @@ pub(crate) struct CpuState {
     /// Since when `curr` has been on the CPU.
     pub(crate) since_ns: u64,
     pub(crate) busy_ns: u64,
-    pub(crate) idle_ns: u64,
-
     pub(crate) switches: u64,
+
+    /// Since when its state has been known.
+    pub(crate) known_since_ns: u64,
     pub(crate) overhead_ns: [u64; OVERHEAD_KINDS],
 }
 
@@ -46,9 +47,9 @@ impl CpuState {
             settled_ns: start_ns,
             length_ns: 0,
             length_max: 0,
-            switches: 0,
             busy_ns: 0,
-            idle_ns: 0,
+            switches: 0,
+            known_since_ns: start_ns,
             overhead_ns: [0; OVERHEAD_KINDS],
         }
     }
@@ -69,21 +70,24 @@ impl CpuState {
         self.settled_ns = now_ns;
     }
 
-    /// **Busy** and **idle time**: with a task on the CPU, without. Time before a CPU's first switch is neither (it is
-    /// unobserved), unless the CPU was known to be idle at the start.
+    /// **Busy time**: with a task on the CPU. To be called at every switch, before it is applied.
     #[inline]
     pub(crate) fn settle_switch(&mut self, now_ns: u64) {
-        if self.known {
-            let elapsed = now_ns - self.since_ns;
-            if self.curr.is_idle() {
-                self.idle_ns += elapsed;
-            } else {
-                self.busy_ns += elapsed;
-            }
+        if !self.curr.is_idle() {
+            self.busy_ns += now_ns - self.since_ns;
+        }
+        if !self.known {
+            self.known = true;
+            self.known_since_ns = now_ns;
         }
         self.since_ns = now_ns;
-        self.known = true;
         self.switches += 1;
+    }
+
+    /// **Observed time** up to the end of the window: busy or **idle**. Time before a CPU's first switch is neither (it is
+    /// unobserved), unless the CPU was known to be idle at the start.
+    pub(crate) fn observed_ns(&self, end_ns: u64) -> u64 {
+        if self.known { end_ns - self.known_since_ns } else { 0 }
     }
 
     /// Whether the CPU is idle for work conservation.

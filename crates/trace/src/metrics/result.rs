@@ -395,9 +395,9 @@ impl Counters {
 
     fn cpu_metrics(&self, index: usize, end_ns: u64, window_ns: u64) -> CpuMetrics {
         let cpu = &self.cpus[index];
-        let open = if cpu.known { end_ns - cpu.since_ns } else { 0 };
-        let busy_ns = cpu.busy_ns + if cpu.curr.is_idle() { 0 } else { open };
-        let idle_ns = cpu.idle_ns + if cpu.curr.is_idle() { open } else { 0 };
+        let open = if cpu.curr.is_idle() { 0 } else { end_ns - cpu.since_ns };
+        let busy_ns = cpu.busy_ns + open;
+        let idle_ns = cpu.observed_ns(end_ns) - busy_ns;
         CpuMetrics {
             id: CpuId::from_index(index),
             switches: cpu.switches,
