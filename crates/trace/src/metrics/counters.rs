@@ -68,6 +68,8 @@ pub struct Counters {
     pub(super) phases: Vec<u64>,
     pub(super) decisions: Vec<u64>,
     pub(super) events: u64,
+    /// Whether any overhead was reported: without, it is unknown, not zero.
+    pub(super) overhead_reported: bool,
     /// Waits that ended with the task's exit.
     pub(super) abandoned_waits: u64,
     /// Events that contradict what earlier ones told.
@@ -99,6 +101,7 @@ impl Counters {
             phases: vec![0; tables.phases.len()],
             decisions: vec![0; tables.decisions.len()],
             events: 0,
+            overhead_reported: false,
             abandoned_waits: 0,
             unexpected: 0,
             machine: machine.clone(),
@@ -138,6 +141,7 @@ impl Counters {
             EventKind::Phase { phase, .. } => *entry(&mut self.phases, event, "phases", phase)? += 1,
             EventKind::Decision { decision, .. } => *entry(&mut self.decisions, event, "decisions", decision)? += 1,
             EventKind::Overhead { kind, duration_ns } => {
+                self.overhead_reported = true;
                 let spent = &mut self.cpus[event.cpu.index()].overhead_ns[kind as usize];
                 *spent = spent.saturating_add(duration_ns);
             }

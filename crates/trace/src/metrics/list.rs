@@ -66,6 +66,11 @@ fn overhead(metrics: &Metrics, kind: &str) -> Option<f64> {
     metrics.totals.overhead_ns.get(kind).map(|spent| *spent as f64)
 }
 
+fn overhead_sum(metrics: &Metrics) -> Option<u64> {
+    let spent = &metrics.totals.overhead_ns;
+    (!spent.is_empty()).then(|| spent.values().sum())
+}
+
 fn migrations(metrics: &Metrics, kind: &str) -> Option<f64> {
     metrics.totals.migrations_by_kind.get(kind).map(|count| *count as f64)
 }
@@ -137,9 +142,9 @@ metrics! {
     "run_ns", "ns", Neither, |m| number(m.totals.run_ns), "run time of all tasks";
     "busy_share", "1", Neither, |m| of_cpu_time(m.totals.busy_ns, m), "share of observed CPU time with a task on the CPU, 0..1";
     "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time without a task on the CPU, over all CPUs";
-    "overhead_ns", "ns", Lower, |m| number(m.totals.overhead_ns.values().sum()),
+    "overhead_ns", "ns", Lower, |m| maybe(overhead_sum(m)),
         "kernel time of all kinds over all CPUs; part of busy or idle time";
-    "overhead_share", "1", Lower, |m| of_cpu_time(m.totals.overhead_ns.values().sum(), m), "that time as a share of observed CPU time, 0..1";
+    "overhead_share", "1", Lower, |m| of_cpu_time(overhead_sum(m)?, m), "that time as a share of observed CPU time, 0..1";
     "overhead_switch_ns", "ns", Lower, |m| overhead(m, "switch"), "kernel time for context switches";
     "overhead_tick_ns", "ns", Lower, |m| overhead(m, "tick"), "kernel time for timer ticks";
     "overhead_wakeup_ns", "ns", Lower, |m| overhead(m, "wakeup"), "kernel time for wakeups: placement, enqueueing, interrupts";

@@ -150,7 +150,8 @@ pub struct Totals {
     pub idle_ns: u64,
     /// Time before CPUs' first events, over all CPUs: neither busy nor idle.
     pub unobserved_ns: u64,
-    /// Kernel time by kind, over all CPUs. Part of busy or idle time, not on top of it.
+    /// Kernel time by kind, over all CPUs. Part of busy or idle time, not on top of it. Empty when the trace reports none:
+    /// then it is unknown.
     pub overhead_ns: BTreeMap<String, u64>,
     /// Time-weighted mean number of running plus queued tasks per observed CPU.
     pub runqueue_length_mean: Option<f64>,
@@ -226,7 +227,7 @@ pub struct CpuMetrics {
     pub idle_ns: u64,
     /// Before its first event: unknown.
     pub unobserved_ns: u64,
-    /// Kernel time by kind. Part of busy or idle time.
+    /// Kernel time by kind. Part of busy or idle time. Empty when the trace reports none.
     pub overhead_ns: BTreeMap<String, u64>,
     /// Time-weighted mean of running plus queued tasks over its observed time.
     pub runqueue_length_mean: Option<f64>,
@@ -321,7 +322,7 @@ impl Counters {
             busy_ns,
             idle_ns,
             unobserved_ns: cpus.iter().map(|cpu| cpu.unobserved_ns).sum(),
-            overhead_ns: overhead_by_name(&overhead),
+            overhead_ns: self.overhead_by_name(&overhead),
             runqueue_length_mean: ratio(length_ns, busy_ns + idle_ns),
             runqueue_length_max: cpus.iter().map(|cpu| cpu.runqueue_length_max).max().unwrap_or(0),
             work_conservation_violation_ns: self.work.violation_ns(end_ns),
@@ -386,6 +387,11 @@ impl Counters {
         }
     }
 
+    fn overhead_by_name(&self, spent: &[u64; OVERHEAD_KINDS]) -> BTreeMap<String, u64> {
+        let reported = OverheadKind::ALL.iter().filter(|_| self.overhead_reported);
+        reported.map(|kind| (kind.name().to_owned(), spent[*kind as usize])).collect()
+    }
+
     /// Run-queue length summed over the observed time of a CPU up to the end.
     fn length_ns(&self, index: usize, end_ns: u64) -> u64 {
         let mut cpu = self.cpus[index].clone();
@@ -404,7 +410,7 @@ impl Counters {
             busy_ns,
             idle_ns,
             unobserved_ns: window_ns - busy_ns - idle_ns,
-            overhead_ns: overhead_by_name(&cpu.overhead_ns),
+            overhead_ns: self.overhead_by_name(&cpu.overhead_ns),
             runqueue_length_mean: ratio(self.length_ns(index, end_ns), busy_ns + idle_ns),
             runqueue_length_max: cpu.length_max,
         }
@@ -461,10 +467,6 @@ impl ApplicationMetrics {
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-fn overhead_by_name(spent: &[u64; OVERHEAD_KINDS]) -> BTreeMap<String, u64> {
-    OverheadKind::ALL.iter().map(|kind| (kind.name().to_owned(), spent[*kind as usize])).collect()
 }
 
 /// Entries of equal name are one entry.

@@ -375,6 +375,15 @@ fn overhead_counters_phases_and_decisions_are_summed_by_name() {
 }
 
 #[test]
+fn overhead_that_no_event_reports_is_unknown_not_zero() {
+    let overhead = |metrics: &Metrics| super::metric("overhead_share").and_then(|metric| (metric.value)(metrics));
+    let script = Script::new().ran_before(0, 0);
+    assert_eq!(overhead(&script.metrics(200)), None);
+    let reported = script.at(100, 0, EventKind::Overhead { kind: OverheadKind::Switch, duration_ns: 320 });
+    assert_eq!(overhead(&reported.metrics(200)), Some(0.1));
+}
+
+#[test]
 fn applications_sum_their_tasks() {
     let script = Script::new().ran_before(0, 0).ran_before(1, 1).ran_before(2, 2);
     let mut events = script.0;
