@@ -104,14 +104,7 @@ pub trait Policy: Sized {
     /// Ordinary tick, for each level, after charging.
     fn tick(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, queue: u32, index: u32);
     /// Whether `wakee`, just queued beside the running `curr`, preempts it.
-    fn wakeup_preempt(
-        fair: &mut Fair<Self>,
-        core: &mut Core<'_>,
-        cpu: CpuId,
-        curr: u32,
-        wakee: u32,
-        flags: WakeFlags,
-    );
+    fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags);
     /// `sched_yield` of the running entity.
     fn yield_entity(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32);
     /// How one fair task preempts another: lazily or fully.
@@ -354,7 +347,11 @@ impl<P: Policy> Fair<P> {
                 self.update_curr(core, queue);
                 let picked = P::pick(self, queue);
                 if picked == NONE {
-                    core.fail(format!("{}: nothing to pick among {} entities", P::NAME, self.queues[queue as usize].nr_queued));
+                    core.fail(format!(
+                        "{}: nothing to pick among {} entities",
+                        P::NAME,
+                        self.queues[queue as usize].nr_queued
+                    ));
                     return NONE;
                 }
                 if self.entities[picked as usize].delayed {
@@ -500,7 +497,8 @@ impl<P: Policy> Scheduler for Fair<P> {
         }
         let curr = self.rqs[cpu.index()].curr_task;
         let index = self.task_entity(task);
-        if curr == NONE || curr == index {
+        // A task that wakes its parent while it exits leaves the CPU anyway.
+        if curr == NONE || curr == index || !self.entities[curr as usize].on_rq {
             return;
         }
         let (curr, wakee) = self.matching(curr, index);
@@ -521,11 +519,16 @@ impl<P: Policy> Scheduler for Fair<P> {
         P::wakeup_preempt(self, core, cpu, curr, wakee, flags);
     }
 
-    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, _prev: Option<TaskId>) -> Option<TaskId> {
+    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
         loop {
             let picked = self.pick_task(core, cpu);
             if picked != NONE {
-                return Some(self.entity_task(picked));
+                let task = self.entity_task(picked);
+                if prev == Some(task) {
+                    // It goes on running: no `put_prev` or `set_next` follows that would consume this.
+                    self.picked_group[cpu.index()] = NONE;
+                }
+                return Some(task);
             }
             self.picked_group[cpu.index()] = NONE;
             // An idle CPU that finds nothing has looked around before it went idle.

@@ -222,7 +222,10 @@ impl<P: Policy> Fair<P> {
         P::place(self, core, queue, index, initial);
         self.account_enqueue(index);
         self.entities[index as usize].on_rq = true;
-        self.tree_insert(queue, index);
+        // A group's entity still runs while its last task leaves; a task that is pulled then finds it outside the tree.
+        if self.queues[queue as usize].curr != index {
+            self.tree_insert(queue, index);
+        }
     }
 
     /// Changes the counts of tasks on the entity's queue and all above it.
