@@ -16,6 +16,7 @@ use crate::engine::{Engine, Leave, Now};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
 use crate::scheduler::{Scheduler, WakeFlags};
+use crate::sync::take_waiter;
 use crate::task::{Activity, Stage, State, WaitReason};
 
 /// Steps at one instant after which a program is taken to loop for ever.
@@ -494,8 +495,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
     /// The last participant has arrived: everybody goes on.
     fn open_barrier(&mut self, cpu: CpuId, id: TaskId, barrier: BarrierId) -> Done {
         let state = &mut self.objects.barriers[barrier.index()];
-        let blocked =
-            state.waiters.iter().any(|waiter| self.core.tasks[waiter.index()].state == State::Blocked);
+        let blocked = state.waiters.iter().any(|waiter| self.core.tasks[waiter.index()].state == State::Blocked);
         if blocked && self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }
@@ -598,37 +598,46 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         }
         let state = &mut self.objects.channels[channel.index()];
         if state.used_bytes + bytes > description.capacity_bytes {
-            state.writers.push_back(id);
+            state.writers.push_back((id, bytes));
             return self.block(id, WaitReason::ChannelSpace(channel.0));
         }
         state.used_bytes += bytes;
         state.last_writer_cpu = Some(cpu);
-        if let Some(reader) = state.readers.pop_front() {
-            // A writer tells the scheduler that it may sleep soon (`wake_up_interruptible_sync_poll`).
-            self.wake(reader, WakeFlags { sync: true, ..BY_TASK });
-        }
+        // Whoever leaves room behind passes the wakeup on (`wake_next_writer`).
+        let reader = take_waiter(&mut state.readers, state.used_bytes, true);
+        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, false);
+        self.wake_sync(reader);
+        self.wake_sync(writer);
         Done::Next
     }
 
+    /// Wakes a task with the hint that the waker may sleep soon (`wake_up_interruptible_sync_poll`).
+    fn wake_sync(&mut self, task: Option<TaskId>) {
+        if let Some(task) = task {
+            self.wake(task, WakeFlags { sync: true, ..BY_TASK });
+        }
+    }
+
     fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
-        let kind = self.workload.channels[channel.index()].kind;
-        if self.pay(id, self.memory.message_ns(kind)) {
+        let description = &self.workload.channels[channel.index()];
+        if self.pay(id, self.memory.message_ns(description.kind)) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];
         if state.used_bytes < bytes {
-            state.readers.push_back(id);
+            state.readers.push_back((id, bytes));
             return self.block(id, WaitReason::ChannelData(channel.0));
         }
         state.used_bytes -= bytes;
-        let writer = state.writers.pop_front();
+        // Whoever leaves data behind passes the wakeup on (`wake_next_reader`).
+        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, true);
+        let reader = take_waiter(&mut state.readers, state.used_bytes, false);
         if let Some(from) = state.last_writer_cpu {
             let cost = self.memory.message_transfer_ns(from, cpu);
             self.core.charge(cpu, cost, OverheadKind::Syscall);
         }
-        if let Some(writer) = writer {
-            self.wake(writer, WakeFlags { sync: true, ..BY_TASK });
-        }
+        self.wake_sync(writer);
+        self.wake_sync(reader);
         Done::Next
     }
 

@@ -31,9 +31,20 @@ pub(crate) struct Semaphore {
 #[derive(Default)]
 pub(crate) struct Channel {
     pub used_bytes: u64,
-    pub readers: VecDeque<TaskId>,
-    pub writers: VecDeque<TaskId>,
+    /// Tasks that wait for data, with the size of their message.
+    pub readers: VecDeque<(TaskId, u64)>,
+    /// Tasks that wait for space, with the size of their message.
+    pub writers: VecDeque<(TaskId, u64)>,
     pub last_writer_cpu: Option<CpuId>,
+}
+
+/// Takes the task to wake out of a channel's queue: the first whose message is no larger than `limit_bytes`, so that no
+/// message is kept waiting behind one that does not fit. With `anyway`, the first of all if there is none: it will look
+/// and wait again, as with pipes.
+pub(crate) fn take_waiter(waiters: &mut VecDeque<(TaskId, u64)>, limit_bytes: u64, anyway: bool) -> Option<TaskId> {
+    let fits = waiters.iter().position(|(_, bytes)| *bytes <= limit_bytes);
+    let position = if anyway { fits.unwrap_or(0) } else { fits? };
+    waiters.remove(position).map(|(task, _)| task)
 }
 
 #[derive(Default)]
