@@ -22,7 +22,6 @@ use crate::setup::Setup;
 use crate::sync::Objects;
 use crate::task::{Activity, State};
 
-
 /// How often the stop flag is looked at, in engine events.
 const STOP_CHECK_INTERVAL: u64 = 1 << 14;
 

@@ -68,7 +68,8 @@ fn report() -> Result<Report, String> {
         arguments.iter().position(|argument| argument == flag).and_then(|at| arguments.get(at + 1)).cloned()
     };
     let only = value_of("--only").unwrap_or_default();
-    let repeat: usize = value_of("--repeat").map_or(Ok(1), |text| text.parse()).map_err(|_| "--repeat takes a number")?;
+    let repeat: usize =
+        value_of("--repeat").map_or(Ok(1), |text| text.parse()).map_err(|_| "--repeat takes a number")?;
     let schedulers = value_of("--schedulers").unwrap_or_else(|| "eevdf,cfs,rr".to_owned());
     let mut measurements = Vec::new();
     for (shape, cpus) in [("2s1n4l8c1t", 64), ("2s1n16l8c1t", 256), ("4s1n16l8c2t", 1024)] {

@@ -52,11 +52,7 @@ impl Scheduler for RoundRobin {
     }
 
     fn kernel_parameters(&self) -> KernelParameters {
-        KernelParameters {
-            hz: self.tunables.hz as u32,
-            ttwu_queue: true,
-            timer_slack_ns: self.tunables.timer_slack_ns,
-        }
+        KernelParameters { hz: self.tunables.hz as u32, ttwu_queue: true, timer_slack_ns: self.tunables.timer_slack_ns }
     }
 
     fn init(&mut self, _core: &mut Core<'_>) {}

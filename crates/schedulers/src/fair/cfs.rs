@@ -131,11 +131,7 @@ impl Fair<Cfs> {
     fn ahead_of(&self, curr: u32, candidate: u32) -> i32 {
         let entity = &self.entities[candidate as usize];
         let lead = self.entities[curr as usize].vruntime - entity.vruntime;
-        if lead <= 0 {
-            -1
-        } else {
-            i32::from(lead > virtual_delta(self.policy.wakeup_granularity_ns, entity.weight))
-        }
+        if lead <= 0 { -1 } else { i32::from(lead > virtual_delta(self.policy.wakeup_granularity_ns, entity.weight)) }
     }
 }
 
@@ -196,7 +192,9 @@ impl Policy for Cfs {
                 earliest += virtual_delta(slice, fair.entities[index as usize].weight);
             }
             let parent = fair.queues[queue as usize].curr;
-            if parent != NONE && queue == fair.entities[parent as usize].queue && core.this_cpu().0 == fair.queues[queue as usize].cpu
+            if parent != NONE
+                && queue == fair.entities[parent as usize].queue
+                && core.this_cpu().0 == fair.queues[queue as usize].cpu
             {
                 fair.entities[index as usize].vruntime = fair.entities[parent as usize].vruntime;
             }
@@ -300,14 +298,7 @@ impl Policy for Cfs {
     }
 
     /// `check_preempt_wakeup`.
-    fn wakeup_preempt(
-        fair: &mut Fair<Self>,
-        core: &mut Core<'_>,
-        cpu: CpuId,
-        curr: u32,
-        wakee: u32,
-        flags: WakeFlags,
-    ) {
+    fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags) {
         if fair.policy.tunables.wakeup_preemption == 0 {
             return;
         }

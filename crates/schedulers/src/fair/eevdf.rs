@@ -197,7 +197,8 @@ impl Fair<Eevdf> {
                 load += i64::from(self.entities[cfs.curr as usize].weight);
             }
             // Inflated, so that the lag against the average that includes this entity is the one it left with.
-            lag = (i128::from(entity.vlag) * i128::from(load + i64::from(entity.weight)) / i128::from(load.max(1))) as i64;
+            lag = (i128::from(entity.vlag) * i128::from(load + i64::from(entity.weight)) / i128::from(load.max(1)))
+                as i64;
         }
         let half = initial && self.policy.tunables.place_deadline_initial != 0;
         let entity = &mut self.entities[index as usize];
@@ -239,8 +240,7 @@ impl Fair<Eevdf> {
 
     /// `set_protect_slice`.
     fn protect_slice(&mut self, queue: u32, index: u32) {
-        let shortest =
-            if self.policy.tunables.run_to_parity != 0 { self.min_slice(queue) } else { BASE_SLICE_NS };
+        let shortest = if self.policy.tunables.run_to_parity != 0 { self.min_slice(queue) } else { BASE_SLICE_NS };
         let entity = &mut self.entities[index as usize];
         entity.vprot = entity.deadline;
         if shortest < entity.slice_ns {
@@ -403,9 +403,7 @@ impl Policy for Eevdf {
 
     fn rescale(fair: &mut Fair<Self>, _queue: u32, index: u32, weight: u32, queued: bool) {
         let entity = &mut fair.entities[index as usize];
-        let scale = |value: i64| {
-            (i128::from(value) * i128::from(entity.weight) / i128::from(weight.max(1))) as i64
-        };
+        let scale = |value: i64| (i128::from(value) * i128::from(entity.weight) / i128::from(weight.max(1))) as i64;
         if queued {
             let deadline = scale(entity.deadline - entity.vruntime);
             let protection = scale(entity.vprot - entity.vruntime);
@@ -483,14 +481,7 @@ impl Policy for Eevdf {
     fn tick(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId, _queue: u32, _index: u32) {}
 
     /// `wakeup_preempt_fair`, steps 4 to 8 of section 1.9.
-    fn wakeup_preempt(
-        fair: &mut Fair<Self>,
-        core: &mut Core<'_>,
-        cpu: CpuId,
-        curr: u32,
-        wakee: u32,
-        flags: WakeFlags,
-    ) {
+    fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags) {
         if fair.policy.tunables.wakeup_preemption == 0 {
             return;
         }

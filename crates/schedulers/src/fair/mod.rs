@@ -1,7 +1,7 @@
 //! The fair class: what EEVDF and CFS have in common.
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `linux-fair.md`. Per-CPU picking is a [`Policy`]; queueing
-//! ([`queue`]), load tracking ([`pelt`]), CPU selection ([`select`]) and load balancing ([`balance`]) are shared, with
+//! ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are shared, with
 //! the few differences of older kernels as [`FairParameters`].
 //!
 //! Differs from the kernel: tasks of one application or task group form at most one level of groups; group load

@@ -3,6 +3,8 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+mod trace_check;
+
 use std::collections::BTreeMap;
 
 use warmcore_kernel::{Outcome, Setup, SimulationError};
@@ -126,15 +128,19 @@ impl Scene {
         }
     }
 
-    /// Runs it, invariants checked.
+    /// Runs it, the kernel's invariants and the trace checked.
     pub fn try_run(&self, machine: &str, scheduler: &str, seed: u64) -> Result<Run, SimulationError> {
         let machine = warmcore_topology::resolve(machine).unwrap();
+        if std::env::var_os("SHOW").is_some() {
+            eprintln!("{scheduler} {} seed {seed}", machine.name());
+        }
         let scheduler: SchedulerSpec = scheduler.parse().unwrap();
         let mut setup = Setup::new(&machine, &self.workload, seed).unwrap();
         setup.check_invariants = true;
         let mut events: Vec<Event> = Vec::new();
         let sink: &mut dyn Sink = &mut events;
         let outcome = simulate(&scheduler, &setup, Some(sink))?;
+        trace_check::check(&events, &outcome, &setup.run_tables(&[]).restrictions);
         Ok(Run { events, outcome, machine: machine.clone() })
     }
 }

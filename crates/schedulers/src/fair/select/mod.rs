@@ -26,13 +26,7 @@ struct Wakee {
 
 impl<P: Policy> Fair<P> {
     /// `select_task_rq_fair`.
-    pub(crate) fn select_task_rq(
-        &mut self,
-        core: &mut Core<'_>,
-        task: TaskId,
-        prev: CpuId,
-        wake: WakeFlags,
-    ) -> CpuId {
+    pub(crate) fn select_task_rq(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, wake: WakeFlags) -> CpuId {
         let cpu = core.this_cpu();
         let entity = self.task_entity(task);
         let wakee = Wakee { task, entity, idle_policy: self.entities[entity as usize].idle_policy };
@@ -88,8 +82,7 @@ impl<P: Policy> Fair<P> {
     fn wake_wide(&self, core: &Core<'_>, wakee: u32) -> bool {
         let cpu = core.this_cpu();
         let waker = core.curr(cpu);
-        let waker_flips =
-            if waker.is_idle() { 0 } else { self.entities[self.task_entity(waker) as usize].wakee_flips };
+        let waker_flips = if waker.is_idle() { 0 } else { self.entities[self.task_entity(waker) as usize].wakee_flips };
         let wakee_flips = self.entities[wakee as usize].wakee_flips;
         let factor = self.domains.sd_llc_size(cpu);
         let (most, least) = (waker_flips.max(wakee_flips), waker_flips.min(wakee_flips));
@@ -190,22 +183,13 @@ impl<P: Policy> Fair<P> {
     /// `select_idle_smt`: an idle sibling thread of a CPU's core.
     fn select_idle_smt(&self, core: &Core<'_>, wakee: Wakee, cpu: CpuId) -> Option<CpuId> {
         let machine = core.machine();
-        machine
-            .cpus_of_core(machine.core_of(cpu))
-            .iter()
-            .find(|&sibling| {
-                sibling != cpu && core.may_run_on(wakee.task, sibling) && self.idle_for(core, sibling, wakee)
-            })
+        machine.cpus_of_core(machine.core_of(cpu)).iter().find(|&sibling| {
+            sibling != cpu && core.may_run_on(wakee.task, sibling) && self.idle_for(core, sibling, wakee)
+        })
     }
 
     /// `select_idle_cpu`: searches the target's LLC, the target's cluster first if there are clusters.
-    fn select_idle_cpu(
-        &mut self,
-        core: &Core<'_>,
-        wakee: Wakee,
-        target: CpuId,
-        has_idle_core: bool,
-    ) -> Option<CpuId> {
+    fn select_idle_cpu(&mut self, core: &Core<'_>, wakee: Wakee, target: CpuId, has_idle_core: bool) -> Option<CpuId> {
         let llc = self.domains.sd_llc_id(target);
         let mut left = u32::MAX;
         if self.parameters.sis_util {

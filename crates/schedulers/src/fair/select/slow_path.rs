@@ -97,7 +97,9 @@ impl<P: Policy> Fair<P> {
         let go = match local.room.cmp(&idlest.room) {
             Ordering::Less => false,
             Ordering::Greater => true,
-            Ordering::Equal if local.room == Room::HasSpare => self.spare_prefers_idlest(core, index, wakee, &local, &idlest),
+            Ordering::Equal if local.room == Room::HasSpare => {
+                self.spare_prefers_idlest(core, index, wakee, &local, &idlest)
+            }
             Ordering::Equal => load_prefers_idlest(domain.imbalance_pct, domain.has(flags::NUMA), &local, &idlest),
         };
         go.then_some(idlest.group)

@@ -1,0 +1,226 @@
+//! Policies, nice values and slices, at the start and while running.
+
+use warmcore_workload::{Policy, Step};
+
+use crate::support::*;
+
+/// Share of CPU 0 that a task had within a window.
+fn share(run: &Run, name: &str, from_ns: u64, to_ns: u64) -> f64 {
+    run.cpu_time_between(name, from_ns, to_ns) as f64 / (to_ns - from_ns) as f64
+}
+
+/// 3 against 1024. ± 10 %: the idle task runs one slice in nearly a second.
+#[test]
+fn an_idle_policy_task_gets_three_thousandths() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(62 * S);
+        scene.task("normal", spin()).affinity = on_cpu(0);
+        let idle = scene.task("idle", spin());
+        (idle.policy, idle.affinity) = (Policy::Idle, on_cpu(0));
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "idle", 2 * S, 62 * S), 3.0 / 1027.0, 0.1);
+    }
+}
+
+/// Wakeup latencies of a task that sleeps 7 ms and works 1 ms beside a spinner.
+fn latencies(scheduler: &str, sleeper: Policy, spinner: Policy) -> Vec<u64> {
+    let mut scene = Scene::lasting(2 * S);
+    let task = scene.task("spinner", spin());
+    (task.affinity, task.policy) = (on_cpu(0), spinner);
+    let task = scene.task("sleeper", forever([sleep(7 * MS), run_for(MS)]));
+    (task.affinity, task.policy) = (on_cpu(0), sleeper);
+    let wakeups = scene.run("1s1n1l8c1t", scheduler).wakeups("sleeper");
+    assert!(wakeups.len() > 50);
+    wakeups.iter().map(|wakeup| wakeup.latency_ns()).collect()
+}
+
+#[test]
+fn a_batch_task_never_preempts_on_wakeup() {
+    for scheduler in ["eevdf", "cfs"] {
+        let normal = latencies(scheduler, Policy::Normal, Policy::Normal);
+        let batch = latencies(scheduler, Policy::Batch, Policy::Normal);
+        let at_once = |latencies: &[u64]| latencies.iter().filter(|&&latency| latency == 0).count();
+        println!(
+            "{scheduler}: {} of {} at once, batch {} of {}",
+            at_once(&normal),
+            normal.len(),
+            at_once(&batch),
+            batch.len()
+        );
+        assert!(10 * at_once(&normal) > 7 * normal.len(), "{scheduler}");
+        // One may come just when the spinner's slice is over anyway.
+        assert!(50 * at_once(&batch) <= batch.len(), "{scheduler}");
+    }
+}
+
+#[test]
+fn any_task_preempts_an_idle_policy_task_at_once() {
+    for scheduler in ["eevdf", "cfs"] {
+        assert!(latencies(scheduler, Policy::Normal, Policy::Idle).iter().all(|&latency| latency == 0), "{scheduler}");
+    }
+}
+
+#[test]
+fn an_idle_policy_task_never_preempts() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(20 * S);
+        scene.task("spinner", spin()).affinity = on_cpu(0);
+        let task = scene.task("sleeper", forever([sleep(7 * MS), run_for(10 * US)]));
+        (task.affinity, task.policy) = (on_cpu(0), Policy::Idle);
+        let wakeups = scene.run("1s1n1l8c1t", scheduler).wakeups("sleeper");
+        assert!(!wakeups.is_empty() && wakeups.iter().all(|wakeup| wakeup.latency_ns() > 0), "{scheduler}");
+    }
+}
+
+/// CPUs that run nothing but idle-policy spinners are as good as idle for a waking task, which then never waits.
+#[test]
+fn cpus_of_idle_policy_tasks_count_as_idle_for_others() {
+    let mut scene = Scene::lasting(S);
+    let background = scene.task("background", spin());
+    (background.instances, background.policy) = (8, Policy::Idle);
+    scene.task("worker", forever([run_for(500 * US), sleep(MS)])).instances = 6;
+    let run = scene.run("1s1n1l8c1t", "eevdf");
+    for n in 0..6 {
+        let wakeups = run.wakeups(&format!("worker-{n}"));
+        assert!(wakeups.len() > 400);
+        let late = wakeups.iter().filter(|wakeup| wakeup.latency_ns() > 10 * US).count();
+        assert!(100 * late < wakeups.len(), "worker {n}: {late} of {} waited", wakeups.len());
+    }
+}
+
+/// Between 0.1 and 100 ms.
+#[test]
+fn slices_set_by_hand_are_clamped() {
+    for (slice_ns, expected) in [(1, 100 * US), (20 * MS, 20 * MS), (S, 100 * MS)] {
+        let mut scene = Scene::lasting(4 * S);
+        for name in ["a", "b"] {
+            let task = scene.task(name, spin());
+            (task.affinity, task.slice_ns) = (on_cpu(0), Some(slice_ns));
+        }
+        let run = scene.run("1s1n1l8c1t", "eevdf");
+        let lengths: Vec<u64> = run.stays_from("a", S).iter().map(|stay| stay.length_ns()).collect();
+        assert!(
+            !lengths.is_empty() && lengths.iter().all(|&length| length == expected),
+            "{slice_ns}: {:?}",
+            lengths.first()
+        );
+    }
+}
+
+/// Beside a task of 10 ms requests: with an equal request its stays are exactly that, with the default one they end at the first
+/// look after 2.8 ms.
+#[test]
+fn a_slice_can_be_set_while_running_and_taken_back() {
+    let mut scene = Scene::lasting(5 * S);
+    let other = scene.task("other", spin());
+    (other.affinity, other.slice_ns) = (on_cpu(0), Some(10 * MS));
+    let steps = [run_for(500 * MS), Step::SetSlice { slice_ns: 10 * MS }, run_for(S), Step::SetSlice { slice_ns: 0 }];
+    scene.task("task", then_forever(steps, [run_for(S)])).affinity = on_cpu(0);
+    let run = scene.run("1s1n1l8c1t", "eevdf");
+    // It has half of the CPU: 0.5 s of work last until 1 s, the next second until 3 s.
+    let lengths = |from_ns, to_ns| {
+        let stays = run.stays_from("task", from_ns);
+        stays.iter().filter(|stay| stay.end_ns < to_ns).map(|stay| stay.length_ns()).collect::<Vec<u64>>()
+    };
+    assert!(mean(lengths(100 * MS, 900 * MS)) < 6.0 * MS as f64);
+    assert!(lengths(1_200 * MS, 2_800 * MS).iter().all(|&length| length == 10 * MS));
+    assert!(mean(lengths(3_200 * MS, 5 * S)) < 6.0 * MS as f64);
+}
+
+/// ± 2 %.
+#[test]
+fn renice_while_running_changes_the_share_and_costs_nothing() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(12 * S);
+        scene.task("other", spin()).affinity = on_cpu(0);
+        // 2 s of work take 4 s at an even share, then 3.06 : 1 against it.
+        let steps = [run_for(2 * S), Step::SetNice(5)];
+        scene.task("task", then_forever(steps, [run_for(S)])).affinity = on_cpu(0);
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "task", 500 * MS, 3_500 * MS), 0.5, 0.02);
+        assert_near(scheduler, share(&run, "task", 4_500 * MS, 11_500 * MS), 335.0 / 1359.0, 0.02);
+    }
+}
+
+/// A task that renices itself again and again must not gain or lose by it.
+#[test]
+fn renice_keeps_the_lag() {
+    let mut scene = Scene::lasting(10 * S);
+    for name in ["other", "another"] {
+        scene.task(name, spin()).affinity = on_cpu(0);
+    }
+    let steps = [run_for(300 * US), Step::SetNice(10), Step::SetNice(0)];
+    scene.task("task", forever(steps)).affinity = on_cpu(0);
+    let run = scene.run("1s1n1l8c1t", "eevdf");
+    assert_near("share", share(&run, "task", S, 10 * S), 1.0 / 3.0, 0.02);
+}
+
+#[test]
+fn a_task_can_change_its_policy_while_running() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(10 * S);
+        scene.task("other", spin()).affinity = on_cpu(0);
+        let steps = [run_for(S), Step::SetPolicy(Policy::Idle), run_for(10 * MS), Step::SetPolicy(Policy::Normal)];
+        scene.task("task", then_forever(steps, [run_for(S)])).affinity = on_cpu(0);
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "task", 200 * MS, 1_800 * MS), 0.5, 0.02);
+        // 10 ms of work at 0.3 % take 3.4 s.
+        assert!(share(&run, "task", 2_200 * MS, 4 * S) < 0.02, "{scheduler}");
+        assert_near(scheduler, share(&run, "task", 7 * S, 10 * S), 0.5, 0.02);
+    }
+}
+
+/// Three spinners of which one yields after each 100 µs: it forfeits the rest of its request again and again, so it gets
+/// no more than the others and they lose nothing to it.
+#[test]
+fn yielding_forfeits_the_rest_of_the_request() {
+    let mut scene = Scene::lasting(2 * S);
+    for name in ["a", "b"] {
+        scene.task(name, spin()).affinity = on_cpu(0);
+    }
+    scene.task("yields", forever([run_for(100 * US), Step::Yield])).affinity = on_cpu(0);
+    let run = scene.run("1s1n1l8c1t", "eevdf");
+    assert!(share(&run, "yields", 100 * MS, 2 * S) < 0.06);
+    assert_near("the others' shares", share(&run, "a", 100 * MS, 2 * S), share(&run, "b", 100 * MS, 2 * S), 0.01);
+}
+
+#[test]
+fn round_robin_takes_turns_of_a_quantum() {
+    let mut scene = Scene::lasting(3 * S);
+    for name in ["a", "b", "c"] {
+        let task = scene.task(name, spin());
+        (task.affinity, task.nice) = (on_cpu(0), 5);
+    }
+    let run = scene.run("1s1n1l8c1t", "rr:quantum_ns=20000000");
+    for name in ["a", "b", "c"] {
+        let stays = run.stays_from(name, 100 * MS);
+        assert!(stays.len() > 40 && stays.iter().all(|stay| stay.length_ns() == 20 * MS));
+        assert!(stays.windows(2).all(|pair| pair[1].start_ns - pair[0].end_ns == 40 * MS));
+    }
+}
+
+/// One queue for all: as long as a task waits, no CPU is idle.
+#[test]
+fn round_robin_leaves_no_cpu_idle_while_a_task_waits() {
+    let mut scene = Scene::lasting(S);
+    scene.task("spinner", spin()).instances = 5;
+    let run = scene.run("1s1n1l4c1t", "rr");
+    let busy: u64 = run.outcome.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+    assert!(busy > 4 * S - MS);
+    assert!(run.outcome.tasks.iter().all(|task| task.cpu_time_ns > 700 * MS && task.cpu_time_ns < 900 * MS));
+}
+
+/// A period of 24 ms for up to 8 tasks, then 3 ms each (8 CPUs and more). The first tick at which a task has run for longer than
+/// its part ends its stay; exactly as long is not longer.
+#[test]
+fn cfs_divides_a_period() {
+    for (tasks, expected_ms) in [(2, 16), (3, 12), (6, 8), (12, 4)] {
+        let mut scene = Scene::lasting(3 * S);
+        let task = scene.task("spinner", spin());
+        (task.instances, task.affinity) = (tasks, on_cpu(0));
+        let run = scene.run("1s1n1l8c1t", "cfs");
+        let lengths: Vec<u64> = run.stays_from("spinner-0", S).iter().map(|stay| stay.length_ns()).collect();
+        assert!(lengths.len() > 20);
+        assert!(lengths.iter().all(|&length| length == expected_ms * MS), "{tasks} spinners: {:?}", &lengths[..4]);
+    }
+}

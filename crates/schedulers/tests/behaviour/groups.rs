@@ -1,0 +1,123 @@
+//! Task groups and autogroup: fairness between applications (`linux-fair.md` 1.13).
+
+use warmcore_workload::{GroupId, Step};
+
+use crate::support::*;
+
+/// Share of the CPU time that tasks of a name got.
+fn share(run: &Run, role: &str, from_ns: u64) -> f64 {
+    let names: Vec<&String> =
+        run.outcome.tasks.iter().filter(|task| task.role == role).map(|task| &task.name).collect();
+    let time: u64 = names.iter().map(|name| run.cpu_time_between(name, from_ns, run.outcome.elapsed_ns)).sum();
+    time as f64 / (run.outcome.elapsed_ns - from_ns) as f64
+}
+
+/// One spinner in group `one` and eight in group `many`, all bound to CPU 0.
+fn one_against_eight() -> (Scene, [GroupId; 2]) {
+    let mut scene = Scene::lasting(10 * S);
+    let groups = ["one", "many"].map(|name| scene.workload.add_group(name));
+    for ((name, instances), group) in [("one", 1), ("many", 8)].into_iter().zip(groups) {
+        let task = scene.task(name, spin());
+        (task.instances, task.group, task.affinity) = (instances, Some(group), on_cpu(0));
+    }
+    (scene, groups)
+}
+
+/// ± 1 %: the share of a group follows its load average, which settles within the first second.
+#[test]
+fn two_groups_share_a_cpu_evenly_whatever_their_size() {
+    for scheduler in ["eevdf", "cfs"] {
+        let run = one_against_eight().0.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "one", S), 0.5, 0.01);
+        // Within the group everybody gets the same.
+        for n in 0..8 {
+            let time = run.cpu_time_between(&format!("many-{n}"), S, 10 * S);
+            assert_near("member", time as f64 / (9.0 * S as f64), 0.5 / 8.0, 0.03);
+        }
+    }
+}
+
+#[test]
+fn shares_of_groups_divide_a_cpu() {
+    for scheduler in ["eevdf", "cfs"] {
+        let (mut scene, [one, _]) = one_against_eight();
+        scene.workload.groups[one.index()].shares = 3072;
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "one", S), 0.75, 0.01);
+    }
+}
+
+/// A group of tasks against one task without group: the group counts as one nice-0 task.
+#[test]
+fn a_group_weighs_as_much_as_one_task_beside_it() {
+    for scheduler in ["eevdf", "cfs"] {
+        let (mut scene, _) = one_against_eight();
+        scene.workload.tasks[0].group = None;
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "one", S), 0.5, 0.01);
+    }
+}
+
+/// The setting of the CFS paper's figure: one application of one thread, one of many.
+#[test]
+fn autogroup_shares_a_cpu_between_applications() {
+    let mut scene = Scene::lasting(10 * S);
+    let other = scene.application("many");
+    scene.task("one", spin()).affinity = on_cpu(0);
+    let many = scene.task("many", spin());
+    (many.process, many.instances, many.affinity) = (other, 8, on_cpu(0));
+    for (scheduler, expected) in
+        [("eevdf", 0.5), ("cfs", 0.5), ("eevdf:autogroup=0", 1.0 / 9.0), ("cfs:autogroup=0", 1.0 / 9.0)]
+    {
+        assert_near(scheduler, share(&scene.run("1s1n1l8c1t", scheduler), "one", S), expected, 0.02);
+    }
+}
+
+/// Four CPUs; the application of two spinners has half of the shares of two CPUs and none of the others' demand: 16 spinners
+/// against 2 share about evenly (± 10 %: whole tasks on four CPUs divide only roughly).
+#[test]
+fn autogroup_shares_a_machine_between_applications() {
+    let mut scene = Scene::lasting(10 * S);
+    let other = scene.application("many");
+    scene.task("few", spin()).instances = 4;
+    let many = scene.task("many", spin());
+    (many.process, many.instances) = (other, 16);
+    let run = scene.run("1s1n1l4c1t", "eevdf");
+    assert_near("share of the few", share(&run, "few", 2 * S) / 4.0, 0.5, 0.1);
+}
+
+/// A task that joins a group of eight loses its own half.
+#[test]
+fn a_running_task_can_change_its_group() {
+    for scheduler in ["eevdf", "cfs"] {
+        let (mut scene, [_, many]) = one_against_eight();
+        scene.workload.tasks[0].group = None;
+        let program = then_forever([run_for(2 * S), Step::SetGroup(many)], [run_for(S)]);
+        scene.workload.programs[0] = program.finish();
+        scene.workload.duration_ns = Some(14 * S);
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        let before = run.cpu_time_between("one", S, 3 * S) as f64 / (2.0 * S as f64);
+        let after = run.cpu_time_between("one", 8 * S, 14 * S) as f64 / (6.0 * S as f64);
+        assert_near("before", before, 0.5, 0.02);
+        assert_near("after", after, 1.0 / 9.0, 0.03);
+    }
+}
+
+/// Sleepers in groups beside a spinner: their groups' entities come and go, and everybody makes progress.
+#[test]
+fn groups_of_sleepers_come_and_go() {
+    for scheduler in ["eevdf", "cfs", "eevdf:delay_dequeue=0", "eevdf:next_buddy=1"] {
+        let mut scene = Scene::lasting(2 * S);
+        scene.task("spinner", spin()).affinity = on_cpu(0);
+        for n in 0..4u64 {
+            let group = scene.workload.add_group(format!("group {n}"));
+            let task = scene
+                .task(&format!("sleeper {n}"), forever([run_for(200 * US + n * 50 * US), sleep(MS + n * 300 * US)]));
+            (task.group, task.affinity, task.instances) = (Some(group), on_cpu(0), 2);
+        }
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        for task in &run.outcome.tasks {
+            assert!(task.progress_ns > 50 * MS, "{scheduler}: {} got {}", task.name, task.progress_ns);
+        }
+    }
+}
