@@ -140,7 +140,7 @@ impl<P: Policy> Fair<P> {
     pub(super) fn sched_balance_domains(&mut self, core: &mut Core<'_>, cpu: CpuId, mut idle: IdleType) {
         let jiffies = core.jiffies();
         let hz = u64::from(core.parameters().hz);
-        let mut busy = idle != IdleType::Idle && !self.sched_idle_cpu(core, cpu);
+        let mut busy = self.is_busy(core, cpu, idle);
         let mut next_balance = jiffies + MAX_NEXT_BALANCE_SECONDS * hz;
         let (mut entitled, mut decayed, mut max_cost) = (true, false, 0);
         for index in self.domains.range(cpu) {
@@ -160,7 +160,7 @@ impl<P: Policy> Fair<P> {
                 entitled = outcome.entitled;
                 if outcome.moved > 0 {
                     idle = if self.is_idle_cpu(core, cpu) { IdleType::Idle } else { IdleType::NotIdle };
-                    busy = idle != IdleType::Idle && !self.sched_idle_cpu(core, cpu);
+                    busy = self.is_busy(core, cpu, idle);
                 }
                 self.domains.domain_mut(index).last_balance = jiffies;
                 interval = self.interval(core, index, busy);
@@ -172,6 +172,11 @@ impl<P: Policy> Fair<P> {
             rq.max_idle_balance_cost_ns = max_cost.max(self.parameters.migration_cost_ns);
         }
         rq.next_balance = next_balance;
+    }
+
+    /// Whether a CPU balances at the long intervals of busy ones. Since 5.6 one with nothing but `SCHED_IDLE` tasks does not.
+    fn is_busy(&self, core: &Core<'_>, cpu: CpuId, idle: IdleType) -> bool {
+        idle != IdleType::Idle && (self.parameters.load_only_balance || !self.sched_idle_cpu(core, cpu))
     }
 
     /// Interval of a domain in jiffies.
