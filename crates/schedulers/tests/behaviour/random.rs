@@ -83,8 +83,12 @@ impl Dice {
 
     fn scene(&mut self, cpus: u32) -> Scene {
         let mut scene = Scene::new();
-        (0..2).for_each(|n| drop(scene.workload.add_lock(format!("lock {n}"))));
-        (0..self.below(3)).for_each(|n| drop(scene.workload.add_group(format!("group {n}"))));
+        for n in 0..2 {
+            scene.workload.add_lock(format!("lock {n}"));
+        }
+        for n in 0..self.below(3) {
+            scene.workload.add_group(format!("group {n}"));
+        }
         if self.one_in(2) {
             scene.application("other");
         }
