@@ -3,7 +3,7 @@
 
 export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcore
-FUZZ_SECONDS := 20
+FUZZ_SECONDS := 5
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test bench lint deny docs fuzz-short
