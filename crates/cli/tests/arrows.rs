@@ -5,16 +5,17 @@ use std::fs;
 use std::path::Path;
 
 /// For each crate, the crates of ours it may use (outside of its tests).
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("topology", &[]),
     ("statistics", &[]),
-    ("workload", &["topology"]),
+    ("memory", &["topology"]),
+    ("workload", &["topology", "memory"]),
     ("trace", &["topology", "statistics"]),
     ("native", &["topology", "workload"]),
-    ("kernel", &["topology", "workload", "trace"]),
+    ("kernel", &["topology", "memory", "workload", "trace"]),
     ("schedulers", &["topology", "workload", "trace", "kernel"]),
-    ("lab", &["topology", "workload", "trace", "kernel", "schedulers", "statistics"]),
-    ("cli", &["topology", "workload", "trace", "native", "kernel", "schedulers", "statistics", "lab"]),
+    ("lab", &["topology", "memory", "workload", "trace", "kernel", "schedulers", "statistics"]),
+    ("cli", &["topology", "memory", "workload", "trace", "native", "kernel", "schedulers", "statistics", "lab"]),
 ];
 
 fn crates() -> std::path::PathBuf {

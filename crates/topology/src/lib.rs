@@ -74,3 +74,4 @@ pub use sysfs::from_sysfs;
 pub use sysfs_write::{write_sysfs_snapshot, write_sysfs_tree};
 pub use toml_read::from_toml;
 pub use toml_write::to_toml;
+pub use units::{format_size, parse_size};

@@ -10,7 +10,7 @@ const MAX_SIZE: u64 = 1 << 60;
 ///
 /// # Errors
 /// Anything else, with the reason.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let fail = || format!("`{text}` is not a size; write for example `48KiB`, `35.75MiB` or `16GiB`");
     let trimmed = text.trim();
     let (unit, bytes_per_unit) = SIZE_UNITS.iter().find(|(unit, _)| trimmed.ends_with(unit)).ok_or_else(fail)?;
@@ -33,7 +33,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Prints a size exactly, with the largest unit that needs at most two decimals: `35.75MiB`.
-pub(crate) fn format_size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     for (unit, bytes_per_unit) in SIZE_UNITS {
         let hundredths = u128::from(bytes) * 100;
         let per_unit = u128::from(bytes_per_unit);

@@ -1,0 +1,351 @@
+//! What a memory model needs of a machine: shapes of caches, latencies, bandwidths; with impossible ones refused.
+//!
+//! Three levels are seen: L1 and a private (or cluster's) L2 in front of the last-level cache of the scheduling domains.
+//! A machine whose LLC is its L2 has no middle level. What the machine's description leaves out is assumed, and
+//! [`Hierarchy::assumed`] says so.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+use warmcore_topology::{Bandwidth, Cache, CpuId, Inclusion, LlcId, Machine, NodeId, PerRelation, Relation, Ways};
+
+/// The dimensions of a cache.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CacheShape {
+    /// Capacity in lines: sets times ways.
+    pub lines: u64,
+    /// Lines per set.
+    pub ways: u32,
+    /// Number of sets.
+    pub sets: u64,
+    /// Load-to-use latency.
+    pub latency_ns: f64,
+}
+
+/// How lines get into the last-level cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// By eviction from the private caches: capacities add up (AMD Zen, Intel since Skylake-SP).
+    Victim,
+    /// Together with the private caches, which keep their lines when it evicts.
+    FillBoth,
+    /// Together with the private caches, which lose what it evicts.
+    Inclusive,
+}
+
+/// A machine whose memory cannot be modelled.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[error("{cache} of machine `{machine}`: {reason}")]
+pub struct HierarchyError {
+    /// The machine.
+    pub machine: String,
+    /// Which cache or figure.
+    pub cache: String,
+    /// What is impossible about it, and what to try.
+    pub reason: String,
+}
+
+/// The memory side of a machine. Indices are the machine's dense ids.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Hierarchy {
+    /// Line size of all levels in bytes.
+    pub line_bytes: u32,
+    /// Clock of a CPU of capacity 1024 in cycles per nanosecond.
+    pub frequency_ghz: f64,
+    /// L1 data cache by core.
+    pub l1: Vec<CacheShape>,
+    /// Private second-level caches.
+    pub l2: Vec<CacheShape>,
+    /// Index into `l2` by core; `None` where the LLC follows the L1 directly.
+    pub l2_of_core: Vec<Option<u32>>,
+    /// Last-level cache by [`LlcId`].
+    pub llc: Vec<CacheShape>,
+    /// How the LLCs are filled.
+    pub fill: Fill,
+    /// One-way hand-off of a modified line.
+    pub transfer_ns: PerRelation<f64>,
+    /// Idle latency of memory by the core's node, then the home node.
+    pub memory_ns: Vec<Vec<f64>>,
+    /// Highest read bandwidth of each node in bytes per nanosecond; infinite if never the limit.
+    pub node_bandwidth: Vec<f64>,
+    /// The same with one line written back per line read.
+    pub node_mixed_bandwidth: Vec<f64>,
+    /// Bandwidth between two sockets per direction in bytes per nanosecond.
+    pub socket_link: f64,
+    /// Read bandwidth of the port of one LLC to memory in bytes per nanosecond.
+    pub llc_port: f64,
+    /// Loaded latency curves by read share, most reads first: (read share, points of utilisation and latency factor).
+    pub loaded_latency: Vec<(f64, Vec<(f64, f64)>)>,
+    /// Figures that the machine's description does not state, with the value used.
+    pub assumed: Vec<String>,
+}
+
+/// Latency factor by utilisation where a machine states no curve: Ice Lake's, in the middle of those measured
+/// (reference, section 4.7).
+const TYPICAL_CURVE: [(f64, f64); 9] = [
+    (0.0, 1.0),
+    (0.25, 1.09),
+    (0.5, 1.22),
+    (0.6, 1.35),
+    (0.7, 1.47),
+    (0.8, 1.60),
+    (0.9, 1.88),
+    (0.95, 2.20),
+    (1.0, 2.87),
+];
+
+impl Hierarchy {
+    /// Reads the memory side of a machine.
+    ///
+    /// # Errors
+    /// Caches that cannot exist: zero ways, a line size that is no power of two, a size that is not a whole number of
+    /// lines or holds no set, or line sizes that differ between levels.
+    pub fn new(machine: &Machine) -> Result<Self, HierarchyError> {
+        let mut reader = Reader { machine, line_bytes: line_bytes(machine)?, assumed: Vec::new() };
+        let l1 = reader.l1()?;
+        let (l2, l2_of_core) = reader.l2()?;
+        let llc = reader.llc()?;
+        let memory = &machine.performance().memory;
+        let frequency = machine.performance().frequency;
+        let mhz = frequency.nominal_mhz.or(frequency.base_mhz).or(frequency.max_mhz);
+        let frequency_ghz = f64::from(reader.or_assume("nominal frequency in MHz", mhz, 2_500)) / 1e3;
+        let memory_ns = reader.memory_ns();
+        let fill = match machine.llc_cache(LlcId(0)).map_or(Inclusion::Unknown, |cache| cache.inclusion) {
+            Inclusion::Inclusive => Fill::Inclusive,
+            // Since Skylake-SP the L3 is filled by evictions although it is not strictly exclusive.
+            Inclusion::Exclusive | Inclusion::NonInclusive | Inclusion::Unknown => Fill::Victim,
+        };
+        let nodes_of = |node: NodeId| -> f64 {
+            let socket = machine.cpus_of_node(node).first().map(|cpu| machine.socket_of(cpu));
+            socket.map_or(1.0, |socket| machine.nodes_of_socket(socket).len() as f64)
+        };
+        let per_node = |figure: f64| machine.nodes().map(|node| figure / nodes_of(node)).collect::<Vec<f64>>();
+        let read = memory.socket_read.map_or_else(
+            || f64::from(reader.or_assume("memory bandwidth of a socket in GB/s", None, 200_u32)),
+            bytes_per_ns,
+        );
+        let mixed = memory.socket_mixed.map_or(0.9 * read, bytes_per_ns);
+        let loaded_latency = loaded_latency(machine);
+        Ok(Self {
+            line_bytes: reader.line_bytes,
+            frequency_ghz,
+            l1,
+            l2,
+            l2_of_core,
+            llc,
+            fill,
+            transfer_ns: PerRelation::from_fn(|relation| machine.costs().line_transfer_ns[relation] as f64),
+            memory_ns,
+            node_bandwidth: per_node(read),
+            node_mixed_bandwidth: per_node(mixed),
+            socket_link: memory.socket_link.map_or(0.4 * read, bytes_per_ns),
+            llc_port: memory.llc_port.map_or(f64::INFINITY, bytes_per_ns),
+            loaded_latency,
+            assumed: reader.assumed,
+        })
+    }
+}
+
+/// Line size of the machine's data caches.
+fn line_bytes(machine: &Machine) -> Result<u32, HierarchyError> {
+    let mut found: Option<(u32, String)> = None;
+    for cache in machine.caches().iter().filter(|cache| cache.kind != warmcore_topology::CacheKind::Instruction) {
+        let line = cache.line_bytes;
+        if line == 0 {
+            continue;
+        }
+        if !line.is_power_of_two() || !(8..=4096).contains(&line) {
+            let reason = format!("a line of {line} bytes is impossible; write a power of two from 8 to 4096");
+            return Err(HierarchyError { machine: machine.name().to_owned(), cache: cache.name(), reason });
+        }
+        match &found {
+            Some((other, name)) if *other != line => {
+                let reason = format!("its lines have {line} bytes, those of {name} {other}; one size is modelled");
+                return Err(HierarchyError { machine: machine.name().to_owned(), cache: cache.name(), reason });
+            }
+            _ => found = Some((line, cache.name())),
+        }
+    }
+    Ok(found.map_or(64, |(line, _)| line))
+}
+
+fn bytes_per_ns(bandwidth: Bandwidth) -> f64 {
+    match bandwidth {
+        Bandwidth::Unlimited => f64::INFINITY,
+        Bandwidth::MbPerS(mb_per_s) => mb_per_s as f64 / 1e3,
+    }
+}
+
+fn loaded_latency(machine: &Machine) -> Vec<(f64, Vec<(f64, f64)>)> {
+    let curves = &machine.performance().memory.loaded_latency;
+    if curves.is_empty() {
+        return vec![(1.0, TYPICAL_CURVE.to_vec())];
+    }
+    curves
+        .iter()
+        .map(|curve| {
+            let measured = curve.points.iter().map(|&(load, factor)| (f64::from(load) / 1e3, f64::from(factor) / 1e3));
+            let mut points: Vec<(f64, f64)> = measured.collect();
+            if points.first().is_none_or(|first| first.0 > 0.0) {
+                points.insert(0, (0.0, 1.0));
+            }
+            (f64::from(curve.read_percent) / 100.0, points)
+        })
+        .collect()
+}
+
+struct Reader<'a> {
+    machine: &'a Machine,
+    line_bytes: u32,
+    assumed: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn or_assume(&mut self, what: &str, value: Option<u32>, assumed: u32) -> u32 {
+        value.unwrap_or_else(|| {
+            let text = format!("{what}: {assumed}");
+            if !self.assumed.contains(&text) {
+                self.assumed.push(text);
+            }
+            assumed
+        })
+    }
+
+    /// The shape of a cache, or of an assumed one.
+    fn shape(&mut self, cache: Option<&Cache>, name: &str, kib: u32, ps: u32) -> Result<CacheShape, HierarchyError> {
+        let bytes = cache.map(|cache| cache.size_bytes).filter(|bytes| *bytes > 0);
+        let bytes = match bytes {
+            Some(bytes) => bytes,
+            None => u64::from(self.or_assume(&format!("size of {name} in KiB"), None, kib)) << 10,
+        };
+        let latency = cache.and_then(|cache| cache.latency_ps).map(|ps| ps as u32);
+        let latency_ns = f64::from(self.or_assume(&format!("latency of {name} in ps"), latency, ps)) / 1e3;
+        let line = u64::from(self.line_bytes);
+        let ways = match cache.map_or(Ways::Unknown, |cache| cache.ways) {
+            Ways::Count(ways) => u64::from(ways),
+            Ways::Full => bytes / line,
+            Ways::Unknown => u64::from(self.or_assume(&format!("ways of {name}"), None, 16)),
+        };
+        let fail = |reason: String| {
+            Err(HierarchyError { machine: self.machine.name().to_owned(), cache: name.to_owned(), reason })
+        };
+        if ways == 0 {
+            return fail("it has no ways; state at least 1".to_owned());
+        }
+        let set = ways * line;
+        if bytes < set || bytes % line != 0 {
+            return fail(format!("{bytes} bytes are not a whole number of lines of {line} bytes in {ways} ways"));
+        }
+        let sets = bytes / set;
+        if bytes % set != 0 {
+            let text = format!("{name} of {bytes} bytes in {ways} ways: {sets} whole sets");
+            if !self.assumed.contains(&text) {
+                self.assumed.push(text);
+            }
+        }
+        Ok(CacheShape { lines: sets * ways, ways: ways as u32, sets, latency_ns })
+    }
+
+    fn first_cpus_of_cores(&self) -> Vec<CpuId> {
+        let mut first: Vec<Option<CpuId>> = vec![None; self.machine.core_count()];
+        for cpu in self.machine.cpus() {
+            first[self.machine.core_of(cpu).index()].get_or_insert(cpu);
+        }
+        first.into_iter().flatten().collect()
+    }
+
+    fn l1(&mut self) -> Result<Vec<CacheShape>, HierarchyError> {
+        let cpus = self.first_cpus_of_cores();
+        cpus.into_iter().map(|cpu| self.shape(self.machine.data_cache(cpu, 1), "L1d", 32, 1_300)).collect()
+    }
+
+    fn l2(&mut self) -> Result<(Vec<CacheShape>, Vec<Option<u32>>), HierarchyError> {
+        let mut shapes = Vec::new();
+        // Keyed by the lowest CPU: caches of one level do not overlap.
+        let mut known: BTreeMap<CpuId, u32> = BTreeMap::new();
+        let mut of_core = Vec::new();
+        for cpu in self.first_cpus_of_cores() {
+            let cache = self.machine.data_cache(cpu, 2);
+            let llc = self.machine.llc_cache(self.machine.llc_of(cpu));
+            let key = match cache {
+                Some(cache) if llc.is_some_and(|llc| llc.level == 2) || cache.cpus.is_empty() => {
+                    of_core.push(None);
+                    continue;
+                }
+                Some(cache) => cache.cpus.first().unwrap_or(cpu),
+                None => cpu,
+            };
+            let index = match known.get(&key) {
+                Some(index) => *index,
+                None => {
+                    let index = shapes.len() as u32;
+                    shapes.push(self.shape(cache, "L2", 1_024, 4_500)?);
+                    known.insert(key, index);
+                    index
+                }
+            };
+            of_core.push(Some(index));
+        }
+        Ok((shapes, of_core))
+    }
+
+    fn llc(&mut self) -> Result<Vec<CacheShape>, HierarchyError> {
+        let machine = self.machine;
+        machine.llcs().map(|llc| self.shape(machine.llc_cache(llc), "LLC", 32 * 1_024, 30_000)).collect()
+    }
+
+    fn memory_ns(&mut self) -> Vec<Vec<f64>> {
+        let figures = &self.machine.performance().memory;
+        let ns = |value: Option<u64>| value.map(|ns| ns as u32);
+        let local = self.or_assume("local memory latency in ns", ns(figures.local_ns), 100);
+        let same_socket = ns(figures.same_socket_ns).unwrap_or(local + local / 8);
+        let other_socket = if self.machine.socket_count() > 1 {
+            self.or_assume("latency of another socket's memory in ns", ns(figures.other_socket_ns), local + 80)
+        } else {
+            local
+        };
+        let far = ns(figures.far_socket_ns).unwrap_or(other_socket + other_socket / 3);
+        let machine = self.machine;
+        let of = |from: NodeId, to: NodeId| {
+            if from == to {
+                return local;
+            }
+            let cpus = (machine.cpus_of_node(from).first(), machine.cpus_of_node(to).first());
+            let (Some(from), Some(to)) = cpus else { return other_socket };
+            match machine.relation(from, to) {
+                Relation::OtherSocket => other_socket,
+                Relation::FarSocket => far,
+                _ => same_socket,
+            }
+        };
+        machine.nodes().map(|from| machine.nodes().map(|to| f64::from(of(from, to))).collect()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_topology::{presets, resolve};
+
+    #[test]
+    fn every_preset_has_a_hierarchy() {
+        for preset in presets() {
+            let machine = resolve(&preset.name).unwrap();
+            let hierarchy = Hierarchy::new(&machine).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(hierarchy.llc.len(), machine.llc_count(), "{}", preset.name);
+            assert!(hierarchy.memory_ns.iter().flatten().all(|ns| *ns > 10.0), "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn figures_of_a_preset_arrive_unchanged() {
+        let hierarchy = Hierarchy::new(&resolve("spr32").unwrap()).unwrap();
+        assert_eq!((hierarchy.l1[0].lines, hierarchy.l1[0].ways), (768, 12));
+        assert_eq!((hierarchy.l2[0].lines, hierarchy.l2.len()), (32_768, 64));
+        assert_eq!((hierarchy.llc[1].lines, hierarchy.llc[1].sets), (983_040, 65_536));
+        assert_eq!(hierarchy.memory_ns, [[105.0, 175.0], [175.0, 105.0]]);
+        assert_eq!(hierarchy.fill, Fill::Victim);
+        assert_eq!(hierarchy.node_bandwidth, [255.0, 255.0]);
+        assert!(hierarchy.assumed.is_empty(), "{:?}", hierarchy.assumed);
+    }
+}
