@@ -8,11 +8,13 @@ use thiserror::Error;
 use warmcore_kernel::{Outcome, Setup, SimulationError, run};
 use warmcore_trace::Sink;
 
-use crate::fair::Fair;
+use crate::fair::cache_aware::CacheAwareTunables;
+use crate::fair::cache_aware::decisions::DECISIONS;
 use crate::fair::cfs::{Cfs, CfsTunables};
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
+use crate::fair::{Fair, Features};
 use crate::rr::{RoundRobin, RoundRobinTunables};
-use crate::tunables::{TunableError, TunableInfo, nearest};
+use crate::tunables::{TunableError, TunableInfo, TunableSet, nearest, set_in};
 
 /// What a scheduler is.
 #[derive(Clone, Debug, Serialize)]
@@ -30,6 +32,12 @@ pub struct SchedulerInfo {
 /// All schedulers.
 pub fn list() -> Vec<SchedulerInfo> {
     vec![
+        SchedulerInfo {
+            name: "cache-aware",
+            summary: "EEVDF with Cache Aware Scheduling: a process keeps to one LLC while it fits there",
+            source: "Linux 7.2, kernel/sched/fair.c with CONFIG_SCHED_CACHE",
+            tunables: [CacheAwareTunables::table(), EevdfTunables::table()].concat(),
+        },
         SchedulerInfo {
             name: "cfs",
             summary: "Completely Fair Scheduler: smallest virtual runtime first, slices of a period",
@@ -54,6 +62,8 @@ pub fn list() -> Vec<SchedulerInfo> {
 /// A scheduler with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchedulerSpec {
+    /// `cache-aware`.
+    CacheAware(EevdfTunables, CacheAwareTunables),
     /// `cfs`.
     Cfs(CfsTunables),
     /// `eevdf`.
@@ -102,6 +112,7 @@ impl SchedulerSpec {
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let mut spec = match name.trim() {
+            "cache-aware" => Self::CacheAware(EevdfTunables::default(), CacheAwareTunables::default()),
             "cfs" => Self::Cfs(CfsTunables::default()),
             "eevdf" => Self::Eevdf(EevdfTunables::default()),
             "rr" => Self::RoundRobin(RoundRobinTunables::default()),
@@ -121,7 +132,9 @@ impl SchedulerSpec {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), TunableError> {
+        let name = self.name();
         match self {
+            Self::CacheAware(eevdf, cache) => set_in(&mut [cache, eevdf], name, key, value),
             Self::Cfs(tunables) => tunables.set(key, value),
             Self::Eevdf(tunables) => tunables.set(key, value),
             Self::RoundRobin(tunables) => tunables.set(key, value),
@@ -131,6 +144,7 @@ impl SchedulerSpec {
     /// Name of the scheduler.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::CacheAware(..) => "cache-aware",
             Self::Cfs(_) => "cfs",
             Self::Eevdf(_) => "eevdf",
             Self::RoundRobin(_) => "rr",
@@ -139,19 +153,21 @@ impl SchedulerSpec {
 
     /// All tunables with the values in force.
     pub fn resolved(&self) -> Vec<(&'static str, u64)> {
+        self.sets().into_iter().flat_map(TunableSet::values).collect()
+    }
+
+    /// Its sets of tunables.
+    fn sets(&self) -> Vec<&dyn TunableSet> {
         match self {
-            Self::Cfs(tunables) => tunables.values(),
-            Self::Eevdf(tunables) => tunables.values(),
-            Self::RoundRobin(tunables) => tunables.values(),
+            Self::CacheAware(eevdf, cache) => vec![cache, eevdf],
+            Self::Cfs(tunables) => vec![tunables],
+            Self::Eevdf(tunables) => vec![tunables],
+            Self::RoundRobin(tunables) => vec![tunables],
         }
     }
 
     fn defaults(&self) -> Vec<(&'static str, u64)> {
-        match self {
-            Self::Cfs(_) => CfsTunables::default().values(),
-            Self::Eevdf(_) => EevdfTunables::default().values(),
-            Self::RoundRobin(_) => RoundRobinTunables::default().values(),
-        }
+        Self::parse(self.name()).map(|spec| spec.resolved()).unwrap_or_default()
     }
 }
 
@@ -182,8 +198,11 @@ impl Serialize for SchedulerSpec {
 }
 
 /// Names of the decisions that a scheduler puts into the trace.
-pub fn decisions(_spec: &SchedulerSpec) -> &'static [&'static str] {
-    &[]
+pub fn decisions(spec: &SchedulerSpec) -> &'static [&'static str] {
+    match spec {
+        SchedulerSpec::CacheAware(..) => &DECISIONS,
+        SchedulerSpec::Cfs(_) | SchedulerSpec::Eevdf(_) | SchedulerSpec::RoundRobin(_) => &[],
+    }
 }
 
 /// Runs a workload on a machine under a scheduler, sending its events to `sink` if there is one.
@@ -197,6 +216,10 @@ pub fn simulate<'a>(
 ) -> Result<Outcome, SimulationError> {
     let cpus = setup.machine().cpu_count();
     match spec.clone() {
+        SchedulerSpec::CacheAware(eevdf, cache) => {
+            let features = Features { name: Some(spec.name()), cache_aware: Some(cache) };
+            run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
+        }
         SchedulerSpec::Cfs(tunables) => run(setup, Fair::new(Cfs::new(tunables, cpus), setup), sink),
         SchedulerSpec::Eevdf(tunables) => run(setup, Fair::new(Eevdf::new(tunables, cpus), setup), sink),
         SchedulerSpec::RoundRobin(tunables) => run(setup, RoundRobin::new(tunables, cpus), sink),
@@ -209,7 +232,14 @@ mod tests {
 
     #[test]
     fn a_spec_prints_as_it_is_read() {
-        for text in ["cfs", "eevdf", "rr", "eevdf:base_slice_ns=3000000,hz=1000", "cfs:balance_by_load=1"] {
+        for text in [
+            "cache-aware:aggr_tolerance=90,hz=1000",
+            "cfs",
+            "eevdf",
+            "rr",
+            "eevdf:base_slice_ns=3000000,hz=1000",
+            "cfs:balance_by_load=1",
+        ] {
             assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
         }
     }
@@ -221,5 +251,26 @@ mod tests {
         assert!(message("eevdf:base_slice=1").contains("did you mean `base_slice_ns`"));
         assert!(message("eevdf:hz=5").contains("100 to 1000"));
         assert!(message("eevdf:hz").contains("name=value"));
+        assert!(message("cache-aware:aggr_tolerence=1").contains("`cache-aware` has no tunable"));
+        assert!(message("cache-aware:aggr_tolerence=1").contains("did you mean `aggr_tolerance`"));
+        assert!(message("cache-aware:base_slice=1").contains("did you mean `base_slice_ns`"));
+        assert!(message("cache-aware:aggr_tolerance=101").contains("0 to 100"));
+    }
+
+    /// Names and defaults of `/sys/kernel/debug/sched/llc_balancing/`. The period's 0 is hz / 100: 2 jiffies at 250 Hz.
+    #[test]
+    fn item_30_cache_aware_tunables_are_the_kernels() {
+        let set = CacheAwareTunables::default().values();
+        let kernels = [
+            ("enabled", 1),
+            ("aggr_tolerance", 1),
+            ("epoch_period", 0),
+            ("epoch_affinity_timeout", 5),
+            ("overaggr_pct", 50),
+            ("imb_pct", 20),
+        ];
+        assert_eq!(set, kernels);
+        let periods = [100, 250, 300, 1000].map(|hz| CacheAwareTunables::default().epoch_jiffies(hz));
+        assert_eq!(periods, [1, 2, 3, 10]);
     }
 }

@@ -88,6 +88,31 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// Tunables that a scheduler has, as one of possibly several sets.
+pub(crate) trait TunableSet {
+    /// Sets one of them.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError>;
+    /// All of them with their present values.
+    fn values(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Sets a tunable in the set that has it.
+pub(crate) fn set_in(
+    sets: &mut [&mut dyn TunableSet],
+    scheduler: &'static str,
+    name: &str,
+    value: &str,
+) -> Result<(), TunableError> {
+    for set in sets.iter_mut() {
+        match set.set(name, value) {
+            Err(TunableError::Unknown { .. }) => {}
+            result => return result,
+        }
+    }
+    let names = sets.iter().flat_map(|set| set.values()).map(|(name, _)| name);
+    Err(TunableError::Unknown { scheduler, name: name.to_owned(), nearest: nearest(name, names) })
+}
+
 /// Declares a struct of tunables, all stored as `u64` (switches as 0 and 1), with their table.
 macro_rules! tunables {
     ($(#[$meta:meta])* $vis:vis struct $type:ident for $scheduler:literal {
@@ -141,6 +166,16 @@ macro_rules! tunables {
             /// All of them with their present values.
             pub fn values(&self) -> Vec<(&'static str, u64)> {
                 vec![ $( (stringify!($name), self.$name), )+ ]
+            }
+        }
+
+        impl $crate::tunables::TunableSet for $type {
+            fn set(&mut self, name: &str, value: &str) -> Result<(), $crate::tunables::TunableError> {
+                $type::set(self, name, value)
+            }
+
+            fn values(&self) -> Vec<(&'static str, u64)> {
+                $type::values(self)
             }
         }
     };

@@ -9,6 +9,7 @@
 //! decisions, no real-time or deadline tasks (the stopper is a momentary interruption).
 
 pub mod balance;
+pub mod cache_aware;
 pub mod cfs;
 #[cfg(test)]
 mod checklist_tests;
@@ -18,6 +19,7 @@ pub mod pelt;
 pub mod queue;
 mod select;
 pub mod state;
+mod task_work;
 pub mod weights;
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, Setup, WakeFlags};
@@ -25,10 +27,13 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
+use self::cache_aware::decisions::DECISIONS;
+use self::cache_aware::{CacheAware, CacheAwareTunables};
 use self::domains::Domains;
 use self::pelt::Pelt;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq};
+use self::task_work::TaskWork;
 use self::weights::{NICE_0_WEIGHT, weight_of};
 
 /// Parameters shared by the policies of the fair class; a policy's tunables are turned into these.
@@ -120,8 +125,18 @@ pub(crate) struct GroupState {
     pub load_avg: f64,
 }
 
+/// Parts of the fair class beside its policy.
+#[derive(Clone, Debug, Default)]
+pub struct Features {
+    /// Name of the scheduler, if it is not the policy's.
+    pub name: Option<&'static str>,
+    /// Cache-aware scheduling.
+    pub cache_aware: Option<CacheAwareTunables>,
+}
+
 /// The fair class with a policy for its queues.
 pub struct Fair<P> {
+    name: &'static str,
     pub(crate) policy: P,
     pub(crate) parameters: FairParameters,
     pub(crate) rqs: Vec<Rq>,
@@ -143,11 +158,20 @@ pub struct Fair<P> {
     pub(crate) idle: Vec<bool>,
     /// Group entity that the last pick on a CPU went through, or [`NONE`]; consumed by `put_prev` and `set_next`.
     picked_group: Vec<u32>,
+    /// Cache-aware scheduling, where it is on and there are LLCs to choose from.
+    pub(crate) cache_aware: Option<Box<CacheAware>>,
+    /// What tasks have to do when they return to user mode.
+    task_work: TaskWork,
 }
 
 impl<P: Policy> Fair<P> {
-    /// The class on a machine, for a workload.
+    /// The class on a machine, for a workload, without further features.
     pub fn new(policy: P, setup: &Setup<'_>) -> Self {
+        Self::with_features(policy, setup, &Features::default())
+    }
+
+    /// The class on a machine, for a workload.
+    pub fn with_features(policy: P, setup: &Setup<'_>, features: &Features) -> Self {
         let machine = setup.machine();
         let workload = setup.workload();
         let cpus = machine.cpu_count();
@@ -168,7 +192,16 @@ impl<P: Policy> Fair<P> {
             })
             .collect();
         let domains = Domains::build(machine, &parameters);
+        let hz = u64::from(policy.kernel_parameters().hz);
+        let cache_aware = features
+            .cache_aware
+            .as_ref()
+            .and_then(|tunables| CacheAware::new(tunables.clone(), setup, &domains, hz))
+            .map(Box::new);
         Self {
+            name: features.name.unwrap_or(P::NAME),
+            cache_aware,
+            task_work: TaskWork::default(),
             parameters,
             policy,
             rqs: (0..cpus).map(|_| Rq::default()).collect(),
@@ -349,8 +382,7 @@ impl<P: Policy> Fair<P> {
                 if picked == NONE {
                     core.fail(format!(
                         "{}: nothing to pick among {} entities",
-                        P::NAME,
-                        self.queues[queue as usize].nr_queued
+                        self.name, self.queues[queue as usize].nr_queued
                     ));
                     return NONE;
                 }
@@ -415,7 +447,11 @@ fn new_entity(weight: u32, queue: u32) -> Entity {
 
 impl<P: Policy> Scheduler for Fair<P> {
     fn name(&self) -> &'static str {
-        P::NAME
+        self.name
+    }
+
+    fn decisions(&self) -> &'static [&'static str] {
+        if self.cache_aware.is_some() { &DECISIONS } else { &[] }
     }
 
     fn kernel_parameters(&self) -> KernelParameters {
@@ -435,11 +471,18 @@ impl<P: Policy> Scheduler for Fair<P> {
         let index = self.entities.len() as u32;
         self.entities.push(entity);
         P::set_slice(self, index, slice_ns);
+        if let Some(cache_aware) = &mut self.cache_aware {
+            cache_aware.task_created(core.task(task).process());
+        }
     }
 
     fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
         let index = self.task_entity(task);
         self.remove_load(core.now_ns(), index);
+        self.task_work.forget(task);
+        if let Some(cache_aware) = &mut self.cache_aware {
+            cache_aware.task_exited(task);
+        }
     }
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
@@ -560,6 +603,7 @@ impl<P: Policy> Scheduler for Fair<P> {
         self.rqs[cpu.index()].curr_task = index;
         self.list_move_to_head(cpu, index);
         P::task_switched_in(self, core, cpu, index);
+        self.do_task_work(core, task);
     }
 
     fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
@@ -602,6 +646,7 @@ impl<P: Policy> Scheduler for Fair<P> {
                 P::tick(self, core, cpu, queue, index);
                 index = self.queues[queue as usize].group_entity;
             }
+            self.tick_task_work(core, cpu, task);
         }
         self.sched_balance_trigger(core, cpu, curr.is_none());
     }
@@ -631,6 +676,12 @@ impl<P: Policy> Scheduler for Fair<P> {
 
     fn stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
         self.active_balance_stopper(core, cpu, payload);
+    }
+
+    fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
+        if core.curr(cpu) == TaskId(payload) {
+            self.do_task_work(core, TaskId(payload));
+        }
     }
 
     fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {

@@ -87,6 +87,9 @@ impl<P: Policy> Fair<P> {
         entity.exec_start_ns = core.now_ns();
         entity.sum_exec_ns += delta;
         entity.vruntime += virtual_delta(delta, entity.weight);
+        if self.cache_aware.is_some() && self.entities[curr as usize].my_queue == NONE {
+            self.charge_llc(core, queue, curr, delta);
+        }
         P::charged(self, core, queue, curr);
     }
 
@@ -189,6 +192,10 @@ impl<P: Policy> Fair<P> {
         let cpu = cfs.cpu;
         if entity.my_queue == NONE {
             self.list_add_head(cpu, index);
+            if let Some(cache_aware) = &mut self.cache_aware {
+                let delayed = self.entities[index as usize].delayed;
+                cache_aware.enqueued(CpuId(cpu), TaskId(index - self.task_base), delayed);
+            }
         }
     }
 
@@ -202,6 +209,10 @@ impl<P: Policy> Fair<P> {
         let cpu = cfs.cpu;
         if entity.my_queue == NONE {
             self.list_remove(cpu, index);
+            if let Some(cache_aware) = &mut self.cache_aware {
+                let delayed = self.entities[index as usize].delayed;
+                cache_aware.dequeued(CpuId(cpu), TaskId(index - self.task_base), delayed);
+            }
         }
     }
 
@@ -299,7 +310,19 @@ impl<P: Policy> Fair<P> {
         let queue = self.entities[index as usize].queue;
         self.update_load_avg(core.now_ns(), index);
         P::requeue(self, core, queue, index);
-        self.entities[index as usize].delayed = false;
+        self.set_delayed(index, false);
+    }
+
+    /// An entity falls asleep in its queue, or is awake again (`set_delayed`, `clear_delayed`).
+    fn set_delayed(&mut self, index: u32, delayed: bool) {
+        let entity = &mut self.entities[index as usize];
+        entity.delayed = delayed;
+        if let Some(cache_aware) = &mut self.cache_aware
+            && entity.my_queue == NONE
+        {
+            let cpu = CpuId(self.queues[entity.queue as usize].cpu);
+            cache_aware.delay_changed(cpu, TaskId(index - self.task_base), delayed);
+        }
     }
 
     /// `dequeue_entity`: false if the entity stays queued, asleep.
@@ -311,7 +334,7 @@ impl<P: Policy> Fair<P> {
         self.update_load_avg(now_ns, index);
         if removal == Removal::Sleep && P::delays_dequeue(self, queue, index) {
             P::save_lag(self, queue, index);
-            self.entities[index as usize].delayed = true;
+            self.set_delayed(index, true);
             return false;
         }
         P::save_lag(self, queue, index);

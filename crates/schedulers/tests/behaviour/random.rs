@@ -11,7 +11,9 @@ use crate::support::*;
 /// Workloads; each runs under one machine and all schedulers.
 const WORKLOADS: u64 = 1000;
 
-const SCHEDULERS: [&str; 9] = [
+const SCHEDULERS: [&str; 11] = [
+    "cache-aware",
+    "cache-aware:aggr_tolerance=100,epoch_period=1",
     "eevdf",
     "eevdf:hrtick=0,hz=1000",
     "eevdf:preempt_lazy=0,delay_dequeue=0,autogroup=0",

@@ -61,6 +61,9 @@ impl<P: Policy> Fair<P> {
                 Scheduler::dequeue(self, core, pass.src, task, Dequeue::Save);
             } else {
                 self.detach_task(core, pass, task, MigrationKind::Balance);
+                if pass.migration == Migration::LlcTask {
+                    self.tell_pull(core, pass, task);
+                }
                 self.balance.detached.push(task);
             }
             if one_only || pass.imbalance <= 0 {
@@ -85,12 +88,12 @@ impl<P: Policy> Fair<P> {
                 let util = self.task_util_est(task);
                 (shrunk(util) <= pass.imbalance).then_some(util as i64)
             }
-            Migration::Task => Some(1),
+            Migration::Task | Migration::LlcTask => Some(1),
         }
     }
 
     /// Whether a task may be moved to the destination now (`can_migrate_task`). Notes in `pass` what affinity forbids.
-    pub(super) fn can_migrate_task(&mut self, core: &Core<'_>, pass: &mut Pass, task: TaskId) -> bool {
+    pub(super) fn can_migrate_task(&mut self, core: &mut Core<'_>, pass: &mut Pass, task: TaskId) -> bool {
         let delayed = self.entities[self.task_entity(task) as usize].delayed;
         // A sleeping task that is still queued is only a load.
         if delayed && (pass.migration != Migration::Load || pass.active) {
@@ -112,7 +115,13 @@ impl<P: Policy> Fair<P> {
         if core.task(task).state() == State::Running {
             return false;
         }
-        pass.active || !self.task_hot(core, pass, task) || failed > tries
+        if pass.active {
+            return pass.migration != Migration::LlcTask || self.prefers_dst(pass, task);
+        }
+        if self.migrate_degrades_llc(core, pass, task) {
+            return false;
+        }
+        !self.task_hot(core, pass, task) || failed > tries
     }
 
     /// Whether a task that has had more than its share would come to a queue with others, where it would only wait
@@ -185,15 +194,19 @@ impl<P: Policy> Fair<P> {
         let mut pass = Pass::new(dst, index, None, IdleType::Idle);
         pass.src = cpu;
         pass.active = true;
+        pass.migration = self.noted_push(cpu);
         if let Some(task) = self.first_to_push(core, &mut pass) {
             self.domains.domain_mut(index).nr_balance_failed = 0;
             self.detach_task(core, &pass, task, MigrationKind::Active);
+            if pass.migration == Migration::LlcTask {
+                self.tell_pull(core, &pass, task);
+            }
             self.attach_task(core, dst, task, false);
         }
     }
 
     /// Least recently run task of the source that may be moved (`detach_one_task`).
-    fn first_to_push(&mut self, core: &Core<'_>, pass: &mut Pass) -> Option<TaskId> {
+    fn first_to_push(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> Option<TaskId> {
         let mut entity = self.rqs[pass.src.index()].list_tail;
         while entity != NONE {
             let task = self.entity_task(entity);

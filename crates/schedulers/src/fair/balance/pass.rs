@@ -42,6 +42,8 @@ pub(crate) struct Pass {
     pub some_pinned: bool,
     /// Another CPU of the local group that such a task may use (`LBF_DST_PINNED`, `new_dst_cpu`).
     pub other_dst: Option<CpuId>,
+    /// Some task was left because it would leave the LLC it prefers (`LBF_LLC_PINNED`).
+    pub llc_pinned: bool,
     /// The stopper moves a task (`LBF_ACTIVE_LB`).
     pub active: bool,
     /// What the pass cost.
@@ -66,6 +68,7 @@ impl Pass {
             all_pinned: false,
             some_pinned: false,
             other_dst: None,
+            llc_pinned: false,
             active: false,
             cost_ns: 0,
         }
@@ -175,7 +178,7 @@ impl<P: Policy> Fair<P> {
         if verdict == (Verdict::Unbalanced { active: false }) && moved == 0 {
             verdict = self.count_failure(core, &mut pass);
         }
-        self.conclude(&pass, verdict, moved);
+        self.conclude(core, &pass, verdict, moved);
         Outcome { moved, entitled, cost_ns: pass.cost_ns }
     }
 
@@ -273,10 +276,10 @@ impl<P: Policy> Fair<P> {
 
     /// Nothing was moved: counts it, and starts the source's stopper when ordinary means are exhausted.
     fn count_failure(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> Verdict {
-        if pass.idle != IdleType::NewlyIdle {
+        if pass.idle != IdleType::NewlyIdle && !pass.llc_pinned {
             self.domains.domain_mut(pass.domain).nr_balance_failed += 1;
         }
-        if !self.need_active_balance(pass) {
+        if !self.need_active_balance(core, pass) {
             return Verdict::Unbalanced { active: false };
         }
         let curr = core.curr(pass.src);
@@ -290,6 +293,7 @@ impl<P: Policy> Fair<P> {
         if active {
             rq.active_balance = true;
             rq.push_cpu = pass.cpu.0;
+            self.note_push(pass);
             core.queue_stopper(pass.src, pass.cpu.0);
         }
         if self.parameters.load_only_balance {
@@ -301,14 +305,28 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Whether the running task of the source has to be pushed (`need_active_balance`).
-    pub(super) fn need_active_balance(&self, pass: &Pass) -> bool {
+    fn need_active_balance(&mut self, core: &mut Core<'_>, pass: &Pass) -> bool {
+        if self.cache_aware.is_some() && self.alb_break_llc(core, pass) {
+            if self.wants_active_balance(pass) {
+                self.tell_veto(core, pass);
+            }
+            return false;
+        }
+        self.wants_active_balance(pass)
+    }
+
+    /// The reasons for it.
+    fn wants_active_balance(&self, pass: &Pass) -> bool {
+        if pass.migration == Migration::LlcTask {
+            return true;
+        }
         let domain = self.domains.domain(pass.domain);
         let moves_tasks = pass.migration == Migration::Task || self.parameters.load_only_balance;
         moves_tasks && domain.nr_balance_failed > domain.cache_nice_tries + 2
     }
 
     /// Failure count, interval and imbalance flag after a pass.
-    fn conclude(&mut self, pass: &Pass, verdict: Verdict, moved: u32) {
+    fn conclude(&mut self, core: &mut Core<'_>, pass: &Pass, verdict: Verdict, moved: u32) {
         if verdict == Verdict::Balanced
             && !pass.all_pinned
             && let Some(parent) = pass.parent
@@ -317,7 +335,8 @@ impl<P: Policy> Fair<P> {
             let group = self.domains.local_group(self.domains.domain(parent));
             self.domains.group_mut(group).imbalance = false;
         }
-        let needs_active = self.need_active_balance(pass);
+        let active = verdict == (Verdict::Unbalanced { active: true });
+        let settled = active && !self.need_active_balance(core, pass);
         let domain = self.domains.domain_mut(pass.domain);
         let longer = match verdict {
             Verdict::Balanced | Verdict::AllPinned => {
@@ -325,11 +344,10 @@ impl<P: Policy> Fair<P> {
                 true
             }
             Verdict::OnePinned => true,
-            Verdict::Unbalanced { active } => {
+            Verdict::Unbalanced { .. } => {
                 if moved > 0 {
                     domain.nr_balance_failed = 0;
                 }
-                let settled = active && !needs_active;
                 if settled && !self.parameters.load_only_balance {
                     return;
                 }

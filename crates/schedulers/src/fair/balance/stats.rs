@@ -22,7 +22,7 @@ const NUMA_IMBALANCE_MIN: i64 = 2;
 /// How a group stands, in order of how much it needs to give tasks away (`enum group_type`).
 ///
 /// The numbers are the kernel's order with places kept for types that are not modelled: 2 misfit task, 4 asymmetric
-/// packing, 6 LLC balance.
+/// packing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum GroupType {
@@ -34,6 +34,8 @@ pub(crate) enum GroupType {
     SmtBalance = 3,
     /// A pass inside the group failed because of affinity.
     Imbalanced = 5,
+    /// It has tasks that prefer the destination's LLC.
+    LlcBalance = 6,
     /// More tasks than it can serve.
     Overloaded = 7,
 }
@@ -47,6 +49,8 @@ pub(crate) enum Migration {
     Util,
     /// A number of tasks.
     Task,
+    /// A number of tasks that prefer the destination's LLC.
+    LlcTask,
 }
 
 /// Sums over the CPUs of a group (`struct sg_lb_stats`).
@@ -76,6 +80,8 @@ pub(crate) struct GroupStats {
     pub idle_cpus: u32,
     /// Load per capacity; 0 unless overloaded.
     pub avg_load: u64,
+    /// Queued tasks that prefer the destination's LLC (`nr_pref_dst_llc`).
+    pub nr_pref_dst_llc: u32,
     /// Classification.
     pub group_type: GroupType,
 }
@@ -95,6 +101,7 @@ impl GroupStats {
         h_nr_runnable: 0,
         idle_cpus: 0,
         avg_load: 0,
+        nr_pref_dst_llc: 0,
         group_type: GroupType::HasSpare,
     };
 
@@ -209,6 +216,7 @@ pub(crate) fn is_busier(candidate: &GroupStats, busiest: Option<&GroupStats>) ->
     }
     match candidate.group_type {
         GroupType::Overloaded => candidate.avg_load > busiest.avg_load,
+        GroupType::LlcBalance => candidate.nr_pref_dst_llc > busiest.nr_pref_dst_llc,
         GroupType::Imbalanced => false,
         GroupType::SmtBalance if candidate.idle_cpus != 0 || busiest.idle_cpus != 0 => {
             has_less_spare(candidate, busiest)
@@ -279,7 +287,7 @@ fn imbalance_matters(conditions: &Conditions, stats: &DomainStats) -> bool {
     }
     if stats.prefer_sibling()
         && local.group_type == GroupType::HasSpare
-        && sibling_imbalance(conditions.idle, busiest, local) > 1
+        && (busiest.group_type == GroupType::LlcBalance || sibling_imbalance(conditions.idle, busiest, local) > 1)
     {
         return true;
     }
@@ -300,8 +308,10 @@ fn imbalance_matters(conditions: &Conditions, stats: &DomainStats) -> bool {
 /// How much to move (`calculate_imbalance`).
 pub(crate) fn calculate_imbalance(conditions: &Conditions, stats: &mut DomainStats) -> Imbalance {
     let busiest = stats.busiest;
-    if matches!(busiest.group_type, GroupType::SmtBalance | GroupType::Imbalanced) {
-        return Imbalance { amount: 1, migration: Migration::Task };
+    match busiest.group_type {
+        GroupType::LlcBalance => return Imbalance { amount: 1, migration: Migration::LlcTask },
+        GroupType::SmtBalance | GroupType::Imbalanced => return Imbalance { amount: 1, migration: Migration::Task },
+        _ => {}
     }
     if stats.local.group_type == GroupType::HasSpare {
         return fill_spare(conditions, stats);
@@ -376,6 +386,7 @@ impl<P: Policy> Fair<P> {
     /// Looks at all groups of the domain (`update_sd_lb_stats`); `None` without a busiest group. Also refreshes what
     /// passes leave behind for others: the root's overload flag and the LLC's scan limit.
     fn update_sd_lb_stats(&mut self, core: &Core<'_>, pass: &Pass) -> Option<DomainStats> {
+        let records_llc = self.records_llc(pass);
         let domain = self.domains.domain(pass.domain);
         let mut local = GroupStats::EMPTY;
         // The busiest group so far and the one being looked at change places instead of being copied.
@@ -388,6 +399,9 @@ impl<P: Policy> Fair<P> {
             let free = busiest.map_or(0, |slot: usize| 1 - slot);
             let stats = if is_local { &mut local } else { &mut slots[free] };
             overloaded |= self.update_sg_lb_stats(core, pass, group, is_local, stats);
+            if records_llc {
+                self.record_llc(stats);
+            }
             total_load += stats.load;
             total_capacity += stats.capacity;
             total_util += stats.util;
@@ -435,6 +449,7 @@ impl<P: Policy> Fair<P> {
             h_nr_runnable: sums.h_nr_runnable,
             idle_cpus: sums.idle_cpus,
             avg_load: 0,
+            nr_pref_dst_llc: 0,
             group_type: GroupType::HasSpare,
         };
         let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
@@ -442,6 +457,12 @@ impl<P: Policy> Fair<P> {
         stats.group_type = stats.classify(imbalance_pct, group.imbalance, smt_balance);
         if stats.group_type == GroupType::Overloaded {
             stats.avg_load = stats.load_per_capacity();
+        } else if !is_local && self.cache_aware.is_some() {
+            let (count, wanted) = self.llc_balance(pass, index);
+            stats.nr_pref_dst_llc = count;
+            if wanted {
+                stats.group_type = GroupType::LlcBalance;
+            }
         }
         sums.most > 1
     }
@@ -487,6 +508,7 @@ impl<P: Policy> Fair<P> {
     pub(super) fn find_src_rq(&self, core: &Core<'_>, pass: &Pass, group: u32) -> Option<CpuId> {
         let mut busiest = None;
         let (mut busiest_load, mut busiest_capacity, mut busiest_util, mut busiest_nr) = (0, 1, 0, 0);
+        let mut busiest_preferring = 0;
         for &number in self.domains.group_cpus(self.domains.group(group)) {
             let cpu = CpuId(number);
             let nr = self.queues[cpu.index()].h_nr_runnable;
@@ -514,6 +536,12 @@ impl<P: Policy> Fair<P> {
                 Migration::Task => {
                     let busier = nr > busiest_nr;
                     busiest_nr = busiest_nr.max(nr);
+                    busier
+                }
+                Migration::LlcTask => {
+                    let preferring = self.preferring_dst(pass, number);
+                    let busier = preferring > busiest_preferring;
+                    busiest_preferring = busiest_preferring.max(preferring);
                     busier
                 }
             };

@@ -1,0 +1,108 @@
+//! Which processes are not kept together: those with more threads than an LLC has cores, and those whose memory does not fit
+//! into it.
+
+use super::CacheAware;
+use super::decisions::Decision;
+
+/// Bytes of a page.
+const PAGE_BYTES: u64 = 4096;
+
+/// Why a group is not kept together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// One thread, or none.
+    OneThread,
+    /// More threads than the LLC has cores (`exceed_llc_nr`).
+    TooMany,
+    /// More memory than the LLC holds (`exceed_llc_capacity`).
+    TooBig,
+}
+
+impl Refusal {
+    /// How a preference ends by it.
+    pub(super) const fn dropping(self) -> Decision {
+        match self {
+            Refusal::OneThread => Decision::DroppedOneThread,
+            Refusal::TooMany => Decision::DroppedTooMany,
+            Refusal::TooBig => Decision::DroppedTooBig,
+        }
+    }
+}
+
+/// Whether `nr_running_avg` threads are too many for an LLC of so many CPUs: 80 % of its cores times the scale.
+pub(super) fn is_too_many(nr_running_avg: i64, smt_width: u64, scale: u64, size: u32) -> bool {
+    nr_running_avg.max(0) as u64 * smt_width * 1280 >= scale * u64::from(size) * 1024
+}
+
+impl CacheAware {
+    /// Whether and why a group may not gather in an LLC.
+    pub(super) fn refusal(&self, group: u32, llc: u32) -> Option<Refusal> {
+        let state = &self.groups[group as usize];
+        if state.threads <= 1 {
+            return Some(Refusal::OneThread);
+        }
+        if self.tunables.unlimited() {
+            return None;
+        }
+        let place = &self.llcs[llc as usize];
+        if is_too_many(state.nr_running_avg, self.smt_width, self.tunables.scale(1), place.size) {
+            return Some(Refusal::TooMany);
+        }
+        // Without NUMA balancing no faults are counted and the footprint stays 0.
+        let footprint = state.footprint_pages.max(0) as u64 * PAGE_BYTES;
+        let too_big = place.bytes.is_some_and(|bytes| bytes * self.tunables.scale(256) < footprint);
+        too_big.then_some(Refusal::TooBig)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scans with `running` threads on CPUs until the group is refused, from an average of 0; `None` if it never is.
+    fn scans_to_refusal(size: u32, smt: u64, running: i64) -> Option<u32> {
+        let divisor = i64::from(size / 4).clamp(2, 8);
+        let mut average = 0;
+        for scans in 0..1000 {
+            if is_too_many(average, smt, 1, size) {
+                return Some(scans);
+            }
+            average += (running - average) / divisor;
+        }
+        None
+    }
+
+    /// The item's table: LLC CPUs, threads per core, average from which it refuses, running threads that lead there.
+    #[test]
+    fn item_37_the_table_of_thread_counts_that_are_refused() {
+        let table = [
+            (4, 1, 4, 5),
+            (8, 1, 7, 8),
+            (8, 2, 4, 5),
+            (16, 1, 13, 16),
+            (16, 2, 7, 10),
+            (32, 2, 13, 20),
+            (64, 2, 26, 33),
+            (120, 2, 48, 55),
+        ];
+        for (size, smt, average, running) in table {
+            assert!(is_too_many(average, smt, 1, size) && !is_too_many(average - 1, smt, 1, size), "{size}, {smt}");
+            assert!(scans_to_refusal(size, smt, running).is_some(), "{size}, {smt}: {running} running");
+            assert_eq!(scans_to_refusal(size, smt, running - 1), None, "{size}, {smt}: {} running", running - 1);
+        }
+    }
+
+    /// Steps to refusal with as many running threads as the LLC has CPUs.
+    #[test]
+    fn item_37_the_scans_it_takes_to_refuse_a_full_llc() {
+        for (size, smt, scans) in [(8, 1, 3), (8, 2, 1), (16, 1, 7), (16, 2, 2), (32, 2, 5)] {
+            assert_eq!(scans_to_refusal(size, smt, i64::from(size)), Some(scans), "{size}, {smt}");
+        }
+    }
+
+    #[test]
+    fn tolerance_0_refuses_everything_and_more_tolerance_more_threads() {
+        assert!(is_too_many(0, 1, 0, 8));
+        assert!(!is_too_many(12, 1, 2, 8) && is_too_many(13, 1, 2, 8));
+    }
+}

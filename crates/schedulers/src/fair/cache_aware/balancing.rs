@@ -1,0 +1,207 @@
+//! What cache-aware scheduling changes in the load balancer, and the hooks of the fair class.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use super::CacheAware;
+use super::decisions::Decision;
+use super::permission::{Direction, Permission, Snapshot, can_migrate_llc};
+use crate::fair::balance::IdleType;
+use crate::fair::balance::pass::Pass;
+use crate::fair::balance::stats::{GroupStats, Migration};
+use crate::fair::domains::flags;
+use crate::fair::state::NONE;
+use crate::fair::{Fair, Policy};
+
+impl CacheAware {
+    /// Whether something of utilisation `util` may move between two LLCs; no opinion where one has no domain.
+    fn permission(&self, src: u32, dst: u32, util: u64, direction: Direction) -> Permission {
+        let (src, dst) = (&self.llcs[src as usize], &self.llcs[dst as usize]);
+        if !src.has_domain || !dst.has_domain {
+            return Permission::Free;
+        }
+        can_migrate_llc(self.limits, src.snapshot.get(), dst.snapshot.get(), util, direction)
+    }
+
+    /// Whether a task may move between two CPUs (`can_migrate_llc_task`), and in which direction that would be. Takes the
+    /// preference of a group away that would be refused at the destination.
+    fn task_permission(
+        &mut self,
+        core: &mut Core<'_>,
+        task: TaskId,
+        (src, dst): (CpuId, CpuId),
+        util: u64,
+    ) -> (Permission, Direction) {
+        const NO_OPINION: (Permission, Direction) = (Permission::Free, Direction::Toward);
+        let (src, dst) = (self.llc_of[src.index()], self.llc_of[dst.index()]);
+        let group = self.tasks[task.index()].group;
+        if group == NONE || src == dst {
+            return NO_OPINION;
+        }
+        let preferred = self.preferred_llc(group);
+        if preferred == NONE {
+            return NO_OPINION;
+        }
+        if let Some(refusal) = self.refusal(group, dst) {
+            self.drop_preference(core, group, task, refusal.dropping());
+            return NO_OPINION;
+        }
+        let direction = if dst == preferred {
+            Direction::Toward
+        } else if src == preferred {
+            Direction::Away
+        } else {
+            return NO_OPINION;
+        };
+        (self.permission(src, dst, util, direction), direction)
+    }
+
+    /// Whether every runnable task of a CPU is on the LLC it prefers.
+    fn all_on_preferred(&self, cpu: CpuId, h_nr_runnable: u32) -> bool {
+        let on_preferred = self.cpus[cpu.index()].nr_pref_llc_running;
+        on_preferred > 0 && on_preferred == h_nr_runnable
+    }
+}
+
+impl<P: Policy> Fair<P> {
+    /// The running task of a queue was charged.
+    #[inline(never)]
+    pub(in crate::fair) fn charge_llc(&mut self, core: &mut Core<'_>, queue: u32, index: u32, delta_ns: u64) {
+        let task = self.entity_task(index);
+        let cpu = CpuId(self.queues[queue as usize].cpu);
+        let Some(cache_aware) = &mut self.cache_aware else { return };
+        let state = &cache_aware.tasks[task.index()];
+        if state.group == NONE {
+            return;
+        }
+        let present = state.preferred_llc;
+        let wanted = cache_aware.charge(core, cpu, task, delta_ns, None);
+        let entity = &self.entities[index as usize];
+        if wanted != present && entity.on_rq {
+            cache_aware.prefer(cpu, task, wanted, entity.delayed);
+        }
+    }
+
+    /// Whether a pass records the utilisation of its groups as that of their LLCs: those of the level above the LLC do
+    /// unless they are new-idle.
+    pub(in crate::fair) fn records_llc(&self, pass: &Pass) -> bool {
+        let above_llc = || self.domains.sd_llc(pass.dst).is_some_and(|index| index + 1 == pass.domain);
+        self.cache_aware.is_some() && pass.idle != IdleType::NewlyIdle && above_llc()
+    }
+
+    /// Records it (`record_sg_llc_stats`).
+    pub(in crate::fair) fn record_llc(&self, stats: &GroupStats) {
+        let Some(cache_aware) = &self.cache_aware else { return };
+        let first = self.domains.group_cpus(self.domains.group(stats.group))[0];
+        let llc = &cache_aware.llcs[cache_aware.llc_of[first as usize] as usize];
+        llc.snapshot.set(Snapshot { util: stats.util, capacity: stats.capacity });
+    }
+
+    /// Tasks of a group that would rather be in the destination's LLC, and whether that makes the group a source
+    /// (`llc_balance`).
+    pub(in crate::fair) fn llc_balance(&self, pass: &Pass, group: u32) -> (u32, bool) {
+        let Some(cache_aware) = &self.cache_aware else { return (0, false) };
+        let domain = self.domains.domain(pass.domain);
+        if domain.has(flags::SHARE_LLC) {
+            return (0, false);
+        }
+        let cpus = self.domains.group_cpus(self.domains.group(group));
+        let dst = cache_aware.llc_of[pass.dst.index()];
+        let count = cache_aware.count_preferring(cpus, dst);
+        let patient = domain.nr_balance_failed < domain.cache_nice_tries + 1;
+        // The group is judged by the LLC of its first CPU, whatever it spans.
+        let src = cache_aware.llc_of[cpus[0] as usize];
+        let wanted = count > 0 && patient && cache_aware.permission(src, dst, 0, Direction::Toward) == Permission::Pull;
+        (count, wanted)
+    }
+
+    /// Tasks queued on a CPU that prefer the destination's LLC.
+    pub(in crate::fair) fn preferring_dst(&self, pass: &Pass, cpu: u32) -> u32 {
+        let Some(cache_aware) = &self.cache_aware else { return 0 };
+        cache_aware.llc_count(cpu, cache_aware.llc_of[pass.dst.index()])
+    }
+
+    /// Whether a task prefers the destination's LLC.
+    pub(in crate::fair) fn prefers_dst(&self, pass: &Pass, task: TaskId) -> bool {
+        let Some(cache_aware) = &self.cache_aware else { return false };
+        cache_aware.tasks[task.index()].preferred_llc == cache_aware.llc_of[pass.dst.index()]
+    }
+
+    /// Whether a task has a reason to stay that the balancer respects as long as it has not failed too often
+    /// (`migrate_degrades_llc`).
+    pub(in crate::fair) fn migrate_degrades_llc(&mut self, core: &mut Core<'_>, pass: &mut Pass, task: TaskId) -> bool {
+        if self.cache_aware.is_none() {
+            return false;
+        }
+        let domain = self.domains.domain(pass.domain);
+        if domain.nr_balance_failed > domain.cache_nice_tries {
+            return false;
+        }
+        let for_llc = pass.migration == Migration::LlcTask;
+        if for_llc && !self.prefers_dst(pass, task) {
+            self.tell_refusal(core, pass, task, Decision::MovePrefersAnother);
+            return true;
+        }
+        let util = self.entities[self.task_entity(task) as usize].pelt.util as u64;
+        let Some(cache_aware) = &mut self.cache_aware else { return false };
+        let (permission, direction) = cache_aware.task_permission(core, task, (pass.src, pass.dst), util);
+        if permission != Permission::Forbid {
+            return false;
+        }
+        pass.llc_pinned |= !for_llc;
+        self.tell_refusal(core, pass, task, Decision::refused(direction));
+        true
+    }
+
+    fn tell_refusal(&self, core: &mut Core<'_>, pass: &Pass, task: TaskId, why: Decision) {
+        let Some(cache_aware) = &self.cache_aware else { return };
+        core.decide(why as u32, task, i64::from(cache_aware.llc_of[pass.dst.index()]));
+    }
+
+    /// Whether pushing the running task of the source would take tasks out of the LLC they prefer (`alb_break_llc`). A CPU
+    /// with a single task is left alone whatever the imbalance.
+    pub(in crate::fair) fn alb_break_llc(&mut self, core: &mut Core<'_>, pass: &Pass) -> bool {
+        let Some(cache_aware) = &mut self.cache_aware else { return false };
+        let src = pass.src;
+        let same_llc = cache_aware.llc_of[src.index()] == cache_aware.llc_of[pass.dst.index()];
+        if same_llc || !cache_aware.all_on_preferred(src, self.queues[src.index()].h_nr_runnable) {
+            return false;
+        }
+        if self.rqs[src.index()].nr_running <= 1 {
+            return true;
+        }
+        let curr = core.curr(src);
+        if curr.is_idle() {
+            return false;
+        }
+        let util = self.entities[self.task_entity(curr) as usize].pelt.util as u64;
+        let Some(cache_aware) = &mut self.cache_aware else { return false };
+        cache_aware.task_permission(core, curr, (src, pass.dst), util).0 == Permission::Forbid
+    }
+
+    /// Tells the trace of a veto.
+    pub(in crate::fair) fn tell_veto(&self, core: &mut Core<'_>, pass: &Pass) {
+        self.tell_refusal(core, pass, core.curr(pass.src), Decision::PushLeaves);
+    }
+
+    /// A task was moved because it prefers the destination's LLC.
+    pub(in crate::fair) fn tell_pull(&self, core: &mut Core<'_>, pass: &Pass, task: TaskId) {
+        self.tell_refusal(core, pass, task, Decision::Pulled);
+    }
+
+    /// Whether the stopper of the source, now starting, takes only tasks that prefer the destination's LLC.
+    pub(in crate::fair) fn note_push(&mut self, pass: &Pass) {
+        if let Some(cache_aware) = &mut self.cache_aware {
+            cache_aware.cpus[pass.src.index()].push_preferring = pass.migration == Migration::LlcTask;
+        }
+    }
+
+    /// What the stopper of a CPU moves.
+    pub(in crate::fair) fn noted_push(&self, src: CpuId) -> Migration {
+        match &self.cache_aware {
+            Some(cache_aware) if cache_aware.cpus[src.index()].push_preferring => Migration::LlcTask,
+            _ => Migration::Load,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Counting queued tasks by the LLC they prefer (`account_llc_enqueue`, `account_llc_dequeue`).
+
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use super::CacheAware;
+use crate::fair::state::NONE;
+
+impl CacheAware {
+    /// A task was queued. `delayed`: it sleeps there.
+    pub fn enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+        let state = &mut self.tasks[task.index()];
+        let llc = state.preferred_llc;
+        if llc == NONE {
+            return;
+        }
+        let rq = &mut self.cpus[cpu.index()];
+        rq.nr_llc_running += 1;
+        state.queued_on_preferred = llc == self.llc_of[cpu.index()];
+        rq.nr_pref_llc_running += u32::from(state.queued_on_preferred && !delayed);
+        self.llc_counts[llc as usize * self.llc_of.len() + cpu.index()] += 1;
+        self.wanting[llc as usize] += 1;
+    }
+
+    /// A task has left its queue.
+    pub fn dequeued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+        let state = &mut self.tasks[task.index()];
+        let llc = state.preferred_llc;
+        if llc == NONE {
+            return;
+        }
+        let rq = &mut self.cpus[cpu.index()];
+        rq.nr_llc_running -= 1;
+        rq.nr_pref_llc_running -= u32::from(state.queued_on_preferred && !delayed);
+        state.queued_on_preferred = false;
+        self.llc_counts[llc as usize * self.llc_of.len() + cpu.index()] -= 1;
+        self.wanting[llc as usize] -= 1;
+    }
+
+    /// A queued task fell asleep (`delayed`) or is awake again.
+    pub fn delay_changed(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+        if self.tasks[task.index()].queued_on_preferred {
+            let running = &mut self.cpus[cpu.index()].nr_pref_llc_running;
+            *running = if delayed { *running - 1 } else { *running + 1 };
+        }
+    }
+
+    /// A queued task prefers another LLC from now on.
+    pub fn prefer(&mut self, cpu: CpuId, task: TaskId, llc: u32, delayed: bool) {
+        self.dequeued(cpu, task, delayed);
+        self.tasks[task.index()].preferred_llc = llc;
+        self.enqueued(cpu, task, delayed);
+    }
+
+    /// Tasks queued on a CPU that prefer an LLC (`llc_counts`).
+    #[inline]
+    pub fn llc_count(&self, cpu: u32, llc: u32) -> u32 {
+        self.llc_counts[llc as usize * self.llc_of.len() + cpu as usize]
+    }
+
+    /// Tasks queued on CPUs outside an LLC that prefer it (`nr_pref_dst_llc`).
+    pub fn count_preferring(&self, cpus: &[u32], llc: u32) -> u32 {
+        if self.wanting[llc as usize] == 0 {
+            return 0;
+        }
+        let counts = &self.llc_counts[llc as usize * self.llc_of.len()..][..self.llc_of.len()];
+        let outside = cpus.iter().filter(|&&cpu| self.llc_of[cpu as usize] != llc);
+        outside.map(|&cpu| counts[cpu as usize]).sum()
+    }
+}

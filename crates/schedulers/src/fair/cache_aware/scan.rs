@@ -1,0 +1,134 @@
+//! The scan: once per epoch one running thread of a process looks at where the process ran and chooses its preferred CPU.
+
+use warmcore_kernel::Core;
+use warmcore_topology::{CpuId, CpuSet};
+use warmcore_trace::{OverheadKind, TaskId};
+
+use super::CacheAware;
+use super::admission::Refusal;
+use super::decisions::Decision;
+use crate::fair::domains::Domains;
+use crate::fair::state::{NONE, Rq};
+
+/// What a scan found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Findings {
+    /// Occupancy of the best LLC and its CPU with the highest.
+    best: (u64, u32),
+    /// Occupancy of the present LLC.
+    current: u64,
+    /// Threads on CPUs.
+    running: i64,
+    /// CPUs looked at.
+    examined: u64,
+}
+
+impl CacheAware {
+    /// Ordinary tick of a user thread (`task_tick_cache`). `true` if a scan is to run when it returns to user mode.
+    pub fn tick(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        let state = &mut self.tasks[task.index()];
+        if state.group == NONE {
+            return false;
+        }
+        let group = &mut self.groups[state.group as usize];
+        let epoch = self.cpus[cpu.index()].epoch;
+        if group.epoch >= epoch || state.scan_pending {
+            return false;
+        }
+        group.epoch = epoch;
+        state.scan_pending = true;
+        true
+    }
+
+    /// The thread returns to user mode with a scan pending (`task_cache_work`). `task_base` is the entity of task 0;
+    /// `nodes` limits the scan to LLCs of those nodes.
+    pub fn scan(
+        &mut self,
+        core: &mut Core<'_>,
+        domains: &Domains,
+        rqs: &[Rq],
+        task_base: u32,
+        task: TaskId,
+        nodes: Option<&CpuSet>,
+    ) {
+        self.tasks[task.index()].scan_pending = false;
+        let (group, cpu) = (self.tasks[task.index()].group, core.task(task).cpu());
+        let jiffies = core.jiffies();
+        let state = &mut self.groups[group as usize];
+        if jiffies < state.next_scan {
+            return;
+        }
+        state.next_scan = jiffies + self.epoch_jiffies;
+        let llc = self.llc_of[cpu.index()];
+        if let Some(refusal) = self.refusal(group, llc) {
+            self.drop_preference(core, group, task, refusal.dropping());
+            let told = match refusal {
+                Refusal::OneThread => return,
+                Refusal::TooMany => Decision::RefusedTooMany,
+                Refusal::TooBig => Decision::RefusedTooBig,
+            };
+            // The average is not updated here: once it is too high it stays so.
+            core.decide(told as u32, task, i64::from(llc));
+            return;
+        }
+        let running = |cpu: u32| {
+            let entity = rqs[cpu as usize].curr_task;
+            (entity != NONE).then(|| entity - task_base)
+        };
+        let findings = self.look_around(jiffies, domains, group, running, nodes);
+        core.charge(cpu, core.machine().costs().balance_per_cpu_ns * findings.examined, OverheadKind::Balance);
+        if findings.best.0 > 2 * findings.current {
+            self.choose(core, group, task, findings.best.1);
+        }
+        let divisor = self.llcs[llc as usize].divisor;
+        let state = &mut self.groups[group as usize];
+        state.nr_running_avg += (findings.running - state.nr_running_avg) / divisor;
+    }
+
+    /// Sums up a group's occupancy by LLC. `running` gives the task on a CPU.
+    fn look_around(
+        &mut self,
+        jiffies: u64,
+        domains: &Domains,
+        group: u32,
+        running: impl Fn(u32) -> Option<u32>,
+        nodes: Option<&CpuSet>,
+    ) -> Findings {
+        let present = self.preferred_llc(group);
+        let mut findings = Findings { best: (0, NONE), ..Findings::default() };
+        for llc in 0..domains.llc_count() as u32 {
+            let cpus = domains.llc_cpus(llc);
+            if nodes.is_some_and(|nodes| !cpus.iter().any(|&cpu| nodes.contains(CpuId(cpu)))) {
+                continue;
+            }
+            let (mut sum, mut most) = (0, (0, NONE));
+            for &cpu in cpus {
+                let share = self.share(jiffies, group, cpu as usize);
+                sum += share;
+                if share > most.0 {
+                    most = (share, cpu);
+                }
+                let ours = |task: u32| self.tasks[task as usize].group == group;
+                findings.running += i64::from(running(cpu).is_some_and(ours));
+            }
+            findings.examined += cpus.len() as u64;
+            if llc == present {
+                findings.current = sum;
+            }
+            if sum > findings.best.0 {
+                findings.best = (sum, most.1);
+            }
+        }
+        findings
+    }
+
+    /// Makes a CPU the group's preferred one.
+    fn choose(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, cpu: u32) {
+        let (old, llc) = (self.preferred_llc(group), self.llc_of[cpu as usize]);
+        self.groups[group as usize].cpu = cpu;
+        if old != llc {
+            let decision = if old == NONE { Decision::Chosen } else { Decision::Changed };
+            core.decide(decision as u32, task, i64::from(llc));
+        }
+    }
+}

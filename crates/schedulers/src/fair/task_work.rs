@@ -1,0 +1,72 @@
+//! Work that a task does when it returns to user mode (`task_work_add`): scans that its tick asked for.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use super::{Fair, Policy};
+
+/// A bit per kind of work.
+pub(crate) mod work {
+    /// Look where the process ran (`task_cache_work`).
+    pub const CACHE_SCAN: u8 = 1 << 0;
+}
+
+/// Work waiting, by task.
+#[derive(Debug, Default)]
+pub(crate) struct TaskWork {
+    pending: Vec<u8>,
+    /// Tasks with work waiting.
+    count: u32,
+}
+
+impl TaskWork {
+    /// Adds work to a task (`task_work_add`).
+    fn add(&mut self, task: TaskId, kind: u8) {
+        if self.pending.len() <= task.index() {
+            self.pending.resize(task.index() + 1, 0);
+        }
+        let pending = &mut self.pending[task.index()];
+        self.count += u32::from(*pending == 0);
+        *pending |= kind;
+    }
+
+    /// Takes a task's work (`task_work_run`).
+    #[inline]
+    fn take(&mut self, task: TaskId) -> u8 {
+        if self.count == 0 {
+            return 0;
+        }
+        let pending = self.pending.get_mut(task.index()).map_or(0, std::mem::take);
+        self.count -= u32::from(pending != 0);
+        pending
+    }
+
+    /// The task is gone.
+    pub(super) fn forget(&mut self, task: TaskId) {
+        self.take(task);
+    }
+}
+
+impl<P: Policy> Fair<P> {
+    /// Ordinary tick of a running task: asks for work that is due. The task does it after the interrupt, when it goes on or,
+    /// if the tick ends its slice, when it runs again.
+    pub(super) fn tick_task_work(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        let Some(cache_aware) = &mut self.cache_aware else { return };
+        if cache_aware.tick(cpu, task) {
+            self.task_work.add(task, work::CACHE_SCAN);
+            core.start_timer(cpu, 0, task.0);
+        }
+    }
+
+    /// The task returns to user mode.
+    #[inline]
+    pub(super) fn do_task_work(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let pending = self.task_work.take(task);
+        if pending & work::CACHE_SCAN != 0
+            && let Some(cache_aware) = &mut self.cache_aware
+        {
+            cache_aware.scan(core, &self.domains, &self.rqs, self.task_base, task, None);
+        }
+    }
+}
