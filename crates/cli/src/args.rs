@@ -50,6 +50,8 @@ pub enum Command {
     Compare(CompareArguments),
     /// Run one simulation
     Sim(SimArguments),
+    /// Repeat published measurements in the simulator and compare, row by row; `list` names them
+    Reproduce(ReproduceArguments),
     /// List, show, detect and convert machines
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -84,6 +86,8 @@ pub enum SchemaName {
     Comparison,
     /// `sim --json` and trials/*.json
     Trial,
+    /// `reproduce --json` and reproduction.json
+    Reproduction,
 }
 
 /// Machine and workload, as in every experiment.
@@ -200,6 +204,41 @@ pub struct SimArguments {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Args, Debug)]
+pub struct ReproduceArguments {
+    /// Which published source; `list` names all of them and what of each is covered
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Only rows whose names contain this; commas between several
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',')]
+    pub rows: Vec<String>,
+    /// Read the rows from this file instead of the built-in one: other rows of the same source, in the same format
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub published: Option<PathBuf>,
+    /// Simulations of each scheduler and workload; from 8 on there are 95 % intervals
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: u32,
+    /// Two simulations of each instead: a quick look, without intervals
+    #[arg(long, conflicts_with = "trials")]
+    pub quick: bool,
+    /// Seed that all simulations' seeds are derived from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    pub seed: u64,
+    /// Directory for the result and a run directory of every experiment; must not exist yet
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Print one JSON document instead of a table
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print the table as Markdown
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 /// Verbs of `machine`.

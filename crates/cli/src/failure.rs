@@ -22,6 +22,8 @@ pub enum Class {
     Failed,
     /// Bad usage, input or configuration.
     Usage,
+    /// It ran, and a requested check failed.
+    Check,
     /// This machine or kernel cannot do it.
     Unable,
     /// Ended by the signal with this number.
@@ -86,6 +88,7 @@ impl Failure {
         match self.class {
             Class::Failed => 1,
             Class::Usage => 2,
+            Class::Check => 3,
             Class::Unable => 4,
             Class::Signal(signal) => u8::try_from(128 + signal).unwrap_or(1),
         }
@@ -132,6 +135,7 @@ mod tests {
     fn exit_codes_follow_the_class() {
         assert_eq!(Failure::failed("x", "").exit_code(), 1);
         assert_eq!(Failure::usage("x", "").exit_code(), 2);
+        assert_eq!(Failure::new(Class::Check, "x", "").exit_code(), 3);
         assert_eq!(Failure::unable("x", "").exit_code(), 4);
         assert_eq!(Failure::new(Class::Signal(2), "x", "").exit_code(), 130);
         assert_eq!(Failure::new(Class::Signal(15), "x", "").exit_code(), 143);

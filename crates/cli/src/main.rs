@@ -36,6 +36,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
     match command {
         Command::Compare(arguments) => commands::compare::run(arguments, console),
         Command::Sim(arguments) => commands::sim::run(arguments, console),
+        Command::Reproduce(arguments) => commands::reproduce::run(&arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
         Command::Schedulers(command) => commands::schedulers::run(command, console),

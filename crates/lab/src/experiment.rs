@@ -10,6 +10,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::files::sha256;
+pub use crate::observe::Observation;
 
 /// Version of the record.
 pub const SCHEMA: &str = "warmcore-experiment-1";
@@ -57,6 +58,8 @@ pub struct Experiment {
     pub trace: TraceLevel,
     /// Metric the verdict is about, if not the workload's own.
     pub metric: Option<String>,
+    /// What is looked at beside the usual measures.
+    pub observations: Vec<Observation>,
 }
 
 /// Why an experiment makes no sense.
@@ -120,6 +123,7 @@ impl Experiment {
             max_time_ns: self.max_time_ns,
             trace: self.trace,
             seeds: self.seeds.clone(),
+            observations: self.observations.clone(),
             machine: SubjectRecord::new(&self.machine.source, &machine_identity(&self.machine.value)),
             workload: SubjectRecord::new(&self.workload.source, &workload_identity(&self.workload.value)),
             schedulers: schedulers.collect(),
@@ -167,6 +171,9 @@ pub struct ExperimentRecord {
     pub trace: TraceLevel,
     /// Seed of each trial.
     pub seeds: Vec<u64>,
+    /// What is looked at beside the usual measures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observations: Vec<Observation>,
     /// The machine.
     pub machine: SubjectRecord,
     /// The workload.
@@ -189,6 +196,7 @@ impl ExperimentRecord {
             &seed.to_string(),
             &format!("{:?}", self.max_time_ns),
             &format!("{:?}", self.trace),
+            &format!("{:?}", self.observations),
         ];
         sha256(parts.join("\n").as_bytes())
     }

@@ -6,6 +6,7 @@
 //! - [`trial`], [`measures`], [`results`]: what a trial holds; which of it is compared, in which direction; what the
 //!   imitated program would have printed.
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
+//! - [`reproduce`]: published results, simulated and compared row by row.
 //! - [`directory`], [`session`], [`table`], [`files`], [`environment`]: the run directory.
 //!
 //! This crate reads and writes files and the host's inventory. It prints nothing, and simulates nothing itself.
@@ -15,6 +16,8 @@ pub mod environment;
 pub mod experiment;
 pub mod files;
 pub mod measures;
+mod observe;
+pub mod reproduce;
 pub mod results;
 pub mod runner;
 pub mod session;

@@ -197,6 +197,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         max_time_ns: record.max_time_ns,
         trace: record.trace,
         metric: record.metric.clone(),
+        observations: record.observations.clone(),
     };
     let now = experiment.record();
     for (name, then, now) in [(MACHINE, &record.machine, &now.machine), (WORKLOAD, &record.workload, &now.workload)] {

@@ -10,12 +10,13 @@ use std::sync::atomic::AtomicBool;
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
 use warmcore_schedulers::{decisions, simulate};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
-use warmcore_trace::{Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
+use warmcore_trace::{Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
 
 use crate::directory::RunDirectory;
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::files::FileError;
 use crate::measures;
+use crate::observe::Observer;
 use crate::results::result_lines;
 use crate::runner::trial_name;
 use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
@@ -101,25 +102,33 @@ pub fn run_trial(
     setup.stop = Some(Arc::clone(stop));
     let tables = setup.run_tables(decisions(spec));
 
+    let mut observer =
+        (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine.cpu_count()));
     let new_counters = || Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
     let (outcome, counters) = match (experiment.trace, directory) {
-        (TraceLevel::None, _) => (simulate(spec, &setup, None)?, None),
+        (TraceLevel::None, _) => {
+            let sink = observer.as_mut().map(|observer| observer as &mut dyn Sink);
+            (simulate(spec, &setup, sink)?, None)
+        }
         (TraceLevel::Counters, _) | (TraceLevel::Full, None) => {
-            let mut counters = new_counters();
-            (simulate(spec, &setup, Some(&mut counters))?, Some(counters))
+            let mut sink = Tee::new(new_counters(), observer.as_mut());
+            (simulate(spec, &setup, Some(&mut sink))?, Some(sink.first))
         }
         (TraceLevel::Full, Some(directory)) => {
             let name = trial_name(scheduler, number);
             let path = directory.trace_directory(&name)?;
             let store = Store::create(&path, machine, &tables, &store_info(&name), StoreOptions::default())?;
-            let mut sink = Tee::new(new_counters(), store);
+            let mut sink = Tee::new(Tee::new(new_counters(), observer.as_mut()), store);
             let outcome = simulate(spec, &setup, Some(&mut sink))?;
             sink.second.finish(outcome.elapsed_ns, &task_infos(&outcome))?;
-            (outcome, Some(sink.first))
+            (outcome, Some(sink.first.first))
         }
     };
     let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, &tables, &task_infos(&outcome)));
     let end = trial_end(outcome.end);
+    let mut measures = measures::of_run(workload, &outcome, end, metrics.as_ref());
+    let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
+    measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     Ok(Trial {
         schema: SCHEMA.into(),
         hash: record.trial_hash(scheduler, seed),
@@ -132,7 +141,7 @@ pub fn run_trial(
         // Every event is handed to the sink before the next one happens, and a sink that fails ends the run.
         events_lost: 0,
         censored_waits: metrics.as_ref().map_or(0, censored_waits),
-        measures: measures::of_run(workload, &outcome, end, metrics.as_ref()),
+        measures,
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),
         result_lines: result_lines(workload, &outcome),

@@ -417,6 +417,7 @@ mod tests {
             max_time_ns: None,
             trace: TraceLevel::Counters,
             seeds: vec![1; trials],
+            observations: Vec::new(),
             machine: subject(),
             workload: subject(),
             schedulers: schedulers

@@ -45,6 +45,13 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
+/// Nothing if there is no sink.
+impl<S: Sink> Sink for Option<S> {
+    fn events(&mut self, batch: &[Event]) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |sink| sink.events(batch))
+    }
+}
+
 impl<S: Sink + ?Sized> Sink for Box<S> {
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
         (**self).events(batch)

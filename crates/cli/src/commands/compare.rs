@@ -77,6 +77,7 @@ fn begin(arguments: &CompareArguments, started: u64) -> Result<(Experiment, Opti
         max_time_ns: arguments.max_time,
         trace: trace_level(arguments.trace),
         metric: arguments.metric.clone(),
+        observations: Vec::new(),
     };
     check(&experiment)?;
     if arguments.no_out {
@@ -225,7 +226,8 @@ pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn available_jobs() -> usize {
+/// Trials at the same time where nobody says how many.
+pub fn available_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

@@ -9,6 +9,8 @@ pub mod compare;
 pub mod machine;
 pub mod native;
 pub mod reference;
+pub mod reproduce;
+pub mod reproduce_table;
 pub mod schedulers;
 pub mod sim;
 pub mod verdict_table;

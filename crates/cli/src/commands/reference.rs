@@ -39,6 +39,7 @@ pub fn manual(out: Option<&Path>, console: &Console) -> Result<(), Failure> {
 pub fn schema(name: SchemaName, console: &Console) -> Result<(), Failure> {
     let text = match name {
         SchemaName::Comparison => include_str!("../../schemas/comparison.schema.json"),
+        SchemaName::Reproduction => include_str!("../../schemas/reproduction.schema.json"),
         SchemaName::Trial => include_str!("../../schemas/trial.schema.json"),
     };
     Ok(console.out(text)?)

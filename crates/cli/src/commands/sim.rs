@@ -36,6 +36,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         max_time_ns: arguments.max_time,
         trace: trace_level(arguments.trace),
         metric: Some("elapsed_ns".into()),
+        observations: Vec::new(),
     };
     check(&experiment)?;
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };

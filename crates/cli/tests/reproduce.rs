@@ -1,0 +1,60 @@
+//! `reproduce`: every row is shown, exit codes follow the bands, bad input is told.
+
+mod common;
+
+use common::Scratch;
+
+#[test]
+fn all_sources_are_listed_with_what_is_covered() {
+    let scratch = Scratch::new();
+    let list = scratch.run("reproduce list").exits_with(0).out;
+    for name in ["topology-rfc", "cache-aware-slides", "characterisation", "ule-cfs", "cdf-dio"] {
+        assert!(list.contains(&format!("\n{name} ")), "{list}");
+    }
+    let json = scratch.run("reproduce list --json").exits_with(0).out;
+    let document: serde_json::Value = serde_json::from_str(&json).expect("one document");
+    assert_eq!(document["reproductions"].as_array().map(Vec::len), Some(5));
+    scratch.run("reproduce cfs-ule").exits_with(2).complains("there are topology-rfc");
+}
+
+#[test]
+fn rows_that_cannot_be_simulated_are_shown_and_not_scored() {
+    let scratch = Scratch::new();
+    let ran = scratch.run("reproduce cdf-dio").exits_with(0);
+    assert!(ran.out.contains("the schedulers dio and cdf") && ran.out.contains("8 of 8 rows are not simulated yet"));
+    scratch.run("reproduce cdf-dio --rows nothing-like-it").exits_with(2).complains("the rows are");
+}
+
+/// Spinners that are set free, of the ULE paper: quick, and its bands are not all met (see docs/reproductions.md).
+#[test]
+fn a_reproduction_leaves_its_raw_data_and_says_with_its_exit_code_whether_it_holds() {
+    let scratch = Scratch::new();
+    let ran = scratch.run("reproduce ule-cfs --rows moved-off-core-0 --trials 1 --json --out kept");
+    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+    let checks = document["rows"][0]["checks"].as_array().expect("checks");
+    let outside = checks.iter().filter(|check| check["verdict"] != "inside").count();
+    assert_eq!(document["totals"]["outside"], outside);
+    let ran = ran.exits_with(if outside == 0 { 0 } else { 3 });
+    assert_eq!(checks[0]["verdict"], "inside", "380 of 512 leave core 0 within a fifth of a second\n{}", ran.out);
+
+    let files = scratch.files("kept");
+    for name in ["reproduction.json", "reproduction.md", "reproduction.txt", "environment.json"] {
+        assert!(files.iter().any(|file| file == name), "{files:?}");
+    }
+    assert!(files.iter().any(|file| file.starts_with("experiments/01-") && file.ends_with("trials/s0-t0000.json")));
+    assert_eq!(std::fs::read_to_string(scratch.path("kept/reproduction.json")).unwrap(), ran.out);
+    scratch.run("reproduce cdf-dio --out kept").exits_with(2).complains("not empty");
+}
+
+#[test]
+fn rows_of_a_file_are_read_and_refused_with_their_number() {
+    let scratch = Scratch::new();
+    scratch.write("bad.toml", "[machine]\npreset = \"x\"\n[[row]]\nkind = \"ratio\"\nmetric = \"time\"\n");
+    scratch.run("reproduce cdf-dio --published bad.toml").exits_with(2).complains("bad.toml: row 1").did_not_panic();
+    scratch.write("bad.toml", "[[row]\n");
+    scratch.run("reproduce cdf-dio --published bad.toml").exits_with(2).complains("bad.toml").did_not_panic();
+    scratch.run("reproduce cdf-dio --published none.toml").exits_with(2).complains("cannot read none.toml");
+    scratch.write("own.toml", "[machine]\npreset = \"x\"\n[[row]]\nkind = \"shape\"\nnote = \"n\"\n");
+    let ran = scratch.run("reproduce cdf-dio --published own.toml").exits_with(0);
+    assert!(ran.out.contains("1 of 1 rows"), "{}", ran.out);
+}

@@ -1,0 +1,91 @@
+//! "The Battle of the Schedulers: FreeBSD ULE vs. Linux CFS" (Bouron et al., USENIX ATC 2018): the rows about CFS.
+//!
+//! The machine is `opteron32`. CFS is that of Linux 4.9: balancing by load alone, 25 % allowed between groups, and the
+//! period and slices that the paper quotes (48 ms, 6 ms; wakeups preempt from 1 ms). Rows that compare with ULE, or need
+//! what only ULE does, wait for that scheduler.
+
+use crate::experiment::Observation;
+use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};
+use crate::reproduce::published::{PublishedFile, PublishedRow};
+
+/// The paper's machine.
+const MACHINE: &str = "opteron32";
+
+/// The paper's CFS.
+const CFS: &str = "cfs:sched_latency_ns=48000000,sched_min_granularity_ns=6000000,sched_wakeup_granularity_ns=1000000,\
+                   balance_by_load=1,imbalance_pct=125,busy_factor=32";
+
+/// What stands for a row.
+pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
+    let workload = row.workload.list().join("+");
+    match (workload.as_str(), row.cfs) {
+        ("unpin-512", Some(moved)) => unpin(moved),
+        _ => Coverage::missing(missing(&workload)),
+    }
+}
+
+fn missing(workload: &str) -> &'static str {
+    match workload {
+        "c-ray" => "a model of c-ray's cascading barrier",
+        "nas-mg" => "the scheduler ule",
+        _ => "the scheduler ule",
+    }
+}
+
+/// Number of spinners.
+const SPINNERS: u32 = 512;
+/// When they are set free, ms. The paper waits 14.5 s, after which idle CPUs of a machine on which nothing else runs look for
+/// work twice a second only; on the paper's machine something always ran. 0.2 s stands for that.
+const RELEASE_MS: u64 = 200;
+
+/// 512 spinners pinned to CPU 0 and set free: how fast they spread, and how evenly.
+fn unpin(moved: f64) -> Coverage {
+    let (early, late) = (RELEASE_MS + 200, RELEASE_MS + 5_000);
+    let run = || {
+        let workload = format!("spin:-n{SPINNERS},-p0,-u{RELEASE_MS}ms,-d{}ms", late + 100);
+        let observations = [early, late].map(|at_ms| Observation::TasksPerCpu { at_ms });
+        Run::new(MACHINE, workload, CFS).observing(&observations)
+    };
+    let left: Figure = Figure::Other("512 - tasks_on_cpu0_at_400ms", |trials| {
+        Some(f64::from(SPINNERS) - trials.first()?.measure("tasks_on_cpu0_at_400ms")?)
+    });
+    Coverage::Checks(vec![
+        Check::value(
+            "threads that left core 0 within 0.2 s",
+            run(),
+            (left, "threads"),
+            Stated::Value(moved),
+            Band::at_least(moved, "the paper says that 380 and more had left"),
+        ),
+        Check::value(
+            "fewest threads on a core, 5 s later",
+            run(),
+            (Figure::Value("tasks_per_cpu_least_at_5200ms", 1.0), "threads"),
+            Stated::Value(15.0),
+            Band::at_least(15.0, "the row's note: 15 to 18 threads per core"),
+        ),
+        Check::value(
+            "most threads on a core, 5 s later",
+            run(),
+            (Figure::Value("tasks_per_cpu_most_at_5200ms", 1.0), "threads"),
+            Stated::Value(18.0),
+            Band::at_most(18.0, "the row's note: 15 to 18 threads per core"),
+        ),
+        Check::value(
+            "difference of the fullest and the emptiest core, 5 s later",
+            run(),
+            (
+                Figure::Other("tasks_per_cpu_most - tasks_per_cpu_least at 5200 ms", |trials| {
+                    let trial = trials.first()?;
+                    Some(
+                        trial.measure("tasks_per_cpu_most_at_5200ms")?
+                            - trial.measure("tasks_per_cpu_least_at_5200ms")?,
+                    )
+                }),
+                "threads",
+            ),
+            Stated::Words,
+            Band::at_least(1.0, "the row's note: never perfect afterwards"),
+        ),
+    ])
+}
