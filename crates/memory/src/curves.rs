@@ -93,13 +93,22 @@ impl Curves {
     /// # Panics
     /// If there are more than [`MAX_CLASSES`] classes; [`Profile::check`] refuses those.
     pub fn of_classes(classes: &[Class], line_bytes: u32, take: impl Fn(&Class) -> bool) -> Self {
+        Self::scaled(classes, line_bytes, |class| if take(class) { 1.0 } else { 0.0 })
+    }
+
+    /// The same with the lines of each class scaled; those scaled to 0 count nothing and stay in their places.
+    ///
+    /// # Panics
+    /// See [`Curves::of_classes`].
+    pub fn scaled(classes: &[Class], line_bytes: u32, scale: impl Fn(&Class) -> f64) -> Self {
         let mut curves = [Curve::default(); MAX_CLASSES];
         let mut max_window = 0.0_f64;
         for (curve, class) in curves.iter_mut().zip(classes) {
-            if !take(class) {
+            let scale = scale(class);
+            if scale <= 0.0 {
                 continue;
             }
-            let (lines, touches) = (class.lines(line_bytes), class.touches_per_instruction);
+            let (lines, touches) = (class.lines(line_bytes) * scale, class.touches_per_instruction);
             let scan = class.kind == ClassKind::Scan;
             *curve = Curve { lines, touches, lambda: touches / lines, scan };
             max_window = max_window.max(if scan { 1.0 + RAMP } else { MAX_EXPONENT } / curve.lambda);

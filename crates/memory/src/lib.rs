@@ -8,6 +8,7 @@
 //! The crate knows machines but no kernel, no scheduler and no workload file. It does no I/O, reads no clock, and uses
 //! one exponential function everywhere ([`math::exp`]), so that equal input gives equal bytes on every host.
 
+pub mod analytic;
 pub mod curves;
 pub mod hierarchy;
 pub mod library;
@@ -15,6 +16,7 @@ pub mod math;
 pub mod profile;
 mod profile_toml;
 
+pub use analytic::Analytic;
 pub use curves::{Curves, Replacement};
 pub use hierarchy::{CacheShape, Fill, Hierarchy, HierarchyError};
 pub use profile::{Class, ClassKind, Home, Profile, ProfileError, ProfileProblem, Sharing};

@@ -1,0 +1,282 @@
+//! How much slower memory is because it is loaded (reference, sections 4.6 and 4.7).
+//!
+//! Resources are the memory of each node, the link between each two sockets per direction, and the port of each LLC to
+//! memory where it is known. Each has a latency factor that follows a measured curve of its load; the load follows from
+//! how fast the tasks run with that factor. Demand falls with latency and latency rises with demand, so for each
+//! resource the crossing is unique; resources are solved one after the other until nothing moves.
+//!
+//! Beyond the measured maximum the factor grows until demand equals the maximum.
+
+use crate::hierarchy::Hierarchy;
+
+use super::geometry::Geometry;
+
+/// A CPU's use of memory, for one solution.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Stream {
+    /// Nanoseconds per instruction without memory.
+    pub base_ns: f64,
+    pub node: u32,
+    pub llc: u32,
+    /// Written back per byte read.
+    pub write_back: f64,
+}
+
+pub(super) struct Bandwidth {
+    nodes: usize,
+    sockets: usize,
+    /// Latency factors: nodes, then links by (from socket, to socket), then LLC ports.
+    factors: Vec<f64>,
+    /// Highest bandwidth of each resource at read share 1, and at half reads.
+    limits: Vec<(f64, f64)>,
+    curves: Vec<(f64, Vec<(f64, f64)>)>,
+    socket_of_node: Vec<u32>,
+    /// Bytes per nanosecond used at the last solution, for reports.
+    pub used: Vec<f64>,
+    /// Solutions that did not settle; the last factors were kept.
+    pub not_converged: u64,
+    /// Solutions asked for.
+    pub solved: u64,
+    terms: Vec<(f64, f64, f64)>,
+}
+
+/// Sweeps over the resources before a solution counts as not converging.
+const MAX_SWEEPS: usize = 12;
+
+/// Relative change of a factor that counts as none.
+const TOLERANCE: f64 = 2e-3;
+
+/// From this sweep on changes are halved.
+const DAMP_FROM: usize = 4;
+
+/// A resource used less than this has its idle latency.
+const NEGLIGIBLE: f64 = 0.01;
+
+impl Bandwidth {
+    pub fn new(hierarchy: &Hierarchy, geometry: &Geometry) -> Self {
+        let nodes = hierarchy.node_bandwidth.len();
+        let sockets = geometry.sockets;
+        let mut limits: Vec<(f64, f64)> =
+            hierarchy.node_bandwidth.iter().copied().zip(hierarchy.node_mixed_bandwidth.iter().copied()).collect();
+        limits.extend(std::iter::repeat_n((hierarchy.socket_link, hierarchy.socket_link), sockets * sockets));
+        limits.extend(std::iter::repeat_n((hierarchy.llc_port, hierarchy.llc_port), hierarchy.llc.len()));
+        Self {
+            nodes,
+            sockets,
+            factors: vec![1.0; limits.len()],
+            used: vec![0.0; limits.len()],
+            limits,
+            curves: hierarchy.loaded_latency.clone(),
+            socket_of_node: geometry.socket_of_node.clone(),
+            not_converged: 0,
+            solved: 0,
+            terms: Vec::new(),
+        }
+    }
+
+    /// Link that reads from `home` use, for a CPU of `node`; `None` inside a socket.
+    #[inline]
+    fn link(&self, node: usize, home: usize) -> Option<usize> {
+        let (to, from) = (self.socket_of_node[node] as usize, self.socket_of_node[home] as usize);
+        (to != from).then(|| self.nodes + from * self.sockets + to)
+    }
+
+    fn port(&self, llc: u32) -> usize {
+        self.nodes + self.sockets * self.sockets + llc as usize
+    }
+
+    /// Latency factor of memory of `home` for a CPU of `node` under `llc`.
+    #[inline]
+    pub fn factor(&self, node: u32, llc: u32, home: usize) -> f64 {
+        let link = self.link(node as usize, home).map_or(1.0, |link| self.factors[link]);
+        self.factors[home] * link * self.factors[self.port(llc)]
+    }
+
+    /// Bytes per nanosecond used of a node's memory at the last solution.
+    pub fn node_use(&self, node: usize) -> f64 {
+        self.used[node]
+    }
+
+    /// Solves all factors. Per stream, `exposed` and `bytes` have one entry per home node: idle stall nanoseconds and
+    /// bytes per instruction. Whether any factor moved noticeably.
+    pub fn solve(&mut self, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> bool {
+        self.solved += 1;
+        let before = self.factors.clone();
+        let mut converged = false;
+        for sweep in 0..MAX_SWEEPS {
+            let mut largest = 0.0_f64;
+            for resource in 0..self.factors.len() {
+                let old = self.factors[resource];
+                let solved = self.solve_one(resource, streams, exposed, bytes);
+                let new = if sweep >= DAMP_FROM { 0.5 * (old + solved) } else { solved };
+                largest = largest.max((new / old - 1.0).abs());
+                self.factors[resource] = new;
+            }
+            if largest < TOLERANCE {
+                converged = true;
+                break;
+            }
+        }
+        if !converged {
+            self.not_converged += 1;
+            self.factors.copy_from_slice(&before);
+        }
+        self.factors.iter().zip(&before).any(|(new, old)| (new / old - 1.0).abs() > TOLERANCE)
+    }
+
+    /// The factor of one resource with all others as they are.
+    fn solve_one(&mut self, resource: usize, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> f64 {
+        let limits = self.limits[resource];
+        if limits.0.is_infinite() {
+            return 1.0;
+        }
+        let (mut read_sum, mut write_sum) = (0.0, 0.0);
+        let mut terms = std::mem::take(&mut self.terms);
+        terms.clear();
+        for (index, stream) in streams.iter().enumerate() {
+            let row = index * self.nodes..(index + 1) * self.nodes;
+            let (mut through, mut beside, mut used) = (0.0, stream.base_ns, 0.0);
+            for home in 0..self.nodes {
+                let (stall, bytes) = (exposed[row.start + home], bytes[row.start + home]);
+                if bytes <= 0.0 {
+                    continue;
+                }
+                let factor = self.factor(stream.node, stream.llc, home);
+                let uses = resource == home
+                    || self.link(stream.node as usize, home) == Some(resource)
+                    || self.port(stream.llc) == resource;
+                if uses {
+                    through += stall * factor / self.factors[resource];
+                    used += bytes;
+                } else {
+                    beside += stall * factor;
+                }
+            }
+            if used > 0.0 {
+                terms.push((beside, through, used * (1.0 + stream.write_back)));
+                let rate = used / (beside + through * self.factors[resource]);
+                read_sum += rate;
+                write_sum += rate * stream.write_back;
+            }
+        }
+        let total = read_sum + write_sum;
+        let read_share = if total > 0.0 { read_sum / total } else { 1.0 };
+        // Half writes is as far as was measured.
+        let limit = limits.0 + (limits.1 - limits.0) * (2.0 * (1.0 - read_share)).min(1.0);
+        let demand = |factor: f64| -> f64 {
+            terms.iter().map(|(beside, through, bytes)| bytes / (beside + through * factor)).sum::<f64>() / limit
+        };
+        let solved = if demand(1.0) < NEGLIGIBLE { 1.0 } else { self.crossing(read_share, demand) };
+        self.used[resource] = demand(solved) * limit;
+        self.terms = terms;
+        solved
+    }
+
+    /// Where the factor that a load causes is the factor that causes the load.
+    fn crossing(&self, read_share: f64, load: impl Fn(f64) -> f64) -> f64 {
+        let too_low = |factor: f64| {
+            let load = load(factor);
+            load > 1.0 || self.curve(read_share, load) > factor
+        };
+        let mut high = 2.0;
+        while too_low(high) && high < 1e6 {
+            high *= 2.0;
+        }
+        let mut low = if high > 2.0 { 0.5 * high } else { 1.0 };
+        while high / low > 1.0 + 0.25 * TOLERANCE {
+            let middle = 0.5 * (low + high);
+            if too_low(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        0.5 * (low + high)
+    }
+
+    /// Measured latency factor at a load of 0 to 1, between the curves of the nearest read shares.
+    fn curve(&self, read_share: f64, load: f64) -> f64 {
+        let below = self.curves.iter().rfind(|(share, _)| *share >= read_share).unwrap_or(&self.curves[0]);
+        let above = self.curves.iter().find(|(share, _)| *share <= read_share);
+        let above = above.unwrap_or(&self.curves[self.curves.len() - 1]);
+        let (first, second) = (interpolate(&below.1, load), interpolate(&above.1, load));
+        let span = below.0 - above.0;
+        let part = if span > 0.0 { (below.0 - read_share) / span } else { 0.0 };
+        first + part * (second - first)
+    }
+}
+
+fn interpolate(points: &[(f64, f64)], load: f64) -> f64 {
+    let mut last = points[0];
+    for &point in points {
+        if point.0 >= load {
+            let span = point.0 - last.0;
+            let part = if span > 0.0 { (load - last.0) / span } else { 1.0 };
+            return last.1 + part.max(0.0) * (point.1 - last.1);
+        }
+        last = point;
+    }
+    last.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_topology::resolve;
+
+    fn solver(machine: &str) -> (Hierarchy, Bandwidth) {
+        let machine = resolve(machine).unwrap();
+        let hierarchy = Hierarchy::new(&machine).unwrap();
+        let geometry = Geometry::new(&machine, &hierarchy);
+        let bandwidth = Bandwidth::new(&hierarchy, &geometry);
+        (hierarchy, bandwidth)
+    }
+
+    /// `count` streams on node 0 that read `home`: each does nothing but miss.
+    fn streams(count: usize, home: usize) -> (Vec<Stream>, Vec<f64>, Vec<f64>) {
+        let streams = vec![Stream { base_ns: 0.5, ..Stream::default() }; count];
+        let mut exposed = vec![0.0; 2 * count];
+        let mut bytes = vec![0.0; 2 * count];
+        for index in 0..count {
+            exposed[2 * index + home] = 10.0;
+            bytes[2 * index + home] = 64.0;
+        }
+        (streams, exposed, bytes)
+    }
+
+    #[test]
+    fn light_load_costs_little_and_heavy_load_saturates_at_the_limit() {
+        let (_, mut bandwidth) = solver("spr32");
+        let (one, exposed, bytes) = streams(1, 0);
+        bandwidth.solve(&one, &exposed, &bytes);
+        assert!(bandwidth.factor(0, 0, 0) < 1.03);
+        let (many, exposed, bytes) = streams(200, 0);
+        bandwidth.solve(&many, &exposed, &bytes);
+        assert!(bandwidth.factor(0, 0, 0) > 2.0);
+        assert!((bandwidth.node_use(0) / 255.0 - 1.0).abs() < 0.01, "{} GB/s", bandwidth.node_use(0));
+        assert_eq!(bandwidth.not_converged, 0);
+    }
+
+    #[test]
+    fn the_factor_lies_on_the_measured_curve() {
+        let (_, mut bandwidth) = solver("spr32");
+        for count in [10, 20, 30, 40] {
+            let (streams, exposed, bytes) = streams(count, 0);
+            bandwidth.solve(&streams, &exposed, &bytes);
+            let load = bandwidth.node_use(0) / 255.0;
+            let expected = bandwidth.curve(1.0, load);
+            let factor = bandwidth.factor(0, 0, 0);
+            assert!((factor / expected - 1.0).abs() < 0.02, "{count}: load {load}, {factor} for {expected}");
+        }
+    }
+
+    #[test]
+    fn remote_reads_are_limited_by_the_link() {
+        let (hierarchy, mut bandwidth) = solver("spr32");
+        let (many, exposed, bytes) = streams(200, 1);
+        bandwidth.solve(&many, &exposed, &bytes);
+        let used = bandwidth.node_use(1);
+        assert!((used / hierarchy.socket_link - 1.0).abs() < 0.02, "{used} of {} GB/s", hierarchy.socket_link);
+        assert_eq!(bandwidth.not_converged, 0);
+    }
+}

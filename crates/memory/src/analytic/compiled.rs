@@ -1,0 +1,130 @@
+//! A profile prepared for a machine: curves, tables, and the speed that counts as nominal.
+
+use crate::curves::{Curves, MissTable, PerClass, Replacement};
+use crate::hierarchy::{Fill, Hierarchy};
+use crate::profile::{Class, MAX_CLASSES, Profile};
+
+use super::rate::{self, Access};
+
+/// Parts of a write-shared class that survive in a private cache until they are touched again, for which there are
+/// curves. Lines that others write leave early and make room.
+const VALID_SHARES: [f64; 6] = [1.0, 0.6, 0.35, 0.2, 0.1, 0.05];
+
+/// Closed forms of everything in a private L2.
+pub(super) struct L2Curves {
+    pub curves: Curves,
+    pub table: MissTable,
+}
+
+/// What the hot path needs of a profile.
+pub(super) struct Compiled {
+    pub profile: Profile,
+    pub count: usize,
+    /// By class.
+    pub touches: PerClass,
+    pub writes: PerClass,
+    pub exposure: PerClass,
+    pub lambda: PerClass,
+    pub shared: [bool; MAX_CLASSES],
+    pub any_shared: bool,
+    /// Lines of shared classes.
+    pub shared_lines: PerClass,
+    /// Misses of a whole and of half an L1, the latter beside a sibling thread.
+    pub l1: PerClass,
+    pub l1_half: PerClass,
+    /// All classes, what the L2 holds, by how much of the write-shared ones stays valid: [`VALID_SHARES`]. One entry if
+    /// there are none.
+    pub l2: Vec<L2Curves>,
+    /// Private classes: what the task itself holds in the LLC.
+    pub private: Curves,
+    pub llc_table: MissTable,
+    /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024.
+    pub nominal: f64,
+}
+
+impl Compiled {
+    pub fn new(profile: &Profile, hierarchy: &Hierarchy, replacement: Replacement) -> Self {
+        let line = hierarchy.line_bytes;
+        let all = Curves::new(profile, line);
+        let private = Curves::of_classes(&profile.classes, line, |class| !class.is_shared());
+        let l1 = &hierarchy.l1[0];
+        let llc = &hierarchy.llc[0];
+        let l2_ways = hierarchy.l2.first().map_or(16, |l2| l2.ways);
+        let per_class = |value: &dyn Fn(&Class) -> f64| {
+            let mut values = [0.0; MAX_CLASSES];
+            for (slot, class) in values.iter_mut().zip(&profile.classes) {
+                *slot = value(class);
+            }
+            values
+        };
+        let mut shared = [false; MAX_CLASSES];
+        for (slot, class) in shared.iter_mut().zip(&profile.classes) {
+            *slot = class.is_shared();
+        }
+        let touches = per_class(&|class| class.touches_per_instruction);
+        let variants = if profile.classes.iter().any(is_written) { VALID_SHARES.len() } else { 1 };
+        let mut compiled = Self {
+            count: profile.classes.len(),
+            touches,
+            writes: per_class(&|class| class.write_fraction),
+            exposure: per_class(&|class| class.exposure),
+            lambda: per_class(&|class| class.touches_per_instruction / class.lines(line)),
+            any_shared: profile.has_shared_classes(),
+            shared,
+            shared_lines: per_class(&|class| if class.is_shared() { class.lines(line) } else { 0.0 }),
+            l1: all.steady_in_sets(l1.lines as f64, l1.ways),
+            l1_half: all.steady_in_sets(0.5 * l1.lines as f64, l1.ways),
+            l2: VALID_SHARES[..variants]
+                .iter()
+                .map(|share| {
+                    let curves =
+                        Curves::scaled(&profile.classes, line, |class| if is_written(class) { *share } else { 1.0 });
+                    L2Curves { table: MissTable::new(&curves, l2_ways, replacement), curves }
+                })
+                .collect(),
+            llc_table: MissTable::new(&all, llc.ways, replacement),
+            private,
+            nominal: 0.0,
+            profile: profile.clone(),
+        };
+        compiled.nominal = compiled.solo_rate(hierarchy);
+        compiled
+    }
+
+    /// The curves nearest to a share of the write-shared lines that stay valid: index into `l2`.
+    pub fn l2_variant(&self, valid: f64) -> u8 {
+        let nearer = |pair: &[f64]| valid * valid < pair[0] * pair[1];
+        let variant = VALID_SHARES.windows(2).take_while(|pair| nearer(pair)).count();
+        variant.min(self.l2.len() - 1) as u8
+    }
+
+    /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024 with its data on its own node.
+    fn solo_rate(&self, hierarchy: &Hierarchy) -> f64 {
+        let mut access = Access { l1: self.l1, l2: self.l1, ..Access::default() };
+        let mut capacity = hierarchy.llc[0].lines as f64;
+        if let Some(l2) = hierarchy.l2.first() {
+            let lines = l2.lines as f64;
+            access.l2 = self.l2[0].table.at(crate::math::ln(lines)).0;
+            if hierarchy.fill == Fill::Victim {
+                capacity += self.l2[0].curves.total_lines().min(lines);
+            }
+        }
+        access.llc = self.llc_table.at(crate::math::ln(capacity)).0;
+        access.order();
+        let place = rate::Place {
+            l2_ns: hierarchy.l2.first().map_or(0.0, |l2| l2.latency_ns),
+            llc_ns: hierarchy.llc[0].latency_ns,
+            same_llc_ns: 0.0,
+        };
+        let mut components = rate::Components::new(1);
+        components.compose(self, &access, &place, |_, miss, memory| memory[0] += miss);
+        let memory_ns = hierarchy.memory_ns[0][0];
+        let stall: f64 = components.stall_ns.iter().sum::<f64>() + components.memory_exposed[0] * memory_ns;
+        1.0 / (self.profile.core_cpi() / hierarchy.frequency_ghz + stall)
+    }
+}
+
+/// Whether others may invalidate a class's lines.
+pub(super) fn is_written(class: &Class) -> bool {
+    class.is_shared() && class.write_fraction > 0.0
+}

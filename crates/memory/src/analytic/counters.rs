@@ -1,0 +1,156 @@
+//! What a task's time and accesses went to.
+
+use std::ops::AddAssign;
+
+/// What the time of running instructions goes to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum TimeShare {
+    /// The core itself, with everything in L1.
+    Compute = 0,
+    /// The sibling hardware thread: shared issue slots and miss buffers.
+    Smt = 1,
+    /// Hits in the L2.
+    L2 = 2,
+    /// Hits in the last-level cache, and lines from other cores under it.
+    Llc = 3,
+    /// Lines from another LLC of the same socket.
+    OtherLlc = 4,
+    /// Lines from another socket's caches.
+    OtherSocket = 5,
+    /// Memory of the CPU's own node, as fast as when idle.
+    DramLocal = 6,
+    /// Memory of other nodes, as fast as when idle.
+    DramRemote = 7,
+    /// Memory being slower because it is loaded.
+    Bandwidth = 8,
+    /// Waiting for one's turn at a line that several tasks want at once.
+    HotLines = 9,
+}
+
+impl TimeShare {
+    /// Number of shares.
+    pub const COUNT: usize = 10;
+
+    /// All shares, in order.
+    pub const ALL: [TimeShare; Self::COUNT] = [
+        TimeShare::Compute,
+        TimeShare::Smt,
+        TimeShare::L2,
+        TimeShare::Llc,
+        TimeShare::OtherLlc,
+        TimeShare::OtherSocket,
+        TimeShare::DramLocal,
+        TimeShare::DramRemote,
+        TimeShare::Bandwidth,
+        TimeShare::HotLines,
+    ];
+
+    /// Name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TimeShare::Compute => "compute",
+            TimeShare::Smt => "smt",
+            TimeShare::L2 => "l2",
+            TimeShare::Llc => "llc",
+            TimeShare::OtherLlc => "other_llc",
+            TimeShare::OtherSocket => "other_socket",
+            TimeShare::DramLocal => "dram_local",
+            TimeShare::DramRemote => "dram_remote",
+            TimeShare::Bandwidth => "bandwidth",
+            TimeShare::HotLines => "hot_lines",
+        }
+    }
+}
+
+/// Accesses by where they were served. Counts of lines.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum MemoryEvent {
+    /// Misses of the L1 data cache.
+    L1Miss = 0,
+    /// Misses of the L2 (of the L1 where there is no L2).
+    L2Miss = 1,
+    /// Lines the LLC did not have: from memory or, for reads, from another LLC.
+    L3Miss = 2,
+    /// Writes that needed another LLC domain (L3 RFO misses).
+    L3RfoMiss = 3,
+    /// Lines from the CPU's own node's memory.
+    DramLocal = 4,
+    /// Lines from other nodes' memory.
+    DramRemote = 5,
+    /// Lines from another core under the same LLC.
+    C2cSameLlc = 6,
+    /// Lines from another LLC of the socket.
+    C2cOtherLlc = 7,
+    /// Lines from another socket's caches.
+    C2cOtherSocket = 8,
+}
+
+impl MemoryEvent {
+    /// Number of kinds.
+    pub const COUNT: usize = 9;
+
+    /// All kinds, in order.
+    pub const ALL: [MemoryEvent; Self::COUNT] = [
+        MemoryEvent::L1Miss,
+        MemoryEvent::L2Miss,
+        MemoryEvent::L3Miss,
+        MemoryEvent::L3RfoMiss,
+        MemoryEvent::DramLocal,
+        MemoryEvent::DramRemote,
+        MemoryEvent::C2cSameLlc,
+        MemoryEvent::C2cOtherLlc,
+        MemoryEvent::C2cOtherSocket,
+    ];
+
+    /// Name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryEvent::L1Miss => "l1_misses",
+            MemoryEvent::L2Miss => "l2_misses",
+            MemoryEvent::L3Miss => "l3_misses",
+            MemoryEvent::L3RfoMiss => "l3_rfo_misses",
+            MemoryEvent::DramLocal => "dram_local",
+            MemoryEvent::DramRemote => "dram_remote",
+            MemoryEvent::C2cSameLlc => "c2c_same_llc",
+            MemoryEvent::C2cOtherLlc => "c2c_other_llc",
+            MemoryEvent::C2cOtherSocket => "c2c_other_socket",
+        }
+    }
+}
+
+/// Sums over the instructions of a task or a CPU.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Counters {
+    /// Instructions executed.
+    pub instructions: f64,
+    /// Nanoseconds by [`TimeShare`]; together the time spent on the instructions.
+    pub time_ns: [f64; TimeShare::COUNT],
+    /// Lines by [`MemoryEvent`].
+    pub events: [f64; MemoryEvent::COUNT],
+}
+
+impl Counters {
+    /// Time spent on the instructions.
+    pub fn total_ns(&self) -> f64 {
+        self.time_ns.iter().sum()
+    }
+
+    /// Events per 1000 instructions; 0 before the first.
+    pub fn per_kilo_instruction(&self, event: MemoryEvent) -> f64 {
+        if self.instructions > 0.0 { self.events[event as usize] * 1e3 / self.instructions } else { 0.0 }
+    }
+}
+
+impl AddAssign<&Counters> for Counters {
+    fn add_assign(&mut self, other: &Counters) {
+        self.instructions += other.instructions;
+        for (sum, value) in self.time_ns.iter_mut().zip(other.time_ns) {
+            *sum += value;
+        }
+        for (sum, value) in self.events.iter_mut().zip(other.events) {
+            *sum += value;
+        }
+    }
+}

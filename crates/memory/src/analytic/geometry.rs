@@ -1,0 +1,87 @@
+//! Where CPUs are, as arrays the hot path indexes.
+
+use warmcore_topology::{CpuId, LlcId, Machine, Relation};
+
+use crate::hierarchy::Hierarchy;
+
+/// No such cache.
+pub(super) const NONE: u32 = u32::MAX;
+
+pub(super) struct Geometry {
+    pub core: Vec<u32>,
+    /// Private L2, or [`NONE`].
+    pub l2: Vec<u32>,
+    pub llc: Vec<u32>,
+    pub node: Vec<u32>,
+    /// Clock in cycles per nanosecond.
+    pub ghz: Vec<f64>,
+    /// The other hardware threads of the CPU's core.
+    pub siblings: Vec<Vec<u32>>,
+    pub cpus_of_llc: Vec<Vec<u32>>,
+    /// L2s under each LLC.
+    pub l2s_of_llc: Vec<Vec<u32>>,
+    pub socket_of_llc: Vec<u32>,
+    pub socket_of_node: Vec<u32>,
+    pub sockets: usize,
+    /// Hand-off of a modified line between two LLCs, by rows.
+    transfer_ns: Vec<f64>,
+}
+
+impl Geometry {
+    pub fn new(machine: &Machine, hierarchy: &Hierarchy) -> Self {
+        let l2: Vec<u32> =
+            machine.cpus().map(|cpu| hierarchy.l2_of_core[machine.core_of(cpu).index()].unwrap_or(NONE)).collect();
+        let first = |llc: LlcId| machine.cpus_of_llc(llc).first().unwrap_or_default();
+        let transfer = |a: LlcId, b: LlcId| {
+            let relation = if a == b { Relation::SameLlc } else { machine.relation(first(a), first(b)) };
+            hierarchy.transfer_ns[relation]
+        };
+        let l2s_of_llc = machine.llcs().map(|llc| {
+            let mut list: Vec<u32> =
+                machine.cpus_of_llc(llc).iter().map(|cpu| l2[cpu.index()]).filter(|l2| *l2 != NONE).collect();
+            list.sort_unstable();
+            list.dedup();
+            list
+        });
+        let node_socket = |node| machine.cpus_of_node(node).first().map_or(0, |cpu: CpuId| machine.socket_of(cpu).0);
+        Self {
+            core: machine.cpus().map(|cpu| machine.core_of(cpu).0).collect(),
+            llc: machine.cpus().map(|cpu| machine.llc_of(cpu).0).collect(),
+            node: machine.cpus().map(|cpu| machine.node_of(cpu).0).collect(),
+            ghz: machine
+                .cpus()
+                .map(|cpu| hierarchy.frequency_ghz * f64::from(machine.capacity(cpu)) / 1024.0)
+                .collect(),
+            siblings: machine
+                .cpus()
+                .map(|cpu| {
+                    let core = machine.cpus_of_core(machine.core_of(cpu));
+                    core.iter().filter(|other| *other != cpu).map(|other| other.0).collect()
+                })
+                .collect(),
+            cpus_of_llc: machine.llcs().map(|llc| machine.cpus_of_llc(llc).iter().map(|cpu| cpu.0).collect()).collect(),
+            l2s_of_llc: l2s_of_llc.collect(),
+            socket_of_llc: machine.llcs().map(|llc| machine.socket_of(first(llc)).0).collect(),
+            socket_of_node: machine.nodes().map(node_socket).collect(),
+            sockets: machine.socket_count(),
+            transfer_ns: machine
+                .llcs()
+                .flat_map(|a| machine.llcs().map(move |b| (a, b)))
+                .map(|(a, b)| transfer(a, b))
+                .collect(),
+            l2,
+        }
+    }
+
+    /// Hand-off of a modified line between cores of two LLCs.
+    #[inline]
+    pub fn transfer_ns(&self, from: u32, to: u32) -> f64 {
+        self.transfer_ns[from as usize * self.socket_of_llc.len() + to as usize]
+    }
+
+    /// Whether two LLCs are in different sockets.
+    #[inline]
+    pub fn is_far(&self, a: u32, b: u32) -> bool {
+        self.socket_of_llc[a as usize] != self.socket_of_llc[b as usize]
+    }
+}

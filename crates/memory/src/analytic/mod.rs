@@ -1,0 +1,303 @@
+//! The analytic memory model (reference, section 4): how fast every running task runs, from closed forms whose cost
+//! does not depend on the number of accesses.
+//!
+//! Modelled: occupancy of L2s and LLCs as windows (`window`), coherence as a race of rates per LLC domain (`groups`),
+//! loaded memory and links (`bandwidth`), sibling threads, page homes, and from all of it cycles per instruction by
+//! cause (`rate`). What the model leaves out is listed in `docs/models/memory.md`.
+//!
+//! A driver (the simulated kernel, or [`Player`]) says who runs where and for how long; the model says at which speed,
+//! and until when that is worth believing:
+//!
+//! 1. [`Analytic::switch_in`] and [`Analytic::switch_out`] when a task starts and stops running on a CPU. Before
+//!    either, the driver reports with [`Analytic::ran`] the time for which the CPU's *and its siblings'* tasks have run.
+//! 2. [`Analytic::evaluate`] sets a CPU's speed; it holds until [`Analytic::review_ns`].
+//! 3. When [`Analytic::due_ns`] has come: report `ran` for the CPUs of [`Analytic::due_cpus`], then
+//!    [`Analytic::refresh`]. [`Analytic::take_changed`] lists the CPUs whose speed is another one now.
+
+mod bandwidth;
+mod compiled;
+mod counters;
+mod evaluate;
+mod geometry;
+mod groups;
+mod player;
+mod rate;
+mod refresh;
+mod tasks;
+mod window;
+
+use warmcore_topology::{CpuId, Machine};
+
+use crate::curves::{PerClass, Replacement};
+use crate::hierarchy::{Hierarchy, HierarchyError};
+use crate::profile::{MAX_CLASSES, Profile};
+
+use bandwidth::Bandwidth;
+use compiled::Compiled;
+use geometry::Geometry;
+use groups::Group;
+use rate::{Alone, Components, Rate};
+use window::Occupancy;
+
+pub use counters::{Counters, MemoryEvent, TimeShare};
+pub use player::Player;
+pub use rate::SPEED_ONE;
+pub use tasks::TaskSpec;
+
+use tasks::TaskState;
+
+/// Time between updates of an LLC whose tasks come and go.
+const REFRESH_NS: u64 = 50_000;
+
+/// Time between solutions of the bandwidth equations while memory is in use, and while it is not.
+const BANDWIDTH_NS: u64 = 100_000;
+const BANDWIDTH_IDLE_NS: u64 = 1_000_000;
+
+/// Speeds that differ by less are not worth a new event.
+const HYSTERESIS: f64 = 0.01;
+
+/// No task.
+const IDLE: u32 = u32::MAX;
+
+/// What a CPU runs, and how fast.
+struct CpuState {
+    task: u32,
+    /// The task waits actively: it occupies the core but touches nothing.
+    paused: bool,
+    /// Time it ran at `rate` that is not yet accounted for.
+    pending_ns: u64,
+    rate: Rate,
+    alone: Alone,
+    components: Components,
+    /// Rates (touches, writes) per line that its groups count for it.
+    registered: [(f64, f64); MAX_CLASSES],
+    review_ns: u64,
+    /// Windows of the running task.
+    l2_slot: u32,
+    llc_slot: u32,
+    /// By class, the chance that a line it lacks here lies modified in the LLC it came from.
+    left_behind: PerClass,
+    left_llc: u32,
+    counters: Counters,
+}
+
+/// The model's state on one machine.
+pub struct Analytic {
+    hierarchy: Hierarchy,
+    geometry: Geometry,
+    profiles: Vec<Compiled>,
+    tasks: Vec<TaskState>,
+    cpus: Vec<CpuState>,
+    l2: Vec<Occupancy>,
+    llc: Vec<Occupancy>,
+    groups: Vec<Group>,
+    group_names: Vec<tasks::GroupName>,
+    bandwidth: Bandwidth,
+    bandwidth_due_ns: u64,
+    /// LLCs whose state changed since their last update.
+    dirty: Vec<bool>,
+    due_ns: u64,
+    changed: Vec<CpuId>,
+    listed: Vec<bool>,
+    scratch: refresh::Scratch,
+}
+
+impl Analytic {
+    /// The model of a machine for tasks with the given profiles.
+    ///
+    /// # Errors
+    /// Machines whose caches cannot be; see [`HierarchyError`].
+    ///
+    /// # Panics
+    /// If a profile is one that [`Profile::check`] refuses.
+    pub fn new(machine: &Machine, profiles: &[Profile]) -> Result<Self, HierarchyError> {
+        Self::with_replacement(machine, profiles, Replacement::Lru)
+    }
+
+    /// The same with caches that replace by another rule than LRU.
+    ///
+    /// # Errors
+    /// See [`Analytic::new`].
+    ///
+    /// # Panics
+    /// See [`Analytic::new`].
+    pub fn with_replacement(
+        machine: &Machine,
+        profiles: &[Profile],
+        replacement: Replacement,
+    ) -> Result<Self, HierarchyError> {
+        let hierarchy = Hierarchy::new(machine)?;
+        let geometry = Geometry::new(machine, &hierarchy);
+        for profile in profiles {
+            profile.check().unwrap_or_else(|error| panic!("{error}"));
+        }
+        let nodes = machine.node_count();
+        let idle = || CpuState {
+            task: IDLE,
+            paused: false,
+            pending_ns: 0,
+            rate: Rate::default(),
+            alone: Alone::default(),
+            components: Components::new(nodes),
+            registered: [(0.0, 0.0); MAX_CLASSES],
+            review_ns: u64::MAX,
+            l2_slot: geometry::NONE,
+            llc_slot: geometry::NONE,
+            left_behind: [0.0; MAX_CLASSES],
+            left_llc: 0,
+            counters: Counters::default(),
+        };
+        Ok(Self {
+            profiles: profiles.iter().map(|profile| Compiled::new(profile, &hierarchy, replacement)).collect(),
+            tasks: Vec::new(),
+            cpus: machine.cpus().map(|_| idle()).collect(),
+            l2: hierarchy.l2.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
+            llc: hierarchy.llc.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
+            groups: Vec::new(),
+            group_names: Vec::new(),
+            bandwidth: Bandwidth::new(&hierarchy, &geometry),
+            bandwidth_due_ns: BANDWIDTH_NS,
+            dirty: vec![false; hierarchy.llc.len()],
+            due_ns: BANDWIDTH_NS,
+            changed: Vec::new(),
+            listed: vec![false; machine.cpu_count()],
+            scratch: refresh::Scratch::default(),
+            geometry,
+            hierarchy,
+        })
+    }
+
+    /// The memory side of the machine.
+    pub fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
+    /// Work per time of the CPU's task: [`SPEED_ONE`] is the speed of its profile alone and warm on a CPU of capacity
+    /// 1024. Meaningless on an idle CPU.
+    #[inline]
+    pub fn speed(&self, cpu: CpuId) -> u32 {
+        self.cpus[cpu.index()].rate.speed
+    }
+
+    /// Instructions per nanosecond of the CPU's task.
+    pub fn instructions_per_ns(&self, cpu: CpuId) -> f64 {
+        self.cpus[cpu.index()].rate.x
+    }
+
+    /// Nanoseconds per instruction of the CPU's task, by share.
+    pub fn ns_per_instruction(&self, cpu: CpuId) -> [f64; TimeShare::COUNT] {
+        self.cpus[cpu.index()].rate.ns
+    }
+
+    /// Events per instruction of the CPU's task.
+    pub fn events_per_instruction(&self, cpu: CpuId) -> [f64; MemoryEvent::COUNT] {
+        self.cpus[cpu.index()].components.events
+    }
+
+    /// Instructions per nanosecond of a profile, alone and warm on a CPU of capacity 1024.
+    pub fn nominal_rate(&self, profile: usize) -> f64 {
+        self.profiles[profile].nominal
+    }
+
+    /// When the CPU's speed should be evaluated again.
+    #[inline]
+    pub fn review_ns(&self, cpu: CpuId) -> u64 {
+        self.cpus[cpu.index()].review_ns
+    }
+
+    /// When [`Analytic::refresh`] should be called, if anything runs.
+    #[inline]
+    pub fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// Reports that the CPU's task has run for `useful_ns` at the speed in force.
+    #[inline]
+    pub fn ran(&mut self, cpu: CpuId, useful_ns: u64) {
+        self.cpus[cpu.index()].pending_ns += useful_ns;
+    }
+
+    /// CPUs whose speed changed since the last call, in the order in which they were found.
+    #[inline]
+    pub fn take_changed(&mut self) -> Option<CpuId> {
+        let cpu = self.changed.pop()?;
+        self.listed[cpu.index()] = false;
+        Some(cpu)
+    }
+
+    /// What a task's time and accesses went to, up to what the driver has reported with [`Analytic::ran`].
+    pub fn counters(&self, task: u32) -> Counters {
+        let mut sum = self.tasks[task as usize].counters;
+        if let Some(cpu) = self.tasks[task as usize].running_on {
+            sum += &pending(&self.cpus[cpu as usize]);
+        }
+        sum
+    }
+
+    /// The same of everything that ran on a CPU.
+    pub fn cpu_counters(&self, cpu: CpuId) -> Counters {
+        let state = &self.cpus[cpu.index()];
+        let mut sum = state.counters;
+        sum += &pending(state);
+        sum
+    }
+
+    /// Clock of a CPU in cycles per nanosecond.
+    pub fn frequency_ghz(&self, cpu: CpuId) -> f64 {
+        self.geometry.ghz[cpu.index()]
+    }
+
+    /// Lines that a task holds in an LLC, shared classes apart.
+    pub fn llc_lines(&self, task: u32, llc: u32, now_ns: u64) -> f64 {
+        self.lines_in(task, tasks::Level::Llc, llc, now_ns)
+    }
+
+    /// Lines that a task holds in a private L2, shared classes included.
+    pub fn l2_lines(&self, task: u32, core: u32, now_ns: u64) -> f64 {
+        let l2 = self.hierarchy.l2_of_core[core as usize];
+        l2.map_or(0.0, |l2| self.lines_in(task, tasks::Level::L2, l2, now_ns))
+    }
+
+    /// Bandwidth equations solved, and how many of them did not settle (the last factors were kept).
+    pub fn bandwidth_solutions(&self) -> (u64, u64) {
+        (self.bandwidth.solved, self.bandwidth.not_converged)
+    }
+
+    /// Bytes per nanosecond read from and written to a node's memory at the last solution.
+    pub fn node_bandwidth(&self, node: usize) -> f64 {
+        self.bandwidth.node_use(node)
+    }
+
+    /// Latency of memory of `home` for a CPU at the present load.
+    pub fn memory_latency_ns(&self, cpu: CpuId, home: usize) -> f64 {
+        let (node, llc) = (self.geometry.node[cpu.index()], self.geometry.llc[cpu.index()]);
+        self.hierarchy.memory_ns[node as usize][home] * self.bandwidth.factor(node, llc, home)
+    }
+
+    /// Time a message's lines take to get from one CPU to another, on each side.
+    pub fn message_ns(&self, from: CpuId, to: CpuId, lines: u32) -> u64 {
+        if from == to {
+            return 0;
+        }
+        let (a, b) = (from.index(), to.index());
+        let ns = if self.geometry.core[a] == self.geometry.core[b] {
+            self.hierarchy.transfer_ns[warmcore_topology::Relation::SmtSibling]
+        } else {
+            self.geometry.transfer_ns(self.geometry.llc[a], self.geometry.llc[b])
+        };
+        (f64::from(lines) * ns / rate::MESSAGE_OVERLAP + 0.5) as u64
+    }
+}
+
+/// What a CPU's unaccounted time amounts to.
+fn pending(cpu: &CpuState) -> Counters {
+    let instructions = cpu.pending_ns as f64 * cpu.rate.x;
+    let mut counters = Counters { instructions, ..Counters::default() };
+    for (sum, ns) in counters.time_ns.iter_mut().zip(cpu.rate.ns) {
+        *sum = instructions * ns;
+    }
+    for (sum, events) in counters.events.iter_mut().zip(cpu.components.events) {
+        *sum = instructions * events;
+    }
+    counters
+}

@@ -1,0 +1,214 @@
+//! From misses to time: cycles per instruction and their shares (reference, sections 4.3, 4.5 and 4.8).
+
+use crate::curves::PerClass;
+use crate::profile::MAX_CLASSES;
+
+use super::compiled::Compiled;
+use super::counters::{MemoryEvent, TimeShare};
+
+/// Overlap of coherence misses: stores retire through the store buffer, but dependent loads wait (assumed).
+const COHERENCE_OVERLAP: f64 = 1.5;
+
+/// Overlap of the line transfers of a message (assumed, as other coherence misses).
+pub(super) const MESSAGE_OVERLAP: f64 = COHERENCE_OVERLAP;
+
+/// How much of the busy part of a sibling thread lengthens one's own (assumed; two computing threads reach 1.21 times
+/// one).
+const SMT_KAPPA: f64 = 0.65;
+
+/// How much of the miss buffers a stalled sibling takes (assumed).
+const SMT_BUFFERS: f64 = 0.25;
+
+/// One of these is full speed: work per time as a fixed-point number.
+pub const SPEED_ONE: u32 = 1 << 20;
+
+/// Misses per instruction and class at each level, and what coherence makes of the shared classes.
+#[derive(Clone, Default)]
+pub(super) struct Access {
+    pub l1: PerClass,
+    pub l2: PerClass,
+    pub llc: PerClass,
+    /// Of the LLC misses, those that find a modified line in the LLC the task came from.
+    pub left_behind: PerClass,
+    pub left_ns: f64,
+    pub left_far: bool,
+    pub coherence: [Coherence; MAX_CLASSES],
+}
+
+/// Transfers per instruction of one shared class.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Coherence {
+    pub same_llc: f64,
+    pub reads: f64,
+    pub read_ns: f64,
+    /// Share of the reads that cross sockets.
+    pub read_far: f64,
+    pub writes: f64,
+    pub write_ns: f64,
+    pub write_far: f64,
+    /// Time per transfer spent waiting for the line's turn.
+    pub queue_ns: f64,
+}
+
+impl Access {
+    /// A larger cache misses no more than a smaller one in front of it.
+    pub fn order(&mut self) {
+        for class in 0..MAX_CLASSES {
+            self.l2[class] = self.l2[class].min(self.l1[class]);
+            self.llc[class] = self.llc[class].min(self.l2[class]);
+        }
+    }
+}
+
+/// Latencies at a CPU.
+pub(super) struct Place {
+    pub l2_ns: f64,
+    pub llc_ns: f64,
+    pub same_llc_ns: f64,
+}
+
+/// Time and events per instruction, memory by home node apart.
+pub(super) struct Components {
+    /// Without compute, sibling and memory.
+    pub stall_ns: [f64; TimeShare::COUNT],
+    pub events: [f64; MemoryEvent::COUNT],
+    /// Lines from each node's memory.
+    pub memory: Vec<f64>,
+    /// The part of them whose latency is exposed: times the latency it is the stall.
+    pub memory_exposed: Vec<f64>,
+    /// Lines written back per line read.
+    pub write_back: f64,
+}
+
+impl Components {
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            stall_ns: [0.0; TimeShare::COUNT],
+            events: [0.0; MemoryEvent::COUNT],
+            memory: vec![0.0; nodes],
+            memory_exposed: vec![0.0; nodes],
+            write_back: 0.0,
+        }
+    }
+
+    /// Adds everything up. `spread` puts misses of a class on home nodes.
+    pub fn compose(
+        &mut self,
+        profile: &Compiled,
+        access: &Access,
+        place: &Place,
+        spread: impl Fn(usize, f64, &mut [f64]),
+    ) {
+        self.stall_ns.fill(0.0);
+        self.events.fill(0.0);
+        self.memory.fill(0.0);
+        self.memory_exposed.fill(0.0);
+        let overlap = 1.0 / profile.profile.mlp;
+        let (mut reads, mut write_backs) = (0.0, 0.0);
+        let mut stall = self.stall_ns;
+        let mut events = self.events;
+        let mut left = 0.0;
+        for class in 0..profile.count {
+            let (a2, a3, a4) = (access.l1[class], access.l2[class], access.llc[class]);
+            let exposed = profile.exposure[class] * overlap;
+            stall[TimeShare::L2 as usize] += (a2 - a3) * place.l2_ns * exposed;
+            stall[TimeShare::Llc as usize] += (a3 - a4) * place.llc_ns * exposed;
+            events[MemoryEvent::L1Miss as usize] += a2;
+            events[MemoryEvent::L2Miss as usize] += a3;
+            events[MemoryEvent::L3Miss as usize] += a4;
+            let moved = access.left_behind[class].min(a4);
+            left += moved;
+            let from_memory = a4 - moved;
+            if from_memory > 0.0 {
+                spread(class, from_memory, &mut self.memory);
+                spread(class, from_memory * exposed, &mut self.memory_exposed);
+                reads += from_memory;
+                // A line is written back if any touch while it was here wrote it.
+                let touches = profile.touches[class] / from_memory;
+                write_backs += from_memory * (profile.writes[class] * touches).min(1.0);
+            }
+            if profile.shared[class] {
+                add_coherence(&access.coherence[class], place, &mut stall, &mut events);
+            }
+        }
+        if left > 0.0 {
+            let (share, event) = if access.left_far {
+                (TimeShare::OtherSocket, MemoryEvent::C2cOtherSocket)
+            } else {
+                (TimeShare::OtherLlc, MemoryEvent::C2cOtherLlc)
+            };
+            stall[share as usize] += left * access.left_ns / COHERENCE_OVERLAP;
+            events[event as usize] += left;
+        }
+        self.stall_ns = stall;
+        self.events = events;
+        self.write_back = if reads > 0.0 { write_backs / reads } else { 0.0 };
+    }
+}
+
+fn add_coherence(
+    coherence: &Coherence,
+    place: &Place,
+    stall: &mut [f64; TimeShare::COUNT],
+    events: &mut [f64; MemoryEvent::COUNT],
+) {
+    let per_transfer = 1.0 / COHERENCE_OVERLAP;
+    let (reads, writes) = (coherence.reads, coherence.writes);
+    stall[TimeShare::Llc as usize] += coherence.same_llc * place.same_llc_ns * per_transfer;
+    let far_reads = reads * coherence.read_far;
+    let far_writes = writes * coherence.write_far;
+    let read_ns = coherence.read_ns * per_transfer;
+    let write_ns = coherence.write_ns * per_transfer;
+    stall[TimeShare::OtherSocket as usize] += far_reads * read_ns + far_writes * write_ns;
+    stall[TimeShare::OtherLlc as usize] += (reads - far_reads) * read_ns + (writes - far_writes) * write_ns;
+    let transfers = coherence.same_llc + reads + writes;
+    stall[TimeShare::HotLines as usize] += transfers * coherence.queue_ns;
+    events[MemoryEvent::L2Miss as usize] += transfers;
+    events[MemoryEvent::L3Miss as usize] += reads;
+    events[MemoryEvent::L3RfoMiss as usize] += writes;
+    events[MemoryEvent::C2cSameLlc as usize] += coherence.same_llc;
+    events[MemoryEvent::C2cOtherSocket as usize] += far_reads + far_writes;
+    events[MemoryEvent::C2cOtherLlc as usize] += reads - far_reads + writes - far_writes;
+}
+
+/// The speed in force on a CPU, and what its time goes to.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Rate {
+    /// Instructions per nanosecond.
+    pub x: f64,
+    /// Nanoseconds per instruction by share; together 1 / x.
+    pub ns: [f64; TimeShare::COUNT],
+    /// Part of the time in which the core is not stalled.
+    pub busy: f64,
+    /// Work per time, [`SPEED_ONE`] = nominal.
+    pub speed: u32,
+}
+
+/// What a CPU's speed is made of before its sibling is looked at.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Alone {
+    pub compute_ns: f64,
+    /// Stalls by share, memory included.
+    pub stall_ns: [f64; TimeShare::COUNT],
+}
+
+impl Alone {
+    /// The rate beside siblings that are busy `sibling_busy` of the time together; `None` if there are none running.
+    pub fn beside(&self, sibling_busy: Option<f64>, nominal: f64) -> Rate {
+        let mut ns = self.stall_ns;
+        let stall: f64 = self.stall_ns.iter().sum();
+        let (slower, fewer_buffers) = match sibling_busy {
+            None => (0.0, 0.0),
+            Some(busy) => {
+                let taken = SMT_BUFFERS * (1.0 - busy.min(1.0));
+                (self.compute_ns * SMT_KAPPA * busy, stall * taken / (1.0 - taken))
+            }
+        };
+        ns[TimeShare::Compute as usize] = self.compute_ns;
+        ns[TimeShare::Smt as usize] = slower + fewer_buffers;
+        let total = self.compute_ns + stall + slower + fewer_buffers;
+        let x = 1.0 / total;
+        let speed = (x / nominal * f64::from(SPEED_ONE)).clamp(1.0, f64::from(u32::MAX / 2));
+        Rate { x, ns, busy: ((self.compute_ns + slower) / total).min(1.0), speed: (speed + 0.5) as u32 }
+    }
+}

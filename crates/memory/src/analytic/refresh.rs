@@ -1,0 +1,184 @@
+//! Bringing caches, groups and memory up to date, at most every so often (reference, section 4.10).
+
+use warmcore_topology::CpuId;
+
+use crate::hierarchy::Fill;
+
+use super::bandwidth::Stream;
+use super::counters::TimeShare;
+use super::geometry::NONE;
+use super::tasks::{L2Curves, Level, LlcCurves};
+use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS};
+
+/// Reused between calls.
+#[derive(Default)]
+pub(super) struct Scratch {
+    streams: Vec<Stream>,
+    exposed: Vec<f64>,
+    bytes: Vec<f64>,
+    kept: Vec<f64>,
+    groups: Vec<u32>,
+}
+
+impl Analytic {
+    /// The LLC is to be brought up to date when its last time is long enough ago.
+    pub(super) fn mark_dirty(&mut self, now_ns: u64, llc: usize) {
+        if !self.dirty[llc] {
+            self.dirty[llc] = true;
+            let at = (self.llc[llc].updated_ns + REFRESH_NS).max(now_ns);
+            self.due_ns = self.due_ns.min(at);
+        }
+    }
+
+    /// Brings an L2 up to date.
+    pub(super) fn update_l2(&mut self, now_ns: u64, l2: u32) {
+        let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
+        let cpus = &self.cpus;
+        self.l2[l2 as usize].update(now_ns, &curves, |owner| {
+            // Those who run here are few and change often: their present speed is what counts.
+            let super::window::Owner::Task(task) = owner else { return None };
+            let cpu = self.tasks[task as usize].running_on?;
+            Some(cpus[cpu as usize].rate.x)
+        });
+        self.forget_faded(Level::L2, l2);
+    }
+
+    /// The CPUs whose running time must be reported before [`Analytic::refresh`], into `cpus`.
+    pub fn due_cpus(&mut self, now_ns: u64, cpus: &mut Vec<CpuId>) {
+        cpus.clear();
+        if now_ns >= self.bandwidth_due_ns {
+            self.solve_bandwidth(now_ns);
+        }
+        for llc in 0..self.llc.len() {
+            if self.is_due(now_ns, llc) {
+                let running =
+                    self.geometry.cpus_of_llc[llc].iter().filter(|&&cpu| self.cpus[cpu as usize].task != IDLE);
+                cpus.extend(running.map(|&cpu| CpuId(cpu)));
+            }
+        }
+    }
+
+    fn is_due(&self, now_ns: u64, llc: usize) -> bool {
+        self.dirty[llc] && now_ns >= self.llc[llc].updated_ns + REFRESH_NS
+    }
+
+    /// Brings everything that is due up to date. CPUs whose speed changed are listed for [`Analytic::take_changed`].
+    pub fn refresh(&mut self, now_ns: u64) {
+        let mut next = self.bandwidth_due_ns;
+        for llc in 0..self.llc.len() {
+            if self.is_due(now_ns, llc) {
+                self.dirty[llc] = false;
+                self.refresh_llc(now_ns, llc);
+            }
+        }
+        for llc in 0..self.llc.len() {
+            if self.dirty[llc] {
+                next = next.min(self.llc[llc].updated_ns + REFRESH_NS);
+            }
+        }
+        self.due_ns = next.max(now_ns + 1);
+    }
+
+    fn refresh_llc(&mut self, now_ns: u64, llc: usize) {
+        for position in 0..self.geometry.cpus_of_llc[llc].len() {
+            let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
+            if self.cpus[cpu].task != IDLE {
+                self.flush(cpu);
+            }
+        }
+        if self.hierarchy.fill == Fill::Victim {
+            let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
+            self.llc[llc].capacity = self.hierarchy.llc[llc].lines as f64 + in_front;
+        }
+        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+        self.llc[llc].update(now_ns, &curves, |_| None);
+        self.forget_faded(Level::Llc, llc as u32);
+        self.refresh_groups(now_ns, llc);
+        for position in 0..self.geometry.cpus_of_llc[llc].len() {
+            let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
+            if self.cpus[cpu].task == IDLE || self.cpus[cpu].paused {
+                continue;
+            }
+            let old = self.cpus[cpu].rate.speed;
+            self.evaluate(now_ns, CpuId::from_index(cpu), None);
+            let new = self.cpus[cpu].rate.speed;
+            if new != old {
+                self.list_changed(cpu);
+            }
+        }
+    }
+
+    /// Latency mixes of the groups with members in an LLC.
+    fn refresh_groups(&mut self, now_ns: u64, llc: usize) {
+        let mut groups = std::mem::take(&mut self.scratch.groups);
+        groups.clear();
+        for (index, group) in self.groups.iter().enumerate() {
+            if group.domains[llc].members > 0 {
+                groups.push(index as u32);
+            }
+        }
+        for &group in &groups {
+            self.groups[group as usize].decay(now_ns);
+            self.scratch.kept.clear();
+            for other in 0..self.llc.len() {
+                let slot = self.groups[group as usize].slots[other];
+                let kept = if slot == NONE {
+                    1.0
+                } else {
+                    let cache = &self.llc[other];
+                    let window = &cache.windows[slot as usize];
+                    let advanced_phi = cache.phi_at(now_ns) - window.mark;
+                    let n = super::window::advanced(window.n, window.pending, advanced_phi);
+                    self.groups[group as usize].at(n).1
+                };
+                self.scratch.kept.push(kept);
+            }
+            self.groups[group as usize].mix(&self.geometry, &self.scratch.kept);
+        }
+        self.scratch.groups = groups;
+    }
+
+    /// Solves for the load of memory and links; everybody is due if it moved.
+    fn solve_bandwidth(&mut self, now_ns: u64) {
+        let nodes = self.hierarchy.memory_ns.len();
+        let line = f64::from(self.hierarchy.line_bytes);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.streams.clear();
+        scratch.exposed.clear();
+        scratch.bytes.clear();
+        let mut demand = 0.0;
+        for (index, cpu) in self.cpus.iter().enumerate() {
+            let lines: f64 = if cpu.task == IDLE || cpu.paused { 0.0 } else { cpu.components.memory.iter().sum() };
+            if lines <= 0.0 {
+                continue;
+            }
+            demand += lines * line * cpu.rate.x;
+            let node = self.geometry.node[index];
+            let memory_ns: f64 = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth]
+                .iter()
+                .map(|share| cpu.rate.ns[*share as usize])
+                .sum();
+            scratch.streams.push(Stream {
+                base_ns: 1.0 / cpu.rate.x - memory_ns,
+                node,
+                llc: self.geometry.llc[index],
+                write_back: cpu.components.write_back,
+            });
+            for home in 0..nodes {
+                let idle_ns = self.hierarchy.memory_ns[node as usize][home];
+                scratch.exposed.push(cpu.components.memory_exposed[home] * idle_ns);
+                scratch.bytes.push(cpu.components.memory[home] * line);
+            }
+        }
+        let moved = self.bandwidth.solve(&scratch.streams, &scratch.exposed, &scratch.bytes);
+        let limit = self.hierarchy.node_bandwidth.iter().copied().fold(f64::INFINITY, f64::min);
+        let period = if demand > 0.05 * limit { BANDWIDTH_NS } else { BANDWIDTH_IDLE_NS };
+        self.bandwidth_due_ns = now_ns + period;
+        if moved {
+            for stream in &scratch.streams {
+                self.mark_dirty(now_ns, stream.llc as usize);
+            }
+        }
+        self.scratch = scratch;
+    }
+}

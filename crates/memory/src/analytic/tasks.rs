@@ -1,0 +1,588 @@
+//! Tasks, their windows and groups; starting and stopping on CPUs.
+
+use warmcore_topology::CpuId;
+
+use crate::curves::{Curves, PerClass};
+use crate::math::exp;
+use crate::profile::{Home, MAX_CLASSES, Sharing};
+
+use super::compiled::Compiled;
+use super::counters::Counters;
+use super::geometry::NONE;
+use super::groups::Group;
+use super::window::{CurvesOf, Occupancy, Owner, advanced};
+use super::{Analytic, IDLE};
+
+/// A task to be.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskSpec<'a> {
+    /// Index of its profile.
+    pub profile: usize,
+    /// Its process: threads of one share classes marked so.
+    pub process: u32,
+    /// Data groups it belongs to: number and name.
+    pub data: &'a [(u32, &'a str)],
+}
+
+/// Which tasks share a class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scope {
+    Process(u32),
+    Data(u32),
+}
+
+/// What tells a group apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct GroupName {
+    scope: Scope,
+    class: String,
+}
+
+/// Windows that a task keeps per level: in the caches it used last.
+const PLACES: usize = 4;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Level {
+    L2,
+    Llc,
+}
+
+/// Where a task has windows: cache and slot, the most recently used last.
+pub(super) type Places = Vec<(u32, u32)>;
+
+pub(super) struct TaskState {
+    pub profile: u32,
+    /// Group of each shared class.
+    pub groups: [u32; MAX_CLASSES],
+    /// Share of its first-touch pages by node.
+    pub home: Vec<f64>,
+    /// It has run, so its pages have homes.
+    pub touched: bool,
+    pub l2: Places,
+    pub llc: Places,
+    /// LLC it ran under last.
+    pub last_llc: u32,
+    /// By class, the chance that a line it lacks lies modified in `left_llc`, which it ran under before.
+    pub left_behind: PerClass,
+    pub left_llc: u32,
+    pub running_on: Option<u32>,
+    /// Which of its profile's closed forms hold in an L2.
+    pub l2_variant: u8,
+    pub counters: Counters,
+}
+
+impl TaskState {
+    /// Closed forms of what it touches, as an L2 holds it.
+    #[inline]
+    fn l2_curves<'a>(&self, profiles: &'a [Compiled]) -> &'a Curves {
+        &profiles[self.profile as usize].l2[usize::from(self.l2_variant)].curves
+    }
+
+    pub fn places(&mut self, level: Level) -> &mut Places {
+        match level {
+            Level::L2 => &mut self.l2,
+            Level::Llc => &mut self.llc,
+        }
+    }
+}
+
+/// Curves of owners in an L2: everything a task touches.
+pub(super) struct L2Curves<'a> {
+    pub tasks: &'a [TaskState],
+    pub profiles: &'a [Compiled],
+}
+
+impl CurvesOf for L2Curves<'_> {
+    #[inline]
+    fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
+        match owner {
+            Owner::Task(task) => self.tasks[task as usize].l2_curves(self.profiles).at(n),
+            Owner::Group(_) => (0.0, 0.0),
+        }
+    }
+
+    fn max_window(&self, owner: Owner) -> f64 {
+        match owner {
+            Owner::Task(task) => self.tasks[task as usize].l2_curves(self.profiles).max_window(),
+            Owner::Group(_) => 0.0,
+        }
+    }
+}
+
+/// Curves of owners in an LLC: a task's private classes; shared ones belong to their group.
+pub(super) struct LlcCurves<'a> {
+    pub tasks: &'a [TaskState],
+    pub profiles: &'a [Compiled],
+    pub groups: &'a [Group],
+}
+
+impl CurvesOf for LlcCurves<'_> {
+    #[inline]
+    fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
+        match owner {
+            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private.at(n),
+            Owner::Group(group) => self.groups[group as usize].at(n),
+        }
+    }
+
+    fn max_window(&self, owner: Owner) -> f64 {
+        match owner {
+            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private.max_window(),
+            Owner::Group(group) => self.groups[group as usize].max_window(),
+        }
+    }
+}
+
+impl Analytic {
+    /// Adds a task; the result is its number, counted from 0.
+    ///
+    /// # Panics
+    /// If there is no such profile.
+    pub fn add_task(&mut self, spec: &TaskSpec<'_>) -> u32 {
+        let groups = self.groups_of(spec);
+        self.tasks.push(TaskState {
+            profile: spec.profile as u32,
+            groups,
+            home: vec![0.0; self.hierarchy.memory_ns.len()],
+            touched: false,
+            l2: Places::with_capacity(PLACES),
+            llc: Places::with_capacity(PLACES),
+            last_llc: NONE,
+            left_behind: [0.0; MAX_CLASSES],
+            left_llc: 0,
+            running_on: None,
+            l2_variant: 0,
+            counters: Counters::default(),
+        });
+        self.tasks.len() as u32 - 1
+    }
+
+    /// Tasks added so far.
+    pub fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The CPU on which a task runs now.
+    pub fn running_on(&self, task: u32) -> Option<CpuId> {
+        self.tasks[task as usize].running_on.map(CpuId)
+    }
+
+    /// The groups of a task's shared classes, made as needed.
+    fn groups_of(&mut self, spec: &TaskSpec<'_>) -> [u32; MAX_CLASSES] {
+        let mut groups = [NONE; MAX_CLASSES];
+        let profile = &self.profiles[spec.profile];
+        for (index, class) in profile.profile.classes.iter().enumerate() {
+            let scope = match &class.sharing {
+                Sharing::Private => continue,
+                Sharing::Process => Scope::Process(spec.process),
+                Sharing::Data(None) => {
+                    spec.data.first().map_or(Scope::Process(spec.process), |data| Scope::Data(data.0))
+                }
+                Sharing::Data(Some(name)) => {
+                    let data = spec.data.iter().find(|(_, known)| known == name);
+                    data.map_or(Scope::Process(spec.process), |data| Scope::Data(data.0))
+                }
+            };
+            let name = GroupName { scope, class: class.name.clone() };
+            let known = self.group_names.iter().position(|known| *known == name);
+            let group = known.unwrap_or_else(|| {
+                self.group_names.push(name);
+                self.groups.push(Group::new(self.hierarchy.llc.len(), self.hierarchy.memory_ns.len()));
+                self.groups.len() - 1
+            });
+            self.groups[group].lines = self.groups[group].lines.max(profile.shared_lines[index]);
+            groups[index] = group as u32;
+        }
+        groups
+    }
+
+    /// The task begins to run on the CPU, which must be idle. Evaluates the CPU and its siblings.
+    pub fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: u32) {
+        let index = cpu.index();
+        debug_assert_eq!(self.cpus[index].task, IDLE);
+        let llc = self.geometry.llc[index];
+        self.touch_first(task, self.geometry.node[index]);
+        self.leave_behind(now_ns, task, llc);
+        let l2 = self.geometry.l2[index];
+        let l2_slot = if l2 == NONE { NONE } else { self.open_window(now_ns, task, Level::L2, l2) };
+        let llc_slot = self.open_window(now_ns, task, Level::Llc, llc);
+        let profile = &self.profiles[self.tasks[task as usize].profile as usize];
+        let state = &mut self.cpus[index];
+        (state.task, state.paused, state.pending_ns) = (task, false, 0);
+        (state.l2_slot, state.llc_slot) = (l2_slot, llc_slot);
+        (state.left_behind, state.left_llc) =
+            (self.tasks[task as usize].left_behind, self.tasks[task as usize].left_llc);
+        state.rate.x = profile.nominal;
+        self.tasks[task as usize].running_on = Some(index as u32);
+        if profile.any_shared {
+            self.enter_groups(now_ns, index);
+        }
+        if l2 != NONE {
+            self.update_l2(now_ns, l2);
+        }
+        self.evaluate(now_ns, cpu, None);
+        self.changed_neighbours(now_ns, index);
+    }
+
+    /// The CPU's task stops running.
+    pub fn switch_out(&mut self, now_ns: u64, cpu: CpuId) {
+        let index = cpu.index();
+        let task = self.cpus[index].task;
+        if task == IDLE {
+            return;
+        }
+        self.flush(index);
+        let (l2, llc) = (self.geometry.l2[index], self.geometry.llc[index]);
+        if l2 != NONE {
+            let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
+            self.l2[l2 as usize].leave(self.cpus[index].l2_slot as usize, now_ns, &curves);
+        }
+        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+        self.llc[llc as usize].leave(self.cpus[index].llc_slot as usize, now_ns, &curves);
+        if self.profiles[self.tasks[task as usize].profile as usize].any_shared {
+            self.leave_groups(now_ns, index);
+        }
+        let state = &mut self.cpus[index];
+        (state.task, state.paused, state.review_ns) = (IDLE, false, u64::MAX);
+        state.rate.x = 0.0;
+        self.tasks[task as usize].running_on = None;
+        if l2 != NONE {
+            self.update_l2(now_ns, l2);
+        }
+        self.changed_neighbours(now_ns, index);
+    }
+
+    /// Siblings feel the CPU at once; the rest of the LLC at its next update.
+    fn changed_neighbours(&mut self, now_ns: u64, index: usize) {
+        for position in 0..self.geometry.siblings[index].len() {
+            let sibling = self.geometry.siblings[index][position] as usize;
+            if self.cpus[sibling].task != IDLE {
+                self.flush(sibling);
+                if self.settle_beside(sibling) {
+                    self.list_changed(sibling);
+                }
+            }
+        }
+        // A cache with room to spare lets nobody feel who else is there.
+        let llc = self.geometry.llc[index] as usize;
+        if self.llc[llc].held_lines() > 0.9 * self.llc[llc].capacity {
+            self.mark_dirty(now_ns, llc);
+        }
+    }
+
+    pub(super) fn list_changed(&mut self, index: usize) {
+        if !self.listed[index] {
+            self.listed[index] = true;
+            self.changed.push(CpuId::from_index(index));
+        }
+    }
+
+    /// First touch: pages of the task, and its part of shared ones, are put on the node where it first runs.
+    fn touch_first(&mut self, task: u32, node: u32) {
+        let state = &mut self.tasks[task as usize];
+        if state.touched {
+            return;
+        }
+        state.touched = true;
+        state.home[node as usize] = 1.0;
+        for group in state.groups.into_iter().filter(|group| *group != NONE) {
+            let group = &mut self.groups[group as usize];
+            let before = f64::from(group.touched_by);
+            for share in &mut group.home {
+                *share *= before / (before + 1.0);
+            }
+            group.home[node as usize] += 1.0 / (before + 1.0);
+            group.touched_by += 1;
+        }
+    }
+
+    /// On a change of LLC, notes which lines stay behind modified: present there and written while they were.
+    fn leave_behind(&mut self, now_ns: u64, task: u32, llc: u32) {
+        let state = &self.tasks[task as usize];
+        let old = state.last_llc;
+        if old == llc {
+            return;
+        }
+        let slot = state.llc.iter().find(|(cache, _)| *cache == old).map(|(_, slot)| *slot as usize);
+        let state = &mut self.tasks[task as usize];
+        state.last_llc = llc;
+        let Some(slot) = slot else { return };
+        let cache = &self.llc[old as usize];
+        let n = advanced(cache.windows[slot].n, 0.0, cache.phi_at(now_ns) - cache.windows[slot].mark);
+        let profile = &self.profiles[state.profile as usize];
+        state.left_llc = old;
+        for class in 0..profile.count {
+            let private = !profile.shared[class];
+            let written = 1.0 - exp(-profile.writes[class] * profile.lambda[class] * n);
+            state.left_behind[class] = if private { written } else { 0.0 };
+        }
+    }
+
+    fn cache(&mut self, level: Level, cache: u32) -> &mut Occupancy {
+        match level {
+            Level::L2 => &mut self.l2[cache as usize],
+            Level::Llc => &mut self.llc[cache as usize],
+        }
+    }
+
+    /// The task's window in a cache, running from now on.
+    fn open_window(&mut self, now_ns: u64, task: u32, level: Level, cache: u32) -> u32 {
+        let places = self.tasks[task as usize].places(level);
+        if let Some(position) = places.iter().position(|(known, _)| *known == cache) {
+            // Most recently used last.
+            places[position..].rotate_left(1);
+            let slot = places[places.len() - 1].1;
+            match level {
+                Level::L2 => {
+                    let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
+                    self.l2[cache as usize].enter(slot as usize, now_ns, &curves);
+                }
+                Level::Llc => {
+                    let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+                    self.llc[cache as usize].enter(slot as usize, now_ns, &curves);
+                }
+            }
+            return slot;
+        }
+        if places.len() == PLACES {
+            let (oldest, slot) = places[0];
+            self.forget(level, oldest, slot as usize);
+        }
+        let slot = self.cache(level, cache).add(Owner::Task(task), now_ns) as u32;
+        self.tasks[task as usize].places(level).push((cache, slot));
+        slot
+    }
+
+    /// Removes a window; the last one of the cache takes its slot.
+    fn forget(&mut self, level: Level, cache: u32, slot: usize) {
+        let occupancy = self.cache(level, cache);
+        let removed = occupancy.windows.swap_remove(slot);
+        let moved = occupancy.windows.get(slot).copied();
+        match removed.owner {
+            Owner::Task(task) => self.tasks[task as usize].places(level).retain(|(known, _)| *known != cache),
+            Owner::Group(group) => self.groups[group as usize].slots[cache as usize] = NONE,
+        }
+        let Some(moved) = moved else { return };
+        match moved.owner {
+            Owner::Task(task) => {
+                for place in self.tasks[task as usize].places(level).iter_mut().filter(|place| place.0 == cache) {
+                    place.1 = slot as u32;
+                }
+                if let Some(cpu) = self.tasks[task as usize].running_on.filter(|_| moved.running) {
+                    match level {
+                        Level::L2 => self.cpus[cpu as usize].l2_slot = slot as u32,
+                        Level::Llc => self.cpus[cpu as usize].llc_slot = slot as u32,
+                    }
+                }
+            }
+            Owner::Group(group) => self.groups[group as usize].slots[cache as usize] = slot as u32,
+        }
+    }
+
+    /// Forgets windows that have faded, after an exact sum.
+    pub(super) fn forget_faded(&mut self, level: Level, cache: u32) {
+        while self.cache(level, cache).just_summed() {
+            let Some(slot) = self.cache(level, cache).forgettable() else { break };
+            self.forget(level, cache, slot);
+        }
+    }
+
+    /// The group's window in an LLC, opened if there is none.
+    pub(super) fn group_slot(&mut self, now_ns: u64, group: u32, llc: u32) -> usize {
+        let known = self.groups[group as usize].slots[llc as usize];
+        if known != NONE {
+            return known as usize;
+        }
+        let slot = self.llc[llc as usize].add(Owner::Group(group), now_ns);
+        self.groups[group as usize].slots[llc as usize] = slot as u32;
+        slot
+    }
+
+    fn enter_groups(&mut self, now_ns: u64, index: usize) {
+        let task = self.cpus[index].task as usize;
+        let llc = self.geometry.llc[index];
+        for class in 0..MAX_CLASSES {
+            let group = self.tasks[task].groups[class];
+            if group == NONE {
+                continue;
+            }
+            let slot = self.group_slot(now_ns, group, llc);
+            let first = self.groups[group as usize].domains[llc as usize].members == 0;
+            if first && !self.llc[llc as usize].windows[slot].running {
+                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+                self.llc[llc as usize].enter(slot, now_ns, &curves);
+            }
+            let rates = self.shared_rates(index, class);
+            self.cpus[index].registered[class] = rates;
+            self.groups[group as usize].enter(llc, rates);
+            self.group_changed(now_ns, group);
+        }
+    }
+
+    fn leave_groups(&mut self, now_ns: u64, index: usize) {
+        let task = self.cpus[index].task as usize;
+        let llc = self.geometry.llc[index];
+        for class in 0..MAX_CLASSES {
+            let group = self.tasks[task].groups[class];
+            if group == NONE {
+                continue;
+            }
+            self.groups[group as usize].leave(llc, self.cpus[index].registered[class]);
+            self.cpus[index].registered[class] = (0.0, 0.0);
+            if self.groups[group as usize].domains[llc as usize].members == 0 {
+                let slot = self.groups[group as usize].slots[llc as usize] as usize;
+                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+                self.llc[llc as usize].leave(slot, now_ns, &curves);
+            }
+            self.group_changed(now_ns, group);
+        }
+    }
+
+    /// Touches and writes per line and nanosecond of the CPU's task in a shared class, at its present speed.
+    pub(super) fn shared_rates(&self, index: usize, class: usize) -> (f64, f64) {
+        let state = &self.cpus[index];
+        if state.paused {
+            return (0.0, 0.0);
+        }
+        let task = &self.tasks[state.task as usize];
+        let profile = &self.profiles[task.profile as usize];
+        let touch = profile.touches[class] * state.rate.x / self.groups[task.groups[class] as usize].lines;
+        (touch, touch * profile.writes[class])
+    }
+
+    /// Members of a group look again at the next update of their LLC if its sums moved.
+    pub(super) fn group_changed(&mut self, now_ns: u64, group: u32) {
+        if !self.groups[group as usize].moved() {
+            return;
+        }
+        for llc in 0..self.llc.len() {
+            if self.groups[group as usize].domains[llc].members > 0 {
+                self.mark_dirty(now_ns, llc);
+            }
+        }
+    }
+
+    /// Lines a task holds in a cache.
+    pub(super) fn lines_in(&self, task: u32, level: Level, cache: u32, now_ns: u64) -> f64 {
+        let state = &self.tasks[task as usize];
+        let (places, occupancy) = match level {
+            Level::L2 => (&state.l2, &self.l2[cache as usize]),
+            Level::Llc => (&state.llc, &self.llc[cache as usize]),
+        };
+        let Some((_, slot)) = places.iter().find(|(known, _)| *known == cache) else { return 0.0 };
+        let window = &occupancy.windows[*slot as usize];
+        let executed = window.pending;
+        let n = advanced(window.n, executed, occupancy.phi_at(now_ns) - window.mark);
+        let profile = &self.profiles[state.profile as usize];
+        match level {
+            Level::L2 => state.l2_curves(&self.profiles).footprint(n),
+            Level::Llc => profile.private.footprint(n),
+        }
+    }
+
+    /// The task goes on with another profile (a phase of its program). It keeps what it holds as lines.
+    ///
+    /// # Panics
+    /// If there is no such profile.
+    pub fn set_profile(&mut self, now_ns: u64, task: u32, spec: &TaskSpec<'_>) {
+        let running = self.tasks[task as usize].running_on.map(CpuId);
+        if let Some(cpu) = running {
+            self.switch_out(now_ns, cpu);
+        }
+        let groups = self.groups_of(spec);
+        let new = &self.profiles[spec.profile];
+        let state = &self.tasks[task as usize];
+        let old = &self.profiles[state.profile as usize];
+        for (places, caches, from, to) in [
+            (&state.l2, &mut self.l2, state.l2_curves(&self.profiles), &new.l2[0].curves),
+            (&state.llc, &mut self.llc, &old.private, &new.private),
+        ] {
+            for (cache, slot) in places {
+                let window = &mut caches[*cache as usize].windows[*slot as usize];
+                window.n = to.window(from.footprint(window.n).min(to.total_lines()));
+            }
+        }
+        let state = &mut self.tasks[task as usize];
+        (state.profile, state.groups, state.l2_variant) = (spec.profile as u32, groups, 0);
+        if let Some(cpu) = running {
+            self.switch_in(now_ns, cpu, task);
+        }
+    }
+
+    /// The CPU's task waits actively from now on, or goes on: while it waits it occupies the core and touches nothing.
+    pub fn set_paused(&mut self, now_ns: u64, cpu: CpuId, paused: bool) {
+        let index = cpu.index();
+        if self.cpus[index].task == IDLE || self.cpus[index].paused == paused {
+            return;
+        }
+        self.flush(index);
+        self.cpus[index].paused = paused;
+        if !paused {
+            let task = self.cpus[index].task as usize;
+            self.cpus[index].rate.x = self.profiles[self.tasks[task].profile as usize].nominal;
+        }
+        self.evaluate(now_ns, cpu, None);
+        self.changed_neighbours(now_ns, index);
+    }
+
+    /// Where the pages of a task's private classes are: shares by node. Classes with homes of their own are not in it.
+    pub fn home_shares(&self, task: u32) -> &[f64] {
+        &self.tasks[task as usize].home
+    }
+
+    /// Where the pages of the task's shared class are, if it is shared.
+    pub fn shared_home_shares(&self, task: u32, class: usize) -> Option<&[f64]> {
+        let group = *self.tasks[task as usize].groups.get(class)?;
+        (group != NONE).then(|| self.groups[group as usize].home.as_slice())
+    }
+
+    /// Moves pages of a task's private classes, or with `class` of one of its shared classes: `share` of all the pages,
+    /// as far as `from` has them. Returns the share moved.
+    pub fn move_pages(&mut self, task: u32, class: Option<usize>, from: usize, to: usize, share: f64) -> f64 {
+        let state = &mut self.tasks[task as usize];
+        let home = match class.map(|class| state.groups[class]).filter(|group| *group != NONE) {
+            Some(group) => &mut self.groups[group as usize].home,
+            None => &mut state.home,
+        };
+        let moved = share.clamp(0.0, home[from]);
+        home[from] -= moved;
+        home[to] += moved;
+        moved
+    }
+
+    /// Touches per nanosecond of the CPU's task that go to its private and to its shared classes.
+    pub fn access_rates(&self, cpu: CpuId) -> (f64, f64) {
+        let state = &self.cpus[cpu.index()];
+        if state.task == IDLE || state.paused {
+            return (0.0, 0.0);
+        }
+        let profile = &self.profiles[self.tasks[state.task as usize].profile as usize];
+        let private: f64 = (0..profile.count).filter(|&k| !profile.shared[k]).map(|k| profile.touches[k]).sum();
+        let shared: f64 = (0..profile.count).filter(|&k| profile.shared[k]).map(|k| profile.touches[k]).sum();
+        (private * state.rate.x, shared * state.rate.x)
+    }
+
+    /// Puts misses of a class on the nodes that have its pages.
+    pub(super) fn spread(
+        profile: &Compiled,
+        task: &TaskState,
+        groups: &[Group],
+        class: usize,
+        misses: f64,
+        by_node: &mut [f64],
+    ) {
+        let shares = match (&profile.profile.classes[class].home, task.groups[class]) {
+            (Home::Interleave, _) => {
+                let each = misses / by_node.len() as f64;
+                by_node.iter_mut().for_each(|sum| *sum += each);
+                return;
+            }
+            (Home::Shares(shares), _) => shares,
+            (Home::FirstTouch, NONE) => &task.home,
+            (Home::FirstTouch, group) => &groups[group as usize].home,
+        };
+        for (sum, share) in by_node.iter_mut().zip(shares) {
+            *sum += misses * share;
+        }
+    }
+}

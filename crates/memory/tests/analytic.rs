@@ -1,0 +1,229 @@
+//! The analytic model as a whole, driven without a kernel.
+
+use warmcore_memory::analytic::{Counters, MemoryEvent, Player, SPEED_ONE, TaskSpec, TimeShare};
+use warmcore_memory::{Class, Profile, library};
+use warmcore_topology::{CpuId, Machine, resolve};
+
+const MS: u64 = 1_000_000;
+
+fn profile(name: &str) -> Profile {
+    library::find(name).unwrap_or_else(|| panic!("no profile {name}")).clone()
+}
+
+fn spec(profile: usize) -> TaskSpec<'static> {
+    TaskSpec { profile, process: 0, data: &[] }
+}
+
+fn machine(name: &str) -> Machine {
+    resolve(name).unwrap()
+}
+
+/// One task per CPU of the list, all of one profile and process, warmed up for `warm_ns`; counters of `run_ns` after.
+fn run(machine: &Machine, profile: &Profile, cpus: &[u32], warm_ns: u64, run_ns: u64) -> Vec<Counters> {
+    let mut player = Player::new(machine, std::slice::from_ref(profile)).unwrap();
+    for (task, cpu) in cpus.iter().enumerate() {
+        player.add_task(&spec(0));
+        player.switch_in(CpuId(*cpu), task as u32);
+    }
+    player.advance(warm_ns);
+    let before: Vec<Counters> = (0..cpus.len()).map(|task| player.counters(task as u32)).collect();
+    player.advance(warm_ns + run_ns);
+    before.iter().enumerate().map(|(task, before)| difference(&player.counters(task as u32), before)).collect()
+}
+
+fn difference(after: &Counters, before: &Counters) -> Counters {
+    let mut result = *after;
+    result.instructions -= before.instructions;
+    for (value, before) in result.time_ns.iter_mut().zip(before.time_ns) {
+        *value -= before;
+    }
+    for (value, before) in result.events.iter_mut().zip(before.events) {
+        *value -= before;
+    }
+    result
+}
+
+fn rate(counters: &Counters) -> f64 {
+    counters.instructions / counters.total_ns()
+}
+
+#[test]
+fn a_lone_warm_task_runs_at_nominal_speed() {
+    for machine_name in ["spr32", "turin128", "2s1n2l4c2t"] {
+        let machine = machine(machine_name);
+        for profile in library::profiles() {
+            let mut player = Player::new(&machine, std::slice::from_ref(profile)).unwrap();
+            let task = player.add_task(&spec(0));
+            player.switch_in(CpuId(0), task);
+            player.advance(20_000 * MS);
+            let speed = f64::from(player.model().speed(CpuId(0))) / f64::from(SPEED_ONE);
+            assert!((speed - 1.0).abs() < 0.02, "{} on {machine_name}: {speed}", profile.name);
+        }
+    }
+}
+
+/// Section 6.2's columns of consequences on spr32 at 2.8 GHz: L1, L2 and L3 misses per 1000 instructions, and IPC.
+#[test]
+fn the_starting_table_has_the_consequences_the_reference_states() {
+    let machine = machine("spr32");
+    let rows = [
+        ("spin", 0.0, 0.0, 0.0, 3.3),
+        ("perlbench", 8.6, 0.24, 0.01, 2.1),
+        // Stated with IPC 0.95, which follows from the reference's equations only without the class's exposure of 0.25.
+        ("nas-mg", 26.0, 16.0, 14.0, 1.5),
+        ("mediawiki", 50.0, 6.3, 0.4, 0.64),
+        ("hackbench", 23.0, 0.3, 0.0, 1.0),
+    ];
+    for (name, l1, l2, l3, ipc) in rows {
+        let counters = run(&machine, &profile(name), &[0], 20_000 * MS, 1_000 * MS)[0];
+        let close = |value: f64, expected: f64, part: f64| (value - expected).abs() <= part * expected + 0.15;
+        let of = |event| counters.per_kilo_instruction(event);
+        // The reference takes the L1 as fully associative here.
+        assert!(close(of(MemoryEvent::L1Miss), l1, 0.3), "{name}: L1 {}", of(MemoryEvent::L1Miss));
+        assert!(close(of(MemoryEvent::L2Miss), l2, 0.2), "{name}: L2 {}", of(MemoryEvent::L2Miss));
+        assert!(close(of(MemoryEvent::L3Miss), l3, 0.2), "{name}: L3 {}", of(MemoryEvent::L3Miss));
+        assert!(close(rate(&counters) / 2.8, ipc, 0.12), "{name}: IPC {}", rate(&counters) / 2.8);
+    }
+}
+
+#[test]
+fn eight_sharing_threads_are_slower_over_two_sockets_by_rfo_alone() {
+    let machine = machine("spr32");
+    let verilator = profile("verilator");
+    let together = run(&machine, &verilator, &[0, 1, 2, 3, 4, 5, 6, 7], 2_000 * MS, 500 * MS);
+    let apart = run(&machine, &verilator, &[0, 1, 2, 3, 32, 33, 34, 35], 2_000 * MS, 500 * MS);
+    let ratio = rate(&together[0]) / rate(&apart[0]);
+    // The profile is fitted to this published ratio, 1.24 to 1.26.
+    assert!((1.22..1.28).contains(&ratio), "ratio {ratio}");
+    let of = |counters: &[Counters], event| counters[0].per_kilo_instruction(event);
+    assert!(of(&together, MemoryEvent::L3RfoMiss) < 0.02 && of(&apart, MemoryEvent::L3RfoMiss) > 1.0);
+    let (l2_together, l2_apart) = (of(&together, MemoryEvent::L2Miss), of(&apart, MemoryEvent::L2Miss));
+    assert!((l2_together / l2_apart - 1.0).abs() < 0.1, "L2 misses {l2_together} and {l2_apart}");
+    assert!(apart[0].time_ns[TimeShare::OtherSocket as usize] > 0.1 * apart[0].total_ns());
+}
+
+#[test]
+fn shares_add_up_to_the_time_that_passed() {
+    let machine = machine("spr32");
+    for name in ["verilator", "nas-mg", "mysql-delete"] {
+        let cpus: Vec<u32> = (0..16).chain(32..48).collect();
+        for counters in run(&machine, &profile(name), &cpus, 100 * MS, 50 * MS) {
+            assert!((counters.total_ns() / (50.0 * MS as f64) - 1.0).abs() < 1e-6, "{name}: {}", counters.total_ns());
+        }
+    }
+}
+
+#[test]
+fn two_computing_siblings_reach_one_and_a_fifth_of_one() {
+    let machine = machine("xeon60");
+    let spin = profile("spin");
+    let sibling = machine.cpus_of_core(machine.core_of(CpuId(0))).iter().nth(1).unwrap().0;
+    let alone = run(&machine, &spin, &[0], MS, MS);
+    let pair = run(&machine, &spin, &[0, sibling], MS, MS);
+    let gain = (rate(&pair[0]) + rate(&pair[1])) / rate(&alone[0]);
+    assert!((gain - 1.21).abs() < 0.02, "{gain}");
+}
+
+/// Section 8.2, P11: reloading an L2-filling working set after a migration costs 0.25 to 1.5 ms.
+#[test]
+fn a_migration_costs_the_time_to_fill_the_l2_again() {
+    let machine = machine("spr32");
+    let mut filling = profile("spin");
+    filling.cpi0 = 0.6;
+    filling.mlp = 2.0;
+    filling.classes = vec![Class::new("l2", 2 << 20, 0.02, 0.3)];
+    let mut player = Player::new(&machine, &[filling]).unwrap();
+    let task = player.add_task(&spec(0));
+    player.switch_in(CpuId(0), task);
+    player.advance(500 * MS);
+    let nominal = player.model().nominal_rate(0);
+    let before = player.counters(task).instructions;
+    player.switch_out(CpuId(0));
+    player.switch_in(CpuId(1), task);
+    player.advance(600 * MS);
+    let lost_ns = 100.0 * MS as f64 - (player.counters(task).instructions - before) / nominal;
+    assert!((0.25e6..1.5e6).contains(&lost_ns), "lost {lost_ns} ns");
+}
+
+#[test]
+fn coming_back_early_finds_a_warm_cache_and_late_a_cold_one() {
+    let machine = machine("spr32");
+    let mut own = profile("spin");
+    own.classes = vec![Class::new("set", 1_500 << 10, 0.02, 0.3)];
+    let mut sweeping = profile("spin");
+    sweeping.classes = vec![Class::new("sweep", 64 << 20, 0.03, 0.3)];
+    let misses = |absent_ns: u64| {
+        let mut player = Player::new(&machine, &[own.clone(), sweeping.clone()]).unwrap();
+        let (task, other) = (player.add_task(&spec(0)), player.add_task(&spec(1)));
+        player.switch_in(CpuId(0), task);
+        player.advance(100 * MS);
+        player.switch_out(CpuId(0));
+        let before = player.counters(task).events[MemoryEvent::L2Miss as usize];
+        player.switch_in(CpuId(0), other);
+        player.advance(100 * MS + absent_ns);
+        player.switch_out(CpuId(0));
+        player.switch_in(CpuId(0), task);
+        player.advance(110 * MS + absent_ns);
+        player.counters(task).events[MemoryEvent::L2Miss as usize] - before
+    };
+    // A set of three quarters of the cache has some misses in full sets all the time; they are not the reload.
+    let steady = misses(0);
+    let (early, late) = (misses(MS / 20) - steady, misses(20 * MS) - steady);
+    assert!(late > 5.0 * early && late > 15_000.0, "{early} and {late} lines reloaded");
+}
+
+#[test]
+fn streams_saturate_memory_and_slow_each_other_down() {
+    let machine = machine("spr32");
+    let mg = profile("nas-mg");
+    let one = run(&machine, &mg, &[0], 2_000 * MS, 200 * MS);
+    let all: Vec<u32> = (0..32).collect();
+    let many = run(&machine, &mg, &all, 2_000 * MS, 200 * MS);
+    assert!(rate(&many[0]) < 0.95 * rate(&one[0]));
+    assert!(many[0].time_ns[TimeShare::Bandwidth as usize] > 5.0 * one[0].time_ns[TimeShare::Bandwidth as usize]);
+}
+
+#[test]
+fn memory_of_another_node_is_slower_until_its_pages_move() {
+    let machine = machine("spr32");
+    let mut big = profile("spin");
+    big.classes = vec![Class::new("big", 4 << 30, 0.01, 0.3)];
+    let mut player = Player::new(&machine, &[big]).unwrap();
+    let task = player.add_task(&spec(0));
+    player.switch_in(CpuId(0), task);
+    player.advance(10 * MS);
+    let local = player.model().instructions_per_ns(CpuId(0));
+    player.switch_out(CpuId(0));
+    player.switch_in(CpuId(32), task);
+    player.advance(20 * MS);
+    let remote = player.model().instructions_per_ns(CpuId(32));
+    assert!((local / remote - 1.5).abs() < 0.3, "{local} and {remote}");
+    assert_eq!(player.model_mut().move_pages(task, None, 0, 1, 1.0), 1.0);
+    player.advance(40 * MS);
+    let moved = player.model().instructions_per_ns(CpuId(32));
+    assert!((moved / local - 1.0).abs() < 0.02, "{moved} after the move");
+}
+
+#[test]
+fn the_same_schedule_gives_the_same_bits() {
+    let machine = machine("turin128");
+    let play = || {
+        let profiles = [profile("verilator"), profile("mysql-delete"), profile("nas-mg")];
+        let mut player = Player::new(&machine, &profiles).unwrap();
+        for task in 0..30_u32 {
+            player.add_task(&TaskSpec { profile: task as usize % 3, process: task % 3, data: &[] });
+        }
+        for round in 0..200_u64 {
+            for task in 0..30_u32 {
+                let cpu = CpuId((task * 7 + round as u32 * 3) % 256);
+                player.switch_out(cpu);
+                if player.model().running_on(task).is_none() {
+                    player.switch_in(cpu, task);
+                }
+            }
+            player.advance((round + 1) * 137_000);
+        }
+        (0..30).map(|task| player.counters(task)).collect::<Vec<_>>()
+    };
+    assert_eq!(play(), play());
+}
