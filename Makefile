@@ -22,7 +22,7 @@ demo: build ## build, then compare three schedulers on two workloads
 	$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
 
 test: ## run the whole test suite
-	@scripts/toolchain build
+	@scripts/toolchain build vm
 	cargo test --workspace --locked
 
 bench: ## measure the simulator's speed

@@ -40,6 +40,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
         Command::Schedulers(command) => commands::schedulers::run(command, console),
+        Command::Vm(command) => commands::vm::run(command, console),
         Command::Schema { name } => commands::reference::schema(name, console),
         Command::Completions { shell } => commands::reference::completions(shell, console),
         Command::Man { out } => commands::reference::manual(out.as_deref(), console),

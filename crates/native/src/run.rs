@@ -8,7 +8,7 @@ use warmcore_workload::results::result_lines;
 use warmcore_workload::{Affinity, Step, TaskTemplateId, Warning, Workload, add_warning};
 
 use crate::channel;
-use crate::clock::{now_ns, timespec};
+use crate::clock::{now_ns, sleep_until, timespec};
 use crate::error::NativeError;
 use crate::host::Host;
 use crate::shared::Shared;
@@ -29,6 +29,8 @@ pub struct Options {
     /// Treat `Run` as time on CPU, not as work: for machines whose CPUs do not run at a speed of their own, such as an
     /// emulator's.
     pub work_is_cpu_time: bool,
+    /// Instant of the start on the monotonic clock, so that several processes start together; now if `None` or past.
+    pub start_at_ns: Option<u64>,
 }
 
 /// Why a run ended.
@@ -53,6 +55,8 @@ pub struct TaskOutcome {
     pub template: TaskTemplateId,
     /// Which of the template's tasks, in the order of creation, from 0.
     pub number: u32,
+    /// The thread that ran it, as the operating system numbers it.
+    pub thread: i32,
     /// CPU time.
     pub cpu_ns: u64,
     /// Context switches because it waited.
@@ -70,6 +74,8 @@ pub struct TaskOutcome {
 pub struct NativeOutcome {
     /// Why it ended.
     pub ended: Ended,
+    /// The start, on the monotonic clock.
+    pub start_ns: u64,
     /// From before the first task was created until the end was decided, that is without the time threads took to stop.
     pub elapsed_ns: u64,
     /// Tasks in the order of creation.
@@ -106,6 +112,9 @@ pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, Nati
         source,
     })?;
     let calibration = options.calibration.unwrap_or_else(calibrate);
+    if let Some(start_ns) = options.start_at_ns {
+        while sleep_until(start_ns) {}
+    }
     let shared = Shared::new(workload, options, channels, host, calibration, warnings);
     let ended = launch(&shared, options);
     let elapsed_ns = now_ns() - shared.start_ns;
@@ -236,6 +245,7 @@ fn collect(shared: &Shared, ended: Ended, elapsed_ns: u64) -> Result<NativeOutco
     }
     Ok(NativeOutcome {
         ended,
+        start_ns: shared.start_ns,
         elapsed_ns,
         tasks: tasks.into_iter().map(|(_, task)| task).collect(),
         lines: result_lines(&shared.workload, &samples, elapsed_ns),

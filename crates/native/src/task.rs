@@ -81,6 +81,7 @@ impl Drop for EndOfThread<'_> {
                     let outcome = TaskOutcome {
                         template: self.template,
                         number: self.number,
+                        thread: sys::thread_number(),
                         cpu_ns: thread_cpu_ns(),
                         voluntary_switches,
                         involuntary_switches,

@@ -14,6 +14,7 @@ pub mod reproduce_table;
 pub mod schedulers;
 pub mod sim;
 pub mod verdict_table;
+pub mod vm;
 pub mod workload;
 
 /// Writes a text to a file that does not exist yet, or to standard output if there is none or it is `-`.

@@ -1,0 +1,278 @@
+//! `warmcore vm`: guests with a real kernel.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use warmcore_guest::PROTOCOL;
+use warmcore_guest::plan::{Fault, Plan, Purpose};
+use warmcore_guest::report::Hello;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::session::pretty;
+use warmcore_lab::vm::VmError;
+use warmcore_lab::vm::agent::agent;
+use warmcore_lab::vm::boot::{Boot, Lab};
+use warmcore_lab::vm::fetch::{cache_directory, cached};
+use warmcore_lab::vm::initramfs::Initramfs;
+use warmcore_lab::vm::kernel::Kernel;
+use warmcore_lab::vm::libraries;
+use warmcore_lab::vm::qemu::Qemu;
+use warmcore_lab::vm::select::{self, Choice};
+
+use crate::args::{VmArguments, VmCommand};
+use crate::console::{Console, Table};
+use crate::failure::{Class, Failure};
+use crate::load;
+use crate::signals::Signals;
+
+/// Programs of the host that a shell in a guest is given where they are there.
+const SHELL_PROGRAMS: [&str; 14] = [
+    "/bin/sh",
+    "/bin/ls",
+    "/bin/cat",
+    "/bin/grep",
+    "/bin/ps",
+    "/bin/mount",
+    "/bin/dmesg",
+    "/bin/kill",
+    "/bin/sleep",
+    "/usr/bin/head",
+    "/usr/bin/tail",
+    "/usr/bin/taskset",
+    "/usr/bin/chrt",
+    "/bin/busybox",
+];
+
+/// Runs the verb.
+pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
+    match command {
+        VmCommand::Doctor { json } => doctor(json, console),
+        VmCommand::Kernels { fetch, json } => kernels(fetch, json, console),
+        VmCommand::Boot { machine, vm, json, fault } => boot(&machine, &vm, fault.as_deref(), json, console),
+        VmCommand::Shell { machine, program, vm } => shell(&machine, &program, &vm, console),
+    }
+}
+
+/// A guest's makings from the command line.
+pub fn lab(arguments: &VmArguments, console: &Console) -> Result<Lab, Failure> {
+    select::lab(&choice(arguments), &|text| console.note(text)).map_err(|error| vm_failure(error, None))
+}
+
+/// The library's words for the options.
+pub fn choice(arguments: &VmArguments) -> Choice {
+    Choice {
+        kernel: arguments.kernel.clone(),
+        config: arguments.config.clone(),
+        virtual_time: arguments.virtual_time,
+        real_time: arguments.real_time,
+        limit: Some(Duration::from_nanos(arguments.boot_limit)),
+    }
+}
+
+/// The failure for an error of a guest.
+pub fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
+    let advice = error.advice();
+    let class = match &error {
+        VmError::Interrupted => match signals {
+            Some(signals) => return signals.failure(error),
+            None => Class::Failed,
+        },
+        VmError::NoQemu { .. } | VmError::NoAgent { .. } | VmError::NoKernel { .. } | VmError::Acceleration { .. } => {
+            Class::Unable
+        }
+        VmError::Kernel { .. } | VmError::Machine { .. } => Class::Usage,
+        _ => Class::Failed,
+    };
+    Failure::new(class, "warmcore::vm", error).help(advice)
+}
+
+/// Something a guest needs, and whether it is there.
+#[derive(Serialize)]
+struct Check {
+    what: &'static str,
+    ready: bool,
+    detail: String,
+}
+
+impl Check {
+    fn new<T>(what: &'static str, found: Result<T, VmError>, detail: impl FnOnce(&T) -> String) -> Self {
+        match found {
+            Ok(found) => Self { what, ready: true, detail: detail(&found) },
+            Err(error) => Self { what, ready: false, detail: format!("{error}; {}", error.advice()) },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct DoctorDocument<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    checks: &'a [Check],
+}
+
+fn doctor(json: bool, console: &Console) -> Result<(), Failure> {
+    let qemu = Qemu::find();
+    let found = cached().map(|(kernels, _)| kernels);
+    let mut checks = vec![
+        Check::new("guest agent", agent(), |bytes| format!("{} KiB", bytes.len() >> 10)),
+        Check::new("cache", cache_directory(), |path| path.display().to_string()),
+    ];
+    let newest = found.as_ref().ok().and_then(|kernels| kernels.first().cloned());
+    if let (Ok(qemu), Some(kernel)) = (&qemu, &newest) {
+        let acceleration = select::acceleration(qemu, kernel);
+        let detail = |refusal: &Option<String>| match refusal {
+            None => "KVM".into(),
+            Some(reason) => format!("none, so guests are emulated in virtual time: {reason}"),
+        };
+        checks.push(Check::new("acceleration", acceleration, |found| detail(&found.refusal)));
+    }
+    checks.push(Check::new("QEMU", qemu, |qemu| qemu.version.clone()));
+    let kernel = newest.ok_or_else(|| VmError::NoKernel { reason: "there is none in the cache".into() });
+    checks.push(Check::new("kernel", kernel, |kernel| kernel.release.clone()));
+    if json {
+        let document = DoctorDocument { schema: "warmcore-vm-doctor-1", tool_version: TOOL_VERSION, checks: &checks };
+        console.out(&pretty(&document))?;
+    } else {
+        let mut table = Table::new(["part", "ready", "detail"]);
+        for check in &checks {
+            table.row([check.what.to_owned(), if check.ready { "yes" } else { "no" }.into(), check.detail.clone()]);
+        }
+        console.out(&console.table(&table))?;
+    }
+    let missing: Vec<&str> = checks.iter().filter(|check| !check.ready).map(|check| check.what).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::unable("warmcore::vm", format!("guests cannot be booted yet; missing: {}", missing.join(", "))))
+}
+
+#[derive(Serialize)]
+struct KernelEntry {
+    release: String,
+    image: PathBuf,
+    hz: Option<u64>,
+    cache_aware: bool,
+    numa_balancing: bool,
+    /// Why no sched_ext program loads, as far as it was tried.
+    sched_ext: Option<String>,
+}
+
+#[derive(Serialize)]
+struct KernelsDocument {
+    schema: &'static str,
+    tool_version: &'static str,
+    kernels: Vec<KernelEntry>,
+    refused: Vec<String>,
+}
+
+fn kernels(fetch: bool, json: bool, console: &Console) -> Result<(), Failure> {
+    let failed = |error| vm_failure(error, None);
+    if fetch {
+        let qemu = Qemu::find().map_err(failed)?;
+        select::fetch(&qemu, &|text| console.note(text)).map_err(failed)?;
+    }
+    let (found, refused) = cached().map_err(failed)?;
+    let entries = found.iter().map(kernel_entry).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    if json {
+        let (schema, tool_version) = ("warmcore-vm-kernels-1", TOOL_VERSION);
+        return Ok(console.out(&pretty(&KernelsDocument { schema, tool_version, kernels: entries, refused }))?);
+    }
+    for reason in &refused {
+        console.warn(reason);
+    }
+    if entries.is_empty() {
+        console.note("no kernel in the cache; `warmcore vm kernels --fetch` fetches one");
+    }
+    let mut table = Table::new(["kernel", ">HZ", "cache-aware", "NUMA balancing", "sched_ext"]);
+    for entry in &entries {
+        let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+        let hz = entry.hz.map_or_else(|| "-".into(), |hz| hz.to_string());
+        let scx = entry.sched_ext.clone().unwrap_or_else(|| "yes".into());
+        table.row([entry.release.clone(), hz, yes(entry.cache_aware), yes(entry.numa_balancing), scx]);
+    }
+    Ok(console.out(&console.table(&table))?)
+}
+
+fn kernel_entry(kernel: &Kernel) -> Result<KernelEntry, VmError> {
+    let abilities = kernel.abilities()?;
+    let sched_ext = match select::known_probe(kernel) {
+        Some(probe) => probe.scx_refusal,
+        None if abilities.sched_ext => Some("not tried yet".into()),
+        None => Some("its configuration has none".into()),
+    };
+    Ok(KernelEntry {
+        release: kernel.release.clone(),
+        image: kernel.image.clone(),
+        hz: abilities.hz,
+        cache_aware: abilities.cache_aware,
+        numa_balancing: abilities.numa_balancing,
+        sched_ext,
+    })
+}
+
+#[derive(Serialize)]
+struct BootDocument<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    qemu: &'a str,
+    execution: String,
+    kernel_sha256: &'a str,
+    guest: &'a Hello,
+}
+
+fn boot(machine: &str, vm: &VmArguments, fault: Option<&str>, json: bool, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let machine = load::machine(machine)?.value;
+    let lab = lab(vm, console)?;
+    console.note(&format!("booting {} on {}: {}", lab.kernel.release, machine.name(), lab.execution));
+    let purpose = match fault.map(|text| serde_json::from_value::<Fault>(text.into())).transpose() {
+        Ok(None) => Purpose::Run,
+        Ok(Some(fault)) => Purpose::Fault(fault),
+        Err(error) => return Err(Failure::usage("warmcore::usage", error)),
+    };
+    let plan = Plan { protocol: PROTOCOL, purpose, runs: Vec::new() };
+    let start = std::time::Instant::now();
+    let boot = Boot { machine: &machine, plan: &plan, files: Initramfs::default(), extra_memory_mib: 0 };
+    let hello = lab.boot(boot, &signals.stop, |_| Ok(())).map_err(|error| vm_failure(error, Some(&signals)))?;
+    console.note(&format!("booted and shut down in {:.1} s", start.elapsed().as_secs_f64()));
+    if json {
+        let document = BootDocument {
+            schema: "warmcore-vm-boot-1",
+            tool_version: TOOL_VERSION,
+            qemu: &lab.qemu.version,
+            execution: lab.execution.to_string(),
+            kernel_sha256: &lab.kernel.sha256,
+            guest: &hello,
+        };
+        return Ok(console.out(&pretty(&document))?);
+    }
+    let mut table = Table::new(["fact", "value"]);
+    table.row(["kernel".into(), format!("{} {}", hello.release, hello.architecture)]);
+    table.row(["machine".into(), "as asked for".into()]);
+    table.row(["to /init".into(), format!("{:.2} s of guest time", hello.boot_ns as f64 / 1e9)]);
+    table.row(["clock source".into(), hello.clocksource.clone()]);
+    table.row(["memory".into(), format!("{} MiB", hello.memory_bytes >> 20)]);
+    table.row(["domains of CPU 0".into(), hello.domains.join(" ")]);
+    table.row(["sched_ext".into(), hello.scx_refusal.clone().unwrap_or_else(|| "programs can load".into())]);
+    for (name, value) in &hello.llc_balancing {
+        table.row([format!("llc_balancing/{name}"), value.clone()]);
+    }
+    for (name, value) in &hello.sched {
+        table.row([name.clone(), value.replace('\n', " ")]);
+    }
+    Ok(console.out(&console.table(&table))?)
+}
+
+fn shell(machine: &str, programs: &[PathBuf], vm: &VmArguments, console: &Console) -> Result<(), Failure> {
+    let machine = load::machine(machine)?.value;
+    // A person does not wait in virtual time.
+    let lab = lab(&VmArguments { real_time: vm.virtual_time.is_none(), ..vm.clone() }, console)?;
+    let mut files = Initramfs::default();
+    let usual = SHELL_PROGRAMS.iter().map(Path::new).filter(|path| path.is_file());
+    for path in usual.chain(programs.iter().map(PathBuf::as_path)) {
+        libraries::add_program(&mut files, path, path).map_err(|error| vm_failure(error, None))?;
+    }
+    console.note("Ctrl-A X ends the guest, Ctrl-D its shell");
+    lab.shell(&machine, files).map_err(|error| vm_failure(error, None))
+}

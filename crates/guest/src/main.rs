@@ -1,0 +1,109 @@
+//! `/init` of a guest kernel. See the library for what it is told and what it says.
+//!
+//! Run as process 1 it does the plan; run as `/init worker` it is one process of the workload ([`worker`]).
+
+mod btf;
+mod facts;
+mod faults;
+mod files;
+mod mounts;
+mod recorder;
+mod runs;
+mod scx;
+mod settings;
+mod shell;
+mod worker;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::time::Duration;
+
+use rustix::system::{RebootCommand, reboot};
+use warmcore_guest::plan::{Plan, Purpose};
+use warmcore_guest::report::{Failed, FrameKind, write_document, write_frame};
+use warmcore_guest::{PLAN_PATH, PORT_NAME, PROTOCOL};
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some(worker::ARGUMENT) {
+        if let Err(reason) = worker::run() {
+            // The parent reads it from standard error.
+            eprintln!("{reason}");
+            std::process::exit(1);
+        }
+        return;
+    }
+    if std::process::id() != 1 {
+        eprintln!("warmcore-guest is the first program of a guest kernel and does nothing elsewhere");
+        std::process::exit(2);
+    }
+    if let Err(reason) = guest() {
+        println!("warmcore-guest: {reason}");
+    }
+    rustix::fs::sync();
+    // It returns only when the kernel refuses; then process 1 ends and the kernel panics, which the host sees.
+    let _ = reboot(RebootCommand::PowerOff);
+}
+
+/// Does the plan. An error that could be sent was sent.
+fn guest() -> Result<(), String> {
+    mounts::mount_all()?;
+    let mut channel = open_channel()?;
+    let send_failed = |channel: &mut File, failed: &Failed| {
+        let _ = write_document(channel, FrameKind::Failed, failed);
+    };
+    let plan = match read_plan() {
+        Ok(plan) => plan,
+        Err(reason) => {
+            send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
+            return Err(reason);
+        }
+    };
+    if let Purpose::Fault(fault) = plan.purpose {
+        faults::commit(fault, &mut channel);
+        return Ok(());
+    }
+    let sent = facts::hello()
+        .and_then(|hello| write_document(&mut channel, FrameKind::Hello, &hello).map_err(|error| error.to_string()));
+    if let Err(reason) = sent {
+        send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
+        return Err(reason);
+    }
+    if plan.purpose == Purpose::Shell {
+        return shell::run();
+    }
+    if let Err(failed) = runs::run_all(&plan, &mut channel) {
+        send_failed(&mut channel, &failed);
+        return Err(failed.reason);
+    }
+    write_frame(&mut channel, FrameKind::Done, &[]).map_err(|error| error.to_string())
+}
+
+fn read_plan() -> Result<Plan, String> {
+    let plan: Plan = serde_json::from_str(&files::read(PLAN_PATH)?).map_err(|error| format!("{PLAN_PATH}: {error}"))?;
+    if plan.protocol != PROTOCOL {
+        return Err(format!("the host speaks protocol {}, this guest {PROTOCOL}", plan.protocol));
+    }
+    Ok(plan)
+}
+
+/// The virtio-serial port to the host. The kernel finds its devices while this program already runs.
+fn open_channel() -> Result<File, String> {
+    for _ in 0..200 {
+        if let Some(device) = port() {
+            let opened = OpenOptions::new().write(true).open(&device);
+            return opened.map_err(|error| format!("cannot open {device}: {error}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(format!("there is no virtio-serial port {PORT_NAME}: the kernel needs VIRTIO_PCI and VIRTIO_CONSOLE built in"))
+}
+
+fn port() -> Option<String> {
+    let ports = std::fs::read_dir("/sys/class/virtio-ports").ok()?;
+    let names = ports.filter_map(io::Result::ok).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_ours = |name: &String| {
+        std::fs::read_to_string(format!("/sys/class/virtio-ports/{name}/name"))
+            .is_ok_and(|text| text.trim() == PORT_NAME)
+    };
+    names.into_iter().find(is_ours).map(|name| format!("/dev/{name}"))
+}

@@ -1,0 +1,87 @@
+//! What the guest is told to do.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything a boot is for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// [`PROTOCOL`](crate::PROTOCOL).
+    pub protocol: u32,
+    /// What to do after reporting what the machine looks like.
+    pub purpose: Purpose,
+    /// Runs, one after another.
+    pub runs: Vec<RunPlan>,
+}
+
+/// What a boot is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// The runs of the plan; with none, only the report.
+    Run,
+    /// An interactive shell on the console.
+    Shell,
+    /// A deliberate fault, to test the host's side.
+    Fault(Fault),
+}
+
+/// Faults that a guest can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The kernel panics.
+    Panic,
+    /// Nothing happens any more.
+    Hang,
+    /// All memory is used up.
+    OutOfMemory,
+    /// The channel is filled without end.
+    FillChannel,
+    /// The program ends without a word.
+    Silence,
+}
+
+/// One run of a workload.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunPlan {
+    /// The workload in rt-app's format, affinities in the guest's CPU numbers.
+    pub workload: String,
+    /// Settings to apply, in order. What the previous run of the boot had set is set back first.
+    pub settings: Vec<Setting>,
+    /// sched_ext scheduler to load.
+    pub scx: Option<ScxPlan>,
+    /// End of the run even if tasks still run.
+    pub time_limit_ns: Option<u64>,
+    /// Ring buffer for events, KiB per CPU. Nothing is read from it before the run has ended, so that recording
+    /// disturbs the run as little as it can.
+    pub buffer_kib: u32,
+    /// Interval of samples of `/proc/schedstat` and of the threads' `sched` files; besides, the former is read before
+    /// and after each run.
+    pub sample_ns: Option<u64>,
+}
+
+/// A file to write, and what to write.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Path in the guest.
+    pub path: String,
+    /// What to write.
+    pub value: String,
+    /// Not there: an error, or what the run would have had anyway (cache-aware scheduling off where the kernel has none).
+    pub required: bool,
+}
+
+/// A sched_ext scheduler.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScxPlan {
+    /// Path in the guest.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// How long it may take to be enabled, in guest time.
+    pub enable_ns: u64,
+}

@@ -1,0 +1,211 @@
+//! The runs of the plan, one after another.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use warmcore_guest::plan::{Plan, RunPlan};
+use warmcore_guest::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
+use warmcore_guest::split::by_process;
+use warmcore_native::calibrate;
+use warmcore_workload::{Options, Workload, from_rtapp, to_rtapp};
+
+use crate::facts::monotonic_ns;
+use crate::scx::Scx;
+use crate::settings::{self, Changed};
+use crate::worker::{ARGUMENT, Order};
+use crate::{files, recorder};
+
+/// From the moment all processes are ready to their start: the machine comes to rest.
+const REST_NS: u64 = 200_000_000;
+
+/// Does all runs.
+pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
+    let failed = |reason: String| Failed { run: None, reason, scheduler_ejected: false };
+    if plan.runs.is_empty() {
+        return Ok(());
+    }
+    let formats = recorder::prepare().map_err(failed)?;
+    write_document(channel, FrameKind::Formats, &formats).map_err(|error| failed(error.to_string()))?;
+    let speed = calibrate().iterations_per_ms;
+    for (index, run) in plan.runs.iter().enumerate() {
+        let in_run = |reason: String| Failed { run: Some(index), reason, scheduler_ejected: false };
+        let mut changed = Changed::default();
+        let values = settings::apply(&run.settings, &mut changed).map_err(in_run)?;
+        let mut scx = match &run.scx {
+            Some(scx) => Some(Scx::load(scx).map_err(|reason| Failed { scheduler_ejected: true, ..in_run(reason) })?),
+            None => None,
+        };
+        let begin = RunBegin { run: index, settings: values, scx: scx.as_ref().map(|scx| scx.name().to_owned()) };
+        write_document(channel, FrameKind::RunBegin, &begin).map_err(|error| in_run(error.to_string()))?;
+        let result = one_run(index, run, speed, channel);
+        // What the scheduler says of its own end explains a run that failed, so it comes first.
+        if let Some(scx) = &mut scx {
+            scx.check().map_err(|reason| Failed { scheduler_ejected: true, ..in_run(reason) })?;
+        }
+        let end = result.map_err(in_run)?;
+        if let Some(scx) = scx {
+            scx.unload().map_err(in_run)?;
+        }
+        recorder::send(channel).map_err(in_run)?;
+        write_document(channel, FrameKind::RunEnd, &end).map_err(|error| in_run(error.to_string()))?;
+        settings::restore(&mut changed).map_err(in_run)?;
+    }
+    Ok(())
+}
+
+fn one_run(index: usize, run: &RunPlan, speed: u64, channel: &mut File) -> Result<RunEnd, String> {
+    let options = Options::default();
+    let workload = from_rtapp("workload", &run.workload, &options).map_err(|error| format!("the workload: {error}"))?;
+    let mut workers = start_workers(&workload, run, speed)?;
+    for worker in &mut workers {
+        worker.expect_ready()?;
+    }
+    send_sample(channel, &schedstat()?)?;
+    recorder::start(run.buffer_kib)?;
+    let start_ns = monotonic_ns() + REST_NS;
+    for worker in &mut workers {
+        worker.tell(&start_ns.to_string())?;
+    }
+    let sampler = run.sample_ns.map(|interval_ns| Sampler::start(interval_ns, &workers));
+    let reports: Result<Vec<ProcessReport>, String> = workers.iter_mut().map(Worker::report).collect();
+    recorder::stop()?;
+    let after = schedstat()?;
+    for sample in sampler.map(Sampler::stop).unwrap_or_default() {
+        send_sample(channel, &sample)?;
+    }
+    send_sample(channel, &after)?;
+    let (entries, lost) = recorder::counts()?;
+    Ok(RunEnd { run: index, processes: reports?, lost, entries })
+}
+
+/// A process for each process of the workload, or one for all when they share objects.
+fn start_workers(workload: &Workload, run: &RunPlan, speed: u64) -> Result<Vec<Worker>, String> {
+    let parts = match by_process(workload) {
+        Some(parts) => parts
+            .into_iter()
+            .map(|(process, part)| Ok((vec![process], to_rtapp(&part).map_err(|error| error.to_string())?)))
+            .collect::<Result<Vec<_>, String>>()?,
+        None => vec![((0..workload.processes.len() as u32).collect(), run.workload.clone())],
+    };
+    let order = |(processes, workload)| Order {
+        workload,
+        processes,
+        iterations_per_ms: speed,
+        time_limit_ns: run.time_limit_ns,
+    };
+    parts.into_iter().map(|part| Worker::start(&order(part))).collect()
+}
+
+/// A process of the workload.
+struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    stderr: ChildStderr,
+}
+
+impl Worker {
+    fn start(order: &Order) -> Result<Self, String> {
+        let spawned = Command::new("/init")
+            .arg(ARGUMENT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = spawned.map_err(|error| format!("cannot start a process of the workload: {error}"))?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err("a worker has no pipes".into()) };
+        let mut worker = Self { child, stdin, stdout: BufReader::new(stdout), stderr };
+        let order = serde_json::to_string(order).map_err(|error| error.to_string())?;
+        worker.tell(&order)?;
+        Ok(worker)
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), String> {
+        writeln!(self.stdin, "{line}").map_err(|error| self.died(&error.to_string()))
+    }
+
+    fn line(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line) {
+            Ok(0) => Err(self.died("it ended")),
+            Ok(_) => Ok(line),
+            Err(error) => Err(self.died(&error.to_string())),
+        }
+    }
+
+    fn expect_ready(&mut self) -> Result<(), String> {
+        let line = self.line()?;
+        if line.trim() == "ready" { Ok(()) } else { Err(format!("a process of the workload said `{}`", line.trim())) }
+    }
+
+    fn report(&mut self) -> Result<ProcessReport, String> {
+        let line = self.line()?;
+        let report = serde_json::from_str(&line).map_err(|error| format!("the report of a process: {error}"))?;
+        self.child.wait().map_err(|error| format!("waiting for a process: {error}"))?;
+        Ok(report)
+    }
+
+    /// What went wrong in it, in its own words if it had any.
+    fn died(&mut self, fallback: &str) -> String {
+        let mut words = String::new();
+        let _ = self.stderr.read_to_string(&mut words);
+        let status = self.child.wait().map(|status| status.to_string()).unwrap_or_default();
+        let words = if words.trim().is_empty() { fallback } else { words.trim() };
+        format!("a process of the workload failed ({status}): {words}")
+    }
+}
+
+fn schedstat() -> Result<Sample, String> {
+    let text = files::read("/proc/schedstat")?;
+    Ok(Sample { time_ns: monotonic_ns(), texts: vec![("/proc/schedstat".into(), text)] })
+}
+
+fn send_sample(channel: &mut File, sample: &Sample) -> Result<(), String> {
+    write_document(channel, FrameKind::Sample, sample).map_err(|error| format!("cannot send a sample: {error}"))
+}
+
+/// Reads the kernel's accounts at intervals while the workload runs.
+struct Sampler {
+    stop: Arc<AtomicBool>,
+    taken: Arc<Mutex<Vec<Sample>>>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Sampler {
+    fn start(interval_ns: u64, workers: &[Worker]) -> Self {
+        let (stop, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let processes: Vec<u32> = workers.iter().map(|worker| worker.child.id()).collect();
+        let (flag, samples) = (Arc::clone(&stop), Arc::clone(&taken));
+        let thread = std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_nanos(interval_ns));
+                let mut texts =
+                    vec![("/proc/schedstat".to_owned(), files::read("/proc/schedstat").unwrap_or_default())];
+                for process in &processes {
+                    for thread in files::names(&format!("/proc/{process}/task")) {
+                        let path = format!("/proc/{process}/task/{thread}/sched");
+                        // A thread may end at any moment.
+                        if let Ok(text) = files::read(&path) {
+                            texts.push((path, text));
+                        }
+                    }
+                }
+                let sample = Sample { time_ns: monotonic_ns(), texts };
+                samples.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
+            }
+        });
+        Self { stop, taken, thread }
+    }
+
+    fn stop(self) -> Vec<Sample> {
+        self.stop.store(true, Ordering::Relaxed);
+        // A sampler that panicked leaves what it had taken.
+        let _ = self.thread.join();
+        std::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

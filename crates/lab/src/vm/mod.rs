@@ -1,0 +1,173 @@
+//! The virtual machine as a place to run trials: a real Linux kernel on a machine of any shape.
+//!
+//! - [`kernel`], [`fetch`]: a kernel, checked; Debian's through the system's package manager.
+//! - [`layout`]: a machine as QEMU can build it; the guest's machine compared with it.
+//! - [`select`]: which QEMU, kernel and execution.
+//! - [`qemu`], [`boot`], [`initramfs`], [`agent`]: a guest from start to end, watched.
+//! - [`libraries`]: programs of the host in a guest.
+//!
+//! What it shows and what it cannot: `docs/models/vm.md`. The program inside the guest is crate `guest`.
+
+pub mod agent;
+pub mod boot;
+pub mod fetch;
+pub mod initramfs;
+pub mod kernel;
+pub mod layout;
+pub mod libraries;
+pub mod qemu;
+pub mod select;
+
+use std::path::PathBuf;
+
+use crate::files::FileError;
+
+/// Why something with a guest failed.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// QEMU is not there.
+    #[error("no QEMU: {reason}")]
+    NoQemu {
+        /// Why.
+        reason: String,
+    },
+    /// This program was built without the guest agent.
+    #[error("this program was built without its guest agent: {reason}")]
+    NoAgent {
+        /// What the build said.
+        reason: String,
+    },
+    /// There is no place for a cache.
+    #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set to an absolute path")]
+    NoCache,
+    /// There is no kernel.
+    #[error("no kernel: {reason}")]
+    NoKernel {
+        /// Why.
+        reason: String,
+    },
+    /// A kernel cannot be used.
+    #[error("{path}: {reason}", path = path.display())]
+    Kernel {
+        /// Image or configuration.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A kernel could not be fetched.
+    #[error("cannot fetch a kernel: {reason}")]
+    Fetch {
+        /// Why.
+        reason: String,
+    },
+    /// QEMU cannot build the machine.
+    #[error("machine {machine} cannot be built by QEMU: {reason}")]
+    Machine {
+        /// Its name.
+        machine: String,
+        /// Why.
+        reason: String,
+    },
+    /// The guest's machine is not the one that was asked for.
+    #[error("the guest is another machine than was asked for: {difference}")]
+    Topology {
+        /// The first difference.
+        difference: String,
+    },
+    /// The guest could not be started.
+    #[error("cannot start a guest: {reason}")]
+    Start {
+        /// What the system or QEMU said.
+        reason: String,
+    },
+    /// The host's virtualisation does not work.
+    #[error("the host's virtualisation cannot run a guest: {reason}")]
+    Acceleration {
+        /// What QEMU said.
+        reason: String,
+    },
+    /// The guest ended early.
+    #[error("the guest died: {reason}\nits last lines:\n{console}")]
+    Died {
+        /// The kernel's reason, if it gave one.
+        reason: String,
+        /// Last lines of its console.
+        console: String,
+    },
+    /// The guest did not end.
+    #[error("the guest was not done within {seconds} s and was killed; its last lines:\n{console}")]
+    Hung {
+        /// The limit.
+        seconds: u64,
+        /// Last lines of its console.
+        console: String,
+    },
+    /// The guest sent far more than any guest does.
+    #[error("the guest sent {bytes} bytes, which no run does, and was killed")]
+    Flood {
+        /// What came.
+        bytes: u64,
+    },
+    /// What the guest sent makes no sense.
+    #[error("the guest's channel: {reason}")]
+    Protocol {
+        /// Why.
+        reason: String,
+    },
+    /// The guest says what went wrong.
+    #[error("in the guest: {reason}")]
+    Guest {
+        /// Its words.
+        reason: String,
+    },
+    /// The sched_ext scheduler did not load, or did not stay.
+    #[error("the trial is invalid, its scheduler did not schedule: {reason}")]
+    Ejected {
+        /// The scheduler's or the kernel's words.
+        reason: String,
+    },
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// A program cannot be put into a guest.
+    #[error("{path}: {reason}", path = path.display())]
+    Program {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A file operation failed.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl VmError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::NoQemu { .. } => "apt-get install qemu-system-x86; `warmcore vm doctor` checks the rest",
+            Self::NoAgent { .. } => "a static C library is needed at build time (Debian: libc6-dev); then build again",
+            Self::NoCache => "set HOME or XDG_CACHE_HOME",
+            Self::NoKernel { .. } | Self::Fetch { .. } => {
+                "`warmcore vm kernels --fetch` fetches one; --kernel FILE and --config FILE use one of your own"
+            }
+            Self::Kernel { .. } => {
+                "choose another kernel with --kernel; `warmcore vm kernels` lists those in the cache"
+            }
+            Self::Machine { .. } => "choose another machine: `warmcore machine list`",
+            Self::Topology { .. } => "this QEMU places caches differently; `warmcore vm doctor` prints its version",
+            Self::Start { .. } => "`warmcore vm doctor` checks this computer",
+            Self::Acceleration { .. } => "run without it: --virtual-time",
+            Self::Died { .. } => "`warmcore vm boot` with the same machine shows whether it boots at all",
+            Self::Hung { .. } => "a larger --boot-limit, a shorter workload, or fewer CPUs",
+            Self::Flood { .. } | Self::Protocol { .. } => "this is a fault of this program: please report it",
+            Self::Guest { .. } => "see its words; `warmcore vm boot` prints what the kernel offers",
+            Self::Program { .. } => "give a program built for x86-64 Linux, with its libraries installed here",
+            Self::Ejected { .. } => "see the scheduler's words; run it by hand in `warmcore vm shell`",
+            Self::Interrupted => "run it again",
+            Self::File(error) => error.advice(),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What a guest is made of: which QEMU, which kernel, which execution. Every choice says why.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use warmcore_guest::PROTOCOL;
+use warmcore_guest::plan::{Plan, Purpose};
+use warmcore_guest::report::Hello;
+use warmcore_topology::{Machine, resolve};
+
+use super::VmError;
+use super::boot::{Boot, Lab};
+use super::fetch::{Archive, cache_directory, cached};
+use super::initramfs::Initramfs;
+use super::kernel::{Kernel, version_refusal};
+use super::qemu::{Execution, Qemu};
+use crate::files::At as _;
+
+/// Nanoseconds per instruction, as a logarithm, unless something else is asked for: small enough that the kernel's own
+/// work does not weigh, large enough that a second of guest time does not take minutes.
+pub const DEFAULT_SHIFT: u8 = 0;
+/// Longest time of a boot by the host's clock, unless something else is asked for.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(900);
+/// Longest time of a probing boot.
+const PROBE_LIMIT: Duration = Duration::from_secs(180);
+/// Longest time of a probing boot with the host's virtualisation, which takes seconds where it works.
+const KVM_LIMIT: Duration = Duration::from_secs(20);
+/// Kernels that are tried before giving up.
+const MOST_TRIES: usize = 5;
+
+/// What the user chose.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// An image of the user's own.
+    pub kernel: Option<PathBuf>,
+    /// Its configuration.
+    pub config: Option<PathBuf>,
+    /// Virtual time with so many nanoseconds per instruction (logarithm), whatever the host could do.
+    pub virtual_time: Option<u8>,
+    /// Real time, whatever the host can do.
+    pub real_time: bool,
+    /// Longest time of a boot.
+    pub limit: Option<Duration>,
+}
+
+/// What a probing boot of a kernel found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Probe {
+    /// The image it is about.
+    pub sha256: String,
+    /// Why sched_ext programs will not load.
+    pub scx_refusal: Option<String>,
+}
+
+/// What a probe of the host's virtualisation found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Acceleration {
+    /// Since this start of the host.
+    boot_id: String,
+    /// With this QEMU.
+    qemu: String,
+    /// Why it cannot be used; `None` if it works.
+    pub refusal: Option<String>,
+}
+
+/// Brings QEMU, a kernel and an execution together, saying what it does through `note`.
+///
+/// # Errors
+/// When one of them is not to be had.
+pub fn lab(choice: &Choice, note: &dyn Fn(&str)) -> Result<Lab, VmError> {
+    let qemu = Qemu::find()?;
+    let kernel = match &choice.kernel {
+        Some(image) => Kernel::open(image, choice.config.as_deref())?,
+        None => suitable(&qemu, note)?,
+    };
+    let limit = choice.limit.unwrap_or(DEFAULT_LIMIT);
+    let execution = match (choice.virtual_time, choice.real_time) {
+        (Some(shift), _) => Execution::VirtualTime { shift },
+        (None, real_time) => match acceleration(&qemu, &kernel)?.refusal {
+            None => Execution::Kvm,
+            Some(reason) if real_time => {
+                note(&format!("emulated in real time, which suits no measurement: {reason}"));
+                Execution::Emulated
+            }
+            Some(reason) => {
+                note(&format!("emulated in virtual time: {reason}"));
+                Execution::VirtualTime { shift: DEFAULT_SHIFT }
+            }
+        },
+    };
+    Ok(Lab { qemu, kernel, execution, limit })
+}
+
+/// The first kernel of the cache that can load sched_ext programs; fetched if there is none.
+fn suitable(qemu: &Qemu, note: &dyn Fn(&str)) -> Result<Kernel, VmError> {
+    let (kernels, _) = cached()?;
+    for kernel in kernels {
+        if probe(qemu, &kernel, note)?.scx_refusal.is_none() {
+            return Ok(kernel);
+        }
+    }
+    fetch(qemu, note)
+}
+
+/// Fetches kernels in order of preference until one is suitable.
+///
+/// # Errors
+/// When none is to be had, with the reasons for those that were refused.
+pub fn fetch(qemu: &Qemu, note: &dyn Fn(&str)) -> Result<Kernel, VmError> {
+    note("fetching a kernel from the Debian archive");
+    let archive = Archive::open()?;
+    let mut reasons = Vec::new();
+    for release in archive.available()?.into_iter().take(MOST_TRIES) {
+        let kernel = match archive.fetch(&release) {
+            Ok(kernel) => kernel,
+            Err(error) => {
+                note(&format!("{release}: refused: {error}"));
+                reasons.push(format!("{release}: {error}"));
+                continue;
+            }
+        };
+        match probe(qemu, &kernel, note)?.scx_refusal {
+            None => return Ok(kernel),
+            Some(reason) => reasons.push(format!("{release}: {reason}")),
+        }
+    }
+    Err(VmError::NoKernel { reason: format!("none was suitable: {}", reasons.join("; ")) })
+}
+
+/// What a boot of the kernel shows about it; kept beside the kernel, so that it is done once.
+///
+/// # Errors
+/// When it does not boot.
+pub fn probe(qemu: &Qemu, kernel: &Kernel, note: &dyn Fn(&str)) -> Result<Probe, VmError> {
+    if let Some(known) = known_probe(kernel) {
+        return Ok(known);
+    }
+    note(&format!("{}: trying whether it boots and what it offers", kernel.release));
+    let execution = Execution::VirtualTime { shift: DEFAULT_SHIFT };
+    let lab = Lab { qemu: qemu.clone(), kernel: kernel.clone(), execution, limit: PROBE_LIMIT };
+    let hello = report_only(&lab, &small_machine()?, &AtomicBool::new(false))?;
+    let probe =
+        Probe { sha256: kernel.sha256.clone(), scx_refusal: version_refusal(&kernel.release).or(hello.scx_refusal) };
+    match &probe.scx_refusal {
+        Some(reason) => note(&format!("{}: refused: {reason}", kernel.release)),
+        None => note(&format!("{}: suitable", kernel.release)),
+    }
+    write(&probe_path(kernel), &probe)?;
+    Ok(probe)
+}
+
+/// What an earlier probing boot of this very image found.
+#[must_use]
+pub fn known_probe(kernel: &Kernel) -> Option<Probe> {
+    read::<Probe>(&probe_path(kernel)).filter(|probe| probe.sha256 == kernel.sha256)
+}
+
+fn probe_path(kernel: &Kernel) -> PathBuf {
+    kernel.image.with_file_name("probe.json")
+}
+
+/// Whether the host's virtualisation runs guests; found out once per start of the host.
+///
+/// # Errors
+/// When the cache cannot be written.
+pub fn acceleration(qemu: &Qemu, kernel: &Kernel) -> Result<Acceleration, VmError> {
+    let path = cache_directory()?.join("acceleration.json");
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let known = read::<Acceleration>(&path).filter(|known| known.boot_id == boot_id && known.qemu == qemu.version);
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    let refusal = match device {
+        Err(error) => Some(format!("/dev/kvm cannot be used: {error}")),
+        Ok(_) => {
+            let lab = Lab { qemu: qemu.clone(), kernel: kernel.clone(), execution: Execution::Kvm, limit: KVM_LIMIT };
+            let booted = report_only(&lab, &small_machine()?, &AtomicBool::new(false));
+            booted.err().map(|error| format!("/dev/kvm is there, but a guest does not run: {}", first_line(&error)))
+        }
+    };
+    let found = Acceleration { boot_id, qemu: qemu.version.clone(), refusal };
+    write(&path, &found)?;
+    Ok(found)
+}
+
+/// A boot that only reports what the guest looks like.
+///
+/// # Errors
+/// See [`Lab::boot`].
+pub fn report_only(lab: &Lab, machine: &Machine, stop: &AtomicBool) -> Result<Hello, VmError> {
+    let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Run, runs: Vec::new() };
+    lab.boot(Boot { machine, plan: &plan, files: Initramfs::default(), extra_memory_mib: 0 }, stop, |_| Ok(()))
+}
+
+fn small_machine() -> Result<Machine, VmError> {
+    resolve("1s1n1l2c1t").map_err(|error| VmError::Start { reason: error.to_string() })
+}
+
+fn first_line(error: &VmError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn write(path: &Path, document: &impl Serialize) -> Result<(), VmError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).at("create", parent)?;
+    }
+    Ok(crate::files::write_atomically(path, crate::session::pretty(document).as_bytes())?)
+}
