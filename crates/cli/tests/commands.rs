@@ -20,6 +20,26 @@ fn compare_prints_a_line_per_scheduler_and_a_sentence() {
     assert!(words.join(" ").ends_with("10 paired trials, lower is better."), "{}", ran.out);
 }
 
+/// Sixteen threads on LLCs of eight: refused once per epoch, and no other scheduler tells decisions.
+#[test]
+fn compare_and_sim_tell_what_cache_awareness_decided_and_why() {
+    let scratch = Scratch::new();
+    let subject = "-m 1s1n2l8c1t -w spin:-n16,-p0,-u100ms,-d500ms";
+    let ran = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out")).exits_with(0);
+    assert!(ran.out.contains("\ncache-aware decided (median of the trials):\n"), "{}", ran.out);
+    assert!(ran.out.contains(" times: more threads than cores\n"), "{}", ran.out);
+    assert!(!ran.out.contains("eevdf decided"), "{}", ran.out);
+    let json = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out --json"));
+    let document: serde_json::Value = serde_json::from_str(&json.exits_with(0).out).unwrap();
+    assert_eq!(document["schedulers"][0]["decisions"], serde_json::json!([]));
+    let decisions = document["schedulers"][1]["decisions"].as_array().unwrap();
+    let refused = decisions.iter().find(|decision| decision["what"] == "aggregation refused").unwrap();
+    assert_eq!(refused["why"], "more threads than cores");
+    assert!(refused["median"].as_f64().unwrap() > 10.0 && refused["points"].as_array().unwrap().len() == 3);
+    let ran = scratch.run(&format!("sim {subject} -s cache-aware")).exits_with(0);
+    assert!(ran.out.contains("aggregation refused "), "{}", ran.out);
+}
+
 #[test]
 fn the_baseline_is_the_first_scheduler_or_the_one_asked_for() {
     let scratch = Scratch::new();

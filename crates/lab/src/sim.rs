@@ -142,6 +142,7 @@ pub fn run_trial(
         events_lost: 0,
         censored_waits: metrics.as_ref().map_or(0, censored_waits),
         measures,
+        decisions: metrics.map(|metrics| metrics.totals.decisions).unwrap_or_default(),
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),
         result_lines: result_lines(workload, &outcome),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
-pub const SCHEMA: &str = "warmcore-trial-1";
+pub const SCHEMA: &str = "warmcore-trial-2";
 
 /// Why a trial ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -49,6 +49,8 @@ pub struct Trial {
     pub censored_waits: u64,
     /// Every measure by name; `null` where the run has no such value, such as a percentile of no samples.
     pub measures: BTreeMap<String, Option<f64>>,
+    /// How often the scheduler took each decision it tells, by name. Empty where nothing is recorded.
+    pub decisions: BTreeMap<String, u64>,
     /// Applications, in the workload's order.
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
@@ -130,6 +132,7 @@ pub(crate) mod tests {
             events_lost: 0,
             censored_waits: 0,
             measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            decisions: BTreeMap::new(),
             applications: Vec::new(),
             tasks: Vec::new(),
             result_lines: Vec::new(),

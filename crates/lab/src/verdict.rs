@@ -12,6 +12,7 @@ use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_statistics::{Better, Comparison, Sample, StatisticsError, Summary, Verdict, compare_paired, judge};
 use warmcore_workload::{Warning, Workload};
 
+use crate::decisions::{self, DecisionCount};
 use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::measures::{self, Measure};
 use crate::trial::{Trial, TrialEnd};
@@ -139,6 +140,8 @@ pub struct SchedulerResult {
     pub unfinished: usize,
     /// By name of the measure.
     pub measures: BTreeMap<String, MeasureResult>,
+    /// What it decided, and how often.
+    pub decisions: Vec<DecisionCount>,
 }
 
 /// One measure of one scheduler.
@@ -189,6 +192,7 @@ pub fn conclude(
             is_baseline: index == baseline,
             unfinished: trials[index].iter().filter(|trial| trial.end == TrialEnd::TimeLimit).count(),
             measures: BTreeMap::new(),
+            decisions: decisions::of_trials(&trials[index]),
         })
         .collect();
     for measure in &catalogue {

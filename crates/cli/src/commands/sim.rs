@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use warmcore_lab::decisions;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::Experiment;
@@ -83,6 +84,11 @@ fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> R
     text.push_str(&console.table(&measure_table(trial, workload, console.is_verbose())));
     text.push('\n');
     text.push_str(&console.table(&task_table(trial)));
+    let decisions = decisions::of_trials(std::slice::from_ref(trial));
+    if !decisions.is_empty() {
+        text.push('\n');
+        decisions.iter().for_each(|decision| text.push_str(&format!("{}\n", decision.in_words())));
+    }
     Ok(console.out(&text)?)
 }
 

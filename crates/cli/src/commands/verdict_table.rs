@@ -18,12 +18,24 @@ const COLUMNS: [(&str, &str); 5] = [
 
 /// For standard output.
 pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
-    format!("{}\n{}\n", console.table(&table(document)), wrapped(&document.verdict.sentence))
+    format!("{}\n{}\n{}", console.table(&table(document)), wrapped(&document.verdict.sentence), decisions(document))
 }
 
 /// For a file.
 pub fn plain(document: &ComparisonDocument) -> String {
-    format!("{}\n{}\n", table(document).aligned(), wrapped(&document.verdict.sentence))
+    format!("{}\n{}\n{}", table(document).aligned(), wrapped(&document.verdict.sentence), decisions(document))
+}
+
+/// What the schedulers say they decided, one line each.
+fn decisions(document: &ComparisonDocument) -> String {
+    let mut text = String::new();
+    for scheduler in document.schedulers.iter().filter(|scheduler| !scheduler.decisions.is_empty()) {
+        text.push_str(&format!("\n{} decided (median of the trials):\n", scheduler.label));
+        for decision in &scheduler.decisions {
+            text.push_str(&format!("  {}\n", decision.in_words()));
+        }
+    }
+    text
 }
 
 fn table(document: &ComparisonDocument) -> Table {
