@@ -17,6 +17,7 @@ impl Workload {
             programs: Vec::new(),
             groups: Vec::new(),
             data_groups: Vec::new(),
+            profiles: Vec::new(),
             locks: Vec::new(),
             conditions: Vec::new(),
             barriers: Vec::new(),

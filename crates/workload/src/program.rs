@@ -333,7 +333,8 @@ pub struct Group {
     pub shares: u32,
 }
 
-/// Data that several tasks work on. Not used by the constant-speed memory; carried for memory models.
+/// Data that several tasks work on: who shares the classes of memory profiles that say so. Not used by the
+/// constant-speed memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataGroup {
     /// Name.
@@ -373,7 +374,7 @@ pub struct Task {
     pub start_ns: u64,
     /// CPU its first placement starts from (`select_cpu` gets it as the parent's CPU), by dense id.
     pub start_cpu: Option<u32>,
-    /// Named memory profile, carried for memory models.
+    /// Memory profile by name: one of the workload's own, or one that is shipped; see [`Workload::profile_of`].
     pub profile: Option<String>,
     /// Role in reports, such as `sender`; the name by default.
     pub role: String,
@@ -423,7 +424,7 @@ pub struct Warning {
 }
 
 /// Everything that runs in one experiment.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Workload {
     /// Name: the file's stem or the generator's text.
     pub name: String,
@@ -439,6 +440,8 @@ pub struct Workload {
     pub groups: Vec<Group>,
     /// Shared data.
     pub data_groups: Vec<DataGroup>,
+    /// Memory profiles of its own, beside those that are shipped.
+    pub profiles: Vec<warmcore_memory::Profile>,
     /// Names of mutexes.
     pub locks: Vec<String>,
     /// Names of condition variables.

@@ -5,6 +5,7 @@
 //! whoever runs the workload.
 
 mod locks;
+mod profiles;
 mod structure;
 mod time;
 
@@ -129,6 +130,45 @@ pub enum CheckProblem {
         /// The duration.
         ns: u64,
     },
+    /// A memory profile that cannot be used.
+    #[error("{message}")]
+    Profile {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Data that nobody works on.
+    #[error("data group \"{group}\" has no members; name it under \"data\" of a task, or remove it")]
+    DataGroupWithoutMembers {
+        /// The group.
+        group: String,
+    },
+    /// A shared class of a memory profile for a task that does not say with whom it shares.
+    #[error(
+        "class \"{class}\" of its memory profile is shared within a data group ({wanted}), but the task belongs to \
+         {groups} others; name the group under its \"data\""
+    )]
+    NoDataGroup {
+        /// The class.
+        class: String,
+        /// The group's name, if the class says it.
+        wanted: String,
+        /// Data groups of the task.
+        groups: usize,
+    },
+    /// A class of a memory profile that is larger than what it is part of.
+    #[error(
+        "class \"{class}\" of its memory profile has {class_bytes} bytes, data group \"{group}\" only {group_bytes}"
+    )]
+    ClassLargerThanData {
+        /// The class.
+        class: String,
+        /// Its size.
+        class_bytes: u64,
+        /// The group.
+        group: String,
+        /// Its size.
+        group_bytes: u64,
+    },
     /// Nothing starts.
     #[error("no task exists at the start; give at least one task an instance")]
     NothingToRun,
@@ -148,6 +188,7 @@ impl Workload {
     pub fn check(&self) -> Result<(), CheckError> {
         structure::check_tables(self)?;
         structure::check_tasks(self)?;
+        profiles::check(self)?;
         for index in 0..self.programs.len() {
             let program = ProgramId(index as u32);
             structure::check_loops(self, program)?;

@@ -144,6 +144,7 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     }
     extend(&mut whole.groups, part.groups, |group| &mut group.name);
     extend(&mut whole.data_groups, part.data_groups, |group| &mut group.name);
+    whole.profiles.extend(part.profiles);
     extend(&mut whole.barriers, part.barriers, |barrier| &mut barrier.name);
     extend(&mut whole.semaphores, part.semaphores, |semaphore| &mut semaphore.name);
     extend(&mut whole.channels, part.channels, |channel| &mut channel.name);

@@ -52,6 +52,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         affinity: affinity.clone(),
         release_ns,
         role: "spinner".to_owned(),
+        profile: Some("spin".to_owned()),
         ..Task::new(name, ProcessId(0), program)
     };
     let mut tasks = Vec::new();

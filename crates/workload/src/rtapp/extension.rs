@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::events::{Compiler, Survey};
 use super::names::Names;
 use super::node::{Node, Read};
+use super::profiles;
 use super::steps::{read_affinity, read_policy, read_steps};
 use crate::build::add_warning;
 use crate::error::DocumentProblem;
@@ -14,13 +15,14 @@ use crate::{
     Workload,
 };
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "version",
     "duration_ns",
     "applications",
     "processes",
     "groups",
     "data_groups",
+    "profiles",
     "locks",
     "conditions",
     "barriers",
@@ -86,6 +88,7 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
         let bytes = entry.require("bytes", "state the size of the data")?.u64("a number of bytes")?;
         workload.add_data_group(name(&entry)?, bytes);
     }
+    profiles::read_table(node, &mut workload.profiles)?;
     for entry in objects(node, "semaphores", &["name", "initial"])? {
         let initial = entry.get("initial").map_or(Ok(0), |node| node.u32("a count"))?;
         workload.add_semaphore(name(&entry)?, initial);
@@ -119,9 +122,12 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
 pub(super) fn read_processes(node: Option<&Node<'_>>, names: &mut Names) -> Read<()> {
     let mut processes = Vec::new();
     if let Some(node) = node {
-        for entry in objects(node, "processes", &["name", "application"])? {
+        for entry in objects(node, "processes", &["name", "application", "profile"])? {
             let application = entry.get("application").map_or(Ok(0), |node| names.application(&node))?;
-            processes.push(crate::Process { name: name(&entry)?, application });
+            let name = name(&entry)?;
+            let profile = entry.get("profile").map(|node| profiles::read_use(&node, names, &name)).transpose()?;
+            names.process_profiles.push(profile);
+            processes.push(crate::Process { name, application });
         }
         if let Some(style) = node.get("style") {
             names.workload.style = read_style(&style, names)?;
@@ -191,7 +197,7 @@ pub(super) fn apply_to_task(node: &Node<'_>, names: &mut Names, task: &mut Task)
         match key {
             "process" => task.process = names.process(&value)?,
             "role" => task.role = value.text("a role")?.to_owned(),
-            "profile" => task.profile = Some(value.text("the name of a memory profile")?.to_owned()),
+            "profile" => task.profile = Some(profiles::read_use(&value, names, &task.name)?),
             "data" => {
                 let groups = value.elements("a list of names of data groups")?;
                 task.data_groups = groups.iter().map(|group| names.data_group(group)).collect::<Read<_>>()?;

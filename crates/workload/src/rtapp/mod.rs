@@ -34,9 +34,10 @@
 //! | `version` | 1 |
 //! | `duration_ns` | instead of `global.duration` |
 //! | `applications` | list of names; each is a session of its own and reported on its own |
-//! | `processes` | list of `{ "name", "application" }`: address spaces; tasks belong to the first by default |
+//! | `processes` | list of `{ "name", "application", "profile" }`: address spaces; tasks belong to the first by default |
 //! | `groups` | list of `{ "name", "shares" }`: weights of task groups (1024 by default) |
 //! | `data_groups` | list of `{ "name", "bytes" }`: data shared by tasks |
+//! | `profiles` | list of memory profiles: `name`, `cpi0`, `mlp`, `classes`, …; the fields of [`warmcore_memory::Profile`] |
 //! | `barriers` | list of `{ "name", "participants", "wait" }`; waits: `"block"`, `"spin"`, `{ "spin_then_block_ns" }` |
 //! | `semaphores` | list of `{ "name", "initial" }` |
 //! | `channels` | list of `{ "name", "kind", "capacity_bytes" }`; `kind` is `"pipe"` (default) or `"socket"` |
@@ -46,7 +47,8 @@
 //! | `tasks` | object by task name, below |
 //! | `warnings` | list of `{ "what", "consequence", "count" }` from an earlier conversion |
 //!
-//! An entry of `warmcore.tasks` may have `process`, `role`, `profile` (of a memory model), `data` (data groups),
+//! An entry of `warmcore.tasks` may have `process`, `role`, `profile` (the name of a
+//! memory profile, or one in place), `data` (data groups),
 //! `start_cpu` (dense id), `start_ns`, `release_ns`, `slice_ns`, `nice`, `policy`, `instances`, `affinity` (`"all"`,
 //! `{ "cpus": [..] }`, `{ "nodes": [..] }` or `{ "dense_cpus": "0-3" }`), `taskgroup`, and `program`, which replaces
 //! the task's events: a list of steps, or the number of one of the `programs`. Such a task usually has `"instance": 0`
@@ -66,6 +68,7 @@ mod json;
 mod names;
 mod node;
 mod print;
+mod profiles;
 mod read;
 mod steps;
 mod tasks;

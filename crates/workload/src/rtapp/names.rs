@@ -42,6 +42,8 @@ impl Index {
 #[derive(Clone)]
 pub(super) struct Names {
     pub(super) workload: Workload,
+    /// Memory profile of each process that the document describes, for tasks that name none.
+    pub(super) process_profiles: Vec<Option<String>>,
     applications: Index,
     processes: Index,
     tasks: Index,
@@ -77,6 +79,7 @@ impl Names {
             timers: names(&workload.timers),
             recorders: names(&workload.recorders),
             phases: names(&workload.phases),
+            process_profiles: Vec::new(),
             workload,
         }
     }

@@ -113,6 +113,15 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A number.
+    pub(super) fn number(&self) -> Read<f64> {
+        match self.value {
+            Json::Integer(value) => Ok(*value as f64),
+            Json::Float(value) => Ok(*value),
+            _ => Err(self.expected("a number")),
+        }
+    }
+
     pub(super) fn u64(&self, expected: &str) -> Read<u64> {
         Ok(self.integer(expected, 0, u64::MAX.into())? as u64)
     }

@@ -124,6 +124,9 @@ fn read_task(
     if let Some(described) = described {
         extension::apply_to_task(described, names, &mut task)?;
     }
+    if task.profile.is_none() {
+        task.profile = names.process_profiles.get(task.process.index()).cloned().flatten();
+    }
     names.workload.add_task(task);
     Ok(())
 }

@@ -286,6 +286,7 @@ fn tables(workload: &Workload) -> Entries {
     add("groups", groups.map(|group| object([("name", text(&group.name)), ("shares", group.shares.into())])).collect());
     let data = workload.data_groups.iter();
     add("data_groups", data.map(|data| object([("name", text(&data.name)), ("bytes", data.bytes.into())])).collect());
+    add("profiles", workload.profiles.iter().map(super::profiles::write).collect());
     let barriers = workload.barriers.iter().map(|barrier| {
         let wait = match barrier.wait {
             BarrierWait::Spin => "spin".into(),

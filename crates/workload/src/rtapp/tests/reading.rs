@@ -238,7 +238,7 @@ fn the_warmcore_key_says_what_rtapp_cannot() {
               "channels": [ { "name": "c", "kind": "socket", "capacity_bytes": 100 }, { "name": "d" } ],
               "lists": ["l"], "recorders": ["r"], "style": { "hackbench": { "header": "h" } },
               "tasks": {
-                "a": { "process": "two", "role": "worker", "profile": "mg", "data": ["heap"], "release_ns": 5,
+                "a": { "process": "two", "role": "worker", "profile": "nas-mg", "data": ["heap"], "release_ns": 5,
                        "start_cpu": 3, "affinity": { "dense_cpus": "0-1" }, "taskgroup": "/g", "nice": 4 },
                 "p": { "instances": 2, "program": [ { "loop": -1, "steps": [
                     { "send": "c", "bytes": 8 }, { "receive": "c", "bytes": 8 }, { "enlist": "l", "recorder": "r" },
@@ -258,7 +258,7 @@ fn the_warmcore_key_says_what_rtapp_cannot() {
     assert_eq!(workload.style, ResultStyle::Hackbench { header: "h".into() });
 
     let task = &workload.tasks[0];
-    assert_eq!((task.process, task.role.as_str(), task.profile.as_deref()), (ProcessId(1), "worker", Some("mg")));
+    assert_eq!((task.process, task.role.as_str(), task.profile.as_deref()), (ProcessId(1), "worker", Some("nas-mg")));
     assert_eq!(
         (task.data_groups.as_slice(), task.group, task.nice),
         ([DataGroupId(0)].as_slice(), Some(GroupId(0)), 4)
@@ -299,4 +299,28 @@ fn programs_may_be_shared_by_tasks() {
     let programs: Vec<ProgramId> = workload.tasks.iter().map(|task| task.program).collect();
     assert_eq!(programs, [ProgramId(0), ProgramId(1), ProgramId(0)]);
     assert_eq!(workload.programs.len(), 2);
+}
+
+#[test]
+fn memory_profiles_are_named_written_in_place_or_taken_from_the_process() {
+    let workload = document(
+        r#"{ "tasks": { "a": { "run": 1 }, "b": { "run": 1 }, "c": { "run": 1 } },
+            "warmcore": {
+              "profiles": [ { "name": "mine", "cpi0": 0.5, "mlp": 2, "write_fraction": 0.3, "classes": [
+                { "size": "1.5MiB", "touches_per_ki": 8 },
+                { "name": "heap", "size": "4MiB", "touches_per_ki": 1, "sharing": "data", "write_fraction": 0.5 } ] } ],
+              "data_groups": [ { "name": "heap", "bytes": 8388608 } ],
+              "processes": [ { "name": "p", "profile": "hackbench" } ],
+              "tasks": { "a": { "profile": "mine", "data": ["heap"] },
+                "b": { "profile": { "cpi0": 1, "mlp": 1, "classes": [ { "size": "1KiB", "touches_per_ki": 1 } ] } } } } }"#,
+    );
+    let names: Vec<_> = workload.tasks.iter().map(|task| task.profile.as_deref()).collect();
+    assert_eq!(names, [Some("mine"), Some("b"), Some("hackbench")]);
+    let mine = workload.profile_of(&workload.tasks[0]).unwrap();
+    assert_eq!((mine.classes[0].bytes, mine.classes[0].write_fraction), (3 << 19, 0.3));
+    assert_eq!(
+        (mine.classes[1].sharing.clone(), mine.classes[1].write_fraction),
+        (warmcore_memory::Sharing::Data(None), 0.5)
+    );
+    assert_eq!(workload.profile_of(&workload.tasks[1]).unwrap().cpi0, 1.0);
 }

@@ -177,3 +177,34 @@ proptest! {
         let _ = from_rtapp("any", &text, &Options::default());
     }
 }
+
+#[test]
+fn memory_profiles_that_cannot_be_are_refused() {
+    let refused = |warmcore: &str| {
+        refused_document(&format!(r#"{{ "tasks": {{ "t": {{ "run": 1 }} }}, "warmcore": {{ {warmcore} }} }}"#))
+            .to_string()
+    };
+    let class = |fields: &str| {
+        refused(&format!(
+            r#""profiles": [ {{ "name": "p", "cpi0": 1, "mlp": 1, "classes": [
+                {{ "size": "1MiB", "touches_per_ki": 1, {fields} }} ] }} ]"#
+        ))
+    };
+    assert_says(&class(r#""home": [0.5, 0.4]"#), &["warmcore.profiles[0]", "sum to 0.9"]);
+    assert_says(&class(r#""write_fraction": -0.1"#), &["write_fraction is -0.1", "0 to 1"]);
+    assert_says(&class(r#""exposure": "all""#), &["profiles[0].classes[0].exposure", "expected a number"]);
+    assert_says(&class(r#""sharing": "proces""#), &["classes[0].sharing", "private, process, data"]);
+    assert_says(&class(r#""colour": 1"#), &["key \"colour\"", "touches_per_ki"]);
+    assert_says(&refused(r#""tasks": { "t": { "profile": "hackbensh" } }"#), &["tasks.t.profile", "\"hackbench\"?"]);
+    assert_says(&refused(r#""profiles": [ { "name": "p", "mlp": 1, "classes": [] } ]"#), &["\"cpi0\" is missing"]);
+    assert_says(&refused(r#""data_groups": [ { "name": "heap", "bytes": 1 } ]"#), &["\"heap\" has no members"]);
+    let shared = r#""profiles": [ { "name": "p", "cpi0": 1, "mlp": 1, "classes": [
+        { "size": "1MiB", "touches_per_ki": 1, "sharing": "data" } ] } ]"#;
+    assert_says(
+        &refused(&format!(r#"{shared}, "tasks": {{ "t": {{ "profile": "p" }} }}"#)),
+        &["shared within a data group"],
+    );
+    let small = r#""data_groups": [ { "name": "heap", "bytes": 1 } ]"#;
+    let task = r#""tasks": { "t": { "profile": "p", "data": ["heap"] } }"#;
+    assert_says(&refused(&format!("{shared}, {small}, {task}")), &["1048576 bytes", "only 1"]);
+}

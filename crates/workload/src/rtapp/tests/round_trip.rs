@@ -153,7 +153,7 @@ fn program() -> impl Strategy<Value = Program> {
 fn task(index: u32) -> impl Strategy<Value = Task> {
     let scheduling = (-20_i8..20, policy(), affinity(), prop::option::of(duration()), prop::option::of(0..OBJECTS));
     let times = (duration(), prop::option::of(duration()), prop::option::of(0_u32..8));
-    let data = (prop::collection::vec(0..OBJECTS, 0..3), prop::option::of("[a-z]{1,5}"), "(worker|task 0|)");
+    let data = (prop::collection::vec(0..OBJECTS, 0..3), prop::option::of("(spin|hackbench|own)"), "(worker|task 0|)");
     (scheduling, times, data, 1_u32..4, 0..OBJECTS).prop_map(
         move |(
             (nice, policy, affinity, slice_ns, group),
@@ -185,6 +185,25 @@ fn named<T>(prefix: &str, make: impl Fn(String) -> T) -> Vec<T> {
     (0..OBJECTS).map(|index| make(format!("{prefix} {index}"))).collect()
 }
 
+/// A memory profile with no field at its default.
+fn own_profile() -> warmcore_memory::Profile {
+    use warmcore_memory::{Class, ClassKind, Home, Profile, Sharing};
+    let mut scan = Class::new("scan", 12_345_678, 0.012_34, 0.7);
+    (scan.kind, scan.exposure, scan.home) = (ClassKind::Scan, 0.2, Home::Shares(vec![0.25, 0.75]));
+    let mut shared = Class::new("shared", 4096, 0.1 + 0.2, 0.0);
+    (shared.sharing, shared.home) = (Sharing::Process, Home::Interleave);
+    Profile {
+        name: "own".into(),
+        summary: "one".into(),
+        origin: "two".into(),
+        cpi0: 1.0 / 3.0,
+        mlp: 4.0,
+        ipc_ceiling: Some(2.5),
+        message_lines: Some(7),
+        classes: vec![scan, shared],
+    }
+}
+
 /// A workload with objects of all kinds, three tasks and three programs.
 fn workload() -> impl Strategy<Value = Workload> {
     let tasks = (task(0), task(1), task(2));
@@ -192,6 +211,8 @@ fn workload() -> impl Strategy<Value = Workload> {
     let rest = (any::<bool>(), prop::option::of(duration()), 0..3_usize, any::<bool>(), 0..OBJECTS);
     (tasks, programs, rest).prop_map(|(tasks, programs, (shared, duration_ns, style, warned, group))| {
         let mut tasks = vec![tasks.0, tasks.1, tasks.2];
+        // Data needs somebody who works on it.
+        tasks[1].data_groups = (0..OBJECTS).map(DataGroupId).collect();
         if shared {
             tasks[2].program = ProgramId(0);
         }
@@ -205,6 +226,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             programs,
             groups: groups.iter().map(|name| Group { name: (*name).into(), shares: 100 }).collect(),
             data_groups: named("data", |name| DataGroup { name, bytes: 5 }),
+            profiles: vec![own_profile()],
             locks: named("lock", |name| name),
             conditions: named("condition", |name| name),
             barriers: named("barrier", |name| Barrier { name, participants: 1, wait: BarrierWait::Spin }),
