@@ -137,7 +137,7 @@ pub(crate) struct EventQueue {
     /// Tournament tree: node `i` is the smaller of `2 i` and `2 i + 1`; leaf `leaves + cpu` is the CPU's smallest.
     tree: Vec<u64>,
     leaves: usize,
-    /// A CPU whose slot was popped and whose leaf is not yet updated: the event's handler usually sets the slot again.
+    /// A CPU whose slots were changed and whose leaf is not yet updated: one event usually changes several slots of one CPU.
     stale: Option<CpuId>,
 }
 
@@ -160,13 +160,20 @@ impl EventQueue {
     }
 
     /// Sets a CPU's slot, replacing what was in it.
+    #[inline]
     pub fn set(&mut self, slot: Slot, cpu: CpuId, time_ns: u64) {
-        self.replace(slot, cpu, key(time_ns, slot.class(), cpu));
+        self.slots[cpu.index()][slot as usize] = key(time_ns, slot.class(), cpu);
+        self.touch(cpu);
     }
 
     /// Empties a CPU's slot.
+    #[inline]
     pub fn clear(&mut self, slot: Slot, cpu: CpuId) {
-        self.replace(slot, cpu, NEVER);
+        let key = &mut self.slots[cpu.index()][slot as usize];
+        if *key != NEVER {
+            *key = NEVER;
+            self.touch(cpu);
+        }
     }
 
     /// Time of a CPU's slot, if it is set.
@@ -175,12 +182,14 @@ impl EventQueue {
         (key != NEVER).then_some(key >> (CPU_BITS + CLASS_BITS))
     }
 
-    fn replace(&mut self, slot: Slot, cpu: CpuId, key: u64) {
-        self.slots[cpu.index()][slot as usize] = key;
-        if self.stale == Some(cpu) {
-            self.stale = None;
+    /// Remembers that a CPU's leaf is out of date, bringing another one up to date if there was one.
+    #[inline]
+    fn touch(&mut self, cpu: CpuId) {
+        if let Some(other) = self.stale.replace(cpu)
+            && other != cpu
+        {
+            self.update_leaf(other);
         }
-        self.update_leaf(cpu);
     }
 
     /// Carries a CPU's smallest key up the tree.
@@ -216,7 +225,7 @@ impl EventQueue {
             _ => Slot::Progress,
         };
         self.slots[event.cpu().index()][slot as usize] = NEVER;
-        self.stale = Some(event.cpu());
+        self.touch(event.cpu());
         Some(event)
     }
 }

@@ -191,6 +191,8 @@ const NO_DOMAIN: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub struct Domains {
     all: Vec<Domain>,
+    /// By span: how many of its CPUs are crowded; see [`Self::count_crowded`].
+    crowded: Vec<u32>,
     /// Domains of CPU `c`: `all[first[c]..first[c + 1]]`.
     first: Vec<u32>,
     spans: Vec<CpuSet>,
@@ -242,6 +244,20 @@ impl Domains {
     #[inline]
     pub fn span_contains(&self, domain: &Domain, cpu: CpuId) -> bool {
         self.spans[domain.span as usize].contains(cpu)
+    }
+
+    /// Notes that a CPU has just become crowded, that is got a second task, or is so no more.
+    pub(super) fn count_crowded(&mut self, cpu: CpuId, crowded: bool) {
+        for index in self.range(cpu) {
+            let count = &mut self.crowded[self.all[index].span as usize];
+            *count = if crowded { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// Whether some CPU of a domain has two tasks or more.
+    #[inline]
+    pub(super) fn has_crowded_cpu(&self, domain: &Domain) -> bool {
+        self.crowded[domain.span as usize] > 0
     }
 
     /// Indices of a domain's groups: the local one first, then in CPU order, wrapping from the owner.

@@ -40,7 +40,8 @@ pub fn decay(delta_ns: u64) -> f64 {
         return 0.0;
     }
     let step = (delta_ns >> STEP_BITS) as usize & (TABLE_LEN - 1);
-    let rest = (delta_ns & ((1 << STEP_BITS) - 1)) as f64;
+    // A signed conversion is one instruction, an unsigned one several.
+    let rest = f64::from((delta_ns & ((1 << STEP_BITS) - 1)) as i32);
     let factor = DECAY[step] * (1.0 - rest * LINEAR);
     if halvings == 0 { factor } else { factor / (1u64 << halvings) as f64 }
 }

@@ -97,6 +97,9 @@ impl<P: Policy> Fair<P> {
     #[inline]
     pub(crate) fn update_entity_avg(&mut self, now_ns: u64, index: u32) {
         let entity = &mut self.entities[index as usize];
+        if entity.pelt.last_update_ns == now_ns {
+            return;
+        }
         let on = |state: bool| if state { 1024.0 } else { 0.0 };
         let runs = entity.on_rq && self.queues[entity.queue as usize].curr == index;
         entity.pelt.update(now_ns, on(entity.on_rq), on(entity.on_rq && !entity.delayed), on(runs && !entity.delayed));
@@ -106,12 +109,17 @@ impl<P: Policy> Fair<P> {
     #[inline]
     pub(crate) fn update_queue_avg(&mut self, now_ns: u64, queue: u32) {
         let cfs = &mut self.queues[queue as usize];
-        if cfs.removed[0] != 0.0 || cfs.removed[1] != 0.0 || cfs.removed[2] != 0.0 {
+        if std::mem::take(&mut cfs.any_removed) {
             let [load, runnable, util] = std::mem::take(&mut cfs.removed);
             cfs.pelt.detach(load, runnable, util);
         }
+        if cfs.pelt.last_update_ns == now_ns {
+            return;
+        }
         let running = if cfs.curr == NONE { 0.0 } else { 1024.0 };
-        cfs.pelt.update(now_ns, cfs.load_weight as f64, f64::from(cfs.h_nr_runnable) * 1024.0, running);
+        // A signed conversion is one instruction, an unsigned one several.
+        let weight = cfs.load_weight as i64 as f64;
+        cfs.pelt.update(now_ns, weight, f64::from(cfs.h_nr_runnable) * 1024.0, running);
     }
 
     /// `update_load_avg`: the entity and its queue.
@@ -171,12 +179,14 @@ impl<P: Policy> Fair<P> {
             self.update_entity_avg(queue_updated_ns, index);
         }
         let mut amounts = self.contribution(index);
-        let removed = &mut self.queues[queue as usize].removed;
-        removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
+        let cfs = &mut self.queues[queue as usize];
+        cfs.any_removed = true;
+        cfs.removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
         if queue != cpu {
             amounts[0] *= self.group_share(queue);
-            let removed = &mut self.queues[cpu as usize].removed;
-            removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
+            let cfs = &mut self.queues[cpu as usize];
+            cfs.any_removed = true;
+            cfs.removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
         }
         self.update_entity_avg(now_ns, index);
         self.entities[index as usize].detached = true;
@@ -278,10 +288,13 @@ impl<P: Policy> Fair<P> {
         }
         let rq = &mut self.rqs[cpu.index()];
         rq.nr_running += 1;
+        rq.util_est += self.entities[index as usize].util_est;
         if rq.nr_running >= 2 {
             self.overloaded = true;
+            if rq.nr_running == 2 {
+                self.domains.count_crowded(cpu, true);
+            }
         }
-        rq.util_est += self.entities[index as usize].util_est;
         P::enqueued(self, core, cpu);
     }
 
@@ -369,7 +382,11 @@ impl<P: Policy> Fair<P> {
             cfs.h_nr_runnable -= u32::from(!was_delayed);
             cfs.h_nr_idle -= if was_delayed { 0 } else { idle_policy };
         });
-        self.rqs[cpu.index()].nr_running -= 1;
+        let rq = &mut self.rqs[cpu.index()];
+        rq.nr_running -= 1;
+        if rq.nr_running == 1 {
+            self.domains.count_crowded(cpu, false);
+        }
         self.dequeue_empty_group(core, index, removal);
         true
     }

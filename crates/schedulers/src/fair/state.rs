@@ -115,6 +115,8 @@ pub struct CfsRq {
     /// Averages of tasks that left for another CPU while asleep, to be subtracted at the next update: load,
     /// runnable, util.
     pub removed: [f64; 3],
+    /// Whether `removed` holds anything.
+    pub any_removed: bool,
     /// Contribution to the group's load last published (`tg_load_avg_contrib`).
     pub tg_load_contribution: f64,
     /// When it was last published.

@@ -108,6 +108,7 @@ impl Domains {
         let GroupBuilder { groups, rings, cpu_lists, .. } = builder;
         let mut domains = Domains {
             all,
+            crowded: vec![0; spans.members.len()],
             first,
             spans: spans.members.iter().map(|cpus| cpus.iter().map(|&cpu| CpuId(cpu)).collect::<CpuSet>()).collect(),
             groups,
