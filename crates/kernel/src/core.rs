@@ -285,6 +285,7 @@ impl<'a> Core<'a> {
     }
 
     /// Disarms the CPU's high-resolution tick.
+    #[inline]
     pub fn cancel_hrtick(&mut self, cpu: CpuId) {
         self.queue.clear(Slot::HrTick, cpu);
     }

@@ -244,13 +244,19 @@ impl<'a, S: Scheduler> Engine<'a, S> {
     }
 
     /// Brings the running task's progress up to date.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, cpu: CpuId) {
+        let state = &self.core.cpus[cpu.index()];
+        if self.core.now_ns != state.settled_ns && !state.curr.is_idle() {
+            self.settle_running(cpu);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_running(&mut self, cpu: CpuId) {
         let now_ns = self.core.now_ns;
         let state = &mut self.core.cpus[cpu.index()];
         let elapsed = now_ns - state.settled_ns;
-        if elapsed == 0 || state.curr.is_idle() {
-            return;
-        }
         state.settled_ns = now_ns;
         let overhead = elapsed.min(state.stolen_ns);
         state.stolen_ns -= overhead;
@@ -293,6 +299,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
     }
 
     /// Pushes the event at which the running task finishes what it is doing.
+    #[inline]
     pub(crate) fn arm_progress(&mut self, cpu: CpuId) {
         let state = &self.core.cpus[cpu.index()];
         let task = &self.core.tasks[state.curr.index()];

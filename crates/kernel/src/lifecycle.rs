@@ -48,6 +48,7 @@ impl<S: Scheduler> Engine<'_, S> {
             && (machine.llc_of(cpu) != machine.llc_of(self.core.this_cpu) || self.core.curr_is_idle(cpu))
     }
 
+    #[inline]
     fn select_cpu(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
         let allowed = self.core.allowed(task);
         if self.core.tasks[task.index()].restriction != 0
@@ -72,6 +73,7 @@ impl<S: Scheduler> Engine<'_, S> {
     }
 
     /// The task becomes runnable on `cpu`.
+    #[inline]
     pub(crate) fn activate(&mut self, cpu: CpuId, task: TaskId, reason: Enqueue, flags: WakeFlags) {
         let state = &mut self.core.tasks[task.index()];
         state.state = State::Queued;

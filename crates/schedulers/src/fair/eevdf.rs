@@ -143,6 +143,7 @@ impl Fair<Eevdf> {
         self.entities[index as usize].vruntime <= self.avg_vruntime(queue)
     }
 
+    #[inline]
     fn extreme_slice(&self, queue: u32, better: impl Fn(u64, u64) -> u64) -> u64 {
         let cfs = &self.queues[queue as usize];
         if cfs.custom_slices == 0 {
@@ -169,6 +170,7 @@ impl Fair<Eevdf> {
     }
 
     /// `entity_lag`: lag of an entity, clamped.
+    #[inline]
     fn entity_lag(&mut self, queue: u32, index: u32) -> i64 {
         let average = self.avg_vruntime(queue);
         let max_slice = self.max_slice(queue);
@@ -185,6 +187,7 @@ impl Fair<Eevdf> {
     }
 
     /// `place_entity`: gives an entity that joins a queue its virtual runtime and deadline.
+    #[inline]
     fn place_entity(&mut self, queue: u32, index: u32, initial: bool) {
         self.refresh_slice(index);
         let average = self.avg_vruntime(queue);

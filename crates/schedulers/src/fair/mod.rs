@@ -313,13 +313,19 @@ impl<P: Policy> Fair<P> {
 
     /// Gives a task the queue of its present CPU, carrying its load over if it came from another
     /// (`migrate_task_rq_fair`).
+    #[inline]
     fn move_to_queue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, asleep: bool) {
         let index = self.task_entity(task);
         let queue = self.queue_for(core, task, cpu);
         let old = self.entities[index as usize].queue;
-        if old == queue {
-            return;
+        if old != queue {
+            self.change_queue(core, index, queue, asleep);
         }
+    }
+
+    #[inline(never)]
+    fn change_queue(&mut self, core: &mut Core<'_>, index: u32, queue: u32, asleep: bool) {
+        let old = self.entities[index as usize].queue;
         if !self.entities[index as usize].detached {
             if asleep {
                 P::moved_asleep(self, index, old, queue);
@@ -368,6 +374,12 @@ impl<P: Policy> Fair<P> {
         (a, b)
     }
 
+    #[cold]
+    fn fail_to_pick(&self, core: &mut Core<'_>, queue: u32) {
+        let queued = self.queues[queue as usize].nr_queued;
+        core.fail(format!("{}: nothing to pick among {queued} entities", self.name));
+    }
+
     /// The next task, down the hierarchy; delayed entities that come up leave (`pick_task_fair`).
     fn pick_task(&mut self, core: &mut Core<'_>, cpu: CpuId) -> u32 {
         'again: loop {
@@ -380,10 +392,7 @@ impl<P: Policy> Fair<P> {
                 self.update_curr(core, queue);
                 let picked = P::pick(self, queue);
                 if picked == NONE {
-                    core.fail(format!(
-                        "{}: nothing to pick among {} entities",
-                        self.name, self.queues[queue as usize].nr_queued
-                    ));
+                    self.fail_to_pick(core, queue);
                     return NONE;
                 }
                 if self.entities[picked as usize].delayed {
@@ -495,20 +504,20 @@ impl<P: Policy> Scheduler for Fair<P> {
 
     fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Enqueue) {
         let index = self.task_entity(task);
+        self.idle[cpu.index()] = false;
         match reason {
-            Enqueue::Delayed => self.wake_delayed_task(core, cpu, index),
+            Enqueue::Delayed => {
+                self.wake_delayed_task(core, cpu, index);
+                return;
+            }
             Enqueue::Initial => {
                 self.entities[index as usize].queue = self.queue_for(core, task, cpu);
                 self.init_averages(core.now_ns(), cpu, index);
                 self.entities[index as usize].detached = true;
-                self.enqueue_task(core, cpu, index, true);
             }
-            Enqueue::Wakeup | Enqueue::Restore => {
-                self.move_to_queue(core, cpu, task, reason == Enqueue::Wakeup);
-                self.enqueue_task(core, cpu, index, false);
-            }
+            Enqueue::Wakeup | Enqueue::Restore => self.move_to_queue(core, cpu, task, reason == Enqueue::Wakeup),
         }
-        self.idle[cpu.index()] = false;
+        self.enqueue_task(core, cpu, index, reason == Enqueue::Initial);
     }
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Dequeue) {

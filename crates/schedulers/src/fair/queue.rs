@@ -24,6 +24,7 @@ pub enum Removal {
 
 impl<P: Policy> Fair<P> {
     /// Puts an entity that does not run into its queue's tree (`__enqueue_entity`), behind those with an equal key.
+    #[inline(always)]
     pub(crate) fn tree_insert(&mut self, queue: u32, index: u32) {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[queue as usize];
@@ -38,6 +39,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Takes an entity out of its queue's tree (`__dequeue_entity`).
+    #[inline(always)]
     pub(crate) fn tree_remove(&mut self, queue: u32, index: u32) {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[queue as usize];
@@ -74,6 +76,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Charges the running entity of a queue (`update_curr`).
+    #[inline(always)]
     pub(crate) fn update_curr(&mut self, core: &mut Core<'_>, queue: u32) {
         let curr = self.queues[queue as usize].curr;
         if curr == NONE {
@@ -96,10 +99,14 @@ impl<P: Policy> Fair<P> {
     /// Brings an entity's averages to now (`__update_load_avg_se`).
     #[inline]
     pub(crate) fn update_entity_avg(&mut self, now_ns: u64, index: u32) {
-        let entity = &mut self.entities[index as usize];
-        if entity.pelt.last_update_ns == now_ns {
-            return;
+        if self.entities[index as usize].pelt.last_update_ns != now_ns {
+            self.age_entity_avg(now_ns, index);
         }
+    }
+
+    #[inline(never)]
+    fn age_entity_avg(&mut self, now_ns: u64, index: u32) {
+        let entity = &mut self.entities[index as usize];
         let on = |state: bool| if state { 1024.0 } else { 0.0 };
         let runs = entity.on_rq && self.queues[entity.queue as usize].curr == index;
         entity.pelt.update(now_ns, on(entity.on_rq), on(entity.on_rq && !entity.delayed), on(runs && !entity.delayed));
@@ -109,17 +116,9 @@ impl<P: Policy> Fair<P> {
     #[inline]
     pub(crate) fn update_queue_avg(&mut self, now_ns: u64, queue: u32) {
         let cfs = &mut self.queues[queue as usize];
-        if std::mem::take(&mut cfs.any_removed) {
-            let [load, runnable, util] = std::mem::take(&mut cfs.removed);
-            cfs.pelt.detach(load, runnable, util);
+        if cfs.pelt.last_update_ns != now_ns || cfs.any_removed {
+            cfs.age_avg(now_ns);
         }
-        if cfs.pelt.last_update_ns == now_ns {
-            return;
-        }
-        let running = if cfs.curr == NONE { 0.0 } else { 1024.0 };
-        // A signed conversion is one instruction, an unsigned one several.
-        let weight = cfs.load_weight as i64 as f64;
-        cfs.pelt.update(now_ns, weight, f64::from(cfs.h_nr_runnable) * 1024.0, running);
     }
 
     /// `update_load_avg`: the entity and its queue.
@@ -260,6 +259,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// `enqueue_task_fair` for a task that is not queued.
+    #[inline(always)]
     pub(crate) fn enqueue_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32, initial: bool) {
         let now_ns = core.now_ns();
         let idle_policy = u32::from(self.entities[index as usize].idle_policy);
@@ -339,6 +339,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// `dequeue_entity`: false if the entity stays queued, asleep.
+    #[inline(always)]
     fn dequeue_entity(&mut self, core: &mut Core<'_>, index: u32, removal: Removal) -> bool {
         let now_ns = core.now_ns();
         let queue = self.entities[index as usize].queue;
@@ -422,6 +423,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// `put_prev_entity`: the running entity of a queue stops running.
+    #[inline(always)]
     pub(crate) fn put_prev_entity(&mut self, core: &mut Core<'_>, index: u32) {
         let queue = self.entities[index as usize].queue;
         if self.entities[index as usize].on_rq {
@@ -435,6 +437,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// `set_next_entity`: an entity of a queue begins to run.
+    #[inline(always)]
     pub(crate) fn set_next_entity(&mut self, core: &mut Core<'_>, index: u32) {
         let queue = self.entities[index as usize].queue;
         self.clear_buddies(queue, index);
@@ -458,12 +461,15 @@ impl<P: Policy> Fair<P> {
     }
 
     /// `update_cfs_group`: the weight of a group's entity on this CPU follows the group's load here.
+    #[inline]
     pub(crate) fn update_group_weight(&mut self, core: &mut Core<'_>, queue: u32) {
-        let cfs = &self.queues[queue as usize];
-        let group_entity = cfs.group_entity;
-        if group_entity == NONE {
-            return;
+        let group_entity = self.queues[queue as usize].group_entity;
+        if group_entity != NONE {
+            self.follow_group_load(core, queue, group_entity);
         }
+    }
+
+    fn follow_group_load(&mut self, core: &mut Core<'_>, queue: u32, group_entity: u32) {
         let group = self.group_of_queue(queue);
         self.publish_group_load(core.now_ns(), queue, group);
         let cfs = &self.queues[queue as usize];
@@ -556,6 +562,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Takes a task out of its CPU's `cfs_tasks`.
+    #[inline(always)]
     pub(crate) fn list_remove(&mut self, cpu: u32, index: u32) {
         let (prev, next) = {
             let entity = &self.entities[index as usize];
@@ -574,6 +581,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Moves a task to the head of `cfs_tasks`: it runs, or the balancer rejected it.
+    #[inline(always)]
     pub(crate) fn list_move_to_head(&mut self, cpu: CpuId, index: u32) {
         if self.rqs[cpu.index()].list_head != index {
             self.list_remove(cpu.0, index);

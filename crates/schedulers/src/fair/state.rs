@@ -127,6 +127,21 @@ pub struct CfsRq {
     pub cpu: u32,
 }
 
+impl CfsRq {
+    /// Takes off what left while asleep and brings the averages to now.
+    #[inline(never)]
+    pub(super) fn age_avg(&mut self, now_ns: u64) {
+        if std::mem::take(&mut self.any_removed) {
+            let [load, runnable, util] = std::mem::take(&mut self.removed);
+            self.pelt.detach(load, runnable, util);
+        }
+        let running = if self.curr == NONE { 0.0 } else { 1024.0 };
+        // A signed conversion is one instruction, an unsigned one several.
+        let weight = self.load_weight as i64 as f64;
+        self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * 1024.0, running);
+    }
+}
+
 /// Per-CPU state of the fair class beyond its root queue (`struct rq`).
 #[derive(Clone, Debug)]
 pub struct Rq {

@@ -417,11 +417,7 @@ impl Counters {
         let idle = state.counts_as_idle();
         if idle != state.counted_idle {
             state.counted_idle = idle;
-            if idle {
-                self.work.cpu_idle(now_ns, cpu);
-            } else {
-                self.work.cpu_busy(now_ns, cpu);
-            }
+            self.work.cpu_changed(now_ns, cpu, idle);
         }
     }
 

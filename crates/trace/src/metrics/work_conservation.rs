@@ -87,6 +87,15 @@ impl WorkConservation {
         }
     }
 
+    /// A CPU becomes idle or gets work.
+    pub(crate) fn cpu_changed(&mut self, time_ns: u64, cpu: CpuId, idle: bool) {
+        if idle {
+            self.cpu_idle(time_ns, cpu);
+        } else {
+            self.cpu_busy(time_ns, cpu);
+        }
+    }
+
     /// A CPU becomes idle.
     #[inline]
     pub(crate) fn cpu_idle(&mut self, time_ns: u64, cpu: CpuId) {

@@ -49,11 +49,7 @@ impl<P: Policy> Fair<P> {
             return false;
         };
         let found = if self.newidle_pays(cpu, lowest) {
-            self.begin_activity();
-            self.refresh_blocked_averages(core, cpu);
-            let found = self.newidle_climb(core, cpu, levels, &mut next_balance);
-            self.end_activity(core, cpu);
-            found
+            self.newidle_climb(core, cpu, levels, &mut next_balance)
         } else {
             next_balance = next_balance.min(self.next_idle_balance(core, lowest));
             false
@@ -79,7 +75,9 @@ impl<P: Policy> Fair<P> {
         self.overloaded && self.rqs[cpu.index()].avg_idle_ns >= needed
     }
 
-    /// Goes up the domains until a task is found or time is up.
+    /// Goes up the domains until a task is found or time is up. Kept apart from the way into idleness, which most often
+    /// does not lead here.
+    #[inline(never)]
     fn newidle_climb(
         &mut self,
         core: &mut Core<'_>,
@@ -87,6 +85,8 @@ impl<P: Policy> Fair<P> {
         levels: std::ops::Range<usize>,
         next_balance: &mut u64,
     ) -> bool {
+        self.begin_activity();
+        self.refresh_blocked_averages(core, cpu);
         let avg_idle_ns = self.rqs[cpu.index()].avg_idle_ns;
         let mut spent_ns = 0;
         let mut found = false;
@@ -109,6 +109,7 @@ impl<P: Policy> Fair<P> {
                 break;
             }
         }
+        self.end_activity(core, cpu);
         let rq = &mut self.rqs[cpu.index()];
         rq.max_idle_balance_cost_ns = rq.max_idle_balance_cost_ns.max(spent_ns);
         found || rq.nr_running > 0

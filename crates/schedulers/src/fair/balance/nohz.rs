@@ -142,6 +142,7 @@ impl<P: Policy> Fair<P> {
 
     /// Serves all idle CPUs of the set, beginning after this one (`_nohz_idle_balance`). `may_stop`: end early when this CPU
     /// gets work.
+    #[inline(never)]
     fn nohz_idle_balance(&mut self, core: &mut Core<'_>, this_cpu: CpuId, wanted: u8, may_stop: bool) {
         let jiffies = core.jiffies();
         let stats = wanted & kick::STATS != 0;

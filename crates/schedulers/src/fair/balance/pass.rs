@@ -252,7 +252,9 @@ impl<P: Policy> Fair<P> {
             return false;
         }
         let domain = self.domains.domain(pass.domain);
-        if self.domains.has_crowded_cpu(domain) {
+        // Across LLCs a cache-aware pass may have a single running task pushed.
+        let pushes_single = self.cache_aware.is_some() && !domain.has(flags::SHARE_LLC);
+        if pushes_single || self.domains.has_crowded_cpu(domain) {
             return false;
         }
         let single_cpus = domain.group_count() == domain.span_weight;
