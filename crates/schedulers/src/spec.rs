@@ -12,6 +12,7 @@ use crate::fair::cache_aware::CacheAwareTunables;
 use crate::fair::cache_aware::decisions::DECISIONS;
 use crate::fair::cfs::{Cfs, CfsTunables};
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
+use crate::fair::topology_aware::TopologyAwareTunables;
 use crate::fair::{Fair, Features};
 use crate::rr::{RoundRobin, RoundRobinTunables};
 use crate::tunables::{TunableError, TunableInfo, TunableSet, nearest, set_in};
@@ -56,6 +57,12 @@ pub fn list() -> Vec<SchedulerInfo> {
             source: "textbooks",
             tunables: RoundRobinTunables::table(),
         },
+        SchedulerInfo {
+            name: "topology-aware",
+            summary: "Cache Aware Scheduling extended: a process takes as many LLCs as it needs, the nearest first",
+            source: "RFCs of June and August 2026 as far as published; the rest is this project's design",
+            tunables: [TopologyAwareTunables::table(), CacheAwareTunables::table(), EevdfTunables::table()].concat(),
+        },
     ]
 }
 
@@ -70,6 +77,8 @@ pub enum SchedulerSpec {
     Eevdf(EevdfTunables),
     /// `rr`.
     RoundRobin(RoundRobinTunables),
+    /// `topology-aware`.
+    TopologyAware(EevdfTunables, CacheAwareTunables, TopologyAwareTunables),
 }
 
 /// A scheduler was not understood.
@@ -116,6 +125,11 @@ impl SchedulerSpec {
             "cfs" => Self::Cfs(CfsTunables::default()),
             "eevdf" => Self::Eevdf(EevdfTunables::default()),
             "rr" => Self::RoundRobin(RoundRobinTunables::default()),
+            "topology-aware" => Self::TopologyAware(
+                EevdfTunables::default(),
+                CacheAwareTunables::default(),
+                TopologyAwareTunables::default(),
+            ),
             other => {
                 let nearest = nearest(other, list().into_iter().map(|info| info.name));
                 let nearest = list().into_iter().map(|info| info.name).find(|name| Some(*name) == nearest);
@@ -138,6 +152,7 @@ impl SchedulerSpec {
             Self::Cfs(tunables) => tunables.set(key, value),
             Self::Eevdf(tunables) => tunables.set(key, value),
             Self::RoundRobin(tunables) => tunables.set(key, value),
+            Self::TopologyAware(eevdf, cache, topology) => set_in(&mut [topology, cache, eevdf], name, key, value),
         }
     }
 
@@ -148,6 +163,7 @@ impl SchedulerSpec {
             Self::Cfs(_) => "cfs",
             Self::Eevdf(_) => "eevdf",
             Self::RoundRobin(_) => "rr",
+            Self::TopologyAware(..) => "topology-aware",
         }
     }
 
@@ -163,6 +179,7 @@ impl SchedulerSpec {
             Self::Cfs(tunables) => vec![tunables],
             Self::Eevdf(tunables) => vec![tunables],
             Self::RoundRobin(tunables) => vec![tunables],
+            Self::TopologyAware(eevdf, cache, topology) => vec![topology, cache, eevdf],
         }
     }
 
@@ -200,7 +217,7 @@ impl Serialize for SchedulerSpec {
 /// Names of the decisions that a scheduler puts into the trace.
 pub fn decisions(spec: &SchedulerSpec) -> &'static [&'static str] {
     match spec {
-        SchedulerSpec::CacheAware(..) => &DECISIONS,
+        SchedulerSpec::CacheAware(..) | SchedulerSpec::TopologyAware(..) => &DECISIONS,
         SchedulerSpec::Cfs(_) | SchedulerSpec::Eevdf(_) | SchedulerSpec::RoundRobin(_) => &[],
     }
 }
@@ -217,12 +234,17 @@ pub fn simulate<'a>(
     let cpus = setup.machine().cpu_count();
     match spec.clone() {
         SchedulerSpec::CacheAware(eevdf, cache) => {
-            let features = Features { name: Some(spec.name()), cache_aware: Some(cache) };
+            let features = Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: None };
             run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
         }
         SchedulerSpec::Cfs(tunables) => run(setup, Fair::new(Cfs::new(tunables, cpus), setup), sink),
         SchedulerSpec::Eevdf(tunables) => run(setup, Fair::new(Eevdf::new(tunables, cpus), setup), sink),
         SchedulerSpec::RoundRobin(tunables) => run(setup, RoundRobin::new(tunables, cpus), sink),
+        SchedulerSpec::TopologyAware(eevdf, cache, topology) => {
+            let features =
+                Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: Some(topology) };
+            run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
+        }
     }
 }
 

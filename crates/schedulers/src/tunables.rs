@@ -47,9 +47,17 @@ fn nearest_hint(nearest: &Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Parses a switch or a number within its range.
-pub(crate) fn parse_value(name: &'static str, value: &str, range: (u64, u64)) -> Result<u64, TunableError> {
-    let error = || TunableError::Value { name, value: value.to_owned(), range: range_text(range) };
+/// Parses a switch, a number within its range, or one of the words that stand for the numbers from 0 on.
+pub(crate) fn parse_value(
+    name: &'static str,
+    value: &str,
+    range: (u64, u64),
+    words: &[&str],
+) -> Result<u64, TunableError> {
+    let error = || TunableError::Value { name, value: value.to_owned(), range: range_text(range, words) };
+    if let Some(number) = words.iter().position(|word| *word == value) {
+        return Ok(number as u64);
+    }
     let number = match value {
         "true" | "on" | "Y" if range == (0, 1) => 1,
         "false" | "off" | "N" if range == (0, 1) => 0,
@@ -59,7 +67,11 @@ pub(crate) fn parse_value(name: &'static str, value: &str, range: (u64, u64)) ->
 }
 
 /// Legal values in words.
-pub(crate) fn range_text(range: (u64, u64)) -> String {
+pub(crate) fn range_text(range: (u64, u64), words: &[&str]) -> String {
+    if !words.is_empty() {
+        let meaning = |(number, word): (usize, &&str)| format!("{word} ({number})");
+        return words.iter().enumerate().map(meaning).collect::<Vec<_>>().join(" or ");
+    }
     if range == (0, 1) { "0 or 1".to_owned() } else { format!("{} to {}", range.0, range.1) }
 }
 
@@ -116,7 +128,8 @@ pub(crate) fn set_in(
 /// Declares a struct of tunables, all stored as `u64` (switches as 0 and 1), with their table.
 macro_rules! tunables {
     ($(#[$meta:meta])* $vis:vis struct $type:ident for $scheduler:literal {
-        $( $(#[doc = $doc:literal])+ $name:ident: $default:literal $unit:literal in $low:literal ..= $high:literal, )+
+        $( $(#[doc = $doc:literal])+ $name:ident: $default:literal $unit:literal in $low:literal ..= $high:literal
+            $(as [$($word:literal),+])?, )+
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -137,7 +150,7 @@ macro_rules! tunables {
                     name: stringify!($name),
                     default: $default.to_string(),
                     unit: $unit,
-                    range: $crate::tunables::range_text(($low, $high)),
+                    range: $crate::tunables::range_text(($low, $high), &[$($($word),+)?]),
                     doc: concat!($($doc),+).trim_ascii_start(),
                 }, )+ ]
             }
@@ -149,7 +162,8 @@ macro_rules! tunables {
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), $crate::tunables::TunableError> {
                 match name {
                     $( stringify!($name) => {
-                        self.$name = $crate::tunables::parse_value(stringify!($name), value, ($low, $high))?;
+                        let words: &[&str] = &[$($($word),+)?];
+                        self.$name = $crate::tunables::parse_value(stringify!($name), value, ($low, $high), words)?;
                     } )+
                     _ => {
                         let names = [ $( stringify!($name), )+ ];
@@ -196,10 +210,17 @@ mod tests {
 
     #[test]
     fn values_outside_their_range_are_refused() {
-        assert_eq!(parse_value("hz", "250", (100, 1000)), Ok(250));
-        assert!(parse_value("hz", "0", (100, 1000)).is_err());
-        assert!(parse_value("hz", "-5", (100, 1000)).is_err());
-        assert_eq!(parse_value("hrtick", "off", (0, 1)), Ok(0));
-        assert!(parse_value("hz", "off", (100, 1000)).is_err());
+        assert_eq!(parse_value("hz", "250", (100, 1000), &[]), Ok(250));
+        assert!(parse_value("hz", "0", (100, 1000), &[]).is_err());
+        assert!(parse_value("hz", "-5", (100, 1000), &[]).is_err());
+        assert_eq!(parse_value("hrtick", "off", (0, 1), &[]), Ok(0));
+        assert!(parse_value("hz", "off", (100, 1000), &[]).is_err());
+    }
+
+    #[test]
+    fn words_stand_for_numbers() {
+        let mode = |value| parse_value("mode", value, (0, 1), &["prefix", "ladder"]);
+        assert_eq!([mode("prefix"), mode("ladder"), mode("1")], [Ok(0), Ok(1), Ok(1)]);
+        assert!(mode("stairs").unwrap_err().to_string().contains("prefix (0) or ladder (1)"));
     }
 }

@@ -280,6 +280,11 @@ impl Domains {
         &self.groups[group as usize]
     }
 
+    /// Number of groups of all domains.
+    pub fn group_total(&self) -> u32 {
+        self.groups.len() as u32
+    }
+
     /// The group with an index, to change its state.
     #[inline]
     pub fn group_mut(&mut self, group: u32) -> &mut Group {

@@ -20,6 +20,7 @@ pub mod queue;
 mod select;
 pub mod state;
 mod task_work;
+pub mod topology_aware;
 pub mod weights;
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, Setup, WakeFlags};
@@ -34,6 +35,7 @@ use self::pelt::Pelt;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq};
 use self::task_work::TaskWork;
+use self::topology_aware::TopologyAwareTunables;
 use self::weights::{NICE_0_WEIGHT, weight_of};
 
 /// Parameters shared by the policies of the fair class; a policy's tunables are turned into these.
@@ -132,6 +134,8 @@ pub struct Features {
     pub name: Option<&'static str>,
     /// Cache-aware scheduling.
     pub cache_aware: Option<CacheAwareTunables>,
+    /// Its extension to several LLCs.
+    pub topology_aware: Option<TopologyAwareTunables>,
 }
 
 /// The fair class with a policy for its queues.
@@ -197,7 +201,12 @@ impl<P: Policy> Fair<P> {
             .cache_aware
             .as_ref()
             .and_then(|tunables| CacheAware::new(tunables.clone(), setup, &domains, hz))
-            .map(Box::new);
+            .map(|mut cache_aware| {
+                if let Some(tunables) = &features.topology_aware {
+                    cache_aware.extend(tunables.clone(), machine, &domains);
+                }
+                Box::new(cache_aware)
+            });
         Self {
             name: features.name.unwrap_or(P::NAME),
             cache_aware,
@@ -246,7 +255,7 @@ impl<P: Policy> Fair<P> {
     /// `cpu_util`.
     #[inline]
     pub(crate) fn cpu_util(&self, cpu: CpuId) -> u64 {
-        (self.queues[cpu.index()].pelt.util as u64).max(u64::from(self.rqs[cpu.index()].util_est)).min(1024)
+        cpu_util(&self.queues[cpu.index()], &self.rqs[cpu.index()])
     }
 
     /// `cpu_util_cfs_boost`: contention counts as utilisation.
@@ -409,6 +418,12 @@ impl<P: Policy> Fair<P> {
             }
         }
     }
+}
+
+/// Utilisation of a CPU from its root queue and its estimates (`cpu_util`).
+#[inline]
+fn cpu_util(queue: &CfsRq, rq: &Rq) -> u64 {
+    (queue.pelt.util as u64).max(u64::from(rq.util_est)).min(1024)
 }
 
 fn new_queue(index: usize, cpus: usize) -> CfsRq {

@@ -66,7 +66,9 @@ impl<P: Policy> Fair<P> {
         if pending & work::CACHE_SCAN != 0
             && let Some(cache_aware) = &mut self.cache_aware
         {
-            cache_aware.scan(core, &self.domains, &self.rqs, self.task_base, task, None);
+            let (queues, rqs) = (&self.queues, &self.rqs);
+            let util = |cpu: u32| super::cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
+            cache_aware.scan(core, &self.domains, rqs, self.task_base, task, None, util);
         }
     }
 }

@@ -4,7 +4,7 @@ use warmcore_workload::{ChannelKind, Step};
 
 use crate::support::*;
 
-const ALL: [&str; 5] = ["eevdf", "cache-aware", "cfs", "cfs:balance_by_load=1", "rr"];
+const ALL: [&str; 6] = ["eevdf", "topology-aware", "cache-aware", "cfs", "cfs:balance_by_load=1", "rr"];
 
 /// Tasks of all sorts, more than there are CPUs.
 fn mixture() -> Scene {

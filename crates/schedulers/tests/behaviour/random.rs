@@ -11,9 +11,11 @@ use crate::support::*;
 /// Workloads; each runs under one machine and all schedulers.
 const WORKLOADS: u64 = 1000;
 
-const SCHEDULERS: [&str; 11] = [
+const SCHEDULERS: [&str; 13] = [
     "cache-aware",
     "cache-aware:aggr_tolerance=100,epoch_period=1",
+    "topology-aware",
+    "topology-aware:mode=ladder,fill=spread,hold=1,batch=4,gain=inverse,wake_hint=1,epoch_period=1",
     "eevdf",
     "eevdf:hrtick=0,hz=1000",
     "eevdf:preempt_lazy=0,delay_dequeue=0,autogroup=0",

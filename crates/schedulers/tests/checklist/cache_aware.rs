@@ -11,10 +11,10 @@ use crate::support::*;
 const TWO_LLCS_OF_4_CORES: &str = "1s1n2l4c2t";
 
 /// Kernels are not started together with the load: idle CPUs have not balanced for a while when it comes.
-const START_NS: u64 = 100 * MS;
+pub const START_NS: u64 = 100 * MS;
 
 /// A group of spinners, as first tasks.
-fn spinners(count: u32, duration_ns: u64) -> Scene {
+pub fn spinners(count: u32, duration_ns: u64) -> Scene {
     let mut scene = Scene::lasting(START_NS + duration_ns);
     let task = scene.task("spinner", spin());
     (task.instances, task.start_ns) = (count, START_NS);
@@ -22,13 +22,13 @@ fn spinners(count: u32, duration_ns: u64) -> Scene {
 }
 
 /// Tasks per LLC, most first.
-fn split(run: &Run, time_ns: u64) -> [u32; 2] {
+pub fn split(run: &Run, time_ns: u64) -> [u32; 2] {
     let counts = run.tasks_per_llc(time_ns);
     [counts[0].max(counts[1]), counts[0].min(counts[1])]
 }
 
 /// Start from which on the tasks are split so until the end, counted from the start of the load.
-fn settled_after(run: &Run, wanted: [u32; 2]) -> Option<u64> {
+pub fn settled_after(run: &Run, wanted: [u32; 2]) -> Option<u64> {
     let moves = run.moves();
     let mut times =
         moves.iter().map(|a_move| a_move.time_ns).filter(|&time_ns| time_ns >= START_NS).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ fn settled_after(run: &Run, wanted: [u32; 2]) -> Option<u64> {
 }
 
 /// Time and value of the decisions whose name begins so.
-fn decided(run: &Run, name: &str) -> Vec<(u64, i64)> {
+pub fn decided(run: &Run, name: &str) -> Vec<(u64, i64)> {
     let names = decisions(&SchedulerSpec::parse("cache-aware").unwrap());
     assert!(names.iter().any(|known| known.starts_with(name)), "there is no decision `{name}`");
     let of_name = |event: &warmcore_trace::Event| match event.kind {
@@ -90,7 +90,7 @@ fn item_32_eight_spinners_are_refused_after_three_scans() {
 }
 
 /// One process: threads 0 to 3 spin for 2 s, then all twelve for 1.5 s, then threads 4 to 7, two of them put on each LLC.
-fn bursts() -> Scene {
+pub fn bursts() -> Scene {
     let mut scene = Scene::lasting(START_NS + 7_500 * MS);
     for n in 0..12 {
         let early = n < 4;

@@ -9,4 +9,5 @@ mod support;
 mod balance;
 mod cache_aware;
 mod per_cpu;
+mod topology_aware;
 mod wakeup;

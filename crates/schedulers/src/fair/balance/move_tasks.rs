@@ -62,6 +62,7 @@ impl<P: Policy> Fair<P> {
             } else {
                 self.detach_task(core, pass, task, MigrationKind::Balance);
                 if pass.migration == Migration::LlcTask {
+                    pass.pulled_util += self.entities[entity as usize].pelt.util as u64;
                     self.tell_pull(core, pass, task);
                 }
                 self.balance.detached.push(task);
@@ -116,7 +117,7 @@ impl<P: Policy> Fair<P> {
             return false;
         }
         if pass.active {
-            return pass.migration != Migration::LlcTask || self.prefers_dst(pass, task);
+            return pass.migration != Migration::LlcTask || self.prefers_dst(core, pass, task);
         }
         if self.migrate_degrades_llc(core, pass, task) {
             return false;

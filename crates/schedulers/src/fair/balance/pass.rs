@@ -29,6 +29,8 @@ pub(crate) struct Pass {
     pub idle: IdleType,
     /// What is left to move.
     pub imbalance: i64,
+    /// Utilisation of the tasks moved to LLCs they prefer.
+    pub pulled_util: u64,
     pub migration: Migration,
     /// Tasks examined, number at which to pause, and at which to end.
     pub examined: u32,
@@ -60,6 +62,7 @@ impl Pass {
             parent,
             idle,
             imbalance: 0,
+            pulled_util: 0,
             migration: Migration::Load,
             examined: 0,
             pause_at: NR_MIGRATE_BREAK,
@@ -217,7 +220,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Whether the other hardware threads of a CPU's core are idle (`is_core_idle`).
-    fn is_core_idle(&self, core: &Core<'_>, cpu: CpuId) -> bool {
+    pub(in crate::fair) fn is_core_idle(&self, core: &Core<'_>, cpu: CpuId) -> bool {
         let machine = core.machine();
         let mut threads = machine.cpus_of_core(machine.core_of(cpu)).iter();
         threads.all(|thread| thread == cpu || self.is_idle_cpu(core, thread))

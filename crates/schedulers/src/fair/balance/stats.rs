@@ -171,6 +171,10 @@ pub(crate) struct Conditions {
     pub flags: u32,
     pub imbalance_pct: u32,
     pub imb_numa_nr: u32,
+    /// Tasks go to LLCs they prefer at any level with room.
+    pub llc_forced: bool,
+    /// How many of them.
+    pub llc_batch: i64,
 }
 
 /// The groups of a domain (`struct sd_lb_stats`).
@@ -285,9 +289,10 @@ fn imbalance_matters(conditions: &Conditions, stats: &DomainStats) -> bool {
             return false;
         }
     }
-    if stats.prefer_sibling()
-        && local.group_type == GroupType::HasSpare
-        && (busiest.group_type == GroupType::LlcBalance || sibling_imbalance(conditions.idle, busiest, local) > 1)
+    let for_llc = busiest.group_type == GroupType::LlcBalance;
+    let evens_out = || for_llc || sibling_imbalance(conditions.idle, busiest, local) > 1;
+    if local.group_type == GroupType::HasSpare
+        && (for_llc && conditions.llc_forced || stats.prefer_sibling() && evens_out())
     {
         return true;
     }
@@ -309,7 +314,9 @@ fn imbalance_matters(conditions: &Conditions, stats: &DomainStats) -> bool {
 pub(crate) fn calculate_imbalance(conditions: &Conditions, stats: &mut DomainStats) -> Imbalance {
     let busiest = stats.busiest;
     match busiest.group_type {
-        GroupType::LlcBalance => return Imbalance { amount: 1, migration: Migration::LlcTask },
+        GroupType::LlcBalance => {
+            return Imbalance { amount: conditions.llc_batch, migration: Migration::LlcTask };
+        }
         GroupType::SmtBalance | GroupType::Imbalanced => return Imbalance { amount: 1, migration: Migration::Task },
         _ => {}
     }
@@ -380,6 +387,8 @@ impl<P: Policy> Fair<P> {
             flags: domain.flags,
             imbalance_pct: domain.imbalance_pct,
             imb_numa_nr: domain.imb_numa_nr,
+            llc_forced: self.llc_forced(),
+            llc_batch: self.llc_batch(),
         }
     }
 

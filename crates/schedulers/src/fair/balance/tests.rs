@@ -72,7 +72,14 @@ fn single(nr: u32) -> GroupStats {
 }
 
 fn pkg(idle: IdleType) -> Conditions {
-    Conditions { idle, flags: flags::PREFER_SIBLING, imbalance_pct: PCT, imb_numa_nr: 2 }
+    Conditions {
+        idle,
+        flags: flags::PREFER_SIBLING,
+        imbalance_pct: PCT,
+        imb_numa_nr: 2,
+        llc_forced: false,
+        llc_batch: 1,
+    }
 }
 
 fn mc(idle: IdleType) -> Conditions {

@@ -44,8 +44,10 @@ impl CacheAware {
         if self.tunables.unlimited() {
             return None;
         }
+        // A scope grows with its threads; tolerance 0 still means none.
+        let scoped = self.topology.is_some() && self.tunables.aggr_tolerance > 0;
         let place = &self.llcs[llc as usize];
-        if is_too_many(state.nr_running_avg, self.smt_width, self.tunables.scale(1), place.size) {
+        if !scoped && is_too_many(state.nr_running_avg, self.smt_width, self.tunables.scale(1), place.size) {
             return Some(Refusal::TooMany);
         }
         // Without NUMA balancing no faults are counted and the footprint stays 0.

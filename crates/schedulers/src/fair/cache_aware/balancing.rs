@@ -24,16 +24,16 @@ impl CacheAware {
         can_migrate_llc(self.limits, src.snapshot.get(), dst.snapshot.get(), util, direction)
     }
 
-    /// Whether a task may move between two CPUs (`can_migrate_llc_task`), and in which direction that would be. Takes the
-    /// preference of a group away that would be refused at the destination.
+    /// Whether a task may move between two CPUs (`can_migrate_llc_task`), and why not if not. Takes the preference of a
+    /// group away that would be refused at the destination.
     fn task_permission(
         &mut self,
         core: &mut Core<'_>,
         task: TaskId,
         (src, dst): (CpuId, CpuId),
         util: u64,
-    ) -> (Permission, Direction) {
-        const NO_OPINION: (Permission, Direction) = (Permission::Free, Direction::Toward);
+    ) -> (Permission, Decision) {
+        const NO_OPINION: (Permission, Decision) = (Permission::Free, Decision::MoveOverfills);
         let (src, dst) = (self.llc_of[src.index()], self.llc_of[dst.index()]);
         let group = self.tasks[task.index()].group;
         if group == NONE || src == dst {
@@ -47,6 +47,9 @@ impl CacheAware {
             self.drop_preference(core, group, task, refusal.dropping());
             return NO_OPINION;
         }
+        if let Some(topology) = &self.topology {
+            return self.scope_permission(topology, group, (src, dst), util);
+        }
         let direction = if dst == preferred {
             Direction::Toward
         } else if src == preferred {
@@ -54,7 +57,7 @@ impl CacheAware {
         } else {
             return NO_OPINION;
         };
-        (self.permission(src, dst, util, direction), direction)
+        (self.permission(src, dst, util, direction), Decision::refused(direction))
     }
 
     /// Whether every runnable task of a CPU is on the LLC it prefers.
@@ -106,26 +109,70 @@ impl<P: Policy> Fair<P> {
         if domain.has(flags::SHARE_LLC) {
             return (0, false);
         }
-        let cpus = self.domains.group_cpus(self.domains.group(group));
         let dst = cache_aware.llc_of[pass.dst.index()];
-        let count = cache_aware.count_preferring(cpus, dst);
         let patient = domain.nr_balance_failed < domain.cache_nice_tries + 1;
+        if let Some(topology) = &cache_aware.topology {
+            return cache_aware.affinity_balance(topology, group, dst, patient);
+        }
         // The group is judged by the LLC of its first CPU, whatever it spans.
+        let cpus = self.domains.group_cpus(self.domains.group(group));
+        let count = cache_aware.count_preferring(cpus, dst);
         let src = cache_aware.llc_of[cpus[0] as usize];
         let wanted = count > 0 && patient && cache_aware.permission(src, dst, 0, Direction::Toward) == Permission::Pull;
         (count, wanted)
     }
 
-    /// Tasks queued on a CPU that prefer the destination's LLC.
+    /// Tasks queued on a CPU that prefer the destination's LLC, or what moving them there would gain.
     pub(in crate::fair) fn preferring_dst(&self, pass: &Pass, cpu: u32) -> u32 {
         let Some(cache_aware) = &self.cache_aware else { return 0 };
-        cache_aware.llc_count(cpu, cache_aware.llc_of[pass.dst.index()])
+        let dst = cache_aware.llc_of[pass.dst.index()];
+        match &cache_aware.topology {
+            Some(topology) => cache_aware.queue_score(topology, cpu, dst),
+            None => cache_aware.llc_count(cpu, dst),
+        }
     }
 
-    /// Whether a task prefers the destination's LLC.
-    pub(in crate::fair) fn prefers_dst(&self, pass: &Pass, task: TaskId) -> bool {
-        let Some(cache_aware) = &self.cache_aware else { return false };
-        cache_aware.tasks[task.index()].preferred_llc == cache_aware.llc_of[pass.dst.index()]
+    /// Whether a task prefers the destination's LLC, or gains by going there and may.
+    pub(in crate::fair) fn prefers_dst(&mut self, core: &mut Core<'_>, pass: &Pass, task: TaskId) -> bool {
+        let util = self.task_util(task) + pass.pulled_util;
+        let Some(cache_aware) = &mut self.cache_aware else { return false };
+        let preferred = cache_aware.tasks[task.index()].preferred_llc;
+        let (src, dst) = (cache_aware.llc_of[pass.src.index()], cache_aware.llc_of[pass.dst.index()]);
+        let Some(topology) = &cache_aware.topology else { return preferred == dst };
+        preferred != NONE
+            && topology.gain(src, dst, preferred) > 0
+            && cache_aware.task_permission(core, task, (pass.src, pass.dst), util).0 == Permission::Pull
+    }
+
+    /// Utilisation of a task (`task_util`).
+    fn task_util(&self, task: TaskId) -> u64 {
+        self.entities[self.task_entity(task) as usize].pelt.util as u64
+    }
+
+    /// How many tasks a pass moves to LLCs they prefer.
+    pub(in crate::fair) fn llc_batch(&self) -> i64 {
+        let topology = self.cache_aware.as_ref().and_then(|cache_aware| cache_aware.topology.as_ref());
+        topology.map_or(1, |topology| topology.tunables.batch as i64)
+    }
+
+    /// Whether tasks are pulled to LLCs they prefer at every level, not only where siblings are to be filled evenly.
+    pub(in crate::fair) fn llc_forced(&self) -> bool {
+        self.cache_aware.as_ref().is_some_and(|cache_aware| cache_aware.topology.is_some())
+    }
+
+    /// Where a wakeup is to search for an idle CPU; see [`CacheAware::wake_hint`].
+    #[inline]
+    pub(in crate::fair) fn hinted_target(
+        &mut self,
+        core: &mut Core<'_>,
+        task: TaskId,
+        prev: CpuId,
+        target: CpuId,
+    ) -> CpuId {
+        match &mut self.cache_aware {
+            Some(cache_aware) => cache_aware.wake_hint(core, &self.domains, task, prev, target),
+            None => target,
+        }
     }
 
     /// Whether a task has a reason to stay that the balancer respects as long as it has not failed too often
@@ -139,18 +186,18 @@ impl<P: Policy> Fair<P> {
             return false;
         }
         let for_llc = pass.migration == Migration::LlcTask;
-        if for_llc && !self.prefers_dst(pass, task) {
+        if for_llc && !self.prefers_dst(core, pass, task) {
             self.tell_refusal(core, pass, task, Decision::MovePrefersAnother);
             return true;
         }
-        let util = self.entities[self.task_entity(task) as usize].pelt.util as u64;
+        let util = self.task_util(task);
         let Some(cache_aware) = &mut self.cache_aware else { return false };
-        let (permission, direction) = cache_aware.task_permission(core, task, (pass.src, pass.dst), util);
+        let (permission, why) = cache_aware.task_permission(core, task, (pass.src, pass.dst), util);
         if permission != Permission::Forbid {
             return false;
         }
         pass.llc_pinned |= !for_llc;
-        self.tell_refusal(core, pass, task, Decision::refused(direction));
+        self.tell_refusal(core, pass, task, why);
         true
     }
 
@@ -162,20 +209,25 @@ impl<P: Policy> Fair<P> {
     /// Whether pushing the running task of the source would take tasks out of the LLC they prefer (`alb_break_llc`). A CPU
     /// with a single task is left alone whatever the imbalance.
     pub(in crate::fair) fn alb_break_llc(&mut self, core: &mut Core<'_>, pass: &Pass) -> bool {
-        let Some(cache_aware) = &mut self.cache_aware else { return false };
+        let Some(cache_aware) = &self.cache_aware else { return false };
         let src = pass.src;
-        let same_llc = cache_aware.llc_of[src.index()] == cache_aware.llc_of[pass.dst.index()];
-        if same_llc || !cache_aware.all_on_preferred(src, self.queues[src.index()].h_nr_runnable) {
+        if cache_aware.llc_of[src.index()] == cache_aware.llc_of[pass.dst.index()] {
             return false;
         }
-        if self.rqs[src.index()].nr_running <= 1 {
-            return true;
+        let at_home = cache_aware.all_on_preferred(src, self.queues[src.index()].h_nr_runnable);
+        let alone = self.rqs[src.index()].nr_running <= 1;
+        let mut vetoed = at_home && alone;
+        if cache_aware.topology.is_some() {
+            // The extension lets a task leave a core it shares for one of its own, but no task that is in the scope for good.
+            vetoed &= self.is_core_idle(core, src) || !self.is_core_idle(core, pass.dst);
+        } else if !at_home {
+            return false;
         }
         let curr = core.curr(src);
-        if curr.is_idle() {
-            return false;
+        if vetoed || curr.is_idle() {
+            return vetoed;
         }
-        let util = self.entities[self.task_entity(curr) as usize].pelt.util as u64;
+        let util = self.task_util(curr);
         let Some(cache_aware) = &mut self.cache_aware else { return false };
         cache_aware.task_permission(core, curr, (src, pass.dst), util).0 == Permission::Forbid
     }

@@ -10,9 +10,15 @@ impl CacheAware {
     /// A task was queued. `delayed`: it sleeps there.
     pub fn enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &mut self.tasks[task.index()];
+        if state.group != NONE {
+            self.groups[state.group as usize].runnable += u32::from(!delayed);
+        }
         let llc = state.preferred_llc;
         if llc == NONE {
             return;
+        }
+        if let Some(topology) = &mut self.topology {
+            topology.enqueued(self.llc_of[cpu.index()], llc);
         }
         let rq = &mut self.cpus[cpu.index()];
         rq.nr_llc_running += 1;
@@ -25,9 +31,15 @@ impl CacheAware {
     /// A task has left its queue.
     pub fn dequeued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &mut self.tasks[task.index()];
+        if state.group != NONE {
+            self.groups[state.group as usize].runnable -= u32::from(!delayed);
+        }
         let llc = state.preferred_llc;
         if llc == NONE {
             return;
+        }
+        if let Some(topology) = &mut self.topology {
+            topology.dequeued(self.llc_of[cpu.index()], llc);
         }
         let rq = &mut self.cpus[cpu.index()];
         rq.nr_llc_running -= 1;
@@ -39,7 +51,12 @@ impl CacheAware {
 
     /// A queued task fell asleep (`delayed`) or is awake again.
     pub fn delay_changed(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
-        if self.tasks[task.index()].queued_on_preferred {
+        let state = &self.tasks[task.index()];
+        if state.group != NONE {
+            let runnable = &mut self.groups[state.group as usize].runnable;
+            *runnable = if delayed { *runnable - 1 } else { *runnable + 1 };
+        }
+        if state.queued_on_preferred {
             let running = &mut self.cpus[cpu.index()].nr_pref_llc_running;
             *running = if delayed { *running - 1 } else { *running + 1 };
         }

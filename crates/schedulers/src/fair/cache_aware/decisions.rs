@@ -2,7 +2,7 @@
 
 use crate::fair::cache_aware::permission::Direction;
 
-/// A decision. The value of its event is an LLC (of the process or the destination) unless the variant says otherwise.
+/// A decision. The value of its event is an LLC (of the process or the destination); for a scope its number of LLCs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Decision {
@@ -19,10 +19,21 @@ pub(crate) enum Decision {
     MoveOverfills,
     MovePrefersAnother,
     PushLeaves,
+    ScopeGrew,
+    ScopeShrank,
+    ScopeLlc,
+    ScopeNode,
+    ScopeSocket,
+    ScopeSystem,
+    MoveLeavesScope,
+    MoveOutOfOrder,
+    MoveAwayFromHome,
+    HintPrevious,
+    HintHome,
 }
 
 /// Names of the decisions, by discriminant: subject, colon, reason.
-pub(crate) const DECISIONS: [&str; 13] = [
+pub(crate) const DECISIONS: [&str; 24] = [
     "preferred LLC chosen: highest occupancy",
     "preferred LLC changed: more than twice the occupancy",
     "preferred LLC dropped: more threads than cores",
@@ -36,6 +47,17 @@ pub(crate) const DECISIONS: [&str; 13] = [
     "move refused: the preferred LLC is fuller",
     "move refused: the task prefers another LLC",
     "push refused: the tasks are on their preferred LLC",
+    "scope expanded: the demand does not fit",
+    "scope contracted: the demand fits in less",
+    "scope is one LLC: the demand fits there",
+    "scope is in the home node: the demand fits there",
+    "scope is in the home socket: the demand fits there",
+    "scope crosses sockets: the demand fits in no less",
+    "move refused: the scope would be left",
+    "move refused: an earlier LLC of the scope has room",
+    "move refused: farther from home",
+    "wakeup hinted: to the previous LLC, in scope",
+    "wakeup hinted: to the home LLC",
 ];
 
 impl Decision {

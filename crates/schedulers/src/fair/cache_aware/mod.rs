@@ -31,13 +31,14 @@ mod tunables;
 use std::cell::Cell;
 
 use warmcore_kernel::{Core, Setup};
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 
 use self::decisions::Decision;
 use self::permission::{Limits, Snapshot};
 use super::domains::Domains;
 use super::state::NONE;
+use super::topology_aware::{TopologyAware, TopologyAwareTunables};
 
 pub use self::tunables::CacheAwareTunables;
 
@@ -56,6 +57,14 @@ pub(crate) struct ThreadGroup {
     pub footprint_pages: i64,
     /// Living threads.
     pub threads: u32,
+    /// Of these, queued and awake.
+    pub runnable: u32,
+}
+
+impl Default for ThreadGroup {
+    fn default() -> Self {
+        Self { cpu: NONE, epoch: 0, next_scan: 0, nr_running_avg: 0, footprint_pages: 0, threads: 0, runnable: 0 }
+    }
 }
 
 /// Run time of a group on a CPU.
@@ -95,6 +104,8 @@ pub(crate) struct TaskState {
     pub queued_on_preferred: bool,
     /// A scan waits for its return to user mode.
     pub scan_pending: bool,
+    /// When a wakeup was last sent to its home.
+    pub hinted_ns: u64,
 }
 
 /// What belongs to an LLC.
@@ -131,7 +142,9 @@ pub(crate) struct CacheAware {
     /// By LLC, then CPU: tasks queued on the CPU that prefer the LLC (`llc_counts`).
     llc_counts: Vec<u32>,
     /// By LLC: their sum over CPUs.
-    wanting: Vec<u32>,
+    pub wanting: Vec<u32>,
+    /// The topology-aware extension, if it is on.
+    pub topology: Option<Box<TopologyAware>>,
 }
 
 impl CacheAware {
@@ -151,9 +164,7 @@ impl CacheAware {
         }
         let cpus = machine.cpu_count();
         let llcs = (0..domains.llc_count() as u32).map(|llc| new_llc(setup, domains, llc)).collect::<Vec<_>>();
-        let group =
-            ThreadGroup { cpu: NONE, epoch: 0, next_scan: 0, nr_running_avg: 0, footprint_pages: 0, threads: 0 };
-        let groups = vec![group; setup.workload().processes.len()];
+        let groups = vec![ThreadGroup::default(); setup.workload().processes.len()];
         Some(Self {
             limits: tunables.limits(machine.smt_width()),
             smt_width: machine.smt_width() as u64,
@@ -167,12 +178,27 @@ impl CacheAware {
             wanting: vec![0; llcs.len()],
             llcs,
             tasks: Vec::new(),
+            topology: None,
         })
+    }
+
+    /// Adds the topology-aware extension.
+    pub fn extend(&mut self, tunables: TopologyAwareTunables, machine: &Machine, domains: &Domains) {
+        if tunables.theta != 0 {
+            self.limits.full_pct = tunables.theta;
+        }
+        self.topology = Some(Box::new(TopologyAware::new(tunables, machine, domains, self.groups.len())));
     }
 
     /// A thread exists (`mm_init_sched`, `init_sched_mm`): it starts without preference.
     pub fn task_created(&mut self, group: u32) {
-        self.tasks.push(TaskState { group, preferred_llc: NONE, queued_on_preferred: false, scan_pending: false });
+        self.tasks.push(TaskState {
+            group,
+            preferred_llc: NONE,
+            queued_on_preferred: false,
+            scan_pending: false,
+            hinted_ns: 0,
+        });
         if group != NONE {
             self.groups[group as usize].threads += 1;
         }

@@ -41,7 +41,7 @@ impl CacheAware {
     }
 
     /// The thread returns to user mode with a scan pending (`task_cache_work`). `task_base` is the entity of task 0;
-    /// `nodes` limits the scan to LLCs of those nodes.
+    /// `nodes` limits the scan to LLCs of those nodes, `util` gives a CPU's utilisation.
     pub fn scan(
         &mut self,
         core: &mut Core<'_>,
@@ -50,6 +50,7 @@ impl CacheAware {
         task_base: u32,
         task: TaskId,
         nodes: Option<&CpuSet>,
+        util: impl Fn(u32) -> u64,
     ) {
         self.tasks[task.index()].scan_pending = false;
         let (group, cpu) = (self.tasks[task.index()].group, core.task(task).cpu());
@@ -71,12 +72,18 @@ impl CacheAware {
             core.decide(told as u32, task, i64::from(llc));
             return;
         }
+        let cost_ns = core.machine().costs().balance_per_cpu_ns;
+        if self.topology.is_some() {
+            let examined = self.scan_scope(core, domains, group, task, util);
+            core.charge(cpu, cost_ns * examined, OverheadKind::Balance);
+            return;
+        }
         let running = |cpu: u32| {
             let entity = rqs[cpu as usize].curr_task;
             (entity != NONE).then(|| entity - task_base)
         };
         let findings = self.look_around(jiffies, domains, group, running, nodes);
-        core.charge(cpu, core.machine().costs().balance_per_cpu_ns * findings.examined, OverheadKind::Balance);
+        core.charge(cpu, cost_ns * findings.examined, OverheadKind::Balance);
         if findings.best.0 > 2 * findings.current {
             self.choose(core, group, task, findings.best.1);
         }
@@ -123,7 +130,7 @@ impl CacheAware {
     }
 
     /// Makes a CPU the group's preferred one.
-    fn choose(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, cpu: u32) {
+    pub(in crate::fair) fn choose(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, cpu: u32) {
         let (old, llc) = (self.preferred_llc(group), self.llc_of[cpu as usize]);
         self.groups[group as usize].cpu = cpu;
         if old != llc {

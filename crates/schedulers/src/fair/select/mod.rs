@@ -56,7 +56,10 @@ impl<P: Policy> Fair<P> {
         match slow_path {
             Some(domain) => self.find_idlest_cpu(core, domain, wakee, cpu, balance_flag),
             None if wake.fork => prev,
-            None => self.select_idle_sibling(core, wakee, prev, target),
+            None => {
+                let target = self.hinted_target(core, task, prev, target);
+                self.select_idle_sibling(core, wakee, prev, target)
+            }
         }
     }
 

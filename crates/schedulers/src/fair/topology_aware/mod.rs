@@ -1,0 +1,101 @@
+//! The topology-aware extension of cache-aware scheduling: a process that outgrows one LLC takes the next ones in an order that
+//! keeps it together, instead of spreading over the machine.
+//!
+//! Source: `linux-fair.md` section 8. Marks as there: **\[P\]** published in one of the two RFCs, **\[O\]** this project's
+//! design, as their code is not public. Everything of [`cache_aware`](super::cache_aware) stays but what this table lists.
+//!
+//! | module | rule | replaces | mark |
+//! |---|---|---|---|
+//! | `sequence` | order in which a home takes LLCs (8.4) | one LLC | idea \[P\] v2, keys \[O\] |
+//! | `scope` | demand, how many LLCs it needs (8.3, 8.5) | too many threads, the latch | smoothing \[P\] v2; growing, shrinking, ladder \[O\] |
+//! | `scan` | home node, home LLC, scope, once per epoch (8.3) | highest occupancy of all LLCs | two steps \[P\] v2, demand \[O\] |
+//! | `permission` | may a task move between two LLCs (8.6) | toward and away from one LLC | \[O\] |
+//! | `promotion`, `balancing` | where to pull from: affinity promotion (8.7) | tasks that prefer the destination | form \[P\] v1, weights \[O\]; `gain=inverse` is v1's |
+//! | `balancing` | forced at every level; core-aware veto; wakeup hint (8.7, 8.9) | rule of siblings, veto | no siblings \[P\] v1, rest \[O\] |
+//!
+//! Tolerance 0 still refuses everybody; other tolerances do not limit threads, as the scope grows with them. The footprint is
+//! tested as in 7.2.
+//!
+//! Deviations from section 8: utilisations in permissions are the snapshots of 6.8, as in 7.2; a batch of several tasks counts the
+//! utilisation it has moved; the wakeup hint's 16 ms count from the task's last hint.
+
+mod balancing;
+pub(crate) mod permission;
+pub(crate) mod promotion;
+mod scan;
+pub(crate) mod scope;
+pub(crate) mod sequence;
+mod tunables;
+
+use warmcore_topology::Machine;
+
+use self::promotion::Gain;
+use self::scope::{Patience, Scope};
+use self::sequence::Sequences;
+use super::domains::Domains;
+
+pub use self::tunables::TopologyAwareTunables;
+
+/// State of the extension.
+pub(crate) struct TopologyAware {
+    pub tunables: TopologyAwareTunables,
+    pub gain: Gain,
+    pub patience: Patience,
+    pub sequences: Sequences,
+    /// By group of threads.
+    pub scopes: Vec<Scope>,
+    /// LLCs of each of the domains' groups.
+    group_llcs: Vec<Vec<u32>>,
+    /// By LLC they are queued on, then LLC they prefer: queued tasks.
+    counts: Vec<u32>,
+    /// What the present scan found, by LLC.
+    found: Vec<scan::Found>,
+    /// Room in the first LLCs of the sequence, added up.
+    room: Vec<u64>,
+}
+
+impl TopologyAware {
+    /// The extension on a machine, for so many groups of threads.
+    pub fn new(tunables: TopologyAwareTunables, machine: &Machine, domains: &Domains, groups: usize) -> Self {
+        let llcs = domains.llc_count();
+        let group_llcs = (0..domains.group_total()).map(|group| {
+            let cpus = domains.group_cpus(domains.group(group));
+            let mut llcs: Vec<u32> = cpus.iter().map(|&cpu| domains.sd_llc_id(warmcore_topology::CpuId(cpu))).collect();
+            llcs.sort_unstable();
+            llcs.dedup();
+            llcs
+        });
+        Self {
+            gain: if tunables.gain == 0 { Gain::Distance } else { Gain::Inverse },
+            patience: Patience { below_pct: tunables.theta_c, hold: tunables.hold },
+            sequences: Sequences::new(machine, domains),
+            scopes: vec![Scope::default(); groups],
+            group_llcs: group_llcs.collect(),
+            counts: vec![0; llcs * llcs],
+            found: vec![scan::Found::default(); llcs],
+            room: Vec::with_capacity(llcs),
+            tunables,
+        }
+    }
+
+    /// A task that prefers an LLC was queued on another, or the same.
+    pub fn enqueued(&mut self, llc: u32, preferred: u32) {
+        self.counts[llc as usize * self.found.len() + preferred as usize] += 1;
+    }
+
+    /// It has left.
+    pub fn dequeued(&mut self, llc: u32, preferred: u32) {
+        self.counts[llc as usize * self.found.len() + preferred as usize] -= 1;
+    }
+}
+
+/// The machine of the first RFC.
+#[cfg(test)]
+fn rfc_machine() -> Sequences {
+    use super::Policy;
+    use super::eevdf::{Eevdf, EevdfTunables};
+
+    let machine = warmcore_topology::resolve("hygon384").unwrap();
+    let parameters = Eevdf::new(EevdfTunables::default(), machine.cpu_count()).fair_parameters();
+    Sequences::new(&machine, &Domains::build(&machine, &parameters))
+}

@@ -1,0 +1,141 @@
+//! The scan of the extension: demand, home and scope of a process (`linux-fair.md` 8.3 to 8.5).
+
+use warmcore_kernel::Core;
+use warmcore_trace::TaskId;
+
+use super::TopologyAware;
+use super::sequence::Reach;
+use crate::fair::cache_aware::CacheAware;
+use crate::fair::cache_aware::decisions::Decision;
+use crate::fair::domains::Domains;
+use crate::fair::state::NONE;
+
+/// An LLC as a scan found it; utilisations are 1024 per CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    /// Utilisation by the group: each CPU's times the group's share of its busy time.
+    own: u64,
+    /// Utilisation by all.
+    util: u64,
+    /// Utilisation at which it counts as full.
+    limit: u64,
+    /// Highest own utilisation of a CPU, and the CPU.
+    most: (u64, u32),
+}
+
+/// Whether `best` takes over from `present`, given the factor in percent.
+fn takes_over(best: u64, present: u64, hysteresis_pct: u64) -> bool {
+    best * 100 > present * hysteresis_pct
+}
+
+impl TopologyAware {
+    /// Home LLC of a group whose home was `present` (or [`NONE`]): first the node, then the LLC in it. [`NONE`] if the group ran
+    /// nowhere.
+    fn home(&self, present: u32) -> u32 {
+        let llcs = self.found.len() as u32;
+        let own = |llc: u32| self.found[llc as usize].own;
+        let of_node = |node: u32| -> u64 { (0..llcs).filter(|&llc| self.sequences.node(llc) == node).map(own).sum() };
+        // The first of equals, as everywhere.
+        let best_of = |candidates: &mut dyn Iterator<Item = (u64, u32)>| {
+            candidates.fold((0, NONE), |best, candidate| if candidate.0 > best.0 { candidate } else { best })
+        };
+        let hysteresis = self.tunables.home_hyst;
+        let (occupied, mut node) =
+            best_of(&mut (0..llcs).map(|llc| (of_node(self.sequences.node(llc)), self.sequences.node(llc))));
+        if present != NONE {
+            let home_node = self.sequences.node(present);
+            if !takes_over(occupied, of_node(home_node), hysteresis) {
+                node = home_node;
+            }
+        }
+        if node == NONE {
+            return present;
+        }
+        let in_node = |llc: &u32| self.sequences.node(*llc) == node;
+        let (occupied, best) = best_of(&mut (0..llcs).filter(in_node).map(|llc| (own(llc), llc)));
+        let stays = present != NONE && in_node(&present) && !takes_over(occupied, own(present), hysteresis);
+        if stays || best == NONE { present } else { best }
+    }
+
+    /// Fits a group's scope to its demand; returns the sizes before and after.
+    fn fit_scope(&mut self, group: u32, home: u32, demand: u64) -> (u32, u32) {
+        self.room.clear();
+        let mut sum = 0;
+        for &llc in self.sequences.order(home) {
+            let found = &self.found[llc as usize];
+            sum += found.limit.saturating_sub(found.util - found.own.min(found.util));
+            self.room.push(sum);
+        }
+        let (sequences, ladder) = (&self.sequences, self.tunables.mode != 0);
+        let rounded = |size| if ladder { sequences.rounded(home, size) } else { size };
+        let less = |size| if ladder { sequences.one_step_less(home, size) } else { size - 1 };
+        let scope = &mut self.scopes[group as usize];
+        let old = scope.fit(demand, &self.room, self.patience, rounded, less);
+        (old, scope.size)
+    }
+}
+
+impl CacheAware {
+    /// Chooses a group's home and scope. `util` gives a CPU's utilisation. Returns the number of CPUs examined.
+    pub(in crate::fair) fn scan_scope(
+        &mut self,
+        core: &mut Core<'_>,
+        domains: &Domains,
+        group: u32,
+        task: TaskId,
+        util: impl Fn(u32) -> u64,
+    ) -> u64 {
+        let Some(mut topology) = self.topology.take() else { return 0 };
+        let jiffies = core.jiffies();
+        let mut raw = 0;
+        for llc in 0..topology.found.len() {
+            let cpus = domains.llc_cpus(llc as u32);
+            let mut found = Found { most: (0, NONE), ..Found::default() };
+            for &cpu in cpus {
+                let util = util(cpu);
+                let own = util * self.share(jiffies, group, cpu as usize) >> 20;
+                found.util += util;
+                found.own += own;
+                if own > found.most.0 {
+                    found.most = (own, cpu);
+                }
+            }
+            found.limit = cpus.len() as u64 * 1024 * self.limits.full_pct / 100;
+            raw += found.own;
+            topology.found[llc] = found;
+        }
+        let state = &self.groups[group as usize];
+        topology.scopes[group as usize].observe(raw, u64::from(state.runnable));
+        let demand = topology.scopes[group as usize].demand(state.threads);
+        let present = self.preferred_llc(group);
+        let home = topology.home(present);
+        if home != NONE {
+            if home != present {
+                self.choose(core, group, task, topology.found[home as usize].most.1);
+            }
+            let (old, new) = topology.fit_scope(group, home, demand);
+            tell_scope(core, &topology, home, task, old, new);
+        }
+        self.topology = Some(topology);
+        self.llc_of.len() as u64
+    }
+}
+
+/// Puts a change of the scope into the trace: its direction with the new number of LLCs, and the level it reaches if that changed.
+fn tell_scope(core: &mut Core<'_>, topology: &TopologyAware, home: u32, task: TaskId, old: u32, new: u32) {
+    if old == new {
+        return;
+    }
+    let direction = if new > old { Decision::ScopeGrew } else { Decision::ScopeShrank };
+    core.decide(direction as u32, task, i64::from(new));
+    let reach = topology.sequences.reach(home, new);
+    if old == 0 || reach != topology.sequences.reach(home, old) {
+        let level = match reach {
+            Reach::Llc => Decision::ScopeLlc,
+            Reach::Node => Decision::ScopeNode,
+            Reach::Socket => Decision::ScopeSocket,
+            Reach::System => Decision::ScopeSystem,
+        };
+        core.decide(level as u32, task, i64::from(new));
+    }
+}

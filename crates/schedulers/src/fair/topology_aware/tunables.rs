@@ -1,0 +1,27 @@
+//! Tunables of the topology-aware extension, all of them this project's design.
+
+use crate::tunables::tunables;
+
+tunables! {
+    /// Tunables of the topology-aware extension (`linux-fair.md` section 8.2).
+    pub struct TopologyAwareTunables for "topology-aware" {
+        /// How a scope grows: LLC by LLC (as the second RFC) or to the whole node, socket, machine (as the first).
+        mode: 0 "" in 0..=1 as ["prefix", "ladder"],
+        /// Inside the scope: fill LLCs in order, or leave tasks spread.
+        fill: 0 "" in 0..=1 as ["pack", "spread"],
+        /// Utilisation at which an LLC counts as full; 0 = overaggr_pct, half as much again without SMT.
+        theta: 0 "%" in 0..=100,
+        /// Part of theta below which the demand must stay for the scope to shrink.
+        theta_c: 80 "%" in 1..=100,
+        /// Scans in a row below theta_c before the scope shrinks by one step.
+        hold: 4 "scans" in 1..=10_000,
+        /// Tasks moved per pass.
+        batch: 1 "tasks" in 1..=32,
+        /// Occupancy of another node or LLC, in percent of the home's, beyond which it becomes the home.
+        home_hyst: 200 "%" in 100..=10_000,
+        /// Weight of a task in choosing where to pull from: by the distance gained, or 1024 / distance (first RFC).
+        gain: 0 "" in 0..=1 as ["distance", "inverse"],
+        /// Let wakeups prefer the previous or the home LLC to one out of the scope.
+        wake_hint: 0 "" in 0..=1,
+    }
+}

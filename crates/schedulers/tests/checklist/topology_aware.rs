@@ -1,0 +1,124 @@
+//! Items 47 to 49: the extension of cache-aware scheduling to several LLCs, on the first RFC's machine (half of an LLC's 16 CPUs
+//! count as full) and on LLCs without SMT (three quarters do). Item 50 needs NUMA balancing.
+
+use crate::cache_aware::*;
+use crate::support::*;
+
+const RFC_MACHINE: &str = "hygon384";
+
+/// Four LLCs of eight CPUs.
+const FOUR_LLCS_OF_8: &str = "1s1n4l8c1t";
+
+#[test]
+fn item_47_the_scope_of_6_10_20_and_100_spinners_on_the_rfc_machine() {
+    let levels =
+        ["scope is one LLC", "scope is in the home node", "scope is in the home socket", "scope crosses sockets"];
+    for (count, llcs, level) in [(6, 1, 0), (10, 2, 1), (20, 3, 2), (100, 13, 3)] {
+        for (mode, whole) in [("prefix", llcs), ("ladder", [1, 2, 12, 24][level])] {
+            let run = spinners(count, S).run(RFC_MACHINE, &format!("topology-aware:mode={mode}"));
+            let sizes = decided(&run, "scope expanded");
+            println!("{count} spinners, {mode}: {sizes:?}");
+            assert_eq!(sizes.last().map(|(_, llcs)| *llcs), Some(whole), "{count} spinners, {mode}");
+            let reached: Vec<bool> = levels.iter().map(|level| !decided(&run, level).is_empty()).collect();
+            assert!(reached[level] && !reached[level + 1..].contains(&true), "{count} spinners, {mode}: {reached:?}");
+            assert!(decided(&run, "scope contracted").is_empty(), "the load is constant");
+        }
+    }
+}
+
+/// Fourteen CPUs' worth need three LLCs of six, four CPUs' worth one.
+#[test]
+fn item_48_when_the_demand_falls_the_scope_shrinks_and_threads_return_home() {
+    let mut scene = Scene::lasting(START_NS + 5 * S);
+    for n in 0..14 {
+        let busy_ns = if n % 4 == 0 { 100 * S } else { 2 * S };
+        scene.task(&format!("thread {n}"), once([sleep(START_NS), run_for(busy_ns), sleep(100 * S)]));
+    }
+    for seed in 1..=5 {
+        let run = scene.run_with_seed(FOUR_LLCS_OF_8, "topology-aware", seed);
+        let fallen_ns = START_NS + 2 * S;
+        let grown = decided(&run, "scope expanded");
+        assert_eq!(grown.last().map(|(_, llcs)| *llcs), Some(3), "seed {seed}");
+        assert!(grown.iter().all(|(time_ns, _)| *time_ns < START_NS + 500 * MS), "seed {seed}: no oscillation");
+        let shrunk = decided(&run, "scope contracted");
+        println!("seed {seed}: grown {grown:?}, shrunk {shrunk:?}");
+        assert_eq!(shrunk.iter().map(|(_, llcs)| *llcs).collect::<Vec<_>>(), [2, 1], "seed {seed}");
+        // Four scans of 8 ms at the least, and what the smoothed demand needs to fall.
+        assert!(shrunk[0].0 >= fallen_ns + 32 * MS && shrunk[1].0 <= fallen_ns + 500 * MS, "seed {seed}");
+        let home = decided(&run, "preferred LLC").last().expect("it has a home").1 as u32;
+        let places = run.places(run.outcome.elapsed_ns);
+        let busy = [0, 4, 8, 12].map(|n| places[&run.id(&format!("thread {n}"))] / 8);
+        assert_eq!(busy, [home; 4], "seed {seed}");
+    }
+}
+
+#[test]
+fn item_49_with_one_llc_it_gathers_as_cache_awareness_does_but_never_latches() {
+    for seed in 1..=5 {
+        for (count, limit_ns) in [(4, 130 * MS), (6, 200 * MS)] {
+            let run = spinners(count, 3 * S).run_with_seed(TWO_LLCS_OF_8, "topology-aware", seed);
+            let settled_ns = settled_after(&run, [count, 0]).expect("gathered at the end");
+            assert!(settled_ns <= limit_ns, "{count} spinners, seed {seed}: {} ms", settled_ns / MS);
+        }
+        let eight = spinners(8, 3 * S).run_with_seed(TWO_LLCS_OF_8, "topology-aware", seed);
+        assert_eq!(split(&eight, 3 * S), [6, 2], "seed {seed}: home is filled to three quarters");
+        let run = bursts().run_with_seed(TWO_LLCS_OF_8, "topology-aware", seed);
+        let places = run.places(START_NS + 7_400 * MS);
+        let at = [4, 5, 6, 7].map(|n| places[&run.id(&format!("thread {n}"))] / 8);
+        assert!(at == [0; 4] || at == [1; 4], "seed {seed}: four threads after the burst are at {at:?}");
+    }
+}
+
+/// Cache awareness without limit puts five or six of six spinners on four cores (item 35) while the other four idle.
+#[test]
+fn item_49_threads_do_not_share_cores_while_cores_are_idle() {
+    for seed in 1..=5 {
+        for (count, wanted) in [(3, [3, 0]), (5, [4, 1]), (6, [4, 2]), (8, [4, 4])] {
+            let run = spinners(count, 3 * S).run_with_seed("1s1n2l4c2t", "topology-aware", seed);
+            assert_eq!(split(&run, 3 * S), wanted, "{count} spinners, seed {seed}");
+        }
+    }
+}
+
+/// Nine CPUs' worth need two LLCs of six. Once both are in the scope, packing still fills the first; spreading moves nobody.
+#[test]
+fn spreading_leaves_tasks_within_the_scope_where_they_are() {
+    let pulled = |fill: &str| -> usize {
+        let of_seed = |seed| {
+            let run = spinners(9, 3 * S).run_with_seed(TWO_LLCS_OF_8, &format!("topology-aware:fill={fill}"), seed);
+            let grown_ns = decided(&run, "scope expanded").last().expect("it grew").0;
+            decided(&run, "task pulled").into_iter().filter(|(time_ns, _)| *time_ns > grown_ns).count()
+        };
+        (1..=5).map(of_seed).sum()
+    };
+    let (packed, spread) = (pulled("pack"), pulled("spread"));
+    assert!(packed > 0 && spread == 0, "packed {packed}, spread {spread}");
+}
+
+#[test]
+fn tolerance_0_never_gathers() {
+    let run = spinners(4, S).run(TWO_LLCS_OF_8, "topology-aware:aggr_tolerance=0");
+    assert!(decided(&run, "preferred LLC chosen").is_empty());
+    assert_eq!(split(&run, S), [2, 2]);
+}
+
+/// A pair on two LLCs that wakes each other meets through the hint; without, wakeups know nothing of the scope.
+#[test]
+fn the_wakeup_hint_is_off_unless_asked_for() {
+    let mut scene = Scene::lasting(2 * S);
+    scene.task("spinner", spin()).instances = 4;
+    scene.task("periodic", forever([run_for(300 * US), sleep(700 * US)])).instances = 6;
+    let other = scene.application("other");
+    let elsewhere = scene.task("elsewhere", forever([run_for(200 * US), sleep(300 * US)]));
+    (elsewhere.process, elsewhere.instances) = (other, 12);
+    let hints = |scheduler| decided(&scene.run(FOUR_LLCS_OF_8, scheduler), "wakeup hinted").len();
+    assert_eq!(hints("topology-aware"), 0);
+    assert!(hints("topology-aware:wake_hint=1") > 0);
+}
+
+#[test]
+fn on_a_machine_with_one_llc_the_extension_changes_nothing() {
+    let scene = spinners(9, S);
+    let [with, without] = ["topology-aware", "eevdf"].map(|scheduler| scene.run("1s1n1l8c2t", scheduler));
+    assert!(with.events == without.events);
+}
