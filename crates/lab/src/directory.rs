@@ -11,8 +11,9 @@
 //! | `trace/*/` | event tables, when a trace was asked for |
 //! | `losses.json` | what was not recorded |
 //! | `verdict.json`, `verdict.txt` | the comparison |
-//! | `environment.json` | host, kernel, CPUs, command line, wall-clock times: the one file that differs between equal runs |
-//! | `checksums.sha256` | of all files but itself and `environment.json`, as `sha256sum -c` reads it |
+//! | `environment.json` | host, kernel, CPUs, command line, wall-clock times: differs between equal runs |
+//! | `report.html` | all of the above as one page; can be made again at any time |
+//! | `checksums.sha256` | of all files but itself, `environment.json` and `report.html`, as `sha256sum -c` reads it |
 //!
 //! A directory is never written over: it is new, or the caller replaces it on purpose, or continues it. What finished
 //! stays valid whatever happens later, because each trial is a file of its own that appears whole.
@@ -44,6 +45,8 @@ pub const VERDICT: &str = "verdict.json";
 pub const VERDICT_TEXT: &str = "verdict.txt";
 /// Name of the inventory of the host.
 pub const ENVIRONMENT: &str = "environment.json";
+/// Name of the report. It shows the environment, so it differs as that does.
+pub const REPORT: &str = "report.html";
 /// Name of the list of checksums.
 pub const CHECKSUMS: &str = "checksums.sha256";
 
@@ -152,6 +155,17 @@ impl RunDirectory {
         Ok(Self { path: path.to_path_buf() })
     }
 
+    /// Opens a directory that holds a run, to read it: nothing in it is changed or added.
+    ///
+    /// # Errors
+    /// When it holds none.
+    pub fn view(path: &Path) -> Result<Self, DirectoryError> {
+        if !holds_a_run(path) {
+            return Err(DirectoryError::NotARun(path.to_path_buf()));
+        }
+        Ok(Self { path: path.to_path_buf() })
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -204,7 +218,8 @@ impl RunDirectory {
     /// When a file cannot be read or the list not be written.
     pub fn write_checksums(&self) -> Result<(), FileError> {
         let mut list = String::new();
-        for name in self.files()?.iter().filter(|name| *name != CHECKSUMS && *name != ENVIRONMENT) {
+        let unlisted = [CHECKSUMS, ENVIRONMENT, REPORT];
+        for name in self.files()?.iter().filter(|name| !unlisted.contains(&name.as_str())) {
             let sum = files::sha256_of_file(&self.path.join(name))?;
             list.push_str(&format!("{sum}  {name}\n"));
         }

@@ -8,6 +8,7 @@
 //!   imitated program would have printed.
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
 //! - [`reproduce`]: published results, simulated and compared row by row.
+//! - [`reading`]: a run directory read back to be shown.
 //! - [`directory`], [`session`], [`table`], [`files`], [`environment`]: the run directory.
 //!
 //! This crate reads and writes files and the host's inventory. It prints nothing, and simulates nothing itself.
@@ -19,6 +20,7 @@ pub mod experiment;
 pub mod files;
 pub mod measures;
 mod observe;
+pub mod reading;
 pub mod reproduce;
 pub mod results;
 pub mod runner;

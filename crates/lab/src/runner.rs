@@ -151,7 +151,10 @@ fn trial_file(scheduler: usize, number: usize) -> String {
 }
 
 /// The trials that a directory holds and that are still what the experiment asks for, by position.
-fn finished_trials(directory: &RunDirectory, record: &ExperimentRecord) -> Result<BTreeMap<usize, Trial>, FileError> {
+pub(crate) fn finished_trials(
+    directory: &RunDirectory,
+    record: &ExperimentRecord,
+) -> Result<BTreeMap<usize, Trial>, FileError> {
     let mut finished = BTreeMap::new();
     for scheduler in 0..record.schedulers.len() {
         for (number, &seed) in record.seeds.iter().enumerate() {

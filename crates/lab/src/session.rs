@@ -3,7 +3,7 @@
 use serde::Serialize;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
-use warmcore_workload::Workload;
+use warmcore_workload::{Workload, workload_name};
 
 use crate::directory::{
     CHECKSUMS, ENVIRONMENT, EXPERIMENT, LOSSES, MACHINE, RunDirectory, TRIAL_TABLE, VERDICT, VERDICT_TEXT, VERSIONS,
@@ -177,7 +177,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         warmcore_topology::from_toml(&directory.read(MACHINE)?).map_err(|error| invalid(MACHINE, error.to_string()))?;
     let options = warmcore_workload::Options::default();
     let workload: Workload =
-        warmcore_workload::from_rtapp(&record.workload.source, &directory.read(WORKLOAD)?, &options)
+        warmcore_workload::from_rtapp(workload_name(&record.workload.source), &directory.read(WORKLOAD)?, &options)
             .map_err(|error| invalid(WORKLOAD, error.to_string()))?;
     let schedulers = record
         .schedulers

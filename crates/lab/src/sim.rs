@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
 use warmcore_schedulers::{decisions, simulate};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
-use warmcore_trace::{Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
+use warmcore_trace::{RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
 
 use crate::directory::RunDirectory;
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
@@ -125,11 +125,67 @@ pub fn run_trial(
         }
     };
     let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, &tables, &task_infos(&outcome)));
-    let end = trial_end(outcome.end);
-    let mut measures = measures::of_run(workload, &outcome, end, metrics.as_ref());
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
-    measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
-    Ok(Trial {
+    let mut trial = trial_of(experiment, record, scheduler, number, &outcome, metrics.as_ref());
+    trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
+    Ok(trial)
+}
+
+/// A trial that was run again to look at its events.
+pub struct Rerun<S> {
+    /// The trial: equal to the one that was run first, but for what was observed beside its usual measures.
+    pub trial: Trial,
+    /// All its metrics, histograms included.
+    pub metrics: Metrics,
+    /// What the indices in its events stand for.
+    pub tables: RunTables,
+    /// Its tasks.
+    pub tasks: Vec<TaskInfo>,
+    /// The sink that was given its events.
+    pub sink: S,
+}
+
+/// Runs a trial once more and hands its events to a sink: a simulated trial is a function of its record, so its events
+/// need not be kept to be looked at later. `sink` makes the sink for the run's tables.
+///
+/// # Errors
+/// As [`run_trial`]; a failure of the sink is a failure of the run.
+pub fn rerun_trial<S: Sink>(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    scheduler: usize,
+    number: usize,
+    stop: &Arc<AtomicBool>,
+    sink: impl FnOnce(&RunTables) -> S,
+) -> Result<Rerun<S>, SimError> {
+    let (machine, workload) = (&experiment.machine.value, &experiment.workload.value);
+    let spec = &experiment.schedulers[scheduler];
+    let mut setup = Setup::new(machine, workload, experiment.seeds[number])?;
+    setup.max_time_ns = experiment.max_time_ns;
+    setup.stop = Some(Arc::clone(stop));
+    let tables = setup.run_tables(decisions(spec));
+    let mut both = Tee::new(Counters::new(machine, &tables, Start::Idle { time_ns: 0 }), sink(&tables));
+    let outcome = simulate(spec, &setup, Some(&mut both))?;
+    let tasks = task_infos(&outcome);
+    let metrics = both.first.metrics(outcome.elapsed_ns, &tables, &tasks);
+    // What the experiment did not record is not in its trials either.
+    let recorded = (experiment.trace != TraceLevel::None).then_some(&metrics);
+    let trial = trial_of(experiment, record, scheduler, number, &outcome, recorded);
+    Ok(Rerun { trial, metrics, tables, tasks, sink: both.second })
+}
+
+/// The trial that an outcome makes.
+fn trial_of(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    scheduler: usize,
+    number: usize,
+    outcome: &Outcome,
+    metrics: Option<&Metrics>,
+) -> Trial {
+    let workload = &experiment.workload.value;
+    let (seed, end) = (experiment.seeds[number], trial_end(outcome.end));
+    Trial {
         schema: SCHEMA.into(),
         hash: record.trial_hash(scheduler, seed),
         scheduler: record.schedulers[scheduler].label.clone(),
@@ -140,13 +196,13 @@ pub fn run_trial(
         engine_events: outcome.engine_events,
         // Every event is handed to the sink before the next one happens, and a sink that fails ends the run.
         events_lost: 0,
-        censored_waits: metrics.as_ref().map_or(0, censored_waits),
-        measures,
-        decisions: metrics.map(|metrics| metrics.totals.decisions).unwrap_or_default(),
+        censored_waits: metrics.map_or(0, censored_waits),
+        measures: measures::of_run(workload, outcome, end, metrics),
+        decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),
-        result_lines: result_lines(workload, &outcome),
-    })
+        result_lines: result_lines(workload, outcome),
+    }
 }
 
 /// Nothing in it may differ between equal runs, so a simulated run has no host of its own.

@@ -28,5 +28,5 @@ pub use error::{DocumentError, DocumentProblem, GeneratorError, GeneratorProblem
 pub use generate::{FlagInfo, GeneratorInfo, HACKBENCH_TIME, from_generator, generators, is_generator};
 pub use nearest::nearest;
 pub use program::*;
-pub use resolve::resolve;
+pub use resolve::{resolve, workload_name};
 pub use rtapp::{Options, WriteError, from_rtapp, to_rtapp};

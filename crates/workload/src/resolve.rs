@@ -44,6 +44,14 @@ pub fn resolve(
     Ok(workload)
 }
 
+/// The name of the workload that [`resolve`] makes of `spec`: of a file its stem, of everything else the text itself. With
+/// it, a file that [`to_rtapp`](crate::to_rtapp) wrote is read back as the same workload.
+#[must_use]
+pub fn workload_name(spec: &str) -> &str {
+    let spec = spec.trim();
+    if is_generator(spec) || parts(spec).len() > 1 { spec } else { stem(spec) }
+}
+
 /// A name that looks like no path and does not exist was probably meant to be a generator.
 fn unreadable(path: &str, source: std::io::Error) -> WorkloadError {
     let looks_like_path = path.contains('/') || path.contains('.') && !path.contains(':');
