@@ -52,6 +52,8 @@ pub enum Command {
     Sim(SimArguments),
     /// Repeat published measurements in the simulator and compare, row by row; `list` names them
     Reproduce(ReproduceArguments),
+    /// Show finished runs: a page, figures, tables
+    Report(ReportArguments),
     /// List, show, detect and convert machines
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -164,6 +166,35 @@ pub struct CompareArguments {
     /// Print one JSON document instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Write no report.html into the run directory
+    #[arg(long)]
+    pub no_report: bool,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+pub struct ReportArguments {
+    /// Run directories; several are shown one after the other and compared with the first
+    #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
+    pub runs: Vec<PathBuf>,
+    /// Page to write; report.html in the run directory if nothing else is asked for
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Show the page in a browser
+    #[arg(long)]
+    pub open: bool,
+    /// Directory for every figure as SVG, with its data as CSV
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub svg: Option<PathBuf>,
+    /// Markdown to write, with the table of a patch letter; `-` for standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub markdown: Option<PathBuf>,
+    /// Leave out the timeline and everything else that needs the events of a trial
+    #[arg(long)]
+    pub no_timeline: bool,
+    /// Write over files that are there
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Largest seed: what TOML can hold.

@@ -7,7 +7,6 @@ mod console;
 mod failure;
 mod load;
 mod signals;
-mod units;
 
 use std::process::ExitCode;
 
@@ -16,6 +15,7 @@ use clap::Parser as _;
 use crate::args::{Arguments, Command};
 use crate::console::Console;
 use crate::failure::Failure;
+use warmcore_report::units;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -37,6 +37,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Compare(arguments) => commands::compare::run(arguments, console),
         Command::Sim(arguments) => commands::sim::run(arguments, console),
         Command::Reproduce(arguments) => commands::reproduce::run(&arguments, console),
+        Command::Report(arguments) => commands::report::run(arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
         Command::Schedulers(command) => commands::schedulers::run(command, console),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// For each crate, the crates of ours it may use (outside of its tests).
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("topology", &[]),
     ("statistics", &[]),
     ("memory", &["topology"]),
@@ -16,9 +16,22 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("kernel", &["topology", "memory", "workload", "trace"]),
     ("schedulers", &["topology", "workload", "trace", "kernel"]),
     ("lab", &["topology", "memory", "workload", "trace", "guest", "kernel", "schedulers", "statistics"]),
+    ("report", &["topology", "workload", "trace", "kernel", "schedulers", "statistics", "lab"]),
     (
         "cli",
-        &["topology", "memory", "workload", "trace", "native", "guest", "kernel", "schedulers", "statistics", "lab"],
+        &[
+            "topology",
+            "memory",
+            "workload",
+            "trace",
+            "native",
+            "guest",
+            "kernel",
+            "schedulers",
+            "statistics",
+            "lab",
+            "report",
+        ],
     ),
 ];
 

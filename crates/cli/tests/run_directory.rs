@@ -11,9 +11,10 @@ fn compare(rest: &str) -> String {
     format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --trials 3 {rest}")
 }
 
-/// The names of all files but the inventory of the host, with their contents.
+/// The names of all files but the inventory of the host and the report, which shows it, with their contents.
 fn contents(scratch: &Scratch, run: &str) -> Vec<(String, Vec<u8>)> {
-    let names = scratch.files(run).into_iter().filter(|name| name != "environment.json");
+    let names =
+        scratch.files(run).into_iter().filter(|name| !["environment.json", "report.html"].contains(&name.as_str()));
     names.map(|name| (name.clone(), fs::read(scratch.path(&format!("{run}/{name}"))).unwrap())).collect()
 }
 
@@ -37,6 +38,7 @@ fn a_run_directory_holds_what_the_guide_says() {
         "experiment.toml",
         "losses.json",
         "machine.toml",
+        "report.html",
         "trials.parquet",
         "trials/s0-t0000.json",
         "trials/s0-t0001.json",
@@ -171,4 +173,12 @@ fn generated_workloads_and_machines_come_back_from_their_files() {
         scratch.run(&format!("compare --resume {run}")).exits_with(0);
         assert_eq!(before.len() + 1, contents(&scratch, &run).len(), "{workload}");
     }
+}
+
+#[test]
+fn a_run_of_a_workload_file_can_be_continued_too() {
+    let scratch = Scratch::new();
+    scratch.write("work.json", r#"{"tasks": {"worker": {"loop": 3, "run": 1000, "sleep": 500}}}"#);
+    scratch.run(&format!("compare -m {MACHINE} -w ./work.json -s cfs --trials 2 --out run --no-report")).exits_with(0);
+    scratch.run("compare --resume run").exits_with(0);
 }

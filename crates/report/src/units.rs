@@ -1,11 +1,21 @@
 //! Durations and counts as people read them: three significant digits and the unit that fits, in ASCII, so that
 //! a column can be copied into a shell. Reading durations is the workload crate's business.
 
+use warmcore_lab::measures::Unit;
+
 /// A duration in nanoseconds as `1.23 ms`.
+#[must_use]
 pub fn duration(ns: f64) -> String {
+    let (divisor, unit) = time_unit(ns);
+    format!("{} {unit}", three_digits(ns / divisor))
+}
+
+/// The unit that fits a duration, and how many nanoseconds it has.
+#[must_use]
+pub fn time_unit(ns: f64) -> (f64, &'static str) {
     let size = ns.abs();
     // A value that would be rounded up to the next unit is printed in that unit.
-    let (divisor, unit) = if size < 999.5 {
+    if size < 999.5 {
         (1.0, "ns")
     } else if size < 999.5e3 {
         (1e3, "us")
@@ -13,11 +23,29 @@ pub fn duration(ns: f64) -> String {
         (1e6, "ms")
     } else {
         (1e9, "s")
-    };
-    format!("{} {unit}", three_digits(ns / divisor))
+    }
+}
+
+/// A measure's value as people read it.
+#[must_use]
+pub fn with_unit(value: f64, unit: Unit) -> String {
+    match unit {
+        _ if value.is_infinite() => "never".into(),
+        Unit::Ns => duration(value),
+        Unit::One | Unit::PerS | Unit::Tasks => count(value),
+    }
+}
+
+/// A number of bytes as `1.5 GiB`.
+#[must_use]
+pub fn bytes(value: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let power = (0..units.len() - 1).find(|power| value >> (10 * (power + 1)) == 0).unwrap_or(units.len() - 1);
+    format!("{} {}", three_digits(value as f64 / (1_u64 << (10 * power)) as f64), units[power])
 }
 
 /// A count or rate as `123`, `1.23k`, `1.23M`.
+#[must_use]
 pub fn count(value: f64) -> String {
     let size = value.abs();
     if size < 999.5 {
@@ -32,6 +60,7 @@ pub fn count(value: f64) -> String {
 }
 
 /// Three significant digits without superfluous zeros: `0`, `0.123`, `1.23`, `12.3`, `123`, `1230`.
+#[must_use]
 pub fn three_digits(value: f64) -> String {
     let size = value.abs();
     let decimals = if size >= 99.95 {

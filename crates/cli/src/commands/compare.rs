@@ -12,7 +12,7 @@ use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
 
 use crate::args::{CompareArguments, TraceChoice};
-use crate::commands::verdict_table;
+use crate::commands::{report, verdict_table};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::load;
@@ -48,6 +48,10 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     print(&document, arguments.json, console)?;
     if let Some(directory) = &directory {
         console.note(&format!("run directory: {}", directory.path().display()));
+        if !arguments.no_report {
+            let page = report::into_run_directory(directory.path(), &signals)?;
+            console.note(&format!("report: {}", page.display()));
+        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod machine;
 pub mod native;
 pub mod reference;
+pub mod report;
 pub mod reproduce;
 pub mod reproduce_table;
 pub mod schedulers;

@@ -14,12 +14,11 @@ use warmcore_workload::Workload;
 
 use crate::args::SimArguments;
 use crate::commands::compare::{check, directory_failure, run_failure, session_failure, trace_level, unix_seconds};
-use crate::commands::verdict_table::with_unit;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
 use crate::signals::Signals;
-use crate::units;
+use crate::units::{self, with_unit};
 
 /// Runs the verb.
 pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {

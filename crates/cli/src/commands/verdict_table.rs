@@ -1,11 +1,11 @@
 //! The verdict as text: one line per scheduler, then the sentence.
 
-use warmcore_lab::measures::{Measure, Unit};
+use warmcore_lab::measures::Measure;
 use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
 use warmcore_statistics::Comparison;
 
 use crate::console::{Console, Table, Tone};
-use crate::units;
+use crate::units::with_unit;
 
 /// Columns beside the primary measure: the measure's name and its heading.
 const COLUMNS: [(&str, &str); 5] = [
@@ -106,15 +106,6 @@ fn median(scheduler: &SchedulerResult, name: &str, measures: &[Measure]) -> Stri
     match (value, unit) {
         (Some(value), Some(unit)) => with_unit(value, unit),
         _ => "-".into(),
-    }
-}
-
-/// A value as people read it.
-pub fn with_unit(value: f64, unit: Unit) -> String {
-    match unit {
-        _ if value.is_infinite() => "never".into(),
-        Unit::Ns => units::duration(value),
-        Unit::One | Unit::PerS | Unit::Tasks => units::count(value),
     }
 }
 

@@ -1,0 +1,170 @@
+//! `warmcore report`: what it writes, that its numbers are the run's, and what it says of runs that are not whole.
+
+mod common;
+
+use std::fs;
+
+use common::{MACHINE, Scratch, WORKLOAD};
+use serde_json::Value;
+
+fn compared(rest: &str) -> Scratch {
+    let scratch = Scratch::new();
+    scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --trials 8 --out run {rest}")).exits_with(0);
+    scratch
+}
+
+fn read(scratch: &Scratch, name: &str) -> String {
+    fs::read_to_string(scratch.path(name)).unwrap()
+}
+
+#[test]
+fn compare_leaves_a_page_that_says_what_the_verdict_says() {
+    let scratch = compared("");
+    let page = read(&scratch, "run/report.html");
+    let verdict: Value = serde_json::from_str(&read(&scratch, "run/verdict.json")).unwrap();
+    assert!(page.contains(verdict["verdict"]["sentence"].as_str().unwrap()));
+    let primary = verdict["primary"].as_str().unwrap();
+    for scheduler in verdict["schedulers"].as_array().unwrap() {
+        let median = scheduler["measures"][primary]["summary"]["median"].as_f64().unwrap();
+        assert!(page.contains(&format!("data-value=\"{median}\"")), "the median {median} is in the table");
+    }
+    assert!(page.contains("warmcore compare -m 2s1n1l2c1t"), "the command that repeats it is there");
+}
+
+#[test]
+fn the_page_loads_nothing_and_allows_nothing_from_elsewhere() {
+    let page = read(&compared(""), "run/report.html");
+    let csp = "default-src 'none'; img-src data: blob:;";
+    assert!(page.contains(csp));
+    for word in ["src=\"http", "href=\"http", "url(http", "@import"] {
+        assert!(!page.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn making_the_report_again_changes_neither_the_run_nor_the_page() {
+    let scratch = compared("");
+    let before = read(&scratch, "run/report.html");
+    scratch.run("report run").exits_with(0);
+    assert!(before == read(&scratch, "run/report.html"), "the page is a function of the run directory");
+    let checked = std::process::Command::new("sha256sum")
+        .args(["--check", "--strict", "--quiet", "checksums.sha256"])
+        .current_dir(scratch.path("run"))
+        .status()
+        .unwrap();
+    assert!(checked.success());
+}
+
+#[test]
+fn stored_events_and_a_trial_simulated_again_give_the_same_figures() {
+    let (counters, full) = (compared("--trace counters"), compared("--trace full"));
+    for scratch in [&counters, &full] {
+        scratch.run("report run --svg figures").exits_with(0);
+    }
+    let names = counters.files("figures");
+    assert_eq!(names, full.files("figures"));
+    assert!(names.iter().any(|name| name == "threads-per-cpu-0-cfs.svg"), "{names:?}");
+    for name in names {
+        let path = format!("figures/{name}");
+        assert!(read(&counters, &path) == read(&full, &path), "{name} differs");
+    }
+}
+
+#[test]
+fn the_ratios_of_the_figure_are_those_of_the_verdict() {
+    let scratch = compared("");
+    scratch.run("report run --svg figures").exits_with(0);
+    let verdict: Value = serde_json::from_str(&read(&scratch, "run/verdict.json")).unwrap();
+    let primary = verdict["primary"].as_str().unwrap();
+    let result = &verdict["schedulers"][1]["measures"][primary];
+    let csv = read(&scratch, "figures/ratio.csv");
+    let eevdf: Vec<Vec<&str>> =
+        csv.lines().filter(|line| line.starts_with("eevdf,")).map(|line| line.split(',').collect()).collect();
+    assert_eq!(eevdf.len(), 8, "one line per trial");
+    assert_eq!(eevdf[0][3].parse::<f64>().unwrap(), result["comparison"]["ratio"].as_f64().unwrap());
+    assert_eq!(eevdf[0][4].parse::<f64>().unwrap(), result["comparison"]["interval"]["low"].as_f64().unwrap());
+    let base = &verdict["schedulers"][0]["measures"][primary]["points"];
+    for (trial, row) in eevdf.iter().enumerate() {
+        let expected = result["points"][trial].as_f64().unwrap() / base[trial].as_f64().unwrap();
+        assert_eq!(row[2].parse::<f64>().unwrap(), expected);
+    }
+}
+
+#[test]
+fn the_patch_letter_has_a_normalised_baseline_and_the_direction() {
+    let ran = compared("").run("report run --markdown -").exits_with(0);
+    let line = ran.out.lines().find(|line| line.starts_with("hackbench ")).unwrap();
+    assert!(line.contains("-T,-p,-f2,-g2,-l20") && line.contains("1.00 ("), "{line}");
+    assert!(
+        ran.out.contains("baseline cfs, patched eevdf; hackbench time, lower is better; 8 paired trials"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn two_runs_are_compared_on_one_page() {
+    let scratch = compared("");
+    scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --trials 8 --out other")).exits_with(0);
+    scratch.run("report run other").exits_with(2);
+    scratch.run("report run other --html both.html").exits_with(0);
+    let page = read(&scratch, "both.html");
+    assert!(page.contains("id=\"between\"") && page.contains("id=\"verdict-1\""));
+    assert!(page.contains("<td class=\"n\" data-value=\"1\">1 [1, 1]</td>"), "equal runs have ratio 1");
+}
+
+#[test]
+fn an_unfinished_run_is_shown_with_what_is_missing() {
+    let scratch = compared("--no-report");
+    fs::remove_file(scratch.path("run/trials/s1-t0003.json")).unwrap();
+    fs::remove_file(scratch.path("run/checksums.sha256")).unwrap();
+    scratch.run("report run").exits_with(0).complains("the run is incomplete: 7 of 8 trials are finished");
+    let page = read(&scratch, "run/report.html");
+    for text in
+        ["the run is incomplete: 7 of 8 trials are finished", "the run is not finished: it has no list of checksums"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn a_changed_trial_and_lost_events_are_said_before_the_verdict_is_trusted() {
+    let scratch = compared("--no-report");
+    let trial = scratch.path("run/trials/s0-t0001.json");
+    let text = fs::read_to_string(&trial).unwrap();
+    fs::write(&trial, text.replace("\"events_lost\":0", "\"events_lost\":17")).unwrap();
+    scratch.run("report run").exits_with(0);
+    let page = read(&scratch, "run/report.html");
+    assert!(page.contains("the directory was changed after the run"));
+    assert!(page.contains("17 events were not recorded"));
+}
+
+#[test]
+fn what_is_no_run_or_of_another_version_is_refused() {
+    let scratch = compared("--no-report");
+    scratch.write("file", "x");
+    for words in ["report nothing", "report .", "report file"] {
+        scratch.run(words).exits_with(2).complains("is not a run directory");
+    }
+    let experiment = read(&scratch, "run/experiment.toml");
+    scratch.write("run/experiment.toml", &experiment.replace("tool_version = \"", "tool_version = \"9"));
+    scratch.run("report run").exits_with(2).complains("the run was started by version 9");
+    assert!(!scratch.path("run/report.html").exists());
+}
+
+#[test]
+fn names_in_a_workload_are_text_and_never_markup() {
+    let scratch = Scratch::new();
+    let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>";
+    let workload = serde_json::json!({"tasks": {hostile: {"loop": 3, "run": 1000, "sleep": 500}}, "global": {"default_policy": "SCHED_OTHER"}});
+    scratch.write("hostile.json", &workload.to_string());
+    scratch.run(&format!("compare -m {MACHINE} -w hostile.json -s cfs,rr --trials 2 --out run")).exits_with(0);
+    scratch.run("report run --svg figures").exits_with(0);
+    let page = read(&scratch, "run/report.html");
+    assert_eq!(page.matches("<script>").count(), 1, "the page's own script is the only one that is not data");
+    assert!(!page.contains("<img"), "no element comes from a name");
+    for name in scratch.files("figures").iter().filter(|name| name.ends_with(".svg")) {
+        let figure = read(&scratch, &format!("figures/{name}"));
+        assert!(!figure.contains("<script") && !figure.contains("<img"), "{name}");
+    }
+}

@@ -1,0 +1,191 @@
+//! All trials of the verdict's metric: as ratios to the baseline, and as values.
+
+use warmcore_lab::verdict::{Finding, decimal};
+use warmcore_statistics::Better;
+
+use super::{Csv, Figure, WIDTH, shortened};
+use crate::run::Run;
+use crate::scale::Scale;
+use crate::svg::{Anchor, Svg};
+use crate::units::with_unit;
+
+const LEFT: f64 = 190.0;
+const RIGHT: f64 = 24.0;
+const ROW: f64 = 42.0;
+const TOP: f64 = 14.0;
+
+/// Ratio to the baseline, every pair of trials as a point, with the median and its interval.
+#[must_use]
+pub fn ratios(run: &Run) -> Figure {
+    let document = &run.disk.comparison;
+    let primary = &document.primary;
+    let measure = document.measures.iter().find(|measure| measure.name == *primary);
+    let (title, better) = measure.map_or((primary.as_str(), Better::Neither), |m| (m.title.as_str(), m.better));
+    let baseline = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
+    let base: Vec<Option<f64>> =
+        baseline.and_then(|s| s.measures.get(primary)).map_or(Vec::new(), |r| r.points.clone());
+    let mut csv =
+        Csv::new(&["scheduler", "trial", "ratio", "median_ratio", "interval_low", "interval_high", "finding"]);
+    let mut rows = Vec::new();
+    let (mut low, mut high) = (0.98_f64, 1.02_f64);
+    for (index, scheduler) in document.schedulers.iter().enumerate() {
+        let Some(result) = scheduler.measures.get(primary) else { continue };
+        let points: Vec<Option<f64>> =
+            result.points.iter().zip(&base).map(|(value, base)| ratio((*value)?, (*base)?)).collect();
+        let comparison = result.comparison.as_ref();
+        let interval = comparison.and_then(|comparison| comparison.interval);
+        let middle = if scheduler.is_baseline { Some(1.0) } else { comparison.and_then(|comparison| comparison.ratio) };
+        let drawn = points.iter().flatten().copied().chain(middle);
+        let drawn = drawn.chain(interval.iter().flat_map(|i| [i.low, i.high]));
+        for value in drawn.filter(|value| value.is_finite()) {
+            (low, high) = (low.min(value), high.max(value));
+        }
+        let finding = comparison.map(Finding::of);
+        let text = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        for (trial, point) in points.iter().enumerate() {
+            csv.row(&[
+                scheduler.label.clone(),
+                trial.to_string(),
+                text(*point),
+                text(middle),
+                text(interval.map(|interval| interval.low)),
+                text(interval.map(|interval| interval.high)),
+                finding.map_or("baseline", Finding::words).to_owned(),
+            ]);
+        }
+        rows.push((index, scheduler.label.as_str(), points, middle, interval, finding));
+    }
+    let margin = (high - low) * 0.05;
+    let (low, high) = ((low - margin).max(0.0), high + margin);
+    let height = TOP + ROW * rows.len() as f64 + 46.0;
+    let bottom = height - 46.0;
+    let mut svg = Svg::new(WIDTH, height);
+    let scale = Scale::linear(low, high, LEFT, WIDTH - RIGHT - 150.0);
+    axis(&mut svg, &scale, bottom, &scale.ticks(6).iter().map(|t| (*t, decimal(*t))).collect::<Vec<_>>());
+    svg.line(scale.at(1.0), TOP, scale.at(1.0), bottom, "one");
+    for (position, (index, label, points, middle, interval, finding)) in rows.into_iter().enumerate() {
+        let y = TOP + ROW * (position as f64 + 0.5);
+        svg.text(LEFT - 14.0, y + 4.0, Anchor::End, "b", &shortened(label, 24));
+        for (trial, point) in points.iter().enumerate() {
+            if let Some(point) = point {
+                let hover = format!("{label}, trial {trial}: {} of the baseline", decimal(*point));
+                let class = format!("dot c{}", crate::colour::series(index));
+                svg.circle(scale.at(*point), y + jitter(trial), 3.2, &class, &hover);
+            }
+        }
+        if let Some(interval) = interval {
+            let (a, b) = (scale.at(interval.low), scale.at(interval.high));
+            svg.line(a, y, b, y, "bar");
+            svg.line(a, y - 6.0, a, y + 6.0, "bar");
+            svg.line(b, y - 6.0, b, y + 6.0, "bar");
+        }
+        if let Some(middle) = middle {
+            svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
+            let words = finding.map_or("baseline", Finding::words);
+            let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
+            svg.text(WIDTH - RIGHT - 134.0, y - 1.0, Anchor::Start, "b", &format!("{}{range}", decimal(middle)));
+            svg.text(WIDTH - RIGHT - 134.0, y + 13.0, Anchor::Start, "m s", words);
+        }
+    }
+    svg.text(
+        (LEFT + WIDTH - RIGHT - 150.0) / 2.0,
+        height - 8.0,
+        Anchor::Middle,
+        "m",
+        &format!("{title}, ratio to the baseline ({})", direction(better)),
+    );
+    Figure {
+        id: "ratio".into(),
+        title: format!("{title}: ratio to the baseline"),
+        caption: format!(
+            "Each point is one pair of trials with the same seed; the line is the median ratio, the bar its 95 % interval \
+             (none below 8 trials); {}.",
+            direction(better)
+        ),
+        svg,
+        csv: csv.finish(),
+    }
+}
+
+/// Every trial's value of the verdict's metric.
+#[must_use]
+pub fn values(run: &Run) -> Figure {
+    let document = &run.disk.comparison;
+    let primary = &document.primary;
+    let measure = document.measures.iter().find(|measure| measure.name == *primary);
+    let (title, unit) = measure.map_or((primary.as_str(), None), |m| (m.title.as_str(), Some(m.unit)));
+    let text = |value: f64| unit.map_or_else(|| value.to_string(), |unit| with_unit(value, unit));
+    let results: Vec<_> =
+        document.schedulers.iter().filter_map(|s| Some((s.label.as_str(), s.measures.get(primary)?))).collect();
+    let finite = || results.iter().flat_map(|(_, r)| r.points.iter().flatten().copied()).filter(|v| v.is_finite());
+    let (low, high) = finite().fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
+    let (low, high) = if low.is_finite() { (low, high) } else { (0.0, 1.0) };
+    let margin = ((high - low) * 0.06).max(high * 0.002);
+    let height = TOP + ROW * results.len() as f64 + 46.0;
+    let bottom = height - 46.0;
+    let scale = Scale::linear((low - margin).max(0.0), high + margin, LEFT, WIDTH - RIGHT - 150.0);
+    let mut svg = Svg::new(WIDTH, height);
+    let mut csv = Csv::new(&["scheduler", "trial", "seed", primary]);
+    axis(&mut svg, &scale, bottom, &scale.ticks(5).iter().map(|t| (*t, text(*t))).collect::<Vec<_>>());
+    for (index, (label, result)) in results.iter().enumerate() {
+        let y = TOP + ROW * (index as f64 + 0.5);
+        svg.text(LEFT - 14.0, y + 4.0, Anchor::End, "b", &shortened(label, 24));
+        for (trial, point) in result.points.iter().enumerate() {
+            let seed = run.disk.record.seeds.get(trial).copied().unwrap_or_default();
+            let value = point.map_or_else(String::new, |value| value.to_string());
+            csv.row(&[(*label).to_owned(), trial.to_string(), seed.to_string(), value]);
+            if let Some(point) = point {
+                let flagged = if result.summary.outliers.contains(&trial) { ", far from the others" } else { "" };
+                let hover = format!("{label}, trial {trial} (seed {seed}): {}{flagged}", text(*point));
+                let class = format!("dot c{}", crate::colour::series(index));
+                svg.circle(scale.at(*point), y + jitter(trial), 3.2, &class, &hover);
+            }
+        }
+        if let Some(median) = result.summary.median {
+            svg.line(scale.at(median), y - 11.0, scale.at(median), y + 11.0, "median");
+            svg.text(WIDTH - RIGHT - 134.0, y + 4.0, Anchor::Start, "b", &text(median));
+        }
+    }
+    svg.text((LEFT + WIDTH - RIGHT - 150.0) / 2.0, height - 8.0, Anchor::Middle, "m", title);
+    Figure {
+        id: "values".into(),
+        title: format!("{title}: every trial"),
+        caption:
+            "Each point is one trial, outliers included; the line is the median. A trial that was cut off lies at the \
+                  right end."
+                .into(),
+        svg,
+        csv: csv.finish(),
+    }
+}
+
+/// A ratio that can be drawn.
+fn ratio(value: f64, base: f64) -> Option<f64> {
+    let ratio = if value == base { 1.0 } else { value / base };
+    (!ratio.is_nan()).then_some(ratio)
+}
+
+/// Points of one row lie a little apart, always in the same way.
+fn jitter(trial: usize) -> f64 {
+    [0.0, 5.0, -5.0, 2.5, -2.5, 7.0, -7.0][trial % 7]
+}
+
+/// An axis below a plot, with lines up through it.
+fn axis(svg: &mut Svg, scale: &Scale, bottom: f64, ticks: &[(f64, String)]) {
+    for (value, text) in ticks {
+        let x = scale.at(*value);
+        svg.line(x, TOP, x, bottom, "grid");
+        svg.text(x, bottom + 17.0, Anchor::Middle, "m", text);
+    }
+    svg.line(LEFT, bottom, WIDTH - RIGHT - 150.0, bottom, "axis");
+}
+
+/// The direction of a metric in words.
+#[must_use]
+pub fn direction(better: Better) -> &'static str {
+    match better {
+        Better::Lower => "lower is better",
+        Better::Higher => "higher is better",
+        Better::Neither => "neither direction is better in itself",
+    }
+}

@@ -1,0 +1,102 @@
+//! Distributions of latencies: the share of waits longer than a time.
+
+use warmcore_trace::Histogram;
+use warmcore_trace::metrics::Totals;
+
+use super::{Csv, Figure, WIDTH, shortened};
+use crate::colour::series;
+use crate::run::Run;
+use crate::scale::Scale;
+use crate::scene::Scene;
+use crate::svg::{Anchor, Svg};
+use crate::units::duration;
+
+/// Where a distribution is among a run's totals.
+type Select = fn(&Totals) -> &Histogram;
+
+/// File name, title, caption, where it is.
+const DISTRIBUTIONS: [(&str, &str, &str, Select); 3] = [
+    ("wakeup-latency", "Wakeup latency", "from the waking (or fork) of a task to the first time it runs", |totals| {
+        &totals.wakeup_latency.histogram
+    }),
+    ("preempt-wait", "Preempt wait", "from leaving the CPU still runnable to running again", |totals| {
+        &totals.preempt_wait.histogram
+    }),
+    ("slice", "Slice", "one uninterrupted stay on a CPU", |totals| &totals.slice.histogram),
+];
+
+/// Those of the distributions that hold anything.
+#[must_use]
+pub fn all(run: &Run) -> Vec<Figure> {
+    DISTRIBUTIONS
+        .iter()
+        .filter(|(.., select)| run.scenes.iter().any(|scene| !select(&scene.metrics.totals).is_empty()))
+        .map(|(id, title, meaning, select)| figure(&run.scenes, id, title, meaning, *select))
+        .collect()
+}
+
+fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select) -> Figure {
+    const LEFT: f64 = 66.0;
+    const RIGHT: f64 = 150.0;
+    const TOP: f64 = 14.0;
+    const HEIGHT: f64 = 280.0;
+    const BOTTOM: f64 = HEIGHT - 46.0;
+    let histograms: Vec<(usize, &str, &Histogram)> =
+        scenes.iter().enumerate().map(|(i, s)| (i, s.scheduler.as_str(), select(&s.metrics.totals))).collect();
+    let low = histograms.iter().filter_map(|(.., h)| h.min()).min().unwrap_or(1).max(1) as f64;
+    let high = histograms.iter().filter_map(|(.., h)| h.max()).max().unwrap_or(10).max(2) as f64;
+    let least = histograms.iter().map(|(.., h)| h.count()).max().unwrap_or(1).max(10) as f64;
+    let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, WIDTH - RIGHT);
+    let y = Scale::logarithmic((1.0 / least).max(1e-5), 1.0, BOTTOM, TOP);
+    let mut svg = Svg::new(WIDTH, HEIGHT);
+    for tick in x.ticks(7) {
+        svg.line(x.at(tick), TOP, x.at(tick), BOTTOM, "grid");
+        svg.text(x.at(tick), BOTTOM + 17.0, Anchor::Middle, "m", &duration(tick));
+    }
+    for tick in y.ticks(6) {
+        svg.line(LEFT, y.at(tick), WIDTH - RIGHT, y.at(tick), "grid");
+        svg.text(LEFT - 8.0, y.at(tick) + 4.0, Anchor::End, "m", &share(tick));
+    }
+    let mut csv = Csv::new(&["scheduler", "bucket_low_ns", "bucket_high_ns", "count", "share_above"]);
+    for (row, (index, label, histogram)) in histograms.iter().enumerate() {
+        let whole = histogram.count();
+        let mut above = whole;
+        let mut points = vec![(x.at(low), y.at(1.0))];
+        for (from, to, count) in histogram.buckets() {
+            let before = above as f64 / whole as f64;
+            above -= count;
+            let after = above as f64 / whole as f64;
+            csv.row(&[(*label).to_owned(), from.to_string(), to.to_string(), count.to_string(), after.to_string()]);
+            let at = x.at((to as f64).min(histogram.max().unwrap_or(to) as f64).max(low));
+            points.extend([(at, y.at(before)), (at, y.at(after))]);
+        }
+        if whole > 0 {
+            svg.polyline(&points, &format!("k k{}", series(*index)), label);
+        }
+        let at = TOP + 12.0 + 44.0 * row as f64;
+        svg.rect(WIDTH - RIGHT + 14.0, at - 9.0, 11.0, 11.0, &format!("c{}", series(*index)), "");
+        svg.text(WIDTH - RIGHT + 31.0, at, Anchor::Start, "b", &shortened(label, 17));
+        let quantile = |q: f64| histogram.quantile(q).map_or_else(|| "-".into(), |ns| duration(ns as f64));
+        svg.text(WIDTH - RIGHT + 31.0, at + 14.0, Anchor::Start, "m s", &format!("p50 {}", quantile(0.5)));
+        svg.text(WIDTH - RIGHT + 31.0, at + 27.0, Anchor::Start, "m s", &format!("p99 {}", quantile(0.99)));
+    }
+    svg.line(LEFT, BOTTOM, WIDTH - RIGHT, BOTTOM, "axis");
+    svg.line(LEFT, TOP, LEFT, BOTTOM, "axis");
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0, Anchor::Middle, "m", &title.to_lowercase());
+    svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", "share longer than that");
+    Figure {
+        id: id.into(),
+        title: title.into(),
+        caption: format!(
+            "Share of cases that are longer than a time: {meaning}. Both axes are logarithmic. From one trial of each \
+             scheduler, in buckets about 1.6 % wide."
+        ),
+        svg,
+        csv: csv.finish(),
+    }
+}
+
+fn share(value: f64) -> String {
+    let percent = value * 100.0;
+    if percent >= 1.0 { format!("{percent:.0} %") } else { format!("{percent} %") }
+}

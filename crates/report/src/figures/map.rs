@@ -1,0 +1,136 @@
+//! The machine as a map: sockets, NUMA nodes, LLCs, cores and their threads, with load and the traffic between LLCs.
+
+use warmcore_topology::{CoreId, LlcId, Machine};
+
+use super::matrix::colour_bar;
+use super::{Csv, Figure, WIDTH, file_name};
+use crate::colour::{hex, magnitude};
+use crate::scene::Scene;
+use crate::svg::{Anchor, Svg};
+use crate::units::{count, three_digits};
+
+/// Where an LLC's box lies.
+struct Box2 {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+/// The machine with the share of time each CPU was busy, and lines for moves between LLCs.
+#[must_use]
+pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
+    const TOP: f64 = 16.0;
+    let mut svg = Svg::new(WIDTH, 0.0);
+    let mut csv = Csv::new(&["cpu", "core", "llc", "node", "socket", "busy_share"]);
+    let busy = |cpu: usize| {
+        let metrics = &scene.metrics.cpus[cpu];
+        let observed = metrics.busy_ns + metrics.idle_ns;
+        if observed == 0 { 0.0 } else { metrics.busy_ns as f64 / observed as f64 }
+    };
+    for cpu in machine.cpus() {
+        let ids =
+            [cpu.0, machine.core_of(cpu).0, machine.llc_of(cpu).0, machine.node_of(cpu).0, machine.socket_of(cpu).0];
+        let cells: Vec<String> = ids.iter().map(u32::to_string).chain([format!("{:.6}", busy(cpu.index()))]).collect();
+        csv.row(&cells);
+    }
+    let mut boxes: Vec<Option<Box2>> = (0..machine.llc_count()).map(|_| None).collect();
+    let mut y = TOP;
+    for socket in machine.sockets() {
+        let nodes: Vec<_> =
+            machine.nodes_of_socket(socket).iter().filter(|node| !machine.cpus_of_node(**node).is_empty()).collect();
+        let start = y;
+        y += 24.0;
+        svg.text(22.0, start + 16.0, Anchor::Start, "b", &format!("socket {}", machine.socket_os_index(socket)));
+        for node in nodes {
+            let llcs = machine.llcs_of_node(*node);
+            svg.text(22.0, y + 12.0, Anchor::Start, "m s", &format!("node {}", machine.node_os_index(*node)));
+            let per_line = llcs.len().clamp(1, 4);
+            let width = (WIDTH - 100.0) / per_line as f64;
+            for line in llcs.chunks(per_line) {
+                let mut tallest = 0.0_f64;
+                for (column, llc) in line.iter().enumerate() {
+                    let x = 76.0 + width * column as f64;
+                    let height = draw_llc(&mut svg, machine, *llc, (x, y, width - 12.0), &busy);
+                    boxes[llc.index()] = Some(Box2 { x, y, width: width - 12.0, height });
+                    tallest = tallest.max(height);
+                }
+                y += tallest + 12.0;
+            }
+        }
+        svg.rect(10.0, start, WIDTH - 20.0, y - start, "frame", "");
+        y += 10.0;
+    }
+    traffic(&mut svg, scene, machine, &boxes);
+    colour_bar(&mut svg, y + 6.0, "0 %", "100 %", "share of time with a task on the CPU");
+    svg.height = y + 28.0;
+    Figure {
+        id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("{} under {}", machine.name(), scene.scheduler),
+        caption:
+            "Each cell is a CPU, SMT siblings touching; shade is load. Lines are moves of tasks between LLCs, the \
+                  thicker the more."
+                .into(),
+        svg,
+        csv: csv.finish(),
+    }
+}
+
+/// Draws an LLC with its cores; returns the height of its box.
+fn draw_llc(
+    svg: &mut Svg,
+    machine: &Machine,
+    llc: LlcId,
+    (x, y, width): (f64, f64, f64),
+    busy: &dyn Fn(usize) -> f64,
+) -> f64 {
+    let mut cores: Vec<CoreId> = machine.cpus_of_llc(llc).iter().map(|cpu| machine.core_of(cpu)).collect();
+    cores.dedup();
+    cores.sort_unstable();
+    cores.dedup();
+    let per_line = cores.len().clamp(1, ((width - 10.0) / 17.0).max(1.0) as usize);
+    let cell = ((width - 10.0) / per_line as f64).min(34.0);
+    let tall = 16.0;
+    let lines = cores.len().div_ceil(per_line);
+    let height = 22.0 + lines as f64 * (tall + 4.0) + 4.0;
+    svg.rect(x, y, width, height, "box", "");
+    svg.text(x + 6.0, y + 14.0, Anchor::Start, "s", &llc.to_string());
+    for (position, core) in cores.iter().enumerate() {
+        let at =
+            (x + 5.0 + cell * (position % per_line) as f64, y + 20.0 + (tall + 4.0) * (position / per_line) as f64);
+        let cpus = machine.cpus_of_core(*core);
+        let part = (cell - 3.0) / cpus.len().max(1) as f64;
+        for (thread, cpu) in cpus.iter().enumerate() {
+            let load = busy(cpu.index());
+            let attributes = format!(r#"fill="{}" data-cpu="{}" class="cpu""#, hex(magnitude(load)), cpu.0);
+            let hover = format!("{cpu} ({core}, {llc}): busy {} %", three_digits(load * 100.0));
+            svg.rect_with(at.0 + part * thread as f64, at.1, part - 0.6, tall, &attributes, &hover);
+        }
+    }
+    height
+}
+
+/// Lines between the boxes of LLCs for the moves in both directions; the busiest ones.
+fn traffic(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Option<Box2>]) {
+    const MOST: usize = 60;
+    let llcs = machine.llc_count();
+    let mut pairs: Vec<(u64, usize, usize)> = (0..llcs)
+        .flat_map(|a| (a + 1..llcs).map(move |b| (a, b)))
+        .map(|(a, b)| (scene.record.transitions[a * llcs + b] + scene.record.transitions[b * llcs + a], a, b))
+        .filter(|(moves, ..)| *moves > 0)
+        .collect();
+    pairs.sort_by_key(|(moves, a, b)| (std::cmp::Reverse(*moves), *a, *b));
+    let most = pairs.first().map_or(1, |pair| pair.0) as f64;
+    for (moves, a, b) in pairs.into_iter().take(MOST).rev() {
+        let (Some(from), Some(to)) = (&boxes[a], &boxes[b]) else { continue };
+        let middle = |b: &Box2| (b.x + b.width / 2.0, b.y + b.height / 2.0);
+        let (from, to) = (middle(from), middle(to));
+        let width = 1.0 + 6.0 * moves as f64 / most;
+        // Ends a little apart, so that lines between boxes in one row do not lie on top of each other.
+        let lift = 3.0 + (b - a) as f64 % 5.0 * 3.0;
+        let points = [from, ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0 + lift), to];
+        let hover = format!("llc{a} and llc{b}: {} moves", count(moves as f64));
+        let attributes = format!(r#"class="traffic w{}" data-llcs="{a} {b}""#, width.round() as u32);
+        svg.polyline_with(&points, &attributes, &hover);
+    }
+}

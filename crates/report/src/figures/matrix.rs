@@ -1,0 +1,354 @@
+//! Who ran where: migrations by distance, tasks × CPUs, tasks × LLCs, and moves between LLCs.
+
+use warmcore_topology::{CpuId, Machine, Relation};
+
+use super::{Csv, Figure, WIDTH, file_name, shortened};
+use crate::colour::{group, hex, magnitude, series};
+use crate::pack::Pixels;
+use crate::rows::{Row, cpu_order, rows};
+use crate::run::{Run, median};
+use crate::scale::Scale;
+use crate::scene::Scene;
+use crate::svg::{Anchor, Svg};
+use crate::units::{count, duration, three_digits};
+
+/// Rows of a heatmap before tasks share rows.
+const MOST_ROWS: usize = 96;
+const LEFT: f64 = 176.0;
+
+/// Migrations (ran) by what the two CPUs share: median of the trials. `None` when that was not recorded.
+#[must_use]
+pub fn migrations(run: &Run) -> Option<Figure> {
+    const RIGHT: f64 = 90.0;
+    const BAR: f64 = 13.0;
+    let machine = &run.disk.experiment.machine.value;
+    let relations: Vec<Relation> =
+        machine.relations().into_iter().filter(|relation| *relation != Relation::SameCpu).collect();
+    let value = |scheduler: usize, relation: Relation| {
+        let name = format!("migrations_ran_{}", relation.name());
+        let values: Vec<f64> = run.disk.trials[scheduler].iter().filter_map(|trial| trial.measure(&name)).collect();
+        median(&values)
+    };
+    let labels: Vec<&str> = run.disk.record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
+    let measured = (0..labels.len())
+        .any(|scheduler| run.disk.trials[scheduler].iter().any(|trial| trial.measure("migrations_ran").is_some()));
+    if !measured || relations.is_empty() {
+        return None;
+    }
+    let top = 14.0 + 20.0 * labels.len().div_ceil(3) as f64;
+    let block = BAR * labels.len() as f64 + 12.0;
+    let height = top + block * relations.len() as f64 + 40.0;
+    let bottom = height - 40.0;
+    let most = relations.iter().flat_map(|r| (0..labels.len()).filter_map(|s| value(s, *r))).fold(1.0, f64::max);
+    let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
+    let mut svg = Svg::new(WIDTH, height);
+    for tick in scale.ticks(6) {
+        svg.line(scale.at(tick), top, scale.at(tick), bottom, "grid");
+        svg.text(scale.at(tick), bottom + 17.0, Anchor::Middle, "m", &count(tick));
+    }
+    for (index, label) in labels.iter().enumerate() {
+        let (x, y) = (12.0 + (index % 3) as f64 * 240.0, 16.0 + (index / 3) as f64 * 20.0);
+        svg.rect(x, y - 9.0, 11.0, 11.0, &format!("c{}", series(index)), "");
+        svg.text(x + 17.0, y, Anchor::Start, "s", &shortened(label, 34));
+    }
+    let mut csv = Csv::new(&["relation", "scheduler", "migrations_ran_median"]);
+    for (row, relation) in relations.iter().enumerate() {
+        let y = top + block * row as f64 + 6.0;
+        svg.text(LEFT - 10.0, y + BAR * labels.len() as f64 / 2.0 + 4.0, Anchor::End, "", relation.description());
+        for (scheduler, label) in labels.iter().enumerate() {
+            let Some(value) = value(scheduler, *relation) else { continue };
+            csv.row(&[relation.name().to_owned(), (*label).to_owned(), value.to_string()]);
+            let at = y + BAR * scheduler as f64;
+            let hover = format!("{label}: {} migrations, {}", count(value), relation.description());
+            svg.rect(LEFT, at, scale.at(value) - LEFT, BAR - 2.0, &format!("c{}", series(scheduler)), &hover);
+            svg.text(scale.at(value) + 6.0, at + 9.5, Anchor::Start, "m s", &count(value));
+        }
+    }
+    svg.line(LEFT, top, LEFT, bottom, "axis");
+    let label = "migrations (ran) per run, median of the trials";
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, height - 6.0, Anchor::Middle, "m", label);
+    Some(Figure {
+        id: "migrations".into(),
+        title: "Migrations by distance".into(),
+        caption: "Consecutive slices of one task on different CPUs, by the closest thing the two CPUs share.".into(),
+        svg,
+        csv: csv.finish(),
+    })
+}
+
+/// Share of each row's run time per column: numbers, then a picture.
+struct Heat<'a> {
+    rows: &'a [Row],
+    columns: usize,
+    /// Nanoseconds by row, then by column.
+    run_ns: Vec<u64>,
+}
+
+impl<'a> Heat<'a> {
+    fn new(scene: &Scene, rows: &'a [Row], columns: usize, column_of: impl Fn(CpuId) -> usize) -> Self {
+        let mut run_ns = vec![0; rows.len() * columns];
+        for (position, row) in rows.iter().enumerate() {
+            for task in &row.tasks {
+                for (cpu, ns) in scene.record.cpu_run_ns.get(*task).map_or(&[][..], Vec::as_slice) {
+                    run_ns[position * columns + column_of(CpuId(*cpu))] += ns;
+                }
+            }
+        }
+        Self { rows, columns, run_ns }
+    }
+
+    fn of_row(&self, row: usize) -> &[u64] {
+        &self.run_ns[row * self.columns..][..self.columns]
+    }
+
+    /// Share of its row's run time.
+    fn share(&self, row: usize, column: usize) -> f64 {
+        let whole: u64 = self.of_row(row).iter().sum();
+        if whole == 0 { 0.0 } else { self.of_row(row)[column] as f64 / whole as f64 }
+    }
+
+    fn largest_share(&self) -> f64 {
+        let all = (0..self.rows.len()).flat_map(|row| (0..self.columns).map(move |column| (row, column)));
+        all.map(|(row, column)| self.share(row, column)).fold(0.0, f64::max)
+    }
+
+    fn row_height(&self) -> f64 {
+        (420.0 / self.rows.len().max(1) as f64).clamp(4.0, 18.0)
+    }
+
+    fn label_rows(&self, svg: &mut Svg, top: f64) {
+        let height = self.row_height();
+        let every = (11.0 / height).ceil() as usize;
+        for (position, row) in self.rows.iter().enumerate().step_by(every.max(1)) {
+            let y = top + height * (position as f64 + 0.5) + 3.5;
+            svg.text(LEFT - 8.0, y, Anchor::End, "s", &shortened(&row.label, 27));
+        }
+    }
+}
+
+/// Tasks × CPUs: where each spent its run time.
+#[must_use]
+pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure {
+    const TOP: f64 = 34.0;
+    let rows = rows(&scene.tasks, MOST_ROWS);
+    let order = cpu_order(machine);
+    let mut position = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, cpu)| position[cpu.index()] = at);
+    let heat = Heat::new(scene, &rows, order.len(), |cpu| position[cpu.index()]);
+    let most = heat.largest_share();
+    let mut pixels = Pixels::new(order.len(), rows.len().max(1));
+    let mut csv = Csv::new(&["row", "cpu", "llc", "run_ns", "share_of_row"]);
+    for (row, entry) in rows.iter().enumerate() {
+        for (column, cpu) in order.iter().enumerate() {
+            let (share, run_ns) = (heat.share(row, column), heat.of_row(row)[column]);
+            if run_ns > 0 {
+                pixels.set(column, row, magnitude(share / most.max(f64::MIN_POSITIVE)));
+                csv.row(&[
+                    entry.label.clone(),
+                    cpu.0.to_string(),
+                    machine.llc_of(*cpu).0.to_string(),
+                    run_ns.to_string(),
+                    format!("{share:.6}"),
+                ]);
+            }
+        }
+    }
+    let body = heat.row_height() * rows.len() as f64;
+    let height = TOP + body + 62.0;
+    let width = WIDTH - LEFT - 24.0;
+    let mut svg = Svg::new(WIDTH, height);
+    svg.image(LEFT, TOP, width, body, &pixels.png());
+    llc_bands(&mut svg, machine, &order, (LEFT, width), (TOP, body));
+    heat.label_rows(&mut svg, TOP);
+    svg.rect(LEFT, TOP, width, body, "frame", "");
+    let cpus = format!("CPUs 0–{}, by LLC", order.len().saturating_sub(1));
+    svg.text(LEFT + width / 2.0, TOP + body + 18.0, Anchor::Middle, "m", &cpus);
+    colour_bar(
+        &mut svg,
+        TOP + body + 34.0,
+        "0 %",
+        &format!("{} %", three_digits(most * 100.0)),
+        "share of the row's run time",
+    );
+    Figure {
+        id: format!("thread-cpu-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("Tasks × CPUs under {}", scene.scheduler),
+        caption: format!(
+            "Share of each task's run time on each CPU, one trial of {}. {}",
+            duration(scene.end_ns as f64),
+            shared_rows(&rows, scene)
+        ),
+        svg,
+        csv: csv.finish(),
+    }
+}
+
+fn shared_rows(rows: &[Row], scene: &Scene) -> String {
+    if rows.len() == scene.tasks.len() {
+        return String::new();
+    }
+    format!("{} tasks share {} rows by application and role.", scene.tasks.len(), rows.len())
+}
+
+/// Coloured bands over the columns, one per LLC, with separating lines.
+fn llc_bands(svg: &mut Svg, machine: &Machine, order: &[CpuId], (left, width): (f64, f64), (top, body): (f64, f64)) {
+    let step = width / order.len().max(1) as f64;
+    let mut from = 0;
+    while from < order.len() {
+        let llc = machine.llc_of(order[from]);
+        let cpus = order[from..].iter().take_while(|cpu| machine.llc_of(**cpu) == llc).count();
+        let (x, w) = (left + step * from as f64, step * cpus as f64);
+        let place =
+            format!("{llc}, node {}, socket {}", machine.node_of(order[from]).0, machine.socket_of(order[from]).0);
+        let fill = format!(r#"fill="{}""#, hex(group(llc.index())));
+        svg.rect_with(x + 0.5, top - 8.0, w - 1.0, 5.0, &fill, &place);
+        if w > 30.0 {
+            svg.text(x + w / 2.0, top - 13.0, Anchor::Middle, "m s", &llc.to_string());
+        }
+        if from > 0 {
+            svg.line(x, top, x, top + body, "axis");
+        }
+        from += cpus;
+    }
+}
+
+/// The scale of magnitude with its ends.
+pub(super) fn colour_bar(svg: &mut Svg, y: f64, low: &str, high: &str, meaning: &str) {
+    const STEPS: usize = 64;
+    let mut pixels = Pixels::new(STEPS, 1);
+    (0..STEPS).for_each(|i| pixels.set(i, 0, magnitude(i as f64 / (STEPS - 1) as f64)));
+    svg.text(LEFT - 8.0, y + 9.0, Anchor::End, "m s", low);
+    svg.image(LEFT, y, 180.0, 10.0, &pixels.png());
+    svg.text(LEFT + 188.0, y + 9.0, Anchor::Start, "m s", high);
+    svg.text(LEFT + 260.0, y + 9.0, Anchor::Start, "m s", meaning);
+}
+
+/// Tasks × LLCs as stacked bars.
+#[must_use]
+pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
+    const TOP: f64 = 34.0;
+    let rows = rows(&scene.tasks, MOST_ROWS);
+    let llcs = machine.llc_count();
+    let heat = Heat::new(scene, &rows, llcs, |cpu| machine.llc_of(cpu).index());
+    let body = heat.row_height() * rows.len() as f64;
+    let width = WIDTH - LEFT - 24.0;
+    let mut svg = Svg::new(WIDTH, TOP + body + 30.0);
+    let mut csv = Csv::new(&["row", "llc", "run_ns", "share_of_row"]);
+    let shown = llcs.min(16);
+    for llc in 0..shown {
+        let x = LEFT + llc as f64 * (width / shown as f64);
+        svg.rect_with(x, 8.0, 10.0, 10.0, &format!(r#"fill="{}""#, hex(group(llc))), &format!("llc{llc}"));
+        svg.text(x + 14.0, 17.0, Anchor::Start, "s", &if shown <= 12 { format!("llc{llc}") } else { llc.to_string() });
+    }
+    for (row, entry) in rows.iter().enumerate() {
+        let y = TOP + heat.row_height() * row as f64;
+        let mut from = 0.0;
+        for llc in 0..llcs {
+            let (share, run_ns) = (heat.share(row, llc), heat.of_row(row)[llc]);
+            if run_ns == 0 {
+                continue;
+            }
+            csv.row(&[entry.label.clone(), llc.to_string(), run_ns.to_string(), format!("{share:.6}")]);
+            let hover = format!(
+                "{}: {} % of its run time in llc{llc} ({})",
+                entry.label,
+                three_digits(share * 100.0),
+                duration(run_ns as f64)
+            );
+            let fill = format!(r#"fill="{}""#, hex(group(llc)));
+            let gap = if heat.row_height() >= 8.0 { 1.5 } else { 0.4 };
+            svg.rect_with(LEFT + from * width, y, share * width, heat.row_height() - gap, &fill, &hover);
+            from += share;
+        }
+    }
+    heat.label_rows(&mut svg, TOP);
+    svg.text(LEFT + width / 2.0, TOP + body + 20.0, Anchor::Middle, "m", "share of the row's run time, 0 to 100 %");
+    Figure {
+        id: format!("residency-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("LLC residency under {}", scene.scheduler),
+        caption: format!("Share of each task's run time in each last-level cache. {}", shared_rows(&rows, scene)),
+        svg,
+        csv: csv.finish(),
+    }
+}
+
+/// Migrations (ran) from each LLC to each other one. `None` with one LLC.
+#[must_use]
+pub fn transitions(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
+    const TOP: f64 = 44.0;
+    const LEFT: f64 = 90.0;
+    let llcs = machine.llc_count();
+    if llcs < 2 {
+        return None;
+    }
+    let cell = (420.0 / llcs as f64).clamp(6.0, 44.0);
+    let side = cell * llcs as f64;
+    let from_to = |from: usize, to: usize| scene.record.transitions[from * llcs + to];
+    let most = scene.record.transitions.iter().copied().max().unwrap_or(0).max(1);
+    let height = TOP + side.max(200.0) + 30.0;
+    let mut svg = Svg::new(WIDTH, height);
+    let mut csv = Csv::new(&["from_llc", "to_llc", "migrations_ran"]);
+    for from in 0..llcs {
+        let y = TOP + cell * from as f64;
+        if cell >= 11.0 || from % 4 == 0 {
+            svg.text(LEFT - 8.0, y + cell / 2.0 + 4.0, Anchor::End, "s", &format!("llc{from}"));
+        }
+        if cell >= 28.0 || from % 4 == 0 {
+            svg.text(LEFT + cell * (from as f64 + 0.5), TOP - 6.0, Anchor::Middle, "s", &format!("{from}"));
+        }
+        for to in 0..llcs {
+            let value = from_to(from, to);
+            let x = LEFT + cell * to as f64;
+            if from == to {
+                continue;
+            }
+            csv.row(&[from.to_string(), to.to_string(), value.to_string()]);
+            let share = value as f64 / most as f64;
+            let fill =
+                if value == 0 { r#"class="empty""#.to_owned() } else { format!(r#"fill="{}""#, hex(magnitude(share))) };
+            let hover = format!("llc{from} to llc{to}: {value}");
+            svg.rect_with(x + 0.5, y + 0.5, cell - 1.0, cell - 1.0, &fill, &hover);
+            if cell >= 34.0 && value > 0 {
+                let class = if share > 0.55 { "s on-dark" } else { "s on-light" };
+                svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, class, &count(value as f64));
+            }
+        }
+    }
+    svg.text(LEFT + side / 2.0, TOP - 24.0, Anchor::Middle, "m", "to LLC");
+    svg.text_upwards(18.0, TOP + side / 2.0, "m", "from LLC");
+    histogram(&mut svg, &from_to, llcs, (LEFT + side + 90.0, TOP));
+    Some(Figure {
+        id: format!("transitions-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("Moves between LLCs under {}", scene.scheduler),
+        caption: format!(
+            "Consecutive slices of one task in different LLCs: {} in all, in one trial of {}. Left by pair, right by the \
+             LLC that was entered.",
+            scene.record.transitions.iter().sum::<u64>(),
+            duration(scene.end_ns as f64)
+        ),
+        svg,
+        csv: csv.finish(),
+    })
+}
+
+/// Moves into each LLC as bars.
+fn histogram(svg: &mut Svg, from_to: &dyn Fn(usize, usize) -> u64, llcs: usize, (left, top): (f64, f64)) {
+    let into: Vec<u64> = (0..llcs).map(|to| (0..llcs).map(|from| from_to(from, to)).sum()).collect();
+    let most = into.iter().copied().max().unwrap_or(0).max(1);
+    let width = WIDTH - left - 60.0;
+    if width < 80.0 {
+        return;
+    }
+    let bar = (400.0 / llcs as f64).clamp(6.0, 24.0);
+    for (llc, moves) in into.iter().enumerate() {
+        let y = top + bar * llc as f64;
+        let length = *moves as f64 / most as f64 * width;
+        let fill = format!(r#"fill="{}""#, hex(group(llc)));
+        svg.rect_with(left, y, length, bar - 2.0, &fill, &format!("into llc{llc}: {moves}"));
+        if bar >= 11.0 {
+            svg.text(left - 6.0, y + bar / 2.0 + 3.0, Anchor::End, "s", &format!("llc{llc}"));
+            svg.text(left + length + 5.0, y + bar / 2.0 + 3.0, Anchor::Start, "m s", &count(*moves as f64));
+        }
+    }
+    svg.text(left, top - 24.0, Anchor::Start, "m", "moves into each LLC");
+}

@@ -1,0 +1,128 @@
+//! The figures: each drawn as SVG without a browser, each with the numbers behind it as CSV.
+//!
+//! Figures of a comparison stand on all trials ([`compare`], [`breakdown`]); figures of a scene on the one trial that was
+//! looked at closely. Both are functions of their data alone: equal runs give equal files.
+
+pub mod breakdown;
+pub mod compare;
+pub mod distribution;
+pub mod map;
+pub mod matrix;
+pub mod time;
+
+use std::fmt::Write as _;
+
+use crate::run::Run;
+use crate::svg::Svg;
+
+/// Width of every figure.
+pub const WIDTH: f64 = 760.0;
+
+/// A drawing with its words and its data.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Name of its files.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    pub caption: String,
+    /// The drawing.
+    pub svg: Svg,
+    /// The numbers in it.
+    pub csv: String,
+}
+
+/// All figures of a run, in the order of a report.
+#[must_use]
+pub fn all(run: &Run) -> Vec<Figure> {
+    let mut figures = vec![compare::ratios(run), compare::values(run)];
+    figures.push(breakdown::cpu_time(run));
+    figures.extend(distribution::all(run));
+    figures.extend(matrix::migrations(run));
+    for (index, scene) in run.scenes.iter().enumerate() {
+        let machine = &run.disk.experiment.machine.value;
+        figures.extend(time::cpus(index, scene, machine));
+        figures.extend(time::tasks(index, scene, machine));
+        figures.push(time::threads_per_cpu(index, scene, machine));
+        figures.extend(time::cumulative(index, scene));
+        figures.push(matrix::thread_cpu(index, scene, machine));
+        figures.push(matrix::residency(index, scene, machine));
+        figures.extend(matrix::transitions(index, scene, machine));
+        figures.push(map::machine(index, scene, machine));
+    }
+    figures
+}
+
+/// Lines of comma-separated values (RFC 4180).
+#[derive(Clone, Debug, Default)]
+pub struct Csv(String);
+
+impl Csv {
+    /// With its heading.
+    #[must_use]
+    pub fn new(heading: &[&str]) -> Self {
+        let mut csv = Self::default();
+        csv.row(heading);
+        csv
+    }
+
+    /// Adds a line. Spreadsheets take a text that begins like a formula for one, so such a text gets a quote before it.
+    pub fn row<T: AsRef<str>>(&mut self, cells: &[T]) {
+        for (index, cell) in cells.iter().enumerate() {
+            let cell = cell.as_ref();
+            let number = cell.parse::<f64>().is_ok();
+            let guard = if !number && cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+            let comma = if index > 0 { "," } else { "" };
+            let _ = if cell.contains(['"', ',', '\n', '\r']) {
+                write!(self.0, "{comma}\"{guard}{}\"", cell.replace('"', "\"\""))
+            } else {
+                write!(self.0, "{comma}{guard}{cell}")
+            };
+        }
+        self.0.push('\n');
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.0
+    }
+}
+
+/// A name as part of a file's: letters, digits and `-`.
+#[must_use]
+pub fn file_name(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut name = words.collect::<Vec<_>>().join("-");
+    name.truncate(60);
+    name
+}
+
+/// A text that fits a number of characters.
+#[must_use]
+pub fn shortened(text: &str, characters: usize) -> String {
+    if text.chars().count() <= characters {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(characters.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_in_csv_are_data_whatever_they_hold() {
+        let mut csv = Csv::new(&["name", "value"]);
+        csv.row(&["=HYPERLINK(\"x\")", "-1.5"]);
+        csv.row(&["a,b", "\"q\""]);
+        assert_eq!(csv.finish(), "name,value\n\"'=HYPERLINK(\"\"x\"\")\",-1.5\n\"a,b\",\"\"\"q\"\"\"\n");
+    }
+
+    #[test]
+    fn file_names_hold_nothing_but_letters_and_digits() {
+        assert_eq!(file_name("../eevdf:base_slice_ns=3000000"), "eevdf-base-slice-ns-3000000");
+    }
+}

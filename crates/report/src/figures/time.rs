@@ -1,0 +1,356 @@
+//! What happened when: CPUs and tasks over time, tasks per CPU over time, cumulative run time.
+
+use warmcore_topology::Machine;
+use warmcore_trace::Slice;
+
+use super::matrix::colour_bar;
+use super::{Csv, Figure, WIDTH, file_name, shortened};
+use crate::colour::{group, hex, magnitude, series};
+use crate::pack::Pixels;
+use crate::rows::{cpu_order, groups, rows};
+use crate::scale::{Scale, time_ticks};
+use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene, spread};
+use crate::svg::{Anchor, Svg};
+use crate::units::{duration, three_digits};
+
+/// Columns of pixels of a timeline.
+const BINS: usize = 1024;
+/// Rows of a task timeline before tasks share rows.
+const MOST_ROWS: usize = 64;
+const LEFT: f64 = 150.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 34.0;
+
+/// A time axis below a plot that begins at [`TOP`].
+fn time_axis(svg: &mut Svg, scene: &Scene, bottom: f64) {
+    let scale = Scale::linear(0.0, scene.end_ns as f64, LEFT, WIDTH - RIGHT);
+    for (ns, text) in time_ticks(&scale, 7) {
+        svg.line(scale.at(ns), bottom, scale.at(ns), bottom + 4.0, "axis");
+        svg.text(scale.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
+    }
+    svg.rect(LEFT, TOP, WIDTH - RIGHT - LEFT, bottom - TOP, "frame", "");
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 34.0, Anchor::Middle, "m", "simulated time");
+}
+
+/// The task that ran most, and the share of time with any task, per column of one CPU's row.
+fn dominant(slices: &[Slice], end_ns: u64) -> Vec<Option<(usize, f64)>> {
+    let mut row = vec![None; BINS];
+    let mut open: (usize, Vec<(usize, u64)>) = (0, Vec::new());
+    let mut close = |open: &mut (usize, Vec<(usize, u64)>)| {
+        if let Some((task, _)) = open.1.iter().rev().max_by_key(|(_, ns)| *ns) {
+            let busy: u64 = open.1.iter().map(|(_, ns)| ns).sum();
+            row[open.0] = Some((*task, busy as f64 / (end_ns as f64 / BINS as f64)));
+        }
+        open.1.clear();
+    };
+    for slice in slices {
+        for (bin, ns) in spread(slice.start_ns, slice.end_ns, end_ns, BINS) {
+            if bin != open.0 {
+                close(&mut open);
+                open.0 = bin;
+            }
+            match open.1.iter_mut().find(|(task, _)| *task == slice.task.index()) {
+                Some((_, sum)) => *sum += ns,
+                None => open.1.push((slice.task.index(), ns)),
+            }
+        }
+    }
+    close(&mut open);
+    row
+}
+
+/// The same from the overview of a scene that has no slices.
+fn from_overview(scene: &Scene, cpu: usize) -> Vec<Option<(usize, f64)>> {
+    let Some(overview) = &scene.record.overview else { return vec![None; BINS] };
+    let stretches = &overview[cpu * OVERVIEW_BINS..][..OVERVIEW_BINS];
+    let column = |part: &[crate::scene::Stretch]| {
+        let most = part.iter().filter(|stretch| !stretch.task.is_idle()).max_by_key(|stretch| stretch.busy)?;
+        let busy: u32 = part.iter().map(|stretch| u32::from(stretch.busy)).sum();
+        Some((most.task.index(), f64::from(busy) / 255.0 / part.len() as f64))
+    };
+    stretches.chunks(OVERVIEW_BINS / BINS).map(column).collect()
+}
+
+/// CPUs over time, coloured by who runs. `None` when nothing ran.
+#[must_use]
+pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
+    if scene.record.slice_count == 0 {
+        return None;
+    }
+    let groups = groups(&scene.tasks);
+    let by_group = groups.len() > 1;
+    let mut group_of = vec![0; scene.tasks.len()];
+    groups.iter().for_each(|row| row.tasks.iter().for_each(|task| group_of[*task] = row.group));
+    let order = cpu_order(machine);
+    let mut pixels = Pixels::new(BINS, order.len());
+    let mut csv = Csv::new(&["cpu", "start_ns", "end_ns", "task_that_ran_most", "busy_share"]);
+    for (row, cpu) in order.iter().enumerate() {
+        let columns = match &scene.record.slices {
+            Some(slices) => {
+                let from = slices.partition_point(|slice| slice.cpu < *cpu);
+                let to = slices.partition_point(|slice| slice.cpu <= *cpu);
+                dominant(&slices[from..to], scene.end_ns)
+            }
+            None => from_overview(scene, cpu.index()),
+        };
+        for (bin, column) in columns.iter().enumerate() {
+            let Some((task, busy)) = column else { continue };
+            let colour = group(if by_group { group_of.get(*task).copied().unwrap_or(0) } else { *task });
+            pixels.set_with_alpha(bin, row, colour, 0.25 + 0.75 * busy);
+        }
+        rle(&mut csv, &cpu.0.to_string(), &columns, scene);
+    }
+    let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
+    let bottom = TOP + body;
+    let mut svg = Svg::new(WIDTH, bottom + 46.0);
+    svg.image(LEFT, TOP, WIDTH - RIGHT - LEFT, body, &pixels.png());
+    let step = body / order.len() as f64;
+    for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
+        svg.text(LEFT - 14.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
+    }
+    for (row, cpu) in order.iter().enumerate() {
+        let llc = machine.llc_of(*cpu);
+        let fill = format!(r#"fill="{}""#, hex(group(llc.index())));
+        svg.rect_with(LEFT - 9.0, TOP + step * row as f64, 5.0, step, &fill, &llc.to_string());
+    }
+    if by_group {
+        for (at, row) in groups.iter().take(5).enumerate() {
+            let x = LEFT + at as f64 * 118.0;
+            svg.rect_with(x, 10.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(row.group))), &row.label);
+            svg.text(x + 16.0, 19.5, Anchor::Start, "s", &shortened(&row.label, 15));
+        }
+    }
+    time_axis(&mut svg, scene, bottom);
+    Some(Figure {
+        id: format!("timeline-cpus-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("CPUs over time under {}", scene.scheduler),
+        caption: format!(
+            "What ran most in each of {BINS} stretches of time, paler where the CPU was partly idle; coloured by {}. The stripe \
+             on the left is the LLC.",
+            if by_group { "application and role" } else { "task" }
+        ),
+        svg,
+        csv: csv.finish(),
+    })
+}
+
+/// Columns of one row with equal contents as one line.
+fn rle(csv: &mut Csv, row: &str, columns: &[Option<(usize, f64)>], scene: &Scene) {
+    let edge = |bin: usize| (u128::from(scene.end_ns) * bin as u128 / columns.len() as u128) as u64;
+    let mut from = 0;
+    while from < columns.len() {
+        let same = columns[from..].iter().take_while(|column| **column == columns[from]).count();
+        if let Some((task, busy)) = columns[from] {
+            let name = scene.tasks.get(task).map_or("", |task| task.name.as_str());
+            csv.row(&[
+                row,
+                &edge(from).to_string(),
+                &edge(from + same).to_string(),
+                name,
+                &format!("{:.4}", busy.min(1.0)),
+            ]);
+        }
+        from += same;
+    }
+}
+
+/// Tasks over time, coloured by the LLC they run on. `None` without slices.
+#[must_use]
+pub fn tasks(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
+    let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
+    let rows = rows(&scene.tasks, MOST_ROWS);
+    let llcs = machine.llc_count();
+    let mut row_of = vec![usize::MAX; scene.tasks.len()];
+    rows.iter().enumerate().for_each(|(at, row)| row.tasks.iter().for_each(|task| row_of[*task] = at));
+    let mut sums = vec![0_f32; rows.len() * BINS * llcs];
+    for slice in slices {
+        let Some(row) = row_of.get(slice.task.index()).filter(|row| **row != usize::MAX) else { continue };
+        let llc = machine.llc_of(slice.cpu).index();
+        for (bin, ns) in spread(slice.start_ns, slice.end_ns, scene.end_ns, BINS) {
+            sums[(row * BINS + bin) * llcs + llc] += ns as f32;
+        }
+    }
+    let bin_ns = scene.end_ns as f32 / BINS as f32;
+    let mut pixels = Pixels::new(BINS, rows.len());
+    let mut csv = Csv::new(&["row", "start_ns", "end_ns", "llc_it_ran_in_most", "running_tasks"]);
+    let edge = |bin: usize| (u128::from(scene.end_ns) * bin as u128 / BINS as u128) as u64;
+    for (at, row) in rows.iter().enumerate() {
+        for bin in 0..BINS {
+            let cell = &sums[(at * BINS + bin) * llcs..][..llcs];
+            let Some((llc, most)) = cell.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)))
+            else {
+                continue;
+            };
+            if *most > 0.0 {
+                let running = cell.iter().sum::<f32>() / bin_ns;
+                let share = f64::from(running) / row.tasks.len() as f64;
+                pixels.set_with_alpha(bin, at, group(llc), 0.25 + 0.75 * share.min(1.0));
+                csv.row(&[
+                    &row.label,
+                    &edge(bin).to_string(),
+                    &edge(bin + 1).to_string(),
+                    &llc.to_string(),
+                    &format!("{running:.4}"),
+                ]);
+            }
+        }
+    }
+    let body = (rows.len() as f64 * 12.0).clamp(24.0, 420.0);
+    let bottom = TOP + body;
+    let mut svg = Svg::new(WIDTH, bottom + 46.0);
+    svg.image(LEFT, TOP, WIDTH - RIGHT - LEFT, body, &pixels.png());
+    let step = body / rows.len() as f64;
+    for (at, row) in rows.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
+        svg.text(LEFT - 8.0, TOP + step * (at as f64 + 0.5) + 4.0, Anchor::End, "s", &shortened(&row.label, 23));
+    }
+    let shown = llcs.min(12);
+    for llc in 0..shown {
+        let x = LEFT + llc as f64 * ((WIDTH - RIGHT - LEFT) / shown as f64).min(70.0);
+        svg.rect_with(x, 10.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(llc))), "");
+        svg.text(x + 15.0, 19.5, Anchor::Start, "s", &format!("llc{llc}"));
+    }
+    time_axis(&mut svg, scene, bottom);
+    Some(Figure {
+        id: format!("timeline-tasks-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("Tasks over time under {}", scene.scheduler),
+        caption:
+            "Coloured by the LLC in which the row's tasks ran most; paler where they waited or slept part of the time."
+                .into(),
+        svg,
+        csv: csv.finish(),
+    })
+}
+
+/// Runnable tasks per CPU over time (running and queued), as in figures 6 and 7 of Bouron et al. (USENIX ATC 2018).
+#[must_use]
+pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure {
+    let order = cpu_order(machine);
+    let lengths = &scene.record.lengths;
+    let most = lengths.iter().copied().fold(1.0_f32, f32::max);
+    // Few tasks on a few CPUs are told apart linearly; where one CPU held hundreds, by logarithm.
+    let logarithmic = most > 24.0;
+    let share = |length: f32| {
+        let (value, most) = (f64::from(length), f64::from(most));
+        if logarithmic { (1.0 + value).ln() / (1.0 + most).ln() } else { value / most }
+    };
+    let mut pixels = Pixels::new(LENGTH_BINS, order.len());
+    let mut csv = Csv::new(&["cpu", "start_ns", "end_ns", "runnable_tasks_mean"]);
+    let edge = |bin: usize| (u128::from(scene.end_ns) * bin as u128 / LENGTH_BINS as u128) as u64;
+    for (row, cpu) in order.iter().enumerate() {
+        let of_cpu = &lengths[cpu.index() * LENGTH_BINS..][..LENGTH_BINS];
+        let mut from = 0;
+        for same in of_cpu.chunk_by(|a, b| a == b) {
+            let (start, end) = (edge(from), edge(from + same.len()));
+            csv.row(&[cpu.0.to_string(), start.to_string(), end.to_string(), format!("{:.4}", same[0])]);
+            if same[0] > 0.0 {
+                (from..from + same.len()).for_each(|bin| pixels.set(bin, row, magnitude(share(same[0]))));
+            }
+            from += same.len();
+        }
+    }
+    let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
+    let bottom = TOP + body;
+    let mut svg = Svg::new(WIDTH, bottom + 66.0);
+    svg.image(LEFT, TOP, WIDTH - RIGHT - LEFT, body, &pixels.png());
+    let step = body / order.len() as f64;
+    for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
+        svg.text(LEFT - 8.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
+    }
+    time_axis(&mut svg, scene, bottom);
+    let meaning = if logarithmic { "runnable tasks (logarithmic)" } else { "runnable tasks" };
+    colour_bar(&mut svg, bottom + 48.0, "0", &three_digits(f64::from(most)), meaning);
+    Figure {
+        id: format!("threads-per-cpu-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("Tasks per CPU over time under {}", scene.scheduler),
+        caption: format!(
+            "Running and queued tasks of each CPU, averaged over {} each. Blank: none.",
+            duration(scene.end_ns as f64 / LENGTH_BINS as f64)
+        ),
+        svg,
+        csv: csv.finish(),
+    }
+}
+
+/// Cumulative run time per task over time, as in figures 1 to 4 of Bouron et al. `None` without slices.
+#[must_use]
+pub fn cumulative(index: usize, scene: &Scene) -> Option<Figure> {
+    const POINTS: usize = 200;
+    const EACH: usize = 48;
+    const SIDE: f64 = 150.0;
+    let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
+    let mut run_ns = vec![0_u64; scene.tasks.len() * POINTS];
+    for slice in slices.iter().filter(|slice| slice.task.index() < scene.tasks.len()) {
+        for (bin, ns) in spread(slice.start_ns, slice.end_ns, scene.end_ns, POINTS) {
+            run_ns[slice.task.index() * POINTS + bin] += ns;
+        }
+    }
+    for task in run_ns.chunks_mut(POINTS) {
+        (1..POINTS).for_each(|bin| task[bin] += task[bin - 1]);
+    }
+    let of = |task: usize| &run_ns[task * POINTS..][..POINTS];
+    let most = run_ns.iter().copied().max().unwrap_or(1).max(1) as f64;
+    let bottom = TOP + 260.0;
+    let right = WIDTH - RIGHT - SIDE;
+    let x = Scale::linear(0.0, scene.end_ns as f64, 80.0, right);
+    let y = Scale::linear(0.0, most, bottom, TOP);
+    let mut svg = Svg::new(WIDTH, bottom + 46.0);
+    for (ns, text) in time_ticks(&x, 6) {
+        svg.line(x.at(ns), TOP, x.at(ns), bottom, "grid");
+        svg.text(x.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
+    }
+    for (ns, text) in time_ticks(&y, 5) {
+        svg.line(80.0, y.at(ns), right, y.at(ns), "grid");
+        svg.text(72.0, y.at(ns) + 4.0, Anchor::End, "m", &text);
+    }
+    let edge = |bin: usize| scene.end_ns as f64 * (bin + 1) as f64 / POINTS as f64;
+    let mut csv = Csv::new(&["row", "tasks", "time_ns", "least_ns", "median_ns", "most_ns"]);
+    let groups = groups(&scene.tasks);
+    for (at, row) in groups.iter().enumerate() {
+        let sorted = |bin: usize| {
+            let mut values: Vec<u64> = row.tasks.iter().map(|task| of(*task)[bin]).collect();
+            values.sort_unstable();
+            values
+        };
+        let bands: Vec<(u64, u64, u64)> =
+            (0..POINTS).map(sorted).map(|v| (v[0], v[v.len() / 2], v[v.len() - 1])).collect();
+        for (bin, (least, middle, most)) in bands.iter().enumerate() {
+            let cells = [edge(bin) as u64, *least, *middle, *most].map(|value| value.to_string());
+            csv.row(&[&row.label, &row.tasks.len().to_string(), &cells[0], &cells[1], &cells[2], &cells[3]]);
+        }
+        let colour = series(at);
+        let line = |value: &dyn Fn(usize) -> u64| -> Vec<(f64, f64)> {
+            std::iter::once((x.at(0.0), y.at(0.0)))
+                .chain((0..POINTS).map(|bin| (x.at(edge(bin)), y.at(value(bin) as f64))))
+                .collect()
+        };
+        if row.tasks.len() > 1 {
+            let mut area = line(&|bin| bands[bin].0);
+            area.extend(line(&|bin| bands[bin].2).into_iter().rev());
+            svg.polygon(&area, &format!("area c{colour}"), &row.label);
+        }
+        if row.tasks.len() <= EACH {
+            for task in &row.tasks {
+                svg.polyline(&line(&|bin| of(*task)[bin]), &format!("k thin k{colour}"), &scene.tasks[*task].name);
+            }
+        }
+        svg.polyline(&line(&|bin| bands[bin].1), &format!("k k{colour}"), &format!("{}, median", row.label));
+        if at < 12 {
+            let at = TOP + 10.0 + 20.0 * at as f64;
+            svg.rect(right + 14.0, at - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
+            svg.text(right + 31.0, at, Anchor::Start, "s", &shortened(&row.label, 22));
+        }
+    }
+    svg.line(80.0, bottom, right, bottom, "axis");
+    svg.line(80.0, TOP, 80.0, bottom, "axis");
+    svg.text((80.0 + right) / 2.0, bottom + 34.0, Anchor::Middle, "m", "simulated time");
+    svg.text_upwards(14.0, (TOP + bottom) / 2.0, "m", "cumulative run time per task");
+    Some(Figure {
+        id: format!("cumulative-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("Cumulative run time under {}", scene.scheduler),
+        caption: "By application and role: the median task as a strong line, the range of all tasks as an area, single tasks \
+                  as thin lines where they are few."
+            .into(),
+        svg,
+        csv: csv.finish(),
+    })
+}

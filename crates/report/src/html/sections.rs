@@ -1,0 +1,513 @@
+//! The page's sections, as HTML.
+
+use std::fmt::Write as _;
+
+use warmcore_lab::verdict::{Finding, decimal};
+use warmcore_statistics::{Better, compare_paired};
+use warmcore_topology::Basis;
+
+use crate::figures::breakdown::{breakdowns, names};
+use crate::figures::compare::direction;
+use crate::figures::{Csv, Figure};
+use crate::run::Run;
+use crate::svg::escape;
+use crate::text::{command, judged, measure, question, scheduler, value};
+use crate::units::{bytes, duration, with_unit};
+
+/// Measures beside the verdict's own in its table: name and heading.
+const BESIDE: [(&str, &str); 6] = [
+    ("wakeup_p50_ns", "wakeup p50"),
+    ("wakeup_p99_ns", "wakeup p99"),
+    ("migrations_ran_per_s", "migrations/s"),
+    ("cross_llc_ran_per_s", "between LLCs/s"),
+    ("busy_share", "busy"),
+    ("violation_ns", "violation"),
+];
+
+/// The bar at the top.
+pub fn header(runs: &[Run]) -> String {
+    let mut links = String::new();
+    for index in 0..runs.len() {
+        let more = if runs.len() > 1 { format!("{} ", index + 1) } else { String::new() };
+        for (id, text) in [
+            ("verdict", "Verdict"),
+            ("time", "Time"),
+            ("latency", "Latency"),
+            ("timeline", "Timeline"),
+            ("placement", "Placement"),
+            ("machine", "Machine"),
+            ("measures", "Measures"),
+            ("about", "About"),
+        ] {
+            if index == 0 || id == "verdict" {
+                let _ = write!(links, "<a href=\"#{id}-{index}\">{more}{text}</a>");
+            }
+        }
+    }
+    format!(
+        "<a class=\"skip\" href=\"#main\">Skip to the verdict</a>\n<header class=\"top\"><span class=\"brand\">warmcore</span>\
+         <nav aria-label=\"Sections\">{links}</nav><button id=\"theme\" type=\"button\" hidden>Dark</button></header>\n"
+    )
+}
+
+/// What stands at the end.
+pub fn footer() -> String {
+    format!(
+        "<footer>Made by warmcore {}. One file, no network: everything shown is in it.</footer>\n",
+        escape(warmcore_lab::experiment::TOOL_VERSION)
+    )
+}
+
+/// All sections of a run.
+pub fn run(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
+    verdict(out, index, runs, run, figures);
+    time(out, index, run, figures);
+    group(out, index, "latency", "Latency", figures, &["wakeup-latency", "preempt-wait", "slice"]);
+    timeline(out, index, run, figures);
+    placement(out, index, run, figures);
+    machine(out, index, run, figures);
+    measures(out, index, run);
+    about(out, index, run);
+}
+
+fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
+    let document = &run.disk.comparison;
+    let record = &document.experiment;
+    let which = if runs > 1 { format!("Run {} · ", index + 1) } else { String::new() };
+    let _ = writeln!(
+        out,
+        "<section id=\"verdict-{index}\" class=\"verdict\">\n<p class=\"eyebrow\">{which}{} · {} · {} paired trials · {}</p>\n\
+         <h1>{}</h1>\n<p class=\"answer\">{}</p>",
+        escape(&record.machine.source),
+        escape(&record.workload.source),
+        record.seeds.len(),
+        escape(&record.place),
+        escape(&question(run)),
+        escape(&document.verdict.sentence)
+    );
+    let notes: Vec<&String> = run.notes.iter().chain(&document.warnings).collect();
+    if !notes.is_empty() {
+        let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+        let _ =
+            writeln!(out, "<div class=\"warnings\" role=\"note\"><b>Before you trust this</b><ul>{items}</ul></div>");
+    }
+    verdict_table(out, index, run);
+    figures_named(out, figures, &["ratio", "values"]);
+    out.push_str("</section>\n");
+}
+
+fn verdict_table(out: &mut String, index: usize, run: &Run) {
+    let document = &run.disk.comparison;
+    let primary = measure(run, &document.primary);
+    let beside: Vec<(&str, &str)> = document
+        .secondary
+        .as_deref()
+        .and_then(|name| Some((name, measure(run, name)?.title.as_str())))
+        .into_iter()
+        .chain(BESIDE)
+        .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
+        .collect();
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdict table\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
+         <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th><th class=\"n\">ratio [95 %]</th><th>verdict</th>",
+        primary.map_or_else(String::new, |m| escape(&format!("{}; {}", m.definition, direction(m.better)))),
+        primary.map_or_else(String::new, |m| escape(&m.title)),
+    );
+    for (name, heading) in &beside {
+        let _ = write!(out, "<th class=\"n\" title=\"{}\">{}</th>", definition(run, name), escape(heading));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for (position, scheduler) in document.schedulers.iter().enumerate() {
+        let Some(result) = scheduler.measures.get(&document.primary) else { continue };
+        let (ratio, words) = judged(result);
+        let tone = match result.finding {
+            Some(Finding::Better) => "good",
+            Some(Finding::Worse) => "bad",
+            _ => "plain",
+        };
+        let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " best" } else { "" };
+        let _ = write!(
+            out,
+            "<tr class=\"{tone}{best}\"><th scope=\"row\"><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>\
+             <td class=\"n\" data-value=\"{}\">{}</td><td><span class=\"finding\">{words}</span></td>",
+            crate::colour::series(position),
+            escape(&scheduler.label),
+            number(result.summary.median),
+            value(run, &document.primary, result),
+            number(result.comparison.as_ref().map_or(Some(1.0), |comparison| comparison.ratio)),
+            escape(&ratio),
+        );
+        for (name, _) in &beside {
+            let result = scheduler.measures.get(*name);
+            let _ = write!(
+                out,
+                "<td class=\"n\" data-value=\"{}\">{}</td>",
+                number(result.and_then(|result| result.summary.median)),
+                result.map_or_else(|| "-".into(), |result| escape(&value(run, name, result)))
+            );
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn definition(run: &Run, name: &str) -> String {
+    measure(run, name)
+        .map_or_else(String::new, |m| escape(&format!("{name}: {}; {}", m.definition, direction(m.better))))
+}
+
+fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+    let _ = writeln!(out, "<section id=\"time-{index}\">\n<h2>Where the time went</h2>");
+    figures_named(out, figures, &["cpu-time"]);
+    explained(out, run);
+    out.push_str("</section>\n");
+}
+
+/// The difference to the baseline, part by part.
+fn explained(out: &mut String, run: &Run) {
+    let Some(breakdowns) = breakdowns(run).filter(|breakdowns| breakdowns.len() > 1) else { return };
+    let baseline = run.disk.record.baseline_index().unwrap_or(0);
+    let base = &breakdowns[baseline];
+    let others: Vec<_> = breakdowns.iter().enumerate().filter(|(index, _)| *index != baseline).collect();
+    let _ = write!(
+        out,
+        "<h3>The difference to {}, explained</h3>\n<p class=\"note\">CPU time of all CPUs, mean of the trials, scheduler minus \
+         baseline: the parts add up to the whole.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\">\
+         <table class=\"sortable\"><thead><tr><th>spent on</th>",
+        escape(&base.scheduler)
+    );
+    for (_, other) in &others {
+        let _ = write!(out, "<th class=\"n\">{}</th>", escape(&other.scheduler));
+    }
+    out.push_str("</tr></thead><tbody>");
+    let cell = |difference: f64| {
+        let sign = if difference > 0.0 { "+" } else { "" };
+        format!("<td class=\"n\" data-value=\"{difference}\">{sign}{}</td>", duration(difference))
+    };
+    for (part, name) in names().iter().enumerate() {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(name));
+        others.iter().for_each(|(_, other)| out.push_str(&cell(other.parts[part] - base.parts[part])));
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody><tfoot><tr><th scope=\"row\">all of it</th>");
+    let whole = |parts: &[f64]| parts.iter().sum::<f64>();
+    others.iter().for_each(|(_, other)| out.push_str(&cell(whole(&other.parts) - whole(&base.parts))));
+    out.push_str("</tr></tfoot></table></div>\n");
+}
+
+fn group(out: &mut String, index: usize, id: &str, title: &str, figures: &[Figure], prefixes: &[&str]) {
+    if !figures.iter().any(|figure| prefixes.iter().any(|prefix| figure.id.starts_with(prefix))) {
+        return;
+    }
+    let _ = writeln!(out, "<section id=\"{id}-{index}\">\n<h2>{title}</h2>");
+    figures_named(out, figures, prefixes);
+    out.push_str("</section>\n");
+}
+
+fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+    if run.scenes.is_empty() {
+        return;
+    }
+    let trial = run.scenes[0].trial;
+    let _ = writeln!(
+        out,
+        "<section id=\"timeline-{index}\">\n<h2>Timeline</h2>\n<p class=\"note\">Trial {trial} (seed {}) under every scheduler: the \
+         trial closest to all medians.</p>\n<div class=\"view\" data-view=\"timeline\" data-run=\"{index}\"><noscript><p class=\"note\">The \
+         interactive timeline needs a script; <code>warmcore report RUN --svg DIR</code> draws still ones.</p></noscript></div>",
+        run.scenes[0].seed
+    );
+    let large = run.scenes.iter().any(|scene| scene.record.slices.is_none());
+    if large {
+        out.push_str(
+            "<p class=\"warnings\">This trial has more slices than a page can hold; the timeline shows an overview. \
+             <code>warmcore report RUN --perfetto FILE</code> writes all of it.</p>\n",
+        );
+    }
+    figures_named(out, figures, &["threads-per-cpu", "cumulative"]);
+    out.push_str("</section>\n");
+}
+
+fn placement(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+    let _ = writeln!(out, "<section id=\"placement-{index}\">\n<h2>Placement</h2>");
+    figures_named(out, figures, &["migrations"]);
+    if !run.scenes.is_empty() {
+        let _ = writeln!(out, "<div class=\"view\" data-view=\"heatmap\" data-run=\"{index}\"></div>");
+    }
+    figures_named(out, figures, &["residency", "transitions"]);
+    out.push_str("</section>\n");
+}
+
+fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+    let machine = &run.disk.experiment.machine.value;
+    let _ = writeln!(
+        out,
+        "<section id=\"machine-{index}\">\n<h2>Machine</h2>\n<p class=\"note\">{}: {} sockets, {} NUMA nodes, {} LLCs, {} cores, {} CPUs.</p>",
+        escape(machine.name()),
+        machine.socket_count(),
+        machine.node_count(),
+        machine.llc_count(),
+        machine.core_count(),
+        machine.cpu_count()
+    );
+    if !run.scenes.is_empty() {
+        let _ = writeln!(out, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
+    }
+    figures_named(out, figures, &["machine"]);
+    out.push_str("</section>\n");
+}
+
+/// Figures whose names begin with one of these.
+fn figures_named(out: &mut String, figures: &[Figure], prefixes: &[&str]) {
+    for prefix in prefixes {
+        let of_prefix: Vec<&Figure> = figures.iter().filter(|figure| figure.id.starts_with(prefix)).collect();
+        if of_prefix.is_empty() {
+            continue;
+        }
+        let several = if of_prefix.len() > 1 { " several" } else { "" };
+        let _ = writeln!(out, "<div class=\"figures{several}\">");
+        for figure in of_prefix {
+            let _ = writeln!(
+                out,
+                "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>\n\
+                 <div class=\"drawing\">{svg}</div></figure>",
+                id = figure.id,
+                title = escape(&figure.title),
+                caption = escape(&figure.caption),
+                svg = figure.svg.inline(&figure.title)
+            );
+        }
+        out.push_str("</div>\n");
+    }
+}
+
+fn measures(out: &mut String, index: usize, run: &Run) {
+    let document = &run.disk.comparison;
+    let _ = write!(
+        out,
+        "<section id=\"measures-{index}\">\n<h2>All measures</h2>\n<p class=\"note\">Medians of the trials; in brackets the ratio to \
+         the baseline with its 95 % interval. Definitions show on hover and in the last column. Coloured: a difference was shown, \
+         corrected for the number of schedulers within each measure.</p>\n<div class=\"tools\"><label>Find <input type=\"search\" \
+         class=\"filter\" data-table=\"measures-table-{index}\"></label></div>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"All measures\"><table class=\"sortable\" id=\"measures-table-{index}\"><thead><tr><th>measure</th><th>unit</th><th>better</th>"
+    );
+    for scheduler in &document.schedulers {
+        let _ = write!(out, "<th class=\"n\">{}</th>", escape(&scheduler.label));
+    }
+    out.push_str("<th>definition</th></tr></thead><tbody>");
+    for measure in &document.measures {
+        let results: Vec<_> = document.schedulers.iter().map(|s| s.measures.get(&measure.name)).collect();
+        if results.iter().all(|result| result.is_none_or(|result| result.summary.median.is_none_or(|m| m == 0.0))) {
+            continue;
+        }
+        let better = match measure.better {
+            Better::Lower => "lower",
+            Better::Higher => "higher",
+            Better::Neither => "–",
+        };
+        let _ = write!(
+            out,
+            "<tr data-measure=\"{name}\"><th scope=\"row\" title=\"{definition}\">{title}<small>{name}</small></th><td>{unit}</td><td>{better}</td>",
+            name = escape(&measure.name),
+            definition = escape(&measure.definition),
+            title = escape(&measure.title),
+            unit = measure.unit.name(),
+        );
+        for result in results {
+            let median = result.and_then(|result| result.summary.median);
+            let tone = match result.and_then(|result| result.finding) {
+                Some(Finding::Better) => " good",
+                Some(Finding::Worse) => " bad",
+                _ => "",
+            };
+            let ratio =
+                result.filter(|result| result.comparison.is_some()).map_or_else(String::new, |result| judged(result).0);
+            let _ = write!(
+                out,
+                "<td class=\"n{tone}\" data-value=\"{}\">{}<small>{}</small></td>",
+                number(median),
+                median.map_or_else(|| "–".into(), |median| with_unit(median, measure.unit)),
+                escape(&ratio)
+            );
+        }
+        let _ = write!(out, "<td class=\"definition\">{}</td></tr>", escape(&measure.definition));
+    }
+    out.push_str("</tbody></table></div>\n</section>\n");
+}
+
+fn about(out: &mut String, index: usize, run: &Run) {
+    let disk = &run.disk;
+    let _ = writeln!(
+        out,
+        "<section id=\"about-{index}\">\n<h2>About this run</h2>\n<h3>Repeat it</h3>\n<pre class=\"command\" tabindex=\"0\">{}</pre>",
+        escape(&command(run))
+    );
+    let _ = writeln!(
+        out,
+        "<h3>Raw data</h3><p class=\"downloads\" data-run=\"{index}\"><noscript>Downloads need a script; the run directory has \
+         everything.</noscript></p>"
+    );
+    details(out, "Environment", &environment(run));
+    let censored: u64 = disk.trials.iter().flatten().map(|trial| trial.censored_waits).sum();
+    let lost: u64 = disk.trials.iter().flatten().map(|trial| trial.events_lost).sum();
+    let losses = [
+        ("events not recorded".to_owned(), lost.to_string()),
+        ("waits that had not ended with the run (in no distribution)".to_owned(), censored.to_string()),
+        ("trials asked for and finished".to_owned(), format!("{} and {}", disk.trials_asked, disk.record.seeds.len())),
+    ];
+    details(out, "Losses", &losses);
+    let schedulers: Vec<(String, String)> =
+        disk.record.schedulers.iter().map(|s| (s.label.clone(), s.resolved.clone())).collect();
+    details(out, "Schedulers with every tunable", &schedulers);
+    let machine = &disk.experiment.machine.value;
+    let weak = |basis: Basis| matches!(basis, Basis::Assumed | Basis::Recalled);
+    let assumed: Vec<(String, String)> = machine
+        .origins()
+        .iter()
+        .filter(|(_, origin)| weak(origin.basis))
+        .map(|(name, origin)| (name.clone(), origin.to_string()))
+        .collect();
+    details(
+        out,
+        &format!("Assumed parameters of the machine ({} of {})", assumed.len(), machine.origins().len()),
+        &assumed,
+    );
+    out.push_str("</section>\n");
+}
+
+fn details(out: &mut String, title: &str, rows: &[(String, String)]) {
+    let rows: String = rows
+        .iter()
+        .map(|(name, value)| format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value)))
+        .collect();
+    let _ = writeln!(
+        out,
+        "<details><summary>{}</summary><table class=\"facts\"><tbody>{rows}</tbody></table></details>",
+        escape(title)
+    );
+}
+
+fn environment(run: &Run) -> Vec<(String, String)> {
+    let mut rows = vec![
+        ("run directory".to_owned(), run.disk.path.display().to_string()),
+        ("place".to_owned(), run.disk.record.place.clone()),
+        ("program".to_owned(), format!("warmcore {}", run.disk.record.tool_version)),
+        (
+            "checksum of the list of checksums (SHA-256)".to_owned(),
+            run.disk.checksum.clone().unwrap_or_else(|| "none".into()),
+        ),
+    ];
+    if let Some(environment) = &run.disk.environment {
+        let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".into());
+        rows.extend([
+            ("host".to_owned(), known(&environment.host)),
+            (
+                "kernel".to_owned(),
+                format!("{} {}", known(&environment.kernel_release), known(&environment.kernel_version)),
+            ),
+            ("processor".to_owned(), known(&environment.cpu_model)),
+            ("CPUs allowed".to_owned(), known(&environment.cpus_allowed)),
+            ("memory".to_owned(), environment.memory_bytes.map_or_else(|| "unknown".into(), bytes)),
+            (
+                "load average at the start".to_owned(),
+                environment.load_average.map_or_else(|| "unknown".into(), |l| l.to_string()),
+            ),
+            ("optimised build".to_owned(), environment.optimised.to_string()),
+            ("trials at the same time".to_owned(), environment.jobs.to_string()),
+            ("wall-clock time of all trials".to_owned(), format!("{:.2} s", environment.trial_seconds)),
+        ]);
+    } else {
+        rows.push(("host".to_owned(), "environment.json is missing or unreadable".to_owned()));
+    }
+    rows
+}
+
+/// All trials with all measures.
+pub fn trials_csv(run: &Run) -> String {
+    let measures = &run.disk.comparison.measures;
+    let heading: Vec<&str> = ["scheduler", "trial", "seed", "elapsed_ns_at_end"]
+        .into_iter()
+        .chain(measures.iter().map(|m| m.name.as_str()))
+        .collect();
+    let mut csv = Csv::new(&heading);
+    for trial in run.disk.trials.iter().flatten() {
+        let mut row = vec![
+            trial.scheduler.clone(),
+            trial.trial.to_string(),
+            trial.seed.to_string(),
+            trial.elapsed_ns.to_string(),
+        ];
+        row.extend(measures.iter().map(|measure| number(measure.value(trial))));
+        csv.row(&row);
+    }
+    csv.finish()
+}
+
+/// Schedulers that several runs have in common, side by side.
+pub fn between_runs(out: &mut String, runs: &[Run]) {
+    let first = &runs[0];
+    out.push_str(
+        "<section id=\"between\">\n<h2>Between the runs</h2>\n<p class=\"note\">Each run against the first one, scheduler by scheduler, \
+         where both have it. Trials are paired where the seeds are the same.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Between the runs\"><table class=\"sortable\"><thead><tr><th>scheduler</th><th>measure</th><th class=\"n\">run 1</th>",
+    );
+    for number in 2..=runs.len() {
+        let _ = write!(out, "<th class=\"n\">run {number}</th><th class=\"n\">ratio [95 %]</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
+    let names: Vec<&str> =
+        std::iter::once(first.disk.comparison.primary.as_str()).chain(BESIDE.iter().map(|(name, _)| *name)).collect();
+    for base in &first.disk.comparison.schedulers {
+        for name in names.iter().filter(|name| base.measures.contains_key(**name)) {
+            let result = &base.measures[*name];
+            let title = measure(first, name).map_or("", |measure| measure.title.as_str());
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\">{}</th><td title=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}</td>",
+                escape(&base.label),
+                definition(first, name),
+                escape(title),
+                number(result.summary.median),
+                escape(&value(first, name, result))
+            );
+            for other in &runs[1..] {
+                out.push_str(&against(first, other, &base.label, name));
+            }
+            out.push_str("</tr>");
+        }
+    }
+    out.push_str("</tbody></table></div>\n</section>\n");
+}
+
+/// A run's value and its ratio to the first run's.
+fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
+    let pair = scheduler(first, label)
+        .and_then(|s| s.measures.get(name))
+        .zip(scheduler(other, label).and_then(|s| s.measures.get(name)));
+    let Some((base, result)) = pair else { return "<td class=\"n\">–</td><td class=\"n\">–</td>".into() };
+    let better = measure(first, name).map_or(Better::Neither, |measure| measure.better);
+    let paired = first.disk.record.seeds == other.disk.record.seeds;
+    let comparison = if paired {
+        let both: (Vec<f64>, Vec<f64>) =
+            base.points.iter().zip(&result.points).filter_map(|(a, b)| Some(((*a)?, (*b)?))).unzip();
+        compare_paired(&both.0, &both.1, better)
+    } else {
+        let values = |points: &[Option<f64>]| points.iter().copied().flatten().collect::<Vec<f64>>();
+        warmcore_statistics::compare_unpaired(&values(&base.points), &values(&result.points), better)
+    };
+    let comparison = comparison.ok();
+    let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
+    let interval = comparison.as_ref().and_then(|comparison| comparison.interval);
+    let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
+    format!(
+        "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}{range}</td>",
+        number(result.summary.median),
+        escape(&value(other, name, result)),
+        number(ratio),
+        ratio.map_or_else(|| "–".into(), decimal)
+    )
+}

@@ -1,0 +1,23 @@
+//! Reports: what people look at before they read.
+//!
+//! - [`run`]: a run directory with everything a report shows; [`scene`]: one trial looked at closely.
+//! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
+//! - [`text`]: the verdict as Markdown and as the table of a patch letter.
+//! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
+//! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
+//!
+//! Reads run directories through `lab` and `trace`; returns texts and bytes, and writes no files. Computes no metric and no
+//! statistic of its own: a number in a report is a number of the run.
+
+pub mod colour;
+pub mod figures;
+pub mod html;
+pub mod pack;
+pub mod packed;
+pub mod rows;
+pub mod run;
+pub mod scale;
+pub mod scene;
+pub mod svg;
+pub mod text;
+pub mod units;

@@ -1,0 +1,170 @@
+//! A scene as the page's script reads it: a header in JSON, then columns of varints, all of it gzip and base64.
+//!
+//! | part | holds |
+//! |---|---|
+//! | 4 bytes | length of the header, little endian |
+//! | header | scheduler, trial, end, tasks, groups, decisions' names, counts, length of each column |
+//! | `cpu_counts` | slices of each CPU |
+//! | `gaps` | from the end of the slice before on that CPU (0 for the first) to the start |
+//! | `runs` | duration × 4 + why it ended |
+//! | `tasks` | task, as the difference to the slice before on that CPU, zigzag |
+//! | `delays` | run delay + 1, or 0 for unknown; left out above [`MAX_DELAYS`] slices |
+//! | `overview` | pairs of task + 1 and busy share, with the number of equal stretches before them; instead of slices |
+//! | `lengths` | runnable tasks × 16, rounded, by CPU and bin, with the number of equal bins before each |
+//! | `marks` | decisions: time since the one before, CPU, task + 1, decision, value (zigzag) |
+//! | `moves` | migrations: time since the one before, task, from, to, kind |
+//!
+//! The script's side is `web/src/scene.ts`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use warmcore_trace::{MigrationKind, Slice, SliceEnd, TaskId};
+
+use crate::pack::{Column, base64, gzip};
+use crate::rows::groups;
+use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene};
+
+/// Slices above which a page does not hold each one's run delay.
+pub const MAX_DELAYS: u64 = 400_000;
+
+#[derive(Serialize)]
+struct Header<'a> {
+    scheduler: &'a str,
+    trial: usize,
+    /// As text: seeds have up to 63 bits.
+    seed: String,
+    end_ns: u64,
+    slice_count: u64,
+    overview_bins: usize,
+    length_bins: usize,
+    task_names: Vec<&'a str>,
+    task_groups: Vec<usize>,
+    task_processes: Vec<u32>,
+    groups: Vec<String>,
+    decisions: &'a [String],
+    decisions_total: u64,
+    moves_total: u64,
+    move_kinds: Vec<&'static str>,
+    slice_ends: Vec<&'static str>,
+    /// Name and length in bytes, in order.
+    columns: Vec<(&'static str, usize)>,
+}
+
+/// The text that goes into the page.
+#[must_use]
+pub fn scene(scene: &Scene) -> String {
+    let groups = groups(&scene.tasks);
+    let mut task_groups = vec![0; scene.tasks.len()];
+    groups.iter().for_each(|row| row.tasks.iter().for_each(|task| task_groups[*task] = row.group));
+    let columns = columns(scene);
+    let header = Header {
+        scheduler: &scene.scheduler,
+        trial: scene.trial,
+        seed: scene.seed.to_string(),
+        end_ns: scene.end_ns,
+        slice_count: scene.record.slice_count,
+        overview_bins: OVERVIEW_BINS,
+        length_bins: LENGTH_BINS,
+        task_names: scene.tasks.iter().map(|task| task.name.as_str()).collect(),
+        task_groups,
+        task_processes: scene.tasks.iter().map(|task| task.process).collect(),
+        groups: groups.into_iter().map(|group| group.label).collect(),
+        decisions: &scene.tables.decisions,
+        decisions_total: scene.record.decisions.total,
+        moves_total: scene.record.moves.total,
+        move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),
+        slice_ends: SliceEnd::ALL.iter().map(|end| end.name()).collect(),
+        columns: columns.iter().map(|(name, column)| (*name, column.0.len())).collect(),
+    };
+    // Strings, numbers and lists of them can always be written.
+    let header = serde_json::to_vec(&header).unwrap_or_default();
+    let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(&header);
+    for (_, column) in &columns {
+        bytes.extend(&column.0);
+    }
+    base64(&gzip(&bytes))
+}
+
+fn columns(scene: &Scene) -> BTreeMap<&'static str, Column> {
+    let mut columns = BTreeMap::new();
+    let cpus = scene.metrics.cpus.len();
+    if let Some(slices) = &scene.record.slices {
+        slice_columns(slices, cpus, &mut columns);
+    }
+    if let Some(overview) = &scene.record.overview {
+        let pairs = overview.iter().map(|stretch| (u64::from(stretch.task.0.wrapping_add(1)), u64::from(stretch.busy)));
+        columns.insert("overview", repeated(pairs));
+    }
+    let lengths = scene.record.lengths.iter().map(|length| ((length * 16.0).round() as u64, 0));
+    columns.insert("lengths", repeated(lengths));
+    let mut marks = Column::default();
+    let mut before = 0;
+    for mark in &scene.record.decisions.kept {
+        marks.push(mark.time_ns - before);
+        before = mark.time_ns;
+        marks.push(u64::from(mark.cpu.0));
+        marks.push(task_plus_one(mark.task));
+        marks.push(u64::from(mark.decision));
+        marks.push_signed(mark.value);
+    }
+    columns.insert("marks", marks);
+    let mut moves = Column::default();
+    let mut before = 0;
+    for change in &scene.record.moves.kept {
+        moves.push(change.time_ns - before);
+        before = change.time_ns;
+        for value in [change.task.0, change.from.0, change.to.0, change.kind as u32] {
+            moves.push(u64::from(value));
+        }
+    }
+    columns.insert("moves", moves);
+    columns
+}
+
+fn task_plus_one(task: TaskId) -> u64 {
+    if task.is_idle() { 0 } else { u64::from(task.0) + 1 }
+}
+
+fn slice_columns(slices: &[Slice], cpus: usize, columns: &mut BTreeMap<&'static str, Column>) {
+    let [mut counts, mut gaps, mut runs, mut tasks, mut delays]: [Column; 5] = Default::default();
+    let mut per_cpu = vec![0_u64; cpus];
+    let mut before: Option<&Slice> = None;
+    for slice in slices {
+        per_cpu[slice.cpu.index()] += 1;
+        let same = before.filter(|before| before.cpu == slice.cpu);
+        gaps.push(slice.start_ns.saturating_sub(same.map_or(0, |before| before.end_ns)));
+        runs.push((slice.end_ns - slice.start_ns) << 2 | slice.end as u64);
+        tasks.push_signed(i64::from(slice.task.0) - same.map_or(0, |before| i64::from(before.task.0)));
+        delays.push(slice.run_delay_ns.map_or(0, |delay| delay + 1));
+        before = Some(slice);
+    }
+    per_cpu.into_iter().for_each(|count| counts.push(count));
+    columns.extend([("cpu_counts", counts), ("gaps", gaps), ("runs", runs), ("tasks", tasks)]);
+    if slices.len() as u64 <= MAX_DELAYS {
+        columns.insert("delays", delays);
+    }
+}
+
+/// Each pair with the number of times it follows itself: count, first, second.
+fn repeated(pairs: impl Iterator<Item = (u64, u64)>) -> Column {
+    let mut column = Column::default();
+    let mut open: Option<((u64, u64), u64)> = None;
+    let mut write = |((first, second), count): ((u64, u64), u64)| {
+        column.push(count);
+        column.push(first);
+        column.push(second);
+    };
+    for pair in pairs {
+        open = match open {
+            Some((same, count)) if same == pair => Some((same, count + 1)),
+            other => {
+                other.into_iter().for_each(&mut write);
+                Some((pair, 1))
+            }
+        };
+    }
+    open.into_iter().for_each(&mut write);
+    column
+}

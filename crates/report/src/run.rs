@@ -1,0 +1,210 @@
+//! A run with everything a report shows: the verdict from its directory, and one representative trial per scheduler
+//! looked at closely.
+//!
+//! The events of that trial come from the run's own tables where it kept them. Otherwise the trial is simulated once more: it
+//! is a function of the run's record, so it is the same trial, and that is checked. It is the same trial number under every
+//! scheduler, so that what is side by side has the same seed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use warmcore_lab::reading::{ReadError, RunOnDisk};
+use warmcore_lab::sim::{SimError, rerun_trial};
+use warmcore_statistics::Sample;
+use warmcore_trace::metrics::{Counters, Start};
+use warmcore_trace::{Event, Sink as _, StoreError, StoreReader, Tee};
+
+use crate::scene::{Limits, Recorder, Scene};
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The run cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The representative trial cannot be simulated again.
+    #[error("trial {trial} of {scheduler} cannot be simulated again: {source}")]
+    Rerun {
+        /// Label of the scheduler.
+        scheduler: String,
+        /// Number of the trial, from 0.
+        trial: usize,
+        /// Why.
+        source: SimError,
+    },
+    /// Its events cannot be read.
+    #[error("the events of trial {trial} of {scheduler} cannot be read: {source}")]
+    Trace {
+        /// Label of the scheduler.
+        scheduler: String,
+        /// Number of the trial, from 0.
+        trial: usize,
+        /// Why.
+        source: StoreError,
+    },
+}
+
+impl ReportError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Read(error) => error.advice(),
+            Self::Rerun { source, .. } => source.advice(),
+            Self::Trace { .. } => "remove the trace directory of that trial: it is then simulated again",
+        }
+    }
+}
+
+/// How far to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether to look at one trial closely.
+    pub scenes: bool,
+    /// Engine events up to which a trial is simulated again; beyond, only kept events are looked at.
+    pub rerun_events: u64,
+    /// How much of a trial is kept.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { scenes: true, rerun_events: u64::MAX, limits: Limits::default() }
+    }
+}
+
+/// A run with everything a report shows.
+#[derive(Debug)]
+pub struct Run {
+    /// What its directory holds.
+    pub disk: RunOnDisk,
+    /// Position, in the directory's trials, of the trial looked at closely.
+    pub representative: usize,
+    /// One per scheduler, or none at all.
+    pub scenes: Vec<Scene>,
+    /// What a reader must know: the directory's faults and this module's own.
+    pub notes: Vec<String>,
+}
+
+impl Run {
+    /// Reads a run directory and looks at its representative trial.
+    ///
+    /// # Errors
+    /// When the directory cannot be read or the trial not be looked at.
+    pub fn load(path: &Path, options: &Options, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
+        let disk = RunOnDisk::read(path)?;
+        let mut run =
+            Self { representative: representative(&disk), notes: disk.faults.clone(), scenes: Vec::new(), disk };
+        if options.scenes {
+            run.look(options, stop)?;
+        }
+        Ok(run)
+    }
+
+    fn look(&mut self, options: &Options, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+        let number = self.representative;
+        for scheduler in 0..self.disk.trials.len() {
+            let events = self.disk.trials[scheduler][number].engine_events;
+            let kept = self.disk.trace(scheduler, number).is_some();
+            if !kept && events > options.rerun_events {
+                self.scenes.clear();
+                self.notes.push(format!(
+                    "no timeline: the trial has {events} engine events; `warmcore report` on this directory simulates it again"
+                ));
+                return Ok(());
+            }
+            let scene = self.scene(scheduler, options, stop)?;
+            self.scenes.push(scene);
+        }
+        Ok(())
+    }
+
+    fn scene(&mut self, scheduler: usize, options: &Options, stop: &Arc<AtomicBool>) -> Result<Scene, ReportError> {
+        let number = self.representative;
+        let machine = &self.disk.experiment.machine.value;
+        let stored = &self.disk.trials[scheduler][number];
+        let label = &self.disk.record.schedulers[scheduler].label;
+        let recorder = || Recorder::new(machine, stored.elapsed_ns, options.limits);
+        if let Some(path) = self.disk.trace(scheduler, number) {
+            let failed = |source| ReportError::Trace { scheduler: label.clone(), trial: stored.trial, source };
+            let reader = StoreReader::open(&path).map_err(failed)?;
+            let counters = Counters::new(machine, reader.tables(), Start::Idle { time_ns: 0 });
+            let mut both = Tee::new(counters, recorder());
+            replay(&reader, &mut both, stop).map_err(failed)?;
+            return Ok(Scene {
+                scheduler: label.clone(),
+                trial: stored.trial,
+                seed: stored.seed,
+                end_ns: reader.end_ns(),
+                metrics: both.first.metrics(reader.end_ns(), reader.tables(), reader.tasks()),
+                tables: reader.tables().clone(),
+                tasks: reader.tasks().to_vec(),
+                record: both.second.finish(),
+            });
+        }
+        let rerun = rerun_trial(&self.disk.experiment, &self.disk.record, scheduler, number, stop, |_| recorder())
+            .map_err(|source| ReportError::Rerun { scheduler: label.clone(), trial: stored.trial, source })?;
+        let same = rerun.trial.measures.iter().all(|(name, value)| stored.measures.get(name) == Some(value));
+        if !same || rerun.trial.elapsed_ns != stored.elapsed_ns {
+            self.notes.push(format!(
+                "trial {} of {label}, simulated again for the timeline, differs from the one that was recorded: the program \
+                 has changed since; trust the verdict, not the timeline",
+                stored.trial
+            ));
+        }
+        Ok(Scene {
+            scheduler: label.clone(),
+            trial: stored.trial,
+            seed: stored.seed,
+            end_ns: rerun.trial.elapsed_ns,
+            metrics: rerun.metrics,
+            tables: rerun.tables,
+            tasks: rerun.tasks,
+            record: rerun.sink.finish(),
+        })
+    }
+}
+
+/// Hands the events of a store to a sink.
+fn replay(reader: &StoreReader, sink: &mut Tee<Counters, Recorder>, stop: &AtomicBool) -> Result<(), StoreError> {
+    const BATCH: usize = 4096;
+    let mut batch: Vec<Event> = Vec::with_capacity(BATCH);
+    let mut events = reader.events()?;
+    loop {
+        batch.clear();
+        for event in events.by_ref().take(BATCH) {
+            batch.push(event?);
+        }
+        let interrupted = stop.load(Ordering::Relaxed).then(|| std::io::Error::from(std::io::ErrorKind::Interrupted));
+        let problem = |source| StoreError::Io { operation: "replay", path: "events".into(), source };
+        if let Some(interrupted) = interrupted {
+            return Err(problem(interrupted));
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        sink.events(&batch).map_err(problem)?;
+    }
+}
+
+/// Position of the trial whose values of the verdict's metric lie closest to the schedulers' medians: the smallest sum of
+/// distances, each as a ratio of at least 1. The first of equals.
+fn representative(disk: &RunOnDisk) -> usize {
+    let primary = &disk.comparison.primary;
+    let results: Vec<_> = disk.comparison.schedulers.iter().filter_map(|s| s.measures.get(primary)).collect();
+    let distance = |trial: usize| -> f64 {
+        let of = |result: &&warmcore_lab::verdict::MeasureResult| {
+            let (value, median) = (result.points.get(trial).copied().flatten()?, result.summary.median?);
+            let distance = if value < median { median / value } else { value / median };
+            distance.is_finite().then_some(distance)
+        };
+        results.iter().map(|result| of(result).unwrap_or(f64::MAX / 1e3)).sum()
+    };
+    (0..disk.record.seeds.len()).min_by(|a, b| distance(*a).total_cmp(&distance(*b))).unwrap_or(0)
+}
+
+/// The median of some values.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    Sample::new(values).ok().and_then(|sample| sample.median())
+}

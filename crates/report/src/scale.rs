@@ -1,0 +1,96 @@
+//! From values to positions, and where an axis has its marks.
+
+use crate::units;
+
+/// A linear or logarithmic mapping of values to positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+    logarithmic: bool,
+}
+
+impl Scale {
+    /// `low..high` to `from..to`. An empty range is widened, so that there always is a mapping.
+    #[must_use]
+    pub fn linear(low: f64, high: f64, from: f64, to: f64) -> Self {
+        let high = if high > low { high } else { low + 1.0 };
+        Self { low, high, from, to, logarithmic: false }
+    }
+
+    /// The same on logarithms; both ends must be above 0.
+    #[must_use]
+    pub fn logarithmic(low: f64, high: f64, from: f64, to: f64) -> Self {
+        let low = low.max(f64::MIN_POSITIVE);
+        let high = if high > low { high } else { low * 10.0 };
+        Self { low, high, from, to, logarithmic: true }
+    }
+
+    /// Where a value lies; values outside lie at the ends.
+    #[must_use]
+    pub fn at(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low, self.high);
+        let share = if self.logarithmic {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        self.from + share * (self.to - self.from)
+    }
+
+    /// Values for marks, about `count` of them: 1, 2 or 5 times a power of ten; powers of ten on logarithms.
+    #[must_use]
+    pub fn ticks(&self, count: usize) -> Vec<f64> {
+        if self.logarithmic {
+            let (first, last) = (self.low.log10().ceil() as i32, self.high.log10().floor() as i32);
+            let every = ((last - first + 1).max(1) as usize).div_ceil(count.max(1)) as i32;
+            let decades: Vec<f64> =
+                (first..=last).filter(|power| (power - first) % every == 0).map(|p| 10_f64.powi(p)).collect();
+            if decades.len() >= 2 {
+                return decades;
+            }
+        }
+        let step = nice_step((self.high - self.low) / count.max(1) as f64);
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last).map(|i| i as f64 * step).collect()
+    }
+}
+
+/// The smallest of 1, 2, 5, 10 times a power of ten that is not below `step`.
+fn nice_step(step: f64) -> f64 {
+    let power = 10_f64.powf(step.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= step * (1.0 - 1e-9)).unwrap_or(10.0);
+    factor * power
+}
+
+/// Marks of a time axis from `start_ns` to `end_ns`, all in one unit.
+#[must_use]
+pub fn time_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
+    let ticks = scale.ticks(count);
+    let (divisor, unit) = units::time_unit(ticks.last().copied().unwrap_or(0.0));
+    ticks.into_iter().map(|ns| (ns, format!("{} {unit}", units::three_digits(ns / divisor)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_numbers_within_the_range() {
+        assert_eq!(Scale::linear(0.0, 1.0, 0.0, 1.0).ticks(5), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(Scale::linear(0.0, 900.0, 0.0, 1.0).ticks(4), [0.0, 500.0]);
+        assert_eq!(Scale::linear(30.0, 90.0, 0.0, 1.0).ticks(3), [40.0, 60.0, 80.0]);
+        assert_eq!(Scale::logarithmic(5.0, 2e4, 0.0, 1.0).ticks(8), [10.0, 100.0, 1000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn values_outside_lie_at_the_ends() {
+        let scale = Scale::linear(1.0, 3.0, 100.0, 200.0);
+        assert_eq!([0.0, 2.0, f64::INFINITY].map(|value| scale.at(value)), [100.0, 150.0, 200.0]);
+        let empty = Scale::linear(1.0, 1.0, 0.0, 10.0);
+        assert!(empty.at(1.0).is_finite());
+    }
+}

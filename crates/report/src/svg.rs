@@ -1,0 +1,199 @@
+//! A small SVG writer: what the figures need and nothing else.
+//!
+//! Every text goes through [`escape`], so nothing that comes from a workload or a trace can become markup. Colours and
+//! fonts are classes: a file of its own carries [`STANDALONE_STYLE`], a figure in a page follows the page's light or dark
+//! theme.
+
+use std::fmt::{Display, Write as _};
+
+/// Text as it may stand in XML and HTML, in content and in quoted attributes. Control characters that XML forbids
+/// become U+FFFD.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A coordinate: one decimal is finer than any screen.
+#[must_use]
+pub fn coordinate(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// Where a text stands relative to its point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Anchor {
+    /// It begins there.
+    Start,
+    /// Its middle is there.
+    Middle,
+    /// It ends there.
+    End,
+}
+
+impl Anchor {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Middle => "middle",
+            Self::End => "end",
+        }
+    }
+}
+
+/// A drawing.
+#[derive(Clone, Debug)]
+pub struct Svg {
+    /// Width in user units.
+    pub width: f64,
+    /// Height in user units.
+    pub height: f64,
+    body: String,
+}
+
+impl Svg {
+    /// An empty drawing.
+    #[must_use]
+    pub fn new(width: f64, height: f64) -> Self {
+        Self { width, height, body: String::new() }
+    }
+
+    /// A line of text; `class` may be empty.
+    pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+        let (x, y, anchor) = (coordinate(x), coordinate(y), anchor.name());
+        let text = escape(text);
+        let _ = writeln!(self.body, r#"<text x="{x}" y="{y}" text-anchor="{anchor}" class="t {class}">{text}</text>"#);
+    }
+
+    /// A line of text that reads upwards, centred on its point.
+    pub fn text_upwards(&mut self, x: f64, y: f64, class: &str, text: &str) {
+        let (x, y, text) = (coordinate(x), coordinate(y), escape(text));
+        let _ = writeln!(
+            self.body,
+            r#"<text transform="translate({x} {y}) rotate(-90)" text-anchor="middle" class="t {class}">{text}</text>"#
+        );
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
+        let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(coordinate);
+        let _ = writeln!(self.body, r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#);
+    }
+
+    /// A rectangle with a text that shows on hover, unless that is empty.
+    pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str, hover: &str) {
+        self.rect_with(x, y, width, height, &format!(r#"class="{class}""#), hover);
+    }
+
+    /// A rectangle with attributes of the caller's, which must be escaped already.
+    pub fn rect_with(&mut self, x: f64, y: f64, width: f64, height: f64, attributes: &str, hover: &str) {
+        let [x, y, width, height] = [x, y, width.max(0.0), height.max(0.0)].map(coordinate);
+        let _ = write!(self.body, r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" {attributes}"#);
+        self.close("rect", hover);
+    }
+
+    /// A circle with a text that shows on hover, unless that is empty.
+    pub fn circle(&mut self, x: f64, y: f64, radius: f64, class: &str, hover: &str) {
+        let [x, y, radius] = [x, y, radius].map(coordinate);
+        let _ = write!(self.body, r#"<circle cx="{x}" cy="{y}" r="{radius}" class="{class}""#);
+        self.close("circle", hover);
+    }
+
+    /// Connected points.
+    pub fn polyline(&mut self, points: &[(f64, f64)], class: &str, hover: &str) {
+        self.polyline_with(points, &format!(r#"class="{class}""#), hover);
+    }
+
+    /// Connected points with attributes of the caller's, which must be escaped already.
+    pub fn polyline_with(&mut self, points: &[(f64, f64)], attributes: &str, hover: &str) {
+        let mut text = String::new();
+        for (x, y) in points {
+            let _ = write!(text, "{},{} ", coordinate(*x), coordinate(*y));
+        }
+        let _ = write!(self.body, r#"<polyline points="{}" {attributes}"#, text.trim_end());
+        self.close("polyline", hover);
+    }
+
+    /// A closed area.
+    pub fn polygon(&mut self, points: &[(f64, f64)], class: &str, hover: &str) {
+        let mut text = String::new();
+        for (x, y) in points {
+            let _ = write!(text, "{},{} ", coordinate(*x), coordinate(*y));
+        }
+        let _ = write!(self.body, r#"<polygon points="{}" class="{class}""#, text.trim_end());
+        self.close("polygon", hover);
+    }
+
+    /// A picture of pixels, stretched without smoothing.
+    pub fn image(&mut self, x: f64, y: f64, width: f64, height: f64, png: &[u8]) {
+        let [x, y, width, height] = [x, y, width, height].map(coordinate);
+        let data = crate::pack::base64(png);
+        let _ = writeln!(
+            self.body,
+            r#"<image x="{x}" y="{y}" width="{width}" height="{height}" preserveAspectRatio="none" class="px" href="data:image/png;base64,{data}"/>"#
+        );
+    }
+
+    fn close(&mut self, name: &str, hover: &str) {
+        let _ = if hover.is_empty() {
+            writeln!(self.body, "/>")
+        } else {
+            writeln!(self.body, "><title>{}</title></{name}>", escape(hover))
+        };
+    }
+
+    /// As a part of an HTML page, described by `label` for those who cannot see it.
+    #[must_use]
+    pub fn inline(&self, label: &str) -> String {
+        let (w, h) = (coordinate(self.width), coordinate(self.height));
+        let label = escape(label);
+        format!(
+            "<svg viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{label}\">\n{}</svg>\n",
+            self.body
+        )
+    }
+
+    /// As a file of its own, with its title above it.
+    #[must_use]
+    pub fn standalone(&self, title: &str) -> String {
+        const TITLE: f64 = 34.0;
+        let (w, h) = (coordinate(self.width), coordinate(self.height + TITLE));
+        let title = escape(title);
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" \
+             width=\"{w}\" height=\"{h}\" role=\"img\">\n<title>{title}</title>\n<style>{STANDALONE_STYLE}{colours}</style>\n\
+             <rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n<text x=\"12\" y=\"22\" class=\"t h\">{title}</text>\n\
+             <g transform=\"translate(0 {TITLE})\">\n{body}</g>\n</svg>\n",
+            colours = crate::colour::series_style(),
+            body = self.body
+        )
+    }
+}
+
+impl Display for Svg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.inline(""))
+    }
+}
+
+/// Classes of a figure in a file of its own: light.
+const STANDALONE_STYLE: &str = "\
+.t{font:12px system-ui,'DejaVu Sans',sans-serif;fill:#1d2733}.h{font-size:15px;font-weight:600}.m{fill:#5a6775}.b{font-weight:600}\
+.s{font-size:10.5px}.grid{stroke:#e3e7ec}.axis{stroke:#8894a1}.one{stroke:#5a6775;stroke-dasharray:4 3}\
+.bar{stroke:#1d2733;stroke-width:1.6;fill:none}.dot{fill-opacity:.55}.median{stroke:#1d2733;stroke-width:2.4}\
+.area{stroke:none;fill-opacity:.18}.k{fill:none;stroke-width:1.8}.thin{stroke-width:.8;stroke-opacity:.5}.frame{fill:none;stroke:#b6bec8}\
+.box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.px{image-rendering:pixelated}.traffic{fill:none;stroke:#b0482a;stroke-opacity:.55}.w1{stroke-width:1}.w2{stroke-width:2}\
+.w3{stroke-width:3}.w4{stroke-width:4}.w5{stroke-width:5}.w6{stroke-width:6}.w7{stroke-width:7}.on-dark{fill:#fff}";

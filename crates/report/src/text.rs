@@ -1,0 +1,205 @@
+//! The verdict as text: Markdown, with the table of a kernel patch letter in it.
+//!
+//! Such letters give `case  load  baseline  patched  improvement`: the baseline normalised to 1.00, standard deviations in
+//! per cent of the mean in brackets, and the direction of the metric stated (`ecosystem.md` section 4).
+
+use std::fmt::Write as _;
+
+use warmcore_lab::measures::Measure;
+use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal};
+use warmcore_statistics::{Better, Sample};
+
+use crate::figures::compare::direction;
+use crate::run::Run;
+use crate::units::with_unit;
+
+/// Reports of several runs as Markdown.
+#[must_use]
+pub fn markdown(runs: &[Run]) -> String {
+    let mut text = String::new();
+    for run in runs {
+        one(&mut text, run);
+    }
+    let _ = write!(text, "## As a patch letter has it\n\n```\n{}```\n", patch_letter(runs));
+    text
+}
+
+/// The question that a run answers.
+#[must_use]
+pub fn question(run: &Run) -> String {
+    let record = &run.disk.record;
+    let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
+    match labels.as_slice() {
+        [only] => format!("How does {} run on {} under {only}?", record.workload.source, record.machine.source),
+        [others @ .., last] => format!(
+            "Which of {} and {last} is best for {} on {}?",
+            others.join(", "),
+            record.workload.source,
+            record.machine.source
+        ),
+        [] => String::new(),
+    }
+}
+
+/// The command that repeats a run, from its environment or, where that is missing, from its record.
+#[must_use]
+pub fn command(run: &Run) -> String {
+    let quoted = |word: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./+@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.to_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    if let Some(environment) = &run.disk.environment {
+        let mut words = environment.command.iter();
+        let program = words.next().and_then(|program| program.rsplit('/').next()).unwrap_or("warmcore");
+        return std::iter::once(quoted(program)).chain(words.map(|word| quoted(word))).collect::<Vec<_>>().join(" ");
+    }
+    let record = &run.disk.record;
+    let schedulers: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
+    format!(
+        "warmcore compare --machine {} --workload {} --schedulers {} --trials {}",
+        quoted(&record.machine.source),
+        quoted(&record.workload.source),
+        quoted(&schedulers.join(",")),
+        record.seeds.len()
+    )
+}
+
+fn one(text: &mut String, run: &Run) {
+    let document = &run.disk.comparison;
+    let _ = writeln!(text, "# {}\n\n{}\n", markdown_text(&question(run)), markdown_text(&document.verdict.sentence));
+    for note in run.notes.iter().chain(&document.warnings) {
+        let _ = writeln!(text, "> Warning: {}\n", markdown_text(note));
+    }
+    let title = measure(run, &document.primary).map_or("", |measure| measure.title.as_str());
+    let _ = writeln!(text, "| scheduler | {} | ratio [95 %] | verdict |\n|---|---:|---:|---|", markdown_text(title));
+    for scheduler in &document.schedulers {
+        let Some(result) = scheduler.measures.get(&document.primary) else { continue };
+        let (ratio, verdict) = judged(result);
+        let label = markdown_text(&scheduler.label);
+        let _ = writeln!(text, "| {label} | {} | {ratio} | {verdict} |", value(run, &document.primary, result));
+    }
+    let trials = document.experiment.seeds.len();
+    let _ = writeln!(text, "\n{trials} paired trials. Repeat with:\n\n    {}\n", command(run));
+}
+
+/// The table of a patch letter: one line per run and scheduler.
+#[must_use]
+pub fn patch_letter(runs: &[Run]) -> String {
+    let mut rows = vec![["case", "load", "baseline", "patched", "improvement"].map(str::to_owned)];
+    let mut notes = Vec::new();
+    for run in runs {
+        let document = &run.disk.comparison;
+        let source = &document.experiment.workload.source;
+        let (case, load) = source.split_once(':').map_or((source.as_str(), "-"), |(case, load)| (case, load));
+        let Some(baseline) = document.schedulers.iter().find(|scheduler| scheduler.is_baseline) else { continue };
+        let metric = measure(run, &document.primary);
+        let better = metric.map_or(Better::Neither, |metric| metric.better);
+        for scheduler in document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline) {
+            let pair = baseline.measures.get(&document.primary).zip(scheduler.measures.get(&document.primary));
+            let Some((base, patched)) = pair else { continue };
+            let Some(ratio) = patched.comparison.as_ref().and_then(|comparison| comparison.ratio) else { continue };
+            let gain = match better {
+                Better::Higher => ratio - 1.0,
+                Better::Lower | Better::Neither => 1.0 - ratio,
+            };
+            let shown = patched.finding.map_or("", Finding::words);
+            rows.push([
+                case.to_owned(),
+                load.to_owned(),
+                format!("1.00 ({})", deviation(base)),
+                format!("{ratio:.2} ({})", deviation(patched)),
+                format!("{:+.1} % {}", gain * 100.0, if shown == "better" || shown == "worse" { "" } else { shown })
+                    .trim()
+                    .to_owned(),
+            ]);
+            notes.push(format!(
+                "{case} {load}: baseline {}, patched {}; {}, {}; {} paired trials on {}",
+                baseline.label,
+                scheduler.label,
+                metric.map_or("", |metric| &metric.title),
+                direction(better),
+                document.experiment.seeds.len(),
+                document.experiment.machine.source
+            ));
+        }
+    }
+    let mut text = aligned(&rows);
+    text.push_str("\nin brackets: standard deviation in per cent of the mean\n");
+    for note in notes {
+        let _ = writeln!(text, "{note}");
+    }
+    text
+}
+
+/// Columns of equal width, two spaces apart.
+fn aligned(rows: &[[String; 5]]) -> String {
+    let widths: [usize; 5] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
+/// Standard deviation in per cent of the mean.
+fn deviation(result: &MeasureResult) -> String {
+    let values: Vec<f64> = result.points.iter().copied().flatten().collect();
+    let spread = Sample::new(&values).ok().and_then(|sample| sample.standard_deviation().zip(sample.mean()));
+    match spread {
+        Some((deviation, mean)) if mean > 0.0 && mean.is_finite() => format!("{:.2}", deviation / mean * 100.0),
+        _ => "-".into(),
+    }
+}
+
+/// A measure of a run by name.
+#[must_use]
+pub fn measure<'a>(run: &'a Run, name: &str) -> Option<&'a Measure> {
+    run.disk.comparison.measures.iter().find(|measure| measure.name == name)
+}
+
+/// The median of a result, in its unit.
+#[must_use]
+pub fn value(run: &Run, name: &str, result: &MeasureResult) -> String {
+    match (result.summary.median, measure(run, name)) {
+        (Some(median), Some(measure)) => with_unit(median, measure.unit),
+        _ => "-".into(),
+    }
+}
+
+/// Ratio with its interval, and the finding in words.
+#[must_use]
+pub fn judged(result: &MeasureResult) -> (String, &'static str) {
+    let Some(comparison) = &result.comparison else { return ("1".into(), "baseline") };
+    let ratio = match (comparison.ratio, comparison.interval) {
+        (None, _) => "-".into(),
+        (Some(ratio), None) => decimal(ratio),
+        (Some(ratio), Some(i)) => format!("{} [{}, {}]", decimal(ratio), decimal(i.low), decimal(i.high)),
+    };
+    (ratio, Finding::of(comparison).words())
+}
+
+/// The scheduler of that label.
+#[must_use]
+pub fn scheduler<'a>(run: &'a Run, label: &str) -> Option<&'a SchedulerResult> {
+    run.disk.comparison.schedulers.iter().find(|scheduler| scheduler.label == label)
+}
+
+/// Text that Markdown, and HTML in it, take as text.
+fn markdown_text(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' => out.extend(['\\', c]),
+            '\n' | '\r' => out.push(' '),
+            c => out.push(c),
+        }
+        out
+    })
+}

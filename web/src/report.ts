@@ -1,0 +1,11 @@
+// The page's script: what still words, tables and figures cannot do. Texts go into the page as text, never as markup.
+
+import { installDownloads } from './downloads';
+import { installTables } from './tables';
+import { installTheme } from './theme';
+import { installViews } from './views';
+
+installTheme();
+installTables();
+void installDownloads();
+installViews();

@@ -1,0 +1,96 @@
+// What the views of one run share: the span of time, which schedulers are shown, which groups of tasks are unfolded.
+
+import type { Machine, RunDocument, Scene } from './scene';
+
+export interface Row {
+  label: string;
+  tasks: number[];
+  group: number;
+  /** Whether it stands for a whole group of more than one task. */
+  folded: boolean;
+}
+
+/** Tasks up to which every task has a row from the start. */
+const FEW_TASKS = 64;
+
+export class RunState {
+  from = 0;
+  to: number;
+  readonly end: number;
+  readonly shown: Set<number>;
+  readonly unfolded = new Set<string>();
+  private readonly listeners: (() => void)[] = [];
+  private scheduled = false;
+
+  constructor(
+    readonly run: RunDocument,
+    readonly scenes: Scene[],
+  ) {
+    this.end = Math.max(1, ...scenes.map((scene) => scene.header.end_ns));
+    this.to = this.end;
+    this.shown = new Set(scenes.keys());
+    for (const scene of scenes) {
+      if (scene.tasks <= FEW_TASKS) scene.header.groups.forEach((name) => this.unfolded.add(name));
+    }
+  }
+
+  get machine(): Machine {
+    return this.run.machine;
+  }
+
+  listen(listener: () => void): void {
+    this.listeners.push(listener);
+  }
+
+  /** Draws everything again, once per frame. */
+  changed(): void {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    requestAnimationFrame(() => {
+      this.scheduled = false;
+      for (const listener of this.listeners) listener();
+    });
+  }
+
+  /** Shows a span of time, within the run and not shorter than ten nanoseconds. */
+  show(from: number, to: number): void {
+    const length = Math.min(this.end, Math.max(10, to - from));
+    this.from = Math.max(0, Math.min(from, this.end - length));
+    this.to = this.from + length;
+    this.changed();
+  }
+
+  /** Makes the span shorter (factor below 1) or longer around a point in it. */
+  zoom(factor: number, around = (this.from + this.to) / 2): void {
+    this.show(around - (around - this.from) * factor, around + (this.to - around) * factor);
+  }
+
+  /** Moves the span by a part of its length. */
+  pan(part: number): void {
+    const by = (this.to - this.from) * part;
+    this.show(this.from + by, this.to + by);
+  }
+
+  toggleScheduler(index: number, on: boolean): void {
+    if (on) this.shown.add(index);
+    else this.shown.delete(index);
+    this.changed();
+  }
+
+  toggleGroup(name: string): void {
+    if (!this.unfolded.delete(name)) this.unfolded.add(name);
+    this.changed();
+  }
+
+  /** Rows of tasks: one per task of an unfolded group, one per folded group. */
+  rows(scene: Scene): Row[] {
+    const groups = scene.header.groups;
+    const members: number[][] = groups.map(() => []);
+    scene.header.task_groups.forEach((group, task) => members[group].push(task));
+    return members.flatMap((tasks, group): Row[] =>
+      tasks.length > 1 && !this.unfolded.has(groups[group])
+        ? [{ label: groups[group], tasks, group, folded: true }]
+        : tasks.map((task) => ({ label: scene.taskName(task), tasks: [task], group, folded: false })),
+    );
+  }
+}

@@ -1,0 +1,36 @@
+// The interactive views: made once the page is there, scene by scene, so that words and tables never wait for them.
+
+import { element } from './dom';
+import { Heatmap } from './heatmap';
+import { MachineMap } from './map';
+import { loadScene, runs, type Scene } from './scene';
+import { RunState } from './state';
+import { Timeline } from './timeline';
+
+export function installViews(): void {
+  runs().forEach((run, index) => {
+    const boxes = [...document.querySelectorAll<HTMLElement>(`.view[data-run="${index}"]`)];
+    if (boxes.length === 0 || run.scenes.length === 0) return;
+    const notes = boxes.map((box) => {
+      const note = element('p', 'loading', 'Unpacking the trial…');
+      box.replaceChildren(note);
+      return note;
+    });
+    Promise.all(run.scenes.map((id) => loadScene(id, run.machine)))
+      .then((scenes) => {
+        const state = new RunState(run, scenes.filter((scene): scene is Scene => scene !== undefined));
+        notes.forEach((note) => note.remove());
+        for (const box of boxes) {
+          if (box.dataset.view === 'timeline') new Timeline(box, state);
+          if (box.dataset.view === 'heatmap') new Heatmap(box, state);
+          if (box.dataset.view === 'map') new MachineMap(box, state);
+        }
+        performance.mark('warmcore ready');
+        document.documentElement.dataset.ready = String(index + 1);
+      })
+      .catch((error: unknown) => {
+        // Whatever is wrong with the data, the words and tables stay; and the reader is told.
+        notes.forEach((note) => (note.textContent = `The trial in this page cannot be shown: ${String(error)}`));
+      });
+  });
+}
