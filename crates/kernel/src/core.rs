@@ -314,6 +314,14 @@ impl<'a> Core<'a> {
         self.queue.push(at, Class::Stopper, cpu, payload, 0);
     }
 
+    /// Wakes the stopper threads of two CPUs together (`stop_two_cpus`): when both have preempted what runs there,
+    /// [`Scheduler::stopper`](crate::Scheduler::stopper) is called once, on the first.
+    pub fn queue_two_stoppers(&mut self, cpu: CpuId, other: CpuId, payload: u32) {
+        let delay = |cpu| if cpu == self.this_cpu { 0 } else { self.ipi_delay(cpu) };
+        let at = self.now_ns + delay(cpu).max(delay(other));
+        self.queue.push(at, Class::Stopper, cpu, payload, other.0 + 1);
+    }
+
     /// Calls [`Scheduler::timer`](crate::Scheduler::timer) on the CPU with `payload` after `delay_ns`.
     pub fn start_timer(&mut self, cpu: CpuId, delay_ns: u64, payload: u32) {
         self.queue.push(self.now_ns + delay_ns, Class::Policy, cpu, payload, 0);

@@ -206,7 +206,10 @@ impl<'a, S: Scheduler> Engine<'a, S> {
                     return false;
                 }
             }
-            Class::Stopper => self.stopper(cpu, event.payload),
+            Class::Stopper => {
+                let other = event.generation.checked_sub(1).map(CpuId);
+                self.stopper(cpu, other, event.payload);
+            }
             Class::HrTick => self.hrtick(cpu),
             Class::Tick => self.tick(cpu),
             Class::NohzKick => {
@@ -542,15 +545,25 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         self.core.queue.set(Slot::Tick, cpu, at);
     }
 
-    /// The stopper thread: whatever runs is put back, the scheduler's work is done, the CPU reschedules.
-    fn stopper(&mut self, cpu: CpuId, payload: u32) {
+    /// The stopper thread, or two of them together: whatever runs is put back, the scheduler's work is done, the CPUs
+    /// reschedule.
+    fn stopper(&mut self, cpu: CpuId, other: Option<CpuId>, payload: u32) {
+        let stopped = [Some(cpu), other].map(|cpu| cpu.filter(|&cpu| self.stop_running(cpu)));
+        self.scheduler.stopper(&mut self.core, cpu, payload);
+        for cpu in stopped.into_iter().flatten() {
+            self.core.cpus[cpu.index()].need_resched = NeedResched::Full;
+            self.core.list_for_resched(cpu);
+        }
+    }
+
+    /// Puts the running task of a CPU back into its queue. Whether there was one.
+    fn stop_running(&mut self, cpu: CpuId) -> bool {
         self.settle(cpu);
         let prev = self.core.curr(cpu);
         let cost = 2 * self.core.machine.costs().context_switch_ns;
         self.core.charge(cpu, cost, OverheadKind::Balance);
         if prev.is_idle() {
-            self.scheduler.stopper(&mut self.core, cpu, payload);
-            return;
+            return false;
         }
         let now_ns = self.core.now_ns;
         let task = &mut self.core.tasks[prev.index()];
@@ -564,9 +577,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         state.busy_ns += now_ns - state.changed_ns;
         state.changed_ns = now_ns;
         state.stopper_ran = true;
-        self.scheduler.stopper(&mut self.core, cpu, payload);
-        self.core.cpus[cpu.index()].need_resched = NeedResched::Full;
-        self.core.list_for_resched(cpu);
+        true
     }
 
     fn check_stop(&self) -> Result<(), SimulationError> {

@@ -29,7 +29,7 @@ pub(crate) enum Class {
     WakeIpi = 4,
     /// A reschedule interrupt arrives.
     ReschedIpi = 5,
-    /// The stopper thread runs.
+    /// The stopper thread runs, alone (generation 0) or with that of CPU generation − 1.
     Stopper = 6,
     /// High-resolution tick. In a slot.
     HrTick = 7,
@@ -97,7 +97,7 @@ pub(crate) struct Queued {
     sequence: u64,
     /// Task, start entry, or the scheduler's payload.
     pub payload: u32,
-    /// Generation at which the event was made.
+    /// Generation at which the event was made; see [`Class::Stopper`] for what it is there.
     pub generation: u32,
 }
 

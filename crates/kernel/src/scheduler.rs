@@ -129,7 +129,8 @@ pub trait Scheduler {
     /// An idle CPU was kicked by [`Core::kick_nohz`].
     fn nohz_kick(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
 
-    /// The CPU's stopper thread runs, asked for by [`Core::queue_stopper`]. The task that was running is queued.
+    /// The CPU's stopper thread runs, asked for by [`Core::queue_stopper`] or, with that of another CPU,
+    /// [`Core::queue_two_stoppers`]. What was running there is queued.
     fn stopper(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _payload: u32) {}
 
     /// A timer of the scheduler's own, started by [`Core::start_timer`].

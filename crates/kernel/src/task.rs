@@ -174,6 +174,12 @@ impl Task {
         self.application
     }
 
+    /// Template it was made from: index into the workload's tasks.
+    #[inline]
+    pub fn template(&self) -> TaskTemplateId {
+        self.template
+    }
+
     /// Task group it was put in, if any: index into the workload's groups.
     #[inline]
     pub fn group(&self) -> Option<u32> {

@@ -209,10 +209,12 @@ pub enum OverheadKind {
     Migration = 4,
     /// System calls of the program itself: messages, locks, forks.
     Syscall = 5,
+    /// NUMA balancing: sampling memory, hint faults, moving pages.
+    Numa = 6,
 }
 
 /// Number of [`OverheadKind`]s.
-pub const OVERHEAD_KINDS: usize = 6;
+pub const OVERHEAD_KINDS: usize = 7;
 
 impl OverheadKind {
     /// All kinds, in order of their discriminants.
@@ -223,6 +225,7 @@ impl OverheadKind {
         OverheadKind::Balance,
         OverheadKind::Migration,
         OverheadKind::Syscall,
+        OverheadKind::Numa,
     ];
 
     /// The name used in files and tables.
@@ -234,6 +237,7 @@ impl OverheadKind {
             OverheadKind::Balance => "balance",
             OverheadKind::Migration => "migration",
             OverheadKind::Syscall => "syscall",
+            OverheadKind::Numa => "numa",
         }
     }
 }

@@ -5,7 +5,7 @@ use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
-use crate::{Event, EventKind, MigrationKind, OverheadKind, PrevState, RunTables, TaskId, TaskInfo};
+use crate::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PrevState, RunTables, TaskId, TaskInfo};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
@@ -218,7 +218,7 @@ impl RandomRun {
             0 => EventKind::Counter { counter: index, task, value: value as u64 },
             1 => EventKind::Phase { task, phase: index },
             2 => EventKind::Decision { decision: index, task, value: value as i64 - 500 },
-            _ => EventKind::Overhead { kind: OverheadKind::ALL[value % 6], duration_ns: value as u64 },
+            _ => EventKind::Overhead { kind: OverheadKind::ALL[value % OVERHEAD_KINDS], duration_ns: value as u64 },
         };
         self.emit(cpu, kind);
     }

@@ -62,9 +62,9 @@ const MIGRATIONS: [&str; 7] = {
     [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name()]
 };
 
-const OVERHEADS: [&str; 6] = {
-    let [a, b, c, d, e, f] = OverheadKind::ALL;
-    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name()]
+const OVERHEADS: [&str; 7] = {
+    let [a, b, c, d, e, f, g] = OverheadKind::ALL;
+    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name()]
 };
 
 const SLICE_ENDS: [&str; 4] = {
