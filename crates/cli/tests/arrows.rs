@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("native", &["topology", "workload"]),
     ("guest", &["topology", "workload", "native"]),
     ("kernel", &["topology", "memory", "workload", "trace"]),
-    ("schedulers", &["topology", "workload", "trace", "kernel"]),
+    ("schedulers", &["topology", "memory", "workload", "trace", "kernel"]),
     ("lab", &["topology", "memory", "workload", "trace", "guest", "kernel", "schedulers", "statistics"]),
     ("report", &["topology", "workload", "trace", "kernel", "schedulers", "statistics", "lab"]),
     (

@@ -9,9 +9,10 @@ use warmcore_kernel::{Outcome, Setup, SimulationError, run};
 use warmcore_trace::Sink;
 
 use crate::fair::cache_aware::CacheAwareTunables;
-use crate::fair::cache_aware::decisions::DECISIONS;
 use crate::fair::cfs::{Cfs, CfsTunables};
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
+use crate::fair::numa::NumaTunables;
+use crate::fair::numa::decisions::FAIR_DECISIONS;
 use crate::fair::topology_aware::TopologyAwareTunables;
 use crate::fair::{Fair, Features};
 use crate::rr::{RoundRobin, RoundRobinTunables};
@@ -37,19 +38,19 @@ pub fn list() -> Vec<SchedulerInfo> {
             name: "cache-aware",
             summary: "EEVDF with Cache Aware Scheduling: a process keeps to one LLC while it fits there",
             source: "Linux 7.2, kernel/sched/fair.c with CONFIG_SCHED_CACHE",
-            tunables: [CacheAwareTunables::table(), EevdfTunables::table()].concat(),
+            tunables: [CacheAwareTunables::table(), EevdfTunables::table(), NumaTunables::table()].concat(),
         },
         SchedulerInfo {
             name: "cfs",
             summary: "Completely Fair Scheduler: smallest virtual runtime first, slices of a period",
             source: "Linux 4.9 to 6.5, kernel/sched/fair.c",
-            tunables: CfsTunables::table(),
+            tunables: [CfsTunables::table(), NumaTunables::table()].concat(),
         },
         SchedulerInfo {
             name: "eevdf",
             summary: "Earliest Eligible Virtual Deadline First with lag, delayed dequeue and lazy preemption",
             source: "Linux 7.2, kernel/sched/fair.c",
-            tunables: EevdfTunables::table(),
+            tunables: [EevdfTunables::table(), NumaTunables::table()].concat(),
         },
         SchedulerInfo {
             name: "rr",
@@ -61,7 +62,13 @@ pub fn list() -> Vec<SchedulerInfo> {
             name: "topology-aware",
             summary: "Cache Aware Scheduling extended: a process takes as many LLCs as it needs, the nearest first",
             source: "RFCs of June and August 2026 as far as published; the rest is this project's design",
-            tunables: [TopologyAwareTunables::table(), CacheAwareTunables::table(), EevdfTunables::table()].concat(),
+            tunables: [
+                TopologyAwareTunables::table(),
+                CacheAwareTunables::table(),
+                EevdfTunables::table(),
+                NumaTunables::table(),
+            ]
+            .concat(),
         },
     ]
 }
@@ -70,15 +77,15 @@ pub fn list() -> Vec<SchedulerInfo> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchedulerSpec {
     /// `cache-aware`.
-    CacheAware(EevdfTunables, CacheAwareTunables),
+    CacheAware(EevdfTunables, CacheAwareTunables, NumaTunables),
     /// `cfs`.
-    Cfs(CfsTunables),
+    Cfs(CfsTunables, NumaTunables),
     /// `eevdf`.
-    Eevdf(EevdfTunables),
+    Eevdf(EevdfTunables, NumaTunables),
     /// `rr`.
     RoundRobin(RoundRobinTunables),
     /// `topology-aware`.
-    TopologyAware(EevdfTunables, CacheAwareTunables, TopologyAwareTunables),
+    TopologyAware(EevdfTunables, CacheAwareTunables, TopologyAwareTunables, NumaTunables),
 }
 
 /// A scheduler was not understood.
@@ -120,15 +127,17 @@ impl SchedulerSpec {
     /// When the scheduler or a tunable is unknown, or a value is out of range.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let numa = NumaTunables::default();
         let mut spec = match name.trim() {
-            "cache-aware" => Self::CacheAware(EevdfTunables::default(), CacheAwareTunables::default()),
-            "cfs" => Self::Cfs(CfsTunables::default()),
-            "eevdf" => Self::Eevdf(EevdfTunables::default()),
+            "cache-aware" => Self::CacheAware(EevdfTunables::default(), CacheAwareTunables::default(), numa),
+            "cfs" => Self::Cfs(CfsTunables::default(), numa),
+            "eevdf" => Self::Eevdf(EevdfTunables::default(), numa),
             "rr" => Self::RoundRobin(RoundRobinTunables::default()),
             "topology-aware" => Self::TopologyAware(
                 EevdfTunables::default(),
                 CacheAwareTunables::default(),
                 TopologyAwareTunables::default(),
+                numa,
             ),
             other => {
                 let nearest = nearest(other, list().into_iter().map(|info| info.name));
@@ -148,11 +157,13 @@ impl SchedulerSpec {
     fn set(&mut self, key: &str, value: &str) -> Result<(), TunableError> {
         let name = self.name();
         match self {
-            Self::CacheAware(eevdf, cache) => set_in(&mut [cache, eevdf], name, key, value),
-            Self::Cfs(tunables) => tunables.set(key, value),
-            Self::Eevdf(tunables) => tunables.set(key, value),
+            Self::CacheAware(eevdf, cache, numa) => set_in(&mut [cache, eevdf, numa], name, key, value),
+            Self::Cfs(cfs, numa) => set_in(&mut [cfs, numa], name, key, value),
+            Self::Eevdf(eevdf, numa) => set_in(&mut [eevdf, numa], name, key, value),
             Self::RoundRobin(tunables) => tunables.set(key, value),
-            Self::TopologyAware(eevdf, cache, topology) => set_in(&mut [topology, cache, eevdf], name, key, value),
+            Self::TopologyAware(eevdf, cache, topology, numa) => {
+                set_in(&mut [topology, cache, eevdf, numa], name, key, value)
+            }
         }
     }
 
@@ -160,8 +171,8 @@ impl SchedulerSpec {
     pub fn name(&self) -> &'static str {
         match self {
             Self::CacheAware(..) => "cache-aware",
-            Self::Cfs(_) => "cfs",
-            Self::Eevdf(_) => "eevdf",
+            Self::Cfs(..) => "cfs",
+            Self::Eevdf(..) => "eevdf",
             Self::RoundRobin(_) => "rr",
             Self::TopologyAware(..) => "topology-aware",
         }
@@ -175,11 +186,11 @@ impl SchedulerSpec {
     /// Its sets of tunables.
     fn sets(&self) -> Vec<&dyn TunableSet> {
         match self {
-            Self::CacheAware(eevdf, cache) => vec![cache, eevdf],
-            Self::Cfs(tunables) => vec![tunables],
-            Self::Eevdf(tunables) => vec![tunables],
+            Self::CacheAware(eevdf, cache, numa) => vec![cache, eevdf, numa],
+            Self::Cfs(cfs, numa) => vec![cfs, numa],
+            Self::Eevdf(eevdf, numa) => vec![eevdf, numa],
             Self::RoundRobin(tunables) => vec![tunables],
-            Self::TopologyAware(eevdf, cache, topology) => vec![topology, cache, eevdf],
+            Self::TopologyAware(eevdf, cache, topology, numa) => vec![topology, cache, eevdf, numa],
         }
     }
 
@@ -217,8 +228,11 @@ impl Serialize for SchedulerSpec {
 /// Names of the decisions that a scheduler puts into the trace.
 pub fn decisions(spec: &SchedulerSpec) -> &'static [&'static str] {
     match spec {
-        SchedulerSpec::CacheAware(..) | SchedulerSpec::TopologyAware(..) => &DECISIONS,
-        SchedulerSpec::Cfs(_) | SchedulerSpec::Eevdf(_) | SchedulerSpec::RoundRobin(_) => &[],
+        SchedulerSpec::CacheAware(..)
+        | SchedulerSpec::Cfs(..)
+        | SchedulerSpec::Eevdf(..)
+        | SchedulerSpec::TopologyAware(..) => &FAIR_DECISIONS,
+        SchedulerSpec::RoundRobin(_) => &[],
     }
 }
 
@@ -233,16 +247,22 @@ pub fn simulate<'a>(
 ) -> Result<Outcome, SimulationError> {
     let cpus = setup.machine().cpu_count();
     match spec.clone() {
-        SchedulerSpec::CacheAware(eevdf, cache) => {
-            let features = Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: None };
+        SchedulerSpec::CacheAware(eevdf, cache, numa) => {
+            let features = Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: None, numa };
             run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
         }
-        SchedulerSpec::Cfs(tunables) => run(setup, Fair::new(Cfs::new(tunables, cpus), setup), sink),
-        SchedulerSpec::Eevdf(tunables) => run(setup, Fair::new(Eevdf::new(tunables, cpus), setup), sink),
+        SchedulerSpec::Cfs(cfs, numa) => {
+            let features = Features { numa, ..Features::default() };
+            run(setup, Fair::with_features(Cfs::new(cfs, cpus), setup, &features), sink)
+        }
+        SchedulerSpec::Eevdf(eevdf, numa) => {
+            let features = Features { numa, ..Features::default() };
+            run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
+        }
         SchedulerSpec::RoundRobin(tunables) => run(setup, RoundRobin::new(tunables, cpus), sink),
-        SchedulerSpec::TopologyAware(eevdf, cache, topology) => {
+        SchedulerSpec::TopologyAware(eevdf, cache, topology, numa) => {
             let features =
-                Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: Some(topology) };
+                Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: Some(topology), numa };
             run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
         }
     }

@@ -11,10 +11,9 @@
 //! | `nohz` | `nohz_balancer_kick`, `nohz_idle_balance` and the set of idle CPUs without tick |
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `linux-fair.md` sections 1.16 and 5. Not modelled:
-//! misfit tasks and reduced capacity, asymmetric packing, NUMA balancing's statistics (every queue
-//! counts as *regular*).
+//! misfit tasks and reduced capacity, asymmetric packing.
 //!
-//! What cache-aware scheduling adds is in [`cache_aware`](super::cache_aware).
+//! What cache-aware scheduling adds is in [`cache_aware`](super::cache_aware), what NUMA balancing adds in [`numa`](super::numa).
 //!
 //! A pass takes no simulated time by itself: its cost is charged to the CPU that runs it, and the same figure is what
 //! the kernel would have measured.

@@ -15,6 +15,7 @@ pub mod cfs;
 mod checklist_tests;
 pub mod domains;
 pub mod eevdf;
+pub mod numa;
 pub mod pelt;
 pub mod queue;
 mod select;
@@ -28,9 +29,10 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
-use self::cache_aware::decisions::DECISIONS;
 use self::cache_aware::{CacheAware, CacheAwareTunables};
 use self::domains::Domains;
+use self::numa::decisions::FAIR_DECISIONS;
+use self::numa::{NumaBalancing, NumaTunables, STOPPER_MOVE};
 use self::pelt::Pelt;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq};
@@ -136,6 +138,8 @@ pub struct Features {
     pub cache_aware: Option<CacheAwareTunables>,
     /// Its extension to several LLCs.
     pub topology_aware: Option<TopologyAwareTunables>,
+    /// NUMA balancing.
+    pub numa: NumaTunables,
 }
 
 /// The fair class with a policy for its queues.
@@ -164,6 +168,8 @@ pub struct Fair<P> {
     picked_group: Vec<u32>,
     /// Cache-aware scheduling, where it is on and there are LLCs to choose from.
     pub(crate) cache_aware: Option<Box<CacheAware>>,
+    /// NUMA balancing, where it is on, there are nodes to choose from, and the workload says what memory it uses.
+    pub(crate) numa: Option<Box<NumaBalancing>>,
     /// What tasks have to do when they return to user mode.
     task_work: TaskWork,
 }
@@ -210,6 +216,7 @@ impl<P: Policy> Fair<P> {
         Self {
             name: features.name.unwrap_or(P::NAME),
             cache_aware,
+            numa: NumaBalancing::new(&features.numa, setup, hz).map(Box::new),
             task_work: TaskWork::default(),
             parameters,
             policy,
@@ -352,6 +359,8 @@ impl<P: Policy> Fair<P> {
         let entity = &mut self.entities[index as usize];
         entity.queue = queue;
         entity.exec_start_ns = 0;
+        let [from, to] = [old, queue].map(|queue| CpuId(self.queues[queue as usize].cpu));
+        self.numa_migrated(self.entity_task(index), from, to);
     }
 
     /// `init_entity_runnable_average` and `post_init_entity_util_avg`.
@@ -475,7 +484,7 @@ impl<P: Policy> Scheduler for Fair<P> {
     }
 
     fn decisions(&self) -> &'static [&'static str] {
-        if self.cache_aware.is_some() { &DECISIONS } else { &[] }
+        &FAIR_DECISIONS
     }
 
     fn kernel_parameters(&self) -> KernelParameters {
@@ -484,7 +493,7 @@ impl<P: Policy> Scheduler for Fair<P> {
 
     fn init(&mut self, _core: &mut Core<'_>) {}
 
-    fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, _parent: Option<TaskId>) {
+    fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
         let state = core.task(task);
         let cpu = state.cpu();
         let mut entity = new_entity(weight_of(state.policy(), state.nice()), self.queue_for(core, task, cpu));
@@ -498,12 +507,14 @@ impl<P: Policy> Scheduler for Fair<P> {
         if let Some(cache_aware) = &mut self.cache_aware {
             cache_aware.task_created(core.task(task).process());
         }
+        self.numa_task_created(core, task, parent);
     }
 
     fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
         let index = self.task_entity(task);
         self.remove_load(core.now_ns(), index);
         self.task_work.forget(task);
+        self.numa_task_exited(task);
         if let Some(cache_aware) = &mut self.cache_aware {
             cache_aware.task_exited(task);
         }
@@ -614,6 +625,7 @@ impl<P: Policy> Scheduler for Fair<P> {
             self.put_prev_entity(core, parent);
         }
         self.rqs[cpu.index()].curr_task = NONE;
+        self.settle_numa(core, cpu, task);
     }
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
@@ -699,7 +711,11 @@ impl<P: Policy> Scheduler for Fair<P> {
     }
 
     fn stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
-        self.active_balance_stopper(core, cpu, payload);
+        if payload & STOPPER_MOVE != 0 {
+            self.planned_move_stopper(core, TaskId(payload & !STOPPER_MOVE));
+        } else {
+            self.active_balance_stopper(core, cpu, payload);
+        }
     }
 
     fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {

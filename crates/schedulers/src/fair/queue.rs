@@ -205,6 +205,9 @@ impl<P: Policy> Fair<P> {
                 let delayed = self.entities[index as usize].delayed;
                 cache_aware.enqueued(CpuId(cpu), TaskId(index - self.task_base), delayed);
             }
+            if let Some(numa) = &mut self.numa {
+                numa.enqueued(CpuId(cpu), TaskId(index - self.task_base));
+            }
         }
     }
 
@@ -221,6 +224,9 @@ impl<P: Policy> Fair<P> {
             if let Some(cache_aware) = &mut self.cache_aware {
                 let delayed = self.entities[index as usize].delayed;
                 cache_aware.dequeued(CpuId(cpu), TaskId(index - self.task_base), delayed);
+            }
+            if let Some(numa) = &mut self.numa {
+                numa.dequeued(CpuId(cpu), TaskId(index - self.task_base));
             }
         }
     }

@@ -10,6 +10,12 @@ use super::{Fair, Policy};
 pub(crate) mod work {
     /// Look where the process ran (`task_cache_work`).
     pub const CACHE_SCAN: u8 = 1 << 0;
+    /// Sample the process's memory (`task_numa_work`).
+    pub const NUMA_SCAN: u8 = 1 << 1;
+    /// Look for a CPU on the preferred node (`numa_migrate_preferred`).
+    pub const NUMA_PLACE: u8 = 1 << 2;
+    /// Pay for hint faults.
+    pub const NUMA_FAULTS: u8 = 1 << 3;
 }
 
 /// Work waiting, by task.
@@ -22,13 +28,18 @@ pub(crate) struct TaskWork {
 
 impl TaskWork {
     /// Adds work to a task (`task_work_add`).
-    fn add(&mut self, task: TaskId, kind: u8) {
+    pub(super) fn add(&mut self, task: TaskId, kind: u8) {
         if self.pending.len() <= task.index() {
             self.pending.resize(task.index() + 1, 0);
         }
         let pending = &mut self.pending[task.index()];
         self.count += u32::from(*pending == 0);
         *pending |= kind;
+    }
+
+    /// Whether a task has work of one of these kinds.
+    pub(super) fn has(&self, task: TaskId, kinds: u8) -> bool {
+        self.count > 0 && self.pending.get(task.index()).is_some_and(|pending| pending & kinds != 0)
     }
 
     /// Takes a task's work (`task_work_run`).
@@ -52,9 +63,17 @@ impl<P: Policy> Fair<P> {
     /// Ordinary tick of a running task: asks for work that is due. The task does it after the interrupt, when it goes on or,
     /// if the tick ends its slice, when it runs again.
     pub(super) fn tick_task_work(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
-        let Some(cache_aware) = &mut self.cache_aware else { return };
-        if cache_aware.tick(cpu, task) {
+        let mut due = false;
+        if let Some(cache_aware) = &mut self.cache_aware
+            && cache_aware.tick(cpu, task)
+        {
             self.task_work.add(task, work::CACHE_SCAN);
+            due = true;
+        }
+        if self.numa.is_some() {
+            due |= self.tick_numa(core, cpu, task);
+        }
+        if due {
             core.start_timer(cpu, 0, task.0);
         }
     }
@@ -63,12 +82,24 @@ impl<P: Policy> Fair<P> {
     #[inline]
     pub(super) fn do_task_work(&mut self, core: &mut Core<'_>, task: TaskId) {
         let pending = self.task_work.take(task);
-        if pending & work::CACHE_SCAN != 0
-            && let Some(cache_aware) = &mut self.cache_aware
-        {
-            let (queues, rqs) = (&self.queues, &self.rqs);
-            let util = |cpu: u32| super::cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
-            cache_aware.scan(core, &self.domains, rqs, self.task_base, task, None, util);
+        if pending != 0 {
+            self.run_task_work(core, task, pending);
+        }
+    }
+
+    #[inline(never)]
+    fn run_task_work(&mut self, core: &mut Core<'_>, task: TaskId, pending: u8) {
+        if pending & work::CACHE_SCAN != 0 {
+            let home = self.cache_aware.as_ref().and_then(|cache_aware| cache_aware.preferred_cpu(task));
+            let nodes = self.numa_scan_cpus(core, task, home);
+            if let Some(cache_aware) = &mut self.cache_aware {
+                let (queues, rqs) = (&self.queues, &self.rqs);
+                let util = |cpu: u32| super::cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
+                cache_aware.scan(core, &self.domains, rqs, self.task_base, task, nodes.as_ref(), util);
+            }
+        }
+        if pending & (work::NUMA_SCAN | work::NUMA_PLACE | work::NUMA_FAULTS) != 0 {
+            self.do_numa_work(core, task, pending);
         }
     }
 }

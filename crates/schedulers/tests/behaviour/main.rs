@@ -8,5 +8,6 @@ mod affinity;
 mod attributes;
 mod determinism;
 mod groups;
+mod numa;
 mod programs;
 mod random;

@@ -11,7 +11,12 @@ use crate::support::*;
 /// Workloads; each runs under one machine and all schedulers.
 const WORKLOADS: u64 = 1000;
 
-const SCHEDULERS: [&str; 13] = [
+/// NUMA balancing that begins at once and samples a MiB at every tick: the workloads take milliseconds.
+const HASTY: &str = "eevdf:scan_delay_ms=0,scan_period_min_ms=1,scan_size_mb=1";
+
+const SCHEDULERS: [&str; 15] = [
+    HASTY,
+    "cache-aware:scan_delay_ms=0,scan_period_min_ms=1,scan_size_mb=1",
     "cache-aware",
     "cache-aware:aggr_tolerance=100,epoch_period=1",
     "topology-aware",
@@ -113,7 +118,25 @@ impl Dice {
         for index in 0..scene.workload.tasks.len() {
             self.adorn(&mut scene.workload, index, cpus);
         }
+        if self.one_in(2) {
+            self.add_data(&mut scene.workload);
+        }
         scene
+    }
+
+    /// Memory, small enough to be sampled within such a run.
+    fn add_data(&mut self, workload: &mut Workload) {
+        for n in 0..1 + self.below(3) {
+            let bytes = (1 + self.below(512)) << 12;
+            let data = workload.add_data_group(format!("data {n}"), bytes);
+            // Data without members would be an error.
+            let first = self.below(workload.tasks.len() as u64) as usize;
+            for (index, task) in workload.tasks.iter_mut().enumerate() {
+                if index == first || self.one_in(2) {
+                    task.data_groups.push(data);
+                }
+            }
+        }
     }
 
     /// Tasks that meet at a barrier or hand on semaphores.
@@ -192,7 +215,7 @@ fn random_workloads_end_with_all_work_done_under_every_scheduler() {
         let scene = dice.scene(cpus);
         let busy_waits = scene.workload.barriers.iter().any(|barrier| barrier.wait != BarrierWait::Block);
         // All schedulers take turns; every one sees every kind of workload.
-        for offset in [0, 4, 7] {
+        for offset in [0, 4, 8] {
             let scheduler = SCHEDULERS[(seed as usize + offset) % SCHEDULERS.len()];
             let run = match scene.try_run(machine, scheduler, seed) {
                 Ok(run) => run,

@@ -8,6 +8,7 @@ mod support;
 
 mod balance;
 mod cache_aware;
+mod numa;
 mod per_cpu;
 mod topology_aware;
 mod wakeup;

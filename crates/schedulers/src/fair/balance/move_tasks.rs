@@ -119,10 +119,12 @@ impl<P: Policy> Fair<P> {
         if pass.active {
             return pass.migration != Migration::LlcTask || self.prefers_dst(core, pass, task);
         }
-        if self.migrate_degrades_llc(core, pass, task) {
-            return false;
-        }
-        !self.task_hot(core, pass, task) || failed > tries
+        let hot = match self.migrate_degrades_locality(pass, task) {
+            0 if self.migrate_degrades_llc(core, pass, task) => return false,
+            0 => self.task_hot(core, pass, task),
+            loss => loss > 0,
+        };
+        !hot || failed > tries
     }
 
     /// Whether a task that has had more than its share would come to a queue with others, where it would only wait

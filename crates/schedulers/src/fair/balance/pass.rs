@@ -6,6 +6,7 @@ use warmcore_topology::CpuId;
 use super::stats::Migration;
 use super::{BalanceState, IdleType};
 use crate::fair::domains::flags;
+use crate::fair::numa::NumaClass;
 use crate::fair::{Fair, Policy};
 
 /// Longest interval, in milliseconds, to which a pass backs off when affinity forbids every move (`MAX_PINNED_INTERVAL`).
@@ -46,6 +47,8 @@ pub(crate) struct Pass {
     pub other_dst: Option<CpuId>,
     /// Some task was left because it would leave the LLC it prefers (`LBF_LLC_PINNED`).
     pub llc_pinned: bool,
+    /// Queues with only better placed tasks than this are left out (`fbq_type`).
+    pub numa_class: NumaClass,
     /// The stopper moves a task (`LBF_ACTIVE_LB`).
     pub active: bool,
     /// What the pass cost.
@@ -72,6 +75,7 @@ impl Pass {
             some_pinned: false,
             other_dst: None,
             llc_pinned: false,
+            numa_class: NumaClass::All,
             active: false,
             cost_ns: 0,
         }
@@ -120,7 +124,7 @@ impl BalanceState {
 
     /// Whether the present pass leaves this CPU out.
     #[inline]
-    pub(super) fn is_excluded(&self, cpu: u32) -> bool {
+    pub(in crate::fair) fn is_excluded(&self, cpu: u32) -> bool {
         self.excluded.contains(&cpu)
     }
 }

@@ -377,6 +377,7 @@ impl<P: Policy> Fair<P> {
         let mut stats = self.update_sd_lb_stats(core, pass)?;
         let imbalance = find_imbalance(&self.conditions(pass), &mut stats)?;
         (pass.imbalance, pass.migration) = (imbalance.amount, imbalance.migration);
+        pass.numa_class = self.numa_class_of_group(pass, stats.busiest.group);
         Some(stats.busiest.group)
     }
 
@@ -521,7 +522,7 @@ impl<P: Policy> Fair<P> {
         for &number in self.domains.group_cpus(self.domains.group(group)) {
             let cpu = CpuId(number);
             let nr = self.queues[cpu.index()].h_nr_runnable;
-            if nr == 0 || self.balance.is_excluded(number) {
+            if nr == 0 || self.balance.is_excluded(number) || self.is_numa_protected(pass, number) {
                 continue;
             }
             let busier = match pass.migration {

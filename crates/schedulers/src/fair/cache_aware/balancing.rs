@@ -73,13 +73,14 @@ impl<P: Policy> Fair<P> {
     pub(in crate::fair) fn charge_llc(&mut self, core: &mut Core<'_>, queue: u32, index: u32, delta_ns: u64) {
         let task = self.entity_task(index);
         let cpu = CpuId(self.queues[queue as usize].cpu);
+        let home_node = self.numa_preferred(task);
         let Some(cache_aware) = &mut self.cache_aware else { return };
         let state = &cache_aware.tasks[task.index()];
         if state.group == NONE {
             return;
         }
         let present = state.preferred_llc;
-        let wanted = cache_aware.charge(core, cpu, task, delta_ns, None);
+        let wanted = cache_aware.charge(core, cpu, task, delta_ns, home_node);
         let entity = &self.entities[index as usize];
         if wanted != present && entity.on_rq {
             cache_aware.prefer(cpu, task, wanted, entity.delayed);

@@ -213,6 +213,19 @@ impl CacheAware {
         }
     }
 
+    /// CPU that a task's group prefers.
+    pub fn preferred_cpu(&self, task: TaskId) -> Option<CpuId> {
+        let group = self.groups.get(self.tasks[task.index()].group as usize)?;
+        (group.cpu != NONE).then_some(CpuId(group.cpu))
+    }
+
+    /// The pages that a task faulted on changed by so many.
+    pub fn change_footprint(&mut self, task: TaskId, pages: i64) {
+        if let Some(group) = self.groups.get_mut(self.tasks[task.index()].group as usize) {
+            group.footprint_pages = (group.footprint_pages + pages).max(0);
+        }
+    }
+
     /// LLC that a group prefers, or [`NONE`].
     pub fn preferred_llc(&self, group: u32) -> u32 {
         match self.groups[group as usize].cpu {

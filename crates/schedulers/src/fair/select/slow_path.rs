@@ -53,7 +53,7 @@ impl<P: Policy> Fair<P> {
                 continue;
             }
             let chosen = self
-                .find_idlest_group(core, index, wakee)
+                .find_idlest_group(core, (index, cpu), wakee)
                 .and_then(|group| self.find_idlest_group_cpu(core, group, wakee))
                 .filter(|&chosen| chosen != cpu);
             let Some(chosen) = chosen else {
@@ -73,7 +73,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// `sched_balance_find_dst_group`: a group better than the local one, if there is any.
-    fn find_idlest_group(&self, core: &Core<'_>, index: usize, wakee: Wakee) -> Option<u32> {
+    fn find_idlest_group(&self, core: &Core<'_>, (index, cpu): (usize, CpuId), wakee: Wakee) -> Option<u32> {
         let domain = self.domains.domain(index);
         let local_group = self.domains.local_group(domain);
         let mut local = None;
@@ -98,7 +98,7 @@ impl<P: Policy> Fair<P> {
             Ordering::Less => false,
             Ordering::Greater => true,
             Ordering::Equal if local.room == Room::HasSpare => {
-                self.spare_prefers_idlest(core, index, wakee, &local, &idlest)
+                self.spare_prefers_idlest(core, (index, cpu), wakee, &local, &idlest)
             }
             Ordering::Equal => load_prefers_idlest(domain.imbalance_pct, domain.has(flags::NUMA), &local, &idlest),
         };
@@ -108,13 +108,16 @@ impl<P: Policy> Fair<P> {
     fn spare_prefers_idlest(
         &self,
         core: &Core<'_>,
-        index: usize,
+        (index, cpu): (usize, CpuId),
         wakee: Wakee,
         local: &GroupOffer,
         idlest: &GroupOffer,
     ) -> bool {
         let domain = self.domains.domain(index);
         if domain.has(flags::NUMA) {
+            if let Some(go) = self.numa_prefers_idlest(wakee.task, cpu, idlest.group) {
+                return go;
+            }
             let mut limit = domain.imb_numa_nr;
             if core.task(wakee.task).restriction() != 0 {
                 let cpus = self.domains.group_cpus(self.domains.group(local.group));

@@ -1,0 +1,269 @@
+//! NUMA balancing: tasks go where their memory is, and memory where its tasks are.
+//!
+//! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_NUMA_BALANCING`, as specified in `linux-fair.md` section 7, with the
+//! simulator model of 7.6. It is a feature of the fair class, not a policy: [`Fair`](super::Fair) holds a [`NumaBalancing`] when it is
+//! on, the machine has several nodes, and the workload says what memory it uses (memory profiles or data groups); otherwise nothing
+//! here runs.
+//!
+//! | module | rule | kernel functions |
+//! |---|---|---|
+//! | here | data, counters of queued tasks (5.8) | `init_numa_balancing`, `account_numa_enqueue` |
+//! | `nodes` | distances, wiring | `init_numa_topology_type`, `score_nearby_nodes`, `preferred_group_nid` |
+//! | `pages` | who touches what, where it is (7.6) | `struct vm_area_struct`, page flags |
+//! | `scan` | sampling and its rate (7.1, 7.5) | `task_tick_numa`, `task_numa_work`, `update_task_scan_period` |
+//! | `faults` | hint faults, statistics, page migration (7.1, 7.2, 7.5) | `task_numa_fault`, `task_numa_placement` |
+//! | `groups` | statistics of tasks and groups (7.2) | `struct numa_group`, `task_numa_group`, `task_weight` |
+//! | `place` | moving and swapping tasks (7.3) | `task_numa_migrate`, `task_numa_compare` |
+//! | `balancing` | the load balancer's and the slow path's side (4.6, 5.8, 7.4) | `migrate_degrades_locality`, `fbq_classify_rq` |
+//!
+//! Differs from the kernel: faults are expectations, settled at ticks and when a thread stops running, not single events; a page's
+//! last toucher is known as shares of a region's pages; memory tiering (`numa_balancing=2`, hot thresholds) does not exist.
+
+mod balancing;
+pub(crate) mod decisions;
+mod faults;
+mod groups;
+mod nodes;
+mod pages;
+mod place;
+mod scan;
+mod tunables;
+
+use warmcore_kernel::{Core, Setup};
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use self::groups::Statistics;
+use self::nodes::Nodes;
+use self::pages::{NO_NODE, Pages};
+
+pub(crate) use self::balancing::NumaClass;
+pub(super) use self::place::STOPPER_MOVE;
+pub use self::tunables::NumaTunables;
+
+/// Faults since a task's last placement on one node, shared and private.
+#[derive(Clone, Copy, Debug, Default)]
+struct NodeBuffer {
+    mem: [f64; 2],
+    cpu: [f64; 2],
+}
+
+/// What belongs to a task.
+#[derive(Clone, Debug)]
+struct TaskState {
+    process: u32,
+    /// `numa_preferred_nid`, or [`NO_NODE`].
+    preferred: u32,
+    /// Run time at which the next scan period begins (`node_stamp`); 0 before the first of a process's first thread.
+    node_stamp_ns: u64,
+    scan_period_ms: u64,
+    scan_max_ms: u64,
+    scan_pending: bool,
+    /// Pass at its last placement (`numa_scan_seq`).
+    scan_seq: u32,
+    /// Jiffy after which it may look for a better place again (`numa_migrate_retry`).
+    migrate_retry: u64,
+    /// Remote and local faults (`numa_faults_locality`).
+    locality: [f64; 2],
+    /// When its statistics were updated last, and its run time then.
+    placed_ns: u64,
+    placed_exec_ns: u64,
+    /// Run time up to which its touches are accounted for.
+    settled_ns: u64,
+    /// Time of faults and moved pages to charge its CPU with when it returns to user mode.
+    owed_ns: f64,
+    /// Time charged that its run time will contain.
+    charged_ns: u64,
+    /// Faults short of a whole one.
+    part_of_fault: f64,
+    /// Pages that its faults moved since its last placement.
+    pages_moved: f64,
+    /// CPU and node of its last fault, or [`NO_NODE`].
+    fault_cpu: u32,
+    last_fault_node: u32,
+    /// Move or swap that waits for the stopper.
+    planned: Option<place::Plan>,
+    exited: bool,
+}
+
+/// What belongs to a process (`struct mm_struct`).
+#[derive(Clone, Debug, Default)]
+struct ProcessState {
+    /// It has had a thread.
+    started: bool,
+    /// Jiffy before which it is not scanned (`numa_next_scan`).
+    next_scan: u64,
+    /// Complete passes over its memory (`numa_scan_seq`).
+    passes: u32,
+    /// Where the next scan begins: position among its regions, pages into that.
+    region: usize,
+    offset: f64,
+}
+
+/// What belongs to a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CpuState {
+    /// Queued tasks that have a preferred node (`nr_numa_running`).
+    pub nr_numa_running: u32,
+    /// Queued tasks whose preferred node is this CPU's (`nr_preferred_running`).
+    pub nr_preferred_running: u32,
+    /// A task is on its way here (`numa_migrate_on`).
+    migrate_on: bool,
+}
+
+/// State of NUMA balancing.
+#[derive(Clone, Debug)]
+pub(crate) struct NumaBalancing {
+    tunables: NumaTunables,
+    hz: u64,
+    pub(super) nodes: Nodes,
+    pages: Pages,
+    tasks: Vec<TaskState>,
+    /// By task, then node.
+    buffers: Vec<NodeBuffer>,
+    statistics: Statistics,
+    processes: Vec<ProcessState>,
+    pub(super) cpus: Vec<CpuState>,
+}
+
+impl NumaBalancing {
+    /// The feature on a machine for a workload; `None` if it is switched off, there is one node, or no memory to sample.
+    pub fn new(tunables: &NumaTunables, setup: &Setup<'_>, hz: u64) -> Option<Self> {
+        let (machine, workload) = (setup.machine(), setup.workload());
+        let nodes = Nodes::new(machine);
+        let pages = Pages::new(workload, nodes.count());
+        if tunables.numa_balancing == 0 || nodes.count() < 2 || pages.is_empty() {
+            return None;
+        }
+        Some(Self {
+            tunables: tunables.clone(),
+            hz,
+            pages,
+            tasks: Vec::new(),
+            buffers: Vec::new(),
+            statistics: Statistics::new(nodes.count()),
+            processes: vec![ProcessState::default(); workload.processes.len()],
+            cpus: vec![CpuState::default(); machine.cpu_count()],
+            nodes,
+        })
+    }
+
+    /// A task exists (`init_numa_balancing`). A thread keeps its creator's preferred node and waits before it scans, so that not all
+    /// threads do at once.
+    pub fn task_created(&mut self, core: &Core<'_>, task: TaskId, parent: Option<TaskId>) {
+        let process = core.task(task).process();
+        let jiffies = core.jiffies();
+        let delay = self.jiffies_of(self.tunables.scan_delay_ms);
+        let state = &mut self.processes[process as usize];
+        let first = !std::mem::replace(&mut state.started, true);
+        if first {
+            state.next_scan = jiffies + delay;
+        }
+        let passes = state.passes;
+        let creator = parent.map(|parent| &self.tasks[parent.index()]).filter(|creator| creator.process == process);
+        let preferred = creator.map_or(NO_NODE, |creator| creator.preferred);
+        let mut state = TaskState {
+            process,
+            preferred,
+            node_stamp_ns: 0,
+            scan_period_ms: self.tunables.scan_delay_ms,
+            scan_max_ms: self.tunables.scan_period_max_ms,
+            scan_pending: false,
+            scan_seq: passes,
+            migrate_retry: 0,
+            locality: [0.0; 2],
+            placed_ns: 0,
+            placed_exec_ns: 0,
+            settled_ns: 0,
+            owed_ns: 0.0,
+            charged_ns: 0,
+            part_of_fault: 0.0,
+            pages_moved: 0.0,
+            fault_cpu: NO_NODE,
+            last_fault_node: NO_NODE,
+            planned: None,
+            exited: false,
+        };
+        if !first {
+            // The kernel compares milliseconds with nanoseconds here, so that the delay is two ticks and next to nothing.
+            let longest = self.tunables.scan_period_max_ms;
+            state.node_stamp_ns = longest + 2 * core.tick_ns();
+        }
+        self.tasks.push(state);
+        self.buffers.extend(std::iter::repeat_n(NodeBuffer::EMPTY, self.nodes.count()));
+        self.statistics.task_created();
+        self.pages.task_created(core.task(task).template(), process, passes);
+    }
+
+    /// A task is gone (`task_numa_free`). Returns its total faults, in pages.
+    pub fn task_exited(&mut self, task: TaskId) -> i64 {
+        let state = &mut self.tasks[task.index()];
+        state.exited = true;
+        state.scan_pending = false;
+        if let Some(plan) = state.planned.take() {
+            self.cpus[plan.dst.index()].migrate_on = false;
+        }
+        let process = self.tasks[task.index()].process;
+        self.pages.task_exited(task.index(), process);
+        self.statistics.task_exited(task.index())
+    }
+
+    /// Preferred node of a task, or [`NONE`](super::state::NONE).
+    #[inline]
+    pub fn preferred(&self, task: TaskId) -> u32 {
+        self.tasks[task.index()].preferred
+    }
+
+    /// A task was queued (`account_numa_enqueue`).
+    #[inline]
+    pub fn enqueued(&mut self, cpu: CpuId, task: TaskId) {
+        let preferred = self.tasks[task.index()].preferred;
+        let rq = &mut self.cpus[cpu.index()];
+        rq.nr_numa_running += u32::from(preferred != NO_NODE);
+        rq.nr_preferred_running += u32::from(preferred == self.nodes.of(cpu));
+    }
+
+    /// A task has left its queue (`account_numa_dequeue`).
+    #[inline]
+    pub fn dequeued(&mut self, cpu: CpuId, task: TaskId) {
+        let preferred = self.tasks[task.index()].preferred;
+        let rq = &mut self.cpus[cpu.index()];
+        rq.nr_numa_running -= u32::from(preferred != NO_NODE);
+        rq.nr_preferred_running -= u32::from(preferred == self.nodes.of(cpu));
+    }
+
+    /// A task changes CPUs (`update_scan_period`): leaving its preferred node, or for another node before it has one, it is sampled
+    /// afresh.
+    pub fn migrated(&mut self, task: TaskId, from: CpuId, to: CpuId) {
+        let (from, to) = (self.nodes.of(from), self.nodes.of(to));
+        let index = task.index();
+        let state = &self.tasks[index];
+        if from == to || state.exited || !self.has_faults(task) {
+            return;
+        }
+        let keeps = to == state.preferred || (state.preferred != NO_NODE && from != state.preferred);
+        if state.scan_seq > 0 && keeps {
+            return;
+        }
+        self.tasks[index].scan_period_ms = self.scan_start_ms(index);
+    }
+
+    /// Whether a task has had hint faults.
+    #[inline]
+    fn has_faults(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].fault_cpu != NO_NODE
+    }
+
+    /// Whether a task's CPU is to be charged with the time of faults.
+    fn owes(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].owed_ns >= 1.0
+    }
+
+    /// Time of faults that a task's CPU is to be charged with.
+    fn take_owed(&mut self, task: TaskId) -> u64 {
+        let state = &mut self.tasks[task.index()];
+        let owed_ns = std::mem::take(&mut state.owed_ns) as u64;
+        state.charged_ns += owed_ns;
+        owed_ns
+    }
+}

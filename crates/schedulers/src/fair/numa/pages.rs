@@ -1,0 +1,495 @@
+//! Pages of the workload's processes: what memory there is, who touches it how often, on which node it is, and who touched
+//! it last.
+//!
+//! Memory is divided into regions: the classes of a task's memory profile, private ones by task, shared ones by process or data
+//! group. The pages of a region are alike: which of them a thread touches next is random, so everything about them is a number of
+//! pages, and every flow an expectation. Nothing is drawn by lot.
+//!
+//! Source: `linux-fair.md` 7.6, `memory-model.md` sections 2 and 4.6. Not modelled: huge pages (every page is one of 4 KiB), nodes
+//! that run out of memory, files, pages that a process gives back before it ends, mappings that come later than their users.
+
+use warmcore_memory::math::exp;
+use warmcore_memory::{ClassKind, Home, Sharing};
+use warmcore_workload::{Task, TaskTemplateId, Workload};
+
+use crate::fair::state::NONE;
+
+/// Bytes of a page.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// Lines of a page that a scan touches one after the other.
+const LINES_PER_PAGE: f64 = 64.0;
+
+/// Instructions per nanosecond of a running thread, to turn a profile's rates into times. Assumed.
+const INSTRUCTIONS_PER_NS: f64 = 1.0;
+
+/// Touches per nanosecond of data that a task uses without a profile that says how often: ten per thousand instructions. Assumed.
+const DEFAULT_TOUCHES_PER_NS: f64 = 0.01;
+
+/// How little of the pages' memory of who touched them last may be left before the scale is carried into the numbers.
+const SMALLEST_SCALE: f64 = 1e-9;
+
+/// What a region is to the scanner.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    /// Pages when all of it has been touched.
+    pub size: f64,
+    /// Pages that have no home yet.
+    pub untouched: f64,
+    /// Pages that the scanner has made inaccessible and nobody has touched since.
+    pub marked: f64,
+    /// The kernel leaves pages with a policy of their own alone.
+    pub migratable: bool,
+    /// Tasks that use it, living or not; a use has its number here.
+    pub users: Vec<u32>,
+    /// Passes that its processes had completed when it was first there, and when it was scanned last.
+    pub first_pass: u32,
+    pub last_pass: u32,
+    /// Pages last touched in a hint fault by each user, and by anybody from each node; in units of `scale`.
+    by_user: Vec<f64>,
+    by_node: Vec<f64>,
+    scale: f64,
+    /// Process, class and data group it stands for, to find it again.
+    key: Key,
+}
+
+/// What a shared region is known by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Key {
+    Private,
+    Class { process: u32, name: String },
+    Data { group: u32 },
+}
+
+/// A task's use of a region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    pub region: u32,
+    /// The task's number among the region's users.
+    pub user: u32,
+    /// Page visits per nanosecond of run time.
+    pub visits_per_ns: f64,
+    /// Users of the region that were found to be in the same fault group as the task.
+    pub joined: u32,
+}
+
+/// Who touched a page last, as shares of a region's pages that sum to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct LastTouch {
+    /// Nobody in a hint fault.
+    pub nobody: f64,
+    /// The task itself, from the node it is on, and from others.
+    pub self_here: f64,
+    pub self_elsewhere: f64,
+    /// Other tasks, likewise.
+    pub others_here: f64,
+    pub others_elsewhere: f64,
+}
+
+/// All regions of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Pages {
+    nodes: usize,
+    pub regions: Vec<Region>,
+    /// By region, then node: pages there, and how many of those are marked.
+    homes: Vec<f64>,
+    marked: Vec<f64>,
+    /// By region, then node: pages in the part that the present pass has not come to yet.
+    ahead: Vec<f64>,
+    /// By task: what it uses. By process: regions in the order of their addresses.
+    uses: Vec<Vec<Use>>,
+    of_process: Vec<Vec<u32>>,
+    /// By task template: the memory its tasks need.
+    templates: Vec<Vec<Need>>,
+}
+
+/// Memory that a task of a template needs.
+#[derive(Clone, Debug)]
+struct Need {
+    key: Key,
+    bytes: u64,
+    home: Home,
+    visits_per_ns: f64,
+}
+
+impl Pages {
+    pub fn new(workload: &Workload, nodes: usize) -> Self {
+        Self {
+            nodes,
+            regions: Vec::new(),
+            homes: Vec::new(),
+            marked: Vec::new(),
+            ahead: Vec::new(),
+            uses: Vec::new(),
+            of_process: vec![Vec::new(); workload.processes.len()],
+            templates: workload.tasks.iter().map(|task| needs_of(workload, task)).collect(),
+        }
+    }
+
+    /// Whether anything in the workload says what memory it uses.
+    pub fn is_empty(&self) -> bool {
+        self.templates.iter().all(Vec::is_empty)
+    }
+
+    /// The next task exists: its private regions appear, and shared ones with their first user.
+    pub fn task_created(&mut self, template: TaskTemplateId, process: u32, passes: u32) {
+        let task = self.uses.len() as u32;
+        self.uses.push(Vec::new());
+        for number in 0..self.templates[template.index()].len() {
+            let need = &self.templates[template.index()][number];
+            let visits_per_ns = need.visits_per_ns;
+            let shared = need.key != Key::Private;
+            let known = self.regions.iter().position(|region| shared && region.key == need.key);
+            let region = known.unwrap_or_else(|| self.create(template, number, passes)) as u32;
+            let regions = &mut self.of_process[process as usize];
+            if !regions.contains(&region) {
+                regions.push(region);
+            }
+            self.add_use(task, region, visits_per_ns);
+        }
+    }
+
+    fn create(&mut self, template: TaskTemplateId, number: usize, passes: u32) -> usize {
+        let need = &self.templates[template.index()][number];
+        let size = need.bytes.div_ceil(PAGE_BYTES).max(1) as f64;
+        let mut homes = vec![0.0; self.nodes];
+        match &need.home {
+            Home::FirstTouch => {}
+            Home::Interleave => homes.fill(size / self.nodes as f64),
+            Home::Shares(shares) => homes.iter_mut().zip(shares).for_each(|(pages, share)| *pages = size * share),
+        }
+        let placed = need.home != Home::FirstTouch;
+        self.homes.extend(homes);
+        self.marked.extend(std::iter::repeat_n(0.0, self.nodes));
+        self.ahead.extend(std::iter::repeat_n(0.0, self.nodes));
+        self.regions.push(Region {
+            size,
+            untouched: if placed { 0.0 } else { size },
+            marked: 0.0,
+            migratable: !placed,
+            users: Vec::new(),
+            first_pass: passes,
+            last_pass: passes.wrapping_sub(1),
+            by_user: Vec::new(),
+            by_node: vec![0.0; self.nodes],
+            scale: 1.0,
+            key: need.key.clone(),
+        });
+        self.regions.len() - 1
+    }
+
+    fn add_use(&mut self, task: u32, region: u32, visits_per_ns: f64) {
+        // A profile may have several classes in one data group: one use with the sum of their rates.
+        if let Some(known) = self.uses[task as usize].iter_mut().find(|known| known.region == region) {
+            known.visits_per_ns += visits_per_ns;
+            return;
+        }
+        let state = &mut self.regions[region as usize];
+        let user = state.users.len() as u32;
+        state.users.push(task);
+        state.by_user.push(0.0);
+        self.uses[task as usize].push(Use { region, user, visits_per_ns, joined: 0 });
+    }
+
+    /// A task is gone, and its private pages with it. Returns the process's regions that are left.
+    pub fn task_exited(&mut self, task: usize, process: u32) {
+        for used in std::mem::take(&mut self.uses[task]) {
+            let region = &mut self.regions[used.region as usize];
+            if region.key != Key::Private {
+                continue;
+            }
+            (region.size, region.untouched, region.marked) = (0.0, 0.0, 0.0);
+            let start = used.region as usize * self.nodes;
+            self.homes[start..start + self.nodes].fill(0.0);
+            self.marked[start..start + self.nodes].fill(0.0);
+            self.ahead[start..start + self.nodes].fill(0.0);
+            self.of_process[process as usize].retain(|&region| region != used.region);
+        }
+    }
+
+    /// What a task uses.
+    #[inline]
+    pub fn uses(&self, task: usize) -> &[Use] {
+        &self.uses[task]
+    }
+
+    pub fn uses_mut(&mut self, task: usize) -> &mut [Use] {
+        &mut self.uses[task]
+    }
+
+    /// Regions of a process in the order of their addresses.
+    #[inline]
+    pub fn of_process(&self, process: u32) -> &[u32] {
+        &self.of_process[process as usize]
+    }
+
+    /// Pages of a region by node.
+    #[cfg(test)]
+    pub fn homes(&self, region: u32) -> &[f64] {
+        let start = region as usize * self.nodes;
+        &self.homes[start..start + self.nodes]
+    }
+
+    /// Marked pages of a region by node.
+    #[inline]
+    pub fn marked(&self, region: u32) -> &[f64] {
+        let start = region as usize * self.nodes;
+        &self.marked[start..start + self.nodes]
+    }
+
+    /// Whether touching a region means anything now.
+    #[inline]
+    pub fn needs_attention(&self, region: u32) -> bool {
+        let region = self.region(region);
+        region.untouched > 0.0 || region.marked > 0.0
+    }
+
+    /// Whether a region belongs to a data group, which several processes may have.
+    pub fn is_data(&self, region: u32) -> bool {
+        matches!(self.region(region).key, Key::Data { .. })
+    }
+
+    /// Pages of a process that have a home (its resident set, as far as it is known).
+    pub fn resident(&self, process: u32) -> f64 {
+        self.of_process(process).iter().map(|&region| self.region(region).size - self.region(region).untouched).sum()
+    }
+
+    #[inline]
+    pub fn region(&self, region: u32) -> &Region {
+        &self.regions[region as usize]
+    }
+
+    /// Share of a region's pages that a task visits at least once in so much run time.
+    #[inline]
+    pub fn reach(&self, used: Use, run_ns: u64) -> f64 {
+        let size = self.region(used.region).size;
+        if size > 0.0 { 1.0 - exp(-used.visits_per_ns * run_ns as f64 / size) } else { 0.0 }
+    }
+
+    /// Gives a share of the pages that nobody has touched yet a home.
+    pub fn first_touch(&mut self, region: u32, node: u32, reach: f64) {
+        let state = &mut self.regions[region as usize];
+        // Expectations never come to an end; half a page does not exist.
+        let pages = if state.untouched * (1.0 - reach) < 0.5 { state.untouched } else { state.untouched * reach };
+        state.untouched -= pages;
+        self.homes[region as usize * self.nodes + node as usize] += pages;
+    }
+
+    /// Makes so many consecutive pages of a region inaccessible, from page `begin` on. Returns how many were accessible and there.
+    pub fn mark(&mut self, region: u32, begin: f64, pages: f64) -> f64 {
+        let range = region as usize * self.nodes..(region as usize + 1) * self.nodes;
+        let (homes, marked) = (&self.homes[range.clone()], &mut self.marked[range.clone()]);
+        let ahead = &mut self.ahead[range];
+        if begin == 0.0 {
+            ahead.copy_from_slice(homes);
+        }
+        let share = (pages / (self.regions[region as usize].size - begin).max(1.0)).min(1.0);
+        let mut newly = 0.0;
+        for ((home, marked), ahead) in homes.iter().zip(marked).zip(ahead) {
+            let added = (*ahead * share).min(home - *marked).max(0.0);
+            *ahead -= *ahead * share;
+            *marked += added;
+            newly += added;
+        }
+        self.regions[region as usize].marked += newly;
+        newly
+    }
+
+    /// Makes the marked pages on a node that a task reaches accessible again. Returns how many those are.
+    pub fn fault(&mut self, region: u32, node: u32, reach: f64) -> f64 {
+        let marked = &mut self.marked[region as usize * self.nodes + node as usize];
+        let pages = if *marked * (1.0 - reach) < 0.5 { *marked } else { *marked * reach };
+        *marked -= pages;
+        let state = &mut self.regions[region as usize];
+        state.marked = (state.marked - pages).max(0.0);
+        pages
+    }
+
+    /// Moves pages of a region from one node to another.
+    pub fn migrate(&mut self, region: u32, from: u32, to: u32, pages: f64) {
+        let start = region as usize * self.nodes;
+        let (from, to) = (start + from as usize, start + to as usize);
+        let pages = pages.min(self.homes[from]);
+        self.homes[from] -= pages;
+        self.homes[to] += pages;
+        // The pages are behind the scan, but for those marked in an earlier pass.
+        let excess = (self.ahead[from] - self.homes[from]).max(0.0);
+        self.ahead[from] -= excess;
+        self.ahead[to] += excess;
+    }
+
+    /// Who touched the pages of a region last, as a user sees it who is on a node.
+    pub fn last_touch(&self, used: Use, here: u32, last_here: u32) -> LastTouch {
+        let region = self.region(used.region);
+        let share = |held: f64| (held * region.scale / region.size.max(1.0)).clamp(0.0, 1.0);
+        let own = share(region.by_user[used.user as usize]);
+        let from_here = share(region.by_node[here as usize]);
+        let all = share(region.by_node.iter().sum());
+        // A user's pages count for the node where it faulted last.
+        let self_here = if last_here == here { own.min(from_here) } else { 0.0 };
+        let others_here = from_here - self_here;
+        LastTouch {
+            nobody: 1.0 - all,
+            self_here,
+            self_elsewhere: own - self_here,
+            others_here,
+            others_elsewhere: (all - own - others_here).max(0.0),
+        }
+    }
+
+    /// A user has touched pages in hint faults: it is the one who touched them last.
+    pub fn note_touch(&mut self, used: Use, here: u32, pages: f64) {
+        let region = &mut self.regions[used.region as usize];
+        let pages = pages.min(region.size);
+        region.scale *= 1.0 - pages / region.size.max(1.0);
+        if region.scale < SMALLEST_SCALE {
+            for held in region.by_user.iter_mut().chain(&mut region.by_node) {
+                *held *= region.scale;
+            }
+            region.scale = 1.0;
+        }
+        region.by_user[used.user as usize] += pages / region.scale;
+        region.by_node[here as usize] += pages / region.scale;
+    }
+
+    /// Pages of a region that a user touched last.
+    pub fn held_by(&self, region: u32, user: u32) -> f64 {
+        let region = self.region(region);
+        region.by_user[user as usize] * region.scale
+    }
+}
+
+/// The memory that a task's profile and data groups say it needs.
+fn needs_of(workload: &Workload, task: &Task) -> Vec<Need> {
+    let process = task.process.0;
+    let groups: Vec<u32> = task.data_groups.iter().map(|id| id.0).collect();
+    let classes = workload.profile_of(task).map_or(&[][..], |profile| &profile.classes);
+    let mut needs: Vec<Need> = classes
+        .iter()
+        .map(|class| {
+            let group = match &class.sharing {
+                Sharing::Data(Some(name)) => {
+                    groups.iter().copied().find(|&group| workload.data_groups[group as usize].name == *name)
+                }
+                Sharing::Data(None) => groups.first().copied(),
+                Sharing::Private | Sharing::Process => None,
+            };
+            let key = match group {
+                Some(group) => Key::Data { group },
+                None if class.is_shared() => Key::Class { process, name: class.name.clone() },
+                None => Key::Private,
+            };
+            let bytes = group.map_or(0, |group| workload.data_groups[group as usize].bytes).max(class.bytes);
+            let touches_per_ns = class.touches_per_instruction * INSTRUCTIONS_PER_NS;
+            let lines = if class.kind == ClassKind::Scan { LINES_PER_PAGE } else { 1.0 };
+            Need { key, bytes, home: class.home.clone(), visits_per_ns: touches_per_ns / lines }
+        })
+        .collect();
+    for group in groups {
+        let key = Key::Data { group };
+        if needs.iter().all(|need| need.key != key) {
+            let bytes = workload.data_groups[group as usize].bytes;
+            needs.push(Need { key, bytes, home: Home::FirstTouch, visits_per_ns: DEFAULT_TOUCHES_PER_NS });
+        }
+    }
+    needs
+}
+
+/// No node.
+pub(crate) const NO_NODE: u32 = NONE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_workload::{Program, ProgramId, Workload};
+
+    const MIB: u64 = 1 << 20;
+
+    /// One process with two tasks that share 4 MiB; the first has 1 MiB of its own too.
+    fn two_tasks() -> Pages {
+        let mut workload = Workload::empty("pages");
+        let process = workload.add_process("process");
+        workload.add_program(Program::default());
+        let shared = workload.add_data_group("shared", 4 * MIB);
+        let own = workload.add_data_group("own", MIB);
+        for groups in [vec![shared, own], vec![shared]] {
+            let mut task = Task::new("task", process, ProgramId(0));
+            task.data_groups = groups;
+            workload.add_task(task);
+        }
+        let mut pages = Pages::new(&workload, 2);
+        for template in 0..2 {
+            pages.task_created(TaskTemplateId(template), 0, 0);
+        }
+        pages
+    }
+
+    #[test]
+    fn pages_get_the_node_from_which_they_are_touched_first() {
+        let mut pages = two_tasks();
+        assert_eq!(pages.resident(0), 0.0);
+        pages.first_touch(0, 0, 0.25);
+        pages.first_touch(0, 1, 0.5);
+        assert_eq!(pages.homes(0), [256.0, 384.0]);
+        pages.first_touch(0, 1, 1.0);
+        assert_eq!((pages.homes(0), pages.resident(0)), ([256.0, 768.0].as_slice(), 1024.0));
+    }
+
+    #[test]
+    fn what_a_thread_reaches_follows_from_its_rate_and_the_size() {
+        let pages = two_tasks();
+        let used = pages.uses(0)[0];
+        // 0.01 visits per nanosecond to 1024 pages: a visit per page takes 102.4 µs.
+        assert!((pages.reach(used, 102_400) - (1.0 - exp(-1.0))).abs() < 1e-12);
+        assert!(pages.reach(used, 10_000_000) > 0.999_999);
+    }
+
+    #[test]
+    fn marked_pages_fault_once_and_are_conserved() {
+        let mut pages = two_tasks();
+        pages.first_touch(0, 0, 0.75);
+        pages.first_touch(0, 1, 1.0);
+        // Half of the region, so half of the pages on each node.
+        assert_eq!(pages.mark(0, 0.0, 512.0), 512.0);
+        assert_eq!(pages.marked(0), [384.0, 128.0]);
+        assert_eq!(pages.fault(0, 0, 0.5), 192.0);
+        // The second half has as many on each node, wherever those of the first have gone.
+        pages.migrate(0, 0, 1, 192.0);
+        assert_eq!(pages.mark(0, 512.0, 512.0), 512.0);
+        assert_eq!(pages.marked(0), [576.0, 256.0]);
+        pages.migrate(0, 0, 1, 100.0);
+        pages.migrate(0, 0, 1, 10_000.0);
+        assert_eq!(pages.homes(0), [0.0, 1024.0]);
+    }
+
+    #[test]
+    fn the_last_toucher_is_known_as_shares() {
+        let mut pages = two_tasks();
+        let (first, second) = (pages.uses(0)[0], pages.uses(1)[0]);
+        assert_eq!(pages.last_touch(first, 0, NO_NODE).nobody, 1.0);
+        pages.note_touch(first, 0, 1024.0);
+        pages.note_touch(second, 1, 256.0);
+        let seen = pages.last_touch(first, 0, 0);
+        assert_eq!((seen.nobody, seen.self_here, seen.others_elsewhere), (0.0, 0.75, 0.25));
+        // From the other node the first task sees its own touches elsewhere and the other's here.
+        let seen = pages.last_touch(first, 1, 0);
+        assert_eq!((seen.self_elsewhere, seen.others_here), (0.75, 0.25));
+        // However often: shares stay shares.
+        for _ in 0..1000 {
+            pages.note_touch(first, 0, 512.0);
+            pages.note_touch(second, 1, 512.0);
+        }
+        let seen = pages.last_touch(second, 1, 1);
+        let sum = seen.nobody + seen.self_here + seen.self_elsewhere + seen.others_here + seen.others_elsewhere;
+        assert!((sum - 1.0).abs() < 1e-9 && (seen.self_here - 2.0 / 3.0).abs() < 1e-9, "{seen:?}");
+    }
+
+    #[test]
+    fn data_groups_stay_when_a_task_goes() {
+        let mut pages = two_tasks();
+        pages.first_touch(0, 0, 1.0);
+        pages.task_exited(0, 0);
+        assert_eq!(pages.resident(0), 1024.0);
+        assert!(pages.uses(0).is_empty());
+    }
+}

@@ -1,0 +1,70 @@
+//! Items 43 and 44: cache-aware scheduling where NUMA balancing has a say. Item 50 needs topology-aware scheduling.
+
+use warmcore_schedulers::{SchedulerSpec, decisions};
+use warmcore_trace::EventKind;
+
+use crate::support::*;
+
+/// Two nodes with an LLC of eight CPUs each.
+const TWO_NODES: &str = "2s1n1l8c1t";
+
+/// A machine of twelve nodes whose LLCs, of 16 CPUs, have 16 MiB.
+const LLCS_OF_16_MB: &str = "hygon384";
+
+const MIB: u64 = 1 << 20;
+
+/// Times of the decisions whose name begins so.
+fn decided(run: &Run, name: &str) -> Vec<u64> {
+    let names = decisions(&SchedulerSpec::parse("cache-aware").unwrap());
+    assert!(names.iter().any(|known| known.starts_with(name)), "there is no decision `{name}`");
+    let of_name = |event: &warmcore_trace::Event| match event.kind {
+        EventKind::Decision { decision, .. } if names[decision as usize].starts_with(name) => Some(event.time_ns),
+        _ => None,
+    };
+    run.events.iter().filter_map(of_name).collect()
+}
+
+/// One process whose threads have memory of their own, two on each node, where they are bound until NUMA balancing has seen it.
+#[test]
+fn item_43_threads_whose_memory_is_on_another_node_are_not_pulled() {
+    const RELEASE_NS: u64 = 5 * S;
+    let mut scene = Scene::lasting(8 * S);
+    for n in 0..4u32 {
+        let data = scene.workload.add_data_group(format!("data {n}"), MIB);
+        let task = scene.task(&format!("thread {n}"), spin());
+        (task.affinity, task.release_ns) = (on_cpu(n / 2 * 8 + n % 2), Some(RELEASE_NS));
+        task.data_groups = vec![data];
+    }
+    for seed in 1..=5 {
+        let pulls = |run: &Run| decided(run, "task pulled").into_iter().filter(|&time_ns| time_ns > RELEASE_NS).count();
+        let run = scene.run_with_seed(TWO_NODES, "cache-aware", seed);
+        assert_eq!(decided(&run, "preferred node chosen").len(), 4, "seed {seed}");
+        assert_eq!((run.tasks_per_llc(8 * S), pulls(&run)), (vec![2, 2], 0), "seed {seed}");
+        let run = scene.run_with_seed(TWO_NODES, "cache-aware:numa_balancing=0", seed);
+        assert_eq!(run.tasks_per_llc(8 * S).into_iter().max(), Some(4), "seed {seed}");
+        assert_eq!(pulls(&run), 2, "seed {seed}");
+    }
+}
+
+/// 64 MiB on LLCs of 16 MiB: the footprint is not known before the first placements after a second's run time.
+#[test]
+fn item_44_a_process_bigger_than_its_llc_is_let_go_once_its_faults_are_counted() {
+    let mut scene = Scene::lasting(10 * S);
+    let data = scene.workload.add_data_group("data", 64 * MIB);
+    let task = scene.task("thread", spin());
+    (task.instances, task.data_groups) = (4, vec![data]);
+    for seed in 1..=3 {
+        let run = scene.run_with_seed(LLCS_OF_16_MB, "cache-aware", seed);
+        let dropped = decided(&run, "preferred LLC dropped: footprint");
+        assert!(dropped.first().is_some_and(|time_ns| (S..5 * S).contains(time_ns)), "seed {seed}: {dropped:?}");
+        let chosen = decided(&run, "preferred LLC chosen");
+        assert!(chosen[0] < 100 * MS && *chosen.last().unwrap() < dropped[0], "seed {seed}: {chosen:?} {dropped:?}");
+        assert!(!decided(&run, "aggregation refused: footprint").is_empty(), "seed {seed}");
+
+        let run = scene.run_with_seed(LLCS_OF_16_MB, "cache-aware:aggr_tolerance=2", seed);
+        assert!(decided(&run, "preferred LLC dropped").is_empty(), "seed {seed}: 257 LLCs would be enough");
+        // Without hint faults nothing is known of its size.
+        let run = scene.run_with_seed(LLCS_OF_16_MB, "cache-aware:numa_balancing=0", seed);
+        assert!(decided(&run, "preferred LLC dropped").is_empty(), "seed {seed}");
+    }
+}
