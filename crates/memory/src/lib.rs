@@ -4,12 +4,14 @@
 //! - [`Curves`]: the profile's closed forms: footprint, misses per instruction, the inverse, set-associativity.
 //! - [`Hierarchy`]: what a model needs of a machine: caches, latencies, bandwidths; refuses impossible caches.
 //! - [`library`]: profiles by name.
+//! - [`exact`]: every line touch in simulated caches, coherence and memory.
 //!
 //! The crate knows machines but no kernel, no scheduler and no workload file. It does no I/O, reads no clock, and uses
 //! one exponential function everywhere ([`math::exp`]), so that equal input gives equal bytes on every host.
 
 pub mod analytic;
 pub mod curves;
+pub mod exact;
 pub mod hierarchy;
 pub mod library;
 pub mod math;

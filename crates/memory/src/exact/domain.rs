@@ -1,0 +1,606 @@
+//! The domain of one last-level cache: its cores' L1 and L2, the LLC, the tasks that run there, and the loop that
+//! touches lines.
+//!
+//! Touches are worked on in blocks of 32 of one core: all in L1 first, then the L1's misses in L2, then the L2's
+//! misses in the LLC, with the sets asked for before they are used. The order is changed within a block only. Lines of
+//! private classes take the path in this module, which knows no sharers; the others are in [`super::coherence`].
+//!
+//! A domain touches nothing outside of itself: what concerns other domains becomes a [`Request`] that
+//! [`super::home`] answers between two quanta. Source: reference, sections 3.1 to 3.3 and 3.6.
+
+use super::cache::Cache;
+use super::counters::{ClassCounters, NodeTraffic};
+use super::lanes::{DIRTY, EMPTY, InstructionSet, Isa, Portable, WRITABLE, line_of};
+use super::options::{L2Fill, LlcFill};
+use super::stream::{BLOCK, OUTCOMES, Stream};
+use crate::profile::MAX_CLASSES;
+
+/// No core.
+pub(crate) const NO_CORE: u16 = u16::MAX;
+
+/// What a domain may do with a line that several domains may use.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Right {
+    /// It has no copy.
+    #[default]
+    None,
+    /// Read.
+    Shared,
+    /// Read; its copy is newer than memory's (O).
+    Owned,
+    /// Read, and write without asking; equal to memory (E).
+    Exclusive,
+    /// Read and write; newer than memory (M).
+    Modified,
+}
+
+impl Right {
+    pub(crate) fn may_write(self) -> bool {
+        self >= Right::Exclusive
+    }
+}
+
+/// Directory entry of a line in one domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// Bit per core, or per few cores in large domains, that may have a copy.
+    pub(crate) sharers: u64,
+    /// Time of the last request about the line; later ones are not dated before it.
+    pub(crate) last_fs: u64,
+    /// The core that may write its copy.
+    pub(crate) owner: u16,
+    /// The domain's right.
+    pub(crate) right: Right,
+}
+
+impl Entry {
+    pub(crate) const NONE: Entry = Entry { sharers: 0, last_fs: 0, owner: NO_CORE, right: Right::None };
+}
+
+/// What a request asks of the home directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ask {
+    /// A copy to read.
+    Read,
+    /// The only copy, to write; with or without data at hand.
+    Own { has_data: bool },
+    /// Nothing: the domain's last copy is gone.
+    Gone,
+}
+
+/// A transaction that leaves the domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Request {
+    pub(crate) time_fs: u64,
+    pub(crate) line: u32,
+    pub(crate) ask: Ask,
+    /// Slot of the task that waits, and the class.
+    pub(crate) slot: u16,
+    pub(crate) class: u8,
+}
+
+/// What all domains read while they run.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    /// Lines below this are in the directories.
+    pub(crate) coherent_end: u32,
+    /// Lines below this are always in caches once fetched: small shared classes in a sampled simulation.
+    pub(crate) hot_end: u32,
+    /// One line in 2^this is simulated.
+    pub(crate) sampling_shift: u32,
+    /// log2 of lines per page.
+    pub(crate) page_shift: u32,
+    /// Home node by page; [`NO_HOME`] before the first touch.
+    pub(crate) homes: Vec<u8>,
+    /// For private pages: core of their task within its domain.
+    pub(crate) page_core: Vec<u16>,
+    pub(crate) llc_fill: LlcFill,
+    pub(crate) l2_fill: L2Fill,
+    pub(crate) instruction_set: InstructionSet,
+}
+
+/// Home of a page nobody has touched.
+pub(crate) const NO_HOME: u8 = u8::MAX;
+
+impl Context {
+    #[inline(always)]
+    pub(crate) fn home(&self, line: u32) -> usize {
+        usize::from(self.homes[(line >> self.page_shift) as usize])
+    }
+
+    /// Lines that one stands for.
+    #[inline(always)]
+    pub(crate) fn scale(&self, line: u32) -> u64 {
+        if line < self.hot_end { 1 } else { 1 << self.sampling_shift }
+    }
+}
+
+/// Stall per event of a class in femtoseconds; with sampling, of all the events it stands for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClassCosts {
+    pub(crate) l2_fs: u64,
+    pub(crate) llc_fs: u64,
+    /// Part of a latency that is waited for, in 1/65536, by independent misses and by coherence misses.
+    pub(crate) exposed: u64,
+    pub(crate) coherent: u64,
+    /// Events that one stands for.
+    pub(crate) scale: u64,
+}
+
+/// log2 of the unit of [`ClassCosts::exposed`].
+pub(crate) const EXPOSED_BITS: u32 = 16;
+
+/// A task while it has a place.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) id: u32,
+    pub(crate) core: u16,
+    pub(crate) slot: u16,
+    pub(crate) stream: Stream,
+    /// State bits of a line that a touch puts into L1, by outcome.
+    pub(crate) fill: [u8; OUTCOMES],
+    pub(crate) costs: [ClassCosts; MAX_CLASSES],
+    /// Time of a touch that hits L1, everything between two touches included.
+    pub(crate) touch_fs: u64,
+    pub(crate) clock_fs: u64,
+    pub(crate) stall_fs: u64,
+    pub(crate) busy_fs: u64,
+    pub(crate) touches: u64,
+    pub(crate) touches_wanted: u64,
+    pub(crate) counters: [ClassCounters; MAX_CLASSES],
+}
+
+impl Task {
+    #[inline(always)]
+    fn advance(&mut self, fs: u64) {
+        self.clock_fs += fs;
+        self.busy_fs += fs;
+    }
+
+    #[inline(always)]
+    pub(crate) fn stall(&mut self, fs: u64) {
+        self.advance(fs);
+        self.stall_fs += fs;
+    }
+
+    /// A latency of which a part is waited for.
+    #[inline(always)]
+    pub(crate) fn wait(&mut self, latency_fs: u64, exposed: u64) {
+        self.stall((u128::from(latency_fs) * u128::from(exposed) >> EXPOSED_BITS) as u64);
+    }
+}
+
+/// Caches of a core.
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    pub(crate) l1: Cache,
+    pub(crate) l2: Option<Cache>,
+}
+
+/// Work for the LLC, gathered over a block.
+#[derive(Clone, Copy, Default, Debug)]
+struct LlcWork {
+    set: u32,
+    /// For evicted lines the lane, for fetched ones the line.
+    value: u32,
+    /// Outcome of the touch; [`EVICTED`] otherwise.
+    outcome: u8,
+}
+
+const EVICTED: u8 = u8::MAX;
+
+/// Intermediate results of a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Scratch {
+    lines: [u32; BLOCK],
+    outcomes: [u8; BLOCK],
+    sets: [u32; BLOCK],
+    /// By event: position in the block, lane that left the L1, whether the L1 had the line.
+    event: [u8; BLOCK],
+    lane: [u32; BLOCK],
+    hit: [bool; BLOCK],
+    llc: Vec<LlcWork>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            lines: [0; BLOCK],
+            outcomes: [0; BLOCK],
+            sets: [0; BLOCK],
+            event: [0; BLOCK],
+            lane: [0; BLOCK],
+            hit: [false; BLOCK],
+            llc: Vec::with_capacity(4 * BLOCK),
+        }
+    }
+}
+
+/// An LLC with all below it.
+#[derive(Clone, Debug)]
+pub(crate) struct Domain {
+    pub(crate) cores: Vec<Core>,
+    pub(crate) llc: Cache,
+    pub(crate) directory: Vec<Entry>,
+    /// Cores per bit of [`Entry::sharers`] as a power of two.
+    pub(crate) sharer_shift: u32,
+    /// Tasks by slot; empty slots are used again.
+    pub(crate) tasks: Vec<Option<Box<Task>>>,
+    /// Slots by core.
+    pub(crate) running: Vec<Vec<u16>>,
+    pub(crate) requests: Vec<Request>,
+    /// Traffic by node.
+    pub(crate) traffic: Vec<NodeTraffic>,
+    /// Latency of memory by node, load included.
+    pub(crate) memory_fs: Vec<u64>,
+    /// Latency of a core's L2.
+    pub(crate) l2_ns: Vec<f64>,
+    pub(crate) transfer_fs: u64,
+    pub(crate) node: usize,
+    pub(crate) scratch: Scratch,
+}
+
+impl Domain {
+    /// Runs all tasks of the domain until their clocks reach `until_fs` or their work is done.
+    pub(crate) fn run(&mut self, context: &Context, until_fs: u64) {
+        match context.instruction_set {
+            InstructionSet::Portable => self.run_portable(context, until_fs),
+            // SAFETY: `InstructionSet` values other than portable come from what the host was found to have.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 => unsafe { self.run_avx2(context, until_fs) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => unsafe { self.run_avx512(context, until_fs) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => self.run_portable(context, until_fs),
+        }
+    }
+
+    fn run_portable(&mut self, context: &Context, until_fs: u64) {
+        // SAFETY: portable code needs nothing.
+        unsafe { self.run_in::<Portable>(context, until_fs) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn run_avx2(&mut self, context: &Context, until_fs: u64) {
+        // SAFETY: this function has the instruction set.
+        unsafe { self.run_in::<super::lanes::Avx2>(context, until_fs) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vl,avx2,bmi1,bmi2")]
+    fn run_avx512(&mut self, context: &Context, until_fs: u64) {
+        // SAFETY: this function has the instruction set.
+        unsafe { self.run_in::<super::lanes::Avx512>(context, until_fs) }
+    }
+
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    unsafe fn run_in<I: Isa>(&mut self, context: &Context, until_fs: u64) {
+        for core in 0..self.cores.len() {
+            // Siblings take turns by their clocks, so that they share the caches block by block.
+            while let Some(slot) = self.next_slot(core, until_fs) {
+                let Some(mut task) = self.tasks[slot].take() else { break };
+                let count = (task.touches_wanted - task.touches).min(BLOCK as u64) as usize;
+                task.stream.next(count, &mut self.scratch.lines, &mut self.scratch.outcomes);
+                // SAFETY: passed on to the caller.
+                unsafe { self.run_block::<I>(context, &mut task, count) };
+                self.tasks[slot] = Some(task);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn next_slot(&self, core: usize, until_fs: u64) -> Option<usize> {
+        let mut earliest = until_fs;
+        let mut found = None;
+        for slot in &self.running[core] {
+            if let Some(task) = &self.tasks[usize::from(*slot)]
+                && task.clock_fs < earliest
+                && task.touches < task.touches_wanted
+            {
+                earliest = task.clock_fs;
+                found = Some(usize::from(*slot));
+            }
+        }
+        found
+    }
+
+    /// Lets a task touch the given lines, at most [`BLOCK`], with the given outcomes.
+    pub(crate) fn touch_lines(&mut self, context: &Context, task: &mut Task, touches: &[(u32, u8)]) {
+        for (position, (line, outcome)) in touches.iter().enumerate() {
+            self.scratch.lines[position] = *line;
+            self.scratch.outcomes[position] = *outcome;
+        }
+        // SAFETY: portable code needs nothing.
+        unsafe { self.run_block::<Portable>(context, task, touches.len()) }
+    }
+
+    /// Touches the first `count` lines of the scratch arrays.
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    unsafe fn run_block<I: Isa>(&mut self, context: &Context, task: &mut Task, count: usize) {
+        let core = usize::from(task.core);
+        let Self { scratch, cores, .. } = self;
+        let l1 = &mut cores[core].l1;
+        for (set, line) in scratch.sets.iter_mut().zip(&scratch.lines) {
+            *set = l1.set_of(*line);
+        }
+        let mut events = 0;
+        for position in 0..count {
+            let (line, outcome) = (scratch.lines[position], scratch.outcomes[position]);
+            scratch.event[events] = position as u8;
+            if line < context.hot_end {
+                scratch.lane[events] = EMPTY;
+                scratch.hit[events] = false;
+                events += 1;
+                continue;
+            }
+            let fill = u32::from(task.fill[usize::from(outcome) & (OUTCOMES - 1)]);
+            let write = u32::from(outcome & 1);
+            // SAFETY: passed on to the caller.
+            let touched = unsafe { l1.touch_in::<I>(scratch.sets[position], line, fill, write * DIRTY) };
+            scratch.lane[events] = touched.lane;
+            scratch.hit[events] = touched.hit;
+            // Written without the right to: an event as well.
+            let forbidden = write & !touched.lane & WRITABLE;
+            events += usize::from(!touched.hit | (forbidden != 0));
+        }
+        task.touches += count as u64;
+        task.advance(count as u64 * task.touch_fs);
+        if let Some(l2) = &cores[core].l2 {
+            for event in &scratch.event[..events] {
+                let line = scratch.lines[usize::from(*event) & (BLOCK - 1)];
+                let set = l2.set_of(line);
+                scratch.sets[usize::from(*event) & (BLOCK - 1)] = set;
+                // SAFETY: passed on to the caller.
+                unsafe { l2.prefetch::<I>(set) };
+            }
+        }
+        for event in 0..events {
+            let position = usize::from(self.scratch.event[event]) & (BLOCK - 1);
+            let line = self.scratch.lines[position];
+            let outcome = self.scratch.outcomes[position];
+            let (lane, hit) = (self.scratch.lane[event], self.scratch.hit[event]);
+            let pushed_out = !hit && lane != EMPTY;
+            // An L2 that excludes gives the wanted line away before it takes the other one in.
+            let swaps = context.l2_fill == L2Fill::Exclusive;
+            if pushed_out && !swaps {
+                // SAFETY: passed on to the caller.
+                unsafe { self.left_l1::<I>(context, core, lane) };
+            }
+            if line < context.coherent_end {
+                self.coherent_event(context, task, line, outcome, hit);
+            } else {
+                // SAFETY: passed on to the caller.
+                unsafe { self.private_miss::<I>(context, task, line, outcome, position) };
+            }
+            if pushed_out && swaps {
+                // SAFETY: passed on to the caller.
+                unsafe { self.left_l1::<I>(context, core, lane) };
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.work_on_llc::<I>(context, task) };
+    }
+
+    /// A private line that the L1 does not have: it is looked for in L2, and put there.
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    unsafe fn private_miss<I: Isa>(
+        &mut self, context: &Context, task: &mut Task, line: u32, outcome: u8, position: usize,
+    ) {
+        let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
+        let costs = task.costs[class];
+        task.counters[class].l1_misses += costs.scale;
+        let core = &mut self.cores[usize::from(task.core)];
+        if let Some(l2) = &mut core.l2 {
+            let set = self.scratch.sets[position];
+            let touched = if context.l2_fill == L2Fill::Exclusive {
+                // The line moves to L1, with what was known about it.
+                match l2.remove(line) {
+                    Some(state) => {
+                        if core.l1.change_state(line, !0, state).is_none() {
+                            // A later touch of the block has already pushed it out of L1.
+                            l2.touch(line, state, state);
+                        }
+                        super::cache::Touched { hit: true, lane: EMPTY }
+                    }
+                    None => super::cache::Touched { hit: false, lane: EMPTY },
+                }
+            } else {
+                // SAFETY: passed on to the caller.
+                unsafe { l2.touch_in::<I>(set, line, WRITABLE, 0) }
+            };
+            if touched.hit {
+                task.counters[class].l2_hits += costs.scale;
+                task.stall(costs.l2_fs);
+                return;
+            }
+            if touched.lane != EMPTY {
+                // SAFETY: passed on to the caller.
+                unsafe { self.left_l2::<I>(context, usize::from(task.core), touched.lane) };
+            }
+        }
+        let set = self.llc.set_of(line);
+        // SAFETY: passed on to the caller.
+        unsafe { self.llc.prefetch::<I>(set) };
+        self.scratch.llc.push(LlcWork { set, value: line, outcome });
+    }
+
+    /// A line that had to leave an L1.
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    unsafe fn left_l1<I: Isa>(&mut self, context: &Context, core: usize, lane: u32) {
+        let line = line_of(lane);
+        let coherent = line < context.coherent_end;
+        let dirty = lane & DIRTY;
+        if coherent && self.directory[line as usize].sharers & self.bit(core) == 0 {
+            // Taken away while it was on its way.
+            return;
+        }
+        if dirty == 0 && !coherent && context.l2_fill != L2Fill::Exclusive {
+            return;
+        }
+        let Some(l2) = &mut self.cores[core].l2 else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.left_l2::<I>(context, core, lane) };
+            return;
+        };
+        let set = l2.set_of(line);
+        if dirty == 0 && context.l2_fill != L2Fill::Exclusive {
+            // Unless a later touch of the block has put it into L1 again.
+            if coherent && !l2.contains(line) && !self.cores[core].l1.contains(line) {
+                self.left_core(context, core, lane);
+            }
+            return;
+        }
+        // SAFETY: passed on to the caller.
+        let touched = unsafe { l2.touch_in::<I>(set, line, lane & (WRITABLE | DIRTY), dirty) };
+        if !touched.hit && touched.lane != EMPTY {
+            // SAFETY: passed on to the caller.
+            unsafe { self.left_l2::<I>(context, core, touched.lane) };
+        }
+    }
+
+    /// A line that had to leave an L2 (or an L1 without L2).
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    pub(crate) unsafe fn left_l2<I: Isa>(&mut self, context: &Context, core: usize, lane: u32) {
+        let line = line_of(lane);
+        let mut lane = lane;
+        if line < context.coherent_end {
+            if context.l2_fill == L2Fill::Inclusive {
+                let state = self.cores[core].l1.remove(line).unwrap_or(0);
+                self.left_core(context, core, lane | state & DIRTY);
+            } else if self.cores[core].l1.contains(line) {
+                // The L1 keeps it and is told what the L2 knew.
+                self.cores[core].l1.change_state(line, !0, lane & (WRITABLE | DIRTY));
+            } else {
+                self.left_core(context, core, lane);
+            }
+            return;
+        }
+        if context.l2_fill == L2Fill::Inclusive {
+            lane |= self.cores[core].l1.remove(line).unwrap_or(0) & DIRTY;
+        }
+        let keeps_clean = matches!(context.llc_fill, LlcFill::Victim | LlcFill::Exclusive);
+        if keeps_clean || lane & DIRTY != 0 {
+            let set = self.llc.set_of(line);
+            // SAFETY: passed on to the caller.
+            unsafe { self.llc.prefetch::<I>(set) };
+            self.scratch.llc.push(LlcWork { set, value: lane, outcome: EVICTED });
+        }
+    }
+
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    unsafe fn work_on_llc<I: Isa>(&mut self, context: &Context, task: &mut Task) {
+        for index in 0..self.scratch.llc.len() {
+            let LlcWork { set, value, outcome } = self.scratch.llc[index];
+            if outcome == EVICTED {
+                let dirty = value & DIRTY;
+                // SAFETY: passed on to the caller.
+                let touched = unsafe { self.llc.touch_in::<I>(set, line_of(value), dirty, dirty) };
+                if !touched.hit && touched.lane != EMPTY {
+                    self.left_llc(context, touched.lane);
+                }
+                continue;
+            }
+            let line = value;
+            // SAFETY: passed on to the caller.
+            let hit = unsafe { self.fetch_from_llc::<I>(context, set, line, usize::from(task.core)) };
+            let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
+            let costs = task.costs[class];
+            if hit {
+                task.counters[class].llc_hits += costs.scale;
+                task.stall(costs.llc_fs);
+            } else {
+                let node = context.home(line);
+                self.traffic[node].reads += costs.scale;
+                let counters = &mut task.counters[class];
+                *(if node == self.node { &mut counters.dram_local } else { &mut counters.dram_remote }) += costs.scale;
+                task.wait(self.memory_fs[node], costs.exposed);
+            }
+        }
+        self.scratch.llc.clear();
+    }
+
+    /// Whether the LLC had a private line; afterwards it has what its fill rule says.
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    unsafe fn fetch_from_llc<I: Isa>(&mut self, context: &Context, set: u32, line: u32, core: usize) -> bool {
+        // SAFETY: all calls are passed on to the caller.
+        unsafe {
+            match context.llc_fill {
+                LlcFill::Inclusive | LlcFill::FillBoth => {
+                    let touched = self.llc.touch_in::<I>(set, line, 0, 0);
+                    if !touched.hit && touched.lane != EMPTY {
+                        self.left_llc(context, touched.lane);
+                    }
+                    touched.hit
+                }
+                LlcFill::Victim => self.llc.promote_in::<I>(set, line).is_some(),
+                LlcFill::Exclusive => match self.llc.remove_in::<I>(set, line) {
+                    Some(state) => {
+                        if state & DIRTY != 0 {
+                            self.mark_dirty(core, line);
+                        }
+                        true
+                    }
+                    None => false,
+                },
+            }
+        }
+    }
+
+    /// A dirty line moved from the LLC to a core.
+    pub(crate) fn mark_dirty(&mut self, core: usize, line: u32) {
+        let core = &mut self.cores[core];
+        let marked = core.l2.as_mut().and_then(|l2| l2.change_state(line, !0, DIRTY));
+        if marked.is_none() {
+            core.l1.change_state(line, !0, DIRTY);
+        }
+    }
+
+    /// A line that had to leave the LLC.
+    pub(crate) fn left_llc(&mut self, context: &Context, lane: u32) {
+        let line = line_of(lane);
+        if line < context.coherent_end {
+            self.coherent_left_llc(context, lane);
+            return;
+        }
+        let mut dirty = lane & DIRTY;
+        if context.llc_fill == LlcFill::Inclusive {
+            let core = context.page_core[(line >> context.page_shift) as usize];
+            if let Some(core) = self.cores.get_mut(usize::from(core)) {
+                dirty |= core.l1.remove(line).unwrap_or(0) & DIRTY;
+                dirty |= core.l2.as_mut().and_then(|l2| l2.remove(line)).unwrap_or(0) & DIRTY;
+            }
+        }
+        if dirty != 0 {
+            self.write_back(context, line);
+        }
+    }
+
+    /// Memory gets a line back.
+    pub(crate) fn write_back(&mut self, context: &Context, line: u32) {
+        let node = context.home(line);
+        if let Some(traffic) = self.traffic.get_mut(node) {
+            traffic.writes += context.scale(line);
+        }
+    }
+}

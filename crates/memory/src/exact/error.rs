@@ -1,0 +1,105 @@
+//! What the exact level refuses.
+
+use thiserror::Error;
+
+use crate::hierarchy::HierarchyError;
+use crate::profile::ProfileError;
+
+/// Why a machine or a set of tasks cannot be simulated, or a task not be placed.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum ExactError {
+    /// The machine's caches are impossible.
+    #[error(transparent)]
+    Hierarchy(#[from] HierarchyError),
+    /// A profile is impossible.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A cache that exists but not here.
+    #[error("{cache}: {reason}")]
+    Cache {
+        /// Which one.
+        cache: String,
+        /// What about it, and what to try.
+        reason: String,
+    },
+    /// More domains than the home directory has bits.
+    #[error("the machine has {0} last-level caches; the exact level simulates at most 64")]
+    TooManyDomains(usize),
+    /// Too many lines for the tags.
+    #[error("the classes have {lines} lines in all, at most {most} can be told apart; make them smaller or sample")]
+    TooManyLines {
+        /// How many.
+        lines: u64,
+        /// How many are possible.
+        most: u64,
+    },
+    /// No tasks.
+    #[error("there are no tasks; name at least one")]
+    NoTasks,
+    /// Members of a group disagree about it.
+    #[error("shared class `{class}`: {reason}; all who share it must agree")]
+    Group {
+        /// The class.
+        class: String,
+        /// About what.
+        reason: String,
+    },
+    /// A shared class whose group is not named.
+    #[error("class `{class}` of task {task} belongs to a data group, but the task is in none")]
+    NoGroup {
+        /// The class.
+        class: String,
+        /// The task.
+        task: usize,
+    },
+    /// Home shares for another number of nodes.
+    #[error("class `{class}` has home shares for {given} nodes, but the machine has {nodes}")]
+    HomeNodes {
+        /// The class.
+        class: String,
+        /// Shares given.
+        given: usize,
+        /// Nodes of the machine.
+        nodes: usize,
+    },
+    /// A task on a core that is not its own.
+    #[error("task {task} moves to another core, but its private lines are not followed; set `follow_migrations`")]
+    NotFollowed {
+        /// The task.
+        task: usize,
+    },
+    /// Two tasks on one CPU.
+    #[error("CPU {cpu} is taken by task {other}; task {task} cannot run there")]
+    Occupied {
+        /// The CPU's dense id.
+        cpu: u32,
+        /// Who is there.
+        other: usize,
+        /// Who wants to be.
+        task: usize,
+    },
+    /// No such CPU.
+    #[error("the machine has no CPU {cpu}; its {count} CPUs are numbered from 0")]
+    NoCpu {
+        /// The CPU asked for.
+        cpu: u32,
+        /// How many there are.
+        count: usize,
+    },
+    /// A thread of a trace that was not placed.
+    #[error("the trace has a thread {thread}, but only {known} threads have a CPU")]
+    NoThread {
+        /// The thread.
+        thread: usize,
+        /// Threads with a CPU.
+        known: usize,
+    },
+    /// An impossible page size.
+    #[error("pages of {page_bytes} bytes are impossible; write a power of two of at least {line_bytes}, a line")]
+    PageSize {
+        /// Given.
+        page_bytes: u64,
+        /// Smallest.
+        line_bytes: u64,
+    },
+}

@@ -1,0 +1,39 @@
+//! The exact level: every cache line that a task touches, in set-associative caches with a coherence directory.
+//!
+//! Cores have an L1 and an L2, last-level caches have a domain of cores, lines have home nodes. Time is counted per
+//! touch and per miss; memory and links slow down with load. The level is the yardstick of the analytic one, and can
+//! be used alone: on tasks with profiles ([`Simulation`]) or on address traces ([`address_trace`], [`Replay`]).
+//!
+//! Not simulated: instructions' order inside a core, prefetching (profiles say what it hides), address translation,
+//! banks and queues of memory, limited directories, the L1 for instructions apart from traces, an L2 shared by several
+//! cores, caches beyond the LLC. Waiting of one line transfer for another is not either.
+//!
+//! Source: reference "memory-model", section 3; deviations are listed in `docs/models/memory.md`.
+
+pub mod address_trace;
+mod build;
+pub mod cache;
+mod coherence;
+mod counters;
+mod domain;
+mod error;
+mod home;
+#[cfg(test)]
+mod invariants;
+pub mod lanes;
+mod load;
+mod options;
+mod replay;
+mod simulation;
+mod space;
+mod stream;
+
+pub use counters::{ClassCounters, NodeTraffic, TaskCounters};
+pub use error::ExactError;
+pub use options::{L2Fill, LlcFill, Options, Protocol};
+pub use replay::{DEFAULT_PAGE_BYTES, Replay, ThreadCounters};
+pub use simulation::{FS_PER_NS, Simulation};
+pub use space::TaskSpec;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! How exact the exact level is, and what hardware leaves open.
+
+use warmcore_topology::{Inclusion, LlcId, Machine};
+
+use super::cache::SetIndex;
+use super::lanes::InstructionSet;
+use crate::curves::Replacement;
+use crate::hierarchy::Fill;
+
+/// How lines get into and out of the last-level cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LlcFill {
+    /// Filled together with the private caches, which lose what it evicts (Nehalem to Broadwell).
+    Inclusive,
+    /// Filled together with the private caches, which keep what it evicts.
+    FillBoth,
+    /// Filled by what the private caches evict; a line fetched back stays in it too (Skylake-SP and later).
+    Victim,
+    /// Filled by what the private caches evict; a line fetched back leaves it unless others have it (AMD).
+    Exclusive,
+}
+
+/// Whether the L2 holds what the L1 holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum L2Fill {
+    /// Both are filled, neither cares what the other evicts.
+    FillBoth,
+    /// Both are filled; the L1 loses what the L2 evicts.
+    Inclusive,
+    /// Filled by what the L1 evicts; a line fetched back leaves it.
+    Exclusive,
+}
+
+/// Who hands out a line that several domains share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// Memory: modified lines are written back when they become shared.
+    #[default]
+    Mesi,
+    /// Modified lines stay with their owner, who serves readers (O).
+    Moesi,
+    /// The last reader serves clean lines (F).
+    Mesif,
+}
+
+/// Options of the exact level.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Options {
+    /// LLC inclusion.
+    pub llc_fill: LlcFill,
+    /// L2 inclusion of the L1.
+    pub l2_fill: L2Fill,
+    /// Protocol between domains.
+    pub protocol: Protocol,
+    /// Replacement in L1 and L2.
+    pub private_replacement: Replacement,
+    /// Replacement in the LLC.
+    pub llc_replacement: Replacement,
+    /// Set index of all caches.
+    pub index: SetIndex,
+    /// Simulate one line in 2^this; 0 is all, 4 and 6 are the reference's 1/16 and 1/64.
+    pub sampling_shift: u32,
+    /// Time between two exchanges of the LLC domains' transactions.
+    pub quantum_ns: u64,
+    /// Time between two updates of memory and link load.
+    pub epoch_ns: u64,
+    /// Let private classes of a task that will move between LLC domains be found by the directory: their dirty lines
+    /// are fetched from the old caches, and stale ones never hit. Without it such a task must stay in its domain.
+    pub follow_migrations: bool,
+    /// Seed of all tasks' touches.
+    pub seed: u64,
+    /// Instructions of the host. No result depends on it.
+    pub instruction_set: InstructionSet,
+}
+
+/// Overlap of coherence misses, mlp_c: stores retire through the store buffer (reference, section 4.8; assumed there).
+pub const COHERENCE_OVERLAP: f64 = 1.5;
+/// Slowdown of a hyperthread by its sibling's issue slots, kappa (reference, section 4.5; assumed there).
+pub const SMT_ISSUE_SHARE: f64 = 0.65;
+/// Part of the misses in flight that a busy sibling takes (reference, section 4.5; assumed there).
+pub const SMT_OVERLAP_SHARE: f64 = 0.25;
+/// Shared classes of fewer lines than this are never sampled (reference, section 3.5).
+pub const MIN_SAMPLED_LINES: u64 = 2_000;
+/// Bytes that a line's transfer between sockets takes on the link, data and protocol (reference, section 4.7; assumed).
+pub const TRANSFER_BYTES: u64 = 88;
+
+impl Options {
+    /// What the machine's description says, and the defaults for the rest.
+    pub fn for_machine(machine: &Machine) -> Self {
+        let llc = machine.llc_cache(LlcId(0));
+        let llc_fill = match llc.map_or(Inclusion::Unknown, |cache| cache.inclusion) {
+            Inclusion::Inclusive => LlcFill::Inclusive,
+            Inclusion::NonInclusive => LlcFill::Victim,
+            Inclusion::Exclusive | Inclusion::Unknown => LlcFill::Exclusive,
+        };
+        let first_cpu = machine.cpus().next().unwrap_or_default();
+        let l2 = machine.data_cache(first_cpu, 2);
+        let l2_fill = match l2.map_or(Inclusion::Unknown, |cache| cache.inclusion) {
+            Inclusion::Inclusive => L2Fill::Inclusive,
+            Inclusion::Exclusive => L2Fill::Exclusive,
+            Inclusion::NonInclusive | Inclusion::Unknown => L2Fill::FillBoth,
+        };
+        Self {
+            llc_fill,
+            l2_fill,
+            protocol: Protocol::Mesi,
+            private_replacement: Replacement::Lru,
+            llc_replacement: Replacement::Lru,
+            index: SetIndex::Hashed,
+            sampling_shift: 0,
+            quantum_ns: 1_000,
+            epoch_ns: 10_000,
+            follow_migrations: false,
+            seed: 1,
+            instruction_set: InstructionSet::detect(),
+        }
+    }
+}
+
+impl From<Fill> for LlcFill {
+    /// The analytic level does not tell the two kinds of victim caches apart; it computes the exclusive one.
+    fn from(fill: Fill) -> Self {
+        match fill {
+            Fill::Inclusive => Self::Inclusive,
+            Fill::FillBoth => Self::FillBoth,
+            Fill::Victim => Self::Exclusive,
+        }
+    }
+}

@@ -1,0 +1,521 @@
+//! A simulation at the exact level: tasks, each a stream of touches, on the CPUs of a machine.
+//!
+//! The caller says who runs where and for how long; what decides that (a scheduler, a fixed placement, an experiment)
+//! is not known here. Domains run a quantum each, on as many threads as the calling `rayon` pool has, then exchange
+//! their transactions; every epoch latencies follow the load. Results do not depend on the number of threads.
+
+use rayon::prelude::*;
+use warmcore_topology::{CpuId, LlcId, Machine};
+
+use super::build::{Seat, domains, home};
+use super::cache::Cache;
+use super::counters::{NodeTraffic, TaskCounters};
+use super::domain::{ClassCosts, Context, Domain, EXPOSED_BITS, NO_CORE, NO_HOME, Task};
+use super::error::ExactError;
+use super::home::{Home, HomeEntry};
+use super::lanes::{DIRTY, WRITABLE};
+use super::load::{LoadFactor, node_bandwidth};
+use super::options::{COHERENCE_OVERLAP, Options, SMT_ISSUE_SHARE, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
+use super::space::{Owner, Space, TaskSpec};
+use super::stream::{OUTCOMES, Stream, StreamClass};
+use crate::hierarchy::Hierarchy;
+use crate::profile::{ClassKind, MAX_CLASSES};
+
+/// Femtoseconds per nanosecond.
+pub const FS_PER_NS: u64 = 1_000_000;
+
+struct TaskState {
+    spec: TaskSpec,
+    /// The task while it has no CPU.
+    parked: Option<Box<Task>>,
+    cpu: Option<CpuId>,
+    /// The core of its first placement.
+    first_core: Option<(usize, usize)>,
+    homed: bool,
+    /// Counters of busy and stall time at the last epoch.
+    epoch_busy_fs: u64,
+    epoch_stall_fs: u64,
+}
+
+/// A running simulation.
+pub struct Simulation {
+    hierarchy: Hierarchy,
+    options: Options,
+    context: Context,
+    domains: Vec<Domain>,
+    home: Home,
+    space: Space,
+    tasks: Vec<TaskState>,
+    seats: Vec<Seat>,
+    /// Tasks by CPU.
+    on_cpu: Vec<Option<usize>>,
+    /// Socket of each domain and node.
+    domain_sockets: Vec<usize>,
+    node_sockets: Vec<usize>,
+    sockets: usize,
+    now_fs: u64,
+    next_epoch_fs: u64,
+    node_load: Vec<LoadFactor>,
+    port_load: Vec<LoadFactor>,
+    /// By rows of the socket that sends.
+    link_load: Vec<LoadFactor>,
+    /// Traffic by domain and node at the last epoch.
+    epoch_traffic: Vec<Vec<NodeTraffic>>,
+}
+
+impl Simulation {
+    /// A machine with cold caches and all tasks without a CPU.
+    ///
+    /// # Errors
+    /// Impossible machines and profiles, and what the exact level does not simulate.
+    pub fn new(machine: &Machine, options: Options, specs: Vec<TaskSpec>) -> Result<Self, ExactError> {
+        let hierarchy = Hierarchy::new(machine)?;
+        if specs.is_empty() {
+            return Err(ExactError::NoTasks);
+        }
+        for spec in &specs {
+            spec.profile.check()?;
+        }
+        let space = Space::new(&specs, &hierarchy, &options)?;
+        let (domains, seats) = domains(machine, &hierarchy, &options, space.coherent_end as usize)?;
+        let context = Context {
+            coherent_end: space.coherent_end,
+            hot_end: space.hot_end,
+            sampling_shift: options.sampling_shift,
+            page_shift: space.page_shift,
+            homes: space.homes.clone(),
+            page_core: vec![NO_CORE; space.homes.len()],
+            llc_fill: options.llc_fill,
+            l2_fill: options.l2_fill,
+            instruction_set: options.instruction_set,
+        };
+        let mut home = home(machine, &hierarchy, &options);
+        home.entries = vec![HomeEntry::NONE; space.coherent_end as usize];
+        let sockets = machine.socket_count();
+        let node_sockets = machine.nodes().map(|node| {
+            machine.cpus_of_node(node).first().map_or(0, |cpu| machine.socket_of(cpu).index())
+        });
+        let socket_of = |llc: LlcId| machine.cpus_of_llc(llc).first().map_or(0, |cpu| machine.socket_of(cpu).index());
+        let domain_sockets = machine.llcs().map(socket_of).collect();
+        let nodes = machine.node_count();
+        let mut simulation = Self {
+            node_load: vec![LoadFactor::IDLE; nodes],
+            port_load: vec![LoadFactor::IDLE; domains.len()],
+            link_load: vec![LoadFactor::IDLE; sockets * sockets],
+            epoch_traffic: vec![vec![NodeTraffic::default(); nodes]; domains.len()],
+            node_sockets: node_sockets.collect(),
+            domain_sockets,
+            sockets,
+            tasks: Vec::new(),
+            on_cpu: vec![None; machine.cpu_count()],
+            now_fs: 0,
+            next_epoch_fs: options.epoch_ns * FS_PER_NS,
+            hierarchy,
+            options,
+            context,
+            domains,
+            home,
+            space,
+            seats,
+        };
+        simulation.update_memory_latencies();
+        for (index, spec) in specs.into_iter().enumerate() {
+            simulation.add_task(index, spec);
+        }
+        Ok(simulation)
+    }
+
+    fn add_task(&mut self, index: usize, spec: TaskSpec) {
+        let mut classes = Vec::new();
+        let mut fill = [0; OUTCOMES];
+        for (number, (class, region)) in spec.profile.classes.iter().zip(&self.space.regions[index]).enumerate() {
+            classes.push(StreamClass {
+                first: region.first,
+                lines: region.lines,
+                rate: class.touches_per_instruction / region.scale as f64,
+                write_fraction: class.write_fraction,
+                scan: class.kind == ClassKind::Scan,
+            });
+            let clean = if region.coherent { 0 } else { WRITABLE as u8 };
+            fill[2 * number] = clean;
+            fill[2 * number + 1] = clean | DIRTY as u8;
+        }
+        let seed = self.options.seed.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(index as u64);
+        let task = Task {
+            id: index as u32,
+            core: NO_CORE,
+            slot: 0,
+            stream: Stream::new(seed, &classes),
+            fill,
+            costs: [ClassCosts::default(); MAX_CLASSES],
+            touch_fs: 0,
+            clock_fs: 0,
+            stall_fs: 0,
+            busy_fs: 0,
+            touches: 0,
+            touches_wanted: u64::MAX,
+            counters: Default::default(),
+        };
+        self.tasks.push(TaskState {
+            spec,
+            parked: Some(Box::new(task)),
+            cpu: None,
+            first_core: None,
+            homed: false,
+            epoch_busy_fs: 0,
+            epoch_stall_fs: 0,
+        });
+    }
+
+    /// Puts a task on a CPU, or takes it off.
+    ///
+    /// # Errors
+    /// If the CPU does not exist or is taken, or the task would leave its core although it is not followed.
+    pub fn place(&mut self, task: usize, cpu: Option<CpuId>) -> Result<(), ExactError> {
+        if self.tasks[task].cpu == cpu {
+            return Ok(());
+        }
+        if let Some(cpu) = cpu {
+            let count = self.seats.len();
+            let seat = *self.seats.get(cpu.index()).ok_or(ExactError::NoCpu { cpu: cpu.0, count })?;
+            if let Some(other) = self.on_cpu[cpu.index()] {
+                return Err(ExactError::Occupied { cpu: cpu.0, other, task });
+            }
+            let first = *self.tasks[task].first_core.get_or_insert((seat.domain, seat.core));
+            if first != (seat.domain, seat.core) && !self.options.follow_migrations {
+                return Err(ExactError::NotFollowed { task });
+            }
+        }
+        self.park(task);
+        if let Some(cpu) = cpu {
+            self.seat(task, cpu);
+        }
+        Ok(())
+    }
+
+    fn park(&mut self, task: usize) {
+        let Some(cpu) = self.tasks[task].cpu.take() else { return };
+        self.on_cpu[cpu.index()] = None;
+        let Seat { domain: index, core, .. } = self.seats[cpu.index()];
+        let domain = &mut self.domains[index];
+        let of_task = |slot: &u16| domain.tasks[usize::from(*slot)].as_ref().is_some_and(|held| held.id as usize == task);
+        if let Some(position) = domain.running[core].iter().position(of_task) {
+            let slot = domain.running[core].remove(position);
+            self.tasks[task].parked = domain.tasks[usize::from(slot)].take();
+        }
+        self.refresh_core(index, core);
+    }
+
+    fn seat(&mut self, task: usize, cpu: CpuId) {
+        let Seat { domain: index, core, .. } = self.seats[cpu.index()];
+        let Some(mut moved) = self.tasks[task].parked.take() else { return };
+        self.tasks[task].cpu = Some(cpu);
+        self.on_cpu[cpu.index()] = Some(task);
+        let node = self.domains[index].node;
+        for region in &self.space.regions[task] {
+            if region.coherent {
+                continue;
+            }
+            for page in self.space.pages(*region) {
+                self.context.page_core[page] = core as u16;
+                if self.context.homes[page] == NO_HOME {
+                    self.context.homes[page] = node as u8;
+                }
+            }
+        }
+        if !self.tasks[task].homed {
+            self.tasks[task].homed = true;
+            // A followed private class is homed like any private one, not where its lines are first missed.
+            for (region, class) in self.space.regions[task].iter().zip(&self.tasks[task].spec.profile.classes) {
+                if region.coherent && !class.is_shared() {
+                    for page in self.space.pages(*region) {
+                        let home = &mut self.context.homes[page];
+                        *home = if *home == NO_HOME { node as u8 } else { *home };
+                    }
+                }
+            }
+        }
+        let domain = &mut self.domains[index];
+        let slot = domain.tasks.iter().position(Option::is_none).unwrap_or_else(|| {
+            domain.tasks.push(None);
+            domain.tasks.len() - 1
+        });
+        moved.core = core as u16;
+        moved.slot = slot as u16;
+        moved.clock_fs = moved.clock_fs.max(self.now_fs);
+        domain.tasks[slot] = Some(moved);
+        domain.running[core].push(slot as u16);
+        self.refresh_core(index, core);
+    }
+
+    /// Computes anew what the tasks of a core pay, with what is known of their siblings.
+    fn refresh_core(&mut self, domain: usize, core: usize) {
+        let slots = self.domains[domain].running[core].clone();
+        let busy: Vec<f64> = slots.iter().map(|slot| self.busy_share(domain, *slot)).collect();
+        for (position, slot) in slots.iter().enumerate() {
+            let others: f64 = busy.iter().sum::<f64>() - busy[position];
+            let sibling = (slots.len() > 1).then_some((others / (slots.len() - 1).max(1) as f64).min(1.0));
+            self.price(domain, core, *slot, sibling);
+        }
+    }
+
+    /// Part of its time that a task was not waiting, over the last epoch.
+    fn busy_share(&self, domain: usize, slot: u16) -> f64 {
+        let Some(task) = &self.domains[domain].tasks[usize::from(slot)] else { return 0.0 };
+        let state = &self.tasks[task.id as usize];
+        let (busy, stall) = (task.busy_fs - state.epoch_busy_fs, task.stall_fs - state.epoch_stall_fs);
+        if busy == 0 { 1.0 } else { 1.0 - stall as f64 / busy as f64 }
+    }
+
+    fn price(&mut self, domain: usize, core: usize, slot: u16, sibling_busy: Option<f64>) {
+        let hierarchy = &self.hierarchy;
+        let domain_index = domain;
+        let domain = &mut self.domains[domain];
+        let Some(task) = &mut domain.tasks[usize::from(slot)] else { return };
+        let state = &self.tasks[task.id as usize];
+        let profile = &state.spec.profile;
+        let capacity = state.cpu.map_or(1.0, |cpu| self.seats[cpu.index()].capacity);
+        let (issue, overlap) = sibling_busy.map_or((1.0, 1.0), |busy| {
+            (1.0 + SMT_ISSUE_SHARE * busy, 1.0 - SMT_OVERLAP_SHARE * (1.0 - busy))
+        });
+        let mlp = (profile.mlp * overlap).max(1.0);
+        let cycle_fs = FS_PER_NS as f64 / (hierarchy.frequency_ghz * capacity);
+        task.touch_fs = (profile.core_cpi() * issue * cycle_fs / task.stream.rate()).round() as u64;
+        let l2_ns = domain.l2_ns[core];
+        let llc_ns = hierarchy.llc[domain_index].latency_ns;
+        for (index, class) in profile.classes.iter().enumerate() {
+            let scale = self.space.regions[task.id as usize][index].scale;
+            let exposed = class.exposure / mlp * scale as f64;
+            let fs = |ns: f64| (ns * FS_PER_NS as f64 * exposed).round() as u64;
+            task.costs[index] = ClassCosts {
+                l2_fs: fs(l2_ns),
+                llc_fs: fs(llc_ns),
+                exposed: (exposed * f64::from(1_u32 << EXPOSED_BITS)).round() as u64,
+                coherent: (scale as f64 / COHERENCE_OVERLAP * f64::from(1_u32 << EXPOSED_BITS)).round() as u64,
+                scale,
+            };
+        }
+    }
+
+    /// Lets all placed tasks run for a time.
+    pub fn run_for(&mut self, ns: u64) {
+        let end = self.now_fs + ns * FS_PER_NS;
+        while self.now_fs < end {
+            let quantum = self.now_fs + self.options.quantum_ns.max(1) * FS_PER_NS;
+            let until = quantum.min(end).min(self.next_epoch_fs);
+            self.run_quantum(until);
+            self.now_fs = until;
+            if self.now_fs >= self.next_epoch_fs {
+                self.next_epoch_fs = self.now_fs + self.options.epoch_ns.max(1) * FS_PER_NS;
+                self.end_epoch();
+            }
+        }
+    }
+
+    fn run_quantum(&mut self, until_fs: u64) {
+        let context = &self.context;
+        if self.domains.len() > 1 && rayon::current_num_threads() > 1 {
+            self.domains.par_iter_mut().for_each(|domain| domain.run(context, until_fs));
+        } else {
+            self.domains.iter_mut().for_each(|domain| domain.run(context, until_fs));
+        }
+        self.home.exchange(&mut self.context, &mut self.domains);
+    }
+
+    /// Takes the traffic of the epoch into account, and what siblings did to each other.
+    fn end_epoch(&mut self) {
+        let epoch_ns = self.options.epoch_ns as f64;
+        let line_bytes = f64::from(self.hierarchy.line_bytes);
+        let nodes = self.node_load.len();
+        let mut node_lines = vec![NodeTraffic::default(); nodes];
+        let mut link_bytes = vec![0.0; self.link_load.len()];
+        for (index, domain) in self.domains.iter().enumerate() {
+            let mut port_lines = 0;
+            for node in 0..nodes {
+                let before = &mut self.epoch_traffic[index][node];
+                let now = domain.traffic[node];
+                let (reads, writes) = (now.reads - before.reads, now.writes - before.writes);
+                *before = now;
+                node_lines[node].reads += reads;
+                node_lines[node].writes += writes;
+                port_lines += reads;
+                let (here, there) = (self.domain_sockets[index], self.node_sockets[node]);
+                if here != there {
+                    link_bytes[there * self.sockets + here] += reads as f64 * line_bytes;
+                    link_bytes[here * self.sockets + there] += writes as f64 * line_bytes;
+                }
+            }
+            let used = port_lines as f64 * line_bytes / epoch_ns / self.hierarchy.llc_port;
+            self.port_load[index].update(&self.hierarchy, used, 1.0);
+        }
+        let count = self.domains.len();
+        for (pair, lines) in self.home.transfers.iter_mut().enumerate() {
+            let (from, to) = (self.domain_sockets[pair / count], self.domain_sockets[pair % count]);
+            if from != to {
+                link_bytes[from * self.sockets + to] += (*lines * TRANSFER_BYTES) as f64;
+            }
+            *lines = 0;
+        }
+        for (node, load) in self.node_load.iter_mut().enumerate() {
+            let NodeTraffic { reads, writes } = node_lines[node];
+            let share = if reads + writes == 0 { 1.0 } else { reads as f64 / (reads + writes) as f64 };
+            let demand = (reads + writes) as f64 * line_bytes / epoch_ns;
+            load.update(&self.hierarchy, demand / node_bandwidth(&self.hierarchy, node, share), share);
+        }
+        for (load, bytes) in self.link_load.iter_mut().zip(link_bytes) {
+            load.update(&self.hierarchy, bytes / epoch_ns / self.hierarchy.socket_link, 1.0);
+        }
+        self.update_memory_latencies();
+        self.update_siblings();
+    }
+
+    fn update_memory_latencies(&mut self) {
+        for (index, domain) in self.domains.iter_mut().enumerate() {
+            for (node, latency) in domain.memory_fs.iter_mut().enumerate() {
+                let (here, there) = (self.domain_sockets[index], self.node_sockets[node]);
+                let link = if here == there { 1.0 } else { self.link_load[there * self.sockets + here].value() };
+                let factor = self.node_load[node].value() * link * self.port_load[index].value();
+                *latency = (self.hierarchy.memory_ns[domain.node][node] * factor * FS_PER_NS as f64).round() as u64;
+            }
+        }
+    }
+
+    fn update_siblings(&mut self) {
+        for domain in 0..self.domains.len() {
+            for core in 0..self.domains[domain].running.len() {
+                if self.domains[domain].running[core].len() > 1 {
+                    self.refresh_core(domain, core);
+                }
+            }
+        }
+        for domain in &self.domains {
+            for task in domain.tasks.iter().flatten() {
+                let state = &mut self.tasks[task.id as usize];
+                state.epoch_busy_fs = task.busy_fs;
+                state.epoch_stall_fs = task.stall_fs;
+            }
+        }
+    }
+
+    /// The time all tasks have reached.
+    pub fn now_ns(&self) -> u64 {
+        self.now_fs / FS_PER_NS
+    }
+
+    /// The machine as it is simulated.
+    pub fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
+    /// Number of tasks.
+    pub fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Limits a task to a number of instructions from its beginning; it then waits on its CPU. Rounded up to touches.
+    pub fn set_work(&mut self, task: usize, instructions: f64) {
+        let task = self.task_mut(task);
+        task.touches_wanted = (instructions * task.stream.rate()).ceil() as u64;
+    }
+
+    /// Whether a task has done the work it was limited to.
+    pub fn is_done(&self, task: usize) -> bool {
+        let task = self.task(task);
+        task.touches >= task.touches_wanted
+    }
+
+    /// What a task has done so far.
+    pub fn counters(&self, index: usize) -> TaskCounters {
+        let task = self.task(index);
+        let mut classes = task.counters;
+        let state = &self.tasks[index];
+        for (number, class) in state.spec.profile.classes.iter().enumerate() {
+            let rate = class.touches_per_instruction / task.stream.rate();
+            classes[number].touches = (task.touches as f64 * rate).round() as u64;
+        }
+        TaskCounters {
+            instructions: task.touches as f64 / task.stream.rate(),
+            busy_fs: task.busy_fs,
+            stall_fs: task.stall_fs,
+            classes,
+        }
+    }
+
+    /// Line touches that were really simulated, of all tasks.
+    pub fn simulated_touches(&self) -> u64 {
+        (0..self.tasks.len()).map(|task| self.task(task).touches).sum()
+    }
+
+    /// Memory traffic of all domains by node since the beginning.
+    pub fn node_traffic(&self) -> Vec<NodeTraffic> {
+        let mut sum = vec![NodeTraffic::default(); self.node_load.len()];
+        for domain in &self.domains {
+            for (sum, traffic) in sum.iter_mut().zip(&domain.traffic) {
+                sum.reads += traffic.reads;
+                sum.writes += traffic.writes;
+            }
+        }
+        sum
+    }
+
+    /// Latency of a node's memory for a CPU now, load included.
+    pub fn memory_latency_ns(&self, cpu: CpuId, node: usize) -> f64 {
+        self.domains[self.seats[cpu.index()].domain].memory_fs[node] as f64 / FS_PER_NS as f64
+    }
+
+    /// Lines of each task's private classes in an LLC, then those of each shared class; scaled up with sampling.
+    pub fn llc_occupancy(&self, llc: LlcId) -> (Vec<u64>, Vec<u64>) {
+        self.occupancy(&self.domains[llc.index()].llc)
+    }
+
+    /// The same of the L2 that a CPU uses; empty if there is none.
+    pub fn l2_occupancy(&self, cpu: CpuId) -> (Vec<u64>, Vec<u64>) {
+        let seat = self.seats[cpu.index()];
+        let l2 = self.domains[seat.domain].cores[seat.core].l2.as_ref();
+        l2.map_or_else(Default::default, |l2| self.occupancy(l2))
+    }
+
+    fn occupancy(&self, cache: &Cache) -> (Vec<u64>, Vec<u64>) {
+        let (mut tasks, mut groups) = (vec![0; self.tasks.len()], vec![0; self.space.groups]);
+        for (line, _) in cache.lines() {
+            match self.space.owner(line) {
+                Some(Owner::Task(task)) => tasks[task as usize] += self.context.scale(line),
+                Some(Owner::Group(group)) => groups[group as usize] += self.context.scale(line),
+                None => {}
+            }
+        }
+        (tasks, groups)
+    }
+
+    fn task(&self, index: usize) -> &Task {
+        let state = &self.tasks[index];
+        if let Some(parked) = &state.parked {
+            return parked;
+        }
+        let seat = state.cpu.map(|cpu| self.seats[cpu.index()]);
+        let held = seat.and_then(|seat| {
+            let domain = &self.domains[seat.domain];
+            domain.tasks.iter().flatten().find(|task| task.id as usize == index)
+        });
+        held.expect("a task is parked or on a CPU")
+    }
+
+    fn task_mut(&mut self, index: usize) -> &mut Task {
+        let state = &mut self.tasks[index];
+        if let Some(parked) = &mut state.parked {
+            return parked;
+        }
+        let seat = state.cpu.map(|cpu| self.seats[cpu.index()]);
+        let domains = &mut self.domains;
+        let held = seat.and_then(|seat| {
+            domains[seat.domain].tasks.iter_mut().flatten().find(|task| task.id as usize == index)
+        });
+        held.expect("a task is parked or on a CPU")
+    }
+
+    /// Checks what must hold between the directories and the caches at any time.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        super::invariants::check(&self.context, &self.domains, &self.home);
+    }
+}
