@@ -60,6 +60,9 @@ pub enum Command {
     /// List, show, convert and really run workloads
     #[command(subcommand)]
     Workload(WorkloadCommand),
+    /// Caches, coherence and memory in full detail
+    #[command(subcommand)]
+    Memory(crate::memory_args::MemoryCommand),
     /// List and show schedulers with their tunables
     #[command(subcommand)]
     Schedulers(SchedulersCommand),

@@ -6,6 +6,7 @@ mod commands;
 mod console;
 mod failure;
 mod load;
+mod memory_args;
 mod signals;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Report(arguments) => commands::report::run(arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
+        Command::Memory(command) => commands::memory::run(command, console),
         Command::Schedulers(command) => commands::schedulers::run(command, console),
         Command::Vm(command) => commands::vm::run(command, console),
         Command::Schema { name } => commands::reference::schema(name, console),

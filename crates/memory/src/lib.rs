@@ -5,6 +5,7 @@
 //! - [`Hierarchy`]: what a model needs of a machine: caches, latencies, bandwidths; refuses impossible caches.
 //! - [`library`]: profiles by name.
 //! - [`exact`]: every line touch in simulated caches, coherence and memory.
+//! - [`validate`]: one level against the other.
 //!
 //! The crate knows machines but no kernel, no scheduler and no workload file. It does no I/O, reads no clock, and uses
 //! one exponential function everywhere ([`math::exp`]), so that equal input gives equal bytes on every host.
@@ -17,6 +18,7 @@ pub mod library;
 pub mod math;
 pub mod profile;
 mod profile_toml;
+pub mod validate;
 
 pub use analytic::Analytic;
 pub use curves::{Curves, Replacement};

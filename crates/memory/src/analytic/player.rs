@@ -2,6 +2,7 @@
 
 use warmcore_topology::{CpuId, Machine};
 
+use crate::curves::Replacement;
 use crate::hierarchy::HierarchyError;
 use crate::profile::Profile;
 
@@ -24,7 +25,22 @@ impl Player {
     /// # Panics
     /// See [`Analytic::new`].
     pub fn new(machine: &Machine, profiles: &[Profile]) -> Result<Self, HierarchyError> {
-        let model = Analytic::new(machine, profiles)?;
+        Self::with_replacement(machine, profiles, Replacement::Lru)
+    }
+
+    /// The same with caches that replace by another rule than LRU.
+    ///
+    /// # Errors
+    /// See [`Analytic::new`].
+    ///
+    /// # Panics
+    /// See [`Analytic::new`].
+    pub fn with_replacement(
+        machine: &Machine,
+        profiles: &[Profile],
+        replacement: Replacement,
+    ) -> Result<Self, HierarchyError> {
+        let model = Analytic::with_replacement(machine, profiles, replacement)?;
         Ok(Self { model, now_ns: 0, reported_ns: vec![0; machine.cpu_count()], due: Vec::new() })
     }
 

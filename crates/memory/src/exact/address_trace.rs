@@ -162,10 +162,9 @@ impl<R: BufRead> TraceReader<R> {
         let Some(record) = record else {
             self.ended = true;
             return match self.announced {
-                Some(announced) if announced != self.records => Err(TraceError::CutShort(format!(
-                    "{announced} records are announced, {} are there",
-                    self.records
-                ))),
+                Some(announced) if announced != self.records => {
+                    Err(TraceError::CutShort(format!("{announced} records are announced, {} are there", self.records)))
+                }
                 _ => Ok(None),
             };
         };

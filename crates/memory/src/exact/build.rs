@@ -29,7 +29,10 @@ const MAX_DOMAINS: usize = 64;
 
 /// The domains of a machine, by LLC, and the seat of each CPU.
 pub(crate) fn domains(
-    machine: &Machine, hierarchy: &Hierarchy, options: &Options, coherent_lines: usize,
+    machine: &Machine,
+    hierarchy: &Hierarchy,
+    options: &Options,
+    coherent_lines: usize,
 ) -> Result<(Vec<Domain>, Vec<Seat>), ExactError> {
     if machine.llc_count() > MAX_DOMAINS {
         return Err(ExactError::TooManyDomains(machine.llc_count()));
@@ -92,7 +95,10 @@ fn new_core(l1: &CacheShape, l2: Option<&CacheShape>, options: &Options) -> Resu
 
 /// The simulated shape of a cache; with sampling it has as many sets less.
 pub(crate) fn shape(
-    cache: &CacheShape, name: &str, replacement: Replacement, options: &Options,
+    cache: &CacheShape,
+    name: &str,
+    replacement: Replacement,
+    options: &Options,
 ) -> Result<Shape, ExactError> {
     let fail = |reason: String| Err(ExactError::Cache { cache: name.to_owned(), reason });
     if cache.ways > MAX_WAYS {

@@ -394,7 +394,12 @@ impl Domain {
     /// The host has the instruction set.
     #[inline(always)]
     unsafe fn private_miss<I: Isa>(
-        &mut self, context: &Context, task: &mut Task, line: u32, outcome: u8, position: usize,
+        &mut self,
+        context: &Context,
+        task: &mut Task,
+        line: u32,
+        outcome: u8,
+        position: usize,
     ) {
         let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
         let costs = task.costs[class];

@@ -127,9 +127,7 @@ impl Home {
         entry.domains |= 1 << reader;
     }
 
-    fn own(
-        &mut self, context: &mut Context, domains: &mut [Domain], writer: usize, request: Request, has_data: bool,
-    ) {
+    fn own(&mut self, context: &mut Context, domains: &mut [Domain], writer: usize, request: Request, has_data: bool) {
         let entry = self.entries[request.line as usize];
         let others = entry.domains & !(1 << writer);
         let has_data = has_data && entry.domains & 1 << writer != 0;

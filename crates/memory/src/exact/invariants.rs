@@ -17,7 +17,10 @@ pub(crate) fn check(context: &Context, domains: &[Domain], home: &Home) {
                 let bit = entry.sharers >> (number >> domain.sharer_shift) & 1 == 1;
                 if !states.is_empty() {
                     anywhere = true;
-                    assert!(bit, "line {line}: domain {index} core {number} has it unknown to the directory: {entry:?}");
+                    assert!(
+                        bit,
+                        "line {line}: domain {index} core {number} has it unknown to the directory: {entry:?}"
+                    );
                 } else if domain.sharer_shift == 0 && line >= context.hot_end {
                     assert!(!bit, "line {line}: domain {index} core {number} is listed without a copy");
                 }

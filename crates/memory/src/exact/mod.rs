@@ -26,7 +26,7 @@ mod options;
 mod replay;
 mod simulation;
 mod space;
-mod stream;
+pub mod stream;
 
 pub use counters::{ClassCounters, NodeTraffic, TaskCounters};
 pub use error::ExactError;

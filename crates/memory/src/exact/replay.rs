@@ -286,7 +286,11 @@ fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
 }
 
 fn instruction_caches(
-    machine: &Machine, hierarchy: &Hierarchy, options: &Options, seats: &[Seat], domains: &[Domain],
+    machine: &Machine,
+    hierarchy: &Hierarchy,
+    options: &Options,
+    seats: &[Seat],
+    domains: &[Domain],
 ) -> Result<Vec<Vec<Option<Cache>>>, ExactError> {
     let mut caches: Vec<Vec<Option<Cache>>> = domains.iter().map(|domain| vec![None; domain.cores.len()]).collect();
     for cache in machine.caches().iter().filter(|cache| cache.level == 1 && cache.kind == CacheKind::Instruction) {

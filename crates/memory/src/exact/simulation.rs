@@ -92,9 +92,9 @@ impl Simulation {
         let mut home = home(machine, &hierarchy, &options);
         home.entries = vec![HomeEntry::NONE; space.coherent_end as usize];
         let sockets = machine.socket_count();
-        let node_sockets = machine.nodes().map(|node| {
-            machine.cpus_of_node(node).first().map_or(0, |cpu| machine.socket_of(cpu).index())
-        });
+        let node_sockets = machine
+            .nodes()
+            .map(|node| machine.cpus_of_node(node).first().map_or(0, |cpu| machine.socket_of(cpu).index()));
         let socket_of = |llc: LlcId| machine.cpus_of_llc(llc).first().map_or(0, |cpu| machine.socket_of(cpu).index());
         let domain_sockets = machine.llcs().map(socket_of).collect();
         let nodes = machine.node_count();
@@ -198,7 +198,8 @@ impl Simulation {
         self.on_cpu[cpu.index()] = None;
         let Seat { domain: index, core, .. } = self.seats[cpu.index()];
         let domain = &mut self.domains[index];
-        let of_task = |slot: &u16| domain.tasks[usize::from(*slot)].as_ref().is_some_and(|held| held.id as usize == task);
+        let of_task =
+            |slot: &u16| domain.tasks[usize::from(*slot)].as_ref().is_some_and(|held| held.id as usize == task);
         if let Some(position) = domain.running[core].iter().position(of_task) {
             let slot = domain.running[core].remove(position);
             self.tasks[task].parked = domain.tasks[usize::from(slot)].take();
@@ -275,9 +276,8 @@ impl Simulation {
         let state = &self.tasks[task.id as usize];
         let profile = &state.spec.profile;
         let capacity = state.cpu.map_or(1.0, |cpu| self.seats[cpu.index()].capacity);
-        let (issue, overlap) = sibling_busy.map_or((1.0, 1.0), |busy| {
-            (1.0 + SMT_ISSUE_SHARE * busy, 1.0 - SMT_OVERLAP_SHARE * (1.0 - busy))
-        });
+        let (issue, overlap) = sibling_busy
+            .map_or((1.0, 1.0), |busy| (1.0 + SMT_ISSUE_SHARE * busy, 1.0 - SMT_OVERLAP_SHARE * (1.0 - busy)));
         let mlp = (profile.mlp * overlap).max(1.0);
         let cycle_fs = FS_PER_NS as f64 / (hierarchy.frequency_ghz * capacity);
         task.touch_fs = (profile.core_cpi() * issue * cycle_fs / task.stream.rate()).round() as u64;
@@ -407,6 +407,11 @@ impl Simulation {
         &self.hierarchy
     }
 
+    /// Where a task is.
+    pub fn cpu_of(&self, task: usize) -> Option<CpuId> {
+        self.tasks[task].cpu
+    }
+
     /// Number of tasks.
     pub fn task_count(&self) -> usize {
         self.tasks.len()
@@ -507,9 +512,8 @@ impl Simulation {
         }
         let seat = state.cpu.map(|cpu| self.seats[cpu.index()]);
         let domains = &mut self.domains;
-        let held = seat.and_then(|seat| {
-            domains[seat.domain].tasks.iter_mut().flatten().find(|task| task.id as usize == index)
-        });
+        let held = seat
+            .and_then(|seat| domains[seat.domain].tasks.iter_mut().flatten().find(|task| task.id as usize == index));
         held.expect("a task is parked or on a CPU")
     }
 

@@ -116,7 +116,13 @@ impl Space {
     }
 
     fn allocate(
-        &mut self, class: &Class, lines: u64, shift: u32, coherent: bool, owner: Owner, nodes: usize,
+        &mut self,
+        class: &Class,
+        lines: u64,
+        shift: u32,
+        coherent: bool,
+        owner: Owner,
+        nodes: usize,
     ) -> Result<Region, ExactError> {
         let lines = ((lines + (1 << shift) / 2) >> shift).max(1);
         let page = 1_u64 << self.page_shift;

@@ -159,8 +159,7 @@ mod tests {
 
     #[test]
     fn classes_get_their_shares_even_the_rarest() {
-        let classes =
-            [class(0, 100, 0.09, 0.3), class(100, 1_000, 0.01, 0.0), class(2_000, 50_000, 5e-5, 0.5)];
+        let classes = [class(0, 100, 0.09, 0.3), class(100, 1_000, 0.01, 0.0), class(2_000, 50_000, 5e-5, 0.5)];
         let mut stream = Stream::new(7, &classes);
         let drawn = draw(&mut stream, 200_000);
         let total: f64 = classes.iter().map(|class| class.rate).sum();

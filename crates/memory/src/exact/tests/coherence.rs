@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use warmcore_topology::CpuId;
 
 use super::{options, tiny_machine};
-use crate::exact::cache::SetIndex;
 use crate::exact::address_trace::{Access, Record};
+use crate::exact::cache::SetIndex;
 use crate::exact::{ClassCounters, L2Fill, LlcFill, Options, Protocol, Replay};
 
 const LINE: u64 = 64;

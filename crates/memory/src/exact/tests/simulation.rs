@@ -89,11 +89,8 @@ fn events_are_conserved_and_directories_hold_after_every_quantum() {
             let mut memory_reads = 0;
             for counters in all_counters(&simulation) {
                 let total = counters.total();
-                let served = total.l2_hits
-                    + total.llc_hits
-                    + total.same_llc_transfers
-                    + total.upgrades
-                    + total.llc_misses();
+                let served =
+                    total.l2_hits + total.llc_hits + total.same_llc_transfers + total.upgrades + total.llc_misses();
                 assert_eq!(served, total.l1_misses, "{fill:?}");
                 memory_reads += total.dram_local + total.dram_remote;
             }

@@ -134,7 +134,7 @@ fn srrip_protects_lines_that_were_hit() {
 #[test]
 fn random_replacement_chooses_all_ways_alike() {
     let mut cache = Cache::new(shape(1, 16, Replacement::Random, SetIndex::LowBits), 3);
-    (0..16).for_each(|line| drop(cache.touch(line, 0, 0)));
+    (0..16).for_each(|line| assert!(!cache.touch(line, 0, 0).hit));
     let mut counts = [0; 16];
     let mut ways: Vec<u32> = (0..16).collect();
     for line in 16..16_016 {

@@ -1,0 +1,92 @@
+//! `warmcore memory`: profiles and address traces on the exact level, and what is wrong with them.
+
+mod common;
+
+use std::fs;
+
+use common::Scratch;
+
+const TRACE: &str = "warmcore-address-trace 1\n0 W 1000 8\n1 R 1000 8 # from the other socket\n1 W 1000 8\n";
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("the output is JSON")
+}
+
+#[test]
+fn a_text_trace_moves_a_line_between_sockets() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("trace.txt"), TRACE).unwrap();
+    let ran = scratch.run("memory run -m spr32 --trace trace.txt --cpus 0,40 --json").exits_with(0);
+    let document = json(&ran.out);
+    assert_eq!(document["schema"], "warmcore-memory-run-1");
+    assert_eq!((&document["rows"][0]["dram_local"], &document["rows"][1]["cpu"]), (&1.into(), &40.into()));
+    let transfers = &document["rows"][1]["transfers_by_relation"][0];
+    assert_eq!(
+        (&transfers["relation"], &transfers["reads"], &transfers["rfos"]),
+        (&"other_socket".into(), &1.into(), &1.into())
+    );
+    let table = scratch.run("memory run -m spr32 --trace trace.txt --cpus 0,40").exits_with(0).out;
+    assert!(table.contains("lines from other LLCs: other socket, one hop: 1 read, 1 taken to write"), "{table}");
+}
+
+#[test]
+fn lackeys_output_is_read_and_left_out_instructions_are_counted() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("lackey"), "==1== Lackey\nI  04001090,3\n L 1ffeffe7e,8\n S 1ffeffe3e,8\n").unwrap();
+    let ran = scratch.run("memory run -m spr32 --trace lackey --json").exits_with(0);
+    let row = &json(&ran.out)["rows"][0];
+    assert_eq!((&row["accesses"], &row["touches"], &row["split_accesses"]), (&2.into(), &4.into(), &2.into()));
+    ran.complains("1 instruction fetches are left out");
+}
+
+#[test]
+fn profiles_run_and_the_number_of_threads_changes_nothing() {
+    let scratch = Scratch::new();
+    let words = "memory run -m 2s1n2l2c1t --task verilator@0-7 --time 100us --warm-up 100us --json";
+    let one = scratch.run(&format!("{words} --jobs 1")).exits_with(0).out;
+    assert_eq!(scratch.run(&format!("{words} --jobs 2")).exits_with(0).out, one);
+    let document = json(&one);
+    assert_eq!(document["rows"].as_array().unwrap().len(), 8);
+    assert!(document["rows"][0]["cross_llc_rfos"].as_u64().unwrap() > 0);
+    assert!(scratch.run("memory profiles").exits_with(0).out.contains("perlbench"));
+}
+
+#[test]
+fn what_cannot_be_run_is_said_and_why() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("trace.txt"), TRACE).unwrap();
+    fs::write(scratch.path("short.txt"), &TRACE[..TRACE.len() - 3]).unwrap();
+    fs::write(scratch.path("odd.txt"), "warmcore-address-trace 1\n0 R 1001 8\n").unwrap();
+    let fails = |words: &str, complaint: &str| scratch.run(words).exits_with(2).complains(complaint);
+    fails("memory run -m spr32 --trace trace.txt", "name a CPU for every thread with --cpus");
+    fails("memory run -m spr32 --trace short.txt --cpus 0,1", "cut short");
+    fails("memory run -m spr32 --trace odd.txt", "--allow-unaligned");
+    scratch.run("memory run -m spr32 --trace odd.txt --allow-unaligned").exits_with(0);
+    fails("memory run -m spr32 --trace missing.txt", "cannot read missing.txt");
+    fails("memory run -m spr32 --trace trace.txt --cpus 0,1 --page-size 5KiB", "impossible");
+    fails("memory run -m spr32 --task nonsense@0", "`warmcore memory profiles` lists");
+    fails("memory run -m spr32 --task perlbench@99", "has no CPU 99");
+    fails("memory run -m spr32 --task perlbench@", "has no members");
+    fails("memory run -m spr32 --task perlbench", "is not PROFILE@CPUS");
+    fails("memory run -m spr32 --task perlbench@0 --task spin@0", "is taken by task 0");
+    fails("memory run -m clx26 --task perlbench@0 --sets address", "cannot be chosen by address bits");
+}
+
+#[test]
+fn impossible_caches_are_refused() {
+    let scratch = Scratch::new();
+    let machine = |cache: &str| {
+        format!(
+            "name = \"m\"\n[topology]\norigin = \"given\"\nshape = \"1s1n1l1c1t\"\n[[cache]]\nlevel = 1\norigin = \"given\"\n{cache}\n"
+        )
+    };
+    for (cache, complaint) in [
+        ("size = \"1KiB\"\nways = 32", "less than one set"),
+        ("size = \"32KiB\"\nways = 0", "ways"),
+        ("size = \"32KiB\"\nways = 8\nline = 48", "power of two"),
+        ("size = \"32KiB\"\nways = 64", "at most 32"),
+    ] {
+        fs::write(scratch.path("m.toml"), machine(cache)).unwrap();
+        scratch.run("memory run -m m.toml --task spin@0 --time 1us --warm-up 1us").exits_with(2).complains(complaint);
+    }
+}
