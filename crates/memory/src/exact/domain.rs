@@ -166,7 +166,7 @@ impl Task {
     /// A latency of which a part is waited for.
     #[inline(always)]
     pub(crate) fn wait(&mut self, latency_fs: u64, exposed: u64) {
-        self.stall((u128::from(latency_fs) * u128::from(exposed) >> EXPOSED_BITS) as u64);
+        self.stall(((u128::from(latency_fs) * u128::from(exposed)) >> EXPOSED_BITS) as u64);
     }
 }
 
@@ -248,9 +248,6 @@ impl Domain {
             // SAFETY: `InstructionSet` values other than portable come from what the host was found to have.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe { self.run_avx2(context, until_fs) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe { self.run_avx512(context, until_fs) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => self.run_portable(context, until_fs),
         }
@@ -266,13 +263,6 @@ impl Domain {
     fn run_avx2(&mut self, context: &Context, until_fs: u64) {
         // SAFETY: this function has the instruction set.
         unsafe { self.run_in::<super::lanes::Avx2>(context, until_fs) }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512vl,avx2,bmi1,bmi2")]
-    fn run_avx512(&mut self, context: &Context, until_fs: u64) {
-        // SAFETY: this function has the instruction set.
-        unsafe { self.run_in::<super::lanes::Avx512>(context, until_fs) }
     }
 
     /// # Safety

@@ -331,13 +331,13 @@ impl Simulation {
         let mut link_bytes = vec![0.0; self.link_load.len()];
         for (index, domain) in self.domains.iter().enumerate() {
             let mut port_lines = 0;
-            for node in 0..nodes {
+            for (node, lines) in node_lines.iter_mut().enumerate() {
                 let before = &mut self.epoch_traffic[index][node];
                 let now = domain.traffic[node];
                 let (reads, writes) = (now.reads - before.reads, now.writes - before.writes);
                 *before = now;
-                node_lines[node].reads += reads;
-                node_lines[node].writes += writes;
+                lines.reads += reads;
+                lines.writes += writes;
                 port_lines += reads;
                 let (here, there) = (self.domain_sockets[index], self.node_sockets[node]);
                 if here != there {

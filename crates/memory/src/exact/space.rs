@@ -133,7 +133,7 @@ impl Space {
             return Err(ExactError::TooManyLines { lines: self.next, most: MAX_LINES });
         }
         let home_of = home_rule(class, nodes)?;
-        self.homes.extend((0..pages).map(|page| home_of(page)));
+        self.homes.extend((0..pages).map(home_of));
         self.owners.push((first as u32, owner));
         Ok(Region { first: first as u32, lines: lines as u32, scale: 1 << shift, coherent })
     }

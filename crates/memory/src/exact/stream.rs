@@ -71,7 +71,8 @@ impl Stream {
             stream.is_scan[index] = class.scan;
             stream.scans |= class.scan;
             // Streams of the same class begin at different places.
-            stream.positions[index] = ((mix(stream.seed + index as u64) >> 32) * u64::from(class.lines) >> 32) as u32;
+            stream.positions[index] =
+                (((mix(stream.seed.wrapping_add(index as u64)) >> 32) * u64::from(class.lines)) >> 32) as u32;
         }
         stream.fill_tables(shares);
         stream
@@ -109,7 +110,7 @@ impl Stream {
             let keeps = (random as u32 & ((1 << THRESHOLD_BITS) - 1)) < self.thresholds[column];
             let chosen = if keeps { column as u8 } else { self.aliases[column] };
             let (first, size) = self.ranges[chosen as usize & (OUTCOMES - 1)];
-            *line = first + ((random >> 32) * u64::from(size) >> 32) as u32;
+            *line = first + (((random >> 32) * u64::from(size)) >> 32) as u32;
             *outcome = chosen;
         }
         self.number += count as u64;
