@@ -6,7 +6,7 @@ WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcor
 FUZZ_SECONDS := 5
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench lint deny docs fuzz-short
+.PHONY: help build demo test bench lint deny docs fuzz-short page
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -22,8 +22,13 @@ demo: build ## build, then compare three schedulers on two workloads
 	$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
 
 test: ## run the whole test suite
-	@scripts/toolchain build vm
+	@scripts/toolchain build vm page
 	cargo test --workspace --locked
+	scripts/page-test
+
+page: ## build the report page's script and style sheet (web/built) from web/src
+	@scripts/toolchain page
+	cd web && npm ci --silent && npm run --silent check && npm run --silent build
 
 bench: ## measure the simulator's speed
 	@scripts/toolchain build

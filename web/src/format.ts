@@ -25,9 +25,9 @@ export function duration(ns: number): string {
   return `${digits(ns / divisor)} ${unit}`;
 }
 
-/** A point in time, with as many digits as tell it from one `resolution` later. */
-export function instant(ns: number, resolution: number): string {
-  const [divisor, unit] = unitOf(Math.max(ns, resolution));
+/** A point in time, with as many digits as tell it from one `resolution` later, in the unit that fits `scale`. */
+export function instant(ns: number, resolution: number, scale = Math.max(ns, resolution)): string {
+  const [divisor, unit] = unitOf(scale);
   const decimals = Math.max(0, Math.min(9, Math.ceil(Math.log10(divisor / Math.max(1, resolution)))));
   return `${(ns / divisor).toFixed(decimals)} ${unit}`;
 }

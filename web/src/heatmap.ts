@@ -57,6 +57,7 @@ export class Heatmap {
       const canvas = element('canvas');
       canvas.tabIndex = 0;
       canvas.setAttribute('role', 'img');
+      canvas.dataset.scheduler = scene.header.scheduler;
       const pane = { scene, box: element('div', 'pane'), canvas, heat: undefined as Heat | undefined };
       pane.box.append(element('h4', '', scene.header.scheduler), canvas);
       canvas.addEventListener('pointermove', (event) => {

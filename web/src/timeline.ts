@@ -122,7 +122,7 @@ export class Timeline {
     }
     const { from, to } = this.state;
     const fine = (to - from) / 1000;
-    this.range.textContent = `${instant(from, fine)} – ${instant(to, fine)} (${duration(to - from)})`;
+    this.range.textContent = `${instant(from, fine, to)} – ${instant(to, fine)} (${duration(to - from)})`;
     this.drawLegend();
     this.drawFolds();
     performance.clearMeasures('warmcore redraw');
@@ -232,7 +232,7 @@ class Pane {
     private readonly scene: Scene,
     index: number,
   ) {
-    const title = element('h4', '', scene.header.scheduler);
+    const title = element('h3', '', scene.header.scheduler);
     const { slice_count, moves_total, decisions_total } = scene.header;
     const decisions = decisions_total > 0 ? `, ${count(decisions_total)} decisions` : '';
     this.heading.textContent = `${count(slice_count)} slices, ${count(moves_total)} migrations${decisions}`;
@@ -429,7 +429,7 @@ class Pane {
 
   private axis(context: CanvasRenderingContext2D, plot: number, height: number): void {
     const { from, to } = this.state;
-    const ticks = timeTicks(from, to, Math.max(2, plot / 110));
+    const ticks = timeTicks(from, to, Math.max(3, plot / 100));
     const step = ticks.length > 1 ? ticks[1] - ticks[0] : to - from;
     context.font = '11.5px system-ui, "DejaVu Sans", sans-serif';
     context.fillStyle = themeColour('--muted');
@@ -438,7 +438,7 @@ class Pane {
     for (const tick of ticks) {
       const x = this.x(tick, plot);
       context.fillRect(x, height, 1, 4);
-      if (x > GUTTER + 20 && x < GUTTER + plot - 24) context.fillText(instant(tick, step), x, height + 7);
+      if (x > GUTTER + 20 && x < GUTTER + plot - 24) context.fillText(instant(tick, step, to), x, height + 7);
     }
   }
 

@@ -192,6 +192,9 @@ pub struct ReportArguments {
     /// Markdown to write, with the table of a patch letter; `-` for standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub markdown: Option<PathBuf>,
+    /// Perfetto trace of the trial that the page looks at; with several schedulers one file each, named after them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline")]
+    pub perfetto: Option<PathBuf>,
     /// Leave out the timeline and everything else that needs the events of a trial
     #[arg(long)]
     pub no_timeline: bool,

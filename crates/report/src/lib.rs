@@ -4,6 +4,7 @@
 //! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
 //! - [`text`]: the verdict as Markdown and as the table of a patch letter.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
+//! - [`perfetto`]: one trial as a Perfetto trace, streamed.
 //! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
 //!
 //! Reads run directories through `lab` and `trace`; returns texts and bytes, and writes no files. Computes no metric and no
@@ -14,6 +15,7 @@ pub mod figures;
 pub mod html;
 pub mod pack;
 pub mod packed;
+pub mod perfetto;
 pub mod rows;
 pub mod run;
 pub mod scale;

@@ -5,6 +5,7 @@
 //! is a function of the run's record, so it is the same trial, and that is checked. It is the same trial number under every
 //! scheduler, so that what is side by side has the same seed.
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +14,9 @@ use warmcore_lab::reading::{ReadError, RunOnDisk};
 use warmcore_lab::sim::{SimError, rerun_trial};
 use warmcore_statistics::Sample;
 use warmcore_trace::metrics::{Counters, Start};
-use warmcore_trace::{Event, Sink as _, StoreError, StoreReader, Tee};
+use warmcore_trace::{Event, Sink, StoreError, StoreReader, Tee};
 
+use crate::perfetto::PerfettoWriter;
 use crate::scene::{Limits, Recorder, Scene};
 
 /// Why there is no report.
@@ -32,6 +34,14 @@ pub enum ReportError {
         trial: usize,
         /// Why.
         source: SimError,
+    },
+    /// Its trace cannot be written.
+    #[error("the trace of {scheduler} cannot be written: {source}")]
+    Write {
+        /// Label of the scheduler.
+        scheduler: String,
+        /// Why.
+        source: std::io::Error,
     },
     /// Its events cannot be read.
     #[error("the events of trial {trial} of {scheduler} cannot be read: {source}")]
@@ -52,6 +62,7 @@ impl ReportError {
         match self {
             Self::Read(error) => error.advice(),
             Self::Rerun { source, .. } => source.advice(),
+            Self::Write { .. } => "is the disk full?",
             Self::Trace { .. } => "remove the trace directory of that trial: it is then simulated again",
         }
     }
@@ -100,6 +111,41 @@ impl Run {
             run.look(options, stop)?;
         }
         Ok(run)
+    }
+
+    /// Writes the trial of a scheduler as a Perfetto trace, streamed from its stored events or from simulating it once more.
+    ///
+    /// # Errors
+    /// When its events cannot be had, or the trace not be written.
+    pub fn write_perfetto<W: Write>(
+        &self,
+        scheduler: usize,
+        out: W,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), ReportError> {
+        let (scene, number) = (&self.scenes[scheduler], self.representative);
+        let machine = &self.disk.experiment.machine.value;
+        let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
+        let writer = PerfettoWriter::new(out, machine, &scene.tables, &scene.tasks).map_err(failed)?;
+        let writer = match self.disk.trace(scheduler, number) {
+            Some(path) => {
+                let failed =
+                    |source| ReportError::Trace { scheduler: scene.scheduler.clone(), trial: scene.trial, source };
+                let mut writer = writer;
+                replay(&StoreReader::open(&path).map_err(failed)?, &mut writer, stop).map_err(failed)?;
+                writer
+            }
+            None => {
+                rerun_trial(&self.disk.experiment, &self.disk.record, scheduler, number, stop, |_| writer)
+                    .map_err(|source| ReportError::Rerun {
+                        scheduler: scene.scheduler.clone(),
+                        trial: scene.trial,
+                        source,
+                    })?
+                    .sink
+            }
+        };
+        writer.finish().map(|_| ()).map_err(failed)
     }
 
     fn look(&mut self, options: &Options, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
@@ -167,7 +213,7 @@ impl Run {
 }
 
 /// Hands the events of a store to a sink.
-fn replay(reader: &StoreReader, sink: &mut Tee<Counters, Recorder>, stop: &AtomicBool) -> Result<(), StoreError> {
+fn replay(reader: &StoreReader, sink: &mut impl Sink, stop: &AtomicBool) -> Result<(), StoreError> {
     const BATCH: usize = 4096;
     let mut batch: Vec<Event> = Vec::with_capacity(BATCH);
     let mut events = reader.events()?;

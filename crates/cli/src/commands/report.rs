@@ -1,10 +1,12 @@
 //! `warmcore report`: finished runs to look at, and the page that `compare` leaves in its run directory.
 
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use warmcore_lab::directory::REPORT;
 use warmcore_lab::files::{FileError, write_atomically};
+use warmcore_report::perfetto::topology_json;
 use warmcore_report::run::{Options, ReportError, Run};
 use warmcore_report::{figures, html, text};
 
@@ -42,7 +44,12 @@ pub fn run(arguments: ReportArguments, console: &Console) -> Result<(), Failure>
             write_new(path, text.as_bytes(), arguments.force)?;
         }
     }
-    let others = arguments.svg.is_some() || arguments.markdown.is_some();
+    if let Some(path) = &arguments.perfetto {
+        for (run, directory) in runs.iter().zip(&arguments.runs) {
+            write_traces(run, directory, path, runs.len() > 1, arguments.force, &signals, console)?;
+        }
+    }
+    let others = arguments.svg.is_some() || arguments.markdown.is_some() || arguments.perfetto.is_some();
     if arguments.html.is_some() || arguments.open || !others {
         let path = write_page(&arguments, &runs)?;
         console.note(&format!("report: {}", path.display()));
@@ -98,11 +105,62 @@ fn write_figures(runs: &[Run], directory: &Path, force: bool) -> Result<usize, F
     Ok(count)
 }
 
+/// Writes the trial that the page looks at as Perfetto traces, and the topology beside each.
+fn write_traces(
+    run: &Run,
+    directory: &Path,
+    path: &Path,
+    several_runs: bool,
+    force: bool,
+    signals: &Signals,
+    console: &Console,
+) -> Result<(), Failure> {
+    let several = several_runs || run.scenes.len() > 1;
+    let ending = path.extension().map_or_else(|| "pftrace".into(), |ending| ending.to_string_lossy());
+    let stem = path.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy());
+    let prefix =
+        if several_runs { format!("-{}", figures::file_name(&directory.to_string_lossy())) } else { String::new() };
+    for (index, scene) in run.scenes.iter().enumerate() {
+        let name = format!("{stem}{prefix}-{}.{ending}", figures::file_name(&scene.scheduler));
+        let file = if several { path.with_file_name(name) } else { path.to_owned() };
+        write_new(
+            &file.with_extension("topology.json"),
+            topology_json(&run.disk.experiment.machine.value).as_bytes(),
+            force,
+        )?;
+        if file.exists() && !force {
+            return Err(exists(&file));
+        }
+        // Streamed under another name, so that a trace that was cut off is not taken for a whole one.
+        let partial = file.with_extension("partial");
+        let failed = |error: &dyn std::fmt::Display| {
+            // The first error is the one to report.
+            let _ = std::fs::remove_file(&partial);
+            Failure::failed("warmcore::output", format!("cannot write {}: {error}", file.display()))
+        };
+        let out = std::fs::File::create(&partial).map_err(|error| failed(&error))?;
+        let written = run.write_perfetto(index, BufWriter::new(out), &signals.stop);
+        if signals.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let _ = failed(&"interrupted");
+            return Err(signals.failure("interrupted"));
+        }
+        written.map_err(|error| failed(&error))?;
+        std::fs::rename(&partial, &file).map_err(|error| failed(&error))?;
+        console
+            .note(&format!("trace: {} (open it at ui.perfetto.dev, which keeps it on this computer)", file.display()));
+    }
+    Ok(())
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::usage("warmcore::output", format!("{} exists already", path.display()))
+        .help("name another one, or write over it with --force")
+}
+
 /// Writes a file that is not there yet, unless `force`.
 fn write_new(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     if path.exists() && !force {
-        return Err(Failure::usage("warmcore::output", format!("{} exists already", path.display()))
-            .help("name another one, or write over it with --force"));
+        return Err(exists(path));
     }
     write_atomically(path, bytes).map_err(|error| file_failure(&error))
 }
@@ -122,7 +180,9 @@ fn report_failure(error: &ReportError, path: &Path, signals: &Signals) -> Failur
     let message = format!("{place}{message}");
     let failure = match error {
         ReportError::Read(_) => Failure::usage("warmcore::report", message),
-        ReportError::Rerun { .. } | ReportError::Trace { .. } => Failure::failed("warmcore::report", message),
+        ReportError::Rerun { .. } | ReportError::Trace { .. } | ReportError::Write { .. } => {
+            Failure::failed("warmcore::report", message)
+        }
     };
     failure.help(error.advice())
 }

@@ -92,7 +92,7 @@ fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Fi
             writeln!(out, "<div class=\"warnings\" role=\"note\"><b>Before you trust this</b><ul>{items}</ul></div>");
     }
     verdict_table(out, index, run);
-    figures_named(out, figures, &["ratio", "values"]);
+    figures_below(out, figures, &["ratio", "values"], 2);
     out.push_str("</section>\n");
 }
 
@@ -261,8 +261,13 @@ fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     out.push_str("</section>\n");
 }
 
-/// Figures whose names begin with one of these.
+/// Figures whose names begin with one of these, in a section with a heading.
 fn figures_named(out: &mut String, figures: &[Figure], prefixes: &[&str]) {
+    figures_below(out, figures, prefixes, 3);
+}
+
+/// The same with headings of a level.
+fn figures_below(out: &mut String, figures: &[Figure], prefixes: &[&str], level: u8) {
     for prefix in prefixes {
         let of_prefix: Vec<&Figure> = figures.iter().filter(|figure| figure.id.starts_with(prefix)).collect();
         if of_prefix.is_empty() {
@@ -273,7 +278,7 @@ fn figures_named(out: &mut String, figures: &[Figure], prefixes: &[&str]) {
         for figure in of_prefix {
             let _ = writeln!(
                 out,
-                "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>\n\
+                "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h{level} class=\"title\">{title}</h{level}><p>{caption}</p></figcaption>\n\
                  <div class=\"drawing\">{svg}</div></figure>",
                 id = figure.id,
                 title = escape(&figure.title),
