@@ -166,6 +166,12 @@ pub struct CompareArguments {
     /// Make input that is accepted but not modelled an error
     #[arg(long)]
     pub strict: bool,
+    /// Where trials run: in the simulator, or in a real kernel, each trial in a boot of its own
+    #[arg(long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume")]
+    pub on: PlaceChoice,
+    /// How guests are made, with `--on vm`.
+    #[command(flatten)]
+    pub vm: VmArguments,
     /// Print one JSON document instead of a table
     #[arg(long)]
     pub json: bool,
@@ -201,6 +207,15 @@ pub struct ReportArguments {
     /// Write over files that are there
     #[arg(long)]
     pub force: bool,
+}
+
+/// Places.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PlaceChoice {
+    /// The simulator
+    Sim,
+    /// A real kernel in a virtual machine
+    Vm,
 }
 
 /// Largest seed: what TOML can hold.
@@ -453,6 +468,15 @@ pub enum VmCommand {
         /// Make the guest fail in this way, to see how that is reported
         #[arg(long, value_name = "FAULT", hide = true)]
         fault: Option<String>,
+    },
+    /// Run a workload once in a real kernel
+    Run {
+        /// The run.
+        #[command(flatten)]
+        run: SimArguments,
+        /// How the guest is made.
+        #[command(flatten)]
+        vm: VmArguments,
     },
     /// Boot a machine with a shell on its console; Ctrl-A X ends it
     Shell {

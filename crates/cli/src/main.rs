@@ -12,6 +12,7 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use warmcore_lab::experiment::Place;
 
 use crate::args::{Arguments, Command};
 use crate::console::Console;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
 fn run(command: Command, console: &Console) -> Result<(), Failure> {
     match command {
         Command::Compare(arguments) => commands::compare::run(arguments, console),
-        Command::Sim(arguments) => commands::sim::run(arguments, console),
+        Command::Sim(arguments) => commands::sim::run(arguments, Place::Sim, console),
         Command::Reproduce(arguments) => commands::reproduce::run(&arguments, console),
         Command::Report(arguments) => commands::report::run(arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),

@@ -32,6 +32,7 @@ pub fn hello() -> Result<Hello, String> {
         llc_balancing: values(&format!("{SCHED}/llc_balancing")),
         sched: values(SCHED),
         scx_refusal: scx_refusal(),
+        stoppers: stoppers(),
         memory_bytes: memory_bytes(),
     })
 }
@@ -72,6 +73,12 @@ fn scx_refusal() -> Option<String> {
         Err(error) => Some(format!("the kernel has no type information (CONFIG_DEBUG_INFO_BTF): {error}")),
         Ok(bytes) => btf::refusal(&bytes),
     }
+}
+
+fn stoppers() -> Vec<i32> {
+    let is_stopper =
+        |process: &i32| files::read(&format!("/proc/{process}/comm")).is_ok_and(|comm| comm.starts_with("migration/"));
+    files::names("/proc").iter().filter_map(|name| name.parse().ok()).filter(is_stopper).collect()
 }
 
 fn memory_bytes() -> u64 {

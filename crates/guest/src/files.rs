@@ -1,12 +1,23 @@
 //! Reading and writing small files of the kernel, with errors that say which.
 
 use std::fs;
+use std::io::Read as _;
+
+/// Some files of the kernel (`events/header_page`) answer one read only, so the first one is large.
+const FIRST_READ: usize = 64 << 10;
 
 /// The text of a file, without the line end at its end.
 pub fn read(path: &str) -> Result<String, String> {
-    fs::read_to_string(path)
-        .map(|text| text.trim_end().to_owned())
-        .map_err(|error| format!("cannot read {path}: {error}"))
+    let text = || -> std::io::Result<Vec<u8>> {
+        let mut file = fs::File::open(path)?;
+        let mut bytes = vec![0; FIRST_READ];
+        let length = file.read(&mut bytes)?;
+        bytes.truncate(length);
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = text().map_err(|error| format!("cannot read {path}: {error}"))?;
+    Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
 /// Writes a file that is there already.

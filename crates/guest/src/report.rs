@@ -120,6 +120,8 @@ pub struct Hello {
     pub sched: Vec<(String, String)>,
     /// Why sched_ext programs will not load; `None` when nothing speaks against it.
     pub scx_refusal: Option<String>,
+    /// Threads that move running tasks between CPUs (`migration/N`).
+    pub stoppers: Vec<i32>,
     /// Memory, bytes.
     pub memory_bytes: u64,
 }

@@ -81,8 +81,8 @@ mod tests {
     fn two_processes(first: &str, second: &str) -> Workload {
         let text = format!(
             r#"{{"tasks": {{"a": {{"instance": 2, "loop": 3, {first}}}, "b": {{"loop": 3, {second}}}}},
-                "warmcore": {{"processes": [{{"name": "p", "application": 0}}, {{"name": "q", "application": 0}}],
-                              "tasks": {{"b": {{"process": 1}}}}}}}}"#
+                "warmcore": {{"processes": [{{"name": "p"}}, {{"name": "q"}}],
+                              "tasks": {{"b": {{"process": "q"}}}}}}}}"#
         );
         from_rtapp("two", &text, &Options::default()).unwrap()
     }

@@ -35,6 +35,12 @@ pub enum SetupError {
 /// A run that could not be finished.
 #[derive(Debug, Error)]
 pub enum SimulationError {
+    /// The scheduler is no model.
+    #[error("`{scheduler}` runs on a real kernel only")]
+    NotSimulated {
+        /// As it was given.
+        scheduler: String,
+    },
     /// Every task that is left waits for another one.
     #[error("deadlock at {} ms: every task that is left waits for another\n{}", *.time_ns as f64 / 1e6, .waits.join("\n"))]
     Deadlock {

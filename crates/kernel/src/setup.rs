@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::RunTables;
-use warmcore_workload::{Affinity, Step, Workload};
+use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload};
 
 use crate::error::SetupError;
 
@@ -107,6 +107,16 @@ impl<'a> Setup<'a> {
     /// The workload.
     pub fn workload(&self) -> &'a Workload {
         self.workload
+    }
+
+    /// Index of the CPU set in which tasks of a template begin; 0 is all CPUs.
+    pub fn template_restriction(&self, template: TaskTemplateId) -> u32 {
+        self.template_restrictions[template.index()]
+    }
+
+    /// The CPUs of an affinity on this machine; empty when it has none of them.
+    pub fn affinity_cpus(&self, affinity: &Affinity) -> CpuSet {
+        resolve(self.machine, "", affinity).unwrap_or_default()
     }
 
     /// The tables that a run's events refer to, given the scheduler's names of decisions.

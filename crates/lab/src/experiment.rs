@@ -11,6 +11,7 @@ use warmcore_workload::Workload;
 
 use crate::files::sha256;
 pub use crate::observe::Observation;
+use crate::vm::boot::Lab;
 
 /// Version of the record.
 pub const SCHEMA: &str = "warmcore-experiment-1";
@@ -60,6 +61,34 @@ pub struct Experiment {
     pub metric: Option<String>,
     /// What is looked at beside the usual measures.
     pub observations: Vec<Observation>,
+    /// In which place.
+    pub place: Place,
+}
+
+/// Where trials run.
+#[derive(Clone, Debug, Default)]
+pub enum Place {
+    /// In the simulator.
+    #[default]
+    Sim,
+    /// In a real kernel in a virtual machine, each trial in a boot of its own.
+    Vm(Lab),
+}
+
+impl Place {
+    /// What a result depends on, in one line.
+    fn identity(&self) -> String {
+        match self {
+            Self::Sim => "sim".into(),
+            Self::Vm(lab) => format!(
+                "vm: kernel {} ({}), QEMU {}, {}",
+                lab.kernel.release,
+                &lab.kernel.sha256[..12.min(lab.kernel.sha256.len())],
+                lab.qemu.version,
+                lab.execution
+            ),
+        }
+    }
 }
 
 /// Why an experiment makes no sense.
@@ -117,7 +146,7 @@ impl Experiment {
         ExperimentRecord {
             schema: SCHEMA.into(),
             tool_version: TOOL_VERSION.into(),
-            place: "sim".into(),
+            place: self.place.identity(),
             baseline: self.schedulers[self.baseline].to_string(),
             metric: self.metric.clone(),
             max_time_ns: self.max_time_ns,
@@ -134,6 +163,9 @@ impl Experiment {
 /// A scheduler with every tunable, as [`SchedulerSpec::parse`] reads it.
 #[must_use]
 pub fn resolved_text(spec: &SchedulerSpec) -> String {
+    if let SchedulerSpec::Scx(_) = spec {
+        return spec.to_string();
+    }
     let settings: Vec<String> = spec.resolved().iter().map(|(name, value)| format!("{name}={value}")).collect();
     if settings.is_empty() { spec.name().to_owned() } else { format!("{}:{}", spec.name(), settings.join(",")) }
 }
@@ -157,7 +189,7 @@ pub struct ExperimentRecord {
     pub schema: String,
     /// Version of the program.
     pub tool_version: String,
-    /// Where trials run: `sim`.
+    /// Where trials run: `sim`, or `vm:` with kernel and emulator.
     pub place: String,
     /// Label of the baseline.
     pub baseline: String,

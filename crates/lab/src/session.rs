@@ -10,7 +10,7 @@ use crate::directory::{
     WORKLOAD,
 };
 use crate::environment::Environment;
-use crate::experiment::{self, Experiment, ExperimentRecord, Named, TOOL_VERSION};
+use crate::experiment::{self, Experiment, ExperimentRecord, Named, Place, TOOL_VERSION};
 use crate::files::{At as _, FileError};
 use crate::measures;
 use crate::table;
@@ -173,6 +173,9 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     if record.tool_version != TOOL_VERSION {
         return Err(ResumeError::Version { found: record.tool_version });
     }
+    if record.place != "sim" {
+        return Err(invalid(EXPERIMENT, "a run on a real kernel cannot be continued, because boots differ".into()));
+    }
     let machine: Machine =
         warmcore_topology::from_toml(&directory.read(MACHINE)?).map_err(|error| invalid(MACHINE, error.to_string()))?;
     let options = warmcore_workload::Options::default();
@@ -198,6 +201,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         trace: record.trace,
         metric: record.metric.clone(),
         observations: record.observations.clone(),
+        place: Place::Sim,
     };
     let now = experiment.record();
     for (name, then, now) in [(MACHINE, &record.machine, &now.machine), (WORKLOAD, &record.workload, &now.workload)] {

@@ -1,25 +1,25 @@
-//! The simulator as a place to run a trial.
-//!
-//! Other places (a kernel in a virtual machine, this host) will be functions of the same shape as [`run_trial`] beside
-//! it: the experiment, which trial of it, and where to put its trace go in; a [`Trial`] comes out, and nothing that
-//! comes after knows where it was run.
+//! One trial: its events come from the simulator or from a kernel in a virtual machine ([`crate::vm`]); what is made of
+//! them does not know which.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
-use warmcore_schedulers::{decisions, simulate};
+use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
 
 use crate::directory::RunDirectory;
-use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
+use crate::experiment::{Experiment, ExperimentRecord, Place, TOOL_VERSION, TraceLevel};
 use crate::files::FileError;
 use crate::measures;
 use crate::observe::Observer;
 use crate::results::result_lines;
 use crate::runner::trial_name;
 use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
+use crate::vm::VmError;
+use crate::vm::boot::Lab;
+use crate::vm::trial::{DEFAULT_BUFFER_KIB, Recorded, Request, run_all};
 
 /// Why a trial was not finished.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,9 @@ pub enum SimError {
     /// The directory of its trace could not be made.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The guest failed.
+    #[error(transparent)]
+    Vm(VmError),
 }
 
 impl SimError {
@@ -60,7 +63,9 @@ impl SimError {
                 "is the disk full? `--trace counters` needs no space"
             }
             Self::Simulation(SimulationError::Interrupted { .. }) | Self::Interrupted => "run it again",
+            Self::Simulation(SimulationError::NotSimulated { .. }) => "run it with --on vm",
             Self::File(error) => error.advice(),
+            Self::Vm(error) => error.advice(),
         }
     }
 }
@@ -70,6 +75,15 @@ impl From<SimulationError> for SimError {
         match error {
             SimulationError::Interrupted { .. } => Self::Interrupted,
             error => Self::Simulation(error),
+        }
+    }
+}
+
+impl From<VmError> for SimError {
+    fn from(error: VmError) -> Self {
+        match error {
+            VmError::Interrupted => Self::Interrupted,
+            error => Self::Vm(error),
         }
     }
 }
@@ -100,7 +114,12 @@ pub fn run_trial(
     let mut setup = Setup::new(machine, workload, seed)?;
     setup.max_time_ns = experiment.max_time_ns;
     setup.stop = Some(Arc::clone(stop));
-    let tables = setup.run_tables(decisions(spec));
+    let recorded = match &experiment.place {
+        Place::Sim => None,
+        Place::Vm(lab) => Some(run_in_guest(lab, experiment, spec, stop)?),
+    };
+    let tables = setup.run_tables(if recorded.is_some() { &[] } else { decisions(spec) });
+    let recorded = recorded.as_ref();
 
     let mut observer =
         (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine.cpu_count()));
@@ -108,18 +127,19 @@ pub fn run_trial(
     let (outcome, counters) = match (experiment.trace, directory) {
         (TraceLevel::None, _) => {
             let sink = observer.as_mut().map(|observer| observer as &mut dyn Sink);
-            (simulate(spec, &setup, sink)?, None)
+            (produce(recorded, spec, &setup, sink)?, None)
         }
         (TraceLevel::Counters, _) | (TraceLevel::Full, None) => {
             let mut sink = Tee::new(new_counters(), observer.as_mut());
-            (simulate(spec, &setup, Some(&mut sink))?, Some(sink.first))
+            (produce(recorded, spec, &setup, Some(&mut sink))?, Some(sink.first))
         }
         (TraceLevel::Full, Some(directory)) => {
             let name = trial_name(scheduler, number);
             let path = directory.trace_directory(&name)?;
-            let store = Store::create(&path, machine, &tables, &store_info(&name), StoreOptions::default())?;
+            let store =
+                Store::create(&path, machine, &tables, &store_info(&name, experiment), StoreOptions::default())?;
             let mut sink = Tee::new(Tee::new(new_counters(), observer.as_mut()), store);
-            let outcome = simulate(spec, &setup, Some(&mut sink))?;
+            let outcome = produce(recorded, spec, &setup, Some(&mut sink))?;
             sink.second.finish(outcome.elapsed_ns, &task_infos(&outcome))?;
             (outcome, Some(sink.first.first))
         }
@@ -127,6 +147,7 @@ pub fn run_trial(
     let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, &tables, &task_infos(&outcome)));
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
     let mut trial = trial_of(experiment, record, scheduler, number, &outcome, metrics.as_ref());
+    trial.events_lost = recorded.map_or(0, |recorded| recorded.events_lost);
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     Ok(trial)
 }
@@ -194,7 +215,7 @@ fn trial_of(
         end,
         elapsed_ns: outcome.elapsed_ns,
         engine_events: outcome.engine_events,
-        // Every event is handed to the sink before the next one happens, and a sink that fails ends the run.
+        // In a simulation every event is handed to the sink before the next one happens.
         events_lost: 0,
         censored_waits: metrics.map_or(0, censored_waits),
         measures: measures::of_run(workload, outcome, end, metrics),
@@ -205,14 +226,45 @@ fn trial_of(
     }
 }
 
-/// Nothing in it may differ between equal runs, so a simulated run has no host of its own.
-fn store_info(run: &str) -> StoreInfo {
-    StoreInfo {
-        tool_version: TOOL_VERSION.into(),
-        clock: "simulated".into(),
-        host_id: "simulator".into(),
-        run_id: run.into(),
+/// The run of a trial in a guest.
+fn run_in_guest(
+    lab: &Lab,
+    experiment: &Experiment,
+    scheduler: &SchedulerSpec,
+    stop: &AtomicBool,
+) -> Result<Recorded, SimError> {
+    let request = Request {
+        workload: &experiment.workload.value,
+        scheduler,
+        max_time_ns: experiment.max_time_ns,
+        buffer_kib: DEFAULT_BUFFER_KIB,
+        sample_ns: None,
+    };
+    let (_, mut recorded) = run_all(lab, &experiment.machine.value, &[request], stop)?;
+    recorded.pop().ok_or_else(|| VmError::Protocol { reason: "no run came back".into() }.into())
+}
+
+/// A run's events into the sink, from a simulation or from a guest that ran before.
+fn produce<'a>(
+    recorded: Option<&Recorded>,
+    spec: &SchedulerSpec,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimError> {
+    let Some(recorded) = recorded else { return Ok(simulate(spec, setup, sink)?) };
+    if let Some(sink) = sink {
+        recorded.replay(sink).map_err(SimulationError::Sink)?;
     }
+    Ok(recorded.outcome.clone())
+}
+
+/// Nothing in it may differ between equal runs, so a simulated run has no host of its own.
+fn store_info(run: &str, experiment: &Experiment) -> StoreInfo {
+    let (clock, host) = match experiment.place {
+        Place::Sim => ("simulated", "simulator"),
+        Place::Vm(_) => ("mono", "guest"),
+    };
+    StoreInfo { tool_version: TOOL_VERSION.into(), clock: clock.into(), host_id: host.into(), run_id: run.into() }
 }
 
 fn trial_end(end: End) -> TrialEnd {

@@ -31,6 +31,10 @@ pub fn calibrate() -> Calibration {
     Calibration { iterations_per_ms: SAMPLE * 1_000_000 / fastest_ns.max(1) }
 }
 
+/// How often using CPU time pauses. On a real CPU a pause is nothing; an emulator that runs all CPUs in one thread (QEMU
+/// before 8.1) gives the turn to the next CPU at a pause, and otherwise after 100 ms only.
+const TURN_NS: u64 = 5_000;
+
 /// A chain of dependent multiplications: its speed depends on the clock of the core and on nothing else.
 #[inline(never)]
 fn compute(iterations: u64) {
@@ -69,7 +73,13 @@ impl Calibration {
                 return Ok(());
             }
             // Half of what is left, so that the end is met within about a microsecond.
-            compute(self.iterations(((end - now) / 2).clamp(1_000, 50_000)));
+            let mut left = self.iterations(((end - now) / 2).clamp(1_000, 50_000));
+            while left > 0 {
+                let piece = left.min(self.iterations(TURN_NS).max(1));
+                compute(piece);
+                left -= piece;
+                std::hint::spin_loop();
+            }
             stop.check()?;
         }
     }

@@ -86,6 +86,17 @@ pub enum SchedulerSpec {
     RoundRobin(RoundRobinTunables),
     /// `topology-aware`.
     TopologyAware(EevdfTunables, CacheAwareTunables, TopologyAwareTunables, NumaTunables),
+    /// `scx:PROGRAM ARGUMENTS`: a sched_ext scheduler, which only a real kernel can run.
+    Scx(ScxProgram),
+}
+
+/// A sched_ext scheduler as a program with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScxProgram {
+    /// Path of the program.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
 }
 
 /// A scheduler was not understood.
@@ -107,6 +118,9 @@ pub enum SpecError {
         /// All that was given.
         spec: String,
     },
+    /// `scx:` without a program.
+    #[error("`scx:` needs the path of a program, as in `scx:/usr/bin/scx_lavd --performance`")]
+    NoProgram,
     /// A tunable could not be set.
     #[error(transparent)]
     Tunable(#[from] TunableError),
@@ -121,11 +135,16 @@ fn hint(nearest: &Option<&'static str>) -> String {
 }
 
 impl SchedulerSpec {
-    /// Parses `name` or `name:tunable=value,tunable=value`.
+    /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`.
     ///
     /// # Errors
     /// When the scheduler or a tunable is unknown, or a value is out of range.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
+        if let Some(command) = text.trim().strip_prefix("scx:") {
+            let mut words = command.split_whitespace().map(str::to_owned);
+            let program = words.next().ok_or(SpecError::NoProgram)?;
+            return Ok(Self::Scx(ScxProgram { program, arguments: words.collect() }));
+        }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let numa = NumaTunables::default();
         let mut spec = match name.trim() {
@@ -164,6 +183,7 @@ impl SchedulerSpec {
             Self::TopologyAware(eevdf, cache, topology, numa) => {
                 set_in(&mut [topology, cache, eevdf, numa], name, key, value)
             }
+            Self::Scx(_) => set_in(&mut [], name, key, value),
         }
     }
 
@@ -175,6 +195,7 @@ impl SchedulerSpec {
             Self::Eevdf(..) => "eevdf",
             Self::RoundRobin(_) => "rr",
             Self::TopologyAware(..) => "topology-aware",
+            Self::Scx(_) => "scx",
         }
     }
 
@@ -191,7 +212,14 @@ impl SchedulerSpec {
             Self::Eevdf(eevdf, numa) => vec![eevdf, numa],
             Self::RoundRobin(tunables) => vec![tunables],
             Self::TopologyAware(eevdf, cache, topology, numa) => vec![topology, cache, eevdf, numa],
+            Self::Scx(_) => Vec::new(),
         }
+    }
+
+    /// Tunables that differ from their defaults.
+    pub fn changed(&self) -> Vec<(&'static str, u64)> {
+        let both = self.resolved().into_iter().zip(self.defaults());
+        both.filter(|(now, default)| now != default).map(|(now, _)| now).collect()
     }
 
     fn defaults(&self) -> Vec<(&'static str, u64)> {
@@ -211,8 +239,11 @@ impl fmt::Display for SchedulerSpec {
     /// The name and the settings that differ from the defaults; [`SchedulerSpec::parse`] reads it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
-        let changed = self.resolved().into_iter().zip(self.defaults()).filter(|(now, default)| now != default);
-        for (index, ((name, value), _)) in changed.enumerate() {
+        if let Self::Scx(scx) = self {
+            write!(f, ":{}", scx.program)?;
+            return scx.arguments.iter().try_for_each(|argument| write!(f, " {argument}"));
+        }
+        for (index, (name, value)) in self.changed().into_iter().enumerate() {
             write!(f, "{}{name}={value}", if index == 0 { ":" } else { "," })?;
         }
         Ok(())
@@ -232,7 +263,7 @@ pub fn decisions(spec: &SchedulerSpec) -> &'static [&'static str] {
         | SchedulerSpec::Cfs(..)
         | SchedulerSpec::Eevdf(..)
         | SchedulerSpec::TopologyAware(..) => &FAIR_DECISIONS,
-        SchedulerSpec::RoundRobin(_) => &[],
+        SchedulerSpec::RoundRobin(_) | SchedulerSpec::Scx(_) => &[],
     }
 }
 
@@ -265,6 +296,7 @@ pub fn simulate<'a>(
                 Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: Some(topology), numa };
             run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
         }
+        SchedulerSpec::Scx(_) => Err(SimulationError::NotSimulated { scheduler: spec.to_string() }),
     }
 }
 

@@ -6,13 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use warmcore_lab::directory::{DirectoryError, Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, ExperimentRecord, TraceLevel, trial_seeds};
+use warmcore_lab::experiment::{Experiment, ExperimentRecord, Place, TraceLevel, trial_seeds};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
+use warmcore_schedulers::SchedulerSpec;
 
-use crate::args::{CompareArguments, TraceChoice};
-use crate::commands::{report, verdict_table};
+use crate::args::{CompareArguments, PlaceChoice, TraceChoice};
+use crate::commands::{report, verdict_table, vm};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::load;
@@ -27,9 +28,10 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     let started = unix_seconds();
     let (experiment, directory) = match &arguments.resume {
         Some(path) => resume(path, arguments.strict)?,
-        None => begin(&arguments, started)?,
+        None => begin(&arguments, started, console)?,
     };
     load::warn_unmodelled(&experiment.workload.value, console);
+    // Emulated guests use one CPU each, and much memory.
     let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
     let record = experiment.record();
     describe(&record, directory.as_ref(), jobs, console);
@@ -57,7 +59,11 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
 }
 
 /// A new experiment and its directory.
-fn begin(arguments: &CompareArguments, started: u64) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+fn begin(
+    arguments: &CompareArguments,
+    started: u64,
+    console: &Console,
+) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     // Clap demands both unless a run is resumed.
     let machine = load::machine(arguments.machine.as_deref().unwrap_or_default())?;
     let workload = load::workload(arguments.workload.as_deref().unwrap_or_default(), arguments.strict)?;
@@ -72,6 +78,10 @@ fn begin(arguments: &CompareArguments, started: u64) -> Result<(Experiment, Opti
             })?
         }
     };
+    let place = match arguments.on {
+        PlaceChoice::Sim => Place::Sim,
+        PlaceChoice::Vm => Place::Vm(vm::lab(&arguments.vm, console)?),
+    };
     let experiment = Experiment {
         machine,
         workload,
@@ -82,6 +92,7 @@ fn begin(arguments: &CompareArguments, started: u64) -> Result<(Experiment, Opti
         trace: trace_level(arguments.trace),
         metric: arguments.metric.clone(),
         observations: Vec::new(),
+        place,
     };
     check(&experiment)?;
     if arguments.no_out {
@@ -104,6 +115,12 @@ fn begin(arguments: &CompareArguments, started: u64) -> Result<(Experiment, Opti
 /// Checks what can be known before anything runs or is written.
 pub fn check(experiment: &Experiment) -> Result<(), Failure> {
     experiment.check().map_err(|error| Failure::usage("warmcore::experiment", error))?;
+    if let (Place::Sim, Some(scx)) =
+        (&experiment.place, experiment.schedulers.iter().find(|spec| matches!(spec, SchedulerSpec::Scx(_))))
+    {
+        return Err(Failure::usage("warmcore::scheduler", format!("`{scx}` runs on a real kernel only"))
+            .help("`warmcore compare --on vm` and `warmcore vm run` boot one"));
+    }
     warmcore_lab::sim::check(experiment).map_err(|error| {
         Failure::usage("warmcore::experiment", error)
             .help("machine and workload do not fit together: change one of them")

@@ -1,11 +1,11 @@
-//! `warmcore sim`: one simulated run.
+//! `warmcore sim` and `warmcore vm run`: one run, simulated or in a real kernel.
 
 use std::sync::Arc;
 
 use warmcore_lab::decisions;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::Experiment;
+use warmcore_lab::experiment::{Experiment, Place};
 use warmcore_lab::measures;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
@@ -21,7 +21,7 @@ use crate::signals::Signals;
 use crate::units::{self, with_unit};
 
 /// Runs the verb.
-pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
+pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine(&arguments.subject.machine)?;
@@ -37,6 +37,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         trace: trace_level(arguments.trace),
         metric: Some("elapsed_ns".into()),
         observations: Vec::new(),
+        place,
     };
     check(&experiment)?;
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
@@ -68,6 +69,9 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
 }
 
 fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> Result<(), Failure> {
+    if trial.events_lost > 0 {
+        console.warn(&format!("{} events were lost: counts are too low", trial.events_lost));
+    }
     if trial.end == TrialEnd::TimeLimit {
         console.warn("the largest time was reached before the workload's end");
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use warmcore_guest::PROTOCOL;
 use warmcore_guest::plan::{Fault, Plan, Purpose};
 use warmcore_guest::report::Hello;
-use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::experiment::{Place, TOOL_VERSION};
 use warmcore_lab::session::pretty;
 use warmcore_lab::vm::VmError;
 use warmcore_lab::vm::agent::agent;
@@ -49,6 +49,10 @@ pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
         VmCommand::Doctor { json } => doctor(json, console),
         VmCommand::Kernels { fetch, json } => kernels(fetch, json, console),
         VmCommand::Boot { machine, vm, json, fault } => boot(&machine, &vm, fault.as_deref(), json, console),
+        VmCommand::Run { run, vm } => {
+            let place = Place::Vm(lab(&vm, console)?);
+            super::sim::run(run, place, console)
+        }
         VmCommand::Shell { machine, program, vm } => shell(&machine, &program, &vm, console),
     }
 }
@@ -234,7 +238,7 @@ fn boot(machine: &str, vm: &VmArguments, fault: Option<&str>, json: bool, consol
     let plan = Plan { protocol: PROTOCOL, purpose, runs: Vec::new() };
     let start = std::time::Instant::now();
     let boot = Boot { machine: &machine, plan: &plan, files: Initramfs::default(), extra_memory_mib: 0 };
-    let hello = lab.boot(boot, &signals.stop, |_| Ok(())).map_err(|error| vm_failure(error, Some(&signals)))?;
+    let hello = lab.boot(boot, &signals.stop, |_, _| Ok(())).map_err(|error| vm_failure(error, Some(&signals)))?;
     console.note(&format!("booted and shut down in {:.1} s", start.elapsed().as_secs_f64()));
     if json {
         let document = BootDocument {

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::directory::{DirectoryError, Existing, RunDirectory};
 use crate::environment::Environment;
-use crate::experiment::{Experiment, ExperimentError, Named, TraceLevel};
+use crate::experiment::{Experiment, ExperimentError, Named, Place, TraceLevel};
 use crate::reproduce::Reproduction;
 use crate::reproduce::check::{Check, Coverage, Run};
 use crate::reproduce::document::{CheckResult, ReproductionDocument, RowResult};
@@ -133,6 +133,7 @@ fn add_run(planned: &mut Vec<PlannedExperiment>, run: &Run, row: &str, seeds: &[
         trace: TraceLevel::Counters,
         metric: None,
         observations: run.observations.clone(),
+        place: Place::Sim,
     };
     crate::sim::check(&experiment).map_err(|error| error.to_string())?;
     let name = format!("{:02}-{row}", planned.len() + 1);

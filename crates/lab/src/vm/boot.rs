@@ -58,7 +58,8 @@ pub struct Boot<'a> {
 }
 
 impl Lab {
-    /// Boots a guest and hands its frames over, except the first and the last. Returns the first one's contents.
+    /// Boots a guest and hands its frames over, except the first and the last, each with the first one's contents, which
+    /// are returned too.
     ///
     /// # Errors
     /// Whatever goes wrong on the way to the guest's last frame; the guest is gone then.
@@ -66,7 +67,7 @@ impl Lab {
         &self,
         boot: Boot<'_>,
         stop: &AtomicBool,
-        mut take: impl FnMut(Frame) -> Result<(), VmError>,
+        mut take: impl FnMut(&Hello, Frame) -> Result<(), VmError>,
     ) -> Result<Hello, VmError> {
         let layout = Layout::new(boot.machine)?;
         let (mut guest, channel) = self.start(&layout, boot.plan, boot.files, boot.extra_memory_mib, false)?;
@@ -98,7 +99,7 @@ impl Lab {
             match frame.kind {
                 FrameKind::Done => return Ok(hello),
                 FrameKind::Failed => return Err(failure(&frame)?),
-                _ => take(frame)?,
+                _ => take(&hello, frame)?,
             }
         }
     }

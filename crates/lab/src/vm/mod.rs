@@ -4,6 +4,8 @@
 //! - [`layout`]: a machine as QEMU can build it; the guest's machine compared with it.
 //! - [`select`]: which QEMU, kernel and execution.
 //! - [`qemu`], [`boot`], [`initramfs`], [`agent`]: a guest from start to end, watched.
+//! - [`trial`], [`settings`]: runs in a guest, and trials made of them; schedulers as settings of a kernel.
+//! - [`ftrace`]: the kernel's trace as the project's events.
 //! - [`libraries`]: programs of the host in a guest.
 //!
 //! What it shows and what it cannot: `docs/models/vm.md`. The program inside the guest is crate `guest`.
@@ -11,12 +13,15 @@
 pub mod agent;
 pub mod boot;
 pub mod fetch;
+pub mod ftrace;
 pub mod initramfs;
 pub mod kernel;
 pub mod layout;
 pub mod libraries;
 pub mod qemu;
 pub mod select;
+pub mod settings;
+pub mod trial;
 
 use std::path::PathBuf;
 
@@ -129,6 +134,22 @@ pub enum VmError {
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
+    /// A real kernel does not have the scheduler.
+    #[error("scheduler `{scheduler}`: {reason}")]
+    Scheduler {
+        /// As it was given.
+        scheduler: String,
+        /// Why.
+        reason: String,
+    },
+    /// A guest cannot run the workload.
+    #[error("workload {workload}: {reason}")]
+    Workload {
+        /// Its name.
+        workload: String,
+        /// Why.
+        reason: String,
+    },
     /// A program cannot be put into a guest.
     #[error("{path}: {reason}", path = path.display())]
     Program {
@@ -164,6 +185,8 @@ impl VmError {
             Self::Hung { .. } => "a larger --boot-limit, a shorter workload, or fewer CPUs",
             Self::Flood { .. } | Self::Protocol { .. } => "this is a fault of this program: please report it",
             Self::Guest { .. } => "see its words; `warmcore vm boot` prints what the kernel offers",
+            Self::Scheduler { .. } => "`warmcore schedulers show NAME` lists tunables; a real kernel has most of them",
+            Self::Workload { .. } => "change the workload or the machine so that they fit together",
             Self::Program { .. } => "give a program built for x86-64 Linux, with its libraries installed here",
             Self::Ejected { .. } => "see the scheduler's words; run it by hand in `warmcore vm shell`",
             Self::Interrupted => "run it again",

@@ -193,7 +193,7 @@ pub fn acceleration(qemu: &Qemu, kernel: &Kernel) -> Result<Acceleration, VmErro
 /// See [`Lab::boot`].
 pub fn report_only(lab: &Lab, machine: &Machine, stop: &AtomicBool) -> Result<Hello, VmError> {
     let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Run, runs: Vec::new() };
-    lab.boot(Boot { machine, plan: &plan, files: Initramfs::default(), extra_memory_mib: 0 }, stop, |_| Ok(()))
+    lab.boot(Boot { machine, plan: &plan, files: Initramfs::default(), extra_memory_mib: 0 }, stop, |_, _| Ok(()))
 }
 
 fn small_machine() -> Result<Machine, VmError> {

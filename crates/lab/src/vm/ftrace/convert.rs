@@ -1,0 +1,420 @@
+//! From the kernel's records to the project's events.
+//!
+//! Threads of the workload become tasks; all others (kernel threads, the agent) count as idle time, because a simulation
+//! has none: what they run is measured apart ([`Converted::foreign_run_ns`]).
+//!
+//! What a migration is for, the kernel's event does not say. It follows from what surrounds it:
+//! - between a task's waking and its wakeup: `Wakeup`; right after its creation: `Fork`;
+//! - announced by a NUMA event: `Numa`;
+//! - off a CPU that is forbidden to the task, or by the thread that changes affinities: `Affinity`;
+//! - by the stopper thread of a CPU: `Active`; all others: `Balance`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use warmcore_guest::report::EventFormats;
+use warmcore_topology::CpuId;
+use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
+
+use super::format::{Field, Format};
+use super::pages::PageLayout;
+
+/// A record, as far as it matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Record {
+    Switch { prev: i32, state: PrevState, next: i32 },
+    Waking { thread: i32, target: u32 },
+    Wakeup { thread: i32, target: u32 },
+    Migrate { thread: i32, from: u32, to: u32 },
+    Fork { parent: i32, child: i32 },
+    Exit { thread: i32 },
+    Numa { thread: i32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stamped {
+    time: u64,
+    cpu: u32,
+    /// The thread that was running.
+    by: i32,
+    record: Record,
+}
+
+/// How records of one event are read.
+enum Reader {
+    Switch { prev: Field, state: Field, next: Field, states: i64, dead: i64 },
+    Waking { thread: Field, target: Field },
+    Wakeup { thread: Field, target: Field },
+    Migrate { thread: Field, from: Field, to: Field },
+    Fork { parent: Field, child: Field },
+    Exit { thread: Field },
+    Numa { thread: Field },
+}
+
+impl Reader {
+    fn new(format: &Format) -> Result<Option<Self>, String> {
+        let field = |name: &str| format.field(name);
+        Ok(Some(match format.name.as_str() {
+            "sched_switch" => {
+                let (states, dead) = format.state_masks();
+                if dead == 0 {
+                    return Err("the description of sched_switch names no dead state".into());
+                }
+                Self::Switch {
+                    prev: field("prev_pid")?,
+                    state: field("prev_state")?,
+                    next: field("next_pid")?,
+                    states,
+                    dead,
+                }
+            }
+            "sched_waking" => Self::Waking { thread: field("pid")?, target: field("target_cpu")? },
+            "sched_wakeup" | "sched_wakeup_new" => Self::Wakeup { thread: field("pid")?, target: field("target_cpu")? },
+            "sched_migrate_task" => {
+                Self::Migrate { thread: field("pid")?, from: field("orig_cpu")?, to: field("dest_cpu")? }
+            }
+            "sched_process_fork" => Self::Fork { parent: field("parent_pid")?, child: field("child_pid")? },
+            "sched_process_exit" => Self::Exit { thread: field("pid")? },
+            "sched_move_numa" => Self::Numa { thread: field("pid")? },
+            "sched_swap_numa" => Self::Numa { thread: field("src_pid")? },
+            _ => return Ok(None),
+        }))
+    }
+
+    fn read(&self, bytes: &[u8]) -> Option<Record> {
+        let thread = |field: &Field| field.read(bytes).map(|value| value as i32);
+        let cpu = |field: &Field| field.read(bytes).map(|value| value as u32);
+        Some(match self {
+            Self::Switch { prev, state, next, states, dead } => {
+                let state = state.read(bytes)?;
+                let state = match (state & dead != 0, state & states != 0) {
+                    (true, _) => PrevState::Dead,
+                    (false, true) => PrevState::Sleeping,
+                    (false, false) => PrevState::Runnable,
+                };
+                Record::Switch { prev: thread(prev)?, state, next: thread(next)? }
+            }
+            Self::Waking { thread: id, target } => Record::Waking { thread: thread(id)?, target: cpu(target)? },
+            Self::Wakeup { thread: id, target } => Record::Wakeup { thread: thread(id)?, target: cpu(target)? },
+            Self::Migrate { thread: id, from, to } => {
+                Record::Migrate { thread: thread(id)?, from: cpu(from)?, to: cpu(to)? }
+            }
+            Self::Fork { parent, child } => Record::Fork { parent: thread(parent)?, child: thread(child)? },
+            Self::Exit { thread: id } => Record::Exit { thread: thread(id)? },
+            Self::Numa { thread: id } => Record::Numa { thread: thread(id)? },
+        })
+    }
+}
+
+/// Collects the pages of a run.
+pub struct Decoder {
+    layout: PageLayout,
+    readers: BTreeMap<i64, Reader>,
+    kind: Field,
+    thread: Field,
+    records: Vec<Stamped>,
+}
+
+impl Decoder {
+    /// A decoder for events of these descriptions.
+    ///
+    /// # Errors
+    /// When a description cannot be read or lacks a field.
+    pub fn new(formats: &EventFormats) -> Result<Self, String> {
+        let mut readers = BTreeMap::new();
+        let mut common = None;
+        for (_, text) in &formats.events {
+            let format = Format::parse(text)?;
+            common = Some((format.field("common_type")?, format.field("common_pid")?));
+            if let Some(reader) = Reader::new(&format)? {
+                readers.insert(format.id, reader);
+            }
+        }
+        let (kind, thread) = common.ok_or("no event is described")?;
+        Ok(Self { layout: PageLayout::parse(&formats.header_page)?, readers, kind, thread, records: Vec::new() })
+    }
+
+    /// Takes a page of a CPU.
+    ///
+    /// # Errors
+    /// When it contradicts itself.
+    pub fn page(&mut self, cpu: u32, page: &[u8]) -> Result<(), String> {
+        let (readers, records) = (&self.readers, &mut self.records);
+        let mut short = false;
+        self.layout.records(page, |time, bytes| {
+            let reader = self.kind.read(bytes).and_then(|kind| readers.get(&kind));
+            let Some(reader) = reader else { return };
+            match (reader.read(bytes), self.thread.read(bytes)) {
+                (Some(record), Some(by)) => records.push(Stamped { time, cpu, by: by as i32, record }),
+                _ => short = true,
+            }
+        })?;
+        if short { Err("a record of the trace is shorter than its description".into()) } else { Ok(()) }
+    }
+
+    /// All records as events, and a decoder for the next run.
+    ///
+    /// # Errors
+    /// A CPU that the machine does not have.
+    pub fn finish(&mut self, cast: &Cast<'_>) -> Result<Converted, String> {
+        let mut records = std::mem::take(&mut self.records);
+        // Records of one CPU are in order already; a stable sort keeps those of one instant so.
+        records.sort_by_key(|record| (record.time, record.cpu));
+        Conversion::new(cast).run(&records)
+    }
+}
+
+/// Who is who in a run.
+pub struct Cast<'a> {
+    /// Task of each thread of the workload.
+    pub tasks: &'a BTreeMap<i32, TaskId>,
+    /// Main threads of the workload's processes: they create tasks and change affinities.
+    pub launchers: &'a BTreeSet<i32>,
+    /// Stopper threads of CPUs.
+    pub stoppers: &'a [i32],
+    /// Restriction of each task from its creation on, by task; 0 for none.
+    pub restrictions: &'a [u32],
+    /// Whether a CPU is in a restriction.
+    pub allowed: &'a dyn Fn(u32, CpuId) -> bool,
+    /// Tasks whose restriction ends at a time counted from the start.
+    pub releases: &'a [(u64, TaskId)],
+    /// Start of the run on the trace's clock.
+    pub start_ns: u64,
+    /// Length of the run.
+    pub elapsed_ns: u64,
+    /// The machine's CPU for the guest's number.
+    pub cpu: &'a dyn Fn(u32) -> Option<CpuId>,
+}
+
+/// A run as events.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Converted {
+    /// In order of time, counted from the start.
+    pub events: Vec<Event>,
+    /// CPU time of threads that are not the workload's.
+    pub foreign_run_ns: u64,
+    /// Creation of each task, counted from the start.
+    pub created_ns: Vec<Option<u64>>,
+    /// Exit of each task.
+    pub exited_ns: Vec<Option<u64>>,
+}
+
+struct Conversion<'a> {
+    cast: &'a Cast<'a>,
+    out: Converted,
+    restriction: Vec<u32>,
+    /// Tasks between waking and wakeup, and between creation and wakeup.
+    waking: BTreeSet<TaskId>,
+    new: BTreeSet<TaskId>,
+    numa: BTreeSet<TaskId>,
+    /// Since when a foreign thread runs, by CPU.
+    foreign_since: BTreeMap<u32, u64>,
+}
+
+impl<'a> Conversion<'a> {
+    fn new(cast: &'a Cast<'a>) -> Self {
+        let tasks = cast.restrictions.len();
+        Self {
+            cast,
+            out: Converted { created_ns: vec![None; tasks], exited_ns: vec![None; tasks], ..Converted::default() },
+            restriction: cast.restrictions.to_vec(),
+            waking: BTreeSet::new(),
+            new: BTreeSet::new(),
+            numa: BTreeSet::new(),
+            foreign_since: BTreeMap::new(),
+        }
+    }
+
+    fn run(mut self, records: &[Stamped]) -> Result<Converted, String> {
+        let mut releases = self.cast.releases.iter().peekable();
+        for record in records {
+            let Some(now) = record.time.checked_sub(self.cast.start_ns) else { continue };
+            if now > self.cast.elapsed_ns {
+                break;
+            }
+            while let Some((at, task)) = releases.next_if(|(at, _)| *at <= now) {
+                self.restriction[task.index()] = 0;
+                let kind = EventKind::Affinity { task: *task, restriction: 0 };
+                self.out.events.push(Event { time_ns: *at, cpu: CpuId(0), kind });
+            }
+            self.record(now, record)?;
+        }
+        Ok(self.out)
+    }
+
+    fn task(&self, thread: i32) -> Option<TaskId> {
+        self.cast.tasks.get(&thread).copied()
+    }
+
+    fn cpu(&self, guest: u32) -> Result<CpuId, String> {
+        (self.cast.cpu)(guest).ok_or_else(|| format!("the trace names CPU {guest}, which the machine does not have"))
+    }
+
+    fn record(&mut self, now: u64, stamped: &Stamped) -> Result<(), String> {
+        let cpu = self.cpu(stamped.cpu)?;
+        let (place, kind) = match stamped.record {
+            Record::Switch { prev, state, next } => {
+                self.account_foreign(now, stamped.cpu, next);
+                let (from, to) = (self.task(prev), self.task(next));
+                if from.is_none() && to.is_none() {
+                    return Ok(());
+                }
+                let prev_state = if from.is_some() { state } else { PrevState::Idle };
+                let kind = EventKind::Switch {
+                    prev: from.unwrap_or(TaskId::IDLE),
+                    prev_state,
+                    next: to.unwrap_or(TaskId::IDLE),
+                };
+                (cpu, kind)
+            }
+            Record::Waking { thread, target } => {
+                let Some(task) = self.task(thread) else { return Ok(()) };
+                self.waking.insert(task);
+                (cpu, EventKind::Waking { task, target_cpu: self.cpu(target)? })
+            }
+            Record::Wakeup { thread, target } => {
+                let Some(task) = self.task(thread) else { return Ok(()) };
+                self.waking.remove(&task);
+                self.new.remove(&task);
+                (self.cpu(target)?, EventKind::Wakeup { task })
+            }
+            Record::Migrate { thread, from, to } => {
+                let Some(task) = self.task(thread) else { return Ok(()) };
+                let (from, to) = (self.cpu(from)?, self.cpu(to)?);
+                (cpu, EventKind::Migrate { task, from, to, kind: self.reason(task, stamped, from) })
+            }
+            Record::Fork { parent, child } => {
+                let Some(child) = self.task(child) else { return Ok(()) };
+                self.new.insert(child);
+                self.out.created_ns[child.index()].get_or_insert(now);
+                let parent = self.task(parent).unwrap_or(TaskId::IDLE);
+                self.out.events.push(Event { time_ns: now, cpu, kind: EventKind::Fork { parent, child } });
+                let restriction = self.restriction[child.index()];
+                if restriction == 0 {
+                    return Ok(());
+                }
+                (cpu, EventKind::Affinity { task: child, restriction })
+            }
+            Record::Exit { thread } => {
+                let Some(task) = self.task(thread) else { return Ok(()) };
+                self.out.exited_ns[task.index()].get_or_insert(now);
+                (cpu, EventKind::Exit { task })
+            }
+            Record::Numa { thread } => {
+                self.numa.extend(self.task(thread));
+                return Ok(());
+            }
+        };
+        self.out.events.push(Event { time_ns: now, cpu: place, kind });
+        Ok(())
+    }
+
+    fn reason(&mut self, task: TaskId, stamped: &Stamped, from: CpuId) -> MigrationKind {
+        let restriction = self.restriction[task.index()];
+        if self.numa.remove(&task) {
+            MigrationKind::Numa
+        } else if self.new.contains(&task) {
+            MigrationKind::Fork
+        } else if self.waking.contains(&task) {
+            MigrationKind::Wakeup
+        } else if self.cast.launchers.contains(&stamped.by)
+            || restriction != 0 && !(self.cast.allowed)(restriction, from)
+        {
+            MigrationKind::Affinity
+        } else if self.cast.stoppers.contains(&stamped.by) {
+            MigrationKind::Active
+        } else {
+            MigrationKind::Balance
+        }
+    }
+
+    /// Adds up what foreign threads run.
+    fn account_foreign(&mut self, now: u64, cpu: u32, next: i32) {
+        if let Some(since) = self.foreign_since.remove(&cpu) {
+            self.out.foreign_run_ns += now - since;
+        }
+        if next != 0 && self.task(next).is_none() {
+            self.foreign_since.insert(cpu, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::tests::SWITCH;
+    use super::super::pages::tests::{HEADER, page};
+    use super::*;
+
+    const MIGRATE: &str = "name: sched_migrate_task\nID: 317\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:int orig_cpu;\toffset:12;\tsize:4;\tsigned:1;\n\
+        \tfield:int dest_cpu;\toffset:16;\tsize:4;\tsigned:1;\n";
+
+    fn switch(delta: u32, by: u32, prev: u32, state: u32, next: u32) -> Vec<u32> {
+        vec![delta << 5 | 11, 316, by, 0, 0, 0, 0, prev, 0, state, 0, next]
+    }
+
+    fn migrate(delta: u32, by: u32, thread: u32, from: u32, to: u32) -> Vec<u32> {
+        vec![delta << 5 | 5, 317, by, thread, from, to]
+    }
+
+    fn convert(pages: &[(u32, Vec<u32>)]) -> Result<Converted, String> {
+        let events = vec![("sched_switch".into(), SWITCH.into()), ("sched_migrate_task".into(), MIGRATE.into())];
+        let mut decoder = Decoder::new(&EventFormats { header_page: HEADER.into(), events }).unwrap();
+        for (cpu, words) in pages {
+            decoder.page(*cpu, &page(1000, words))?;
+        }
+        let tasks = BTreeMap::from([(50, TaskId(0)), (51, TaskId(1))]);
+        decoder.finish(&Cast {
+            tasks: &tasks,
+            launchers: &BTreeSet::from([40]),
+            stoppers: &[12],
+            restrictions: &[0, 0],
+            allowed: &|_, _| true,
+            releases: &[],
+            start_ns: 1000,
+            elapsed_ns: 1_000_000,
+            cpu: &|guest| 1_u32.checked_sub(guest).map(CpuId),
+        })
+    }
+
+    #[test]
+    fn foreign_threads_count_as_idle_and_cpus_are_the_machines() {
+        let words = [switch(10, 0, 0, 0, 50), switch(20, 50, 50, 0, 9), switch(5, 9, 9, 1, 51)].concat();
+        let converted = convert(&[(0, words)]).unwrap();
+        let kinds: Vec<EventKind> = converted.events.iter().map(|event| event.kind).collect();
+        let (idle, one, two) = (TaskId::IDLE, TaskId(0), TaskId(1));
+        assert_eq!(
+            kinds,
+            [
+                EventKind::Switch { prev: idle, prev_state: PrevState::Idle, next: one },
+                EventKind::Switch { prev: one, prev_state: PrevState::Runnable, next: idle },
+                EventKind::Switch { prev: idle, prev_state: PrevState::Idle, next: two },
+            ]
+        );
+        assert_eq!(converted.events[0].time_ns, 10);
+        assert_eq!(converted.events[0].cpu, CpuId(1));
+        assert_eq!(converted.foreign_run_ns, 5);
+    }
+
+    #[test]
+    fn migrations_get_their_reason_from_who_makes_them() {
+        let words = [migrate(1, 0, 50, 0, 1), migrate(1, 40, 50, 1, 0), migrate(1, 12, 50, 0, 1)].concat();
+        let converted = convert(&[(0, words)]).unwrap();
+        let reasons: Vec<MigrationKind> = converted
+            .events
+            .iter()
+            .filter_map(|event| if let EventKind::Migrate { kind, .. } = event.kind { Some(kind) } else { None })
+            .collect();
+        assert_eq!(reasons, [MigrationKind::Balance, MigrationKind::Affinity, MigrationKind::Active]);
+    }
+
+    #[test]
+    fn records_of_all_cpus_are_put_in_order_of_time() {
+        let converted = convert(&[(0, switch(30, 0, 0, 0, 50)), (1, switch(10, 0, 0, 0, 51))]).unwrap();
+        assert_eq!(converted.events.iter().map(|event| event.time_ns).collect::<Vec<_>>(), [10, 30]);
+        let error = convert(&[(7, switch(30, 0, 0, 0, 50))]).unwrap_err();
+        assert!(error.contains("CPU 7"), "{error}");
+    }
+}

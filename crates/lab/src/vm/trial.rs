@@ -1,0 +1,339 @@
+//! Runs of workloads in a guest, and trials made of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use warmcore_guest::PROTOCOL;
+use warmcore_guest::plan::{Plan, Purpose, RunPlan, ScxPlan};
+use warmcore_guest::report::{EventFormats, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
+use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, TaskOutcome};
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
+use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload, to_rtapp};
+
+use super::VmError;
+use super::boot::{Boot, Lab, document};
+use super::ftrace::convert::{Cast, Converted, Decoder};
+use super::initramfs::Initramfs;
+use super::layout::Layout;
+use super::libraries;
+use super::settings::settings_of;
+
+/// Trace buffer, KiB per CPU: some 60 000 events.
+pub const DEFAULT_BUFFER_KIB: u32 = 4096;
+/// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
+const ENABLE_NS: u64 = 180_000_000_000;
+/// Events handed to a sink at a time.
+const BATCH: usize = 4096;
+/// Directory of sched_ext schedulers in the guest.
+const SCX_DIRECTORY: &str = "/scx";
+
+/// One run to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What runs.
+    pub workload: &'a Workload,
+    /// Under which scheduler.
+    pub scheduler: &'a SchedulerSpec,
+    /// End of the run even if tasks still run.
+    pub max_time_ns: Option<u64>,
+    /// Trace buffer, KiB per CPU.
+    pub buffer_kib: u32,
+    /// Interval of samples of the kernel's accounts.
+    pub sample_ns: Option<u64>,
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// In order of time, counted from the start.
+    pub events: Vec<Event>,
+    /// What events refer to.
+    pub tables: RunTables,
+    /// What the run left, in the simulator's words.
+    pub outcome: Outcome,
+    /// Events that the trace buffers did not take.
+    pub events_lost: u64,
+    /// CPU time of threads that are not the workload's.
+    pub foreign_run_ns: u64,
+    /// Settings in force, read back.
+    pub settings: Vec<(String, String)>,
+    /// The kernel's accounts: before, at intervals if asked for, and after.
+    pub samples: Vec<Sample>,
+    /// What was not done as the workload asks.
+    pub warnings: Vec<String>,
+}
+
+/// Does all runs in one boot, in their order.
+///
+/// # Errors
+/// See [`Lab::boot`]; a scheduler or workload that a guest cannot have.
+pub fn run_all(
+    lab: &Lab,
+    machine: &Machine,
+    requests: &[Request<'_>],
+    stop: &AtomicBool,
+) -> Result<(Hello, Vec<Recorded>), VmError> {
+    let layout = Layout::new(machine)?;
+    let abilities = lab.kernel.abilities()?;
+    let mut files = Initramfs::default();
+    let mut runs = Vec::new();
+    for request in requests {
+        let scx = match request.scheduler {
+            SchedulerSpec::Scx(program) => Some(scx_plan(&mut files, &program.program, &program.arguments)?),
+            _ => None,
+        };
+        runs.push(RunPlan {
+            workload: for_guest(machine, &layout, request.workload)?,
+            settings: settings_of(request.scheduler, &abilities)?,
+            scx,
+            time_limit_ns: request.max_time_ns,
+            buffer_kib: request.buffer_kib,
+            sample_ns: request.sample_ns,
+        });
+    }
+    let buffers: u64 = requests.iter().map(|request| u64::from(request.buffer_kib)).max().unwrap_or(0);
+    let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Run, runs };
+    let extra_memory_mib = (buffers * machine.cpu_count() as u64 >> 10) + 128;
+    let boot = Boot { machine, plan: &plan, files, extra_memory_mib };
+    let mut collector =
+        Collector { machine, layout: &layout, requests, decoder: None, current: Current::default(), done: Vec::new() };
+    let hello = lab.boot(boot, stop, |hello, frame| collector.take(hello, &frame))?;
+    let done = collector.done;
+    if done.len() != requests.len() {
+        return Err(VmError::Protocol { reason: format!("{} of {} runs came back", done.len(), requests.len()) });
+    }
+    Ok((hello, done))
+}
+
+/// The program goes into the guest with its libraries.
+fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String]) -> Result<ScxPlan, VmError> {
+    let path = Path::new(program);
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    let place = Path::new(SCX_DIRECTORY).join(name);
+    libraries::add_program(files, path, &place)?;
+    Ok(ScxPlan { program: place.display().to_string(), arguments: arguments.to_vec(), enable_ns: ENABLE_NS })
+}
+
+/// The workload with affinities in the guest's CPU numbers.
+fn for_guest(machine: &Machine, layout: &Layout, workload: &Workload) -> Result<String, VmError> {
+    let refuse = |reason: String| VmError::Workload { workload: workload.name.clone(), reason };
+    let setup = Setup::new(machine, workload, 0).map_err(|error| refuse(error.to_string()))?;
+    let translate = |affinity: &Affinity| match affinity {
+        Affinity::All => Affinity::All,
+        other => Affinity::OsCpus(layout.guest_cpus(&setup.affinity_cpus(other))),
+    };
+    let mut guest = workload.clone();
+    for task in &mut guest.tasks {
+        task.affinity = translate(&task.affinity);
+    }
+    for step in guest.programs.iter_mut().flat_map(|program| &mut program.steps) {
+        if let Step::SetAffinity(affinity) = step {
+            *affinity = translate(affinity);
+        }
+    }
+    to_rtapp(&guest).map_err(|error| refuse(error.to_string()))
+}
+
+/// What came of the run in progress.
+#[derive(Default)]
+struct Current {
+    begin: Option<RunBegin>,
+    samples: Vec<Sample>,
+}
+
+/// Makes runs of frames.
+struct Collector<'a> {
+    machine: &'a Machine,
+    layout: &'a Layout,
+    requests: &'a [Request<'a>],
+    decoder: Option<Decoder>,
+    current: Current,
+    done: Vec<Recorded>,
+}
+
+impl Collector<'_> {
+    fn take(&mut self, hello: &Hello, frame: &Frame) -> Result<(), VmError> {
+        let protocol = |reason: String| VmError::Protocol { reason };
+        match frame.kind {
+            FrameKind::Formats => {
+                let formats: EventFormats = document(frame)?;
+                self.decoder = Some(Decoder::new(&formats).map_err(protocol)?);
+            }
+            FrameKind::RunBegin => self.current = Current { begin: Some(document(frame)?), samples: Vec::new() },
+            FrameKind::Sample => self.current.samples.push(document(frame)?),
+            FrameKind::TracePage => {
+                let Some((cpu, page)) = frame.payload.split_first_chunk::<4>() else {
+                    return Err(protocol("a trace page without a CPU".into()));
+                };
+                let decoder =
+                    self.decoder.as_mut().ok_or_else(|| protocol("a trace page before its formats".into()))?;
+                decoder.page(u32::from_le_bytes(*cpu), page).map_err(protocol)?;
+            }
+            FrameKind::RunEnd => {
+                let end: RunEnd = document(frame)?;
+                let recorded = self.run(hello, end)?;
+                self.done.push(recorded);
+            }
+            FrameKind::Hello | FrameKind::Failed | FrameKind::Done => {}
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, hello: &Hello, end: RunEnd) -> Result<Recorded, VmError> {
+        let protocol = |reason: String| VmError::Protocol { reason };
+        let current = std::mem::take(&mut self.current);
+        let request = self.requests.get(end.run).ok_or_else(|| protocol(format!("there is no run {}", end.run)))?;
+        let setup = Setup::new(self.machine, request.workload, 0).map_err(|error| protocol(error.to_string()))?;
+        let tables = setup.run_tables(&[]);
+        let roster = Roster::new(request.workload, &end.processes);
+        let restrictions: Vec<u32> =
+            roster.tasks.iter().map(|task| setup.template_restriction(TaskTemplateId(task.template))).collect();
+        let allowed = |restriction: u32, cpu: CpuId| tables.restrictions[restriction as usize].contains(cpu);
+        let cpu = |guest: u32| self.layout.machine_cpu(guest);
+        let start_ns = end.processes.iter().map(|process| process.start_ns).min().unwrap_or(0);
+        let elapsed_ns = end.processes.iter().map(|process| process.start_ns - start_ns + process.elapsed_ns).max();
+        let elapsed_ns = elapsed_ns.unwrap_or(0);
+        let cast = Cast {
+            tasks: &roster.by_thread,
+            launchers: &end.processes.iter().map(|process| process.launcher).collect::<BTreeSet<i32>>(),
+            stoppers: &hello.stoppers,
+            restrictions: &restrictions,
+            allowed: &allowed,
+            releases: &roster.releases(request.workload),
+            start_ns,
+            elapsed_ns,
+            cpu: &cpu,
+        };
+        let decoder = self.decoder.as_mut().ok_or_else(|| protocol("a run before its formats".into()))?;
+        let converted = decoder.finish(&cast).map_err(protocol)?;
+        let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
+        Ok(Recorded {
+            outcome: roster.outcome(request.workload, &end.processes, &converted, elapsed_ns),
+            events: converted.events,
+            tables,
+            events_lost: end.lost.iter().sum(),
+            foreign_run_ns: converted.foreign_run_ns,
+            settings: current.begin.map(|begin| begin.settings).unwrap_or_default(),
+            samples: current.samples,
+            warnings: end.processes.iter().flat_map(|process| process.warnings.iter().map(warning)).collect(),
+        })
+    }
+}
+
+/// A task of the workload as it ran.
+struct RosterTask {
+    template: u32,
+    number: u32,
+    thread: i32,
+    cpu_ns: u64,
+}
+
+/// The tasks of a run, by id: in the order of templates, as a simulation creates them, not in the order of threads.
+struct Roster {
+    tasks: Vec<RosterTask>,
+    by_thread: BTreeMap<i32, TaskId>,
+}
+
+impl Roster {
+    fn new(workload: &Workload, processes: &[ProcessReport]) -> Self {
+        let mut tasks: Vec<RosterTask> = processes
+            .iter()
+            .flat_map(|process| &process.tasks)
+            .map(|task| RosterTask {
+                template: task.template,
+                number: task.number,
+                thread: task.thread,
+                cpu_ns: task.cpu_ns,
+            })
+            .collect();
+        let start = |template: u32| workload.tasks.get(template as usize).map_or(0, |task| task.start_ns);
+        tasks.sort_by_key(|task| (start(task.template), task.template, task.number));
+        let by_thread = (0..).zip(&tasks).map(|(id, task)| (task.thread, TaskId(id))).collect();
+        Self { tasks, by_thread }
+    }
+
+    fn releases(&self, workload: &Workload) -> Vec<(u64, TaskId)> {
+        let release = |(id, task): (u32, &RosterTask)| {
+            Some((workload.tasks.get(task.template as usize)?.release_ns?, TaskId(id)))
+        };
+        let mut releases: Vec<(u64, TaskId)> = (0..).zip(&self.tasks).filter_map(release).collect();
+        releases.sort_unstable_by_key(|(at, task)| (*at, task.0));
+        releases
+    }
+
+    /// What the run left, as a simulation leaves it.
+    fn outcome(
+        &self,
+        workload: &Workload,
+        processes: &[ProcessReport],
+        converted: &Converted,
+        elapsed_ns: u64,
+    ) -> Outcome {
+        let task = |(id, task): (usize, &RosterTask)| {
+            let template = &workload.tasks[task.template as usize];
+            let name = match template.instances {
+                1 => template.name.clone(),
+                _ => format!("{}-{}", template.name, task.number),
+            };
+            TaskOutcome {
+                id: id as u32,
+                name,
+                role: template.role.clone(),
+                application: workload.processes[template.process.index()].application,
+                process: template.process.0,
+                started_ns: converted.created_ns[id].unwrap_or(0),
+                exited_ns: converted.exited_ns[id],
+                cpu_time_ns: task.cpu_ns,
+                progress_ns: task.cpu_ns,
+            }
+        };
+        let tasks: Vec<TaskOutcome> = self.tasks.iter().enumerate().map(task).collect();
+        let application = |(index, name): (usize, &String)| {
+            let own = || tasks.iter().filter(move |task| task.application == index as u32);
+            let finished = own().all(|task| task.exited_ns.is_some());
+            let last = own().filter_map(|task| task.exited_ns).max().filter(|_| finished).unwrap_or(elapsed_ns);
+            let first = own().map(|task| task.started_ns).min().unwrap_or(0);
+            ApplicationOutcome {
+                name: name.clone(),
+                elapsed_ns: last.saturating_sub(first),
+                finished,
+                cpu_time_ns: own().map(|task| task.cpu_time_ns).sum(),
+            }
+        };
+        let mut recorders: Vec<Histogram> = workload.recorders.iter().map(|_| Histogram::new()).collect();
+        for process in processes {
+            for (recorder, samples) in recorders.iter_mut().zip(&process.samples) {
+                samples.iter().for_each(|sample| recorder.record(*sample));
+            }
+        }
+        let ended = |word: &str| processes.iter().any(|process| process.ended == word);
+        Outcome {
+            end: if ended("time_limit") {
+                End::TimeLimit
+            } else if ended("duration") || ended("stop_step") {
+                End::Stopped
+            } else {
+                End::AllExited
+            },
+            elapsed_ns,
+            applications: workload.applications.iter().enumerate().map(application).collect(),
+            tasks,
+            cpus: Vec::new(),
+            recorders,
+            engine_events: converted.events.len() as u64,
+        }
+    }
+}
+
+impl Recorded {
+    /// Hands the events to a sink.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn replay(&self, sink: &mut dyn Sink) -> std::io::Result<()> {
+        self.events.chunks(BATCH).try_for_each(|batch| sink.events(batch))
+    }
+}
