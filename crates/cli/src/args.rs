@@ -66,6 +66,8 @@ pub enum Command {
     /// List and show schedulers with their tunables
     #[command(subcommand)]
     Schedulers(SchedulersCommand),
+    /// Run experiments in two places and say how far apart they are
+    Validate(ValidateArguments),
     /// Boot a real kernel in a virtual machine of any shape
     #[command(subcommand)]
     Vm(VmCommand),
@@ -434,6 +436,38 @@ pub struct VmArguments {
     /// Longest time of a boot with all its runs, by this computer's clock
     #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_duration)]
     pub boot_limit: u64,
+}
+
+/// Arguments of `validate`.
+#[derive(Args, Debug)]
+pub struct ValidateArguments {
+    /// The two places
+    #[arg(long, value_name = "PLACES", default_value = "sim,vm", value_parser = ["sim,vm", "vm,sim"])]
+    pub between: String,
+    /// Experiments: files of the fidelity book, as in book/*.toml
+    #[arg(required = true, value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
+    pub experiments: Vec<PathBuf>,
+    /// Boots of each machine; every experiment runs once in each
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub boots: u16,
+    /// Boot nothing: take the real kernel's results from the directory `results` beside each experiment
+    #[arg(long, conflicts_with = "store")]
+    pub stored: bool,
+    /// Keep the real kernel's results there, replacing older ones
+    #[arg(long)]
+    pub store: bool,
+    /// Write the comparison as a page
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub page: Option<PathBuf>,
+    /// Exit with code 3 when a comparison is outside its bound or a control is not rejected
+    #[arg(long)]
+    pub fail: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// How guests are made.
+    #[command(flatten)]
+    pub vm: VmArguments,
 }
 
 /// Verbs of `vm`.

@@ -44,6 +44,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Workload(command) => commands::workload::run(command, console),
         Command::Memory(command) => commands::memory::run(command, console),
         Command::Schedulers(command) => commands::schedulers::run(command, console),
+        Command::Validate(arguments) => commands::validate::run(&arguments, console),
         Command::Vm(command) => commands::vm::run(command, console),
         Command::Schema { name } => commands::reference::schema(name, console),
         Command::Completions { shell } => commands::reference::completions(shell, console),

@@ -2,6 +2,7 @@
 //!
 //! - [`experiment`]: the experiment, resolved, and its record.
 //! - [`sim`]: one trial in the simulator. The seam for other places: a function of the same shape beside this one.
+//! - [`validate`]: the fidelity book: the simulator against a real kernel.
 //! - [`vm`]: real kernels in virtual machines.
 //! - [`runner`]: all trials, in parallel, skipping those that are finished.
 //! - [`trial`], [`measures`], [`results`]: what a trial holds; which of it is compared, in which direction; what the
@@ -28,5 +29,6 @@ pub mod session;
 pub mod sim;
 pub mod table;
 pub mod trial;
+pub mod validate;
 pub mod verdict;
 pub mod vm;

@@ -1,0 +1,184 @@
+//! `warmcore validate`: the fidelity book, in the simulator and on a real kernel.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::files::write_atomically;
+use warmcore_lab::session::pretty;
+use warmcore_lab::validate::book::{BookError, BookExperiment};
+use warmcore_lab::validate::judge::Verdict;
+use warmcore_lab::validate::page::{counts, page};
+use warmcore_lab::validate::run::{self, Chapter, StoredResult, ValidateError};
+
+use crate::args::ValidateArguments;
+use crate::commands::vm;
+use crate::console::{Console, Table};
+use crate::failure::{Class, Failure};
+use crate::signals::Signals;
+
+/// Directory of stored results, beside an experiment's file.
+const RESULTS: &str = "results";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    experiments: &'a [Chapter],
+}
+
+/// Runs the verb.
+pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let experiments = arguments
+        .experiments
+        .iter()
+        .map(|path| Ok((path.clone(), BookExperiment::read(path)?)))
+        .collect::<Result<Vec<(PathBuf, BookExperiment)>, BookError>>()
+        .map_err(|error| {
+            Failure::usage("warmcore::book", error).help("docs/models/vm.md says what an experiment's file holds")
+        })?;
+    let failed = |error| validate_failure(error, &signals);
+    let mut results: Vec<Option<StoredResult>> = vec![None; experiments.len()];
+    if arguments.stored {
+        for ((path, experiment), result) in experiments.iter().zip(&mut results) {
+            *result = run::stored(&results_directory(path), experiment).map_err(failed)?;
+            if result.is_none() {
+                console.warn(&format!("{}: no stored result of this experiment", experiment.name));
+            }
+        }
+    } else {
+        boot(arguments, &experiments, &mut results, &signals, console)?;
+    }
+    let mut chapters = Vec::new();
+    for ((_, experiment), result) in experiments.iter().zip(&results) {
+        console.info(&format!("simulating {}", experiment.name));
+        chapters.push(run::compare(experiment, result.as_ref(), &signals.stop).map_err(failed)?);
+    }
+    if let Some(path) = &arguments.page {
+        write_atomically(path, page(&chapters).as_bytes())
+            .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
+    }
+    if arguments.json {
+        let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
+        console.out(&pretty(&Document { schema, tool_version, experiments: &chapters }))?;
+    } else {
+        console.out(&console.table(&table(&chapters)))?;
+    }
+    conclude(&chapters, arguments.fail, console)
+}
+
+/// Boots each machine, with all experiments that are of it.
+fn boot(
+    arguments: &ValidateArguments,
+    experiments: &[(PathBuf, BookExperiment)],
+    results: &mut [Option<StoredResult>],
+    signals: &Signals,
+    console: &Console,
+) -> Result<(), Failure> {
+    let lab = vm::lab(&arguments.vm, console)?;
+    console.note(&format!("real kernel: {}, QEMU {}, {}", lab.kernel.release, lab.qemu.version, lab.execution));
+    let mut machines: Vec<&str> = Vec::new();
+    for (_, experiment) in experiments {
+        if !machines.contains(&experiment.machine_text.as_str()) {
+            machines.push(&experiment.machine_text);
+        }
+    }
+    for machine in machines {
+        let of_machine: Vec<usize> =
+            (0..experiments.len()).filter(|index| experiments[*index].1.machine_text == machine).collect();
+        let selected: Vec<&BookExperiment> = of_machine.iter().map(|index| &experiments[*index].1).collect();
+        let boots = usize::from(arguments.boots);
+        let booted = run::boot_all(&lab, &selected, boots, &signals.stop, &|text| console.note(text))
+            .map_err(|error| validate_failure(error, signals))?;
+        for (index, result) in of_machine.into_iter().zip(booted) {
+            let (path, experiment) = &experiments[index];
+            for reason in &result.failed {
+                console.warn(&format!("{}: a boot failed: {reason}", experiment.name));
+            }
+            if arguments.store && !result.boots.is_empty() {
+                let directory = results_directory(path);
+                std::fs::create_dir_all(&directory).map_err(|error| {
+                    Failure::failed("warmcore::output", format!("cannot create {}: {error}", directory.display()))
+                })?;
+                run::store(&directory, &experiment.name, &result)
+                    .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
+            }
+            results[index] = Some(result);
+        }
+    }
+    Ok(())
+}
+
+fn results_directory(experiment: &Path) -> PathBuf {
+    experiment.parent().unwrap_or(Path::new("")).join(RESULTS)
+}
+
+fn validate_failure(error: ValidateError, signals: &Signals) -> Failure {
+    match error {
+        ValidateError::Interrupted => signals.failure(error),
+        error => Failure::failed("warmcore::validate", error),
+    }
+}
+
+fn table(chapters: &[Chapter]) -> Table {
+    let mut table =
+        Table::new(["experiment", "scheduler", "metric", "of", ">simulated", ">real", ">error", ">bound", "verdict"]);
+    let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.4}"));
+    for chapter in chapters {
+        for line in &chapter.lines {
+            // The value that decides.
+            let worst =
+                line.judgement.pairs.iter().max_by(|a, b| a.error.unwrap_or(-1.0).total_cmp(&b.error.unwrap_or(-1.0)));
+            let (label, sim, vm) =
+                worst.map_or(("-".into(), None, None), |pair| (pair.label.clone(), pair.sim, pair.vm));
+            let verdict = match line.judgement.reason.as_str() {
+                "" => line.judgement.verdict.name().to_owned(),
+                reason => format!("{}: {reason}", line.judgement.verdict.name()),
+            };
+            table.row([
+                chapter.name.clone(),
+                line.scheduler.clone(),
+                line.metric.clone(),
+                label,
+                number(sim),
+                number(vm),
+                number(line.judgement.error),
+                line.bound.clone(),
+                verdict,
+            ]);
+        }
+        for control in &chapter.controls {
+            let verdict = match (control.rejected, control.measured) {
+                (true, _) => "rejected",
+                (false, true) => "NOT REJECTED",
+                (false, false) => "not measured",
+            };
+            let mut row = vec![chapter.name.clone(), "control".into(), control.name.clone()];
+            row.resize(8, String::new());
+            row.push(verdict.into());
+            table.row(row);
+        }
+    }
+    table
+}
+
+fn conclude(chapters: &[Chapter], fail: bool, console: &Console) -> Result<(), Failure> {
+    let [inside, outside, unknown] = counts(chapters);
+    let accepted: Vec<String> = chapters
+        .iter()
+        .flat_map(|chapter| chapter.controls.iter().map(move |control| (chapter, control)))
+        .filter(|(_, control)| control.measured && !control.rejected)
+        .map(|(chapter, control)| format!("{} ({})", control.name, chapter.name))
+        .collect();
+    console.note(&format!("{inside} inside, {outside} outside, {unknown} {}", Verdict::NotMeasured.name()));
+    for control in &accepted {
+        console.warn(&format!("a wrong model was not rejected: {control}"));
+    }
+    if fail && (outside > 0 || !accepted.is_empty()) {
+        let text =
+            format!("{outside} comparisons are outside their bounds, {} controls were not rejected", accepted.len());
+        return Err(Failure::new(Class::Check, "warmcore::validate", text));
+    }
+    Ok(())
+}

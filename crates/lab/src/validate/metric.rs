@@ -1,0 +1,251 @@
+//! Metrics that two places are compared by: each a few labelled numbers of one run.
+
+use serde::{Deserialize, Serialize};
+
+use super::profile::{Group, Profile, STEP_NS};
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Share of all CPU time that went to each template's tasks.
+    CpuShare,
+    /// Mean length of finished slices, by template.
+    SliceMeanNs,
+    /// Finished slices per second, by template: context switches.
+    SlicesPerS,
+    /// Median wakeup latency, by template.
+    WakeupP50Ns,
+    /// Mean wakeup latency, by template.
+    WakeupMeanNs,
+    /// Share of wakeups that placed the task on another CPU, by template.
+    WakeupMovedShare,
+    /// Share of wakeups that placed the task in another LLC, by template.
+    WakeupCrossLlcShare,
+    /// Migrations per second.
+    MigrationsPerS,
+    /// Runnable tasks of each LLC at the check's instants, fullest first, as a share of all tasks: which LLC is which may
+    /// differ between two correct runs.
+    LlcCounts,
+    /// Runnable tasks of the fullest and the emptiest CPU at the check's instants.
+    CpuCounts,
+    /// First time after the window's beginning at which the fullest CPU has at most `within` runnable tasks more than the
+    /// emptiest, ms.
+    BalancedMs,
+    /// Whether one LLC held nearly all runnable tasks in the last third of the run: 1, else 0.
+    Gathered,
+}
+
+/// Runnable tasks in one LLC from which on they count as gathered: room for one task on its way.
+const GATHERED_SHARE: f64 = 0.85;
+
+/// What a check asks beside the metric.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Detail {
+    /// Instants, ms from the run's start.
+    pub at_ms: Vec<u64>,
+    /// Allowed difference.
+    pub within: u32,
+    /// Beginning of the window.
+    pub from_ns: u64,
+}
+
+/// Labelled numbers of one run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// Label and value; none where there is no value, such as a mean of nothing.
+    pub values: Vec<(String, Option<f64>)>,
+    /// Number of things the least founded value rests on; 0 when it is not about a number of things.
+    pub samples: Option<u64>,
+}
+
+impl Metric {
+    /// The name in files and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CpuShare => "cpu_share",
+            Self::SliceMeanNs => "slice_mean_ns",
+            Self::SlicesPerS => "slices_per_s",
+            Self::WakeupP50Ns => "wakeup_p50_ns",
+            Self::WakeupMeanNs => "wakeup_mean_ns",
+            Self::WakeupMovedShare => "wakeup_moved_share",
+            Self::WakeupCrossLlcShare => "wakeup_cross_llc_share",
+            Self::MigrationsPerS => "migrations_per_s",
+            Self::LlcCounts => "llc_counts",
+            Self::CpuCounts => "cpu_counts",
+            Self::BalancedMs => "balanced_ms",
+            Self::Gathered => "gathered",
+        }
+    }
+
+    /// The metric of a run.
+    #[must_use]
+    pub fn of(self, profile: &Profile, detail: &Detail) -> Measured {
+        let seconds = profile.window_ns as f64 / 1e9;
+        match self {
+            Self::CpuShare => {
+                let total: u64 = profile.groups.iter().flat_map(|group| &group.run_ns).sum();
+                by_group(profile, |group| {
+                    let own: u64 = group.run_ns.iter().sum();
+                    ((total > 0).then(|| own as f64 / total as f64), None)
+                })
+            }
+            Self::SliceMeanNs => by_group(profile, |group| (mean(&group.slices_ns), Some(group.slices_ns.len()))),
+            Self::SlicesPerS => {
+                by_group(profile, |group| (Some(group.slices_ns.len() as f64 / seconds), Some(group.slices_ns.len())))
+            }
+            Self::WakeupP50Ns => by_group(profile, |group| {
+                let median = group.wakeups_ns.get(group.wakeups_ns.len() / 2).map(|ns| *ns as f64);
+                (median, Some(group.wakeups_ns.len()))
+            }),
+            Self::WakeupMeanNs => by_group(profile, |group| (mean(&group.wakeups_ns), Some(group.wakeups_ns.len()))),
+            Self::WakeupMovedShare => by_group(profile, |group| share(group.wakeups_moved, group)),
+            Self::WakeupCrossLlcShare => by_group(profile, |group| share(group.wakeups_cross_llc, group)),
+            Self::MigrationsPerS => single("all", Some(profile.migrations as f64 / seconds)),
+            Self::LlcCounts => llc_counts(profile, &detail.at_ms),
+            Self::CpuCounts => {
+                let mut values = Vec::new();
+                for at in &detail.at_ms {
+                    let counts = at_instant(profile, *at);
+                    let of = |pick: fn(std::slice::Iter<'_, u32>) -> Option<&u32>| {
+                        counts.and_then(|counts| pick(counts.iter())).map(|count| f64::from(*count))
+                    };
+                    values.push((format!("most at {at} ms"), of(|counts| counts.max())));
+                    values.push((format!("least at {at} ms"), of(|counts| counts.min())));
+                }
+                Measured { values, samples: None }
+            }
+            Self::BalancedMs => single("all", balanced_ms(profile, detail)),
+            Self::Gathered => single("all", gathered(profile)),
+        }
+    }
+}
+
+fn single(label: &str, value: Option<f64>) -> Measured {
+    Measured { values: vec![(label.to_owned(), value)], samples: None }
+}
+
+/// One value for each template that has one of its own.
+fn by_group(profile: &Profile, of: impl Fn(&Group) -> (Option<f64>, Option<usize>)) -> Measured {
+    let mut measured = Measured::default();
+    for group in &profile.groups {
+        let (value, samples) = of(group);
+        // A template whose tasks never did such a thing has no value, and says nothing about the others.
+        if samples == Some(0) {
+            continue;
+        }
+        measured.values.push((group.name.clone(), value));
+        let samples = samples.map(|samples| samples as u64);
+        measured.samples = match (measured.samples, samples) {
+            (Some(least), Some(own)) => Some(least.min(own)),
+            (least, own) => least.or(own),
+        };
+    }
+    if measured.values.is_empty() {
+        measured.samples = Some(0);
+    }
+    measured
+}
+
+fn share(count: u64, group: &Group) -> (Option<f64>, Option<usize>) {
+    let wakeups = group.wakeups_ns.len();
+    ((wakeups > 0).then(|| count as f64 / wakeups as f64), Some(wakeups))
+}
+
+fn mean(values: &[u64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<u64>() as f64 / values.len() as f64)
+}
+
+fn at_instant(profile: &Profile, at_ms: u64) -> Option<&Vec<u32>> {
+    profile.counts.get((at_ms * 1_000_000 / STEP_NS) as usize)
+}
+
+/// Counts of LLCs, fullest first.
+fn by_llc(profile: &Profile, counts: &[u32]) -> Vec<u32> {
+    let mut sums = vec![0; profile.llcs.iter().max().map_or(0, |last| last + 1)];
+    counts.iter().zip(&profile.llcs).for_each(|(count, llc)| sums[*llc] += count);
+    sums.sort_unstable_by(|a, b| b.cmp(a));
+    sums
+}
+
+fn llc_counts(profile: &Profile, at_ms: &[u64]) -> Measured {
+    let tasks: usize = profile.groups.iter().map(|group| group.tasks).sum();
+    let mut values = Vec::new();
+    for at in at_ms {
+        let Some(counts) = at_instant(profile, *at) else {
+            values.push((format!("at {at} ms"), None));
+            continue;
+        };
+        for (rank, count) in by_llc(profile, counts).into_iter().enumerate() {
+            values.push((format!("llc {rank} at {at} ms"), Some(f64::from(count) / tasks.max(1) as f64)));
+        }
+    }
+    Measured { values, samples: None }
+}
+
+fn balanced_ms(profile: &Profile, detail: &Detail) -> Option<f64> {
+    let first = detail.from_ns.div_ceil(STEP_NS) as usize;
+    let balanced = |counts: &Vec<u32>| {
+        let (most, least) = (counts.iter().max()?, counts.iter().min()?);
+        Some(*most > 0 && most - least <= detail.within)
+    };
+    let found = profile.counts.iter().skip(first).position(|counts| balanced(counts) == Some(true));
+    found.map(|steps| (steps as u64 * STEP_NS) as f64 / 1e6)
+}
+
+fn gathered(profile: &Profile) -> Option<f64> {
+    let last = profile.counts.get(profile.counts.len() * 2 / 3..)?;
+    let (mut most, mut all) = (0_u32, 0_u32);
+    for counts in last {
+        most += by_llc(profile, counts).first().copied().unwrap_or(0);
+        all += counts.iter().sum::<u32>();
+    }
+    (all > 0).then(|| f64::from(u8::from(f64::from(most) / f64::from(all) >= GATHERED_SHARE)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        let group = |name: &str, run_ns: u64, slices_ns: &[u64]| Group {
+            name: name.into(),
+            tasks: 1,
+            run_ns: vec![run_ns],
+            slices_ns: slices_ns.to_vec(),
+            ..Group::default()
+        };
+        Profile {
+            groups: vec![group("a", 300, &[1, 3]), group("b", 100, &[])],
+            window_ns: 1_000_000_000,
+            counts: vec![vec![2, 0, 0, 0], vec![1, 1, 0, 0], vec![1, 1, 0, 0]],
+            migrations: 7,
+            llcs: vec![0, 0, 1, 1],
+        }
+    }
+
+    fn values(metric: Metric, detail: &Detail) -> Vec<f64> {
+        metric.of(&profile(), detail).values.into_iter().filter_map(|(_, value)| value).collect()
+    }
+
+    #[test]
+    fn metrics_are_what_their_definitions_say() {
+        let detail = Detail { at_ms: vec![0, 5], within: 1, from_ns: 0 };
+        assert_eq!(values(Metric::CpuShare, &detail), [0.75, 0.25]);
+        assert_eq!(values(Metric::SliceMeanNs, &detail), [2.0]);
+        assert_eq!(values(Metric::MigrationsPerS, &detail), [7.0]);
+        assert_eq!(values(Metric::LlcCounts, &detail), [1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(values(Metric::CpuCounts, &detail), [2.0, 0.0, 1.0, 0.0]);
+        assert_eq!(values(Metric::BalancedMs, &detail), [5.0]);
+        assert_eq!(values(Metric::Gathered, &detail), [1.0]);
+    }
+
+    #[test]
+    fn a_metric_of_nothing_has_no_samples() {
+        let measured = Metric::WakeupP50Ns.of(&profile(), &Detail::default());
+        assert_eq!((measured.values.len(), measured.samples), (0, Some(0)));
+        let detail = Detail { at_ms: vec![100], ..Detail::default() };
+        assert_eq!(Metric::LlcCounts.of(&profile(), &detail).values, [("at 100 ms".to_owned(), None)]);
+    }
+}

@@ -1,0 +1,17 @@
+//! The fidelity book: experiments that are run in the simulator and on a real kernel and compared, metric by metric.
+//!
+//! - [`book`]: an experiment as a file, with its bounds and its negative controls.
+//! - [`profile`], [`metric`]: what is compared, from events alone.
+//! - [`judge`]: errors and verdicts.
+//! - [`run`]: both places; the real kernel's results as small files.
+//! - [`page`]: the book as a page.
+//!
+//! Bounds stand in an experiment's file before its results do. Not here: whether both places are right about hardware; no
+//! place has caches.
+
+pub mod book;
+pub mod judge;
+pub mod metric;
+pub mod page;
+pub mod profile;
+pub mod run;

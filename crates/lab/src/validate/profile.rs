@@ -1,0 +1,313 @@
+//! What is compared between two places, from the events of a run alone.
+//!
+//! A [`Profile`] follows every task: where it is, whether it is runnable, its slices, its waits. Metrics ([`super::metric`])
+//! read it at the end. Tasks are known by their template's name, because numbers and CPUs of single tasks may be swapped
+//! between two correct runs.
+
+use std::io;
+
+use warmcore_kernel::Outcome;
+use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, Sink, TaskId};
+use warmcore_workload::Workload;
+
+/// Distance of the instants at which tasks per CPU are noted.
+pub const STEP_NS: u64 = 5_000_000;
+
+/// What is known of one task.
+#[derive(Clone, Debug, Default)]
+struct Follow {
+    cpu: Option<CpuId>,
+    runnable: bool,
+    /// Since when it runs.
+    running_since: Option<u64>,
+    /// Since its waking or creation, until it runs.
+    waking_since: Option<u64>,
+    /// Whether it was moved since its waking, and to another LLC.
+    moved: Option<bool>,
+    run_ns: u64,
+    slices_ns: Vec<u64>,
+    wakeups_ns: Vec<u64>,
+    wakeups_moved: u64,
+    wakeups_cross_llc: u64,
+}
+
+/// The sums of all tasks of one template.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Group {
+    /// The template.
+    pub name: String,
+    /// Number of its tasks.
+    pub tasks: usize,
+    /// CPU time in the window, by task.
+    pub run_ns: Vec<u64>,
+    /// Finished slices in the window, ascending.
+    pub slices_ns: Vec<u64>,
+    /// Wakeup latencies in the window, ascending.
+    pub wakeups_ns: Vec<u64>,
+    /// Wakeups that placed the task on another CPU.
+    pub wakeups_moved: u64,
+    /// Wakeups that placed the task in another LLC.
+    pub wakeups_cross_llc: u64,
+}
+
+/// What a run looked like.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Profile {
+    /// By template, in the workload's order.
+    pub groups: Vec<Group>,
+    /// Length of the window.
+    pub window_ns: u64,
+    /// Runnable tasks of each CPU, every [`STEP_NS`] from the run's start.
+    pub counts: Vec<Vec<u32>>,
+    /// Migrations in the window.
+    pub migrations: u64,
+    /// LLC of each CPU.
+    pub llcs: Vec<usize>,
+}
+
+/// Makes a profile while events stream by.
+pub struct Profiler {
+    llcs: Vec<usize>,
+    from_ns: u64,
+    now_ns: u64,
+    tasks: Vec<Follow>,
+    present: Vec<u32>,
+    counts: Vec<Vec<u32>>,
+    migrations: u64,
+}
+
+impl Profiler {
+    /// A profiler for a run on `machine` that counts from `from_ns` on.
+    #[must_use]
+    pub fn new(machine: &Machine, from_ns: u64) -> Self {
+        Self {
+            llcs: machine.cpus().map(|cpu| machine.llc_of(cpu).index()).collect(),
+            from_ns,
+            now_ns: 0,
+            tasks: Vec::new(),
+            present: vec![0; machine.cpu_count()],
+            counts: Vec::new(),
+            migrations: 0,
+        }
+    }
+
+    /// The profile at the end of the run.
+    #[must_use]
+    pub fn finish(mut self, outcome: &Outcome, workload: &Workload) -> Profile {
+        let end = outcome.elapsed_ns;
+        self.note_until(end);
+        for task in 0..self.tasks.len() {
+            // An unfinished slice is run time, but no slice.
+            if let Some(since) = self.tasks[task].running_since {
+                self.tasks[task].run_ns += end.saturating_sub(since.max(self.from_ns));
+            }
+        }
+        let mut groups: Vec<Group> = Vec::new();
+        for task in &outcome.tasks {
+            let name = template_name(&task.name, workload);
+            let follow = self.tasks.get(task.id as usize).cloned().unwrap_or_default();
+            let place = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
+                groups.push(Group { name: name.to_owned(), ..Group::default() });
+                groups.len() - 1
+            });
+            let group = &mut groups[place];
+            group.tasks += 1;
+            group.run_ns.push(follow.run_ns);
+            group.slices_ns.extend(follow.slices_ns);
+            group.wakeups_ns.extend(follow.wakeups_ns);
+            group.wakeups_moved += follow.wakeups_moved;
+            group.wakeups_cross_llc += follow.wakeups_cross_llc;
+        }
+        for group in &mut groups {
+            group.slices_ns.sort_unstable();
+            group.wakeups_ns.sort_unstable();
+        }
+        Profile {
+            groups,
+            window_ns: end.saturating_sub(self.from_ns),
+            counts: self.counts,
+            migrations: self.migrations,
+            llcs: self.llcs,
+        }
+    }
+
+    /// Notes the present counts for every instant before `time_ns`.
+    fn note_until(&mut self, time_ns: u64) {
+        while (self.counts.len() as u64) * STEP_NS < time_ns {
+            self.counts.push(self.present.clone());
+        }
+    }
+
+    fn task(&mut self, task: TaskId) -> &mut Follow {
+        if self.tasks.len() <= task.index() {
+            self.tasks.resize(task.index() + 1, Follow::default());
+        }
+        &mut self.tasks[task.index()]
+    }
+
+    /// Puts a task somewhere, as runnable or not.
+    fn place(&mut self, task: TaskId, cpu: CpuId, runnable: bool) {
+        let follow = self.task(task);
+        let before = follow.cpu.filter(|_| follow.runnable);
+        (follow.cpu, follow.runnable) = (Some(cpu), runnable);
+        if let Some(before) = before {
+            self.present[before.index()] -= 1;
+        }
+        if runnable {
+            self.present[cpu.index()] += 1;
+        }
+    }
+
+    fn leave(&mut self, event: &Event, prev: TaskId, state: PrevState) {
+        let (now, from) = (event.time_ns, self.from_ns);
+        let follow = self.task(prev);
+        if let Some(since) = follow.running_since.take() {
+            follow.run_ns += now.saturating_sub(since.max(from));
+            if since >= from {
+                follow.slices_ns.push(now - since);
+            }
+        }
+        self.place(prev, event.cpu, state == PrevState::Runnable);
+    }
+
+    fn enter(&mut self, event: &Event, next: TaskId) {
+        let (now, from) = (event.time_ns, self.from_ns);
+        let follow = self.task(next);
+        follow.running_since = Some(now);
+        let moved = follow.moved.take();
+        if let Some(since) = follow.waking_since.take().filter(|since| *since >= from) {
+            follow.wakeups_ns.push(now - since);
+            follow.wakeups_moved += u64::from(moved.is_some());
+            follow.wakeups_cross_llc += u64::from(moved == Some(true));
+        }
+        self.place(next, event.cpu, true);
+    }
+}
+
+impl Sink for Profiler {
+    fn events(&mut self, batch: &[Event]) -> io::Result<()> {
+        for event in batch {
+            self.now_ns = event.time_ns;
+            self.note_until(event.time_ns);
+            match event.kind {
+                EventKind::Switch { prev, prev_state, next } => {
+                    if !prev.is_idle() {
+                        self.leave(event, prev, prev_state);
+                    }
+                    if !next.is_idle() {
+                        self.enter(event, next);
+                    }
+                }
+                EventKind::Waking { task, .. } => {
+                    let follow = self.task(task);
+                    if !follow.runnable {
+                        (follow.waking_since, follow.moved) = (Some(event.time_ns), None);
+                    }
+                }
+                EventKind::Wakeup { task } => self.place(task, event.cpu, true),
+                EventKind::Migrate { task, from, to, kind } => {
+                    let crosses = self.llcs[from.index()] != self.llcs[to.index()];
+                    self.migrations += u64::from(event.time_ns >= self.from_ns);
+                    let follow = self.task(task);
+                    if kind == MigrationKind::Wakeup {
+                        follow.moved = Some(crosses);
+                    }
+                    let runnable = follow.runnable;
+                    self.place(task, to, runnable);
+                }
+                EventKind::Exit { task } => {
+                    if let Some(cpu) = self.task(task).cpu {
+                        // It still runs until it is switched away for the last time.
+                        let runnable = self.task(task).runnable;
+                        self.place(task, cpu, runnable);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `spinner-3` is the fourth task of template `spinner`, unless it is a template of its own.
+fn template_name<'a>(task: &'a str, workload: &Workload) -> &'a str {
+    if workload.tasks.iter().any(|template| template.name == task) {
+        return task;
+    }
+    task.rsplit_once('-').map_or(task, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_kernel::{End, TaskOutcome};
+    use warmcore_topology::resolve;
+
+    fn outcome(names: &[&str], elapsed_ns: u64) -> Outcome {
+        let task = |(id, name): (u32, &&str)| TaskOutcome {
+            id,
+            name: (*name).into(),
+            role: String::new(),
+            application: 0,
+            process: 0,
+            started_ns: 0,
+            exited_ns: None,
+            cpu_time_ns: 0,
+            progress_ns: 0,
+        };
+        Outcome {
+            end: End::Stopped,
+            elapsed_ns,
+            tasks: (0..).zip(names).map(task).collect(),
+            applications: Vec::new(),
+            cpus: Vec::new(),
+            recorders: Vec::new(),
+            engine_events: 0,
+        }
+    }
+
+    #[test]
+    fn slices_waits_and_places_are_those_of_the_events() {
+        let machine = resolve("1s1n2l2c1t").unwrap();
+        let (task, idle) = (TaskId(0), TaskId::IDLE);
+        let event = |ms: u64, cpu, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(cpu), kind };
+        let mut profiler = Profiler::new(&machine, 0);
+        let run = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
+        profiler
+            .events(&[
+                event(1, 0, EventKind::Wakeup { task }),
+                event(1, 0, run(idle, PrevState::Idle, task)),
+                event(4, 0, run(task, PrevState::Sleeping, idle)),
+                event(7, 0, EventKind::Waking { task, target_cpu: CpuId(0) }),
+                event(7, 0, EventKind::Migrate { task, from: CpuId(0), to: CpuId(2), kind: MigrationKind::Wakeup }),
+                event(7, 2, EventKind::Wakeup { task }),
+                event(9, 2, run(idle, PrevState::Idle, task)),
+            ])
+            .unwrap();
+        let profile = profiler.finish(&outcome(&["worker-0"], 19_000_000), &Workload::empty("none"));
+        let group = &profile.groups[0];
+        assert_eq!((group.name.as_str(), group.run_ns.as_slice()), ("worker", [13_000_000].as_slice()));
+        assert_eq!(
+            (group.slices_ns.as_slice(), group.wakeups_ns.as_slice()),
+            ([3_000_000].as_slice(), [2_000_000].as_slice())
+        );
+        assert_eq!((group.wakeups_moved, group.wakeups_cross_llc), (1, 1));
+        assert_eq!(profile.counts, [[0; 4], [0; 4], [0, 0, 1, 0], [0, 0, 1, 0]]);
+    }
+
+    #[test]
+    fn what_lies_before_the_window_does_not_count() {
+        let machine = resolve("1s1n1l1c1t").unwrap();
+        let mut profiler = Profiler::new(&machine, 10);
+        let switch = |time_ns, prev, next| Event {
+            time_ns,
+            cpu: CpuId(0),
+            kind: EventKind::Switch { prev, prev_state: PrevState::Runnable, next },
+        };
+        profiler.events(&[switch(2, TaskId::IDLE, TaskId(0)), switch(14, TaskId(0), TaskId(1))]).unwrap();
+        let profile = profiler.finish(&outcome(&["a", "b"], 20), &Workload::empty("none"));
+        assert_eq!(profile.groups.iter().map(|group| group.run_ns[0]).collect::<Vec<_>>(), [4, 6]);
+        assert!(profile.groups[0].slices_ns.is_empty(), "it began before the window");
+    }
+}
