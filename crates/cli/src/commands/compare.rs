@@ -50,7 +50,8 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     print(&document, arguments.json, console)?;
     if let Some(directory) = &directory {
         console.note(&format!("run directory: {}", directory.path().display()));
-        if !arguments.no_report {
+        // The page looks at a trial again by simulating it, which a boot cannot be.
+        if !arguments.no_report && matches!(experiment.place, Place::Sim) {
             let page = report::into_run_directory(directory.path(), &signals)?;
             console.note(&format!("report: {}", page.display()));
         }
