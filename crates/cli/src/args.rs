@@ -54,6 +54,8 @@ pub enum Command {
     Reproduce(ReproduceArguments),
     /// Show finished runs: a page, figures, tables
     Report(ReportArguments),
+    /// Run many workloads on many machines under the same schedulers: one table of gains
+    Sweep(SweepArguments),
     /// List, show, detect and convert machines
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -284,6 +286,10 @@ pub struct ReproduceArguments {
     /// Seed that all simulations' seeds are derived from
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
+    /// Repeat the rows with assumed parameters of their machines 30 % smaller and larger, and with the machines' other
+    /// core-to-core tables, and say which conclusions change
+    #[arg(long)]
+    pub sensitivity: bool,
     /// Directory for the result and a run directory of every experiment; must not exist yet
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
@@ -294,6 +300,41 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
     /// Print the table as Markdown
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// Arguments of `sweep`.
+#[derive(Args, Debug)]
+pub struct SweepArguments {
+    /// Machines, with commas between them; `several-llcs` stands for every preset with more than one LLC
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', required = true)]
+    pub machines: Vec<String>,
+    /// A workload; may be repeated. @FILE stands for the lines of a file
+    #[arg(short, long, value_name = "WORKLOAD", required = true)]
+    pub workloads: Vec<String>,
+    /// Schedulers, with commas between them, tunables as in `compare`; the first one is the baseline
+    #[arg(short, long, value_name = "LIST", required = true)]
+    pub schedulers: Vec<String>,
+    /// Runs of each scheduler in each cell
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: u32,
+    /// Seed that all trials' seeds are derived from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    pub seed: u64,
+    /// End each run at this simulated time, such as 5s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub max_time: Option<u64>,
+    /// Directory for the table and a run directory of every experiment; must not exist yet
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Print one JSON document instead of a table
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print the tables as Markdown
     #[arg(long)]
     pub markdown: bool,
 }

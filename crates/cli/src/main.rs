@@ -40,6 +40,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Sim(arguments) => commands::sim::run(arguments, Place::Sim, console),
         Command::Reproduce(arguments) => commands::reproduce::run(&arguments, console),
         Command::Report(arguments) => commands::report::run(arguments, console),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
         Command::Memory(command) => commands::memory::run(command, console),

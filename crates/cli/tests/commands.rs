@@ -159,3 +159,19 @@ fn a_workload_runs_with_real_threads() {
     assert_eq!((&document["schema"], &document["ended"]), (&"warmcore-native-1".into(), &"all_exited".into()));
     assert_eq!(document["recorders"][0]["samples_ns"].as_array().map(Vec::len), Some(10));
 }
+
+#[test]
+fn a_sweep_is_a_table_of_machines_and_workloads_with_means_and_losses() {
+    let scratch = Scratch::new();
+    scratch.write("workloads.txt", "# a comment\nhackbench:-T,-p,-f2,-g1,-l20\n\nspin:-n4,-d20ms\n");
+    let words = "sweep -m 2s1n1l2c1t,1s1n2l2c1t -w @workloads.txt -s cfs,rr -n 2 --json --out kept";
+    let document: serde_json::Value =
+        serde_json::from_str(&scratch.run(words).exits_with(0).out).expect("one document");
+    assert_eq!(document["rows"].as_array().map(Vec::len), Some(4));
+    assert_eq!((&document["baseline"], &document["candidates"][0]), (&"cfs".into(), &"rr".into()));
+    assert!(document["by_machine"].as_array().map(Vec::len) == Some(2));
+    let files = scratch.files("kept");
+    assert!(files.contains(&"sweep.md".into()) && files.contains(&"experiments/004-1s1n2l2c1t/verdict.json".into()));
+    scratch.run("sweep -m nothing -w spin -s cfs,rr").exits_with(2).did_not_panic();
+    scratch.run("sweep -m 2s1n1l2c1t -w @none.txt -s cfs,rr").exits_with(2).complains("cannot read none.txt");
+}

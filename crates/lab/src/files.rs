@@ -72,6 +72,14 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     written
 }
 
+/// Makes a directory, with those above it, if it is not there.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn create_directory(path: &Path) -> Result<(), FileError> {
+    fs::create_dir_all(path).at("create", path)
+}
+
 /// The SHA-256 of some bytes, in hexadecimal.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> String {

@@ -10,6 +10,7 @@
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
 //! - [`reproduce`]: published results, simulated and compared row by row.
 //! - [`reading`]: a run directory read back to be shown.
+//! - [`sweep`]: many machines and workloads as one table of gains.
 //! - [`directory`], [`session`], [`table`], [`files`], [`environment`]: the run directory.
 //!
 //! This crate reads and writes files and the host's inventory. It prints nothing, and simulates nothing itself.
@@ -27,6 +28,7 @@ pub mod results;
 pub mod runner;
 pub mod session;
 pub mod sim;
+pub mod sweep;
 pub mod table;
 pub mod trial;
 pub mod validate;

@@ -162,6 +162,10 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
             let definition = "percentile of what the workload itself records; an upper edge of a bucket";
             Measure::of_outcome(&name, &title, Unit::Ns, Better::Lower, definition)
         }));
+        let (title, definition) = (format!("{name} mean"), "mean of what the workload itself records");
+        measures.push(Measure::of_outcome(&recorder_mean(name), &title, Unit::Ns, Better::Lower, definition));
+        let (title, definition) = (format!("{name} samples per second"), "samples of what the workload itself records");
+        measures.push(Measure::of_outcome(&recorder_rate(name), &title, Unit::PerS, Better::Higher, definition));
     }
     measures.extend(RATES.iter().map(|(name, counted, title)| {
         let title = format!("{title} per second");
@@ -193,6 +197,14 @@ fn recorder_percentile(name: &str, percentile: &str) -> String {
     format!("recorder_{}_{percentile}_ns", as_name(name))
 }
 
+fn recorder_mean(name: &str) -> String {
+    format!("recorder_{}_mean_ns", as_name(name))
+}
+
+fn recorder_rate(name: &str) -> String {
+    format!("recorder_{}_per_s", as_name(name))
+}
+
 /// A text as part of a name: letters and digits stay, what lies between them becomes one `_`.
 fn as_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -203,6 +215,7 @@ fn as_name(text: &str) -> String {
 ///
 /// - schbench: the p99 of the wakeup latencies that it records itself;
 /// - hackbench: the time it prints;
+/// - sysbench: transactions per second;
 /// - one that ends by itself: elapsed time;
 /// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency;
 /// - one that runs for a fixed time and only computes: the work done.
@@ -213,6 +226,7 @@ pub fn primary(workload: &Workload) -> String {
         ResultStyle::Hackbench { .. } if workload.recorders.iter().any(|name| name == HACKBENCH_TIME) => {
             return HACKBENCH.into();
         }
+        ResultStyle::Sysbench { transaction } => return recorder_rate(recorder_name(workload, *transaction)),
         ResultStyle::Hackbench { .. } | ResultStyle::Plain => {}
     }
     if workload.duration_ns.is_none() && !workload.programs.iter().flat_map(|program| &program.steps).any(stops) {
@@ -228,14 +242,18 @@ pub fn primary(workload: &Workload) -> String {
 pub fn secondary(workload: &Workload) -> Option<String> {
     match &workload.style {
         ResultStyle::Schbench { request, .. } => Some(recorder_p99(workload, *request)),
+        ResultStyle::Sysbench { transaction } => Some(recorder_p99(workload, *transaction)),
         _ if primary(workload) == WORK => Some(SPREAD.into()),
         _ => None,
     }
 }
 
 fn recorder_p99(workload: &Workload, recorder: RecorderId) -> String {
-    let name = workload.recorders.get(recorder.index()).map_or("", String::as_str);
-    recorder_percentile(name, "p99")
+    recorder_percentile(recorder_name(workload, recorder), "p99")
+}
+
+fn recorder_name(workload: &Workload, recorder: RecorderId) -> &str {
+    workload.recorders.get(recorder.index()).map_or("", String::as_str)
 }
 
 fn stops(step: &Step) -> bool {
@@ -312,6 +330,9 @@ pub fn of_run(
             let value = histogram.quantile(*q).map(|value| value as f64);
             (recorder_percentile(name, percentile), value)
         }));
+        values.insert(recorder_mean(name), histogram.mean());
+        let seconds = outcome.elapsed_ns as f64 / 1e9;
+        values.insert(recorder_rate(name), (seconds > 0.0).then(|| histogram.count() as f64 / seconds));
     }
     if let Some(metrics) = metrics {
         values.extend(METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.value)(metrics))));

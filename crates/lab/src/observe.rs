@@ -12,7 +12,8 @@ use warmcore_trace::{Event, EventKind, Sink};
 #[serde(rename_all = "snake_case")]
 pub enum Observation {
     /// How many tasks are assigned to each CPU, running or not, at an instant of the run. Gives the measures
-    /// `tasks_on_cpu0_at_…ms`, and `tasks_per_cpu_least_at_…ms` and `…_most_at_…ms` over all CPUs.
+    /// `tasks_on_cpu0_at_…ms`, `tasks_per_cpu_least_at_…ms` and `…_most_at_…ms` over all CPUs, and
+    /// `tasks_per_llc_most_at_…ms` over all LLCs.
     TasksPerCpu {
         /// When, counted from the start of the run; a whole number of milliseconds.
         at_ms: u64,
@@ -25,17 +26,18 @@ pub(crate) struct Observer {
     pending: Vec<Observation>,
     /// CPU of each task that exists, by task id.
     places: Vec<Option<CpuId>>,
-    cpus: usize,
+    /// LLC of each CPU.
+    llcs: Vec<usize>,
     measures: Vec<(String, f64)>,
 }
 
 impl Observer {
-    /// An observer of a machine with so many CPUs.
-    pub(crate) fn new(observations: &[Observation], cpus: usize) -> Self {
+    /// An observer of a machine whose CPUs have these LLCs.
+    pub(crate) fn new(observations: &[Observation], llcs: Vec<usize>) -> Self {
         let mut pending = observations.to_vec();
         pending.sort_by_key(instant_ns);
         pending.reverse();
-        Self { pending, places: Vec::new(), cpus, measures: Vec::new() }
+        Self { pending, places: Vec::new(), llcs, measures: Vec::new() }
     }
 
     /// What was seen of the instants up to the end of the run. Those after it have no value.
@@ -48,13 +50,21 @@ impl Observer {
     fn answer_before(&mut self, time_ns: u64) {
         while let Some(observation) = self.pending.pop_if(|last| instant_ns(last) < time_ns) {
             let Observation::TasksPerCpu { at_ms } = observation;
-            let mut counts = vec![0_u32; self.cpus];
-            self.places.iter().flatten().for_each(|cpu| counts[cpu.index()] += 1);
+            let mut counts = vec![0_u32; self.llcs.len()];
+            let mut by_llc = vec![0_u32; self.llcs.iter().max().map_or(0, |llc| llc + 1)];
+            for cpu in self.places.iter().flatten() {
+                counts[cpu.index()] += 1;
+                by_llc[self.llcs[cpu.index()]] += 1;
+            }
             let least = counts.iter().min().copied().unwrap_or(0);
             let most = counts.iter().max().copied().unwrap_or(0);
-            for (what, count) in
-                [("tasks_on_cpu0", counts[0]), ("tasks_per_cpu_least", least), ("tasks_per_cpu_most", most)]
-            {
+            let of_llc = by_llc.into_iter().max().unwrap_or(0);
+            for (what, count) in [
+                ("tasks_on_cpu0", counts[0]),
+                ("tasks_per_cpu_least", least),
+                ("tasks_per_cpu_most", most),
+                ("tasks_per_llc_most", of_llc),
+            ] {
                 self.measures.push((format!("{what}_at_{at_ms}ms"), f64::from(count)));
             }
         }
@@ -97,7 +107,7 @@ mod tests {
     #[test]
     fn tasks_are_counted_where_they_are_at_the_instant() {
         let at = |at_ms| Observation::TasksPerCpu { at_ms };
-        let mut observer = Observer::new(&[at(3), at(1), at(99)], 2);
+        let mut observer = Observer::new(&[at(3), at(1), at(99)], vec![0, 0]);
         let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
         let wakeup = |task| EventKind::Wakeup { task: TaskId(task) };
         let migrate = |task| EventKind::Migrate {
@@ -115,6 +125,7 @@ mod tests {
         // What happens at the instant itself counts.
         assert_eq!((value("tasks_on_cpu0_at_1ms"), value("tasks_per_cpu_most_at_1ms")), (Some(1.0), Some(1.0)));
         assert_eq!((value("tasks_on_cpu0_at_3ms"), value("tasks_per_cpu_most_at_3ms")), (Some(1.0), Some(2.0)));
+        assert_eq!(value("tasks_per_llc_most_at_3ms"), Some(3.0));
         assert_eq!(value("tasks_on_cpu0_at_99ms"), None, "the run ended before");
     }
 }

@@ -2,7 +2,9 @@
 
 use warmcore_kernel::Outcome;
 use warmcore_trace::Histogram;
-use warmcore_workload::results::{LatencyHistogram, SchbenchReport, hackbench_lines, schbench_text};
+use warmcore_workload::results::{
+    LatencyHistogram, SchbenchReport, SysbenchReport, hackbench_lines, schbench_text, sysbench_text,
+};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Workload};
 
 /// The lines, or none for a workload that imitates no program or did not come to its end.
@@ -14,6 +16,9 @@ pub fn result_lines(workload: &Workload, outcome: &Outcome) -> Vec<String> {
             let recorder = workload.recorders.iter().position(|name| name == HACKBENCH_TIME);
             let time = recorder.and_then(|index| outcome.recorders.get(index)?.max());
             time.map(|time| hackbench_lines(header, time))
+        }
+        ResultStyle::Sysbench { transaction } => {
+            outcome.recorders.get(transaction.index()).map(|latencies| sysbench_text(&sysbench(latencies, outcome)))
         }
         ResultStyle::Schbench { wakeup, request } => Some(schbench_text(&schbench(outcome, *wakeup, *request))),
     };
@@ -34,6 +39,17 @@ fn schbench(outcome: &Outcome, wakeup: RecorderId, request: RecorderId) -> Schbe
     let rate = u128::from(requests) * 1_000_000_000 / u128::from(outcome.elapsed_ns.max(1));
     report.requests_per_second.add(u64::try_from(rate).unwrap_or(u64::MAX));
     report
+}
+
+fn sysbench(latencies: &Histogram, outcome: &Outcome) -> SysbenchReport {
+    SysbenchReport {
+        transactions: latencies.count(),
+        elapsed_ns: outcome.elapsed_ns,
+        min_ns: latencies.min().unwrap_or(0),
+        p95_ns: latencies.quantile(0.95).unwrap_or(0),
+        max_ns: latencies.max().unwrap_or(0),
+        sum_ns: u128::from(latencies.sum()),
+    }
 }
 
 /// The same latencies in schbench's own buckets, which are finer than the recorder's: a latency counts as the middle of

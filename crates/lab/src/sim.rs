@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
+use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
 
@@ -122,7 +123,7 @@ pub fn run_trial(
     let recorded = recorded.as_ref();
 
     let mut observer =
-        (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine.cpu_count()));
+        (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, llcs_of_cpus(machine)));
     let new_counters = || Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
     let (outcome, counters) = match (experiment.trace, directory) {
         (TraceLevel::None, _) => {
@@ -256,6 +257,11 @@ fn produce<'a>(
         recorded.replay(sink).map_err(SimulationError::Sink)?;
     }
     Ok(recorded.outcome.clone())
+}
+
+/// LLC of each CPU, as indices.
+fn llcs_of_cpus(machine: &Machine) -> Vec<usize> {
+    machine.cpus().map(|cpu| machine.llc_of(cpu).index()).collect()
 }
 
 /// Nothing in it may differ between equal runs, so a simulated run has no host of its own.

@@ -410,6 +410,11 @@ pub enum ResultStyle {
         /// Recorder of request latencies.
         request: RecorderId,
     },
+    /// sysbench's statistics.
+    Sysbench {
+        /// Recorder of the latencies of transactions.
+        transaction: RecorderId,
+    },
 }
 
 /// Something in the input that is accepted but not modelled.

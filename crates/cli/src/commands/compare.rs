@@ -60,7 +60,7 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
 }
 
 /// A new experiment and its directory.
-fn begin(
+pub fn begin(
     arguments: &CompareArguments,
     started: u64,
     console: &Console,

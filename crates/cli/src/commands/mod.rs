@@ -15,6 +15,7 @@ pub mod reproduce;
 pub mod reproduce_table;
 pub mod schedulers;
 pub mod sim;
+pub mod sweep;
 pub mod validate;
 pub mod verdict_table;
 pub mod vm;

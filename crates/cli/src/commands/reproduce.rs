@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
-use warmcore_lab::files::{FileError, write_atomically};
+use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::reproduce::check::Coverage;
 use warmcore_lab::reproduce::document::ReproductionDocument;
 use warmcore_lab::reproduce::published::PublishedFile;
-use warmcore_lab::reproduce::run::{self, Means, PlannedExperiment, ReproduceError};
+use warmcore_lab::reproduce::run::{self, Means, PlannedExperiment, PlannedRow, ReproduceError};
+use warmcore_lab::reproduce::sensitivity::{SensitivityDocument, Variation};
 use warmcore_lab::reproduce::{REPRODUCTIONS, Reproduction, find};
 use warmcore_lab::session::pretty;
 
@@ -35,7 +36,18 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
         Failure::usage("warmcore::reproduce", format!("there is no reproduction `{}`", arguments.name))
             .help(format!("there are {}", names.join(", ")))
     })?;
-    let document = reproduce(reproduction, arguments, console)?;
+    let signals = Signals::listen()?;
+    let work = Work::new(reproduction, arguments, &signals)?;
+    if let Some(out) = &arguments.out {
+        make_directory(out)?;
+    }
+    if arguments.sensitivity {
+        return sensitivity(&work, arguments, console);
+    }
+    let document = work.run(None, arguments.out.as_deref(), console)?;
+    if let Some(out) = &arguments.out {
+        console.note(&format!("directory: {}", out.display()));
+    }
     let text = match (arguments.json, arguments.markdown) {
         (true, _) => pretty(&document),
         (_, true) => reproduce_table::markdown(&document),
@@ -49,42 +61,97 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
     Err(failure.help("docs/reproductions.md says what is known about rows outside their bands"))
 }
 
-fn reproduce(
-    reproduction: &Reproduction,
-    arguments: &ReproduceArguments,
-    console: &Console,
-) -> Result<ReproductionDocument, Failure> {
-    let signals = Signals::listen()?;
-    let started = unix_seconds();
-    let file = published(reproduction, arguments.published.as_deref())?;
-    let seeds = trial_seeds(arguments.seed, if arguments.quick { QUICK_TRIALS } else { arguments.trials });
-    let rows = run::plan(reproduction, &file, &arguments.rows).map_err(|error| failure(error, &signals))?;
-    let experiments = run::experiments(&rows, &seeds).map_err(|error| failure(error, &signals))?;
-    if let Some(out) = &arguments.out {
-        make_directory(out)?;
-    }
-    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
-    let total: usize = experiments.iter().map(simulations).sum();
-    console.note(&format!("{}: {} rows, {total} simulations, {jobs} at a time", reproduction.name, rows.len()));
+/// What is to be simulated.
+struct Work<'a> {
+    reproduction: &'static Reproduction,
+    rows: Vec<PlannedRow>,
+    seeds: Vec<u64>,
+    jobs: usize,
+    signals: &'a Signals,
+}
 
-    let mut environment = Environment::at_start(std::env::args().collect(), jobs, started);
-    let bar = console.progress(total, "simulations");
-    let means = Means {
-        jobs,
-        stop: Arc::clone(&signals.stop),
-        progress: &|_| bar.inc(1),
-        out: arguments.out.as_deref(),
-        environment: &environment,
-    };
-    let document = run::run(reproduction, rows, &experiments, &seeds, &means);
-    bar.finish_and_clear();
-    let document = document.map_err(|error| failure(error, &signals))?;
+impl<'a> Work<'a> {
+    fn new(
+        reproduction: &'static Reproduction,
+        arguments: &ReproduceArguments,
+        signals: &'a Signals,
+    ) -> Result<Self, Failure> {
+        let file = published(reproduction, arguments.published.as_deref())?;
+        let seeds = trial_seeds(arguments.seed, if arguments.quick { QUICK_TRIALS } else { arguments.trials });
+        let rows = run::plan(reproduction, &file, &arguments.rows).map_err(|error| failure(error, signals))?;
+        let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+        let work = Self { reproduction, rows, seeds, jobs, signals };
+        // What cannot be made is told before anything is written.
+        work.experiments(None)?;
+        Ok(work)
+    }
+
+    fn experiments(&self, variation: Option<&Variation>) -> Result<Vec<PlannedExperiment>, Failure> {
+        run::experiments(&self.rows, &self.seeds, variation).map_err(|error| failure(error, self.signals))
+    }
+
+    /// Simulates all rows, on machines with a variation if there is one.
+    fn run(
+        &self,
+        variation: Option<&Variation>,
+        out: Option<&Path>,
+        console: &Console,
+    ) -> Result<ReproductionDocument, Failure> {
+        let experiments = self.experiments(variation)?;
+        let total: usize = experiments.iter().map(simulations).sum();
+        let what = variation.map_or(String::new(), |variation| format!(", {}", variation.name));
+        let name = self.reproduction.name;
+        console.note(&format!("{name}{what}: {} rows, {total} simulations, {} at a time", self.rows.len(), self.jobs));
+        let mut environment = Environment::at_start(std::env::args().collect(), self.jobs, unix_seconds());
+        let bar = console.progress(total, "simulations");
+        let means = Means {
+            jobs: self.jobs,
+            stop: Arc::clone(&self.signals.stop),
+            progress: &|_| bar.inc(1),
+            out,
+            environment: &environment,
+        };
+        let document = run::run(self.reproduction, &self.rows, &experiments, &self.seeds, &means);
+        bar.finish_and_clear();
+        let document = document.map_err(|error| failure(error, self.signals))?;
+        if let Some(out) = out {
+            environment.at_end(unix_seconds(), total, 0.0);
+            keep(out, &document, &environment).map_err(file_failure)?;
+        }
+        Ok(document)
+    }
+}
+
+/// The rows as they are, and with every variation of their machines.
+fn sensitivity(work: &Work<'_>, arguments: &ReproduceArguments, console: &Console) -> Result<(), Failure> {
+    let directory = |name: &str| arguments.out.as_ref().map(|out| out.join(name));
+    let unchanged = work.run(None, directory("unchanged").as_deref(), console)?;
+    let mut varied = Vec::new();
+    let (variations, impossible) = run::variations_of(&work.rows).map_err(|error| failure(error, work.signals))?;
+    for reason in &impossible {
+        console.warn(&format!("left out: {reason}"));
+    }
+    for variation in variations {
+        let out = directory(&format!("variation-{:02}", varied.len() + 1));
+        let document = work.run(Some(&variation), out.as_deref(), console)?;
+        varied.push((variation, document));
+    }
+    let document = SensitivityDocument::new(&unchanged, &varied);
     if let Some(out) = &arguments.out {
-        environment.at_end(unix_seconds(), total, 0.0);
-        keep(out, &document, &environment).map_err(file_failure)?;
+        for (name, text) in [
+            ("sensitivity.json", pretty(&document)),
+            ("sensitivity.md", reproduce_table::sensitivity_markdown(&document)),
+        ] {
+            write_atomically(&out.join(name), text.as_bytes()).map_err(file_failure)?;
+        }
         console.note(&format!("directory: {}", out.display()));
     }
-    Ok(document)
+    let text = match (arguments.json, arguments.markdown) {
+        (true, _) => pretty(&document),
+        (_, true) => reproduce_table::sensitivity_markdown(&document),
+        _ => reproduce_table::sensitivity_text(&document, console),
+    };
+    Ok(console.out(&text)?)
 }
 
 fn simulations(planned: &PlannedExperiment) -> usize {
@@ -108,7 +175,7 @@ fn published(reproduction: &Reproduction, path: Option<&Path>) -> Result<Publish
 }
 
 /// A directory that does not exist yet or is empty.
-fn make_directory(path: &Path) -> Result<(), Failure> {
+pub fn make_directory(path: &Path) -> Result<(), Failure> {
     if path.exists() && !fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
         return Err(Failure::usage("warmcore::directory", format!("{} exists and is not empty", path.display()))
             .help("choose another --out"));
@@ -121,6 +188,7 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
 
 /// Writes the result in its three forms.
 fn keep(out: &Path, document: &ReproductionDocument, environment: &Environment) -> Result<(), FileError> {
+    create_directory(out)?;
     for (name, text) in [
         ("reproduction.json", pretty(document)),
         ("reproduction.md", reproduce_table::markdown(document)),
@@ -172,7 +240,7 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
     let mut reproductions = Vec::new();
     for reproduction in &REPRODUCTIONS {
         let file = published(reproduction, None)?;
-        let covered = |row| matches!((reproduction.cover)(&file, row), Coverage::Checks(_));
+        let covered = |row| matches!((reproduction.cover)(&file, row).if_known(), Coverage::Checks(_));
         reproductions.push(Listed {
             name: reproduction.name,
             summary: reproduction.summary,

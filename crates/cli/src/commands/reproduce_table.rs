@@ -2,6 +2,7 @@
 
 use warmcore_lab::reproduce::check::{Band, Stated};
 use warmcore_lab::reproduce::document::{CheckResult, CheckVerdict, ReproductionDocument, RowResult};
+use warmcore_lab::reproduce::sensitivity::{SensitivityDocument, VariedResult};
 use warmcore_lab::verdict::decimal;
 
 use crate::console::{Console, Table, Tone};
@@ -94,6 +95,54 @@ pub fn markdown(document: &ReproductionDocument) -> String {
         }
     }
     format!("{text}\n{}\n", conclusion(document))
+}
+
+/// What a variation changes, for standard output.
+pub fn sensitivity_text(document: &SensitivityDocument, console: &Console) -> String {
+    let headings = ["variation", ">verdicts changed", ">directions changed", ">largest change", "changed verdicts"];
+    let mut table = Table::new(headings);
+    for varied in &document.variations {
+        table.row(sensitivity_cells(document, varied));
+    }
+    format!("{}\n{}\n", console.table(&table), sensitivity_conclusion(document))
+}
+
+/// The same as a section of a document.
+pub fn sensitivity_markdown(document: &SensitivityDocument) -> String {
+    let mut text =
+        String::from("| variation | verdicts changed | directions changed | largest change | which verdicts |\n");
+    text.push_str("|---|--:|--:|--:|---|\n");
+    for varied in &document.variations {
+        let cells = sensitivity_cells(document, varied).map(|cell| escaped(&cell));
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    format!("{text}\n{}\n", sensitivity_conclusion(document))
+}
+
+fn sensitivity_cells(document: &SensitivityDocument, varied: &VariedResult) -> [String; 5] {
+    let verdicts = document.verdicts.iter().zip(&varied.verdicts).zip(&document.comparisons);
+    let changed = verdicts.filter(|((old, new), _)| old != new);
+    let changed: Vec<String> = changed
+        .map(|((_, new), title)| format!("{}: {}", title.split(": ").next().unwrap_or(title), new.word()))
+        .collect();
+    [
+        varied.variation.clone(),
+        varied.verdicts_changed.to_string(),
+        varied.directions_changed.to_string(),
+        varied.largest_change.map_or_else(|| "-".into(), |change| format!("{:.0} %", 100.0 * change)),
+        changed.join(", "),
+    ]
+}
+
+fn sensitivity_conclusion(document: &SensitivityDocument) -> String {
+    let comparisons = document.comparisons.len();
+    let count = |of: fn(&VariedResult) -> usize| document.variations.iter().map(of).sum::<usize>();
+    format!(
+        "{comparisons} comparisons under {} variations: {} verdicts and {} directions change.",
+        document.variations.len(),
+        count(|varied| varied.verdicts_changed),
+        count(|varied| varied.directions_changed)
+    )
 }
 
 /// What came out, in a sentence or two.

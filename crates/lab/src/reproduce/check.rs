@@ -1,6 +1,7 @@
 //! What stands for a published row: simulations, a figure that follows from them, and the band it must lie in.
 
 use serde::Serialize;
+use warmcore_schedulers::SchedulerSpec;
 
 use crate::experiment::Observation;
 use crate::reproduce::published::PublishedRow;
@@ -19,6 +20,18 @@ impl Coverage {
     #[must_use]
     pub fn missing(what: impl Into<String>) -> Self {
         Self::Missing(what.into())
+    }
+
+    /// The same, unless a run needs a scheduler or a tunable that this program does not have.
+    #[must_use]
+    pub fn if_known(self) -> Self {
+        let Self::Checks(checks) = &self else { return self };
+        let unknown =
+            checks.iter().flat_map(|check| &check.runs).find_map(|run| SchedulerSpec::parse(&run.scheduler).err());
+        match unknown {
+            Some(error) => Self::Missing(error.to_string()),
+            None => self,
+        }
     }
 }
 

@@ -5,15 +5,20 @@
 //! - [`check`]: what is simulated for a row, how its figure follows from the trials, and the band it must lie in.
 //! - [`run`]: all simulations of a reproduction, in run directories of their own.
 //! - [`document`]: the result, with every point.
+//! - [`sensitivity`]: the same with assumed parameters changed.
 //! - One module per source: which simulation stands for which row, and why.
 //!
 //! Every row of a file appears in the result. A row that cannot be simulated yet says what is missing; a row that some
 //! parameter was fitted to is shown and not scored. Bands and predicates are stated with their reason, before the run.
 
+mod cache_aware_slides;
+mod characterisation;
 pub mod check;
 pub mod document;
 pub mod published;
 pub mod run;
+pub mod sensitivity;
+mod topology_rfc;
 mod ule_cfs;
 
 use check::Coverage;
@@ -55,7 +60,7 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
         summary: "aggregation over several LLCs against one, on a 24-LLC server: hackbench, schbench, MySQL",
         source: "[RFC PATCH 0/8] sched: Extend cache-aware scheduling into topology-aware scheduling, 24 June 2026",
         text: FILES[0].1,
-        cover: |_, _| Coverage::missing("the schedulers cache-aware and topology-aware, and the memory model"),
+        cover: topology_rfc::cover,
         sign_share: Some(0.8),
     },
     Reproduction {
@@ -63,7 +68,7 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
         summary: "cache-aware scheduling against EEVDF on a two-socket Xeon",
         source: "Cache Aware Scheduling, T. Chen and C. Yu, Linux Plumbers Conference, Tokyo, December 2025",
         text: FILES[1].1,
-        cover: |_, _| Coverage::missing("the scheduler cache-aware and the memory model"),
+        cover: cache_aware_slides::cover,
         sign_share: None,
     },
     Reproduction {
@@ -71,7 +76,7 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
         summary: "what one socket against two does to threads that share, on Sapphire Rapids",
         source: "Characterization of Cache Aware Scheduling on Linux, course project paper, 2026",
         text: FILES[2].1,
-        cover: |_, _| Coverage::missing("the memory model"),
+        cover: characterisation::cover,
         sign_share: None,
     },
     Reproduction {

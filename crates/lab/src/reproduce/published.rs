@@ -1,7 +1,7 @@
 //! Published results as data: the reader of `published/*.toml`.
 //!
-//! One file per source. The fields are explained in `published/README.md`. A field this reader does not know is an error,
-//! as is a row whose kind lacks what it needs: a typing mistake must not turn a figure into nothing.
+//! One file per source. The fields are explained in `published/README.md`. A field this reader does not know is an
+//! error, as is a row whose kind lacks what it needs: a typing mistake must not turn a figure into nothing.
 
 use std::fmt;
 

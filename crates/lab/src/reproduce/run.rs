@@ -1,4 +1,5 @@
-//! Runs what a reproduction needs: equal machines and workloads become one experiment, whose schedulers share its seeds.
+//! Runs what a reproduction needs: equal machines and workloads become one experiment, whose schedulers share its
+//! seeds.
 //!
 //! With a directory, every experiment has a run directory in it (`experiments/*`), which `warmcore report` and others
 //! read like any other; what is finished there is not run again.
@@ -10,10 +11,11 @@ use std::sync::atomic::AtomicBool;
 use crate::directory::{DirectoryError, Existing, RunDirectory};
 use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentError, Named, Place, TraceLevel};
-use crate::reproduce::Reproduction;
 use crate::reproduce::check::{Check, Coverage, Run};
 use crate::reproduce::document::{CheckResult, ReproductionDocument, RowResult};
 use crate::reproduce::published::{PublishedFile, PublishedRow};
+use crate::reproduce::sensitivity::Variation;
+use crate::reproduce::{Reproduction, sensitivity};
 use crate::runner::{self, Conduct, RunError};
 use crate::session::{self, SessionError};
 use crate::trial::Trial;
@@ -78,8 +80,36 @@ pub fn plan(
     let chosen = |id: &String| wanted.is_empty() || wanted.iter().any(|text| id.contains(text.as_str()));
     let rows = ids.into_iter().zip(&file.rows).filter(|(id, _)| chosen(id));
     Ok(rows
-        .map(|(id, row)| PlannedRow { id, published: row.clone(), coverage: (reproduction.cover)(file, row) })
+        .map(|(id, row)| PlannedRow {
+            id,
+            published: row.clone(),
+            coverage: (reproduction.cover)(file, row).if_known(),
+        })
         .collect())
+}
+
+/// Every variation of the machines that the rows' simulations run on, and why some of them cannot be.
+///
+/// # Errors
+/// When a machine cannot be made.
+pub fn variations_of(rows: &[PlannedRow]) -> Result<(Vec<Variation>, Vec<String>), ReproduceError> {
+    let mut found: Vec<Variation> = Vec::new();
+    let mut impossible: Vec<String> = Vec::new();
+    for row in rows {
+        let Coverage::Checks(checks) = &row.coverage else { continue };
+        for run in checks.iter().flat_map(|check| &check.runs) {
+            let machine = warmcore_topology::resolve(&run.machine)
+                .map_err(|error| ReproduceError::Plan { row: row.id.clone(), reason: error.to_string() })?;
+            for variation in sensitivity::variations(&machine) {
+                match variation.apply(&machine) {
+                    Ok(_) if !found.contains(&variation) => found.push(variation),
+                    Err(error) if !impossible.contains(&error.to_string()) => impossible.push(error.to_string()),
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok((found, impossible))
 }
 
 /// An experiment of a reproduction.
@@ -92,23 +122,33 @@ pub struct PlannedExperiment {
     runs: Vec<Run>,
 }
 
-/// The experiments that the rows need, each machine and workload once.
+/// The experiments that the rows need, each machine and workload once; on machines with a variation if there is one.
 ///
 /// # Errors
 /// When a machine, workload or scheduler cannot be made.
-pub fn experiments(rows: &[PlannedRow], seeds: &[u64]) -> Result<Vec<PlannedExperiment>, ReproduceError> {
+pub fn experiments(
+    rows: &[PlannedRow],
+    seeds: &[u64],
+    variation: Option<&Variation>,
+) -> Result<Vec<PlannedExperiment>, ReproduceError> {
     let mut planned: Vec<PlannedExperiment> = Vec::new();
     for row in rows {
         let Coverage::Checks(checks) = &row.coverage else { continue };
         for run in checks.iter().flat_map(|check| &check.runs) {
             let plan_error = |reason: String| ReproduceError::Plan { row: row.id.clone(), reason };
-            add_run(&mut planned, run, &row.id, seeds).map_err(plan_error)?;
+            add_run(&mut planned, run, &row.id, seeds, variation).map_err(plan_error)?;
         }
     }
     Ok(planned)
 }
 
-fn add_run(planned: &mut Vec<PlannedExperiment>, run: &Run, row: &str, seeds: &[u64]) -> Result<(), String> {
+fn add_run(
+    planned: &mut Vec<PlannedExperiment>,
+    run: &Run,
+    row: &str,
+    seeds: &[u64],
+    variation: Option<&Variation>,
+) -> Result<(), String> {
     let spec = SchedulerSpec::parse(&run.scheduler).map_err(|error| error.to_string())?;
     let same = |other: &Run| {
         (&other.machine, &other.workload, other.max_time_ns) == (&run.machine, &run.workload, run.max_time_ns)
@@ -122,9 +162,16 @@ fn add_run(planned: &mut Vec<PlannedExperiment>, run: &Run, row: &str, seeds: &[
         return Ok(());
     }
     let machine = warmcore_topology::resolve(&run.machine).map_err(|error| error.to_string())?;
+    let machine = match variation {
+        None => Named { source: run.machine.clone(), value: machine },
+        Some(variation) => Named {
+            source: format!("{} with {}", run.machine, variation.name),
+            value: variation.apply(&machine).map_err(|error| error.to_string())?,
+        },
+    };
     let workload = warmcore_workload::from_generator(&run.workload).map_err(|error| error.to_string())?;
     let experiment = Experiment {
-        machine: Named { source: run.machine.clone(), value: machine },
+        machine,
         workload: Named { source: run.workload.clone(), value: workload },
         schedulers: vec![spec],
         baseline: 0,
@@ -161,7 +208,7 @@ pub struct Means<'a> {
 /// The first failure. What finished is in the directories.
 pub fn run(
     reproduction: &Reproduction,
-    rows: Vec<PlannedRow>,
+    rows: &[PlannedRow],
     experiments: &[PlannedExperiment],
     seeds: &[u64],
     means: &Means<'_>,
@@ -174,12 +221,12 @@ pub fn run(
         found.unwrap_or_default()
     };
     let result = |check: &Check| CheckResult::new(check, &check.runs.iter().map(trials_of).collect::<Vec<_>>());
-    let rows = rows.into_iter().map(|row| {
-        let (missing, checks) = match row.coverage {
+    let rows = rows.iter().map(|row| {
+        let (missing, checks) = match &row.coverage {
             Coverage::Checks(checks) => (None, checks.iter().map(result).collect()),
-            Coverage::Missing(what) => (Some(what), Vec::new()),
+            Coverage::Missing(what) => (Some(what.clone()), Vec::new()),
         };
-        RowResult { id: row.id, published: row.published, missing, checks }
+        RowResult { id: row.id.clone(), published: row.published.clone(), missing, checks }
     });
     Ok(ReproductionDocument::new(reproduction, seeds, rows.collect()))
 }
@@ -216,7 +263,7 @@ mod tests {
             let file = PublishedFile::parse(reproduction.text).unwrap();
             let rows = plan(reproduction, &file, &[]).unwrap();
             assert_eq!(rows.len(), file.rows.len(), "{}", reproduction.name);
-            experiments(&rows, &[1]).unwrap_or_else(|error| panic!("{}: {error}", reproduction.name));
+            experiments(&rows, &[1], None).unwrap_or_else(|error| panic!("{}: {error}", reproduction.name));
         }
     }
 
@@ -248,7 +295,7 @@ mod tests {
         };
         let rows = vec![row("a", vec![check(["cfs", "eevdf"])]), row("b", vec![check(["eevdf", "rr"])])];
         let seeds = trial_seeds(1, 2);
-        let experiments = experiments(&rows, &seeds).unwrap();
+        let experiments = experiments(&rows, &seeds, None).unwrap();
         assert_eq!(experiments.len(), 1);
         assert_eq!(experiments[0].experiment.schedulers.len(), 3);
 
@@ -261,7 +308,7 @@ mod tests {
             out: Some(out.path()),
             environment: &environment,
         };
-        let document = super::run(find("ule-cfs").unwrap(), rows, &experiments, &seeds, &means).unwrap();
+        let document = super::run(find("ule-cfs").unwrap(), &rows, &experiments, &seeds, &means).unwrap();
         assert_eq!(document.totals.inside, 2);
         assert!(document.rows.iter().flat_map(|row| &row.checks).all(|check| check.points.len() == 2));
         RunDirectory::open(&out.path().join("experiments/01-a")).unwrap().verify().unwrap();

@@ -1,12 +1,13 @@
 //! "The Battle of the Schedulers: FreeBSD ULE vs. Linux CFS" (Bouron et al., USENIX ATC 2018): the rows about CFS.
 //!
 //! The machine is `opteron32`. CFS is that of Linux 4.9: balancing by load alone, 25 % allowed between groups, and the
-//! period and slices that the paper quotes (48 ms, 6 ms; wakeups preempt from 1 ms). Rows that compare with ULE, or need
-//! what only ULE does, wait for that scheduler.
+//! period and slices that the paper quotes (48 ms, 6 ms; wakeups preempt from 1 ms). Rows that compare with ULE, or
+//! need what only ULE does, wait for that scheduler.
 
 use crate::experiment::Observation;
 use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};
-use crate::reproduce::published::{PublishedFile, PublishedRow};
+use crate::reproduce::published::{Kind, PublishedFile, PublishedRow};
+use crate::trial::Trial;
 
 /// The paper's machine.
 const MACHINE: &str = "opteron32";
@@ -20,6 +21,8 @@ pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
     let workload = row.workload.list().join("+");
     match (workload.as_str(), row.cfs) {
         ("unpin-512", Some(moved)) => unpin(moved),
+        ("fibo+sysbench", Some(cfs)) => fibo_and_sysbench(row, cfs),
+        ("fibo+sysbench", None) if row.kind == Kind::Shape => half_of_the_core(),
         _ => Coverage::missing(missing(&workload)),
     }
 }
@@ -34,8 +37,8 @@ fn missing(workload: &str) -> &'static str {
 
 /// Number of spinners.
 const SPINNERS: u32 = 512;
-/// When they are set free, ms. The paper waits 14.5 s, after which idle CPUs of a machine on which nothing else runs look for
-/// work twice a second only; on the paper's machine something always ran. 0.2 s stands for that.
+/// When they are set free, ms. The paper waits 14.5 s, after which idle CPUs of a machine on which nothing else runs
+/// look for work twice a second only; on the paper's machine something always ran. 0.2 s stands for that.
 const RELEASE_MS: u64 = 200;
 
 /// 512 spinners pinned to CPU 0 and set free: how fast they spread, and how evenly.
@@ -88,4 +91,71 @@ fn unpin(moved: f64) -> Coverage {
             Band::at_least(1.0, "the row's note: never perfect afterwards"),
         ),
     ])
+}
+
+/// fibo and sysbench on one core, at a tenth of the paper's length: fibo computes 16 s, sysbench begins after 0.7 s and
+/// does a tenth of the transactions that the paper's rate and time under ULE give (532 per second for 136 s). The work
+/// of a transaction is set so that sysbench alone on the core does those 532 per second, as it does under ULE: the rows
+/// about CFS follow.
+const FIBO_AND_SYSBENCH: &str = "forkjoin:-n1,-i16,-w1s,-c0+\
+                                 sysbench:--test=oltp_read_write,--threads=80,--events=7235,--cost=88,--start=700ms,-c0";
+/// How much shorter than the paper's.
+const SHORTER: f64 = 10.0;
+
+fn fibo_and_sysbench(row: &PublishedRow, cfs: f64) -> Coverage {
+    let run = || Run::new(MACHINE, FIBO_AND_SYSBENCH, CFS);
+    let around = |part| Band::around(cfs, part, "a quarter: work of transactions and of the server is assumed");
+    let check = |title: &str, figure, unit, band| {
+        Coverage::Checks(vec![Check::value(title, run(), (figure, unit), Stated::Value(cfs), band)])
+    };
+    match row.metric.as_deref() {
+        Some("fibo runtime") => {
+            let figure = Figure::Other("CPU time of fibo, times 10", |trials| {
+                Some(trials.first()?.applications.first()?.cpu_time_ns as f64 / 1e9 * SHORTER)
+            });
+            let fitted = Check::value("CPU time of fibo", run(), (figure, "s"), Stated::Value(cfs), around(0.25));
+            Coverage::Checks(vec![fitted.fitted_to_it("fibo's work is the published time")])
+        }
+        Some("sysbench transactions per second") => check(
+            "transactions per second of sysbench's run",
+            Figure::Other("transactions over sysbench's time", rate),
+            "1/s",
+            around(0.15),
+        ),
+        Some("sysbench average latency") => check(
+            "mean latency of a transaction",
+            Figure::Value("recorder_transaction_latency_mean_ns", 1e-6),
+            "ms",
+            around(0.25),
+        ),
+        Some("sysbench completion") => {
+            let figure = Figure::Other("sysbench's end, times 10", |trials| {
+                let sysbench = trials.first()?.applications.get(1)?;
+                Some((sysbench.elapsed_ns as f64 / 1e9 + 0.7) * SHORTER)
+            });
+            check("end of sysbench", figure, "s", around(0.25))
+        }
+        _ => Coverage::missing("the scheduler ule"),
+    }
+}
+
+fn rate(trials: &[&Trial]) -> Option<f64> {
+    let trial = trials.first()?;
+    let transactions = trial.measure("recorder_transaction_latency_per_s")? * trial.elapsed_ns as f64;
+    Some(transactions / trial.applications.get(1)?.elapsed_ns as f64)
+}
+
+/// The part of the core that fibo gets while sysbench runs.
+fn half_of_the_core() -> Coverage {
+    let figure = Figure::Other("1 - CPU time of sysbench over its time", |trials| {
+        let sysbench = trials.first()?.applications.get(1)?;
+        Some(1.0 - sysbench.cpu_time_ns as f64 / sysbench.elapsed_ns as f64)
+    });
+    Coverage::Checks(vec![Check::value(
+        "fibo's part of the core while sysbench runs (CFS only)",
+        Run::new(MACHINE, FIBO_AND_SYSBENCH, CFS),
+        (figure, ""),
+        Stated::Value(0.5),
+        Band::within(0.45, 0.55, "the row's note: about half"),
+    )])
 }

@@ -9,10 +9,13 @@ pub(super) fn check_tables(workload: &Workload) -> Result<(), CheckError> {
     for process in &workload.processes {
         in_range("application", process.application as usize, workload.applications.len()).map_err(of_workload)?;
     }
-    if let ResultStyle::Schbench { wakeup, request } = &workload.style {
-        for recorder in [wakeup, request] {
-            in_range("recorder", recorder.index(), workload.recorders.len()).map_err(of_workload)?;
-        }
+    let recorders: &[_] = match &workload.style {
+        ResultStyle::Schbench { wakeup, request } => &[wakeup, request],
+        ResultStyle::Sysbench { transaction } => &[transaction],
+        ResultStyle::Plain | ResultStyle::Hackbench { .. } => &[],
+    };
+    for recorder in recorders {
+        in_range("recorder", recorder.index(), workload.recorders.len()).map_err(of_workload)?;
     }
     if let Some(ns) = workload.duration_ns {
         duration(ns).map_err(of_workload)?;

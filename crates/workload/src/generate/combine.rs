@@ -177,6 +177,9 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
         ResultStyle::Schbench { wakeup, request } => {
             Some(ResultStyle::Schbench { wakeup: offsets.recorder(wakeup), request: offsets.recorder(request) })
         }
+        ResultStyle::Sysbench { transaction } => {
+            Some(ResultStyle::Sysbench { transaction: offsets.recorder(transaction) })
+        }
     }
 }
 

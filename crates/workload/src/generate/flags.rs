@@ -4,7 +4,7 @@
 use super::GeneratorInfo;
 use crate::error::{GeneratorError, GeneratorProblem};
 use crate::nearest::suggestion;
-use crate::parse_duration;
+use crate::{Affinity, Task, Workload, parse_duration};
 
 /// A flag of a generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,14 @@ impl FlagInfo {
         Self { short, long, value, help }
     }
 }
+
+/// `-c`: where all tasks may run, as `taskset -c` would say it.
+pub(super) const CPUS: FlagInfo =
+    FlagInfo::new(Some('c'), "cpus", Some("CPUS"), "CPUs the tasks may use, colons for commas: 0-7:16 (default all)");
+
+/// `--profile`: what the tasks do to memory.
+pub(super) const PROFILE: FlagInfo =
+    FlagInfo::new(None, "profile", Some("NAME"), "memory profile of the tasks (default: they use no memory)");
 
 /// The flags a user gave to a generator. Where a flag is given twice, the last one counts.
 pub(super) struct Flags<'a> {
@@ -178,6 +186,32 @@ impl<'a> Flags<'a> {
             Ok(_) => Err(self.bad_value(long, "shorter than 36 years")),
             Err(_) => self.duration(long, default_ns),
         }
+    }
+
+    /// A list of CPUs with colons for commas, `0-3:8`; empty if the flag was not given.
+    pub(super) fn cpu_list(&self, long: &str) -> Result<Vec<u32>, GeneratorError> {
+        let Some(text) = self.text(long) else { return Ok(Vec::new()) };
+        let list = warmcore_topology::parse_cpu_list(&text.replace(':', ",")).unwrap_or_default();
+        let list: Vec<u32> = list.into_iter().collect();
+        if list.is_empty() {
+            return Err(self.bad_value(long, "a list of CPUs, such as 0-3:8"));
+        }
+        Ok(list)
+    }
+
+    /// Gives all tasks the CPUs of [`CPUS`] and the profile of [`PROFILE`].
+    pub(super) fn place_and_profile(&self, workload: &mut Workload) -> Result<(), GeneratorError> {
+        let cpus = self.cpu_list(CPUS.long)?;
+        let adjust = |task: &mut Task| {
+            if !cpus.is_empty() {
+                task.affinity = Affinity::OsCpus(cpus.clone());
+            }
+            if let Some(profile) = self.text(PROFILE.long) {
+                task.profile = Some(profile.to_owned());
+            }
+        };
+        workload.tasks.iter_mut().for_each(adjust);
+        Ok(())
     }
 
     /// A percentage 0 to 100, with or without the sign.

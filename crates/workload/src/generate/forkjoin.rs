@@ -1,6 +1,6 @@
 //! forkjoin: threads that compute and meet at a barrier, over and over: the skeleton of OpenMP and similar programs.
 
-use super::flags::{FlagInfo, Flags};
+use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};
 use crate::{
     BarrierId, BarrierWait, GeneratorError, GeneratorProblem, Program, ProgramBuilder, RecorderId, Step, Task,
@@ -10,7 +10,8 @@ use crate::{
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "forkjoin",
     summary: "threads that compute and meet at a barrier in every iteration",
-    usage: "forkjoin:[-nTHREADS][,-iITERATIONS][,-wDURATION][,-mPERCENT][,-b{block|spin|spin-then-block:DURATION}]",
+    usage: "forkjoin:[-nTHREADS][,-iITERATIONS][,-wDURATION][,-mPERCENT][,-b{block|spin|spin-then-block:DURATION}]\
+            [,-cCPUS][,--profile=NAME]",
     notes: "The recorder \"iteration\" holds the time of each iteration as the first thread sees it.",
     flags: &[
         FlagInfo::new(Some('n'), "threads", Some("COUNT"), "number of threads (default 8)"),
@@ -23,6 +24,8 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
             "how much more work the last thread has; evenly rising (default 0%)",
         ),
         FlagInfo::new(Some('b'), "barrier", Some("KIND"), "block (default), spin, or spin-then-block:DURATION"),
+        CPUS,
+        PROFILE,
     ],
     make,
 };
@@ -60,6 +63,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     }
     workload.programs[main.index()] =
         forks.repeat(Some(iterations), |body| iteration(body, work_ns, barrier, Some(recorder))).finish();
+    flags.place_and_profile(&mut workload)?;
     Ok(workload)
 }
 

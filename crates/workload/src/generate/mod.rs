@@ -14,6 +14,9 @@ mod pingpong;
 mod pipeline;
 mod schbench;
 mod spin;
+mod sysbench;
+mod transcode;
+mod verilator;
 
 pub use channel::{DEFAULT_CHANNEL_BYTES, channel_capacity};
 pub use flags::FlagInfo;
@@ -45,8 +48,18 @@ pub struct GeneratorInfo {
 /// Most tasks of one kind a generator makes.
 const MAX_COUNT: u32 = 1_000_000;
 
-static GENERATORS: [GeneratorInfo; 7] =
-    [hackbench::INFO, schbench::INFO, spin::INFO, periodic::INFO, pingpong::INFO, forkjoin::INFO, pipeline::INFO];
+static GENERATORS: [GeneratorInfo; 10] = [
+    hackbench::INFO,
+    schbench::INFO,
+    sysbench::INFO,
+    verilator::INFO,
+    transcode::INFO,
+    spin::INFO,
+    periodic::INFO,
+    pingpong::INFO,
+    forkjoin::INFO,
+    pipeline::INFO,
+];
 
 /// All generators.
 pub fn generators() -> &'static [GeneratorInfo] {

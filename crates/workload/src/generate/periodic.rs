@@ -1,13 +1,13 @@
 //! periodic: tasks that compute for a while and sleep for a while.
 
-use super::flags::{FlagInfo, Flags};
+use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT, add_tasks};
 use crate::{GeneratorError, GeneratorProblem, ProcessId, Program, ProgramBuilder, Step, Task, Workload};
 
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "periodic",
     summary: "tasks that compute and sleep in turn",
-    usage: "periodic:[-nCOUNT][,-rDURATION][,-sDURATION][,-dDURATION][,-jPERCENT][,-o][,-P]",
+    usage: "periodic:[-nCOUNT][,-rDURATION][,-sDURATION][,-dDURATION][,-jPERCENT][,-o][,-P][,-cCPUS][,--profile=NAME]",
     notes: "Run and sleep are relative: a task that waits for a CPU starts its next period later. Jitter makes periods \
             differ between tasks, by a fixed sequence; the periods of one task are all equal.",
     flags: &[
@@ -23,6 +23,8 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
         ),
         FlagInfo::new(Some('o'), "offset", None, "spread the first starts over one period instead of all at 0"),
         FlagInfo::new(Some('P'), "processes", None, "a process for each task instead of threads of one process"),
+        CPUS,
+        PROFILE,
     ],
     make,
 };
@@ -58,6 +60,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         }
     }
     add_tasks(&mut workload, own_processes, tasks);
+    flags.place_and_profile(&mut workload)?;
     Ok(workload)
 }
 

@@ -97,8 +97,8 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         sleep_ns: flags.duration_or_number("sleep_usec", 100_000, 1_000)?,
         calibrate: flags.is_set("calibrate"),
         requests_per_second: flags.number("rps", 0, 1, 1_000_000_000)?,
-        messenger_cpus: cpus(flags, "message-cpus")?,
-        worker_cpus: cpus(flags, "worker-cpus")?,
+        messenger_cpus: flags.cpu_list("message-cpus")?,
+        worker_cpus: flags.cpu_list("worker-cpus")?,
     };
     if u64::from(settings.messengers) * u64::from(settings.workers) > u64::from(MAX_COUNT) {
         let words = format!("more than {MAX_COUNT} workers are not possible");
@@ -126,17 +126,6 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         }
     }
     Ok(workload)
-}
-
-/// A CPU list with colons for commas: `0-3:8`.
-fn cpus(flags: &Flags<'_>, long: &str) -> Result<Vec<u32>, GeneratorError> {
-    let Some(text) = flags.text(long) else { return Ok(Vec::new()) };
-    let list = warmcore_topology::parse_cpu_list(&text.replace(':', ",")).unwrap_or_default();
-    let list: Vec<u32> = list.into_iter().collect();
-    if list.is_empty() {
-        return Err(flags.bad_value(long, "a list of CPUs, such as 0-3:8"));
-    }
-    Ok(list)
 }
 
 struct Shared<'a> {

@@ -4,7 +4,7 @@
 //! and released at one instant (Bouron et al., "The Battle of the Schedulers", USENIX ATC 2018, section 6.1:
 //! 512 spinning threads on 32 CPUs).
 
-use super::flags::{FlagInfo, Flags};
+use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT, add_tasks};
 use crate::{
     Affinity, GeneratorError, GeneratorProblem, ProcessId, Program, ProgramBuilder, ProgramId, Step, Task, Workload,
@@ -13,7 +13,7 @@ use crate::{
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "spin",
     summary: "tasks that compute without end, optionally pinned to one CPU and released later",
-    usage: "spin:[-nCOUNT][,-dDURATION][,-NNICE[:NICE…]][,-pCPU[,-uDURATION]][,-P]",
+    usage: "spin:[-nCOUNT][,-dDURATION][,-NNICE[:NICE…]][,-pCPU[,-uDURATION]][,-P][,-cCPUS][,--profile=NAME]",
     notes: "All tasks are released at one instant, whether they run or wait, as by sched_setaffinity from outside.",
     flags: &[
         FlagInfo::new(Some('n'), "tasks", Some("COUNT"), "number of tasks (default 1)"),
@@ -22,6 +22,8 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
         FlagInfo::new(Some('p'), "pin", Some("CPU"), "bind all tasks to this CPU"),
         FlagInfo::new(Some('u'), "unpin", Some("DURATION"), "let them run anywhere from this time on; needs -p"),
         FlagInfo::new(Some('P'), "processes", None, "a process for each task instead of threads of one process"),
+        CPUS,
+        PROFILE,
     ],
     make,
 };
@@ -40,6 +42,9 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         }
         (true, _) => Some(flags.duration("unpin", 0)?),
     };
+    if flags.is_set("pin") && flags.is_set("cpus") {
+        return Err(flags.error(GeneratorProblem::Conflict("-p and -c exclude each other".to_owned())));
+    }
     let own_processes = flags.is_set("processes");
 
     let mut workload = Workload::empty("spin");
@@ -68,6 +73,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         }
     }
     add_tasks(&mut workload, own_processes, tasks);
+    flags.place_and_profile(&mut workload)?;
     Ok(workload)
 }
 

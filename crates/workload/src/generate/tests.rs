@@ -330,3 +330,50 @@ proptest! {
         let _ = from_generator(&text);
     }
 }
+
+#[test]
+fn profiles_and_cpus_go_to_all_tasks() {
+    for spec in
+        ["spin:-n2", "periodic:-n2", "forkjoin:-n3,-m50", "verilator:-t3", "transcode:-j2", "sysbench:--threads=2"]
+    {
+        let separator = if spec.contains(':') { "," } else { ":" };
+        let workload = made(&format!("{spec}{separator}-c0-1:4,--profile=perlbench"));
+        assert!(workload.tasks.iter().all(|task| task.profile.as_deref() == Some("perlbench")), "{spec}");
+        assert!(workload.tasks.iter().all(|task| task.affinity == Affinity::OsCpus(vec![0, 1, 4])), "{spec}");
+        assert!(matches!(problem(&format!("{spec},-cx")), GeneratorProblem::BadValue { .. }), "{spec}");
+    }
+    assert!(matches!(problem("spin:-p1,-c0"), GeneratorProblem::Conflict(_)));
+    assert_eq!(made("verilator").tasks[0].profile.as_deref(), Some("verilator"));
+}
+
+#[test]
+fn sysbench_has_a_client_and_a_connection_per_thread_that_meet_at_the_servers_latches() {
+    let workload = made("sysbench:--test=oltp_delete,--threads=3,--time=2");
+    assert_eq!((count(&workload, "client"), count(&workload, "connection")), (3, 3));
+    assert_eq!(workload.duration_ns, Some(2_000_000_000));
+    assert_eq!(workload.processes.len(), 2, "client and server are different programs");
+    assert!(matches!(workload.style, ResultStyle::Sysbench { .. }));
+    let connection = steps(&workload, "connection");
+    let locks = |steps: &[Step]| steps.iter().filter(|step| matches!(step, Step::Lock(_))).count();
+    assert_eq!((locks(connection), workload.locks.len()), (4, 4), "each transaction passes every latch");
+    assert!(connection.iter().any(|step| matches!(step, Step::Sleep { .. })), "and waits for the log");
+    assert!(made("sysbench").locks.is_empty(), "point selects share");
+}
+
+#[test]
+fn sysbench_ends_after_time_or_transactions() {
+    let workload = made("sysbench:--test=oltp_read_write,--threads=4,--events=10,--start=1s");
+    assert_eq!(workload.duration_ns, None);
+    let first = &steps(&workload, "client")[0];
+    assert!(matches!(first, Step::LoopStart { times: Some(3), .. }), "ten by four, rounded up: {first:?}");
+    assert!(workload.tasks.iter().all(|task| task.start_ns == 1_000_000_000));
+    assert!(matches!(problem("sysbench:--test=oltp_insert"), GeneratorProblem::BadValue { .. }));
+    assert!(matches!(problem("sysbench:--time=0"), GeneratorProblem::BadValue { .. }));
+}
+
+#[test]
+fn transcode_creates_short_threads_and_waits_for_them() {
+    let workload = made("transcode:-j2,-n3,-i5,-w1ms");
+    assert_eq!((workload.initial_tasks(), workload.processes.len()), (2, 2));
+    assert!(steps(&workload, "encoder").contains(&Step::Join { count: 3 }));
+}

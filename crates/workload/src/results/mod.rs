@@ -3,11 +3,13 @@
 
 mod histogram;
 mod schbench;
+mod sysbench;
 
 use crate::{HACKBENCH_TIME, ResultStyle, Workload};
 
 pub use histogram::LatencyHistogram;
 pub use schbench::{SchbenchReport, SchbenchSection, parse_schbench, schbench_text};
+pub use sysbench::{SysbenchReport, sysbench_text};
 
 /// hackbench's lines: its header and `Time:` in seconds, cut off (not rounded) after milliseconds as the program does.
 ///
@@ -47,6 +49,20 @@ pub fn result_lines(workload: &Workload, samples: &[Vec<u64>], elapsed_ns: u64) 
             let per_second = u128::from(report.requests) * 1_000_000_000 / u128::from(elapsed_ns.max(1));
             report.requests_per_second.add(per_second as u64);
             Some(schbench_text(&report))
+        }
+        ResultStyle::Sysbench { transaction } => {
+            let mut latencies = samples(transaction.index()).to_vec();
+            latencies.sort_unstable();
+            let at =
+                |part: f64| latencies.get(((latencies.len() as f64 * part) as usize).min(latencies.len().max(1) - 1));
+            Some(sysbench_text(&SysbenchReport {
+                transactions: latencies.len() as u64,
+                elapsed_ns,
+                min_ns: latencies.first().copied().unwrap_or(0),
+                p95_ns: at(0.95).copied().unwrap_or(0),
+                max_ns: latencies.last().copied().unwrap_or(0),
+                sum_ns: latencies.iter().map(|&ns| u128::from(ns)).sum(),
+            }))
         }
     }
 }

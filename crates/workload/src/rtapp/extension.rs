@@ -271,7 +271,7 @@ fn barrier_wait(node: &Node<'_>) -> Read<BarrierWait> {
 }
 
 fn read_style(node: &Node<'_>, names: &Names) -> Read<ResultStyle> {
-    let expected = "an object with \"hackbench\" or \"schbench\"";
+    let expected = "an object with \"hackbench\", \"schbench\" or \"sysbench\"";
     let entries = node.entries(expected)?;
     match entries.as_slice() {
         [("hackbench", style)] => {
@@ -283,6 +283,11 @@ fn read_style(node: &Node<'_>, names: &Names) -> Read<ResultStyle> {
             style.only_keys(&["wakeup", "request"], "an object")?;
             let recorder = |key| names.recorder(&style.require(key, "name a recorder")?);
             Ok(ResultStyle::Schbench { wakeup: recorder("wakeup")?, request: recorder("request")? })
+        }
+        [("sysbench", style)] => {
+            style.only_keys(&["transaction"], "an object")?;
+            let transaction = names.recorder(&style.require("transaction", "name a recorder")?)?;
+            Ok(ResultStyle::Sysbench { transaction })
         }
         _ => Err(node.expected(expected)),
     }

@@ -334,6 +334,10 @@ fn tables(workload: &Workload) -> Entries {
             let recorders = [("wakeup", recorder(wakeup.index())), ("request", recorder(request.index()))];
             object([("schbench", object(recorders))])
         }
+        ResultStyle::Sysbench { transaction } => {
+            let recorder = text(&workload.recorders[transaction.index()]);
+            object([("sysbench", object([("transaction", recorder)]))])
+        }
     };
     entries.push(("style".to_owned(), style));
     entries

@@ -239,6 +239,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             style: match style {
                 0 => ResultStyle::Plain,
                 1 => ResultStyle::Hackbench { header: "two\nlines".into() },
+                2 => ResultStyle::Sysbench { transaction: RecorderId(1) },
                 _ => ResultStyle::Schbench { wakeup: RecorderId(1), request: RecorderId(0) },
             },
             duration_ns,

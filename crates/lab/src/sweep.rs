@@ -1,0 +1,195 @@
+//! Many experiments as one table: every machine × every workload, each under the same schedulers.
+//!
+//! A cell is a *gain*: by which factor a scheduler improves the workload's own metric over the baseline, whichever direction of
+//! that metric is better; 1.1 is 10 % better, 0.9 is 10 % worse. Over workloads and machines gains are averaged
+//! geometrically, and the worst of them are listed, because an average hides them.
+
+use serde::Serialize;
+use warmcore_statistics::{Better, Interval, geometric_mean};
+
+use crate::experiment::TOOL_VERSION;
+use crate::verdict::{ComparisonDocument, Finding};
+
+/// Version of the document.
+pub const SCHEMA: &str = "warmcore-sweep-1";
+
+/// A gain below this counts as a regression.
+pub const REGRESSION: f64 = 0.98;
+
+/// The result of a sweep.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SweepDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of the program.
+    pub tool_version: &'static str,
+    /// Label of the baseline.
+    pub baseline: String,
+    /// Labels of the others, in the order of columns.
+    pub candidates: Vec<String>,
+    /// Trials of each scheduler in each cell.
+    pub trials: usize,
+    /// One for each machine and workload.
+    pub rows: Vec<SweepRow>,
+    /// Geometric means over all rows, by candidate.
+    pub means: Vec<Option<f64>>,
+    /// Geometric means by machine.
+    pub by_machine: Vec<SweepMean>,
+    /// Geometric means by workload.
+    pub by_workload: Vec<SweepMean>,
+    /// Gains below [`REGRESSION`], worst first.
+    pub regressions: Vec<Regression>,
+}
+
+/// One machine and workload.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SweepRow {
+    /// The machine, as it was typed.
+    pub machine: String,
+    /// The workload, as it was typed.
+    pub workload: String,
+    /// The metric that is compared.
+    pub metric: String,
+    /// By candidate.
+    pub gains: Vec<Gain>,
+}
+
+/// A candidate against the baseline.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Gain {
+    /// Factor of improvement; absent where a trial has no value.
+    pub gain: Option<f64>,
+    /// Its 95 % interval, from 8 trials on.
+    pub interval: Option<Interval>,
+    /// What the trials show.
+    pub finding: Option<Finding>,
+}
+
+/// Means over the rows of one machine or workload.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SweepMean {
+    /// The machine or workload.
+    pub name: String,
+    /// By candidate.
+    pub means: Vec<Option<f64>>,
+}
+
+/// A gain that is a loss.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Regression {
+    /// Label of the candidate.
+    pub candidate: String,
+    /// The machine.
+    pub machine: String,
+    /// The workload.
+    pub workload: String,
+    /// The factor.
+    pub gain: f64,
+}
+
+impl SweepRow {
+    /// The row of a comparison.
+    #[must_use]
+    pub fn new(document: &ComparisonDocument) -> Self {
+        let candidates = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline);
+        let gains = candidates.map(|scheduler| {
+            let result = scheduler.measures.get(&document.primary);
+            let comparison = result.and_then(|result| result.comparison.as_ref());
+            let lower = comparison.is_some_and(|comparison| comparison.better == Better::Lower);
+            let interval = comparison.and_then(|comparison| comparison.interval);
+            Gain {
+                gain: comparison
+                    .and_then(|comparison| comparison.ratio)
+                    .map(|ratio| if lower { 1.0 / ratio } else { ratio }),
+                interval: interval.map(|Interval { low, high }| match lower {
+                    true => Interval { low: 1.0 / high, high: 1.0 / low },
+                    false => Interval { low, high },
+                }),
+                finding: result.and_then(|result| result.finding),
+            }
+        });
+        Self {
+            machine: document.experiment.machine.source.clone(),
+            workload: document.experiment.workload.source.clone(),
+            metric: document.primary.clone(),
+            gains: gains.collect(),
+        }
+    }
+}
+
+impl SweepDocument {
+    /// The document of these rows, which have the same schedulers.
+    #[must_use]
+    pub fn new(baseline: String, candidates: Vec<String>, trials: usize, rows: Vec<SweepRow>) -> Self {
+        let means_of = |chosen: &dyn Fn(&SweepRow) -> bool| -> Vec<Option<f64>> {
+            let mean = |index: usize| {
+                let gains: Vec<f64> =
+                    rows.iter().filter(|row| chosen(row)).filter_map(|row| row.gains.get(index)?.gain).collect();
+                geometric_mean(&gains)
+            };
+            (0..candidates.len()).map(mean).collect()
+        };
+        let by = |name: fn(&SweepRow) -> &str| {
+            let mut names: Vec<&str> = Vec::new();
+            for row in &rows {
+                if !names.contains(&name(row)) {
+                    names.push(name(row));
+                }
+            }
+            let mean = |wanted: &str| SweepMean { name: wanted.into(), means: means_of(&|row| name(row) == wanted) };
+            names.into_iter().map(mean).collect::<Vec<_>>()
+        };
+        let mut regressions: Vec<Regression> = rows
+            .iter()
+            .flat_map(|row| {
+                row.gains.iter().zip(&candidates).filter_map(|(gain, candidate)| {
+                    let gain = gain.gain.filter(|gain| *gain < REGRESSION)?;
+                    let (machine, workload) = (row.machine.clone(), row.workload.clone());
+                    Some(Regression { candidate: candidate.clone(), machine, workload, gain })
+                })
+            })
+            .collect();
+        regressions.sort_by(|a, b| a.gain.total_cmp(&b.gain));
+        Self {
+            schema: SCHEMA,
+            tool_version: TOOL_VERSION,
+            baseline,
+            trials,
+            means: means_of(&|_| true),
+            by_machine: by(|row| &row.machine),
+            by_workload: by(|row| &row.workload),
+            regressions,
+            candidates,
+            rows,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(machine: &str, workload: &str, gains: &[f64]) -> SweepRow {
+        let gain = |gain: &f64| Gain { gain: Some(*gain), interval: None, finding: None };
+        SweepRow {
+            machine: machine.into(),
+            workload: workload.into(),
+            metric: "m".into(),
+            gains: gains.iter().map(gain).collect(),
+        }
+    }
+
+    #[test]
+    fn gains_are_averaged_geometrically_and_losses_listed_worst_first() {
+        let rows = vec![row("a", "v", &[2.0, 0.9]), row("a", "w", &[0.5, 1.0]), row("b", "v", &[1.0, 0.7])];
+        let document = SweepDocument::new("base".into(), vec!["x".into(), "y".into()], 3, rows);
+        assert!((document.means[0].unwrap() - 1.0).abs() < 1e-12);
+        let of = |means: &[SweepMean], name: &str, index: usize| {
+            means.iter().find(|mean| mean.name == name).and_then(|mean| mean.means[index]).unwrap()
+        };
+        assert!((of(&document.by_machine, "a", 0) - 1.0).abs() < 1e-12);
+        assert!((of(&document.by_workload, "v", 1) - 0.63_f64.sqrt()).abs() < 1e-12);
+        let worst: Vec<(&str, f64)> = document.regressions.iter().map(|loss| (&*loss.candidate, loss.gain)).collect();
+        assert_eq!(worst, [("x", 0.5), ("y", 0.7), ("y", 0.9)]);
+    }
+}

@@ -1,0 +1,212 @@
+//! sysbench against a MySQL server: client threads that send transactions over sockets, one server thread for each
+//! connection, locks that all of them need.
+//!
+//! A transaction is a number of statements. For each, the client sends a request and waits; the connection's thread parses and
+//! executes it, passes through short critical sections that belong to the whole server, and replies. A writing transaction
+//! then waits for the log to reach the disk. Client and server are two processes of one application, as on one host.
+//!
+//! The sequence follows sysbench 1.0's `oltp_*.lua` and the shape of InnoDB 8.0 (one thread per connection; latches of the
+//! index, the transaction system, the lock system and the log). Durations are assumed: a point select is about 75 µs of one
+//! core in client and server together, which gives the 13 000 queries per second and core that public sysbench results for
+//! such machines show; the others in proportion to what they do. What memory costs is the profiles' matter.
+
+use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
+use super::{GeneratorInfo, MAX_COUNT};
+use crate::{
+    ChannelId, ChannelKind, GeneratorError, LockId, Program, ProgramBuilder, RecorderId, ResultStyle, Step, Task,
+    Workload, generate::channel_capacity,
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+pub(super) const INFO: GeneratorInfo = GeneratorInfo {
+    name: "sysbench",
+    summary: "sysbench and a MySQL server: connections, statements, latches, log writes",
+    usage: "sysbench:[--test=NAME][,--threads=COUNT][,--time=SECONDS|,--events=COUNT][,--cost=PERCENT]\
+            [,--think=DURATION][,--start=DURATION][,-cCPUS][,--profile=NAME]",
+    notes: "Tests: oltp_point_select (one statement), oltp_delete (one statement, one log write), oltp_read_write (18 \
+            statements, one log write). Not modelled: disk reads (the tables are in memory), sockets of TCP, the server's \
+            background threads.",
+    flags: &[
+        FlagInfo::new(None, "test", Some("NAME"), "which test (default oltp_point_select)"),
+        FlagInfo::new(None, "threads", Some("COUNT"), "connections (default 1)"),
+        FlagInfo::new(None, "time", Some("SECONDS"), "duration, in seconds or with a unit (default 10)"),
+        FlagInfo::new(None, "events", Some("COUNT"), "end after so many transactions instead, over all threads"),
+        FlagInfo::new(None, "cost", Some("PERCENT"), "scales the work of a transaction (default 100)"),
+        FlagInfo::new(None, "think", Some("DURATION"), "sleep of a client between transactions (default 0ns)"),
+        FlagInfo::new(None, "start", Some("DURATION"), "when the clients begin (default 0ns)"),
+        CPUS,
+        PROFILE,
+    ],
+    make,
+};
+
+/// What a test does.
+struct Test {
+    name: &'static str,
+    /// Statements of a transaction.
+    statements: u64,
+    /// Work of the client for each.
+    client_ns: u64,
+    /// Work of the server for each, outside of critical sections.
+    server_ns: u64,
+    /// Critical sections of each, in order of the server's latches, and how long each holds its latch.
+    latches: &'static [(&'static str, u64)],
+    /// Time for the log to reach the disk at the end of the transaction.
+    log_write_ns: u64,
+    request_bytes: u32,
+    reply_bytes: u32,
+    profile: &'static str,
+}
+
+/// The server's latches. Readers share most of them and are not modelled as excluding each other.
+const TESTS: [Test; 3] = [
+    Test {
+        name: "oltp_point_select",
+        statements: 1,
+        client_ns: 15_000,
+        server_ns: 60_000,
+        latches: &[],
+        log_write_ns: 0,
+        request_bytes: 60,
+        reply_bytes: 200,
+        profile: "mysql-select",
+    },
+    Test {
+        name: "oltp_delete",
+        statements: 1,
+        client_ns: 15_000,
+        server_ns: 75_000,
+        latches: &[("index", 1_000), ("trx_sys", 500), ("lock_sys", 800), ("log", 700)],
+        log_write_ns: 50_000,
+        request_bytes: 60,
+        reply_bytes: 20,
+        profile: "mysql-delete",
+    },
+    Test {
+        name: "oltp_read_write",
+        statements: 18,
+        client_ns: 15_000,
+        server_ns: 85_000,
+        latches: &[("lock_sys", 300), ("log", 300)],
+        log_write_ns: 50_000,
+        request_bytes: 80,
+        reply_bytes: 400,
+        profile: "mysql-select",
+    },
+];
+
+struct Settings {
+    test: &'static Test,
+    threads: u32,
+    /// Transactions of each thread; for ever if `None`.
+    transactions: Option<u64>,
+    cost_percent: u64,
+    think_ns: u64,
+    start_ns: u64,
+}
+
+fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
+    let name = flags.text("test").unwrap_or(TESTS[0].name);
+    let test = TESTS.iter().find(|test| test.name == name).ok_or_else(|| {
+        let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
+        flags.bad_value("test", format!("one of {}", names.join(", ")))
+    })?;
+    let threads = flags.count("threads", 1, MAX_COUNT / 2)?;
+    let events = flags.number("events", 0, 0, u64::MAX >> 20)?;
+    let runtime_ns = flags.duration_or_number("time", 10 * SECOND, SECOND)?;
+    if runtime_ns == 0 {
+        return Err(flags.bad_value("time", "longer than 0"));
+    }
+    let settings = Settings {
+        test,
+        threads,
+        transactions: (events > 0).then(|| events.div_ceil(threads.into())),
+        cost_percent: flags.number("cost", 100, 1, 100_000)?,
+        think_ns: flags.duration("think", 0)?,
+        start_ns: flags.duration("start", 0)?,
+    };
+    let mut workload = build(&settings);
+    flags.place_and_profile(&mut workload)?;
+    workload.duration_ns = (events == 0).then(|| settings.start_ns.saturating_add(runtime_ns));
+    Ok(workload)
+}
+
+fn build(settings: &Settings) -> Workload {
+    let mut workload = Workload::empty("sysbench");
+    let (client, server) = (workload.add_process("sysbench"), workload.add_process("mysqld"));
+    let transaction = workload.add_recorder("transaction latency");
+    workload.style = ResultStyle::Sysbench { transaction };
+    let latches: Vec<(LockId, u64)> = settings
+        .test
+        .latches
+        .iter()
+        .map(|&(name, hold_ns)| (workload.add_lock(name), scaled(settings, hold_ns)))
+        .collect();
+    for index in 0..settings.threads {
+        let mut channel = |what: &str, bytes| {
+            let capacity = channel_capacity(ChannelKind::Socket, bytes);
+            workload.add_channel(format!("{what}-{index}"), ChannelKind::Socket, capacity)
+        };
+        let channels = (channel("request", settings.test.request_bytes), channel("reply", settings.test.reply_bytes));
+        let program = workload.add_program(client_program(settings, channels, transaction));
+        let task = |name: String, role: &str, process, program| Task {
+            role: role.to_owned(),
+            profile: Some(settings.test.profile.to_owned()),
+            start_ns: settings.start_ns,
+            ..Task::new(name, process, program)
+        };
+        workload.add_task(task(format!("client-{index}"), "client", client, program));
+        let program = workload.add_program(server_program(settings, channels, &latches));
+        workload.add_task(task(format!("connection-{index}"), "connection", server, program));
+    }
+    workload
+}
+
+fn scaled(settings: &Settings, ns: u64) -> u64 {
+    ns * settings.cost_percent / 100
+}
+
+fn client_program(settings: &Settings, channels: (ChannelId, ChannelId), recorder: RecorderId) -> Program {
+    let test = settings.test;
+    let statement = |body: ProgramBuilder| {
+        body.step(Step::Run { work_ns: scaled(settings, test.client_ns) })
+            .step(Step::Send { channel: channels.0, bytes: test.request_bytes })
+            .step(Step::Receive { channel: channels.1, bytes: test.reply_bytes })
+    };
+    ProgramBuilder::new()
+        .repeat(settings.transactions, |body| {
+            let body = body.step(Step::StartClock { slot: 0 }).repeat(Some(test.statements), statement);
+            let body = body.step(Step::RecordClock { slot: 0, recorder });
+            if settings.think_ns > 0 { body.step(Step::Sleep { duration_ns: settings.think_ns }) } else { body }
+        })
+        .finish()
+}
+
+/// The server's thread of a connection. The log is written with the last statement of a transaction.
+fn server_program(settings: &Settings, channels: (ChannelId, ChannelId), latches: &[(LockId, u64)]) -> Program {
+    let test = settings.test;
+    let execute = |body: ProgramBuilder| {
+        let pieces = latches.len() as u64 + 1;
+        let piece = Step::Run { work_ns: (scaled(settings, test.server_ns) / pieces).max(1) };
+        let body = body.step(Step::Receive { channel: channels.0, bytes: test.request_bytes }).step(piece.clone());
+        latches.iter().fold(body, |body, &(lock, hold_ns)| {
+            let held = Step::Run { work_ns: hold_ns.max(1) };
+            body.step(Step::Lock(lock)).step(held).step(Step::Unlock(lock)).step(piece.clone())
+        })
+    };
+    let reply = Step::Send { channel: channels.1, bytes: test.reply_bytes };
+    ProgramBuilder::new()
+        .repeat(settings.transactions, |body| {
+            let body = if test.statements > 1 {
+                body.repeat(Some(test.statements - 1), |body| execute(body).step(reply.clone()))
+            } else {
+                body
+            };
+            let body = execute(body);
+            let body =
+                if test.log_write_ns > 0 { body.step(Step::Sleep { duration_ns: test.log_write_ns }) } else { body };
+            body.step(reply.clone())
+        })
+        .finish()
+}
