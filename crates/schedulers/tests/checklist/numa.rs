@@ -1,4 +1,4 @@
-//! Items 43 and 44: cache-aware scheduling where NUMA balancing has a say. Item 50 needs topology-aware scheduling.
+//! Items 43, 44 and 50: cache-aware and topology-aware scheduling where NUMA balancing has a say.
 
 use warmcore_schedulers::{SchedulerSpec, decisions};
 use warmcore_trace::EventKind;
@@ -66,5 +66,26 @@ fn item_44_a_process_bigger_than_its_llc_is_let_go_once_its_faults_are_counted()
         // Without hint faults nothing is known of its size.
         let run = scene.run_with_seed(LLCS_OF_16_MB, "cache-aware:numa_balancing=0", seed);
         assert!(decided(&run, "preferred LLC dropped").is_empty(), "seed {seed}");
+    }
+}
+
+/// Threads whose memory is on two nodes: whoever decides, threads and memory end up together, but on two nodes or on one.
+#[test]
+fn item_50_numa_balancing_keeps_threads_apart_or_their_memory_follows_the_scope() {
+    const RELEASE_NS: u64 = 5 * S;
+    let mut scene = Scene::lasting(20 * S);
+    for n in 0..4u32 {
+        let data = scene.workload.add_data_group(format!("data {n}"), 4 * MIB);
+        let task = scene.task(&format!("thread {n}"), spin());
+        (task.affinity, task.release_ns) = (on_cpu(n / 2 * 8 + n % 2), Some(RELEASE_NS));
+        task.data_groups = vec![data];
+    }
+    for seed in 1..=3 {
+        let pages_moved = |run: &Run| decided(run, "pages moved").into_iter().filter(|time| *time > RELEASE_NS).count();
+        let run = scene.run_with_seed(TWO_NODES, "topology-aware:numa_mode=N0", seed);
+        assert_eq!((run.tasks_per_llc(20 * S), pages_moved(&run)), (vec![2, 2], 0), "seed {seed}");
+        let run = scene.run_with_seed(TWO_NODES, "topology-aware:numa_mode=N1", seed);
+        assert_eq!(run.tasks_per_llc(20 * S).into_iter().max(), Some(4), "seed {seed}");
+        assert_eq!(pages_moved(&run), 2, "seed {seed}: those of the two threads that came over");
     }
 }

@@ -14,6 +14,9 @@ use crate::fair::domains::flags;
 use crate::fair::task_work::work;
 use crate::fair::{Fair, Policy};
 
+/// `numa_mode` in which the scope decides where tasks run (`linux-fair.md` 8.8).
+const N1: u64 = 1;
+
 /// What tasks a queue or a group of CPUs would give away, in order of how little that costs (`enum fbq_type`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum NumaClass {
@@ -80,8 +83,10 @@ impl NumaBalancing {
 
 impl<P: Policy> Fair<P> {
     /// Whether something else than NUMA balancing decides where a task runs; pages follow all the same (8.8, mode N1).
-    pub(in crate::fair) fn numa_is_overridden(&self, _task: TaskId) -> bool {
-        false
+    pub(in crate::fair) fn numa_is_overridden(&self, task: TaskId) -> bool {
+        let Some(cache_aware) = &self.cache_aware else { return false };
+        let mode = cache_aware.topology.as_ref().map(|topology| topology.tunables.numa_mode);
+        mode == Some(N1) && cache_aware.preferred_cpu(task).is_some()
     }
 
     /// Preferred node of a task as far as others have to respect it.
@@ -97,6 +102,9 @@ impl<P: Policy> Fair<P> {
         task: TaskId,
         home_cpu: Option<CpuId>,
     ) -> Option<CpuSet> {
+        if self.numa_is_overridden(task) {
+            return None;
+        }
         self.numa.as_ref()?.nodes_to_scan(core, task, home_cpu)
     }
 
@@ -125,7 +133,7 @@ impl<P: Policy> Fair<P> {
     /// Accounts for the memory that the running task of a CPU touched: at its tick, and when it stops running.
     #[inline]
     pub(in crate::fair) fn settle_numa(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
-        if self.numa.is_some() {
+        if self.numa.as_ref().is_some_and(|numa| numa.is_attentive(task)) {
             self.settle_touches(core, cpu, task);
         }
     }

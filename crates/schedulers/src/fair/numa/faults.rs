@@ -53,6 +53,11 @@ impl NumaBalancing {
     pub(in crate::fair) fn settle(&mut self, core: &mut Core<'_>, running: Running) -> Settled {
         let index = running.task.index();
         let state = &mut self.tasks[index];
+        if std::mem::take(&mut state.stale) {
+            // Since when it has been of interest what it touches is not known; for less than a tick.
+            (state.settled_ns, state.charged_ns) = (running.sum_exec_ns, 0);
+            return Settled::default();
+        }
         let elapsed_ns = running.sum_exec_ns - state.settled_ns;
         state.settled_ns = running.sum_exec_ns;
         // Faults and scans take run time in which nothing is touched.
@@ -61,21 +66,21 @@ impl NumaBalancing {
         let useful_ns = elapsed_ns - overhead_ns;
         let process = state.process;
         let mut settled = Settled::default();
-        if useful_ns == 0 || !self.pages.uses(index).iter().any(|used| self.pages.needs_attention(used.region)) {
+        if useful_ns == 0 {
             return settled;
         }
         let here = self.nodes.of(running.cpu);
+        self.pages.first_touch(index, here);
+        if !self.pages.is_touch_of_interest(index) {
+            self.tasks[index].attentive = false;
+            return settled;
+        }
         self.tasks[index].fault_cpu = running.cpu.0;
         let share = self.share_of_tick(index, here, useful_ns, core.tick_ns());
         for position in 0..self.pages.uses(index).len() {
             let used = self.pages.uses(index)[position];
             let reach = self.pages.reach(used, useful_ns);
-            let region = self.pages.region(used.region);
-            let marked = region.marked > 0.0;
-            if region.untouched > 0.0 {
-                self.pages.first_touch(used.region, here, reach);
-            }
-            if !marked {
+            if self.pages.region(used.region).marked <= 0.0 {
                 continue;
             }
             let last = self.pages.last_touch(used, here, self.tasks[index].last_fault_node);

@@ -83,6 +83,10 @@ struct TaskState {
     last_fault_node: u32,
     /// Move or swap that waits for the stopper.
     planned: Option<place::Plan>,
+    /// What it touches is of interest: it has not run, or some of its pages are marked.
+    attentive: bool,
+    /// It was not until a moment ago.
+    stale: bool,
     exited: bool,
 }
 
@@ -182,6 +186,8 @@ impl NumaBalancing {
             fault_cpu: NO_NODE,
             last_fault_node: NO_NODE,
             planned: None,
+            attentive: true,
+            stale: false,
             exited: false,
         };
         if !first {
@@ -246,6 +252,12 @@ impl NumaBalancing {
             return;
         }
         self.tasks[index].scan_period_ms = self.scan_start_ms(index);
+    }
+
+    /// Whether what a task touches is of interest.
+    #[inline]
+    fn is_attentive(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].attentive
     }
 
     /// Whether a task has had hint faults.

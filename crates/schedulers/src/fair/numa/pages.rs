@@ -34,12 +34,12 @@ const SMALLEST_SCALE: f64 = 1e-9;
 pub(crate) struct Region {
     /// Pages when all of it has been touched.
     pub size: f64,
-    /// Pages that have no home yet.
-    pub untouched: f64,
+    /// Users that have run: each brings an equal part of the pages to the node where it did first.
+    touched_by: u32,
+    /// Its pages have homes from the start.
+    placed: bool,
     /// Pages that the scanner has made inaccessible and nobody has touched since.
     pub marked: f64,
-    /// The kernel leaves pages with a policy of their own alone.
-    pub migratable: bool,
     /// Tasks that use it, living or not; a use has its number here.
     pub users: Vec<u32>,
     /// Passes that its processes had completed when it was first there, and when it was scanned last.
@@ -69,6 +69,8 @@ pub(crate) struct Use {
     pub user: u32,
     /// Page visits per nanosecond of run time.
     pub visits_per_ns: f64,
+    /// The task has run: its part of the pages has a home.
+    pub touched: bool,
     /// Users of the region that were found to be in the same fault group as the task.
     pub joined: u32,
 }
@@ -164,9 +166,9 @@ impl Pages {
         self.ahead.extend(std::iter::repeat_n(0.0, self.nodes));
         self.regions.push(Region {
             size,
-            untouched: if placed { 0.0 } else { size },
+            touched_by: 0,
+            placed,
             marked: 0.0,
-            migratable: !placed,
             users: Vec::new(),
             first_pass: passes,
             last_pass: passes.wrapping_sub(1),
@@ -185,10 +187,10 @@ impl Pages {
             return;
         }
         let state = &mut self.regions[region as usize];
-        let user = state.users.len() as u32;
+        let (user, placed) = (state.users.len() as u32, state.placed);
         state.users.push(task);
         state.by_user.push(0.0);
-        self.uses[task as usize].push(Use { region, user, visits_per_ns, joined: 0 });
+        self.uses[task as usize].push(Use { region, user, visits_per_ns, touched: placed, joined: 0 });
     }
 
     /// A task is gone, and its private pages with it. Returns the process's regions that are left.
@@ -198,7 +200,7 @@ impl Pages {
             if region.key != Key::Private {
                 continue;
             }
-            (region.size, region.untouched, region.marked) = (0.0, 0.0, 0.0);
+            (region.size, region.marked) = (0.0, 0.0);
             let start = used.region as usize * self.nodes;
             self.homes[start..start + self.nodes].fill(0.0);
             self.marked[start..start + self.nodes].fill(0.0);
@@ -237,11 +239,9 @@ impl Pages {
         &self.marked[start..start + self.nodes]
     }
 
-    /// Whether touching a region means anything now.
-    #[inline]
-    pub fn needs_attention(&self, region: u32) -> bool {
-        let region = self.region(region);
-        region.untouched > 0.0 || region.marked > 0.0
+    /// Whether what a task touches means anything now.
+    pub fn is_touch_of_interest(&self, task: usize) -> bool {
+        self.uses(task).iter().any(|used| !used.touched || self.region(used.region).marked > 0.0)
     }
 
     /// Whether a region belongs to a data group, which several processes may have.
@@ -251,7 +251,8 @@ impl Pages {
 
     /// Pages of a process that have a home (its resident set, as far as it is known).
     pub fn resident(&self, process: u32) -> f64 {
-        self.of_process(process).iter().map(|&region| self.region(region).size - self.region(region).untouched).sum()
+        let regions = self.of_process(process).iter().map(|&region| self.region(region));
+        regions.filter(|region| region.placed || region.touched_by > 0).map(|region| region.size).sum()
     }
 
     #[inline]
@@ -266,13 +267,29 @@ impl Pages {
         if size > 0.0 { 1.0 - exp(-used.visits_per_ns * run_ns as f64 / size) } else { 0.0 }
     }
 
-    /// Gives a share of the pages that nobody has touched yet a home.
-    pub fn first_touch(&mut self, region: u32, node: u32, reach: f64) {
-        let state = &mut self.regions[region as usize];
-        // Expectations never come to an end; half a page does not exist.
-        let pages = if state.untouched * (1.0 - reach) < 0.5 { state.untouched } else { state.untouched * reach };
-        state.untouched -= pages;
-        self.homes[region as usize * self.nodes + node as usize] += pages;
+    /// A task runs for the first time: its private pages, and its part of shared ones, get a home on its node. This is the rule of
+    /// the analytic memory model.
+    pub fn first_touch(&mut self, task: usize, node: u32) {
+        for used in &mut self.uses[task] {
+            if std::mem::replace(&mut used.touched, true) {
+                continue;
+            }
+            let region = &mut self.regions[used.region as usize];
+            let before = f64::from(region.touched_by);
+            let kept = before / (before + 1.0);
+            region.touched_by += 1;
+            region.marked *= kept;
+            let start = used.region as usize * self.nodes;
+            for table in [&mut self.homes, &mut self.marked, &mut self.ahead] {
+                table[start..start + self.nodes].iter_mut().for_each(|pages| *pages *= kept);
+            }
+            self.homes[start + node as usize] += region.size / (before + 1.0);
+        }
+    }
+
+    /// Whether the kernel may sample and move a region's pages: it leaves those with a policy of their own alone.
+    pub fn is_migratable(&self, region: u32) -> bool {
+        !self.region(region).placed
     }
 
     /// Makes so many consecutive pages of a region inaccessible, from page `begin` on. Returns how many were accessible and there.
@@ -425,14 +442,16 @@ mod tests {
     }
 
     #[test]
-    fn pages_get_the_node_from_which_they_are_touched_first() {
+    fn each_user_brings_its_part_to_the_node_where_it_runs_first() {
         let mut pages = two_tasks();
         assert_eq!(pages.resident(0), 0.0);
-        pages.first_touch(0, 0, 0.25);
-        pages.first_touch(0, 1, 0.5);
-        assert_eq!(pages.homes(0), [256.0, 384.0]);
-        pages.first_touch(0, 1, 1.0);
-        assert_eq!((pages.homes(0), pages.resident(0)), ([256.0, 768.0].as_slice(), 1024.0));
+        pages.first_touch(0, 0);
+        assert_eq!((pages.homes(0), pages.homes(1)), ([1024.0, 0.0].as_slice(), [256.0, 0.0].as_slice()));
+        pages.first_touch(1, 1);
+        assert_eq!(pages.homes(0), [512.0, 512.0]);
+        // Later runs elsewhere change nothing.
+        pages.first_touch(1, 0);
+        assert_eq!((pages.homes(0), pages.resident(0)), ([512.0, 512.0].as_slice(), 1280.0));
     }
 
     #[test]
@@ -447,8 +466,8 @@ mod tests {
     #[test]
     fn marked_pages_fault_once_and_are_conserved() {
         let mut pages = two_tasks();
-        pages.first_touch(0, 0, 0.75);
-        pages.first_touch(0, 1, 1.0);
+        pages.first_touch(0, 0);
+        pages.migrate(0, 0, 1, 256.0);
         // Half of the region, so half of the pages on each node.
         assert_eq!(pages.mark(0, 0.0, 512.0), 512.0);
         assert_eq!(pages.marked(0), [384.0, 128.0]);
@@ -487,9 +506,9 @@ mod tests {
     #[test]
     fn data_groups_stay_when_a_task_goes() {
         let mut pages = two_tasks();
-        pages.first_touch(0, 0, 1.0);
+        pages.first_touch(0, 0);
         pages.task_exited(0, 0);
-        assert_eq!(pages.resident(0), 1024.0);
+        assert_eq!(pages.resident(0), 1280.0);
         assert!(pages.uses(0).is_empty());
     }
 }

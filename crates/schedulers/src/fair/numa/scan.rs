@@ -143,14 +143,16 @@ impl NumaBalancing {
                 let begun = std::mem::take(&mut offset);
                 let state = self.pages.region(region);
                 let due = begun > 0.0 || forced || self.is_scanned_by(region, task, passes, threads);
-                if !state.migratable || !due {
-                    skipped |= state.migratable;
+                let migratable = self.pages.is_migratable(region);
+                if !migratable || !due {
+                    skipped |= migratable;
                     position += 1;
                     continue;
                 }
                 let pages = (state.size - begun).min(budget).min(walk);
                 let newly = self.pages.mark(region, begun, pages);
                 marked += newly;
+                self.alert_users(region, newly);
                 // Only pages that were there and accessible count.
                 budget -= if newly > 0.0 { pages } else { 0.0 };
                 walk -= pages;
@@ -171,6 +173,17 @@ impl NumaBalancing {
         let state = &mut self.processes[process as usize];
         (state.passes, state.region, state.offset) = (state.passes + 1, 0, 0.0);
         marked
+    }
+
+    /// Users of a region that has marked pages now look at what they touch again.
+    fn alert_users(&mut self, region: u32, newly: f64) {
+        if newly > 0.0 {
+            for &user in &self.pages.region(region).users {
+                let state = &mut self.tasks[user as usize];
+                state.stale |= !state.attentive;
+                state.attentive = true;
+            }
+        }
     }
 
     /// Whether a thread's scan includes a region (`vma_is_accessed`): for its first two passes, if the thread uses it, or if nobody

@@ -15,6 +15,8 @@ tunables! {
         theta_c: 80 "%" in 1..=100,
         /// Scans in a row below theta_c before the scope shrinks by one step.
         hold: 4 "scans" in 1..=10_000,
+        /// Whether a task's preferred NUMA node or its process's scope decides where it runs (N2 of the design is not built).
+        numa_mode: 1 "" in 0..=1 as ["N0", "N1"],
         /// Tasks moved per pass.
         batch: 1 "tasks" in 1..=32,
         /// Occupancy of another node or LLC, in percent of the home's, beyond which it becomes the home.
