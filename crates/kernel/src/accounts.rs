@@ -30,6 +30,7 @@ impl<S: Scheduler> Engine<'_, S> {
                 task.cpu_time_ns += now_ns - task.switched_in_ns;
                 task.switched_in_ns = now_ns;
             }
+            self.core.tell_overhead(cpu);
         }
         self.check_accounts()?;
         if self.setup.check_invariants {

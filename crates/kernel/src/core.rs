@@ -71,7 +71,14 @@ pub(crate) struct Cpu {
     pub idle_ns: u64,
     pub busy_ns: u64,
     pub overhead_ns: [u64; OVERHEAD_KINDS],
+    /// Part of it that events have told, and when they did last.
+    pub overhead_told_ns: [u64; OVERHEAD_KINDS],
+    pub overhead_told_at_ns: u64,
 }
+
+/// Shortest time between two reports of a CPU's overhead. Reports come with ticks and at the end: an event per charge
+/// would double the trace.
+const OVERHEAD_REPORT_NS: u64 = 100_000_000;
 
 /// Collects events and hands them on in batches, so that a sink costs one dynamic call per thousands of events.
 pub(crate) struct Tracer<'a> {
@@ -349,6 +356,27 @@ impl<'a> Core<'a> {
             state.stolen_ns += duration_ns;
         }
         state.overhead_ns[kind as usize] += duration_ns;
+    }
+
+    /// At a CPU's tick: tells the trace what it has spent since the last report, if that is long ago.
+    #[inline]
+    pub(crate) fn tell_overhead_at_tick(&mut self, cpu: CpuId) {
+        if self.now_ns - self.cpus[cpu.index()].overhead_told_at_ns >= OVERHEAD_REPORT_NS {
+            self.tell_overhead(cpu);
+        }
+    }
+
+    /// Tells the trace what a CPU has spent on each kind of overhead since the last report.
+    pub(crate) fn tell_overhead(&mut self, cpu: CpuId) {
+        self.cpus[cpu.index()].overhead_told_at_ns = self.now_ns;
+        for kind in OverheadKind::ALL {
+            let state = &mut self.cpus[cpu.index()];
+            let spent = state.overhead_ns[kind as usize];
+            let told = std::mem::replace(&mut state.overhead_told_ns[kind as usize], spent);
+            if spent > told {
+                self.emit_on(cpu, EventKind::Overhead { kind, duration_ns: spent - told });
+            }
+        }
     }
 
     /// Puts a decision into the trace: `decision` is an index into [`Scheduler::decisions`](crate::Scheduler).

@@ -531,6 +531,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
     fn tick(&mut self, cpu: CpuId) {
         let curr = self.core.curr(cpu);
         self.core.charge(cpu, self.core.machine.costs().tick_ns, OverheadKind::Tick);
+        self.core.tell_overhead_at_tick(cpu);
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
         if std::mem::take(&mut self.core.cpus[cpu.index()].softirq_raised) {
             self.scheduler.softirq(&mut self.core, cpu);
@@ -616,6 +617,8 @@ fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
             idle_ns: 0,
             busy_ns: 0,
             overhead_ns: [0; OVERHEAD_KINDS],
+            overhead_told_ns: [0; OVERHEAD_KINDS],
+            overhead_told_at_ns: 0,
         })
         .collect()
 }

@@ -3,12 +3,16 @@
 //! A task that becomes runnable goes to the tail of the queue, an idle CPU (its old one if that is idle) is told, and
 //! whichever CPU is free next takes the first task it may run. Nothing preempts a task within its quantum. What the
 //! policy lacks is the point of it: weights, latency, caches.
+//!
+//! The queue has one lock. Whoever takes it fetches its lines from the CPU that had them last and waits until everybody
+//! before is through: with the machine's line transfer times this limits how often all CPUs together can queue and pick.
+//! A look at an empty queue takes no lock.
 
 use std::collections::VecDeque;
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, WakeFlags};
 use warmcore_topology::CpuId;
-use warmcore_trace::{MigrationKind, TaskId};
+use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
 use crate::tunables::tunables;
 
@@ -17,6 +21,8 @@ tunables! {
     pub struct RoundRobinTunables for "rr" {
         /// Longest stay on a CPU while others wait.
         quantum_ns: 10_000_000 "ns" in 10_000..=10_000_000_000,
+        /// The queue's lock takes time and is taken by one CPU at a time; 0 = it costs nothing, which no machine offers.
+        global_lock: 1 "" in 0..=1,
         /// Ticks per second of the kernel.
         hz: 250 "Hz" in 100..=1000,
         /// How late timers of normal tasks may be.
@@ -24,9 +30,38 @@ tunables! {
     }
 }
 
+/// Lines that change hands with the queue: the lock with the queue's ends, and the task at the end in use.
+const LOCK_LINES: u64 = 2;
+
+/// Time the lock is held with everything in the CPU's own cache: a handful of dependent loads and stores.
+const LOCK_HOLD_NS: u64 = 20;
+
+/// The lock of the queue: a resource that serves one CPU after the other.
+#[derive(Default)]
+struct GlobalLock {
+    free_at_ns: u64,
+    last_holder: Option<CpuId>,
+}
+
+impl GlobalLock {
+    /// Takes and releases the lock on a CPU. Returns how long that keeps the CPU: its turn comes after everybody who asked
+    /// before, then the lines have to come over.
+    fn pass(&mut self, core: &Core<'_>, cpu: CpuId) -> u64 {
+        let line_ns = match self.last_holder.replace(cpu) {
+            Some(last) if last != cpu => core.machine().costs().line_transfer_ns[core.relation(last, cpu)],
+            _ => 0,
+        };
+        self.free_at_ns = self.free_at_ns.max(core.now_ns()) + LOCK_LINES * line_ns + LOCK_HOLD_NS;
+        self.free_at_ns - core.now_ns()
+    }
+}
+
 /// The global round robin policy.
 pub struct RoundRobin {
     tunables: RoundRobinTunables,
+    lock: GlobalLock,
+    /// By CPU: time at the lock that the task about to run there has to be charged with.
+    owed_ns: Vec<u64>,
     /// Tasks that wait, first come first served.
     queue: VecDeque<TaskId>,
     /// Runnable tasks assigned to each CPU, the running one included.
@@ -38,7 +73,19 @@ pub struct RoundRobin {
 impl RoundRobin {
     /// The policy on a machine with so many CPUs.
     pub fn new(tunables: RoundRobinTunables, cpus: usize) -> Self {
-        Self { tunables, queue: VecDeque::new(), runnable: vec![0; cpus], claimed: vec![false; cpus] }
+        Self {
+            tunables,
+            lock: GlobalLock::default(),
+            owed_ns: vec![0; cpus],
+            queue: VecDeque::new(),
+            runnable: vec![0; cpus],
+            claimed: vec![false; cpus],
+        }
+    }
+
+    /// Time at the queue's lock, for an operation on a CPU.
+    fn lock_ns(&mut self, core: &Core<'_>, cpu: CpuId) -> u64 {
+        if self.tunables.global_lock == 0 { 0 } else { self.lock.pass(core, cpu) }
     }
 
     fn is_free(&self, core: &Core<'_>, cpu: CpuId) -> bool {
@@ -72,7 +119,10 @@ impl Scheduler for RoundRobin {
         false
     }
 
-    fn enqueue(&mut self, _core: &mut Core<'_>, cpu: CpuId, task: TaskId, _reason: Enqueue) {
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _reason: Enqueue) {
+        let this_cpu = core.this_cpu();
+        let spent_ns = self.lock_ns(core, this_cpu);
+        core.charge(this_cpu, spent_ns, OverheadKind::Wakeup);
         self.queue.push_back(task);
         self.runnable[cpu.index()] += 1;
     }
@@ -99,6 +149,7 @@ impl Scheduler for RoundRobin {
             }
             return prev;
         };
+        self.owed_ns[cpu.index()] += self.lock_ns(core, cpu);
         let task = self.queue.remove(position)?;
         let from = core.task(task).cpu();
         if from != cpu {
@@ -116,6 +167,8 @@ impl Scheduler for RoundRobin {
     }
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, _task: TaskId) {
+        let spent_ns = std::mem::take(&mut self.owed_ns[cpu.index()]);
+        core.charge(cpu, spent_ns, OverheadKind::Switch);
         core.start_hrtick(cpu, self.tunables.quantum_ns);
     }
 

@@ -1,5 +1,6 @@
 //! Policies, nice values and slices, at the start and while running.
 
+use warmcore_trace::EventKind;
 use warmcore_workload::{Policy, Step};
 
 use crate::support::*;
@@ -208,6 +209,26 @@ fn round_robin_leaves_no_cpu_idle_while_a_task_waits() {
     let busy: u64 = run.outcome.cpus.iter().map(|cpu| cpu.busy_ns).sum();
     assert!(busy > 4 * S - MS);
     assert!(run.outcome.tasks.iter().all(|task| task.cpu_time_ns > 700 * MS && task.cpu_time_ns < 900 * MS));
+}
+
+/// All CPUs queue and pick under one lock, whose lines travel between them: on many CPUs that is the limit, on one it is nothing.
+#[test]
+fn round_robins_queue_serves_one_cpu_at_a_time() {
+    let switches = |machine: &str, cpus: u32, scheduler: &str| {
+        let mut scene = Scene::lasting(5 * MS);
+        for cpu in 0..cpus {
+            // Two that stay on a CPU, so that nothing but the lock connects CPUs.
+            let task = scene.task(&format!("yielder {cpu}"), forever([run_for(US), Step::Yield]));
+            (task.instances, task.affinity) = (2, on_cpu(cpu));
+        }
+        let run = scene.run(machine, scheduler);
+        run.events.iter().filter(|event| matches!(event.kind, EventKind::Switch { .. })).count()
+    };
+    let both = |machine, cpus| (switches(machine, cpus, "rr"), switches(machine, cpus, "rr:global_lock=0"));
+    let (locked, free) = both("2s1n4l8c1t", 64);
+    assert!(free > 2 * locked, "64 CPUs: {locked} switches, {free} without the lock's cost");
+    let (locked, free) = both("1s1n1l1c1t", 1);
+    assert!(locked < free && 100 * locked > 95 * free, "1 CPU: {locked} switches, {free} without the lock's cost");
 }
 
 /// A period of 24 ms for up to 8 tasks, then 3 ms each (8 CPUs and more). The first tick at which a task has run for longer than

@@ -423,3 +423,25 @@ fn an_unmatched_unlock_at_run_time_is_an_error_with_the_tasks_name() {
     let error = warmcore_kernel::Setup::new(&machine, &scene.workload, 1).err().unwrap();
     assert!(error.to_string().contains("task"), "{error}");
 }
+
+/// The trace tells all the overhead of the accounts, CPU by CPU and kind by kind, in few events.
+#[test]
+fn overhead_in_the_trace_adds_up_to_the_accounts() {
+    let mut scene = Scene::lasting(S);
+    scene.task("sleeper", forever([run_for(300 * US), sleep(MS)])).instances = 12;
+    scene.task("spinner", spin()).instances = 3;
+    for scheduler in ALL {
+        let run = scene.run("2s1n1l4c1t", scheduler);
+        let mut told = vec![[0; warmcore_trace::OVERHEAD_KINDS]; run.outcome.cpus.len()];
+        let mut reports = 0;
+        for event in &run.events {
+            if let EventKind::Overhead { kind, duration_ns } = event.kind {
+                told[event.cpu.index()][kind as usize] += duration_ns;
+                reports += 1;
+            }
+        }
+        let spent: Vec<_> = run.outcome.cpus.iter().map(|cpu| cpu.overhead_ns).collect();
+        assert_eq!(told, spent, "{scheduler}");
+        assert!(reports < run.events.len() / 20, "{scheduler}: {reports} of {} events", run.events.len());
+    }
+}
