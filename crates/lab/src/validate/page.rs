@@ -178,7 +178,7 @@ fn number(value: Option<f64>) -> String {
     match value {
         None => "-".into(),
         Some(value) if !value.is_finite() => "no value".into(),
-        Some(value) if value == 0.0 => "0".into(),
+        Some(0.0) => "0".into(),
         Some(value) if value.abs() >= 1000.0 => format!("{value:.0}"),
         Some(value) => {
             let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;

@@ -40,7 +40,7 @@ pub enum ValidateError {
         /// The scheduler.
         scheduler: String,
         /// Why.
-        source: SimError,
+        source: Box<SimError>,
     },
     /// A file cannot be read or written.
     #[error(transparent)]
@@ -342,7 +342,11 @@ fn simulated(
     };
     let failed = |source| match source {
         SimError::Interrupted => ValidateError::Interrupted,
-        source => ValidateError::Sim { experiment: experiment.name.clone(), scheduler: scheduler.to_string(), source },
+        source => ValidateError::Sim {
+            experiment: experiment.name.clone(),
+            scheduler: scheduler.to_string(),
+            source: Box::new(source),
+        },
     };
     trial_seeds(1, SIM_SEEDS).into_iter().map(|seed| run(seed).map_err(failed)).collect()
 }

@@ -96,7 +96,7 @@ pub fn run_all(
     }
     let buffers: u64 = requests.iter().map(|request| u64::from(request.buffer_kib)).max().unwrap_or(0);
     let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Run, runs };
-    let extra_memory_mib = (buffers * machine.cpu_count() as u64 >> 10) + 128;
+    let extra_memory_mib = ((buffers * machine.cpu_count() as u64) >> 10) + 128;
     let boot = Boot { machine, plan: &plan, files, extra_memory_mib };
     let mut collector =
         Collector { machine, layout: &layout, requests, decoder: None, current: Current::default(), done: Vec::new() };

@@ -4,6 +4,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
+use super::state::NONE;
 use super::{Fair, Policy};
 
 /// A bit per kind of work.
@@ -95,7 +96,12 @@ impl<P: Policy> Fair<P> {
             if let Some(cache_aware) = &mut self.cache_aware {
                 let (queues, rqs) = (&self.queues, &self.rqs);
                 let util = |cpu: u32| super::cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
-                cache_aware.scan(core, &self.domains, rqs, self.task_base, task, nodes.as_ref(), util);
+                let base = self.task_base;
+                let running = |cpu: u32| {
+                    let entity = rqs[cpu as usize].curr_task;
+                    (entity != NONE).then(|| entity - base)
+                };
+                cache_aware.scan(core, &self.domains, task, running, nodes.as_ref(), util);
             }
         }
         if pending & (work::NUMA_SCAN | work::NUMA_PLACE | work::NUMA_FAULTS) != 0 {

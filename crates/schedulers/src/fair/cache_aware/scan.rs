@@ -8,7 +8,7 @@ use super::CacheAware;
 use super::admission::Refusal;
 use super::decisions::Decision;
 use crate::fair::domains::Domains;
-use crate::fair::state::{NONE, Rq};
+use crate::fair::state::NONE;
 
 /// What a scan found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,15 +40,14 @@ impl CacheAware {
         true
     }
 
-    /// The thread returns to user mode with a scan pending (`task_cache_work`). `task_base` is the entity of task 0;
+    /// The thread returns to user mode with a scan pending (`task_cache_work`). `running` gives the task on a CPU,
     /// `nodes` limits the scan to LLCs of those nodes, `util` gives a CPU's utilisation.
     pub fn scan(
         &mut self,
         core: &mut Core<'_>,
         domains: &Domains,
-        rqs: &[Rq],
-        task_base: u32,
         task: TaskId,
+        running: impl Fn(u32) -> Option<u32>,
         nodes: Option<&CpuSet>,
         util: impl Fn(u32) -> u64,
     ) {
@@ -78,10 +77,6 @@ impl CacheAware {
             core.charge(cpu, cost_ns * examined, OverheadKind::Balance);
             return;
         }
-        let running = |cpu: u32| {
-            let entity = rqs[cpu as usize].curr_task;
-            (entity != NONE).then(|| entity - task_base)
-        };
         let findings = self.look_around(jiffies, domains, group, running, nodes);
         core.charge(cpu, cost_ns * findings.examined, OverheadKind::Balance);
         if findings.best.0 > 2 * findings.current {

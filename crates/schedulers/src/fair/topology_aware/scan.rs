@@ -93,7 +93,7 @@ impl CacheAware {
             let mut found = Found { most: (0, NONE), ..Found::default() };
             for &cpu in cpus {
                 let util = util(cpu);
-                let own = util * self.share(jiffies, group, cpu as usize) >> 20;
+                let own = (util * self.share(jiffies, group, cpu as usize)) >> 20;
                 found.util += util;
                 found.own += own;
                 if own > found.most.0 {
