@@ -81,7 +81,7 @@ pub fn scene(scene: &Scene) -> String {
     let header = serde_json::to_vec(&header).unwrap_or_default();
     let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
     bytes.extend(&header);
-    for (_, column) in &columns {
+    for column in columns.values() {
         bytes.extend(&column.0);
     }
     base64(&gzip(&bytes))
