@@ -1,7 +1,7 @@
 //! Cache-aware scheduling: a process keeps to one last-level cache while it fits there.
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_SCHED_CACHE`, as specified in `linux-fair.md` section 6. It is a
-//! feature of the fair class, not a policy: [`Fair`](super::Fair) holds a [`CacheAware`] when it is on and some LLC has
+//! feature of the fair class, not a policy: [`Fair`](super::Fair) holds a `CacheAware` when it is on and some LLC has
 //! a neighbour to aggregate away from; otherwise nothing here runs.
 //!
 //! | module | rule | kernel functions |
@@ -16,7 +16,7 @@
 //!
 //! Integer divisions truncate as the kernel's do: the latch and the odd thresholds of the thread average follow from that.
 //!
-//! Differs from the kernel: groups of threads need not be processes (see [`groups`]); a scan costs its CPU
+//! Differs from the kernel: groups of threads need not be processes; a scan costs its CPU
 //! `balance_per_cpu_ns` for each CPU examined; the footprint comes from NUMA balancing's model, without which it is 0.
 
 mod admission;
