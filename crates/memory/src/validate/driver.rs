@@ -107,7 +107,7 @@ pub(super) struct Measured {
     /// Reads from other LLCs.
     pub(super) cross_reads: f64,
     pub(super) same_llc: f64,
-    /// Lines of private classes in the LLC of the segment's CPU at its end.
+    /// Lines of private classes in the LLC and L2 of the segment's CPU at its end.
     pub(super) llc_lines: f64,
 }
 
@@ -169,7 +169,9 @@ pub(super) fn play_exact(scenario: &Scenario) -> Result<(Table, Simulation), Val
         for (task, before) in before.iter_mut().enumerate() {
             let mut now = exact_measured(&simulation, task);
             if let Some(cpu) = segment.cpus[task] {
-                now.llc_lines = simulation.llc_occupancy(scenario.machine.llc_of(cpu)).0[task] as f64;
+                // The analytic level counts a window's lines in the LLC or in the L2 before it.
+                let (llc, l2) = (simulation.llc_occupancy(scenario.machine.llc_of(cpu)), simulation.l2_occupancy(cpu));
+                now.llc_lines = (llc.0[task] + l2.0.get(task).copied().unwrap_or(0)) as f64;
             }
             row.push(now.minus(before));
             *before = now;
