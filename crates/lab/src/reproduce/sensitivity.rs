@@ -165,17 +165,16 @@ fn keep_order(table: &mut Table) {
     }
 }
 
-/// Multiplies a number, or those of `{ value, low, high }`. Times in whole nanoseconds stay whole.
+/// Multiplies a number, or that of `{ value, low, high }`. Times in whole nanoseconds stay whole.
 fn scale(value: &mut Value, factor: f64) {
     match value {
         Value::Integer(number) => *number = (*number as f64 * factor).round() as i64,
         Value::Float(number) => *number *= factor,
         Value::Table(table) => {
-            for key in ["value", "low", "high"] {
-                if let Some(value) = table.get_mut(key) {
-                    scale(value, factor);
-                }
-            }
+            // A measured spread says nothing about a changed value.
+            table.remove("low");
+            table.remove("high");
+            table.get_mut("value").into_iter().for_each(|value| scale(value, factor));
         }
         _ => {}
     }
@@ -298,7 +297,7 @@ mod tests {
         for preset in warmcore_topology::presets() {
             let machine = resolve(&preset.name).unwrap();
             for error in variations(&machine).iter().filter_map(|variation| variation.apply(&machine).err()) {
-                assert!(error.to_string().contains("is impossible: cache.L3"), "{error}");
+                assert!(error.to_string().contains("is impossible"), "{error}");
             }
         }
     }
