@@ -116,6 +116,10 @@ pub struct SubjectArguments {
     /// Make input that is accepted but not modelled an error
     #[arg(long)]
     pub strict: bool,
+    /// Whom cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
+    /// default) or =group:NAME; may be repeated
+    #[arg(long, value_name = "CHOICE")]
+    pub aggregate: Vec<String>,
 }
 
 /// Arguments of `compare`.
@@ -170,6 +174,10 @@ pub struct CompareArguments {
     /// Make input that is accepted but not modelled an error
     #[arg(long)]
     pub strict: bool,
+    /// Whom cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
+    /// default) or =group:NAME; may be repeated
+    #[arg(long, value_name = "CHOICE", conflicts_with = "resume")]
+    pub aggregate: Vec<String>,
     /// Where trials run: in the simulator, or in a real kernel, each trial in a boot of its own
     #[arg(long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume")]
     pub on: PlaceChoice,

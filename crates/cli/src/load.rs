@@ -70,6 +70,18 @@ pub fn workload(text: &str, strict: bool) -> Result<Named<Workload>, Failure> {
     Ok(Named { source: text.to_owned(), value })
 }
 
+/// Makes choices of whom cache-aware schedulers keep together, as given with `--aggregate`.
+pub fn aggregate(workload: &mut Named<Workload>, choices: &[String]) -> Result<(), Failure> {
+    for choice in choices {
+        workload.value.choose_aggregate(choice).map_err(|error| {
+            Failure::usage("warmcore::aggregate", error)
+                .help("`warmcore workload show` names the workload's processes, task groups and data groups")
+        })?;
+        workload.source = format!("{} with {choice}", workload.source);
+    }
+    Ok(())
+}
+
 fn bad_workload(error: &WorkloadError, text: &str) -> Failure {
     let in_file = matches!(error, WorkloadError::Syntax(_) | WorkloadError::Document(_) | WorkloadError::Check(_));
     let place = if in_file { format!("{text}: ") } else { String::new() };

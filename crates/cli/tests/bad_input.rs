@@ -146,3 +146,18 @@ fn a_machine_that_cannot_be_detected_is_said_so() {
     scratch.run("machine detect --root empty").did_not_panic().exits_with(2).complains("empty");
     scratch.run("machine detect --root nowhere").did_not_panic().exits_with(2).complains("nowhere");
 }
+
+#[test]
+fn choices_of_whom_to_keep_together_name_what_exists() {
+    let scratch = Scratch::new();
+    let sim =
+        |choice: &str| scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s cache-aware --aggregate {choice}"));
+    sim("process:hackbenhc=off").exits_with(2).complains("there is no process called");
+    sim("process=off").exits_with(2).complains("process:NAME=CHOICE");
+    sim("taskgroup:/none=off").exits_with(2).complains("there is no task group called");
+    let text = r#"{"tasks": {"t": {"run": 1}}, "warmcore": {"processes": [{"name": "p"}],
+        "aggregate": {"processes": {"p": "group:q"}}}}"#;
+    scratch.write("file.json", text);
+    let ran = scratch.run(&format!("sim -m {MACHINE} -w file.json -s cache-aware")).exits_with(2);
+    ran.complains("warmcore.aggregate.processes.p").complains("there is no aggregation group called");
+}

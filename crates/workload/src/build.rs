@@ -18,6 +18,7 @@ impl Workload {
             groups: Vec::new(),
             data_groups: Vec::new(),
             profiles: Vec::new(),
+            aggregation: Default::default(),
             locks: Vec::new(),
             conditions: Vec::new(),
             barriers: Vec::new(),

@@ -9,6 +9,7 @@
 //!
 //! The crate does no I/O, reads no clock and uses no random numbers: the same text gives the same workload.
 
+mod aggregate;
 mod build;
 mod check;
 mod duration;
@@ -21,6 +22,7 @@ pub mod results;
 pub mod rtapp;
 mod step;
 
+pub use aggregate::{Aggregate, AggregateError, AggregateTarget, Aggregation};
 pub use build::{ProgramBuilder, add_warning};
 pub use check::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS, MAX_TASKS};
 pub use duration::{DurationError, DurationProblem, MAX_DURATION_NS, format_duration, parse_duration};

@@ -447,6 +447,8 @@ pub struct Workload {
     pub data_groups: Vec<DataGroup>,
     /// Memory profiles of its own, beside those that are shipped.
     pub profiles: Vec<warmcore_memory::Profile>,
+    /// Which threads cache-aware schedulers are to keep together.
+    pub aggregation: crate::Aggregation,
     /// Names of mutexes.
     pub locks: Vec<String>,
     /// Names of condition variables.

@@ -25,7 +25,8 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine(&arguments.subject.machine)?;
-    let workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
+    let mut workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
+    load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
     let experiment = Experiment {
         machine,

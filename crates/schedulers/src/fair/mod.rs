@@ -505,7 +505,8 @@ impl<P: Policy> Scheduler for Fair<P> {
         self.entities.push(entity);
         P::set_slice(self, index, slice_ns);
         if let Some(cache_aware) = &mut self.cache_aware {
-            cache_aware.task_created(core.task(task).process());
+            let group = cache_aware.grouping.of(core.task(task));
+            cache_aware.task_created(group);
         }
         self.numa_task_created(core, task, parent);
     }
@@ -761,6 +762,12 @@ impl<P: Policy> Scheduler for Fair<P> {
         entity.normal_policy = policy == warmcore_workload::Policy::Normal;
         if slice_changes {
             P::set_slice(self, index, slice_ns);
+        }
+        if let Some(cache_aware) = &mut self.cache_aware
+            && !self.entities[index as usize].on_rq
+        {
+            let group = cache_aware.grouping.of(core.task(task));
+            cache_aware.regroup(task, group);
         }
         if requeue {
             self.enqueue(core, cpu, task, Enqueue::Restore);

@@ -5,6 +5,7 @@
 mod support;
 
 mod affinity;
+mod aggregate;
 mod attributes;
 mod determinism;
 mod groups;

@@ -188,6 +188,7 @@ impl Workload {
     pub fn check(&self) -> Result<(), CheckError> {
         structure::check_tables(self)?;
         structure::check_tasks(self)?;
+        structure::check_aggregation(self)?;
         profiles::check(self)?;
         for index in 0..self.programs.len() {
             let program = ProgramId(index as u32);

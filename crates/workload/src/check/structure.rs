@@ -1,7 +1,7 @@
 //! Ids in range, loops that match, values in range.
 
 use super::{CheckError, CheckProblem, MAX_TASKS};
-use crate::{Affinity, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId, Workload};
+use crate::{Affinity, Aggregate, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId, Workload};
 
 /// References between tables and the numbers of tasks.
 pub(super) fn check_tables(workload: &Workload) -> Result<(), CheckError> {
@@ -46,6 +46,25 @@ pub(super) fn check_tasks(workload: &Workload) -> Result<(), CheckError> {
             duration(task.slice_ns.unwrap_or(0))
         };
         check().map_err(|problem| CheckError::of_task(workload, TaskTemplateId(index as u32), problem))?;
+    }
+    Ok(())
+}
+
+/// Choices of whom to keep together refer to what exists.
+pub(super) fn check_aggregation(workload: &Workload) -> Result<(), CheckError> {
+    let of_workload = |problem| CheckError::of_workload(workload, problem);
+    let aggregation = &workload.aggregation;
+    for (what, table, length) in [
+        ("process", &aggregation.processes, workload.processes.len()),
+        ("task group", &aggregation.task_groups, workload.groups.len()),
+        ("data group", &aggregation.data_groups, workload.data_groups.len()),
+    ] {
+        for (&index, &choice) in table {
+            in_range(what, index as usize, length).map_err(of_workload)?;
+            if let Aggregate::Group(group) = choice {
+                in_range("aggregation group", group as usize, aggregation.groups.len()).map_err(of_workload)?;
+            }
+        }
     }
     Ok(())
 }

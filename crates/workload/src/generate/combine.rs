@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use crate::build::add_warning;
 use crate::{
-    BarrierId, ChannelId, ConditionId, DataGroupId, GroupId, ListId, LockId, ProcessId, ProgramId, RecorderId,
-    ResultStyle, SemaphoreId, Step, TaskTemplateId, TimerId, Workload,
+    Aggregate, BarrierId, ChannelId, ConditionId, DataGroupId, GroupId, ListId, LockId, ProcessId, ProgramId,
+    RecorderId, ResultStyle, SemaphoreId, Step, TaskTemplateId, TimerId, Workload,
 };
 
 /// Puts the parts side by side. A single part keeps everything but gets the name.
@@ -145,6 +145,19 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     extend(&mut whole.groups, part.groups, |group| &mut group.name);
     extend(&mut whole.data_groups, part.data_groups, |group| &mut group.name);
     whole.profiles.extend(part.profiles);
+    let labels = whole.aggregation.groups.len() as u32;
+    extend(&mut whole.aggregation.groups, part.aggregation.groups, |name| name);
+    let chosen = |choice| match choice {
+        Aggregate::Group(label) => Aggregate::Group(label + labels),
+        other => other,
+    };
+    for (to, from, offset) in [
+        (&mut whole.aggregation.processes, part.aggregation.processes, offsets.processes),
+        (&mut whole.aggregation.task_groups, part.aggregation.task_groups, offsets.groups),
+        (&mut whole.aggregation.data_groups, part.aggregation.data_groups, offsets.data_groups),
+    ] {
+        to.extend(from.into_iter().map(|(index, choice)| (index + offset, chosen(choice))));
+    }
     extend(&mut whole.barriers, part.barriers, |barrier| &mut barrier.name);
     extend(&mut whole.semaphores, part.semaphores, |semaphore| &mut semaphore.name);
     extend(&mut whole.channels, part.channels, |channel| &mut channel.name);

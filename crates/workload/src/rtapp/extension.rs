@@ -11,11 +11,11 @@ use super::steps::{read_affinity, read_policy, read_steps};
 use crate::build::add_warning;
 use crate::error::DocumentProblem;
 use crate::{
-    BarrierId, BarrierWait, ChannelKind, Group, ProcessId, Program, ProgramBuilder, ProgramId, ResultStyle, Task,
-    Workload,
+    AggregateTarget, BarrierId, BarrierWait, ChannelKind, Group, ProcessId, Program, ProgramBuilder, ProgramId,
+    ResultStyle, Task, Workload,
 };
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "version",
     "duration_ns",
     "applications",
@@ -23,6 +23,7 @@ const KEYS: [&str; 20] = [
     "groups",
     "data_groups",
     "profiles",
+    "aggregate",
     "locks",
     "conditions",
     "barriers",
@@ -222,6 +223,25 @@ impl Task {
     pub(super) fn without_events(name: &str, program: ProgramId) -> Self {
         Task::new(name, ProcessId(0), program)
     }
+}
+
+/// Reads whom to keep together. Everything that can be named is known by then.
+pub(super) fn read_aggregate(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
+    let Some(node) = node.get("aggregate") else { return Ok(()) };
+    node.only_keys(&["groups", "processes", "taskgroups", "data"], "an object")?;
+    workload.aggregation.groups = names(&node, "groups")?;
+    for (key, target) in [
+        ("processes", AggregateTarget::Process),
+        ("taskgroups", AggregateTarget::TaskGroup),
+        ("data", AggregateTarget::Data),
+    ] {
+        let Some(table) = node.get(key) else { continue };
+        for (name, choice) in table.entries("an object of choices by name")? {
+            let text = choice.text("off, process or group:NAME")?;
+            workload.set_aggregate(target, name, text).map_err(|error| choice.other(error.to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 fn names(node: &Node<'_>, key: &str) -> Read<Vec<String>> {

@@ -38,6 +38,7 @@
 //! | `groups` | list of `{ "name", "shares" }`: weights of task groups (1024 by default) |
 //! | `data_groups` | list of `{ "name", "bytes" }`: data shared by tasks |
 //! | `profiles` | list of memory profiles: `name`, `cpi0`, `mlp`, `classes`, …; the fields of [`warmcore_memory::Profile`] |
+//! | `aggregate` | whom cache-aware schedulers keep together: `{ "groups", "processes", "taskgroups", "data" }`, below |
 //! | `barriers` | list of `{ "name", "participants", "wait" }`; waits: `"block"`, `"spin"`, `{ "spin_then_block_ns" }` |
 //! | `semaphores` | list of `{ "name", "initial" }` |
 //! | `channels` | list of `{ "name", "kind", "capacity_bytes" }`; `kind` is `"pipe"` (default) or `"socket"` |
@@ -46,6 +47,10 @@
 //! | `programs` | list of step lists that several tasks share |
 //! | `tasks` | object by task name, below |
 //! | `warnings` | list of `{ "what", "consequence", "count" }` from an earlier conversion |
+//!
+//! In `aggregate`, `processes`, `taskgroups` and `data` are objects that give a choice by name: `"off"`, `"process"`
+//! (the default) or `"group:NAME"`. `groups` lists names of groups; a process, task group or data group gives its name to one
+//! too. What says more about a task wins: data, then task group, then process.
 //!
 //! An entry of `warmcore.tasks` may have `process`, `role`, `profile` (the name of a
 //! memory profile, or one in place), `data` (data groups),

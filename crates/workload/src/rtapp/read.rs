@@ -92,6 +92,9 @@ fn read_document(name: &str, root: &Node<'_>) -> Read<(Workload, Vec<Vec<String>
     for (name, node) in &tasks {
         read_task(&mut names, &survey, global.default_policy, name, node, described.get(name), &mut paths)?;
     }
+    if let Some(extension) = &extension {
+        extension::read_aggregate(extension, &mut names.workload)?;
+    }
     Ok((names.workload, paths))
 }
 

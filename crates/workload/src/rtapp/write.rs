@@ -4,7 +4,7 @@
 //! attributes that rt-app lacks, go under the `warmcore` key; a task whose program rt-app cannot run has
 //! `"instance": 0` in `tasks`, so that rt-app leaves it out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::express::{cpu_list, express, microseconds};
 use super::extension::VERSION;
@@ -12,7 +12,9 @@ use super::json::Json;
 use super::print::print;
 use super::read::{Options, from_rtapp};
 use super::steps::{policy_name, write_affinity, write_steps};
-use crate::{Affinity, BarrierWait, ChannelKind, CheckError, Policy, ProcessId, ResultStyle, Task, Workload};
+use crate::{
+    Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, Policy, ProcessId, ResultStyle, Task, Workload,
+};
 
 /// Why a workload could not be written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -111,6 +113,7 @@ fn unique_names(workload: &Workload) -> Result<(), WriteError> {
     unique("tasks", workload.tasks.iter().map(|task| task.name.as_str()))?;
     unique("processes", workload.processes.iter().map(|process| process.name.as_str()))?;
     unique("task groups", workload.groups.iter().map(|group| group.name.as_str()))?;
+    unique("aggregation groups", workload.aggregation.groups.iter().map(String::as_str))?;
     unique("data groups", workload.data_groups.iter().map(|group| group.name.as_str()))?;
     unique("barriers", workload.barriers.iter().map(|barrier| barrier.name.as_str()))?;
     unique("semaphores", workload.semaphores.iter().map(|semaphore| semaphore.name.as_str()))?;
@@ -264,6 +267,21 @@ fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
     entries
 }
 
+/// Whom to keep together.
+fn aggregate(workload: &Workload) -> Json {
+    let aggregation = &workload.aggregation;
+    let choices = |table: &BTreeMap<u32, Aggregate>, name: &dyn Fn(usize) -> String| {
+        let entry =
+            |(&index, &choice): (&u32, &Aggregate)| (name(index as usize), Json::Text(aggregation.text(choice)));
+        Json::Object(table.iter().map(entry).collect())
+    };
+    let processes = choices(&aggregation.processes, &|index| workload.processes[index].name.clone());
+    let groups = choices(&aggregation.task_groups, &|index| workload.groups[index].name.clone());
+    let data = choices(&aggregation.data_groups, &|index| workload.data_groups[index].name.clone());
+    let names = aggregation.groups.iter().map(|name| Json::Text(name.clone())).collect();
+    object([("groups", Json::Array(names)), ("processes", processes), ("taskgroups", groups), ("data", data)])
+}
+
 /// All tables in order, so that ids stay as they are.
 fn tables(workload: &Workload) -> Entries {
     let mut entries = vec![("version".to_owned(), Json::from(VERSION))];
@@ -326,6 +344,9 @@ fn tables(workload: &Workload) -> Entries {
         object([("what", what), ("consequence", consequence), ("count", warning.count.into())])
     });
     add("warnings", warnings.collect());
+    if !workload.aggregation.is_default() {
+        entries.push(("aggregate".to_owned(), aggregate(workload)));
+    }
     let style = match &workload.style {
         ResultStyle::Plain => return entries,
         ResultStyle::Hackbench { header } => object([("hackbench", object([("header", text(header))]))]),

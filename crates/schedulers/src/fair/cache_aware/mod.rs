@@ -7,6 +7,7 @@
 //! | module | rule | kernel functions |
 //! |---|---|---|
 //! | here | data (6.1) | `struct sched_cache_stat` |
+//! | `grouping` | who is kept together: a process, unless the workload says otherwise | `mm_struct` |
 //! | `occupancy` | epochs, run-time shares, invalidation, the task's preference (6.2) | `account_mm_sched`, `update_curr` |
 //! | `admission` | too many threads, too big a footprint (6.5) | `exceed_llc_nr`, `exceed_llc_capacity` |
 //! | `scan` | the preferred CPU of a process, once per epoch (6.3, 6.6) | `task_tick_cache`, `task_cache_work` |
@@ -16,13 +17,14 @@
 //!
 //! Integer divisions truncate as the kernel's do: the latch and the odd thresholds of the thread average follow from that.
 //!
-//! Differs from the kernel: groups of threads need not be processes; a scan costs its CPU
+//! Differs from the kernel: groups of threads need not be processes (`grouping`); a scan costs its CPU
 //! `balance_per_cpu_ns` for each CPU examined; the footprint comes from NUMA balancing's model, without which it is 0.
 
 mod admission;
 mod balancing;
 mod counters;
 pub(crate) mod decisions;
+mod grouping;
 mod occupancy;
 pub(crate) mod permission;
 mod scan;
@@ -35,6 +37,7 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 
 use self::decisions::Decision;
+use self::grouping::Grouping;
 use self::permission::{Limits, Snapshot};
 use super::domains::Domains;
 use super::state::NONE;
@@ -42,7 +45,7 @@ use super::topology_aware::{TopologyAware, TopologyAwareTunables};
 
 pub use self::tunables::CacheAwareTunables;
 
-/// Threads that are kept together: those of one process.
+/// Threads that are kept together: those of a process, or of a named group.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadGroup {
     /// Preferred CPU, and so the preferred LLC; [`NONE`] without preference (`mm->sc_stat.cpu`).
@@ -145,6 +148,7 @@ pub(crate) struct CacheAware {
     pub wanting: Vec<u32>,
     /// The topology-aware extension, if it is on.
     pub topology: Option<Box<TopologyAware>>,
+    pub grouping: Grouping,
 }
 
 impl CacheAware {
@@ -164,7 +168,8 @@ impl CacheAware {
         }
         let cpus = machine.cpu_count();
         let llcs = (0..domains.llc_count() as u32).map(|llc| new_llc(setup, domains, llc)).collect::<Vec<_>>();
-        let groups = vec![ThreadGroup::default(); setup.workload().processes.len()];
+        let grouping = Grouping::new(setup.workload());
+        let groups = vec![ThreadGroup::default(); grouping.count()];
         Some(Self {
             limits: tunables.limits(machine.smt_width()),
             smt_width: machine.smt_width() as u64,
@@ -179,6 +184,7 @@ impl CacheAware {
             llcs,
             tasks: Vec::new(),
             topology: None,
+            grouping,
         })
     }
 

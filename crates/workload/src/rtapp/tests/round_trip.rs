@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    Affinity, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId, DataGroup, DataGroupId,
-    Group, GroupId, ListId, LockId, Policy, Process, ProcessId, Program, ProgramBuilder, ProgramId, RecorderId,
-    ResultStyle, Semaphore, SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, Warning,
+    Affinity, Aggregate, Aggregation, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId,
+    DataGroup, DataGroupId, Group, GroupId, ListId, LockId, Policy, Process, ProcessId, Program, ProgramBuilder,
+    ProgramId, RecorderId, ResultStyle, Semaphore, SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, Warning,
 };
 use proptest::prelude::*;
 use warmcore_topology::CpuSet;
@@ -204,6 +204,19 @@ fn own_profile() -> warmcore_memory::Profile {
     }
 }
 
+/// Choices of every kind, or none.
+fn aggregation(some: bool) -> Aggregation {
+    if !some {
+        return Aggregation::default();
+    }
+    Aggregation {
+        groups: vec!["together".into(), "data 1".into()],
+        processes: [(0, Aggregate::Off), (1, Aggregate::Group(1))].into(),
+        task_groups: [(0, Aggregate::Process)].into(),
+        data_groups: [(1, Aggregate::Group(0))].into(),
+    }
+}
+
 /// A workload with objects of all kinds, three tasks and three programs.
 fn workload() -> impl Strategy<Value = Workload> {
     let tasks = (task(0), task(1), task(2));
@@ -227,6 +240,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             groups: groups.iter().map(|name| Group { name: (*name).into(), shares: 100 }).collect(),
             data_groups: named("data", |name| DataGroup { name, bytes: 5 }),
             profiles: vec![own_profile()],
+            aggregation: aggregation(warned),
             locks: named("lock", |name| name),
             conditions: named("condition", |name| name),
             barriers: named("barrier", |name| Barrier { name, participants: 1, wait: BarrierWait::Spin }),
