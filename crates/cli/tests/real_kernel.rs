@@ -1,0 +1,104 @@
+//! A real kernel, booted: the simulator against fresh and stored results of the fidelity book, and faults of a guest.
+//!
+//! Where there is no QEMU or no kernel can be had, these tests say so past the test runner's capture and do nothing.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn warmcore(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warmcore")).args(arguments).output().expect("the program runs")
+}
+
+fn book() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book")
+}
+
+fn experiment(name: &str) -> String {
+    book().join(format!("{name}.toml")).display().to_string()
+}
+
+/// Whether a guest can be booted here; fetches a kernel if there is none.
+fn can_boot(test: &str) -> bool {
+    let ready = |output: &Output| output.status.success();
+    if ready(&warmcore(&["vm", "doctor"])) {
+        return true;
+    }
+    let fetched = warmcore(&["vm", "kernels", "--fetch"]);
+    if ready(&fetched) {
+        return true;
+    }
+    // Not through the macros, whose output the test runner keeps to itself.
+    let reason = String::from_utf8_lossy(&fetched.stderr).into_owned();
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: no guest can be booted here:\n{reason}");
+    false
+}
+
+fn comparisons(document: &Value) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of = |chapter: &Value| {
+        let name = text(&chapter["name"]);
+        let lines = chapter["lines"].as_array().cloned().unwrap_or_default();
+        lines.into_iter().map(move |line| (name.clone(), text(&line["metric"]), text(&line["judgement"]["verdict"])))
+    };
+    document["experiments"].as_array().expect("a list of experiments").iter().flat_map(of).collect()
+}
+
+#[test]
+fn a_real_kernel_on_16_cpus_4_llcs_and_2_nodes_agrees_with_the_simulator() {
+    if !can_boot("a_real_kernel_on_16_cpus_4_llcs_and_2_nodes_agrees_with_the_simulator") {
+        return;
+    }
+    let names = ["fork-eight-two-nodes", "cas-two-nodes", "release-two-nodes"].map(experiment);
+    let output = warmcore(&["validate", "--virtual-time=1", "--boots", "1", "--json", &names[0], &names[1], &names[2]]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = comparisons(&document);
+    for (name, metric, verdict) in &found {
+        assert_ne!(verdict, "not_measured", "{name} {metric}: {errors}");
+        // Placement is exact; how long balancing takes depends on the emulator too and is the book's business.
+        if metric == "gathered" || name == "fork-eight-two-nodes" {
+            assert_eq!(verdict, "inside", "{name} {metric}");
+        }
+    }
+    assert!(found.len() >= 4, "{found:?}");
+}
+
+#[test]
+fn the_simulator_agrees_with_the_stored_results_of_a_real_kernel() {
+    let mut files: Vec<String> = std::fs::read_dir(book())
+        .unwrap()
+        .map(|entry| entry.unwrap().path().display().to_string())
+        .filter(|path| path.ends_with(".toml"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 24, "the book has {} experiments", files.len());
+    let mut arguments = vec!["validate", "--stored", "--json"];
+    arguments.extend(files.iter().map(String::as_str));
+    let output = warmcore(&arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = comparisons(&serde_json::from_slice(&output.stdout).unwrap());
+    let count = |wanted: &str| found.iter().filter(|(_, _, verdict)| verdict == wanted).count();
+    let (inside, outside) = (count("inside"), count("outside"));
+    assert!(inside + outside >= 50, "{inside} inside, {outside} outside");
+    assert!(inside * 100 >= (inside + outside) * 80, "{inside} inside, {outside} outside: {found:?}");
+    let decisions: Vec<_> = found.iter().filter(|(_, metric, _)| metric == "gathered").collect();
+    assert!(decisions.len() >= 8);
+    let wrong: Vec<_> = decisions.iter().filter(|(_, _, verdict)| verdict == "outside").collect();
+    assert!(wrong.len() * 20 <= decisions.len(), "placement decisions differ: {wrong:?}");
+}
+
+#[test]
+fn a_guest_that_panics_is_reported_with_its_last_lines() {
+    if !can_boot("a_guest_that_panics_is_reported_with_its_last_lines") {
+        return;
+    }
+    let output = warmcore(&["vm", "boot", "--real-time", "--machine", "1s1n1l1c1t", "--fault", "panic"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("the guest died"), "{message}");
+    assert!(message.contains("sysrq"), "{message}");
+}
