@@ -149,6 +149,9 @@ pub struct CompareArguments {
     /// Metric the verdict is about, if not the workload's own
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
+    /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
+    #[arg(long, value_name = "MODEL")]
+    pub memory: Option<MemoryModel>,
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub max_time: Option<u64>,
@@ -166,7 +169,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "max_time", "trace", "out"])]
+          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "memory", "max_time", "trace", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -233,6 +236,15 @@ pub enum PlaceChoice {
 /// Largest seed: what TOML can hold.
 pub const MAX_SEED: u64 = i64::MAX as u64;
 
+/// How memory is modelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MemoryModel {
+    /// Constant speed, fixed costs per distance: the fastest
+    None,
+    /// Caches, coherence and DRAM in closed forms
+    Analytic,
+}
+
 /// What a run records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum TraceChoice {
@@ -259,6 +271,9 @@ pub struct SimArguments {
     /// What to record
     #[arg(long, value_name = "LEVEL", default_value = "counters")]
     pub trace: TraceChoice,
+    /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
+    #[arg(long, value_name = "MODEL")]
+    pub memory: Option<MemoryModel>,
     /// End the run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub max_time: Option<u64>,

@@ -4,12 +4,14 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::Named;
 use warmcore_lab::verdict::describe_warning;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload, WorkloadError};
 
+use crate::args::MemoryModel;
 use crate::console::Console;
 use crate::failure::Failure;
 
@@ -173,5 +175,23 @@ mod tests {
     #[test]
     fn an_empty_part_stays_to_be_refused() {
         assert_eq!(split_schedulers("cfs,,rr"), ["cfs", "", "rr"]);
+    }
+}
+
+/// The memory model asked for, or the one that fits the workload.
+pub fn memory(chosen: Option<MemoryModel>, workload: &Workload) -> MemoryChoice {
+    match chosen {
+        Some(MemoryModel::None) => MemoryChoice::None,
+        Some(MemoryModel::Analytic) => MemoryChoice::Analytic,
+        None if workload.has_profiles() => MemoryChoice::Analytic,
+        None => MemoryChoice::None,
+    }
+}
+
+/// For the lines that say what is run.
+pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
+    match memory {
+        MemoryChoice::None => "memory of constant speed",
+        MemoryChoice::Analytic => "analytic memory",
     }
 }

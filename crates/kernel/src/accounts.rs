@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
 
 use crate::engine::Engine;
 use crate::error::SimulationError;
+use crate::memory::Memory;
 use crate::outcome::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
 use crate::scheduler::Scheduler;
 use crate::task::{State, WaitReason};
@@ -13,7 +15,7 @@ use crate::task::{State, WaitReason};
 /// Lines of a deadlock message; more tasks are counted.
 const MAX_WAIT_LINES: usize = 12;
 
-impl<S: Scheduler> Engine<'_, S> {
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Closes the accounts and checks them.
     pub(crate) fn finish(&mut self) -> Result<(), SimulationError> {
         let now_ns = self.core.now_ns;
@@ -31,6 +33,16 @@ impl<S: Scheduler> Engine<'_, S> {
                 task.switched_in_ns = now_ns;
             }
             self.core.tell_overhead(cpu);
+        }
+        if M::MODELLED {
+            for cpu in self.core.machine.cpus() {
+                self.sample_memory(cpu);
+            }
+            for index in 0..self.core.tasks.len() {
+                if self.core.tasks[index].state != State::Dead {
+                    self.sample_task(self.core.tasks[index].cpu, TaskId(index as u32));
+                }
+            }
         }
         self.check_accounts()?;
         if self.setup.check_invariants {
@@ -157,7 +169,14 @@ impl<S: Scheduler> Engine<'_, S> {
             .core
             .cpus
             .iter()
-            .map(|cpu| CpuOutcome { idle_ns: cpu.idle_ns, busy_ns: cpu.busy_ns, overhead_ns: cpu.overhead_ns })
+            .enumerate()
+            .map(|(index, cpu)| CpuOutcome {
+                idle_ns: cpu.idle_ns,
+                busy_ns: cpu.busy_ns,
+                overhead_ns: cpu.overhead_ns,
+                memory: self.memory.cpu_counters(CpuId::from_index(index)),
+                frequency_ghz: self.memory.frequency_ghz(CpuId::from_index(index)),
+            })
             .collect();
         Outcome {
             end: self.ended.unwrap_or(End::Stopped),
@@ -166,12 +185,14 @@ impl<S: Scheduler> Engine<'_, S> {
             applications,
             cpus,
             recorders: std::mem::take(&mut self.recorders),
+            memory_solutions: self.memory.solutions(),
             engine_events: self.engine_events,
         }
     }
 
     fn task_outcome(&self, index: usize) -> TaskOutcome {
         let task = &self.core.tasks[index];
+        let sleeps = task.state == State::Blocked && task.waiting_for == WaitReason::Time;
         TaskOutcome {
             id: index as u32,
             name: self.task_name(index),
@@ -182,6 +203,9 @@ impl<S: Scheduler> Engine<'_, S> {
             exited_ns: task.exited_ns,
             cpu_time_ns: task.cpu_time_ns,
             progress_ns: task.progress_ns,
+            spin_ns: task.spin_ns,
+            slept_ns: task.slept_ns + if sleeps { self.core.now_ns - task.slept_from_ns } else { 0 },
+            memory: self.memory.task_counters(TaskId(index as u32)),
         }
     }
 }

@@ -403,6 +403,11 @@ impl<'a> Core<'a> {
         self.fail(format!("{command}: task {} ({state:?}) cannot be moved to {cpu}", task.0));
     }
 
+    /// Whether anybody receives events.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.tracer.sink.is_some()
+    }
+
     #[inline]
     pub(crate) fn emit(&mut self, kind: EventKind) {
         self.emit_on(self.this_cpu, kind);

@@ -8,17 +8,20 @@
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use warmcore_memory::analytic::SPEED_ONE;
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, Histogram, OVERHEAD_KINDS, OverheadKind, PrevState, Sink, TaskId};
 use warmcore_workload::Workload;
 
+use crate::analytic_memory::AnalyticMemory;
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
-use crate::memory::ConstantMemory;
+use crate::memory::{ConstantMemory, Memory};
+use crate::memory_samples::MemorySamples;
 use crate::outcome::{End, Outcome};
 use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
-use crate::setup::Setup;
+use crate::setup::{MemoryChoice, Setup};
 use crate::sync::Objects;
 use crate::task::{Activity, State};
 
@@ -51,12 +54,16 @@ pub(crate) enum Now {
     ReschedPending,
 }
 
-pub(crate) struct Engine<'a, S> {
+pub(crate) struct Engine<'a, S, M> {
     pub core: Core<'a>,
     pub scheduler: S,
     pub setup: &'a Setup<'a>,
     pub workload: &'a Workload,
-    pub memory: ConstantMemory<'a>,
+    pub memory: M,
+    /// CPUs to settle, between two questions to the memory.
+    due: Vec<CpuId>,
+    /// What each CPU's memory counters were when they were last sampled.
+    pub samples: MemorySamples,
     pub objects: Objects,
     pub recorders: Vec<Histogram>,
     /// Tasks created so far from each template.
@@ -81,15 +88,30 @@ pub fn run<'a, S: Scheduler>(
     scheduler: S,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
-    let mut engine = Engine::new(setup, scheduler, sink);
+    match setup.memory {
+        MemoryChoice::None => run_with(setup, scheduler, ConstantMemory::new(setup.machine), sink),
+        MemoryChoice::Analytic => {
+            let memory = AnalyticMemory::new(setup.machine, setup.workload)?;
+            run_with(setup, scheduler, memory, sink)
+        }
+    }
+}
+
+fn run_with<'a, S: Scheduler, M: Memory>(
+    setup: &'a Setup<'a>,
+    scheduler: S,
+    memory: M,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let mut engine = Engine::new(setup, scheduler, memory, sink);
     let result = engine.run();
     engine.core.tracer.flush()?;
     result?;
     Ok(engine.outcome())
 }
 
-impl<'a, S: Scheduler> Engine<'a, S> {
-    fn new(setup: &'a Setup<'a>, scheduler: S, sink: Option<&'a mut dyn Sink>) -> Self {
+impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
+    fn new(setup: &'a Setup<'a>, scheduler: S, memory: M, sink: Option<&'a mut dyn Sink>) -> Self {
         let parameters = scheduler.kernel_parameters();
         let core = Core {
             now_ns: 0,
@@ -111,7 +133,9 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             scheduler,
             setup,
             workload: setup.workload,
-            memory: ConstantMemory::new(setup.machine),
+            memory,
+            due: Vec::new(),
+            samples: MemorySamples::default(),
             objects: Objects::new(setup.workload),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             instances: vec![0; setup.workload.tasks.len()],
@@ -157,6 +181,9 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         }
         self.engine_events += 1;
         self.after_event();
+        if M::MODELLED {
+            self.ask_memory();
+        }
         if self.core.tracer.full() {
             self.core.tracer.flush()?;
         }
@@ -194,6 +221,8 @@ impl<'a, S: Scheduler> Engine<'a, S> {
                     return false;
                 }
                 self.live -= 1;
+                let sleeper = &mut self.core.tasks[task.index()];
+                sleeper.slept_ns += self.core.now_ns - sleeper.slept_from_ns;
                 self.wake(task, WakeFlags::default());
             }
             Class::WakeIpi => {
@@ -246,6 +275,34 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         }
     }
 
+    /// Puts speeds into force that changed because of others, and lets the memory catch up if it is time.
+    fn ask_memory(&mut self) {
+        let now_ns = self.core.now_ns;
+        if now_ns >= self.memory.due_ns() {
+            let mut due = std::mem::take(&mut self.due);
+            self.memory.due_cpus(now_ns, &mut due);
+            for &cpu in &due {
+                self.settle(cpu);
+            }
+            self.memory.refresh(now_ns);
+            self.due = due;
+        }
+        while let Some(cpu) = self.memory.take_changed() {
+            // What is not under way has its speed set when it starts.
+            if self.core.queue.slot_time_ns(Slot::Progress, cpu).is_some() {
+                self.arm_progress(cpu);
+            }
+        }
+    }
+
+    /// Settles the CPUs that share a core with this one: their speeds are about to change.
+    pub(crate) fn settle_siblings(&mut self, cpu: CpuId) {
+        let machine = self.core.machine;
+        for sibling in machine.cpus_of_core(machine.core_of(cpu)).iter().filter(|sibling| *sibling != cpu) {
+            self.settle(sibling);
+        }
+    }
+
     /// Brings the running task's progress up to date.
     #[inline(always)]
     pub(crate) fn settle(&mut self, cpu: CpuId) {
@@ -266,6 +323,18 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         let mut useful = elapsed - overhead;
         let task = &mut self.core.tasks[state.curr.index()];
         match task.activity {
+            Activity::Work if M::MODELLED => {
+                let speed = u64::from(self.memory.speed(cpu));
+                let done = work_done(useful, speed).min(task.remaining_ns);
+                task.remaining_ns -= done;
+                task.progress_ns += done;
+                let worked = if task.remaining_ns == 0 { time_at(done, speed).min(useful) } else { useful };
+                self.memory.ran(cpu, worked);
+                useful -= worked;
+                if task.remaining_ns != 0 {
+                    return;
+                }
+            }
             Activity::Work => {
                 let capacity = u64::from(state.capacity);
                 let done = if capacity == 1024 { useful } else { useful * capacity / 1024 };
@@ -283,15 +352,20 @@ impl<'a, S: Scheduler> Engine<'a, S> {
                 task.remaining_ns -= done;
                 task.progress_ns += done;
                 useful = elapsed - done;
+                if M::MODELLED {
+                    self.memory.ran(cpu, done.saturating_sub(overhead));
+                }
             }
             Activity::SpinUntil => {
                 let done = useful.min(task.remaining_ns);
                 task.remaining_ns -= done;
                 task.progress_ns += done;
+                task.spin_ns += done;
                 return;
             }
             Activity::Spin => {
                 task.progress_ns += useful;
+                task.spin_ns += useful;
                 return;
             }
             Activity::Syscall | Activity::Advance => {}
@@ -304,9 +378,19 @@ impl<'a, S: Scheduler> Engine<'a, S> {
     /// Pushes the event at which the running task finishes what it is doing.
     #[inline]
     pub(crate) fn arm_progress(&mut self, cpu: CpuId) {
+        let mut review_ns = u64::MAX;
+        if M::MODELLED {
+            let task = &self.core.tasks[self.core.curr(cpu).index()];
+            if matches!(task.activity, Activity::Work | Activity::CpuTime) {
+                review_ns = self.memory.review(self.core.now_ns, cpu, task.remaining_ns);
+            }
+        }
         let state = &self.core.cpus[cpu.index()];
         let task = &self.core.tasks[state.curr.index()];
         let needed = match task.activity {
+            Activity::Work if M::MODELLED => {
+                time_at(task.remaining_ns, u64::from(self.memory.speed(cpu))) + task.syscall_ns
+            }
             Activity::Work => time_for(task.remaining_ns, u64::from(state.capacity)) + task.syscall_ns,
             Activity::CpuTime => {
                 // Overhead counts as CPU time, so only what is left of it afterwards delays the system call.
@@ -320,7 +404,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
                 return;
             }
         };
-        let at = self.core.now_ns + state.stolen_ns + needed;
+        let at = (self.core.now_ns + state.stolen_ns + needed).min(review_ns);
         self.core.queue.set(Slot::Progress, cpu, at);
     }
 
@@ -443,6 +527,10 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             self.leave_idle(cpu);
         } else {
             let queued = self.core.tasks[prev.index()].state == State::Running;
+            if M::MODELLED {
+                self.settle_siblings(cpu);
+                self.memory.switch_out(now_ns, cpu);
+            }
             let task = &mut self.core.tasks[prev.index()];
             task.cpu_time_ns += now_ns - task.switched_in_ns;
             if queued && runnable {
@@ -451,6 +539,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             let stays = runnable || self.scheduler.holds(prev);
             self.scheduler.put_prev(&mut self.core, cpu, prev, stays);
             if prev_state == PrevState::Dead {
+                self.memory.task_dead(prev);
                 self.scheduler.task_dead(&mut self.core, prev);
             }
         }
@@ -486,6 +575,13 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         {
             let cost = self.memory.migration_ns(from, cpu);
             self.core.charge(cpu, cost, OverheadKind::Migration);
+        }
+        if M::MODELLED {
+            self.settle_siblings(cpu);
+            self.memory.switch_in(now_ns, cpu, next);
+            if self.core.tasks[next.index()].is_spinning() {
+                self.memory.set_spinning(now_ns, cpu, true);
+            }
         }
     }
 
@@ -532,6 +628,9 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         let curr = self.core.curr(cpu);
         self.core.charge(cpu, self.core.machine.costs().tick_ns, OverheadKind::Tick);
         self.core.tell_overhead_at_tick(cpu);
+        if M::MODELLED {
+            self.sample_memory(cpu);
+        }
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
         if std::mem::take(&mut self.core.cpus[cpu.index()].softirq_raised) {
             self.scheduler.softirq(&mut self.core, cpu);
@@ -567,6 +666,10 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             return false;
         }
         let now_ns = self.core.now_ns;
+        if M::MODELLED {
+            self.settle_siblings(cpu);
+            self.memory.switch_out(now_ns, cpu);
+        }
         let task = &mut self.core.tasks[prev.index()];
         task.cpu_time_ns += now_ns - task.switched_in_ns;
         task.state = State::Queued;
@@ -589,6 +692,19 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             _ => Ok(()),
         }
     }
+}
+
+/// Time that `work_ns` of work takes at a speed, rounded up.
+fn time_at(work_ns: u64, speed: u64) -> u64 {
+    match work_ns.checked_mul(u64::from(SPEED_ONE)) {
+        Some(scaled) => scaled.div_ceil(speed),
+        None => (u128::from(work_ns) * u128::from(SPEED_ONE)).div_ceil(u128::from(speed)) as u64,
+    }
+}
+
+/// Work done in `useful_ns` at a speed, rounded down: after [`time_at`] of some work, at least that work.
+fn work_done(useful_ns: u64, speed: u64) -> u64 {
+    (u128::from(useful_ns) * u128::from(speed) / u128::from(SPEED_ONE)) as u64
 }
 
 /// Time that `work_ns` of work takes at a capacity, rounded up.

@@ -87,6 +87,9 @@ pub enum SimulationError {
         /// Which one.
         message: String,
     },
+    /// The machine's caches cannot be modelled.
+    #[error(transparent)]
+    Memory(#[from] warmcore_memory::HierarchyError),
     /// More tasks than a run can hold.
     #[error("more than {limit} tasks were created; a fork loop?")]
     TooManyTasks {

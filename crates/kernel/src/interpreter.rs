@@ -15,6 +15,7 @@ use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
+use crate::memory::{self, Memory};
 use crate::scheduler::{Scheduler, WakeFlags};
 use crate::sync::take_waiter;
 use crate::task::{Activity, Stage, State, WaitReason};
@@ -38,7 +39,7 @@ enum Done {
 
 const BY_TASK: WakeFlags = WakeFlags { sync: false, fork: false, by_task: true };
 
-impl<'a, S: Scheduler> Engine<'a, S> {
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Executes steps of the running task until one takes time or makes it leave.
     pub(crate) fn advance(&mut self, cpu: CpuId) -> Now {
         let id = self.core.curr(cpu);
@@ -83,11 +84,11 @@ impl<'a, S: Scheduler> Engine<'a, S> {
             Step::Run { work_ns } => self.busy(cpu, id, Activity::Work, *work_ns),
             Step::RunTime { cpu_ns } => self.busy(cpu, id, Activity::CpuTime, *cpu_ns),
             Step::Memory { bytes, .. } => {
-                let work_ns = self.memory.touch_ns(*bytes);
+                let work_ns = memory::touch_ns(*bytes);
                 self.busy(cpu, id, Activity::Work, work_ns)
             }
             Step::IoRun { bytes } => {
-                let work_ns = self.memory.null_write_ns(*bytes);
+                let work_ns = memory::null_write_ns(*bytes);
                 self.busy(cpu, id, Activity::Work, work_ns)
             }
             Step::Sleep { duration_ns } => self.sleep_step(id, *duration_ns),
@@ -262,7 +263,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         match step {
             Step::Sleep { .. } => costs.timer_ns,
             Step::Send { channel, .. } | Step::Receive { channel, .. } => {
-                self.memory.message_ns(self.workload.channels[channel.index()].kind)
+                memory::message_ns(self.core.machine, self.workload.channels[channel.index()].kind)
             }
             Step::Yield => costs.syscall_ns,
             _ => 0,
@@ -321,6 +322,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         let at = at_ns + self.core.parameters.timer_slack_ns;
         let task = &mut self.core.tasks[id.index()];
         task.timer_generation = task.timer_generation.wrapping_add(1);
+        task.slept_from_ns = self.core.now_ns;
         let generation = task.timer_generation;
         self.live += 1;
         self.core.queue.push(at, Class::Timer, self.core.this_cpu, id.0, generation);
@@ -358,6 +360,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         if let Some(last) = state.last_cpu.replace(cpu) {
             let cost = self.memory.handoff_ns(last, cpu);
             self.core.charge(cpu, cost, OverheadKind::Syscall);
+            self.memory.transferred(id, last, cpu, cost);
         }
         true
     }
@@ -486,8 +489,14 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         task.activity = activity;
         task.remaining_ns = remaining_ns;
         task.syscall_ns = 0;
+        if M::MODELLED {
+            self.settle_siblings(cpu);
+        }
         if activity == Activity::Spin {
             self.live -= 1;
+        }
+        if M::MODELLED {
+            self.memory.set_spinning(self.core.now_ns, cpu, true);
         }
         Done::Busy
     }
@@ -528,6 +537,10 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         task.activity = Activity::Syscall;
         task.syscall_ns = self.memory.handoff_ns(from, cpu);
         if running {
+            if M::MODELLED {
+                self.settle_siblings(cpu);
+                self.memory.set_spinning(self.core.now_ns, cpu, false);
+            }
             self.arm_progress(cpu);
         }
     }
@@ -593,7 +606,7 @@ impl<'a, S: Scheduler> Engine<'a, S> {
 
     fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let description = &self.workload.channels[channel.index()];
-        if self.pay(id, self.memory.message_ns(description.kind)) {
+        if self.pay(id, memory::message_ns(self.core.machine, description.kind)) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];
@@ -603,9 +616,16 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         }
         state.used_bytes += bytes;
         state.last_writer_cpu = Some(cpu);
+        let last_reader = state.last_reader_cpu;
         // Whoever leaves room behind passes the wakeup on (`wake_next_writer`).
         let reader = take_waiter(&mut state.readers, state.used_bytes, true);
         let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, false);
+        // The sender's side of the lines: it writes what the receiver read last. Part of the constant cost otherwise.
+        if let Some(from) = last_reader {
+            let cost = self.memory.message_transfer_ns(description.kind, id, from, cpu);
+            self.core.charge(cpu, cost, OverheadKind::Syscall);
+            self.memory.transferred(id, from, cpu, cost);
+        }
         self.wake_sync(reader);
         self.wake_sync(writer);
         Done::Next
@@ -620,10 +640,13 @@ impl<'a, S: Scheduler> Engine<'a, S> {
 
     fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let description = &self.workload.channels[channel.index()];
-        if self.pay(id, self.memory.message_ns(description.kind)) {
+        if self.pay(id, memory::message_ns(self.core.machine, description.kind)) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];
+        if M::MODELLED {
+            state.last_reader_cpu = Some(cpu);
+        }
         if state.used_bytes < bytes {
             state.readers.push_back((id, bytes));
             return self.block(id, WaitReason::ChannelData(channel.0));
@@ -633,8 +656,9 @@ impl<'a, S: Scheduler> Engine<'a, S> {
         let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, true);
         let reader = take_waiter(&mut state.readers, state.used_bytes, false);
         if let Some(from) = state.last_writer_cpu {
-            let cost = self.memory.message_transfer_ns(from, cpu);
+            let cost = self.memory.message_transfer_ns(description.kind, id, from, cpu);
             self.core.charge(cpu, cost, OverheadKind::Syscall);
+            self.memory.transferred(id, from, cpu, cost);
         }
         self.wake_sync(writer);
         self.wake_sync(reader);

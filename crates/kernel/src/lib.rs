@@ -6,6 +6,7 @@
 //! What is modelled and what is not stands at the top of the modules concerned and in `docs/limitations.md`.
 
 mod accounts;
+mod analytic_memory;
 mod core;
 mod engine;
 mod error;
@@ -13,6 +14,7 @@ mod event_queue;
 mod interpreter;
 mod lifecycle;
 mod memory;
+mod memory_samples;
 mod outcome;
 mod scheduler;
 mod setup;
@@ -22,7 +24,8 @@ mod task;
 pub use crate::core::{Core, KernelParameters, NeedResched};
 pub use crate::engine::run;
 pub use crate::error::{SetupError, SimulationError};
+pub use crate::memory_samples::MEMORY_COUNTERS;
 pub use crate::outcome::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
 pub use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
-pub use crate::setup::Setup;
+pub use crate::setup::{MemoryChoice, Setup};
 pub use crate::task::{State, Task, WaitReason};

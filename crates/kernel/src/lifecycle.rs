@@ -8,13 +8,14 @@ use warmcore_workload::TaskTemplateId;
 use crate::engine::{Engine, Leave};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
+use crate::memory::Memory;
 use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
 use crate::task::{Activity, Stage, State, Task, WaitReason};
 
 /// More tasks than this are a fork loop.
 const TASK_LIMIT: usize = 1_000_000;
 
-impl<S: Scheduler> Engine<'_, S> {
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// `try_to_wake_up` from the present CPU.
     pub(crate) fn wake(&mut self, task: TaskId, flags: WakeFlags) {
         let prev = self.core.tasks[task.index()].cpu;
@@ -104,6 +105,7 @@ impl<S: Scheduler> Engine<'_, S> {
         self.core.process_threads[state.process as usize] += 1;
         self.instances[template.index()] += 1;
         self.core.tasks.push(state);
+        self.memory.task_created(template.0);
         self.alive += 1;
         self.live += 1;
         self.core.emit(EventKind::Fork { parent: parent.unwrap_or(TaskId::IDLE), child: task });
@@ -167,12 +169,18 @@ impl<S: Scheduler> Engine<'_, S> {
             exited_ns: None,
             cpu_time_ns: 0,
             progress_ns: 0,
+            spin_ns: 0,
+            slept_ns: 0,
+            slept_from_ns: 0,
         }
     }
 
     /// The running task ends (`do_exit`).
     pub(crate) fn exit(&mut self, cpu: CpuId, task: TaskId) {
         self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::Exit);
+        if M::MODELLED {
+            self.sample_task(cpu, task);
+        }
         self.core.emit(EventKind::Exit { task });
         self.alive -= 1;
         self.live -= 1;

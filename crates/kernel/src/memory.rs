@@ -1,15 +1,123 @@
-//! The memory the kernel asks: how fast a task runs, and what it costs to move tasks, messages and lines between CPUs.
+//! The memory the kernel asks: how fast does each running task run from now on, when does that change, and what does it
+//! cost to move tasks, messages and lines between CPUs?
 //!
-//! Constant speed and fixed costs per relation of two CPUs: every effect of caches that depends on what else runs, on
-//! sizes or on sharing is absent. A migration costs the same for a task that touches one line and for one that fills
-//! its L2.
+//! [`ConstantMemory`] knows constant speeds and fixed costs per relation of two CPUs: every effect of caches that depends
+//! on what else runs, on sizes or on sharing is absent. A migration costs the same for a task that touches one line and
+//! for one that fills its L2. [`AnalyticMemory`](crate::analytic_memory::AnalyticMemory) asks a model of caches,
+//! coherence and DRAM. The engine is compiled for each, so that the first costs nothing for the second.
 
+use warmcore_memory::analytic::Counters;
 use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::TaskId;
 use warmcore_workload::ChannelKind;
+
+/// What the engine asks of a memory. Methods with a body are those that constant speeds have no answer to.
+pub(crate) trait Memory {
+    /// Whether speeds depend on who runs where. If not, no method with a body is called.
+    const MODELLED: bool;
+
+    /// Extra time of a task's first run on another CPU.
+    fn migration_ns(&self, from: CpuId, to: CpuId) -> u64;
+
+    /// Time for which the receiver waits for the lines of a message.
+    fn message_transfer_ns(&self, kind: ChannelKind, task: TaskId, from: CpuId, to: CpuId) -> u64;
+
+    /// Time to hand a modified line from one CPU to another: a lock word, a barrier's counter.
+    fn handoff_ns(&self, from: CpuId, to: CpuId) -> u64;
+
+    /// A task was created from a template. Tasks are numbered in order of creation.
+    fn task_created(&mut self, _template: u32) {}
+
+    /// A task is gone.
+    fn task_dead(&mut self, _task: TaskId) {}
+
+    /// The CPU's task has run its own program for so long, at the speed in force.
+    fn ran(&mut self, _cpu: CpuId, _useful_ns: u64) {}
+
+    /// The task now runs on the CPU. The CPUs of its core have been settled.
+    fn switch_in(&mut self, _now_ns: u64, _cpu: CpuId, _task: TaskId) {}
+
+    /// The CPU's task no longer runs. The CPUs of its core have been settled.
+    fn switch_out(&mut self, _now_ns: u64, _cpu: CpuId) {}
+
+    /// The CPU's task waits actively from now on, or no longer does.
+    fn set_spinning(&mut self, _now_ns: u64, _cpu: CpuId, _spinning: bool) {}
+
+    /// Work per time on the CPU, [`SPEED_ONE`](warmcore_memory::analytic::SPEED_ONE) = nominal.
+    fn speed(&self, _cpu: CpuId) -> u32 {
+        unreachable!("constant speeds are the CPUs' capacities")
+    }
+
+    /// Sets the CPU's speed anew if it has been in force for long enough; returns until when it is. The CPU is settled.
+    fn review(&mut self, _now_ns: u64, _cpu: CpuId, _remaining_ns: u64) -> u64 {
+        u64::MAX
+    }
+
+    /// When [`Memory::due_cpus`] and [`Memory::refresh`] should be called.
+    fn due_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// CPUs to settle before [`Memory::refresh`].
+    fn due_cpus(&mut self, _now_ns: u64, _cpus: &mut Vec<CpuId>) {}
+
+    /// Brings shared caches and memory up to date.
+    fn refresh(&mut self, _now_ns: u64) {}
+
+    /// The next CPU whose speed changed for a reason of others.
+    fn take_changed(&mut self) -> Option<CpuId> {
+        None
+    }
+
+    /// The task waited for lines of a message or lock on their way between CPUs.
+    fn transferred(&mut self, _task: TaskId, _from: CpuId, _to: CpuId, _ns: u64) {}
+
+    /// What a task's time and accesses went to, if that is known.
+    fn task_counters(&self, _task: TaskId) -> Option<Counters> {
+        None
+    }
+
+    /// The same of a CPU.
+    fn cpu_counters(&self, _cpu: CpuId) -> Option<Counters> {
+        None
+    }
+
+    /// Clock of a CPU in cycles per nanosecond.
+    fn frequency_ghz(&self, _cpu: CpuId) -> f64 {
+        1.0
+    }
+
+    /// Equations solved, and those that did not settle.
+    fn solutions(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
 
 /// Constant-speed memory.
 pub(crate) struct ConstantMemory<'a> {
     machine: &'a Machine,
+}
+
+impl<'a> ConstantMemory<'a> {
+    pub fn new(machine: &'a Machine) -> Self {
+        Self { machine }
+    }
+}
+
+impl Memory for ConstantMemory<'_> {
+    const MODELLED: bool = false;
+
+    fn migration_ns(&self, from: CpuId, to: CpuId) -> u64 {
+        self.machine.costs().migration_ns[self.machine.relation(from, to)]
+    }
+
+    fn message_transfer_ns(&self, _kind: ChannelKind, _task: TaskId, from: CpuId, to: CpuId) -> u64 {
+        u64::from(self.machine.costs().message_lines) * self.handoff_ns(from, to)
+    }
+
+    fn handoff_ns(&self, from: CpuId, to: CpuId) -> u64 {
+        if from == to { 0 } else { self.machine.costs().line_transfer_ns[self.machine.relation(from, to)] }
+    }
 }
 
 /// Bytes per nanosecond at which rt-app's `mem` events walk their buffer: one core's streaming rate of about 10 GB/s.
@@ -18,42 +126,21 @@ const STREAM_BYTES_PER_NS: u64 = 10;
 /// Bytes per nanosecond of rt-app's `iorun` writes to a null device, system calls included.
 const NULL_DEVICE_BYTES_PER_NS: u64 = 20;
 
-impl<'a> ConstantMemory<'a> {
-    pub fn new(machine: &'a Machine) -> Self {
-        Self { machine }
+/// Kernel time of one side of a message.
+pub(crate) fn message_ns(machine: &Machine, kind: ChannelKind) -> u64 {
+    let costs = machine.costs();
+    match kind {
+        ChannelKind::Pipe => costs.pipe_message_ns,
+        ChannelKind::Socket => costs.socket_message_ns,
     }
+}
 
-    /// Extra time of a task's first run on another CPU.
-    pub fn migration_ns(&self, from: CpuId, to: CpuId) -> u64 {
-        self.machine.costs().migration_ns[self.machine.relation(from, to)]
-    }
+/// Work of touching `bytes` bytes of memory.
+pub(crate) fn touch_ns(bytes: u64) -> u64 {
+    bytes.div_ceil(STREAM_BYTES_PER_NS)
+}
 
-    /// Kernel time of one side of a message.
-    pub fn message_ns(&self, kind: ChannelKind) -> u64 {
-        let costs = self.machine.costs();
-        match kind {
-            ChannelKind::Pipe => costs.pipe_message_ns,
-            ChannelKind::Socket => costs.socket_message_ns,
-        }
-    }
-
-    /// Time the receiver waits for a message's lines.
-    pub fn message_transfer_ns(&self, from: CpuId, to: CpuId) -> u64 {
-        u64::from(self.machine.costs().message_lines) * self.handoff_ns(from, to)
-    }
-
-    /// Time to hand a modified line from one CPU to another: a lock word, a barrier's counter.
-    pub fn handoff_ns(&self, from: CpuId, to: CpuId) -> u64 {
-        if from == to { 0 } else { self.machine.costs().line_transfer_ns[self.machine.relation(from, to)] }
-    }
-
-    /// Work of touching `bytes` bytes of memory.
-    pub fn touch_ns(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(STREAM_BYTES_PER_NS)
-    }
-
-    /// Work of writing `bytes` bytes to a null device.
-    pub fn null_write_ns(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(NULL_DEVICE_BYTES_PER_NS)
-    }
+/// Work of writing `bytes` bytes to a null device.
+pub(crate) fn null_write_ns(bytes: u64) -> u64 {
+    bytes.div_ceil(NULL_DEVICE_BYTES_PER_NS)
 }

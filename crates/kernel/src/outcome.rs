@@ -1,6 +1,7 @@
 //! What a run leaves behind, besides its trace.
 
 use serde::Serialize;
+use warmcore_memory::analytic::Counters;
 use warmcore_trace::{Histogram, OVERHEAD_KINDS};
 
 /// Why a run ended.
@@ -36,6 +37,13 @@ pub struct TaskOutcome {
     pub cpu_time_ns: u64,
     /// Of that, progress of its own program: work (at nominal speed), CPU time, busy waiting.
     pub progress_ns: u64,
+    /// Of that, busy waiting.
+    pub spin_ns: u64,
+    /// Asleep until a time came.
+    pub slept_ns: u64,
+    /// What its time and accesses went to, if the memory was modelled.
+    #[serde(skip)]
+    pub memory: Option<Counters>,
 }
 
 /// An application of the run.
@@ -60,6 +68,12 @@ pub struct CpuOutcome {
     pub busy_ns: u64,
     /// Kernel time by [`OverheadKind`](warmcore_trace::OverheadKind), spent on busy and idle CPUs.
     pub overhead_ns: [u64; OVERHEAD_KINDS],
+    /// What its time and accesses went to, if the memory was modelled.
+    #[serde(skip)]
+    pub memory: Option<Counters>,
+    /// Clock in cycles per nanosecond, if the memory was modelled; 1 otherwise.
+    #[serde(skip)]
+    pub frequency_ghz: f64,
 }
 
 /// The result of a run.
@@ -78,6 +92,9 @@ pub struct Outcome {
     /// What the workload's recorders collected, by index.
     #[serde(skip)]
     pub recorders: Vec<Histogram>,
+    /// Equations of loaded memory that were solved, and those among them that did not settle, where the last solution
+    /// was kept.
+    pub memory_solutions: (u64, u64),
     /// Events the engine processed, overtaken ones not counted.
     pub engine_events: u64,
 }

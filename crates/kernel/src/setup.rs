@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde::{Deserialize, Serialize};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::RunTables;
 use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload};
 
 use crate::error::SetupError;
+use crate::memory_samples::MEMORY_COUNTERS;
 
 /// A task that the launcher creates.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +19,35 @@ pub(crate) struct StartEntry {
     pub instance: u32,
 }
 
+/// How the memory is modelled.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryChoice {
+    /// Constant speed, fixed costs per distance.
+    #[default]
+    None,
+    /// Caches, coherence and DRAM in closed forms.
+    Analytic,
+}
+
+impl MemoryChoice {
+    /// The name used on the command line and in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryChoice::None => "none",
+            MemoryChoice::Analytic => "analytic",
+        }
+    }
+}
+
 /// An experiment's machine and workload, ready to run under any scheduler.
 pub struct Setup<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) workload: &'a Workload,
     /// Seed of everything random: tick phases, and the scheduler's own generator.
     pub seed: u64,
+    /// How the memory is modelled.
+    pub memory: MemoryChoice,
     /// End of the run even if tasks still run.
     pub max_time_ns: Option<u64>,
     /// Compare the scheduler's accounts with the kernel's again and again. Slower.
@@ -88,6 +113,7 @@ impl<'a> Setup<'a> {
             machine,
             workload,
             seed,
+            memory: MemoryChoice::None,
             max_time_ns: None,
             check_invariants: false,
             stop: None,
@@ -123,7 +149,10 @@ impl<'a> Setup<'a> {
     pub fn run_tables(&self, decisions: &[&str]) -> RunTables {
         RunTables {
             restrictions: self.restrictions.clone(),
-            counters: Vec::new(),
+            counters: match self.memory {
+                MemoryChoice::None => Vec::new(),
+                MemoryChoice::Analytic => MEMORY_COUNTERS.iter().map(ToString::to_string).collect(),
+            },
             phases: self.workload.phases.clone(),
             decisions: decisions.iter().map(ToString::to_string).collect(),
         }

@@ -36,6 +36,8 @@ pub(crate) struct Channel {
     /// Tasks that wait for space, with the size of their message.
     pub writers: VecDeque<(TaskId, u64)>,
     pub last_writer_cpu: Option<CpuId>,
+    /// Where its lines were last read; kept where a memory model asks.
+    pub last_reader_cpu: Option<CpuId>,
 }
 
 /// Takes the task to wake out of a channel's queue: the first whose message is no larger than `limit_bytes`, so that no

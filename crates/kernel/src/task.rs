@@ -129,9 +129,19 @@ pub struct Task {
     pub(crate) cpu_time_ns: u64,
     /// Work and CPU time its program asked for and got.
     pub(crate) progress_ns: u64,
+    /// Of that, busy waiting.
+    pub(crate) spin_ns: u64,
+    /// Asleep until a time came, and since when.
+    pub(crate) slept_ns: u64,
+    pub(crate) slept_from_ns: u64,
 }
 
 impl Task {
+    /// Whether it waits actively.
+    pub(crate) fn is_spinning(&self) -> bool {
+        matches!(self.activity, Activity::Spin | Activity::SpinUntil)
+    }
+
     /// Where it is in its life.
     #[inline]
     pub fn state(&self) -> State {

@@ -5,6 +5,7 @@
 //! under every scheduler (paired) and does not change when trials are added.
 
 use serde::{Deserialize, Serialize};
+use warmcore_kernel::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
@@ -53,6 +54,8 @@ pub struct Experiment {
     pub baseline: usize,
     /// One seed per trial; trial k of every scheduler has the same one.
     pub seeds: Vec<u64>,
+    /// How memory is modelled.
+    pub memory: MemoryChoice,
     /// End of each run even if tasks still run.
     pub max_time_ns: Option<u64>,
     /// What each run records.
@@ -149,6 +152,7 @@ impl Experiment {
             place: self.place.identity(),
             baseline: self.schedulers[self.baseline].to_string(),
             metric: self.metric.clone(),
+            memory: self.memory,
             max_time_ns: self.max_time_ns,
             trace: self.trace,
             seeds: self.seeds.clone(),
@@ -196,6 +200,9 @@ pub struct ExperimentRecord {
     /// Metric of the verdict, if it was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// How memory is modelled.
+    #[serde(default)]
+    pub memory: MemoryChoice,
     /// End of each run even if tasks still run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time_ns: Option<u64>,
@@ -226,6 +233,7 @@ impl ExperimentRecord {
             &self.workload.sha256,
             &self.schedulers[scheduler].resolved,
             &seed.to_string(),
+            self.memory.name(),
             &format!("{:?}", self.max_time_ns),
             &format!("{:?}", self.trace),
             &format!("{:?}", self.observations),

@@ -7,6 +7,7 @@
 //! - [`runner`]: all trials, in parallel, skipping those that are finished.
 //! - [`trial`], [`measures`], [`results`]: what a trial holds; which of it is compared, in which direction; what the
 //!   imitated program would have printed.
+//! - [`time_split`]: where the time went, and what explains the difference between two schedulers.
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
 //! - [`reproduce`]: published results, simulated and compared row by row.
 //! - [`reading`]: a run directory read back to be shown.
@@ -30,6 +31,7 @@ pub mod session;
 pub mod sim;
 pub mod sweep;
 pub mod table;
+pub mod time_split;
 pub mod trial;
 pub mod validate;
 pub mod verdict;

@@ -197,6 +197,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         schedulers,
         baseline,
         seeds: record.seeds.clone(),
+        memory: record.memory,
         max_time_ns: record.max_time_ns,
         trace: record.trace,
         metric: record.metric.clone(),

@@ -17,6 +17,7 @@ use crate::measures;
 use crate::observe::Observer;
 use crate::results::result_lines;
 use crate::runner::trial_name;
+use crate::time_split;
 use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
 use crate::vm::VmError;
 use crate::vm::boot::Lab;
@@ -60,6 +61,7 @@ impl SimError {
             Self::Simulation(SimulationError::Scheduler { .. } | SimulationError::Invariant { .. }) => {
                 "this is a fault of this program: please report it with the command line and the seed"
             }
+            Self::Simulation(SimulationError::Memory(_)) => "mend the machine's caches, or use `--memory none`",
             Self::Simulation(SimulationError::Sink(_)) | Self::Store(_) => {
                 "is the disk full? `--trace counters` needs no space"
             }
@@ -113,6 +115,7 @@ pub fn run_trial(
     let spec = &experiment.schedulers[scheduler];
     let seed = experiment.seeds[number];
     let mut setup = Setup::new(machine, workload, seed)?;
+    setup.memory = experiment.memory;
     setup.max_time_ns = experiment.max_time_ns;
     setup.stop = Some(Arc::clone(stop));
     let recorded = match &experiment.place {
@@ -183,6 +186,7 @@ pub fn rerun_trial<S: Sink>(
     let (machine, workload) = (&experiment.machine.value, &experiment.workload.value);
     let spec = &experiment.schedulers[scheduler];
     let mut setup = Setup::new(machine, workload, experiment.seeds[number])?;
+    setup.memory = experiment.memory;
     setup.max_time_ns = experiment.max_time_ns;
     setup.stop = Some(Arc::clone(stop));
     let tables = setup.run_tables(decisions(spec));
@@ -220,6 +224,7 @@ fn trial_of(
         events_lost: 0,
         censored_waits: metrics.map_or(0, censored_waits),
         measures: measures::of_run(workload, outcome, end, metrics),
+        time_ns: time_split::of_run(outcome, metrics),
         decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
-pub const SCHEMA: &str = "warmcore-trial-2";
+pub const SCHEMA: &str = "warmcore-trial-3";
 
 /// Why a trial ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Trial {
     pub measures: BTreeMap<String, Option<f64>>,
     /// How often the scheduler took each decision it tells, by name. Empty where nothing is recorded.
     pub decisions: BTreeMap<String, u64>,
+    /// Nanoseconds of the tasks' lifetimes by what they went to: [`CAUSES`](crate::time_split::CAUSES).
+    #[serde(default)]
+    pub time_ns: BTreeMap<String, f64>,
     /// Applications, in the workload's order.
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
@@ -133,6 +136,7 @@ pub(crate) mod tests {
             censored_waits: 0,
             measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             decisions: BTreeMap::new(),
+            time_ns: BTreeMap::new(),
             applications: Vec::new(),
             tasks: Vec::new(),
             result_lines: Vec::new(),

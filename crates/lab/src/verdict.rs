@@ -15,6 +15,7 @@ use warmcore_workload::{Warning, Workload};
 use crate::decisions::{self, DecisionCount};
 use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::measures::{self, Measure};
+use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
 
 /// Version of the document.
@@ -118,6 +119,9 @@ pub struct ComparisonDocument {
     pub measures: Vec<Measure>,
     /// Results in the order of the experiment.
     pub schedulers: Vec<SchedulerResult>,
+    /// Where the time went, and what explains the differences. Absent where trials do not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_split: Option<TimeSplit>,
     /// The verdict.
     pub verdict: Conclusion,
     /// What to check before the verdict is trusted.
@@ -208,6 +212,7 @@ pub fn conclude(
             scheduler.measures.insert(measure.name.clone(), result);
         }
     }
+    let labels: Vec<String> = record.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
     let verdict = in_words(primary, &schedulers, baseline, record.seeds.len());
     Ok(ComparisonDocument {
         schema: SCHEMA,
@@ -218,6 +223,7 @@ pub fn conclude(
         warnings: warnings(workload, &schedulers, record.seeds.len()),
         unmodelled: workload.warnings.len(),
         measures: catalogue.clone(),
+        time_split: time_split::of_trials(&labels, baseline, trials),
         schedulers,
         verdict,
     })
@@ -376,7 +382,7 @@ pub fn decimal(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-fn percent(value: f64) -> String {
+pub(crate) fn percent(value: f64) -> String {
     let percent = value * 100.0;
     if percent < 1.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
@@ -418,6 +424,7 @@ mod tests {
             place: "sim".into(),
             baseline: schedulers[0].into(),
             metric: Some("elapsed_ns".into()),
+            memory: warmcore_kernel::MemoryChoice::None,
             max_time_ns: None,
             trace: TraceLevel::Counters,
             seeds: vec![1; trials],

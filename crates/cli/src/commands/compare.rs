@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use warmcore_kernel::MemoryChoice;
 use warmcore_lab::directory::{DirectoryError, Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, Place, TraceLevel, trial_seeds};
@@ -84,12 +85,18 @@ pub fn begin(
         PlaceChoice::Sim => Place::Sim,
         PlaceChoice::Vm => Place::Vm(vm::lab(&arguments.vm, console)?),
     };
+    // A real kernel has real memory.
+    let memory = match place {
+        Place::Sim => load::memory(arguments.memory, &workload.value),
+        Place::Vm(_) => MemoryChoice::None,
+    };
     let experiment = Experiment {
         machine,
         workload,
         schedulers,
         baseline,
         seeds: trial_seeds(arguments.seed, arguments.trials),
+        memory,
         max_time_ns: arguments.max_time,
         trace: trace_level(arguments.trace),
         metric: arguments.metric.clone(),
@@ -210,9 +217,11 @@ pub fn session_failure(error: SessionError) -> Failure {
 
 /// One line about what is going to run.
 fn describe(record: &ExperimentRecord, directory: Option<&RunDirectory>, jobs: usize, console: &Console) {
+    let simulated = record.place == "sim";
+    let memory = if simulated { format!(", {}", load::memory_in_words(record.memory)) } else { String::new() };
     let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
     console.note(&format!(
-        "{} on {}: {} schedulers, {} trials each, {jobs} at a time",
+        "{} on {}: {} schedulers, {} trials each, {jobs} at a time{memory}",
         record.workload.source,
         record.machine.source,
         labels.len(),

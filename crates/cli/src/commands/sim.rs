@@ -9,11 +9,13 @@ use warmcore_lab::experiment::{Experiment, Place};
 use warmcore_lab::measures;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
+use warmcore_lab::time_split;
 use warmcore_lab::trial::{Trial, TrialEnd};
 use warmcore_workload::Workload;
 
 use crate::args::SimArguments;
 use crate::commands::compare::{check, directory_failure, run_failure, session_failure, trace_level, unix_seconds};
+use crate::commands::verdict_table::time_table;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -28,12 +30,14 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
     let mut workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
+    let memory = load::memory(arguments.memory, &workload.value);
     let experiment = Experiment {
         machine,
         workload,
         schedulers: vec![load::scheduler(&arguments.scheduler)?],
         baseline: 0,
         seeds: vec![arguments.seed],
+        memory,
         max_time_ns: arguments.max_time,
         trace: trace_level(arguments.trace),
         metric: Some("elapsed_ns".into()),
@@ -48,8 +52,12 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
         session::begin(directory, &experiment).map_err(session_failure)?;
     }
     console.note(&format!(
-        "{} on {} under {}, seed {}",
-        experiment.workload.source, experiment.machine.source, experiment.schedulers[0], arguments.seed
+        "{} on {} under {}, seed {}, {}",
+        experiment.workload.source,
+        experiment.machine.source,
+        experiment.schedulers[0],
+        arguments.seed,
+        load::memory_in_words(experiment.memory)
     ));
 
     let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
@@ -88,6 +96,11 @@ fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> R
     text.push_str(&console.table(&measure_table(trial, workload, console.is_verbose())));
     text.push('\n');
     text.push_str(&console.table(&task_table(trial)));
+    let labels = [trial.scheduler.clone()];
+    if let Some(split) = time_split::of_trials(&labels, 0, &[vec![trial.clone()]]) {
+        text.push('\n');
+        text.push_str(&console.table(&time_table(&split)));
+    }
     let decisions = decisions::of_trials(std::slice::from_ref(trial));
     if !decisions.is_empty() {
         text.push('\n');

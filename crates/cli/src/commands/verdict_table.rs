@@ -1,6 +1,7 @@
 //! The verdict as text: one line per scheduler, then the sentence.
 
 use warmcore_lab::measures::Measure;
+use warmcore_lab::time_split::TimeSplit;
 use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
 use warmcore_statistics::Comparison;
 
@@ -18,12 +19,50 @@ const COLUMNS: [(&str, &str); 5] = [
 
 /// For standard output.
 pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
-    format!("{}\n{}\n{}", console.table(&table(document)), wrapped(&document.verdict.sentence), decisions(document))
+    format!(
+        "{}\n{}\n{}{}",
+        console.table(&table(document)),
+        wrapped(&document.verdict.sentence),
+        time_split(document, |table| console.table(table)),
+        decisions(document)
+    )
 }
 
 /// For a file.
 pub fn plain(document: &ComparisonDocument) -> String {
-    format!("{}\n{}\n{}", table(document).aligned(), wrapped(&document.verdict.sentence), decisions(document))
+    format!(
+        "{}\n{}\n{}{}",
+        table(document).aligned(),
+        wrapped(&document.verdict.sentence),
+        time_split(document, Table::aligned),
+        decisions(document)
+    )
+}
+
+/// Where the time went, and what explains the differences.
+fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String) -> String {
+    let Some(split) = &document.time_split else { return String::new() };
+    let mut text = format!("\n{}", show(&time_table(split)));
+    for gap in &split.gaps {
+        text.push_str(&format!("\n{}\n", wrapped(&format!("{}.", gap.sentence)).trim_end()));
+    }
+    text
+}
+
+/// Shares of the tasks' time by cause, one column per scheduler. Causes below a twentieth of a percent everywhere are
+/// left out.
+pub fn time_table(split: &TimeSplit) -> Table {
+    let headings: Vec<String> = split.schedulers.iter().map(|scheduler| format!(">{}", scheduler.label)).collect();
+    let mut table = Table::new(std::iter::once("where the time went").chain(headings.iter().map(String::as_str)));
+    for cause in &split.causes {
+        let shares: Vec<f64> = split.schedulers.iter().map(|scheduler| scheduler.shares[cause.name]).collect();
+        if shares.iter().all(|share| *share < 5e-4) {
+            continue;
+        }
+        let shares = shares.iter().map(|share| format!("{:.1} %", share * 100.0));
+        table.row(std::iter::once(cause.title.to_owned()).chain(shares));
+    }
+    table
 }
 
 /// What the schedulers say they decided, one line each.

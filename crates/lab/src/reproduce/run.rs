@@ -19,6 +19,7 @@ use crate::reproduce::{Reproduction, sensitivity};
 use crate::runner::{self, Conduct, RunError};
 use crate::session::{self, SessionError};
 use crate::trial::Trial;
+use warmcore_kernel::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 
 /// Why a reproduction was not finished.
@@ -176,6 +177,7 @@ fn add_run(
         schedulers: vec![spec],
         baseline: 0,
         seeds: seeds.to_vec(),
+        memory: MemoryChoice::None,
         max_time_ns: run.max_time_ns,
         trace: TraceLevel::Counters,
         metric: None,

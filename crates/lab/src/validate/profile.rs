@@ -255,6 +255,9 @@ mod tests {
             exited_ns: None,
             cpu_time_ns: 0,
             progress_ns: 0,
+            spin_ns: 0,
+            slept_ns: 0,
+            memory: None,
         };
         Outcome {
             end: End::Stopped,
@@ -263,6 +266,7 @@ mod tests {
             applications: Vec::new(),
             cpus: Vec::new(),
             recorders: Vec::new(),
+            memory_solutions: (0, 0),
             engine_events: 0,
         }
     }

@@ -288,6 +288,9 @@ impl Roster {
                 exited_ns: converted.exited_ns[id],
                 cpu_time_ns: task.cpu_ns,
                 progress_ns: task.cpu_ns,
+                spin_ns: 0,
+                slept_ns: 0,
+                memory: None,
             }
         };
         let tasks: Vec<TaskOutcome> = self.tasks.iter().enumerate().map(task).collect();
@@ -323,6 +326,7 @@ impl Roster {
             tasks,
             cpus: Vec::new(),
             recorders,
+            memory_solutions: (0, 0),
             engine_events: converted.events.len() as u64,
         }
     }

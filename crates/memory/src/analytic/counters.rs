@@ -125,14 +125,17 @@ impl MemoryEvent {
 pub struct Counters {
     /// Instructions executed.
     pub instructions: f64,
-    /// Nanoseconds by [`TimeShare`]; together the time spent on the instructions.
+    /// Nanoseconds by [`TimeShare`]; together the time spent on the instructions and
+    /// on [`Counters::transfer_ns`].
     pub time_ns: [f64; TimeShare::COUNT],
+    /// Of that, time in the kernel for lines of messages and locks; it passes without instructions being counted.
+    pub transfer_ns: f64,
     /// Lines by [`MemoryEvent`].
     pub events: [f64; MemoryEvent::COUNT],
 }
 
 impl Counters {
-    /// Time spent on the instructions.
+    /// All time counted.
     pub fn total_ns(&self) -> f64 {
         self.time_ns.iter().sum()
     }
@@ -146,6 +149,7 @@ impl Counters {
 impl AddAssign<&Counters> for Counters {
     fn add_assign(&mut self, other: &Counters) {
         self.instructions += other.instructions;
+        self.transfer_ns += other.transfer_ns;
         for (sum, value) in self.time_ns.iter_mut().zip(other.time_ns) {
             *sum += value;
         }

@@ -7,7 +7,7 @@ use crate::math::exp;
 use crate::profile::{Home, MAX_CLASSES, Sharing};
 
 use super::compiled::Compiled;
-use super::counters::Counters;
+use super::counters::{Counters, TimeShare};
 use super::geometry::NONE;
 use super::groups::Group;
 use super::window::{CurvesOf, Occupancy, Owner, advanced};
@@ -356,7 +356,7 @@ impl Analytic {
     /// Removes a window; the last one of the cache takes its slot.
     fn forget(&mut self, level: Level, cache: u32, slot: usize) {
         let occupancy = self.cache(level, cache);
-        let removed = occupancy.windows.swap_remove(slot);
+        let removed = occupancy.remove(slot);
         let moved = occupancy.windows.get(slot).copied();
         match removed.owner {
             Owner::Task(task) => self.tasks[task as usize].places(level).retain(|(known, _)| *known != cache),
@@ -460,6 +460,30 @@ impl Analytic {
                 self.mark_dirty(now_ns, llc);
             }
         }
+    }
+
+    /// The task is gone, and what it held with it. Its counters stay.
+    pub fn forget_task(&mut self, task: u32) {
+        for level in [Level::L2, Level::Llc] {
+            while let Some(&(cache, slot)) = self.tasks[task as usize].places(level).first() {
+                self.forget(level, cache, slot as usize);
+            }
+        }
+    }
+
+    /// The task waited `ns` for lines that moved from one CPU to another: a message, a lock.
+    pub fn transferred(&mut self, task: u32, from: CpuId, to: CpuId, ns: u64) {
+        let (from, to) = (self.geometry.llc[from.index()], self.geometry.llc[to.index()]);
+        let share = if from == to {
+            TimeShare::Llc
+        } else if self.geometry.is_far(from, to) {
+            TimeShare::OtherSocket
+        } else {
+            TimeShare::OtherLlc
+        };
+        let counters = &mut self.tasks[task as usize].counters;
+        counters.time_ns[share as usize] += ns as f64;
+        counters.transfer_ns += ns as f64;
     }
 
     /// Lines a task holds in a cache.

@@ -167,6 +167,18 @@ impl Occupancy {
         self.stale_fade = (self.stale_fade - misses * n).max(0.0);
     }
 
+    /// Takes a window out; its lines are free. The last window takes its slot.
+    pub fn remove(&mut self, slot: usize) -> Window {
+        let window = self.windows.swap_remove(slot);
+        if window.running {
+            self.running_lines = (self.running_lines - window.lines).max(0.0);
+        } else {
+            self.stale_lines = (self.stale_lines - window.lines).max(0.0);
+            self.stale_fade = (self.stale_fade - window.misses * window.n).max(0.0);
+        }
+        window
+    }
+
     /// Adds a window for an owner that has none; returns its slot.
     pub fn add(&mut self, owner: Owner, now_ns: u64) -> usize {
         let mark = self.phi_at(now_ns);

@@ -1,0 +1,158 @@
+//! The analytic model of caches, coherence and DRAM as the kernel's memory.
+//!
+//! Work is counted at the speed of its profile alone and warm on a CPU of capacity 1024, so a lone warm task takes as long
+//! as with constant speeds. Tasks that name no profile compute without touching memory.
+
+use warmcore_memory::analytic::{Analytic, Counters, TaskSpec};
+use warmcore_memory::{HierarchyError, Profile, library};
+use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::TaskId;
+use warmcore_workload::{ChannelKind, Workload};
+
+use crate::memory::Memory;
+
+/// Profile of tasks that name none.
+const NO_PROFILE: &str = "spin";
+
+/// The model, and which profile each task template has in it.
+pub(crate) struct AnalyticMemory<'a> {
+    model: Analytic,
+    machine: &'a Machine,
+    workload: &'a Workload,
+    /// By template.
+    profiles: Vec<usize>,
+    /// Lines of a message that the template's profile states.
+    message_lines: Vec<Option<u32>>,
+    templates: Vec<u32>,
+}
+
+impl<'a> AnalyticMemory<'a> {
+    pub fn new(machine: &'a Machine, workload: &'a Workload) -> Result<Self, HierarchyError> {
+        let default = library::find(NO_PROFILE).expect("the profile is shipped");
+        let mut used: Vec<&Profile> = Vec::new();
+        let mut profiles = Vec::with_capacity(workload.tasks.len());
+        let mut message_lines = Vec::with_capacity(workload.tasks.len());
+        for task in &workload.tasks {
+            let profile = workload.profile_of(task).unwrap_or(default);
+            let known = used.iter().position(|known| std::ptr::eq(*known, profile));
+            profiles.push(known.unwrap_or_else(|| {
+                used.push(profile);
+                used.len() - 1
+            }));
+            message_lines.push(task.profile.as_ref().and(profile.message_lines));
+        }
+        let used: Vec<Profile> = used.into_iter().cloned().collect();
+        let model = Analytic::new(machine, &used)?;
+        Ok(Self { model, machine, workload, profiles, message_lines, templates: Vec::new() })
+    }
+}
+
+impl Memory for AnalyticMemory<'_> {
+    const MODELLED: bool = true;
+
+    /// Cold caches are in the task's speed.
+    fn migration_ns(&self, _from: CpuId, _to: CpuId) -> u64 {
+        0
+    }
+
+    fn message_transfer_ns(&self, kind: ChannelKind, task: TaskId, from: CpuId, to: CpuId) -> u64 {
+        let costs = self.machine.costs();
+        let of_machine = match kind {
+            ChannelKind::Pipe => costs.message_lines,
+            ChannelKind::Socket => costs.socket_message_lines,
+        };
+        let of_profile = self.message_lines[self.templates[task.index()] as usize];
+        let lines = match kind {
+            ChannelKind::Pipe => of_profile.unwrap_or(of_machine),
+            ChannelKind::Socket => of_machine,
+        };
+        self.model.message_ns(from, to, lines)
+    }
+
+    fn handoff_ns(&self, from: CpuId, to: CpuId) -> u64 {
+        self.model.message_ns(from, to, self.machine.costs().futex_lines)
+    }
+
+    fn task_created(&mut self, template: u32) {
+        let description = &self.workload.tasks[template as usize];
+        let data: Vec<(u32, &str)> = description
+            .data_groups
+            .iter()
+            .map(|id| (id.0, self.workload.data_groups[id.index()].name.as_str()))
+            .collect();
+        let profile = self.profiles[template as usize];
+        self.templates.push(template);
+        self.model.add_task(&TaskSpec { profile, process: description.process.0, data: &data });
+    }
+
+    fn task_dead(&mut self, task: TaskId) {
+        self.model.forget_task(task.0);
+    }
+
+    #[inline]
+    fn ran(&mut self, cpu: CpuId, useful_ns: u64) {
+        self.model.ran(cpu, useful_ns);
+    }
+
+    fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: TaskId) {
+        self.model.switch_in(now_ns, cpu, task.0);
+    }
+
+    fn switch_out(&mut self, now_ns: u64, cpu: CpuId) {
+        self.model.switch_out(now_ns, cpu);
+    }
+
+    fn set_spinning(&mut self, now_ns: u64, cpu: CpuId, spinning: bool) {
+        self.model.set_paused(now_ns, cpu, spinning);
+    }
+
+    #[inline]
+    fn speed(&self, cpu: CpuId) -> u32 {
+        self.model.speed(cpu)
+    }
+
+    fn review(&mut self, now_ns: u64, cpu: CpuId, remaining_ns: u64) -> u64 {
+        if self.model.review_ns(cpu) <= now_ns {
+            self.model.evaluate(now_ns, cpu, Some(remaining_ns));
+        }
+        self.model.review_ns(cpu)
+    }
+
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        self.model.due_ns()
+    }
+
+    fn due_cpus(&mut self, now_ns: u64, cpus: &mut Vec<CpuId>) {
+        self.model.due_cpus(now_ns, cpus);
+    }
+
+    fn refresh(&mut self, now_ns: u64) {
+        self.model.refresh(now_ns);
+    }
+
+    #[inline]
+    fn take_changed(&mut self) -> Option<CpuId> {
+        self.model.take_changed()
+    }
+
+    fn transferred(&mut self, task: TaskId, from: CpuId, to: CpuId, ns: u64) {
+        self.model.transferred(task.0, from, to, ns);
+    }
+
+    fn task_counters(&self, task: TaskId) -> Option<Counters> {
+        Some(self.model.counters(task.0))
+    }
+
+    fn cpu_counters(&self, cpu: CpuId) -> Option<Counters> {
+        Some(self.model.cpu_counters(cpu))
+    }
+
+    fn frequency_ghz(&self, cpu: CpuId) -> f64 {
+        self.model.frequency_ghz(cpu)
+    }
+
+    fn solutions(&self) -> (u64, u64) {
+        self.model.bandwidth_solutions()
+    }
+}

@@ -1,0 +1,100 @@
+//! Memory counters in the trace: per CPU at every tick, per task at its exit and at the end of the run.
+
+use warmcore_memory::analytic::{Counters, MemoryEvent, TimeShare};
+use warmcore_topology::CpuId;
+use warmcore_trace::{EventKind, TaskId};
+
+use crate::engine::Engine;
+use crate::memory::Memory;
+use crate::scheduler::Scheduler;
+
+/// Counters of a trace with modelled memory, by index: instructions and cycles, accesses by where they were served, time
+/// by what it went to. A sample of a CPU belongs to the idle task and counts since the CPU's last one; a sample of a
+/// task counts its whole life.
+pub const MEMORY_COUNTERS: [&str; 2 + MemoryEvent::COUNT + TimeShare::COUNT] = [
+    "instructions",
+    "cycles",
+    "l1_misses",
+    "l2_misses",
+    "l3_misses",
+    "l3_rfo_misses",
+    "dram_local",
+    "dram_remote",
+    "c2c_same_llc",
+    "c2c_other_llc",
+    "c2c_other_socket",
+    "compute_ns",
+    "smt_ns",
+    "l2_ns",
+    "llc_ns",
+    "other_llc_ns",
+    "other_socket_ns",
+    "dram_local_ns",
+    "dram_remote_ns",
+    "bandwidth_ns",
+    "hot_lines_ns",
+];
+
+/// What was sampled already, by CPU, as whole numbers so that samples add up to the totals.
+#[derive(Default)]
+pub(crate) struct MemorySamples {
+    cpus: Vec<[u64; MEMORY_COUNTERS.len()]>,
+}
+
+/// Counters in the order of [`MEMORY_COUNTERS`].
+fn values(counters: &Counters, ghz: f64) -> [u64; MEMORY_COUNTERS.len()] {
+    let mut values = [0; MEMORY_COUNTERS.len()];
+    values[0] = counters.instructions as u64;
+    values[1] = (counters.total_ns() * ghz) as u64;
+    let rest = counters.events.iter().chain(&counters.time_ns);
+    for (value, count) in values[2..].iter_mut().zip(rest) {
+        *value = *count as u64;
+    }
+    values
+}
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// Puts what a CPU counted since its last sample into the trace.
+    pub(crate) fn sample_memory(&mut self, cpu: CpuId) {
+        if !self.core.is_traced() {
+            return;
+        }
+        self.settle(cpu);
+        let Some(counters) = self.memory.cpu_counters(cpu) else { return };
+        let now = values(&counters, self.memory.frequency_ghz(cpu));
+        let count = self.core.cpus.len();
+        self.samples.cpus.resize(count, [0; MEMORY_COUNTERS.len()]);
+        let last = std::mem::replace(&mut self.samples.cpus[cpu.index()], now);
+        for (counter, (now, last)) in now.into_iter().zip(last).enumerate().filter(|(_, (now, last))| now > last) {
+            let kind = EventKind::Counter { counter: counter as u32, task: TaskId::IDLE, value: now - last };
+            self.core.emit_on(cpu, kind);
+        }
+    }
+
+    /// Puts what a task counted in its life into the trace.
+    pub(crate) fn sample_task(&mut self, cpu: CpuId, task: TaskId) {
+        if !self.core.is_traced() {
+            return;
+        }
+        let Some(counters) = self.memory.task_counters(task) else { return };
+        let values = values(&counters, self.memory.frequency_ghz(cpu));
+        for (counter, value) in values.into_iter().enumerate().filter(|(_, value)| *value > 0) {
+            self.core.emit_on(cpu, EventKind::Counter { counter: counter as u32, task, value });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_named_in_the_order_of_their_values() {
+        for event in MemoryEvent::ALL {
+            assert_eq!(MEMORY_COUNTERS[2 + event as usize], event.name());
+        }
+        for share in TimeShare::ALL {
+            assert_eq!(MEMORY_COUNTERS[2 + MemoryEvent::COUNT + share as usize], format!("{}_ns", share.name()));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the time went, of real runs.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use warmcore_kernel::MemoryChoice;
+use warmcore_lab::experiment::{Experiment, Named, Place, TraceLevel};
+use warmcore_lab::time_split;
+use warmcore_lab::trial::Trial;
+use warmcore_schedulers::SchedulerSpec;
+
+fn run(machine: &str, workload: &str, memory: MemoryChoice) -> Trial {
+    let experiment = Experiment {
+        machine: Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() },
+        workload: Named { source: "w".into(), value: workload_of(workload) },
+        place: Place::Sim,
+        schedulers: vec![SchedulerSpec::parse("eevdf").unwrap()],
+        baseline: 0,
+        seeds: vec![7],
+        memory,
+        max_time_ns: None,
+        trace: TraceLevel::Counters,
+        metric: None,
+        observations: Vec::new(),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    warmcore_lab::sim::run_trial(&experiment, &experiment.record(), 0, 0, None, &stop).unwrap()
+}
+
+fn workload_of(text: &str) -> warmcore_workload::Workload {
+    if text.starts_with('{') {
+        warmcore_workload::from_rtapp("w", text, &warmcore_workload::Options::default()).unwrap()
+    } else {
+        warmcore_workload::from_generator(text).unwrap()
+    }
+}
+
+/// Eight sharing threads on the given CPUs, with a second of work each.
+fn sharing(cpus: &str) -> String {
+    format!(
+        r#"{{ "tasks": {{ "t": {{ "instance": 8, "loop": 1, "run": 1000000, "cpus": {cpus} }} }},
+             "warmcore": {{ "tasks": {{ "t": {{ "profile": "verilator" }} }} }} }}"#
+    )
+}
+
+fn lifetimes(trial: &Trial) -> f64 {
+    trial.tasks.iter().map(|task| (task.exited_ns.unwrap_or(trial.elapsed_ns) - task.started_ns) as f64).sum()
+}
+
+#[test]
+fn the_causes_of_any_run_add_up_to_the_tasks_lifetimes() {
+    let shared = sharing("[0,1,2,3]");
+    for workload in ["hackbench:-p,-T,-g2,-f4,-l50", "schbench:-m1,-t8,-r1", "spin:-n20,-d200ms", shared.as_str()] {
+        for memory in [MemoryChoice::None, MemoryChoice::Analytic] {
+            let trial = run("2s1n2l4c2t", workload, memory);
+            let sum: f64 = trial.time_ns.values().sum();
+            let lifetimes = lifetimes(&trial);
+            assert!((sum / lifetimes - 1.0).abs() < 1e-3, "{workload}, {memory:?}: {sum} of {lifetimes} ns");
+            assert!(trial.time_ns.values().all(|ns| *ns >= 0.0), "{workload}, {memory:?}: {:?}", trial.time_ns);
+        }
+    }
+}
+
+#[test]
+fn a_lone_task_takes_as_long_with_a_memory_model_as_without() {
+    let workload = r#"{ "tasks": { "t": { "loop": 1, "run": 2000000 } },
+        "warmcore": { "tasks": { "t": { "profile": "hackbench" } } } }"#;
+    let constant = run("spr32", workload, MemoryChoice::None).elapsed_ns as f64;
+    let analytic = run("spr32", workload, MemoryChoice::Analytic).elapsed_ns as f64;
+    assert!((analytic / constant - 1.0).abs() < 0.02, "{analytic} and {constant} ns");
+}
+
+#[test]
+fn lines_from_the_other_socket_explain_why_threads_apart_are_slower() {
+    let together = run("spr32", &sharing("[0,1,2,3,4,5,6,7]"), MemoryChoice::Analytic);
+    let apart = run("spr32", &sharing("[0,1,2,3,32,33,34,35]"), MemoryChoice::Analytic);
+    assert!(apart.elapsed_ns as f64 > 1.1 * together.elapsed_ns as f64);
+    let labels = ["together".to_owned(), "apart".to_owned()];
+    let split = time_split::of_trials(&labels, 0, &[vec![together], vec![apart]]).unwrap();
+    let first = &split.gaps[0].lines[0];
+    assert_eq!(first.name, "other_socket");
+    assert!(first.share.unwrap() > 0.5 && split.gaps[0].sentence.contains("another socket"), "{:?}", split.gaps[0]);
+}
+
+#[test]
+fn equal_runs_have_equal_memory_counters() {
+    let trial = || run("turin128", "hackbench:-p,-T,-g2,-f4,-l50", MemoryChoice::Analytic);
+    assert_eq!(trial(), trial());
+}
