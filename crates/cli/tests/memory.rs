@@ -81,7 +81,7 @@ fn impossible_caches_are_refused() {
         )
     };
     for (cache, complaint) in [
-        ("size = \"1KiB\"\nways = 32", "less than one set"),
+        ("size = \"1KiB\"\nways = 32", "not a whole number of lines"),
         ("size = \"32KiB\"\nways = 0", "ways"),
         ("size = \"32KiB\"\nways = 8\nline = 48", "power of two"),
         ("size = \"32KiB\"\nways = 64", "at most 32"),

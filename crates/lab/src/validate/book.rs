@@ -251,7 +251,10 @@ impl BookExperiment {
                 metrics: control.metrics.clone(),
             })
         };
-        let identity = format!("{} {workload:?} {:?} {}", document.machine, document.schedulers, document.from_ms);
+        // The text of the workload, not what it becomes: memory profiles, say, are nothing to a real kernel.
+        let (from_ms, duration_ms) = (document.from_ms, document.duration_ms);
+        let identity =
+            format!("{} {:?} {duration_ms} {:?} {from_ms}", document.machine, document.workload, document.schedulers);
         Ok(Self {
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             checks: document.check.iter().map(check).collect::<Result<_, _>>()?,

@@ -1,6 +1,6 @@
 //! One host cache line of sixteen tags, and the two operations on it that everything else is made of: compare all
 //! lanes with a line at once, and insert in front of a prefix of lanes. With AVX2 or in portable code; the results are
-//! the same, a test compares them. (AVX-512 was no faster than AVX2 when measured, and needs a newer compiler.)
+//! the same, a test compares them. (AVX-512 intrinsics need a newer compiler than the workspace asks for.)
 //!
 //! A lane is a line's number times four plus two state bits. Source: reference, section 3.2.
 

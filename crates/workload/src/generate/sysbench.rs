@@ -7,8 +7,7 @@
 //!
 //! The sequence follows sysbench 1.0's `oltp_*.lua` and the shape of InnoDB 8.0 (one thread per connection; latches of the
 //! index, the transaction system, the lock system and the log). Durations are assumed: a point select is about 75 µs of one
-//! core in client and server together, which gives the 13 000 queries per second and core that public sysbench results for
-//! such machines show; the others in proportion to what they do. What memory costs is the profiles' matter.
+//! core in client and server together, the others in proportion to what they do. What memory costs is the profiles' matter.
 
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};

@@ -5,8 +5,7 @@
 //! results by polling, so none of them ever sleeps. Here each of them goes its own way through its steps; what they cost
 //! each other is the sharing of signals, which is the memory profile's matter.
 //!
-//! Work of a step: 250 µs per thread, from the 2 to 4 thousand cycles per second that XiangShan's documentation gives for 8 to 16
-//! threads. ChaCha20, as in the cache-aware slides, is a program that runs on the simulated processor; it only decides for how
+//! Work of a step: 250 µs per thread, assumed (2 to 4 thousand cycles per second with 8 to 16 threads). ChaCha20, as in the cache-aware slides, is a program that runs on the simulated processor; it only decides for how
 //! many cycles.
 
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
