@@ -155,6 +155,24 @@ fn read_standard_input() -> io::Result<String> {
     Ok(text)
 }
 
+/// The memory model asked for, or the one that fits the workload.
+pub fn memory(chosen: Option<MemoryModel>, workload: &Workload) -> MemoryChoice {
+    match chosen {
+        Some(MemoryModel::None) => MemoryChoice::None,
+        Some(MemoryModel::Analytic) => MemoryChoice::Analytic,
+        None if workload.has_profiles() => MemoryChoice::Analytic,
+        None => MemoryChoice::None,
+    }
+}
+
+/// For the lines that say what is run.
+pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
+    match memory {
+        MemoryChoice::None => "memory of constant speed",
+        MemoryChoice::Analytic => "analytic memory",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,23 +193,5 @@ mod tests {
     #[test]
     fn an_empty_part_stays_to_be_refused() {
         assert_eq!(split_schedulers("cfs,,rr"), ["cfs", "", "rr"]);
-    }
-}
-
-/// The memory model asked for, or the one that fits the workload.
-pub fn memory(chosen: Option<MemoryModel>, workload: &Workload) -> MemoryChoice {
-    match chosen {
-        Some(MemoryModel::None) => MemoryChoice::None,
-        Some(MemoryModel::Analytic) => MemoryChoice::Analytic,
-        None if workload.has_profiles() => MemoryChoice::Analytic,
-        None => MemoryChoice::None,
-    }
-}
-
-/// For the lines that say what is run.
-pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
-    match memory {
-        MemoryChoice::None => "memory of constant speed",
-        MemoryChoice::Analytic => "analytic memory",
     }
 }

@@ -1,7 +1,7 @@
 //! A small SVG writer: what the figures need and nothing else.
 //!
 //! Every text goes through [`escape`], so nothing that comes from a workload or a trace can become markup. Colours and
-//! fonts are classes: a file of its own carries [`STANDALONE_STYLE`], a figure in a page follows the page's light or dark
+//! fonts are classes: a file of its own carries `STANDALONE_STYLE`, a figure in a page follows the page's light or dark
 //! theme.
 
 use std::fmt::{Display, Write as _};

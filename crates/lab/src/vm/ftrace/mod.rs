@@ -1,6 +1,6 @@
 //! The kernel's trace: pages of its ring buffers, decoded by the kernel's own description of its events.
 //!
-//! - [`format`]: that description, in the text of `events/*/format`. No offset is known beforehand.
+//! - [`mod@format`]: that description, in the text of `events/*/format`. No offset is known beforehand.
 //! - [`pages`]: records of a page.
 //! - [`convert`]: records of all CPUs as the project's events.
 //!
