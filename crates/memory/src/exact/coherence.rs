@@ -100,7 +100,7 @@ impl Domain {
             }
             task.counters[class].same_llc_transfers += costs.scale;
             task.wait(self.transfer_fs, costs.coherent);
-        } else if self.read_from_llc(context, line, core, entry.sharers & !bit == 0) {
+        } else if self.read_from_llc(context, line, core, entry) {
             task.counters[class].llc_hits += costs.scale;
             task.stall(costs.llc_fs);
         } else if entry.right != Right::None {
@@ -178,11 +178,13 @@ impl Domain {
         matches!(context.llc_fill, LlcFill::Victim | LlcFill::Exclusive)
     }
 
-    /// Whether the LLC had the line for a reader. An LLC that excludes gives it away if nobody else has it.
-    fn read_from_llc(&mut self, context: &Context, line: u32, core: usize, nobody_else: bool) -> bool {
-        if context.llc_fill == LlcFill::Exclusive && nobody_else {
+    /// Whether the LLC had the line for a reader. An LLC that excludes gives it away if nobody else has it. Only the
+    /// core that becomes the owner may note that the line is newer than memory; otherwise (O, or sharers that cannot
+    /// be told apart) the domain's right says so.
+    fn read_from_llc(&mut self, context: &Context, line: u32, core: usize, entry: Entry) -> bool {
+        if context.llc_fill == LlcFill::Exclusive && entry.sharers & !self.bit(core) == 0 {
             let Some(state) = self.llc.remove(line) else { return false };
-            if state & DIRTY != 0 {
+            if state & DIRTY != 0 && entry.right.may_write() && !self.shares_bit() {
                 self.mark_dirty(core, line);
             }
             return true;

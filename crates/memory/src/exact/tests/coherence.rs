@@ -176,6 +176,25 @@ proptest! {
         let misses: u64 = replay.counters().iter().map(|c| c.events.dram_local + c.events.dram_remote).sum();
         prop_assert!(reads >= misses, "memory was read {reads} times for {misses} misses");
     }
+
+    #[test]
+    fn directories_and_caches_agree_where_cores_share_a_bit_of_the_directory(
+        fill in 0_usize..4, protocol in 0_usize..3, accesses in accesses(4, 1_200),
+    ) {
+        // 80 cores: two to a bit. Cores 0 and 1 share one, and so do 2 and 3.
+        let shape = "1s1n2l80c1t";
+        let machine = tiny_machine(shape);
+        let options = Options { llc_fill: LLC_FILLS[fill], protocol: PROTOCOLS[protocol], ..options(&machine) };
+        let mut replay = replay(&options, shape, 4096);
+        for (core, line, write) in accesses {
+            let line = if line < 900 { line % 40 } else { line };
+            access(&mut replay, [0, 1, 2, 80][core], line, write);
+        }
+        replay.check();
+        for counters in replay.counters() {
+            prop_assert_eq!(sum_of_sources(&counters.events), counters.events.l1_misses);
+        }
+    }
 }
 
 #[test]
@@ -202,6 +221,26 @@ fn owned_lines_are_not_written_back_when_read() {
         assert_eq!(replay.node_traffic().iter().map(|node| node.writes).sum::<u64>(), writes, "{protocol:?}");
         assert_eq!(replay.counters()[2].events.cross_reads(), 1);
     }
+}
+
+#[test]
+fn an_owned_line_that_its_llc_gives_back_to_a_core_stays_owned_by_the_domain() {
+    let machine = tiny_machine("2s1n1l2c1t");
+    let options = Options { protocol: Protocol::Moesi, llc_fill: LlcFill::Exclusive, ..options(&machine) };
+    let mut replay = replay(&options, "2s1n1l2c1t", 4096);
+    access(&mut replay, 0, 5, true);
+    // Out of the core's caches of 64 lines, into the LLC.
+    (100..200).for_each(|line| access(&mut replay, 0, line, false));
+    access(&mut replay, 2, 5, false);
+    replay.check();
+    access(&mut replay, 0, 5, false);
+    replay.check();
+    assert_eq!(replay.counters()[0].events.llc_hits, 1, "the LLC had the line");
+    let writes = |replay: &Replay| replay.node_traffic().iter().map(|node| node.writes).sum::<u64>();
+    assert_eq!(writes(&replay), 0);
+    (1_000..3_000).for_each(|line| access(&mut replay, 0, line, false));
+    replay.check();
+    assert_eq!(writes(&replay), 1, "memory gets the line back when the domain loses it");
 }
 
 #[test]
