@@ -75,6 +75,20 @@ fn equal_experiments_give_equal_bytes_with_one_worker_and_with_two() {
     assert_same(&scratch, "one", "two");
 }
 
+/// The gate runs the same script with a release build.
+#[test]
+fn events_are_those_of_the_golden_traces() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/golden-traces");
+    let output =
+        std::process::Command::new(script).arg(env!("CARGO_BIN_EXE_warmcore")).output().expect("bash is there");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 #[test]
 fn another_seed_gives_other_trials() {
     let scratch = Scratch::new();

@@ -7,7 +7,7 @@ use warmcore_topology::CpuId;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SetupError {
     /// A task may use no CPU of the machine.
-    #[error("task `{task}` may run on CPUs {wanted}, of which the machine has none online (it has {online})")]
+    #[error("task `{task}` may run on {wanted}, of which the machine has none online (its CPUs are {online})")]
     NoAllowedCpu {
         /// Name of the task.
         task: String,

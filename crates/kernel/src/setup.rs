@@ -193,7 +193,7 @@ fn resolve(machine: &Machine, task: &str, affinity: &Affinity) -> Result<CpuSet,
         let online = machine.cpus().map(|cpu| CpuId(machine.os_index(cpu))).collect::<CpuSet>();
         return Err(SetupError::NoAllowedCpu {
             task: task.to_owned(),
-            wanted: format!("{affinity:?}"),
+            wanted: affinity.to_string(),
             online: online.to_string(),
         });
     }

@@ -120,9 +120,8 @@ fn cpus(list: &str) -> Affinity {
     Affinity::Cpus(CpuSet::parse_list(list).unwrap())
 }
 
-/// Item 25: a new-idle pass takes one task.
 #[test]
-fn a_newly_idle_cpu_takes_one_task() {
+fn item_25_a_newly_idle_cpu_takes_one_task() {
     // CPU 1 is busy when eight tasks are let go from CPU 0, and runs out of work 100 µs later.
     let released_ns = 20 * MS;
     let hog = ProgramBuilder::new().step(Step::Run { work_ns: 19 * MS + 100_000 }).step(Step::Exit).finish();
@@ -140,9 +139,9 @@ fn a_newly_idle_cpu_takes_one_task() {
     }
 }
 
-/// Item 25: a pass for an idle CPU takes up to `nr_migrate` tasks.
+/// A pass for an idle CPU takes up to `nr_migrate` tasks.
 #[test]
-fn an_idle_pass_takes_at_most_32_tasks() {
+fn item_25_an_idle_pass_takes_at_most_32_tasks() {
     let scene = Scene::of(700 * MS).spinners(100, |task| {
         task.affinity = cpus("0");
         task.release_ns = Some(20 * MS);
@@ -152,9 +151,9 @@ fn an_idle_pass_takes_at_most_32_tasks() {
     assert_eq!(largest("eevdf:nr_migrate=5"), Some(5));
 }
 
-/// Item 26: a task that ran less than half a millisecond ago is left alone until two passes have failed.
+/// A task that ran less than half a millisecond ago is left alone until two passes have failed.
 #[test]
-fn a_cache_hot_task_moves_only_after_two_failed_passes() {
+fn item_26_a_cache_hot_task_moves_only_after_two_failed_passes() {
     // Two tasks take turns of 0.1 ms on CPU 0, so the waiting one is always hot.
     let released_ns = 20 * MS;
     let scene = Scene::of(400 * MS).spinners(2, |task| {
@@ -169,9 +168,9 @@ fn a_cache_hot_task_moves_only_after_two_failed_passes() {
     assert!(hot <= cold + 20 * MS, "moved at {hot} if hot, at {cold} if not");
 }
 
-/// Item 29, and the consequence in section 5.4: nobody asks idle CPUs to balance.
+/// With the consequence in section 5.4: nobody asks idle CPUs to balance.
 #[test]
-fn one_spinner_per_llc_is_left_in_peace() {
+fn item_29_one_spinner_per_llc_is_left_in_peace() {
     let scene = Scene::of(3_000 * MS).spinners(2, |_| ());
     let run = Run::of("1s1n2l8c1t", "eevdf", &scene);
     assert_eq!(run.moves(), []);

@@ -4,7 +4,9 @@
 //! A program says *what* is done, never how long the machine takes for it: the cost of a system call, of a message or
 //! of a wakeup belongs to the machine. The same program is run by the simulated kernel and by real threads.
 
-use warmcore_topology::CpuSet;
+use std::fmt;
+
+use warmcore_topology::{CpuSet, format_cpu_list};
 
 macro_rules! object_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -246,6 +248,17 @@ pub enum Affinity {
     Cpus(CpuSet),
     /// CPUs of NUMA nodes, by the operating system's numbers.
     OsNodes(Vec<u32>),
+}
+
+impl fmt::Display for Affinity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => out.write_str("all CPUs"),
+            Self::OsCpus(list) => write!(out, "CPUs {}", format_cpu_list(list.iter().copied())),
+            Self::Cpus(set) => write!(out, "CPUs {set}"),
+            Self::OsNodes(list) => write!(out, "nodes {}", format_cpu_list(list.iter().copied())),
+        }
+    }
 }
 
 /// Scheduling policy of a task.
