@@ -9,6 +9,7 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::{ChannelKind, Workload};
 
+use crate::core::PageMove;
 use crate::memory::Memory;
 
 /// Profile of tasks that name none.
@@ -129,6 +130,11 @@ impl Memory for AnalyticMemory<'_> {
 
     fn refresh(&mut self, now_ns: u64) {
         self.model.refresh(now_ns);
+    }
+
+    fn pages_moved(&mut self, page_move: &PageMove) {
+        let &PageMove { task, class, from, to, share } = page_move;
+        self.model.move_pages(task.0, class.map(|class| class as usize), from.index(), to.index(), share);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! Commands that make no sense (moving a running task, a CPU the task may not use) are remembered as the run's error
 //! and end it; see [`Core::fail`]. What a scheduler cannot do here, it cannot do.
 
-use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
+use warmcore_topology::{CpuId, CpuSet, Machine, NodeId, Relation};
 use warmcore_trace::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId};
 
 use crate::error::SimulationError;
@@ -124,6 +124,23 @@ pub struct Core<'a> {
     pub(crate) error: Option<SimulationError>,
     /// Threads alive per process.
     pub(crate) process_threads: Vec<u32>,
+    /// Moves of pages that the memory has not been told of.
+    pub(crate) page_moves: Vec<PageMove>,
+}
+
+/// Pages of a task that NUMA balancing has moved to another node (`migrate_misplaced_folio`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageMove {
+    /// The task that faulted on them.
+    pub task: TaskId,
+    /// Class of its profile, if others share the pages; `None` for its private memory.
+    pub class: Option<u32>,
+    /// Node they were on.
+    pub from: NodeId,
+    /// Node they are on now.
+    pub to: NodeId,
+    /// Share of all pages of that class, or of its private memory: 0 to 1.
+    pub share: f64,
 }
 
 impl<'a> Core<'a> {
@@ -377,6 +394,11 @@ impl<'a> Core<'a> {
                 self.emit_on(cpu, EventKind::Overhead { kind, duration_ns: spent - told });
             }
         }
+    }
+
+    /// Tells the memory that pages of a task are on another node from now on.
+    pub fn move_pages(&mut self, page_move: PageMove) {
+        self.page_moves.push(page_move);
     }
 
     /// Puts a decision into the trace: `decision` is an index into [`Scheduler::decisions`](crate::Scheduler).

@@ -127,6 +127,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             resched_list: Vec::new(),
             error: None,
             process_threads: vec![0; setup.workload.processes.len()],
+            page_moves: Vec::new(),
         };
         Self {
             core,
@@ -278,6 +279,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     /// Puts speeds into force that changed because of others, and lets the memory catch up if it is time.
     fn ask_memory(&mut self) {
         let now_ns = self.core.now_ns;
+        for page_move in self.core.page_moves.drain(..) {
+            self.memory.pages_moved(&page_move);
+        }
         if now_ns >= self.memory.due_ns() {
             let mut due = std::mem::take(&mut self.due);
             self.memory.due_cpus(now_ns, &mut due);

@@ -21,7 +21,7 @@ mod setup;
 mod sync;
 mod task;
 
-pub use crate::core::{Core, KernelParameters, NeedResched};
+pub use crate::core::{Core, KernelParameters, NeedResched, PageMove};
 pub use crate::engine::run;
 pub use crate::error::{SetupError, SimulationError};
 pub use crate::memory_samples::MEMORY_COUNTERS;

@@ -10,11 +10,15 @@ use warmcore_lab::trial::Trial;
 use warmcore_schedulers::SchedulerSpec;
 
 fn run(machine: &str, workload: &str, memory: MemoryChoice) -> Trial {
+    run_under("eevdf", machine, workload, memory)
+}
+
+fn run_under(scheduler: &str, machine: &str, workload: &str, memory: MemoryChoice) -> Trial {
     let experiment = Experiment {
         machine: Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() },
         workload: Named { source: "w".into(), value: workload_of(workload) },
         place: Place::Sim,
-        schedulers: vec![SchedulerSpec::parse("eevdf").unwrap()],
+        schedulers: vec![SchedulerSpec::parse(scheduler).unwrap()],
         baseline: 0,
         seeds: vec![7],
         memory,
@@ -80,6 +84,22 @@ fn lines_from_the_other_socket_explain_why_threads_apart_are_slower() {
     let first = &split.gaps[0].lines[0];
     assert_eq!(first.name, "other_socket");
     assert!(first.share.unwrap() > 0.5 && split.gaps[0].sentence.contains("another socket"), "{:?}", split.gaps[0]);
+}
+
+/// A task that streams through 16 MiB of its own starts on one node and goes on on the other. NUMA balancing has its pages follow,
+/// a second after they are first sampled; without it they stay where they were touched first.
+#[test]
+fn pages_that_numa_balancing_moves_are_local_from_then_on() {
+    let workload = r#"{ "tasks": { "t": { "loop": 1, "phases": {
+            "here": { "loop": 1, "run": 100000, "cpus": [0] },
+            "there": { "loop": 1, "run": 10000000, "cpus": [8] } } } },
+        "warmcore": { "tasks": { "t": { "profile": "canneal" } } } }"#;
+    let split = |scheduler| run_under(scheduler, "2s1n1l8c1t", workload, MemoryChoice::Analytic);
+    let (moving, staying) = (split("eevdf"), split("eevdf:numa_balancing=0"));
+    println!("moving {:?}\nstaying {:?}", moving.time_ns, staying.time_ns);
+    assert!(moving.time_ns["dram_remote"] < 0.4 * staying.time_ns["dram_remote"]);
+    assert!(moving.time_ns["dram_local"] > 10.0 * staying.time_ns["dram_local"]);
+    assert!(moving.elapsed_ns < staying.elapsed_ns);
 }
 
 #[test]

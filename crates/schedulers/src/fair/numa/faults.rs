@@ -3,8 +3,8 @@
 //!
 //! A thread's faults are settled at its ticks and when it stops running, as expectations over the run time in between.
 
-use warmcore_kernel::Core;
-use warmcore_topology::CpuId;
+use warmcore_kernel::{Core, PageMove};
+use warmcore_topology::{CpuId, NodeId};
 use warmcore_trace::TaskId;
 
 use super::decisions::Decision;
@@ -95,7 +95,7 @@ impl NumaBalancing {
                     settled.footprint_change += self.place(core, running);
                     settled.look |= self.retry(index, here, core.jiffies());
                 }
-                self.record(index, used, &last, (home, here), pages);
+                self.record(core, index, used, &last, (home, here), pages);
             }
             self.pages.note_touch(used, here, faulted);
             if faulted > 0.0 && last.others_here + last.others_elsewhere > 0.0 {
@@ -146,10 +146,18 @@ impl NumaBalancing {
     }
 
     /// Faults on pages of one home, made on another node (or the same): moves those that should, and counts all.
-    fn record(&mut self, index: usize, used: Use, last: &LastTouch, (home, here): (u32, u32), pages: f64) {
+    fn record(
+        &mut self,
+        core: &mut Core<'_>,
+        index: usize,
+        used: Use,
+        last: &LastTouch,
+        (home, here): (u32, u32),
+        pages: f64,
+    ) {
         let moved = if home == here { 0.0 } else { pages * self.accepted(index, last, home, here) };
         if moved > 0.0 {
-            self.pages.migrate(used.region, home, here, moved);
+            self.move_pages(core, index, used, (home, here), moved);
         }
         // A page nobody has touched counts as the thread's own.
         let private = (last.nobody + last.self_here + last.self_elsewhere).clamp(0.0, 1.0);
@@ -175,6 +183,24 @@ impl NumaBalancing {
         state.locality[1] += local;
         state.pages_moved += moved;
         state.owed_ns += pages * FAULT_NS + moved * MOVE_PAGE_NS;
+    }
+
+    /// Moves pages of a region, and tells the memory: the private ones as a share of all of the task's private pages, for the memory
+    /// has one home for them.
+    fn move_pages(&mut self, core: &mut Core<'_>, index: usize, used: Use, (home, here): (u32, u32), pages: f64) {
+        let moved = self.pages.migrate(used.region, home, here, pages);
+        let (task, from, to) = (TaskId(index as u32), NodeId(home), NodeId(here));
+        if self.pages.is_private(used.region) {
+            let share = moved / self.pages.private_migratable(index).max(1.0);
+            core.move_pages(PageMove { task, class: None, from, to, share });
+            return;
+        }
+        let share = moved / self.pages.region(used.region).size.max(1.0);
+        let mut classes = used.classes;
+        while classes != 0 {
+            core.move_pages(PageMove { task, class: Some(classes.trailing_zeros()), from, to, share });
+            classes &= classes - 1;
+        }
     }
 
     /// Share of faults on pages of another node after which the page moves here (`should_numa_migrate_memory`).

@@ -69,6 +69,8 @@ pub(crate) struct Use {
     pub user: u32,
     /// Page visits per nanosecond of run time.
     pub visits_per_ns: f64,
+    /// Classes of the task's profile that are in it, as bits.
+    pub classes: u32,
     /// The task has run: its part of the pages has a home.
     pub touched: bool,
     /// Users of the region that were found to be in the same fault group as the task.
@@ -112,6 +114,7 @@ struct Need {
     bytes: u64,
     home: Home,
     visits_per_ns: f64,
+    classes: u32,
 }
 
 impl Pages {
@@ -139,7 +142,7 @@ impl Pages {
         self.uses.push(Vec::new());
         for number in 0..self.templates[template.index()].len() {
             let need = &self.templates[template.index()][number];
-            let visits_per_ns = need.visits_per_ns;
+            let (visits_per_ns, classes) = (need.visits_per_ns, need.classes);
             let shared = need.key != Key::Private;
             let known = self.regions.iter().position(|region| shared && region.key == need.key);
             let region = known.unwrap_or_else(|| self.create(template, number, passes)) as u32;
@@ -147,7 +150,7 @@ impl Pages {
             if !regions.contains(&region) {
                 regions.push(region);
             }
-            self.add_use(task, region, visits_per_ns);
+            self.add_use(task, region, visits_per_ns, classes);
         }
     }
 
@@ -180,17 +183,18 @@ impl Pages {
         self.regions.len() - 1
     }
 
-    fn add_use(&mut self, task: u32, region: u32, visits_per_ns: f64) {
+    fn add_use(&mut self, task: u32, region: u32, visits_per_ns: f64, classes: u32) {
         // A profile may have several classes in one data group: one use with the sum of their rates.
         if let Some(known) = self.uses[task as usize].iter_mut().find(|known| known.region == region) {
             known.visits_per_ns += visits_per_ns;
+            known.classes |= classes;
             return;
         }
         let state = &mut self.regions[region as usize];
         let (user, placed) = (state.users.len() as u32, state.placed);
         state.users.push(task);
         state.by_user.push(0.0);
-        self.uses[task as usize].push(Use { region, user, visits_per_ns, touched: placed, joined: 0 });
+        self.uses[task as usize].push(Use { region, user, visits_per_ns, classes, touched: placed, joined: 0 });
     }
 
     /// A task is gone, and its private pages with it. Returns the process's regions that are left.
@@ -322,8 +326,19 @@ impl Pages {
         pages
     }
 
-    /// Moves pages of a region from one node to another.
-    pub fn migrate(&mut self, region: u32, from: u32, to: u32, pages: f64) {
+    /// Whether a region belongs to one task.
+    pub fn is_private(&self, region: u32) -> bool {
+        self.region(region).key == Key::Private
+    }
+
+    /// Pages of a task's private memory that the kernel may move.
+    pub fn private_migratable(&self, task: usize) -> f64 {
+        let regions = self.uses(task).iter().map(|used| self.region(used.region));
+        regions.filter(|region| region.key == Key::Private && !region.placed).map(|region| region.size).sum()
+    }
+
+    /// Moves pages of a region from one node to another. Returns how many were there.
+    pub fn migrate(&mut self, region: u32, from: u32, to: u32, pages: f64) -> f64 {
         let start = region as usize * self.nodes;
         let (from, to) = (start + from as usize, start + to as usize);
         let pages = pages.min(self.homes[from]);
@@ -333,6 +348,7 @@ impl Pages {
         let excess = (self.ahead[from] - self.homes[from]).max(0.0);
         self.ahead[from] -= excess;
         self.ahead[to] += excess;
+        pages
     }
 
     /// Who touched the pages of a region last, as a user sees it who is on a node.
@@ -383,7 +399,8 @@ fn needs_of(workload: &Workload, task: &Task) -> Vec<Need> {
     let classes = workload.profile_of(task).map_or(&[][..], |profile| &profile.classes);
     let mut needs: Vec<Need> = classes
         .iter()
-        .map(|class| {
+        .enumerate()
+        .map(|(number, class)| {
             let group = match &class.sharing {
                 Sharing::Data(Some(name)) => {
                     groups.iter().copied().find(|&group| workload.data_groups[group as usize].name == *name)
@@ -399,14 +416,14 @@ fn needs_of(workload: &Workload, task: &Task) -> Vec<Need> {
             let bytes = group.map_or(0, |group| workload.data_groups[group as usize].bytes).max(class.bytes);
             let touches_per_ns = class.touches_per_instruction * INSTRUCTIONS_PER_NS;
             let lines = if class.kind == ClassKind::Scan { LINES_PER_PAGE } else { 1.0 };
-            Need { key, bytes, home: class.home.clone(), visits_per_ns: touches_per_ns / lines }
+            Need { key, bytes, home: class.home.clone(), visits_per_ns: touches_per_ns / lines, classes: 1 << number }
         })
         .collect();
     for group in groups {
         let key = Key::Data { group };
         if needs.iter().all(|need| need.key != key) {
             let bytes = workload.data_groups[group as usize].bytes;
-            needs.push(Need { key, bytes, home: Home::FirstTouch, visits_per_ns: DEFAULT_TOUCHES_PER_NS });
+            needs.push(Need { key, bytes, home: Home::FirstTouch, visits_per_ns: DEFAULT_TOUCHES_PER_NS, classes: 0 });
         }
     }
     needs
