@@ -141,6 +141,9 @@ impl Curves {
     /// F(n) and m(n).
     #[inline]
     pub fn at(&self, n: f64) -> (f64, f64) {
+        if n >= self.max_window {
+            return (self.total_lines, 0.0);
+        }
         let (mut footprint, mut misses) = (0.0, 0.0);
         for curve in &self.classes[..self.count] {
             let (lines, touches) = curve.at(n);
@@ -168,6 +171,23 @@ impl Curves {
             *miss = curve.at(n).1;
         }
         misses
+    }
+
+    /// F(n) of all classes, m(n) of each and of all.
+    #[inline]
+    pub fn with_class_misses(&self, n: f64) -> (f64, PerClass, f64) {
+        let mut misses = [0.0; MAX_CLASSES];
+        if n >= self.max_window {
+            return (self.total_lines, misses, 0.0);
+        }
+        let (mut footprint, mut sum) = (0.0, 0.0);
+        for (miss, curve) in misses.iter_mut().zip(&self.classes[..self.count]) {
+            let (lines, touches) = curve.at(n);
+            *miss = touches;
+            footprint += lines;
+            sum += touches;
+        }
+        (footprint, misses, sum)
     }
 
     /// F(n) of each class.

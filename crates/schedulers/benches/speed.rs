@@ -1,6 +1,11 @@
 //! How fast the simulator is: the three workloads on 64 CPUs with 256 tasks for 10 simulated seconds, and their
 //! growth to 1024 CPUs, the 384-CPU preset of the cache-aware schedulers among them.
 //!
+//! `--memory none,analytic` adds the same with the analytic memory model (names end in `-analytic`), and
+//! `--profile NAME` gives all tasks a memory profile; else they have the generators' own. `switches` has
+//! four tasks per CPU that run for 150 us and sleep for 600 us, in one simulated second: about 5,000 of them begin to run
+//! per second and CPU. It runs only if `--only` names it.
+//!
 //! Prints one JSON document: CPU seconds of this thread, engine events, trace events and peak memory per run. A run
 //! that does not reach its simulated time is an error. `--only NAME` selects runs whose name contains the text;
 //! `--repeat N` repeats each and keeps every sample.
@@ -8,7 +13,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use warmcore_kernel::Setup;
+use warmcore_kernel::{MemoryChoice, Setup};
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_topology::Machine;
 use warmcore_trace::{Counters, Sink, Start};
@@ -20,6 +25,7 @@ const DURATION: &str = "10s";
 struct Measurement {
     name: String,
     scheduler: String,
+    memory: &'static str,
     cpus: usize,
     tasks: usize,
     simulated_s: f64,
@@ -59,6 +65,7 @@ fn workloads(cpus: usize) -> Vec<(&'static str, String)> {
         ("periodic", periodic(256 * scale)),
         ("mixed", format!("{}+{}+{}", periodic(192 * scale), hogs(32 * scale), pairs(16 * scale))),
         ("hogs", hogs(256 * scale)),
+        ("switches", format!("periodic:-n{},-r150us,-s600us,-o,-d1s", 256 * scale)),
     ]
 }
 
@@ -71,14 +78,25 @@ fn report() -> Result<Report, String> {
     let repeat: usize =
         value_of("--repeat").map_or(Ok(1), |text| text.parse()).map_err(|_| "--repeat takes a number")?;
     let schedulers = value_of("--schedulers").unwrap_or_else(|| "eevdf,cfs,rr".to_owned());
+    let memories = value_of("--memory").unwrap_or_else(|| "none".to_owned());
+    let memories: Vec<MemoryChoice> = memories.split(',').map(memory).collect::<Result<_, _>>()?;
+    let profile = value_of("--profile");
     let mut measurements = Vec::new();
     for (shape, cpus) in [("2s1n4l8c1t", 64), ("2s1n16l8c1t", 256), ("hygon384", 384), ("4s1n16l8c2t", 1024)] {
         let machine = warmcore_topology::resolve(shape).map_err(|error| error.to_string())?;
         for (name, text) in workloads(cpus) {
-            for scheduler in schedulers.split(',') {
-                let name = format!("{name}-{cpus}-{scheduler}");
+            if name == "switches" && !only.contains(name) {
+                continue;
+            }
+            let mut workload = warmcore_workload::from_generator(&text).map_err(|error| error.to_string())?;
+            if profile.is_some() {
+                workload.tasks.iter_mut().for_each(|task| task.profile.clone_from(&profile));
+            }
+            for (scheduler, &memory) in schedulers.split(',').flat_map(|name| memories.iter().map(move |m| (name, m))) {
+                let suffix = if memory == MemoryChoice::None { "" } else { "-analytic" };
+                let name = format!("{name}-{cpus}-{scheduler}{suffix}");
                 if name.contains(&only) {
-                    measurements.push(measure(&name, &machine, &text, scheduler, repeat)?);
+                    measurements.push(measure(&name, &machine, &workload, scheduler, memory, repeat)?);
                 }
             }
         }
@@ -86,15 +104,27 @@ fn report() -> Result<Report, String> {
     Ok(Report { tracing: "counters", measurements, peak_memory_kib: peak_memory_kib() })
 }
 
-fn measure(name: &str, machine: &Machine, text: &str, scheduler: &str, repeat: usize) -> Result<Measurement, String> {
-    let workload: Workload = warmcore_workload::from_generator(text).map_err(|error| error.to_string())?;
+fn memory(name: &str) -> Result<MemoryChoice, String> {
+    let known = [MemoryChoice::None, MemoryChoice::Analytic];
+    known.into_iter().find(|choice| choice.name() == name).ok_or_else(|| format!("no memory model is named {name}"))
+}
+
+fn measure(
+    name: &str,
+    machine: &Machine,
+    workload: &Workload,
+    scheduler: &str,
+    memory: MemoryChoice,
+    repeat: usize,
+) -> Result<Measurement, String> {
     let spec = SchedulerSpec::parse(scheduler).map_err(|error| error.to_string())?;
     let mut cpu_s = Vec::new();
     let mut engine_events = 0;
     let mut elapsed_ns = 0;
     let mut tasks = 0;
     for _ in 0..repeat {
-        let setup = Setup::new(machine, &workload, 1).map_err(|error| error.to_string())?;
+        let mut setup = Setup::new(machine, workload, 1).map_err(|error| error.to_string())?;
+        setup.memory = memory;
         let mut counters = Counters::new(machine, &setup.run_tables(decisions(&spec)), Start::Idle { time_ns: 0 });
         let before = thread_cpu_s();
         let sink: &mut dyn Sink = &mut counters;
@@ -108,6 +138,7 @@ fn measure(name: &str, machine: &Machine, text: &str, scheduler: &str, repeat: u
     Ok(Measurement {
         name: name.to_owned(),
         scheduler: scheduler.to_owned(),
+        memory: memory.name(),
         cpus: machine.cpu_count(),
         tasks,
         simulated_s: elapsed_ns as f64 / 1e9,

@@ -11,6 +11,7 @@ use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::groups::queue_wait_ns;
 use super::rate::{Access, Coherence, Place};
+use super::tasks::LlcCurves;
 use super::window::advanced;
 use super::{Analytic, HYSTERESIS, IDLE};
 
@@ -20,7 +21,10 @@ const LEAST_HORIZON_NS: f64 = 5_000.0;
 /// And is looked at again after at most so much.
 const LONGEST_HORIZON_NS: f64 = 10_000_000.0;
 
-/// An LLC is brought up to date when one of its CPUs is evaluated and it was not for so long.
+/// A speed that will not move by a larger part within the longest horizon is looked at again only then.
+const STEADY: f64 = 0.005;
+
+/// An LLC that fills or evicts is brought up to date when one of its CPUs is evaluated and it was not for so long.
 const LLC_AGE_NS: u64 = 500_000;
 
 /// A line that is busy a smaller part of the time has no queue worth computing.
@@ -38,6 +42,33 @@ fn mean_misses(curves: &Curves, n: f64, end: f64) -> PerClass {
         mean[class] = (after[class] - before[class]) / span;
     }
     mean
+}
+
+/// What a cache will hold of a task, and what it will miss of it.
+struct Outlook {
+    /// Misses per instruction and class, over the time looked at.
+    mean: PerClass,
+    /// Lines at its end.
+    lines: f64,
+    /// Misses per instruction at its end.
+    sum: f64,
+}
+
+impl Outlook {
+    /// At the end of the longest horizon.
+    #[inline]
+    fn far(curves: &Curves, n: f64, x: f64, phi: f64) -> Self {
+        let far = advanced(n, x * LONGEST_HORIZON_NS, phi * LONGEST_HORIZON_NS);
+        let (lines, mean, sum) = curves.with_class_misses(far);
+        Self { mean, lines, sum }
+    }
+
+    /// On average over a shorter one.
+    fn near(curves: &Curves, n: f64, x: f64, phi: f64, horizon_ns: f64) -> Self {
+        let end = advanced(n, x * horizon_ns, phi * horizon_ns).min(curves.max_window());
+        let (lines, sum) = curves.at(end);
+        Self { mean: mean_misses(curves, n, end), lines, sum }
+    }
 }
 
 impl Analytic {
@@ -89,8 +120,9 @@ impl Analytic {
         self.evaluate_alone(now_ns, index, remaining_ns);
         self.settle_beside(index);
         self.register(now_ns, index);
-        let llc = self.geometry.llc[index] as usize;
-        if now_ns - self.llc[llc].updated_ns > LLC_AGE_NS {
+        let (llc, slot) = (self.geometry.llc[index] as usize, self.cpus[index].llc_slot as usize);
+        let fills = self.llc[llc].windows[slot].misses * self.cpus[index].rate.x;
+        if self.llc[llc].is_old(now_ns, LLC_AGE_NS, fills) {
             self.mark_dirty(now_ns, llc);
         }
     }
@@ -129,39 +161,57 @@ impl Analytic {
         let halved = self.geometry.siblings[index].iter().any(|&sibling| self.cpus[sibling as usize].task != IDLE);
         let mut access = Access { l1: if halved { profile.l1_half } else { profile.l1 }, ..Access::default() };
 
-        // How far ahead: until the L2's window has doubled, or the run is over.
-        let l2_slot = self.cpus[index].l2_slot as usize;
-        let llc_slot = self.cpus[index].llc_slot as usize;
-        let llc_n = self.llc[llc as usize].settle(llc_slot, now_ns, profile.private.max_window());
-        let l2_n = if l2 == NONE { llc_n } else { self.l2[l2 as usize].windows[l2_slot].n };
-        let mut horizon_ns = (l2_n / x).clamp(LEAST_HORIZON_NS, LONGEST_HORIZON_NS);
-        if let Some(remaining_ns) = remaining_ns {
-            let needed = remaining_ns as f64 * profile.nominal / x;
-            horizon_ns = horizon_ns.min(needed.max(LEAST_HORIZON_NS));
-        }
-        let ahead = x * horizon_ns;
+        let (l2_slot, llc_slot) = (self.cpus[index].l2_slot as usize, self.cpus[index].llc_slot as usize);
+        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+        let (llc_n, llc_misses) = self.llc[llc as usize].look(llc_slot, now_ns, &curves);
+        let llc_cache = &self.llc[llc as usize];
+        let l2_cache = if l2 == NONE { None } else { Some(&self.l2[l2 as usize]) };
+        let forms = &profile.l2[usize::from(self.tasks[task_index].l2_variant)];
 
-        access.l2 = access.l1;
-        if l2 != NONE {
-            let cache = &self.l2[l2 as usize];
-            let forms = &profile.l2[usize::from(self.tasks[task_index].l2_variant)];
-            let end = advanced(l2_n, ahead, cache.phi * horizon_ns).min(forms.curves.max_window());
-            let mean = mean_misses(&forms.curves, l2_n, end);
-            let lines = forms.curves.footprint(end);
-            let held = cache.running_lines + cache.stale_lines - cache.windows[l2_slot].lines + lines;
-            access.l2 = in_sets(&forms.table, mean, cache.capacity * lines / held.max(1.0));
+        // As things will be after the longest horizon: misses go there steadily, so if that is close it is the answer.
+        let mut llc_ahead = Outlook::far(&profile.private, llc_n, x, llc_cache.phi);
+        let mut drift_ns = (llc_misses - llc_ahead.sum).abs() * self.geometry.local_ns[index];
+        let mut l2_ahead = None;
+        if let Some(cache) = l2_cache {
+            let window = &cache.windows[l2_slot];
+            let ahead = Outlook::far(&forms.curves, window.n, x, cache.phi);
+            drift_ns += (window.misses - ahead.sum).abs() * self.geometry.llc_ns[index];
+            l2_ahead = Some(ahead);
         }
-        let cache = &self.llc[llc as usize];
-        let end = advanced(llc_n, ahead, cache.phi * horizon_ns).min(profile.private.max_window());
-        let mut mean = mean_misses(&profile.private, llc_n, end);
-        let own = profile.private.footprint(end);
-        let mut held = cache.running_lines + cache.stale_lines - cache.windows[llc_slot].lines + own;
         let mut shared = 0.0;
         if profile.any_shared {
-            shared = self.shared_misses(now_ns, index, profile, horizon_ns, &mut mean);
-            // A group that has just come is not in the sums of the last update.
-            held = held.max(own + shared);
+            let (lines, drift) = self.shared_misses(now_ns, index, profile, LONGEST_HORIZON_NS, &mut llc_ahead.mean);
+            shared = lines;
+            drift_ns += drift * self.geometry.local_ns[index];
         }
+        let mut horizon_ns = LONGEST_HORIZON_NS;
+        if drift_ns * x > STEADY {
+            // Until the smallest window has doubled, or the run is over.
+            let l2_n = l2_cache.map_or(llc_n, |cache| cache.windows[l2_slot].n);
+            horizon_ns = (l2_n / x).clamp(LEAST_HORIZON_NS, LONGEST_HORIZON_NS);
+            if let Some(remaining_ns) = remaining_ns {
+                let needed = remaining_ns as f64 * profile.nominal / x;
+                horizon_ns = horizon_ns.min(needed.max(LEAST_HORIZON_NS));
+            }
+            if let Some(cache) = l2_cache {
+                l2_ahead = Some(Outlook::near(&forms.curves, l2_n, x, cache.phi, horizon_ns));
+            }
+            llc_ahead = Outlook::near(&profile.private, llc_n, x, llc_cache.phi, horizon_ns);
+            if profile.any_shared {
+                shared = self.shared_misses(now_ns, index, profile, horizon_ns, &mut llc_ahead.mean).0;
+            }
+        }
+
+        access.l2 = access.l1;
+        if let (Some(cache), Some(ahead)) = (l2_cache, l2_ahead) {
+            let held = cache.running_lines + cache.stale_lines - cache.windows[l2_slot].lines + ahead.lines;
+            access.l2 = in_sets(&forms.table, ahead.mean, cache.capacity * ahead.lines / held.max(1.0));
+        }
+        let cache = llc_cache;
+        let (mean, own) = (llc_ahead.mean, llc_ahead.lines);
+        let mut held = cache.running_lines + cache.stale_lines - cache.windows[llc_slot].lines + own;
+        // A group that has just come is not in the sums of the last update.
+        held = held.max(own + shared);
         let room = cache.capacity * (own + shared) / held.max(1.0);
         let cold = mean;
         access.llc = in_sets(&profile.llc_table, mean, room);
@@ -177,13 +227,17 @@ impl Analytic {
         }
         if profile.any_shared {
             let valid = self.coherence(index, &mut access);
-            self.tasks[task_index].l2_variant = self.profiles[profile_index].l2_variant(valid);
+            let variant = self.profiles[profile_index].l2_variant(valid);
+            if std::mem::replace(&mut self.tasks[task_index].l2_variant, variant) != variant && l2 != NONE {
+                self.l2[l2 as usize].reshape(l2_slot);
+            }
         }
         self.compose(index, &access);
         self.cpus[index].review_ns = now_ns + horizon_ns as u64 + 1;
     }
 
-    /// Misses of the shared classes for lack of room: from the groups' windows in this LLC. Returns the groups' lines.
+    /// Misses of the shared classes for lack of room: from the groups' windows in this LLC. Returns the groups' lines,
+    /// and how far the misses per instruction move.
     fn shared_misses(
         &self,
         now_ns: u64,
@@ -191,11 +245,11 @@ impl Analytic {
         profile: &Compiled,
         horizon_ns: f64,
         mean: &mut PerClass,
-    ) -> f64 {
+    ) -> (f64, f64) {
         let llc = self.geometry.llc[index];
         let cache = &self.llc[llc as usize];
         let phi_now = cache.phi_at(now_ns);
-        let mut lines = 0.0;
+        let (mut lines, mut drift) = (0.0, 0.0);
         let groups = self.tasks[self.cpus[index].task as usize].groups;
         for (class, group_index) in groups.into_iter().enumerate().filter(|(_, group)| *group != NONE) {
             let group = &self.groups[group_index as usize];
@@ -207,9 +261,10 @@ impl Analytic {
             let mean_kept =
                 if (end - n).abs() < 0.02 * end { 0.5 * (before.1 + kept) } else { (after - before.0) / (end - n) };
             mean[class] = profile.touches[class] * mean_kept;
+            drift += profile.touches[class] * (before.1 - kept).abs();
             lines += after;
         }
-        lines
+        (lines, drift)
     }
 
     /// What sharing makes of the touches of shared classes. Returns the part of the written ones that stays valid in the

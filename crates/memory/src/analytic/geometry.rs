@@ -13,6 +13,9 @@ pub(super) struct Geometry {
     pub l2: Vec<u32>,
     pub llc: Vec<u32>,
     pub node: Vec<u32>,
+    /// Latency of the LLC and of the own node's memory when idle.
+    pub llc_ns: Vec<f64>,
+    pub local_ns: Vec<f64>,
     /// Clock in cycles per nanosecond.
     pub ghz: Vec<f64>,
     /// The other hardware threads of the CPU's core.
@@ -48,6 +51,12 @@ impl Geometry {
             core: machine.cpus().map(|cpu| machine.core_of(cpu).0).collect(),
             llc: machine.cpus().map(|cpu| machine.llc_of(cpu).0).collect(),
             node: machine.cpus().map(|cpu| machine.node_of(cpu).0).collect(),
+            llc_ns: machine.cpus().map(|cpu| hierarchy.llc[machine.llc_of(cpu).index()].latency_ns).collect(),
+            local_ns: machine
+                .cpus()
+                .map(|cpu| machine.node_of(cpu).index())
+                .map(|node| hierarchy.memory_ns[node][node])
+                .collect(),
             ghz: machine
                 .cpus()
                 .map(|cpu| hierarchy.frequency_ghz * f64::from(machine.capacity(cpu)) / 1024.0)

@@ -38,6 +38,9 @@ pub(super) struct GroupName {
     class: String,
 }
 
+/// Latest look at a task's caches after its sibling thread became another one or idle.
+const SIBLING_REVIEW_NS: u64 = 50_000;
+
 /// Windows that a task keeps per level: in the caches it used last.
 const PLACES: usize = 4;
 
@@ -217,9 +220,6 @@ impl Analytic {
         if profile.any_shared {
             self.enter_groups(now_ns, index);
         }
-        if l2 != NONE {
-            self.update_l2(now_ns, l2);
-        }
         self.evaluate(now_ns, cpu, None);
         self.changed_neighbours(now_ns, index);
     }
@@ -247,7 +247,11 @@ impl Analytic {
         state.rate.x = 0.0;
         self.tasks[task as usize].running_on = None;
         if l2 != NONE {
-            self.update_l2(now_ns, l2);
+            if self.l2[l2 as usize].is_used() {
+                self.update_l2(now_ns, l2);
+            } else {
+                self.l2[l2 as usize].rest(now_ns);
+            }
         }
         self.changed_neighbours(now_ns, index);
     }
@@ -258,7 +262,14 @@ impl Analytic {
             let sibling = self.geometry.siblings[index][position] as usize;
             if self.cpus[sibling].task != IDLE {
                 self.flush(sibling);
-                if self.settle_beside(sibling) {
+                let mut moved = self.settle_beside(sibling);
+                // They share the caches too; that they feel a little later.
+                let review_ns = now_ns + SIBLING_REVIEW_NS;
+                if self.cpus[sibling].review_ns > review_ns && !self.cpus[sibling].paused {
+                    self.cpus[sibling].review_ns = review_ns;
+                    moved = true;
+                }
+                if moved {
                     self.list_changed(sibling);
                 }
             }
@@ -524,6 +535,7 @@ impl Analytic {
             for (cache, slot) in places {
                 let window = &mut caches[*cache as usize].windows[*slot as usize];
                 window.n = to.window(from.footprint(window.n).min(to.total_lines()));
+                caches[*cache as usize].reshape(*slot as usize);
             }
         }
         let state = &mut self.tasks[task as usize];

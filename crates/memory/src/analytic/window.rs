@@ -35,9 +35,21 @@ pub(super) struct Window {
     /// Mean instructions per nanosecond of late.
     pub x: f64,
     settled_ns: u64,
-    /// F and m of `n`, as of the last time they were computed.
+    /// F and m of `known_n`, which was `n` when they were last computed.
     pub lines: f64,
     pub misses: f64,
+    known_n: f64,
+}
+
+impl Window {
+    /// F and m of `n`, computed if it is another one than last time.
+    #[inline]
+    fn shape(&mut self, curves: &impl CurvesOf) {
+        if self.n != self.known_n {
+            (self.lines, self.misses) = curves.at(self.owner, self.n);
+            self.known_n = self.n;
+        }
+    }
 }
 
 /// A cache's windows.
@@ -46,6 +58,8 @@ pub(super) struct Occupancy {
     /// Lines it holds, those of the caches in front of a victim cache included.
     pub capacity: f64,
     pub windows: Vec<Window>,
+    /// Slots of the running windows.
+    running: Vec<u32>,
     /// Evictions per line and nanosecond, frozen since `updated_ns`.
     pub phi: f64,
     /// Integral of `phi` up to `updated_ns`.
@@ -60,6 +74,10 @@ pub(super) struct Occupancy {
     exact_mark: f64,
     /// Lines filled since the last update.
     fills: f64,
+    /// Lines filled per nanosecond as of the last update.
+    fill_rate: f64,
+    /// The last update summed over the windows off the CPU.
+    summed: bool,
 }
 
 /// Φ may advance this far between exact sums over the windows off the CPU.
@@ -68,6 +86,9 @@ const EXACT_EVERY: f64 = 0.25;
 /// A window off the CPU is forgotten after Φ advanced this far beyond it, or below this many lines.
 const FORGET_PHI: f64 = 4.0;
 const FORGET_LINES: f64 = 16.0;
+
+/// Below this part of its capacity a cache evicts nothing.
+const EMPTYING: f64 = 0.98;
 
 /// Most windows a cache keeps, the smallest are forgotten first.
 pub(super) const MAX_WINDOWS: usize = 4_096;
@@ -137,39 +158,109 @@ impl Occupancy {
             window.x += part * (window.pending / elapsed - window.x);
         }
         window.settled_ns = now_ns;
-        window.n = advanced(window.n, window.pending, phi - window.mark).min(limit);
-        window.mark = phi;
-        window.pending = 0.0;
+        if window.pending > 0.0 || phi > window.mark {
+            window.n = advanced(window.n, window.pending, phi - window.mark).min(limit);
+            window.mark = phi;
+            window.pending = 0.0;
+        }
         window.n
+    }
+
+    /// Brings one running window up to now: its n, and m of it.
+    #[inline]
+    pub fn look(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) -> (f64, f64) {
+        let limit = curves.max_window(self.windows[slot].owner);
+        self.settle(slot, now_ns, limit);
+        let window = &mut self.windows[slot];
+        let before = window.lines;
+        window.shape(curves);
+        self.running_lines = (self.running_lines + window.lines - before).max(0.0);
+        (window.n, window.misses)
+    }
+
+    /// The owner's curves are others now.
+    pub fn reshape(&mut self, slot: usize) {
+        self.windows[slot].known_n = -1.0;
     }
 
     /// The owner stops running: its window is from now on one of those off the CPU.
     pub fn leave(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
         let owner = self.windows[slot].owner;
-        let n = self.settle(slot, now_ns, curves.max_window(owner));
-        let (lines, misses) = curves.at(owner, n);
+        self.settle(slot, now_ns, curves.max_window(owner));
         let window = &mut self.windows[slot];
         self.running_lines = (self.running_lines - window.lines).max(0.0);
-        (window.lines, window.misses, window.running) = (lines, misses, false);
-        self.stale_lines += lines;
-        self.stale_fade += misses * n;
+        window.shape(curves);
+        window.running = false;
+        self.stale_lines += window.lines;
+        self.stale_fade += window.misses * window.n;
+        self.stop(slot);
     }
 
     /// The owner of an existing window runs again.
     pub fn enter(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
         let owner = self.windows[slot].owner;
-        let n = self.settle(slot, now_ns, curves.max_window(owner));
-        let (lines, misses) = curves.at(owner, n);
+        self.settle(slot, now_ns, curves.max_window(owner));
         let window = &mut self.windows[slot];
-        (window.lines, window.misses, window.running) = (lines, misses, true);
-        self.running_lines += lines;
-        self.stale_lines = (self.stale_lines - lines).max(0.0);
-        self.stale_fade = (self.stale_fade - misses * n).max(0.0);
+        window.shape(curves);
+        window.running = true;
+        self.running_lines += window.lines;
+        self.stale_lines = (self.stale_lines - window.lines).max(0.0);
+        self.stale_fade = (self.stale_fade - window.misses * window.n).max(0.0);
+        self.running.push(slot as u32);
+    }
+
+    /// A slot is no longer one of the running ones.
+    fn stop(&mut self, slot: usize) {
+        if let Some(position) = self.running.iter().position(|&running| running as usize == slot) {
+            self.running.swap_remove(position);
+        }
+    }
+
+    /// Whether an owner runs here.
+    #[inline]
+    pub fn is_used(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Whether enough has been filled since the last update, at least `least_ns` ago, for another: a quarter of the free
+    /// lines, if everybody who runs here now filled `rate` lines per nanosecond on top.
+    #[inline]
+    pub fn is_old(&self, now_ns: u64, least_ns: u64, rate: f64) -> bool {
+        let age_ns = now_ns - self.updated_ns;
+        if age_ns < least_ns {
+            return false;
+        }
+        let free = EMPTYING * self.capacity - self.running_lines - self.stale_lines;
+        self.phi > 0.0 || age_ns as f64 * (self.fill_rate + rate * self.running.len() as f64) > 0.25 * free
+    }
+
+    /// Nobody runs here any more: until somebody does, nothing is evicted.
+    pub fn rest(&mut self, now_ns: u64) {
+        let phi = self.phi_at(now_ns);
+        self.age_stale(phi - self.phi_total);
+        (self.phi_total, self.updated_ns, self.phi) = (phi, now_ns, 0.0);
+        (self.running_lines, self.fills) = (0.0, 0.0);
+    }
+
+    /// Carries the sums over the windows off the CPU on.
+    #[inline]
+    fn age_stale(&mut self, advanced_phi: f64) {
+        if advanced_phi > 0.0 {
+            self.stale_lines = (self.stale_lines - self.stale_fade * advanced_phi).max(0.0);
+            self.stale_fade *= exp(-advanced_phi);
+        }
     }
 
     /// Takes a window out; its lines are free. The last window takes its slot.
     pub fn remove(&mut self, slot: usize) -> Window {
         let window = self.windows.swap_remove(slot);
+        if window.running {
+            self.stop(slot);
+        }
+        let moved_from = self.windows.len();
+        if let Some(running) = self.running.iter_mut().find(|running| **running as usize == moved_from) {
+            *running = slot as u32;
+        }
         if window.running {
             self.running_lines = (self.running_lines - window.lines).max(0.0);
         } else {
@@ -192,8 +283,11 @@ impl Occupancy {
             settled_ns: now_ns,
             lines: 0.0,
             misses: 0.0,
+            known_n: -1.0,
         });
-        self.windows.len() - 1
+        let slot = self.windows.len() - 1;
+        self.running.push(slot as u32);
+        slot
     }
 
     /// Steps every running window to `now_ns` and sets φ anew. `speed` is the present speed of an owner in instructions
@@ -201,21 +295,18 @@ impl Occupancy {
     pub fn update(&mut self, now_ns: u64, curves: &impl CurvesOf, speed: impl Fn(Owner) -> Option<f64>) {
         let elapsed_ns = (now_ns - self.updated_ns) as f64;
         let phi = self.phi_at(now_ns);
-        let advanced_phi = phi - self.phi_total;
-        self.stale_lines = (self.stale_lines - self.stale_fade * advanced_phi).max(0.0);
-        self.stale_fade *= exp(-advanced_phi);
-        if phi - self.exact_mark > EXACT_EVERY {
+        self.age_stale(phi - self.phi_total);
+        self.summed = phi - self.exact_mark > EXACT_EVERY;
+        if self.summed {
             self.sum_stale(phi, curves);
         }
         let (mut lines, mut known_fills, mut squares) = (self.stale_lines, 0.0, 0.0);
-        for slot in 0..self.windows.len() {
-            if !self.windows[slot].running {
-                continue;
-            }
+        for position in 0..self.running.len() {
+            let slot = self.running[position] as usize;
             let owner = self.windows[slot].owner;
             let n = self.settle(slot, now_ns, curves.max_window(owner));
             let window = &mut self.windows[slot];
-            (window.lines, window.misses) = curves.at(owner, n);
+            window.shape(curves);
             lines += window.lines;
             if let Some(x) = speed(owner) {
                 window.x = x;
@@ -230,7 +321,10 @@ impl Occupancy {
         let rate = if known_fills > 0.0 || elapsed_ns <= 0.0 { known_fills } else { fills / elapsed_ns };
         // Fills are φ Σ m n r over the running windows, r being n φ / x, plus φ Σ m n over the others.
         let fade = self.stale_fade;
-        let full = if squares > 0.0 {
+        self.fill_rate = rate;
+        let full = if lines < EMPTYING * self.capacity || self.running.is_empty() {
+            0.0
+        } else if squares > 0.0 {
             0.5 * ((fade * fade + 4.0 * squares * rate).sqrt() - fade) / squares
         } else if fade > 0.0 {
             rate / fade
@@ -241,7 +335,8 @@ impl Occupancy {
             lines = self.evict(lines - self.capacity, full, squares);
         }
         // Evictions set in on the last 2 % of the capacity, so that a cache at the brink does not flicker.
-        self.phi = full * ((lines / self.capacity - 0.98) / 0.02).clamp(0.0, 1.0);
+        self.phi =
+            if full > 0.0 { full * ((lines / self.capacity - EMPTYING) / (1.0 - EMPTYING)).min(1.0) } else { 0.0 };
         self.running_lines = (lines - self.stale_lines).max(0.0);
     }
 
@@ -254,10 +349,13 @@ impl Occupancy {
         }
         let d = (excess / fade).min(1.0);
         self.phi_total += d;
-        for window in self.windows.iter_mut().filter(|window| window.running) {
+        for &slot in &self.running {
+            let window = &mut self.windows[slot as usize];
             let r = if window.x > 0.0 { (window.n * phi / window.x).min(20.0) } else { 0.0 };
             window.lines = (window.lines - window.misses * window.n * d * r).max(0.0);
             window.n *= exp(-d * r);
+            // Close enough until the next time it is computed.
+            window.known_n = -1.0;
             window.mark = self.phi_total;
         }
         self.stale_lines = (self.stale_lines - self.stale_fade * d).max(0.0);
@@ -277,6 +375,8 @@ impl Occupancy {
             let n = advanced(self.windows[slot].n, 0.0, older);
             let window = &mut self.windows[slot];
             (window.lines, window.misses) = curves.at(owner, n);
+            // What they are computed for is not the window at its mark.
+            window.known_n = -1.0;
             lines += window.lines;
             fade += window.misses * n * (1.0 + 2.0 * older);
         }
@@ -301,7 +401,7 @@ impl Occupancy {
 
     /// Whether an exact sum has just been made, so that forgetting is worth a look.
     pub fn just_summed(&self) -> bool {
-        self.exact_mark == self.phi_total || self.windows.len() > MAX_WINDOWS
+        self.summed || self.windows.len() > MAX_WINDOWS
     }
 }
 
