@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 
-use crate::clock::thread_cpu_ns;
+use crate::clock::{now_ns, thread_cpu_ns};
 use crate::shared::{Stop, Stopped};
 
 /// Speed of the computing loop.
@@ -34,6 +34,9 @@ pub fn calibrate() -> Calibration {
 /// How often using CPU time pauses. On a real CPU a pause is nothing; an emulator that runs all CPUs in one thread (QEMU
 /// before 8.1) gives the turn to the next CPU at a pause, and otherwise after 100 ms only.
 const TURN_NS: u64 = 5_000;
+
+/// Shortest piece of computing between two looks at the clock.
+const LEAST_NS: u64 = 500;
 
 /// A chain of dependent multiplications: its speed depends on the clock of the core and on nothing else.
 #[inline(never)]
@@ -65,22 +68,29 @@ impl Calibration {
     }
 
     /// Computes until the thread has used so much CPU time.
+    ///
+    /// Reading the CPU clock of a running thread is a system call that has the kernel account for it (`task_sched_runtime`,
+    /// `update_curr`) and act on a pending preemption on its way back: a thread that reads it often is switched at the end of
+    /// its slice to the microsecond, where one that only computes waits for a tick. So it is read when the time that is left
+    /// may have been used, which is not before as much time has passed; the monotonic clock is read without a system call.
     pub(crate) fn use_cpu(self, cpu_ns: u64, stop: &Stop) -> Result<(), Stopped> {
         let end = thread_cpu_ns().saturating_add(cpu_ns);
         loop {
-            let now = thread_cpu_ns();
-            if now >= end {
+            let used = thread_cpu_ns();
+            if used >= end {
                 return Ok(());
             }
-            // Half of what is left, so that the end is met within about a microsecond.
-            let mut left = self.iterations(((end - now) / 2).clamp(1_000, 50_000));
-            while left > 0 {
-                let piece = left.min(self.iterations(TURN_NS).max(1));
-                compute(piece);
-                left -= piece;
+            let until = now_ns().saturating_add(end - used);
+            loop {
+                let now = now_ns();
+                if now >= until {
+                    break;
+                }
+                // Half of what is left, so that the end is met within about a microsecond.
+                compute(self.iterations(((until - now) / 2).clamp(LEAST_NS, TURN_NS)).max(1));
                 std::hint::spin_loop();
+                stop.check()?;
             }
-            stop.check()?;
         }
     }
 }
