@@ -19,8 +19,42 @@ use crate::settings::{self, Changed};
 use crate::worker::{ARGUMENT, Order};
 use crate::{files, recorder};
 
-/// From the moment all processes are ready to their start: the machine comes to rest.
+/// From the moment all processes are ready to their start.
 const REST_NS: u64 = 200_000_000;
+
+/// How long the guest is watched to see whether it is at rest.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// How often it is watched before its first run is given up.
+const WATCHES: u32 = 60;
+
+/// Waits until the CPUs have had next to nothing to do for a while: the kernel's own threads still work when this program
+/// begins, and on a machine of few CPUs they would take part in the first run.
+fn come_to_rest() -> Result<(), String> {
+    let mut before = cpu_ticks()?;
+    for _ in 0..WATCHES {
+        std::thread::sleep(WATCH);
+        let now = cpu_ticks()?;
+        let (busy, all) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+        if busy <= 2 + all / 100 {
+            return Ok(());
+        }
+        before = now;
+    }
+    Err(format!("the guest did not come to rest within {} s", WATCHES * WATCH.as_millis() as u32 / 1000))
+}
+
+/// Ticks in which CPUs had something to do, and all ticks (`/proc/stat`).
+fn cpu_ticks() -> Result<(u64, u64), String> {
+    let text = files::read("/proc/stat")?;
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks[..] else {
+        return Err(format!("/proc/stat begins with `{line}`"));
+    };
+    let busy = user + nice + system + irq + softirq + steal;
+    Ok((busy, busy + idle + iowait))
+}
 
 /// Does all runs.
 pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
@@ -64,6 +98,7 @@ fn one_run(index: usize, run: &RunPlan, speed: u64, channel: &mut File) -> Resul
     for worker in &mut workers {
         worker.expect_ready()?;
     }
+    come_to_rest()?;
     send_sample(channel, &schedstat()?)?;
     recorder::start(run.buffer_kib)?;
     let start_ns = monotonic_ns() + REST_NS;
