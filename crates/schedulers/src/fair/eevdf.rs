@@ -269,7 +269,10 @@ impl Fair<Eevdf> {
             core.resched_full(cpu);
             return;
         }
-        let real = if entity.weight == 1024 { left as u64 } else { left as u64 * u64::from(entity.weight) / 1024 };
+        // The kernel rounds down, and its interrupt comes later than that: the deadline has passed when it looks. Here an
+        // interrupt comes at once, so the time is rounded up.
+        let real =
+            if entity.weight == 1024 { left as u64 } else { (left as u64 * u64::from(entity.weight)).div_ceil(1024) };
         let delay = real.max(HRTICK_MIN_NS);
         let wanted = core.now_ns() + delay;
         if core.hrtick_at_ns(cpu).is_some_and(|at| at.abs_diff(wanted) < HRTICK_SLOP_NS) {
