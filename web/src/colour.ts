@@ -1,26 +1,22 @@
-// The colours of crates/report/src/colour.rs, as 32-bit pixels and as style texts.
+// The report's colours as 32-bit pixels and as style texts. Which they are says crates/report/src/colour.rs; they come with the
+// page.
 
 type Rgb = readonly [number, number, number];
 
-const HUES: readonly Rgb[] = [
-  [0x33, 0x8f, 0xd0],
-  [0xe0, 0x8a, 0x1e],
-  [0x2a, 0xa3, 0x7f],
-  [0xc9, 0x6b, 0xa8],
-  [0x8c, 0x7a, 0xd0],
-  [0xb0, 0x9a, 0x1a],
-  [0xd0, 0x5a, 0x3c],
-  [0x6f, 0x9a, 0x5a],
-];
+/** Hues of groups, shares of white and black in the rounds after the first, anchors of the scale of magnitude. */
+export interface Palette {
+  hues: Rgb[];
+  lighter: number;
+  darker: number;
+  scale: Rgb[];
+}
 
-const SCALE: readonly Rgb[] = [
-  [0xf2, 0xe8, 0xb8],
-  [0xd8, 0xc3, 0x6a],
-  [0xa9, 0xa0, 0x74],
-  [0x7a, 0x7c, 0x7d],
-  [0x44, 0x5a, 0x75],
-  [0x0b, 0x2f, 0x5b],
-];
+let palette: Palette = { hues: [[128, 128, 128]], lighter: 0, darker: 0, scale: [[255, 255, 255], [0, 0, 0]] };
+
+/** To be called before anything is drawn. */
+export function setPalette(colours: Palette): void {
+  palette = colours;
+}
 
 function mix(from: Rgb, to: Rgb, share: number): Rgb {
   const part = (i: number): number => Math.round(from[i] + (to[i] - from[i]) * share);
@@ -29,16 +25,18 @@ function mix(from: Rgb, to: Rgb, share: number): Rgb {
 
 /** The colour of group `index`: one hue each, then the same hues lighter, then darker. */
 export function group(index: number): Rgb {
-  const hue = HUES[index % HUES.length];
-  const round = Math.floor(index / HUES.length) % 3;
-  return round === 0 ? hue : round === 1 ? mix(hue, [255, 255, 255], 0.42) : mix(hue, [0, 0, 0], 0.38);
+  const { hues, lighter, darker } = palette;
+  const hue = hues[index % hues.length];
+  const round = Math.floor(index / hues.length) % 3;
+  return round === 0 ? hue : round === 1 ? mix(hue, [255, 255, 255], lighter) : mix(hue, [0, 0, 0], darker);
 }
 
 /** The colour for a share of the largest value. */
 export function magnitude(share: number): Rgb {
-  const position = Math.min(1, Math.max(0, share)) * (SCALE.length - 1);
-  const below = Math.min(Math.floor(position), SCALE.length - 2);
-  return mix(SCALE[below], SCALE[below + 1], position - below);
+  const { scale } = palette;
+  const position = Math.min(1, Math.max(0, share)) * (scale.length - 1);
+  const below = Math.min(Math.floor(position), scale.length - 2);
+  return mix(scale[below], scale[below + 1], position - below);
 }
 
 /** For `fillStyle`. */

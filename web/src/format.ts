@@ -55,3 +55,8 @@ export function timeTicks(from: number, to: number, most: number): number[] {
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) ticks.push(at);
   return ticks;
 }
+
+/** A text that fits a number of characters. */
+export function shortened(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}

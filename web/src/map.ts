@@ -1,8 +1,9 @@
-// The machine's map follows the timeline's span: load of every CPU, moves between LLCs.
+// The machine's map follows the timeline's span: load of every CPU, moves between LLCs, where fetched lines came from.
 
 import { css, magnitude } from './colour';
 import { element } from './dom';
-import { duration, percent } from './format';
+import { count, duration, percent } from './format';
+import { lazily } from './lazily';
 import type { Scene } from './scene';
 import type { RunState } from './state';
 
@@ -18,19 +19,31 @@ export class MachineMap {
     this.figures = state.scenes.map((_, index) => section?.querySelector<SVGSVGElement>(`figure[data-figure^="machine-${index}-"] svg`) ?? null);
     this.note.setAttribute('role', 'status');
     box.append(this.note);
-    state.listen(() => this.draw());
-    this.draw();
+    const wanted = lazily(section ?? box, () => this.draw());
+    state.listen(() => {
+      this.show();
+      wanted();
+    });
+    this.show();
+    wanted();
+  }
+
+  /** Hides and shows figures at once; drawing may wait. */
+  private show(): void {
+    this.figures.forEach((svg, index) => {
+      const figure = svg?.closest('figure');
+      if (figure) figure.hidden = !this.state.shown.has(index);
+    });
   }
 
   private draw(): void {
     const { from, to } = this.state;
-    this.note.textContent = `Load and moves from ${duration(from)} to ${duration(to)}: the timeline's span.`;
+    this.note.textContent = `Load, moves and fetched lines from ${duration(from)} to ${duration(to)}: the timeline's span.`;
     this.state.scenes.forEach((scene, index) => {
       const svg = this.figures[index];
-      const figure = svg?.closest('figure');
-      if (!svg || !figure) return;
-      figure.hidden = !this.state.shown.has(index);
-      if (figure.hidden || !scene.exact) return;
+      if (!svg || !this.state.shown.has(index)) return;
+      this.sources(svg, scene);
+      if (!scene.exact) return;
       this.load(svg, scene);
       this.traffic(svg, scene);
     });
@@ -49,6 +62,35 @@ export class MachineMap {
       const title = rect.querySelector('title');
       const place = title?.textContent?.split(':')[0] ?? `cpu${cpu}`;
       if (title) title.textContent = `${place}: busy ${percent(share)}`;
+    });
+  }
+
+  /** The bars of an LLC: as long as its rate, relative to the LLC that fetched most in the span. */
+  private sources(svg: SVGSVGElement, scene: Scene): void {
+    const bars = [...svg.querySelectorAll<SVGRectElement>('rect.source')];
+    if (bars.length === 0) return;
+    const { from, to } = this.state;
+    const found = bars.map((bar) => {
+      const counter = scene.header.counters.indexOf(bar.dataset.counter ?? '');
+      return counter < 0 ? 0 : scene.countedIn(counter, Number(bar.dataset.llc), from, to);
+    });
+    const sums = new Map<string, number>();
+    bars.forEach((bar, i) => sums.set(bar.dataset.llc ?? '', (sums.get(bar.dataset.llc ?? '') ?? 0) + found[i]));
+    const most = Math.max(1, ...sums.values());
+    // Whole stretches of time are counted: the rate is over those.
+    const stretch = scene.header.end_ns / scene.header.counter_bins;
+    const seconds = ((Math.ceil(to / stretch) - Math.floor(from / stretch)) * stretch) / 1e9;
+    const ends = new Map<string, number>();
+    bars.forEach((bar, i) => {
+      const llc = bar.dataset.llc ?? '';
+      const x = ends.get(llc) ?? Number(bar.dataset.x);
+      const width = (found[i] / most) * Number(bar.dataset.width);
+      bar.setAttribute('x', x.toFixed(1));
+      bar.setAttribute('width', width.toFixed(1));
+      ends.set(llc, x + width);
+      const title = bar.querySelector('title');
+      const words = title?.textContent?.split(' lines/s ')[1] ?? '';
+      if (title) title.textContent = `llc${llc}: ${count(found[i] / seconds)} lines/s ${words}`;
     });
   }
 

@@ -1,6 +1,7 @@
 // One trial as the page holds it: slices in typed arrays, by CPU and time. The writer's side and the layout are in
 // crates/report/src/packed.rs.
 
+import { setPalette, type Palette } from './colour';
 import { Reader, unpack } from './data';
 
 /** Where CPUs lie in the machine; columns by CPU. */
@@ -38,6 +39,10 @@ interface Header {
   moves_total: number;
   move_kinds: string[];
   slice_ends: string[];
+  counters: string[];
+  counter_bins: number;
+  /** What a row of counters stands for. */
+  counter_places: 'cpu' | 'llc';
   columns: [string, number][];
 }
 
@@ -73,6 +78,9 @@ export class Scene {
   readonly why: Uint8Array;
   readonly delay: Float64Array | undefined;
   readonly lengths: Float32Array;
+  /** By counter, place and stretch of time. */
+  private readonly counts: Float64Array;
+  private readonly places: number;
   /** Decisions: CPU, task + 1, decision, value. */
   readonly decisions: Marks;
   /** Moves: task, from, to, kind. */
@@ -100,6 +108,8 @@ export class Scene {
     this.delay = delays ? new Float64Array(count) : undefined;
     if (counts) this.readSlices(columns, counts);
     this.lengths = this.readLengths(columns.get('lengths'));
+    this.places = header.counter_places === 'cpu' ? this.cpus : Math.max(0, ...machine.llc) + 1;
+    this.counts = this.readCounters(columns.get('counters'));
     this.decisions = readMarks(columns.get('marks'), true);
     this.moves = readMarks(columns.get('moves'), false);
     this.levels = this.makeLevels(columns.get('overview'));
@@ -149,6 +159,44 @@ export class Scene {
       at += count;
     }
     return lengths;
+  }
+
+  private readCounters(column: Uint8Array | undefined): Float64Array {
+    const { counters, counter_bins } = this.header;
+    const counts = new Float64Array(counters.length * this.places * counter_bins);
+    const reader = new Reader(column ?? new Uint8Array());
+    for (let at = 0; !reader.done; ) {
+      const count = reader.next();
+      counts.fill(reader.next(), at, at + count);
+      reader.next();
+      at += count;
+    }
+    return counts;
+  }
+
+  /** What the place of a CPU counted in a stretch of time: the CPU, or its LLC on machines with very many CPUs. */
+  counted(counter: number, cpu: number, bin: number): number {
+    const place = this.header.counter_places === 'cpu' ? cpu : this.machine.llc[cpu];
+    return this.counts[(counter * this.places + place) * this.header.counter_bins + bin] ?? 0;
+  }
+
+  /** What an LLC counted between two times, whole stretches of time. */
+  countedIn(counter: number, llc: number, from: number, to: number): number {
+    const { counter_bins: bins, end_ns } = this.header;
+    const [first, last] = [Math.floor((from / end_ns) * bins), Math.min(bins, Math.ceil((to / end_ns) * bins))];
+    let sum = 0;
+    for (let place = 0; place < this.places; place++) {
+      if ((this.header.counter_places === 'cpu' ? this.machine.llc[place] : place) !== llc) continue;
+      const row = (counter * this.places + place) * bins;
+      for (let bin = first; bin < last; bin++) sum += this.counts[row + bin];
+    }
+    return sum;
+  }
+
+  /** The largest value of a counter in any stretch of time. */
+  mostCounted(counter: number): number {
+    const size = this.places * this.header.counter_bins;
+    return this.counts.subarray(counter * size, (counter + 1) * size).reduce((a, b) => Math.max(a, b), 0);
   }
 
   /** The pyramid: a finest level from slices or from the page's overview, then halves. */
@@ -288,10 +336,18 @@ function readMarks(column: Uint8Array | undefined, decisions: boolean): Marks {
   return { time: Float64Array.from(time), a, b, c, value: Float64Array.from(value) };
 }
 
-/** The runs of the page. */
+interface Document {
+  colours: Palette;
+  runs: RunDocument[];
+}
+
+/** What the page is about; its colours are handed on. */
 export function runs(): RunDocument[] {
-  const text = document.getElementById('report')?.textContent ?? '{"runs":[]}';
-  return (JSON.parse(text) as { runs: RunDocument[] }).runs;
+  const text = document.getElementById('report')?.textContent;
+  if (!text) return [];
+  const document_ = JSON.parse(text) as Document;
+  setPalette(document_.colours);
+  return document_.runs;
 }
 
 const loading = new Map<string, Promise<Scene | undefined>>();

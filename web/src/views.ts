@@ -1,11 +1,11 @@
 // The interactive views: made once the page is there, scene by scene, so that words and tables never wait for them.
 
 import { element } from './dom';
-import { Heatmap } from './heatmap';
+import { Heatmap } from './heatmap/heatmap';
 import { MachineMap } from './map';
 import { loadScene, runs, type Scene } from './scene';
 import { RunState } from './state';
-import { Timeline } from './timeline';
+import { Timeline } from './timeline/timeline';
 
 export function installViews(): void {
   runs().forEach((run, index) => {

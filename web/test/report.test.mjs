@@ -141,6 +141,94 @@ test('names in a trace are shown and never run', { skip }, async (t) => {
   assert.deepEqual(faults, []);
 });
 
+test('where the time went has the run\'s causes, differences and shares', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(`compare -m ${MACHINE} -w hackbench:-T,-p,-f4,-g2,-l20 -s cfs,rr --trials 2 --out run`);
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  const split = work.json('run/verdict.json').time_split;
+  const rows = await page.$$eval('table.gaps tbody tr', (found) => found.map((row) => [row.dataset.cause, ...[...row.cells].slice(1).map((cell) => cell.dataset.value)]));
+  assert.deepEqual(rows.map((row) => row[0]), split.causes.map((cause) => cause.name));
+  for (const [cause, difference, share] of rows) {
+    const line = split.gaps[0].lines.find((found) => found.name === cause);
+    assert.equal(Number(difference), line?.difference ?? 0, cause);
+    assert.equal(share, line?.share === undefined ? '' : String(line.share), cause);
+  }
+  // One bar per cause and scheduler, each telling its share.
+  const bars = await page.$$eval('figure[data-figure="task-time"] rect title', (titles) => titles.map((title) => title.textContent));
+  assert.equal(bars.length, split.causes.length * split.schedulers.length);
+  assert.ok(bars.some((text) => text.startsWith('rr: lines fetched from another socket ')), bars.join('\n'));
+  assert.ok(await page.locator('.gap', { hasText: split.gaps[0].sentence }).isVisible());
+  assert.deepEqual(faults, []);
+});
+
+test('counters colour the timeline, and the machine shows where lines came from in the chosen span', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(SPIN);
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  const view = page.locator('.view[data-view="timeline"]');
+  await view.scrollIntoViewIfNeeded();
+  await view.getByLabel('Colour').selectOption({ label: 'counter: instructions' });
+  await page.waitForFunction(() => /G\/s/.test(document.querySelector('.view[data-view="timeline"] .legend').textContent));
+  const canvas = view.locator('canvas').first();
+  const box = await canvas.boundingBox();
+  await page.mouse.click(box.x + box.width * 0.6, box.y + 6);
+  await page.waitForFunction(() => /instructions of cpu0 around then: [0-9.]+G per second/.test(document.querySelector('.detail').textContent));
+  // The bars begin as the figure's own, and follow the span.
+  const bars = () => page.$$eval('figure[data-figure^="machine-0"] rect.source title', (titles) => titles.map((title) => title.textContent));
+  await page.locator('#machine-0').scrollIntoViewIfNeeded();
+  const whole = await bars();
+  assert.ok(whole.some((text) => / [0-9.]+k? lines\/s from memory of the own node/.test(text)), whole.join('\n'));
+  await page.evaluate(() => document.querySelector('button[aria-label="Zoom in"]').click());
+  await page.evaluate(() => document.querySelector('button[aria-label="Zoom in"]').click());
+  await page.waitForFunction((before) => [...document.querySelectorAll('figure[data-figure^="machine-0"] rect.source title')].some((title, i) => title.textContent !== before[i]), whole);
+  assert.deepEqual(faults, []);
+});
+
+test('groups of the heatmap unfold with the pointer and the keyboard, and rows can be the LLC they ran in', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run('compare -m 2s1n2l4c1t -w hackbench:-T,-p,-f10,-g8,-l2 -s cfs --trials 2 --out run');
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  const view = page.locator('.view[data-view="heatmap"]');
+  await view.scrollIntoViewIfNeeded();
+  const canvas = view.locator('canvas').first();
+  const rows = async () => Number(/^(\d+) rows/.exec(await canvas.getAttribute('aria-label'))?.[1]);
+  await page.waitForFunction(() => /^\d+ rows/.test(document.querySelector('.view[data-view="heatmap"] canvas').getAttribute('aria-label') ?? ''));
+  const folded = await rows();
+  assert.ok(folded < 20, `${folded} rows for 161 tasks`);
+  await canvas.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  assert.match(await view.locator('[role="status"]').textContent(), /cfs: .* ×80, folded: Enter unfolds it: ran /);
+  await page.keyboard.press('Enter');
+  assert.equal(await rows(), folded + 80);
+  await page.keyboard.press('Enter');
+  assert.equal(await rows(), folded);
+  const box = await canvas.boundingBox();
+  await page.mouse.click(box.x + 20, box.y + 20 + 1.5 * 14);
+  assert.equal(await rows(), folded + 80, 'a click on its name unfolds the second group');
+  await view.locator('select').first().selectOption('cluster');
+  assert.ok((await rows()) <= 5, 'at most one row per LLC, and one for tasks that did not run');
+  assert.deepEqual(faults, []);
+});
+
+test('two runs on one page have a timeline each and are compared', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(SPIN);
+  work.run(SPIN.replace('-d60ms', '-d30ms').replace('--out run', '--out other'));
+  work.run('report run other --html both.html');
+  const { page, faults } = await open(await browser(t), work.join('both.html'));
+  await page.waitForFunction(() => document.querySelectorAll('.view[data-view="timeline"] canvas').length === 4);
+  const [one, other] = [work.json('run/verdict.json'), work.json('other/verdict.json')];
+  const row = page.locator('#between tbody tr', { hasText: 'cfs' }).first();
+  const cells = await row.locator('td.n').evaluateAll((found) => found.map((cell) => Number(cell.dataset.value)));
+  const median = (verdict) => verdict.schedulers[0].measures[verdict.primary].summary.median;
+  assert.deepEqual(cells.slice(0, 2), [median(one), median(other)]);
+  const points = (verdict) => verdict.schedulers[0].measures[verdict.primary].points;
+  const ratios = points(other).map((value, trial) => value / points(one)[trial]);
+  assert.ok(cells[2] >= Math.min(...ratios) && cells[2] <= Math.max(...ratios), `${cells[2]} among ${ratios}`);
+  assert.deepEqual(faults, []);
+});
+
 for (const scheme of ['light', 'dark']) {
   test(`axe finds nothing wrong with contrast, names and keyboard use, ${scheme}`, { skip }, async (t) => {
     const work = scratch(t);
@@ -188,12 +276,15 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [1920, 'light']]
     work.run(`compare -m ${MACHINE} -w spin:-n24,-p0,-u5ms,-d60ms -s rr,rr:quantum_ns=2000000 --trials 8 --out run`);
     const instance = await browser(t);
     const { page } = await open(instance, work.join('run/report.html'), { width, scheme });
+    // The bar at the top would lie over whatever it scrolled past.
+    await page.evaluate(() => (document.querySelector('.top').style.position = 'static'));
     const blank = await (await instance.newContext()).newPage();
-    for (const section of ['verdict-0', 'timeline-0', 'placement-0']) {
+    for (const section of ['verdict-0', 'time-0', 'timeline-0', 'placement-0', 'machine-0']) {
       const golden = new URL(`golden/${section}-${width}-${scheme}.png`, import.meta.url);
       await page.locator(`#${section}`).scrollIntoViewIfNeeded();
-      await page.waitForTimeout(150);
-      const shot = await page.locator(`#${section}`).screenshot({ style: '.top { position: static !important }' });
+      // Views that look at every slice wait until the page rests.
+      await page.waitForTimeout(500);
+      const shot = await page.locator(`#${section}`).screenshot();
       if (process.env.UPDATE_GOLDEN || !existsSync(golden)) {
         assert.ok(process.env.UPDATE_GOLDEN, `${golden.pathname} is missing; make it with UPDATE_GOLDEN=1`);
         mkdirSync(new URL('golden/', import.meta.url), { recursive: true });

@@ -91,6 +91,85 @@ fn the_ratios_of_the_figure_are_those_of_the_verdict() {
 }
 
 #[test]
+fn where_the_time_went_is_drawn_cause_by_cause_with_the_run_s_own_shares_and_gaps() {
+    let scratch = Scratch::new();
+    let workload = "hackbench:-T,-p,-f4,-g2,-l20";
+    scratch.run(&format!("compare -m 2s1n2l4c1t -w {workload} -s cfs,rr --trials 2 --out run")).exits_with(0);
+    scratch.run("report run --svg figures").exits_with(0);
+    let verdict: Value = serde_json::from_str(&read(&scratch, "run/verdict.json")).unwrap();
+    let split = &verdict["time_split"];
+    let causes: Vec<&str> = split["causes"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert!(causes.contains(&"llc") && causes.contains(&"other_socket") && causes.contains(&"run_queue"), "{causes:?}");
+    let csv = read(&scratch, "figures/task-time.csv");
+    for scheduler in split["schedulers"].as_array().unwrap() {
+        for cause in &causes {
+            let start = format!("{},{cause},", scheduler["label"].as_str().unwrap());
+            let line = csv.lines().find(|line| line.starts_with(&start)).unwrap();
+            let share: f64 = line.rsplit(',').next().unwrap().parse().unwrap();
+            assert_eq!(share, scheduler["shares"][cause].as_f64().unwrap(), "{line}");
+        }
+    }
+    let (page, gaps) = (read(&scratch, "run/report.html"), read(&scratch, "figures/time-gap.csv"));
+    for gap in split["gaps"].as_array().unwrap() {
+        assert!(page.contains(gap["sentence"].as_str().unwrap()));
+        for line in gap["lines"].as_array().unwrap() {
+            let difference = line["difference"].as_f64().unwrap();
+            assert!(page.contains(&format!("data-value=\"{difference}\"")), "{line}");
+            assert!(gaps.contains(&format!(",{difference},")), "{line}");
+        }
+    }
+    let cpu_time = read(&scratch, "figures/cpu-time.csv");
+    let (heading, rows) = cpu_time.split_once('\n').unwrap();
+    assert!(heading.contains("other_socket_ns") && heading.contains("numa_ns"), "{heading}");
+    for (row, scheduler) in rows.lines().zip(verdict["schedulers"].as_array().unwrap()) {
+        let sum: f64 = row.split(',').skip(1).map(|cell| cell.parse::<f64>().unwrap()).sum();
+        let mean = |name: &str| {
+            let points = scheduler["measures"][name]["points"].as_array().unwrap();
+            points.iter().map(|point| point.as_f64().unwrap()).sum::<f64>() / points.len() as f64
+        };
+        let whole = mean("run_ns") + mean("idle_ns");
+        assert!((sum - whole).abs() < 20.0, "the parts add up to all CPU time: {sum} and {whole}");
+    }
+}
+
+#[test]
+fn a_perfetto_trace_is_written_per_scheduler_with_the_topology_beside_it() {
+    let scratch = compared("--no-report");
+    scratch.run("report run --perfetto trace.pftrace").exits_with(0).complains("trace-cfs.pftrace");
+    let topology: Value = serde_json::from_str(&read(&scratch, "trace-cfs.topology.json")).unwrap();
+    assert_eq!(topology["llc"].as_array().unwrap().len(), 4, "one entry per CPU");
+    for scheduler in ["cfs", "eevdf"] {
+        let trace = fs::read(scratch.path(&format!("trace-{scheduler}.pftrace"))).unwrap();
+        assert_eq!(trace[0], 0x0a, "a packet is field 1 of the trace");
+        let has = |text: &str| trace.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(has("end of the run") && has("warmcore-topology-1") && has("cpu0 runnable"), "{scheduler}");
+    }
+    assert!(!scratch.files(".").iter().any(|name| name.ends_with(".partial")));
+    scratch.run("report run --perfetto trace.pftrace").exits_with(2).complains("exists already");
+    scratch.run("report run --perfetto trace.pftrace --force").exits_with(0);
+}
+
+#[test]
+fn the_page_opens_in_the_user_s_browser_and_says_so_where_there_is_none() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = compared("--no-report");
+    fs::create_dir(scratch.path("bin")).unwrap();
+    let opened = scratch.path("opened");
+    scratch.write("bin/xdg-open", &format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display()));
+    fs::set_permissions(scratch.path("bin/xdg-open"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", scratch.path("bin").display());
+    scratch.run_in_path(&path, "report run --open").exits_with(0);
+    // The viewer is a process of its own that nobody waits for.
+    let named = (0..200).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        fs::read_to_string(&opened).ok().filter(|text| text.ends_with('\n'))
+    });
+    assert_eq!(named.unwrap().trim(), "run/report.html");
+    assert!(scratch.path("run/report.html").exists());
+    scratch.run_in_path("/nowhere", "report run --open").exits_with(4).complains("open it yourself: run/report.html");
+}
+
+#[test]
 fn the_patch_letter_has_a_normalised_baseline_and_the_direction() {
     let ran = compared("").run("report run --markdown -").exits_with(0);
     let line = ran.out.lines().find(|line| line.starts_with("hackbench ")).unwrap();

@@ -2,18 +2,35 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 /// Colours of schedulers and categories: Okabe and Ito's set (2008) without black and yellow, darkened or lightened
 /// where 3:1 against white and against the page's dark ground asked for it.
 pub const SERIES: [&str; 8] = ["#0072b2", "#d55e00", "#00876a", "#b8579a", "#8a6d00", "#4a86c8", "#7a7f87", "#a34b3f"];
 
-/// The class rules `.c0 …` (fill, or the ground of a key in a table) and `.k0 …` (stroke).
+/// Colours of the causes of where the time went, in their order: computing in blues, the memory hierarchy from yellow to
+/// dark red with the distance, the kernel in greens, waiting for a CPU in violet, what follows from others in greys.
+pub const CAUSES: [&str; 18] = [
+    "#2f7fc1", "#8fb8de", "#f2cf63", "#eda93b", "#e07b1f", "#c2410c", "#b5475f", "#7f1d3f", "#d98ba0", "#5b2a55",
+    "#b9c86a", "#2a9d6f", "#1f6f54", "#b8a9c9", "#7c5aa6", "#9aa3ad", "#c3c9d0", "#a3acb6",
+];
+
+/// The class rules `.c0 …` (fill, or the ground of a key in a table), `.k0 …` (stroke) and `.q0 …` (fill, causes).
 #[must_use]
 pub fn series_style() -> String {
-    SERIES.iter().enumerate().fold(String::new(), |mut text, (index, colour)| {
+    let mut text = String::new();
+    for (index, colour) in SERIES.iter().enumerate() {
         let _ =
             write!(text, ".c{index}{{fill:{colour}}}.key.c{index}{{background:{colour}}}.k{index}{{stroke:{colour}}}");
-        text
-    })
+    }
+    for (index, colour) in CAUSES.iter().enumerate() {
+        let _ = write!(text, ".q{index}{{fill:{colour}}}");
+    }
+    // The kinds of a scheduler's time within its colour.
+    for (kind, opacity) in [("wakeup", 0.82), ("tick", 0.66), ("balance", 0.5), ("numa", 0.36)] {
+        let _ = write!(text, ".{kind}{{fill-opacity:{opacity}}}");
+    }
+    text
 }
 
 /// The number of the class for entry `index` of a list.
@@ -34,14 +51,37 @@ const HUES: [[u8; 3]; 8] = [
     [0x6f, 0x9a, 0x5a],
 ];
 
+/// What the page's script needs to colour as the figures do.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Palette {
+    /// Hues of groups; after the last one lighter, then darker ones follow.
+    hues: [[u8; 3]; 8],
+    /// Shares of white and black in those.
+    lighter: f64,
+    darker: f64,
+    /// Anchors of the scale of magnitude.
+    scale: [[u8; 3]; 6],
+}
+
+/// The colours of groups and magnitudes: the only place where they stand.
+#[must_use]
+pub fn palette() -> Palette {
+    Palette { hues: HUES, lighter: LIGHTER, darker: DARKER, scale: SCALE }
+}
+
+/// Share of white in the second round of hues.
+const LIGHTER: f64 = 0.42;
+/// Share of black in the third.
+const DARKER: f64 = 0.38;
+
 /// The colour of group `index`: one hue each; from the ninth on the same hues, lighter, then darker.
 #[must_use]
 pub fn group(index: usize) -> [u8; 3] {
     let hue = HUES[index % HUES.len()];
     match index / HUES.len() % 3 {
         0 => hue,
-        1 => mix(hue, [255, 255, 255], 0.42),
-        _ => mix(hue, [0, 0, 0], 0.38),
+        1 => mix(hue, [255, 255, 255], LIGHTER),
+        _ => mix(hue, [0, 0, 0], DARKER),
     }
 }
 
@@ -98,6 +138,19 @@ mod tests {
                 let (a, b) = (luminance(parse(colour)) + 0.05, luminance(ground) + 0.05);
                 assert!(a.max(b) / a.min(b) >= 3.0, "{colour} on {ground:?}: {}", a.max(b) / a.min(b));
             }
+        }
+    }
+
+    #[test]
+    fn every_cause_has_a_colour_that_differs_from_its_neighbours() {
+        let parse = |hex: &str| -> [f64; 3] {
+            std::array::from_fn(|i| f64::from(u8::from_str_radix(&hex[1 + 2 * i..3 + 2 * i], 16).unwrap()))
+        };
+        assert_eq!(CAUSES.len(), warmcore_lab::time_split::CAUSES.len());
+        for pair in CAUSES.windows(2) {
+            let (a, b) = (parse(pair[0]), parse(pair[1]));
+            let distance = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+            assert!(distance > 25.0, "{pair:?}: {distance}");
         }
     }
 

@@ -33,6 +33,7 @@ const MOST_CSV: usize = 400_000;
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
+    colours: crate::colour::Palette,
     runs: Vec<RunDocument>,
 }
 
@@ -68,7 +69,7 @@ pub fn page(runs: &[Run]) -> String {
         sections::run(&mut body, index, runs.len(), run, &figures);
         let scenes: Vec<String> = (0..run.scenes.len()).map(|scene| format!("scene-{index}-{scene}")).collect();
         for (id, scene) in scenes.iter().zip(&run.scenes) {
-            let packed = packed::scene(scene);
+            let packed = packed::scene(scene, &run.disk.experiment.machine.value);
             let _ = writeln!(data, "<script type=\"application/octet-stream\" id=\"{id}\">{packed}</script>");
         }
         files.extend(downloads(index, run, &figures));
@@ -77,7 +78,7 @@ pub fn page(runs: &[Run]) -> String {
     if runs.len() > 1 {
         sections::between_runs(&mut body, runs);
     }
-    let document = Document { schema: "warmcore-report-1", runs: documents };
+    let document = Document { schema: "warmcore-report-2", colours: crate::colour::palette(), runs: documents };
     let json = serde_json::to_string(&document).unwrap_or_default().replace('<', "\\u003c");
     let files = serde_json::to_vec(&files).unwrap_or_default();
     let title = runs.first().map_or_else(String::new, text::question);

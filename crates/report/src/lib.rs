@@ -1,6 +1,6 @@
 //! Reports: what people look at before they read.
 //!
-//! - [`run`]: a run directory with everything a report shows; [`scene`]: one trial looked at closely.
+//! - [`run`]: a run directory with everything a report shows; [`scene`], [`counters`]: one trial looked at closely.
 //! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
 //! - [`text`]: the verdict as Markdown and as the table of a patch letter.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
@@ -11,6 +11,7 @@
 //! statistic of its own: a number in a report is a number of the run.
 
 pub mod colour;
+pub mod counters;
 pub mod figures;
 pub mod html;
 pub mod pack;

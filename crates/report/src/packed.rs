@@ -10,6 +10,7 @@
 //! | `tasks` | task, as the difference to the slice before on that CPU, zigzag |
 //! | `delays` | run delay + 1, or 0 for unknown; left out above [`MAX_DELAYS`] slices |
 //! | `overview` | pairs of task + 1 and busy share, with the number of equal stretches before them; instead of slices |
+//! | `counters` | what each place counted, by counter, place and bin, with the number of equal values before each; places are CPUs, or LLCs where that were too many |
 //! | `lengths` | runnable tasks × 16, rounded, by CPU and bin, with the number of equal bins before each |
 //! | `marks` | decisions: time since the one before, CPU, task + 1, decision, value (zigzag) |
 //! | `moves` | migrations: time since the one before, task, from, to, kind |
@@ -19,8 +20,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use warmcore_topology::Machine;
 use warmcore_trace::{MigrationKind, Slice, SliceEnd, TaskId};
 
+use crate::counters::COUNTER_BINS;
 use crate::pack::{Column, base64, gzip};
 use crate::rows::groups;
 use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene};
@@ -46,18 +49,28 @@ struct Header<'a> {
     decisions_total: u64,
     moves_total: u64,
     move_kinds: Vec<&'static str>,
+    counters: Vec<&'a str>,
+    counter_bins: usize,
+    /// `cpu` or `llc`.
+    counter_places: &'static str,
     slice_ends: Vec<&'static str>,
     /// Name and length in bytes, in order.
     columns: Vec<(&'static str, usize)>,
 }
 
+/// Values of counters above which a page holds those of LLCs, not of CPUs.
+const MAX_COUNTER_VALUES: usize = 250_000;
+
 /// The text that goes into the page.
 #[must_use]
-pub fn scene(scene: &Scene) -> String {
+pub fn scene(scene: &Scene, machine: &Machine) -> String {
     let groups = groups(&scene.tasks);
     let mut task_groups = vec![0; scene.tasks.len()];
     groups.iter().for_each(|row| row.tasks.iter().for_each(|task| task_groups[*task] = row.group));
-    let columns = columns(scene);
+    let mut columns = columns(scene);
+    let counters = counted(scene);
+    let by_cpu = counters.len() * machine.cpu_count() * COUNTER_BINS <= MAX_COUNTER_VALUES;
+    columns.insert("counters", counter_column(scene, machine, &counters, by_cpu));
     let header = Header {
         scheduler: &scene.scheduler,
         trial: scene.trial,
@@ -75,6 +88,9 @@ pub fn scene(scene: &Scene) -> String {
         moves_total: scene.record.moves.total,
         move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),
         slice_ends: SliceEnd::ALL.iter().map(|end| end.name()).collect(),
+        counters: counters.iter().map(|counter| scene.tables.counters[*counter].as_str()).collect(),
+        counter_bins: COUNTER_BINS,
+        counter_places: if by_cpu { "cpu" } else { "llc" },
         columns: columns.iter().map(|(name, column)| (*name, column.0.len())).collect(),
     };
     // Strings, numbers and lists of them can always be written.
@@ -121,6 +137,27 @@ fn columns(scene: &Scene) -> BTreeMap<&'static str, Column> {
     }
     columns.insert("moves", moves);
     columns
+}
+
+/// Counters with samples and a name.
+fn counted(scene: &Scene) -> Vec<usize> {
+    let counters = scene.record.counters.len().min(scene.tables.counters.len());
+    (0..counters).filter(|counter| scene.record.counters.total(*counter) > 0).collect()
+}
+
+fn counter_column(scene: &Scene, machine: &Machine, counters: &[usize], by_cpu: bool) -> Column {
+    let sums = &scene.record.counters;
+    let mut values = Vec::new();
+    for counter in counters {
+        if by_cpu {
+            machine.cpus().for_each(|cpu| values.extend(sums.of_cpu(*counter, cpu.index())));
+        } else {
+            for llc in machine.llcs() {
+                values.extend(sums.of_cpus(*counter, machine.cpus_of_llc(llc).iter().map(|cpu| cpu.index())));
+            }
+        }
+    }
+    repeated(values.into_iter().map(|value| (value, 0)))
 }
 
 fn task_plus_one(task: TaskId) -> u64 {

@@ -1,7 +1,7 @@
 //! A trial as a Perfetto trace, written while its events stream by.
 //!
-//! Switches and wakings are `CompactSched`, so the standard tables (`sched_slice`, `thread_state`) and queries work; migrations and
-//! first wakeups are plain ftrace events in the same bundles, one bundle per CPU. Runnable tasks per CPU and per LLC and the
+//! Switches and wakings are `CompactSched`, so the standard tables (`sched_slice`, `thread_state`) and queries work; migrations,
+//! forks and first wakeups are plain ftrace events in the same bundles, one bundle per CPU. Runnable tasks per CPU and per LLC and the
 //! run's own counters are counter tracks; decisions are instants with task, CPU, LLC and value; the topology, which Perfetto's
 //! own `CpuInfo` cannot say, is JSON in one instant at the start. Source: `protos/perfetto/trace` of Perfetto.
 //!
@@ -19,7 +19,8 @@ use warmcore_trace::{Event, EventKind, PrevState, RunTables, Sink, TaskId, TaskI
 
 use proto::{
     Clock, ClockSnapshot, CompactSched, CounterDescriptor, DebugAnnotation, FtraceEvent, FtraceEventBundle, Process,
-    ProcessTree, SchedMigrateTask, SchedWakeupNew, Thread, TracePacket, TrackDescriptor, TrackEvent,
+    ProcessTree, SchedMigrateTask, SchedWakeupNew, SchedWaking, SystemInfo, TaskNewtask, Thread, TracePacket,
+    TrackDescriptor, TrackEvent, Utsname,
 };
 
 /// The boot clock among Perfetto's built-in clocks.
@@ -28,6 +29,12 @@ const BOOTTIME: u32 = 6;
 const BUNDLE: usize = 2000;
 /// The kernel's priority of nice 0.
 const PRIORITY: i32 = 120;
+/// The kernel whose bits of `prev_state` are used.
+const RELEASE: &str = "6.18.0";
+/// `TASK_REPORT_MAX` of that kernel: the thread was preempted while runnable (`R+`).
+const PREEMPTED: i64 = 0x100;
+/// The kernel's flag of `clone` for a thread of the same process.
+const CLONE_THREAD: u64 = 0x10000;
 /// Tracks of our own.
 const ROOT: u64 = 1;
 const TOPOLOGY: u64 = 2;
@@ -75,6 +82,8 @@ struct Pending {
     last_switch_ns: u64,
     last_waking_ns: u64,
     names: BTreeMap<TaskId, u32>,
+    /// Whether a switch was written before.
+    began: bool,
 }
 
 impl Pending {
@@ -135,6 +144,14 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         let clocks = vec![Clock { clock_id: Some(BOOTTIME), timestamp: Some(0) }];
         let snapshot = ClockSnapshot { clocks, primary_trace_clock: Some(BOOTTIME as i32) };
         self.packet(TracePacket { clock_snapshot: Some(snapshot), sequence_flags: Some(1), ..TracePacket::default() })?;
+        // Readers take the meaning of `prev_state` from the kernel's release.
+        let utsname = Utsname {
+            sysname: Some("Linux".into()),
+            version: Some("simulated by warmcore".into()),
+            release: Some(RELEASE.into()),
+        };
+        let system_info = Some(SystemInfo { utsname: Some(utsname) });
+        self.packet(TracePacket { timestamp: Some(0), system_info, ..TracePacket::default() })?;
         let tree = self.process_tree();
         self.packet(TracePacket { timestamp: Some(0), process_tree: Some(tree), ..TracePacket::default() })?;
         self.track(ROOT, None, "warmcore", false)?;
@@ -231,6 +248,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         }
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
+                self.waking_first(time_ns, cpu);
                 self.switch(time_ns, cpu, prev_state, next);
                 if !prev.is_idle() && matches!(prev_state, PrevState::Sleeping | PrevState::Dead) {
                     self.place(time_ns, prev, None)?;
@@ -269,15 +287,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                     self.place(time_ns, task, Some(to))?;
                 }
             }
-            EventKind::Fork { child, .. } => {
-                let wakeup = SchedWakeupNew {
-                    comm: Some(self.name(child).to_owned()),
-                    pid: Some(thread_id(child)),
-                    prio: Some(PRIORITY),
-                    target_cpu: Some(cpu.0 as i32),
-                };
-                self.plain(time_ns, cpu, FtraceEvent { sched_wakeup_new: Some(wakeup), ..FtraceEvent::default() });
-            }
+            EventKind::Fork { parent, child } => self.fork(time_ns, cpu, parent, child),
             EventKind::Decision { decision, task, value } => {
                 let name = self.tables.decisions.get(decision as usize).cloned().unwrap_or_default();
                 let mut annotations =
@@ -300,16 +310,48 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         if self.pending[cpu.index()].len() >= BUNDLE { self.flush(cpu) } else { Ok(()) }
     }
 
+    /// Of equal times readers take the compact switch before the compact waking, but plain events before both. So wakings at
+    /// the time of the switch that follows them become plain events.
+    fn waking_first(&mut self, time_ns: u64, cpu: CpuId) {
+        while self.pending[cpu.index()].last_waking_ns == time_ns {
+            let pending = &mut self.pending[cpu.index()];
+            let compact = &mut pending.compact;
+            let Some(since_ns) = compact.waking_timestamp.pop() else { return };
+            pending.last_waking_ns -= since_ns;
+            let name =
+                compact.waking_comm_index.pop().and_then(|index| compact.intern_table.get(index as usize).cloned());
+            let waking = SchedWaking {
+                comm: name,
+                pid: compact.waking_pid.pop(),
+                prio: compact.waking_prio.pop(),
+                success: Some(1),
+                target_cpu: compact.waking_target_cpu.pop(),
+            };
+            self.plain(time_ns, cpu, FtraceEvent { sched_waking: Some(waking), ..FtraceEvent::default() });
+        }
+    }
+
     fn switch(&mut self, time_ns: u64, cpu: CpuId, prev_state: PrevState, next: TaskId) {
         let name = self.name(next);
         let pending = &mut self.pending[cpu.index()];
+        if !pending.began {
+            // Readers take the first switch of a CPU only for who ran until the second one; so every CPU begins idle.
+            pending.began = true;
+            let idle = pending.name(TaskId::IDLE, "swapper");
+            pending.compact.switch_timestamp.push(0);
+            pending.compact.switch_prev_state.push(0);
+            pending.compact.switch_next_pid.push(0);
+            pending.compact.switch_next_prio.push(PRIORITY);
+            pending.compact.switch_next_comm_index.push(idle);
+        }
         let index = pending.name(next, name);
         let compact = &mut pending.compact;
         compact.switch_timestamp.push(time_ns - pending.last_switch_ns);
         pending.last_switch_ns = time_ns;
         // The kernel's bits: TASK_RUNNING, TASK_INTERRUPTIBLE, EXIT_DEAD.
         compact.switch_prev_state.push(match prev_state {
-            PrevState::Runnable | PrevState::Idle => 0,
+            PrevState::Runnable => PREEMPTED,
+            PrevState::Idle => 0,
             PrevState::Sleeping => 1,
             PrevState::Dead => 16,
         });
@@ -317,6 +359,18 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         compact.switch_next_prio.push(PRIORITY);
         compact.switch_next_comm_index.push(index);
         self.running[cpu.index()] = next;
+    }
+
+    /// `task_newtask` is what readers begin a thread's first wait with; `sched_wakeup_new` follows it, as in the kernel.
+    fn fork(&mut self, time_ns: u64, cpu: CpuId, parent: TaskId, child: TaskId) {
+        let process = |task: TaskId| self.tasks.get(task.index()).map(|task| task.process);
+        let thread = !parent.is_idle() && process(parent) == process(child);
+        let (comm, pid) = (Some(self.name(child).to_owned()), Some(thread_id(child)));
+        let clone_flags = Some(if thread { CLONE_THREAD } else { 0 });
+        let new = TaskNewtask { pid, comm: comm.clone(), clone_flags };
+        self.plain(time_ns, cpu, FtraceEvent { task_newtask: Some(new), ..FtraceEvent::default() });
+        let wakeup = SchedWakeupNew { comm, pid, prio: Some(PRIORITY), target_cpu: Some(cpu.0 as i32) };
+        self.plain(time_ns, cpu, FtraceEvent { sched_wakeup_new: Some(wakeup), ..FtraceEvent::default() });
     }
 
     fn plain(&mut self, time_ns: u64, cpu: CpuId, event: FtraceEvent) {
@@ -359,23 +413,34 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     }
 
     fn flush(&mut self, cpu: CpuId) -> io::Result<()> {
-        let pending = std::mem::take(&mut self.pending[cpu.index()]);
+        let empty = Pending { began: self.pending[cpu.index()].began, ..Pending::default() };
+        let pending = std::mem::replace(&mut self.pending[cpu.index()], empty);
         if pending.len() == 0 {
             return Ok(());
         }
-        let bundle =
-            FtraceEventBundle { cpu: Some(cpu.0), event: pending.events, compact_sched: Some(pending.compact) };
-        self.packet(TracePacket { ftrace_events: Some(bundle), ..TracePacket::default() })
+        // Of equal times readers keep the order of arrival, and a fork or a migration comes before the switch that follows it.
+        for bundle in [
+            FtraceEventBundle { event: pending.events, ..FtraceEventBundle::default() },
+            FtraceEventBundle { compact_sched: Some(pending.compact), ..FtraceEventBundle::default() },
+        ] {
+            if bundle.event.is_empty() && bundle.compact_sched.is_none() {
+                continue;
+            }
+            let bundle = FtraceEventBundle { cpu: Some(cpu.0), ..bundle };
+            self.packet(TracePacket { ftrace_events: Some(bundle), ..TracePacket::default() })?;
+        }
+        Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes what is left, and when the run ended: a trace has no length of its own, and what ran at the end has no other.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(mut self) -> io::Result<W> {
+    pub fn finish(mut self, end_ns: u64) -> io::Result<W> {
         for cpu in 0..self.pending.len() {
             self.flush(CpuId::from_index(cpu))?;
         }
+        self.instant(end_ns, PHASES, "end of the run", Vec::new())?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -422,7 +487,8 @@ mod tests {
         Event { time_ns, cpu: CpuId(cpu), kind }
     }
 
-    fn trace() -> Vec<TracePacket> {
+    /// A machine with two LLCs of one CPU, and two tasks of one process.
+    fn run() -> (Machine, RunTables, [TaskInfo; 2]) {
         let machine = resolve("1s1n2l1c1t").unwrap();
         let task = |id: u32| TaskInfo {
             id: TaskId(id),
@@ -432,8 +498,12 @@ mod tests {
             application_name: "app".into(),
             process: 7,
         };
-        let tasks = [task(0), task(1)];
         let tables = RunTables { decisions: vec!["steal".into()], ..RunTables::default() };
+        (machine, tables, [task(0), task(1)])
+    }
+
+    fn trace() -> Vec<TracePacket> {
+        let (machine, tables, tasks) = run();
         let mut writer = PerfettoWriter::new(Vec::new(), &machine, &tables, &tasks).unwrap();
         let (a, b) = (TaskId(0), TaskId(1));
         let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
@@ -459,23 +529,27 @@ mod tests {
             event(95, 1, switch(b, PrevState::Dead, TaskId::IDLE)),
         ];
         writer.events(&events).unwrap();
-        packets(&writer.finish().unwrap())
+        packets(&writer.finish(100).unwrap())
     }
 
     #[test]
     fn switches_and_wakings_are_columns_with_differences_of_time() {
-        let bundles: Vec<_> = trace().into_iter().filter_map(|packet| packet.ftrace_events).collect();
+        let bundles: Vec<_> = trace()
+            .into_iter()
+            .filter_map(|packet| packet.ftrace_events)
+            .filter(|bundle| bundle.compact_sched.is_some())
+            .collect();
         assert_eq!(bundles.iter().map(|bundle| bundle.cpu.unwrap()).collect::<Vec<_>>(), [0, 1]);
         let compact = bundles[0].compact_sched.clone().unwrap();
-        assert_eq!(compact.switch_timestamp, [10, 80]);
-        assert_eq!(compact.switch_next_pid, [1, 0]);
-        assert_eq!(compact.switch_prev_state, [0, 1]);
+        assert_eq!(compact.switch_timestamp, [0, 10, 80], "every CPU begins idle");
+        assert_eq!(compact.switch_next_pid, [0, 1, 0]);
+        assert_eq!(compact.switch_prev_state, [0, 0, 1]);
         assert_eq!(
             (compact.waking_timestamp, compact.waking_pid, compact.waking_target_cpu),
             (vec![30], vec![2], vec![1])
         );
-        assert_eq!(compact.intern_table[compact.switch_next_comm_index[0] as usize], "t0");
-        assert_eq!(bundles[1].compact_sched.clone().unwrap().switch_prev_state, [0, 16]);
+        assert_eq!(compact.intern_table[compact.switch_next_comm_index[1] as usize], "t0");
+        assert_eq!(bundles[1].compact_sched.clone().unwrap().switch_prev_state, [0, 0, 16]);
     }
 
     #[test]
@@ -483,6 +557,8 @@ mod tests {
         let packets = trace();
         let events: Vec<_> =
             packets.iter().filter_map(|packet| packet.ftrace_events.as_ref()).flat_map(|b| &b.event).collect();
+        let new = events.iter().find_map(|event| event.task_newtask.as_ref()).unwrap();
+        assert_eq!((new.pid, new.comm.as_deref(), new.clone_flags), (Some(1), Some("t0"), Some(0)), "nobody's thread");
         let migrate = events.iter().find_map(|event| event.sched_migrate_task.as_ref()).unwrap();
         assert_eq!((migrate.pid, migrate.orig_cpu, migrate.dest_cpu), (Some(2), Some(0), Some(1)));
         let decision = packets.iter().find(|p| p.track_event.as_ref().is_some_and(|e| e.track_uuid == Some(DECISIONS)));
@@ -491,6 +567,27 @@ mod tests {
         let event = decision.track_event.as_ref().unwrap();
         assert_eq!(event.name.as_deref(), Some("steal"));
         assert!(event.debug_annotations.iter().any(|a| a.name.as_deref() == Some("value") && a.int_value == Some(-3)));
+    }
+
+    #[test]
+    fn a_waking_at_the_time_of_the_switch_after_it_comes_first() {
+        let (machine, tables, tasks) = run();
+        let mut writer = PerfettoWriter::new(Vec::new(), &machine, &tables, &tasks).unwrap();
+        let (a, b) = (TaskId(0), TaskId(1));
+        let switch = |prev, next| EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
+        let events = [
+            event(10, 0, switch(TaskId::IDLE, a)),
+            event(20, 0, EventKind::Waking { task: a, target_cpu: CpuId(0) }),
+            event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1) }),
+            event(30, 0, switch(a, b)),
+        ];
+        writer.events(&events).unwrap();
+        let bundles: Vec<_> =
+            packets(&writer.finish(40).unwrap()).into_iter().filter_map(|packet| packet.ftrace_events).collect();
+        let waking = bundles[0].event[0].sched_waking.as_ref().unwrap();
+        assert_eq!((bundles[0].event[0].timestamp, waking.pid, waking.target_cpu), (Some(30), Some(2), Some(1)));
+        let compact = bundles[1].compact_sched.as_ref().unwrap();
+        assert_eq!((&compact.waking_timestamp, &compact.switch_timestamp), (&vec![20], &vec![0, 10, 20]));
     }
 
     #[test]
@@ -511,7 +608,11 @@ mod tests {
         let packets = trace();
         let snapshot = packets[0].clock_snapshot.as_ref().unwrap();
         assert_eq!((snapshot.primary_trace_clock, snapshot.clocks[0].clock_id), (Some(6), Some(6)));
-        let tree = packets[1].process_tree.as_ref().unwrap();
+        assert_eq!(
+            packets[1].system_info.as_ref().unwrap().utsname.as_ref().unwrap().release.as_deref(),
+            Some("6.18.0")
+        );
+        let tree = packets[2].process_tree.as_ref().unwrap();
         assert_eq!((tree.processes.len(), tree.threads.len()), (1, 2), "one process with two threads");
         assert!(tree.threads.iter().all(|thread| thread.tgid == Some(1)));
         let topology =

@@ -145,7 +145,7 @@ impl Run {
                     .sink
             }
         };
-        writer.finish().map(|_| ()).map_err(failed)
+        writer.finish(scene.end_ns).map(|_| ()).map_err(failed)
     }
 
     fn look(&mut self, options: &Options, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {

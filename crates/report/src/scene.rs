@@ -2,7 +2,7 @@
 //! from the trial's events while they stream by.
 //!
 //! Up to [`MAX_SLICES`] stays on a CPU are kept one by one; beyond that only the overview (which task ran most in each
-//! of [`OVERVIEW_BINS`] stretches of time, per CPU) and the sums. Marks (decisions, migrations, samples) are kept up to
+//! of [`OVERVIEW_BINS`] stretches of time, per CPU) and the sums. Marks (decisions, migrations) are kept up to
 //! [`MAX_MARKS`] of each kind, and how many there were is always counted. Definitions of metrics are the trace crate's;
 //! nothing is measured here.
 
@@ -14,6 +14,8 @@ use warmcore_trace::metrics::Metrics;
 use warmcore_trace::{
     Event, EventKind, MigrationKind, PrevState, RunTables, Sink, Slice, SliceBuilder, TaskId, TaskInfo,
 };
+
+use crate::counters::CounterSums;
 
 /// Stays on a CPU that are kept one by one.
 pub const MAX_SLICES: usize = 5_000_000;
@@ -67,21 +69,6 @@ pub struct Move {
     pub to: CpuId,
     /// Why.
     pub kind: MigrationKind,
-}
-
-/// A sample of a counter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CounterSample {
-    /// When.
-    pub time_ns: u64,
-    /// On which CPU.
-    pub cpu: CpuId,
-    /// Whose, or idle for the CPU's own.
-    pub task: TaskId,
-    /// Index into the run's table of counters.
-    pub counter: u32,
-    /// Its value since the sample before.
-    pub value: u64,
 }
 
 /// Marks of one kind: those that are kept, and how many there were.
@@ -165,8 +152,8 @@ pub struct Recording {
     pub decisions: Marks<Decision>,
     /// Moves.
     pub moves: Marks<Move>,
-    /// Samples of counters.
-    pub samples: Marks<CounterSample>,
+    /// Counters of CPUs.
+    pub counters: CounterSums,
 }
 
 /// Time by task within the present stretch of a CPU.
@@ -204,7 +191,7 @@ pub struct Recorder {
     transitions: Vec<u64>,
     decisions: Marks<Decision>,
     moves: Marks<Move>,
-    samples: Marks<CounterSample>,
+    counters: CounterSums,
 }
 
 impl Recorder {
@@ -230,7 +217,7 @@ impl Recorder {
             transitions: vec![0; llcs * llcs],
             decisions: Marks::default(),
             moves: Marks::default(),
-            samples: Marks::default(),
+            counters: CounterSums::new(cpus, end_ns),
         }
     }
 
@@ -257,7 +244,7 @@ impl Recorder {
             transitions: self.transitions,
             decisions: self.decisions,
             moves: self.moves,
-            samples: self.samples,
+            counters: self.counters,
         }
     }
 
@@ -296,7 +283,9 @@ impl Recorder {
                 self.decisions.push(Decision { time_ns, cpu, task, decision, value }, self.limits.marks);
             }
             EventKind::Counter { counter, task, value } => {
-                self.samples.push(CounterSample { time_ns, cpu, task, counter, value }, self.limits.marks);
+                if task.is_idle() {
+                    self.counters.add(time_ns, cpu.index(), counter as usize, value);
+                }
             }
             EventKind::Waking { .. }
             | EventKind::Fork { .. }

@@ -50,6 +50,11 @@ impl Scratch {
         Ran::new(words, command.output().expect("the program can be started"))
     }
 
+    /// Runs the program with these words where programs are looked for in `path`.
+    pub fn run_in_path(&self, path: &str, words: &str) -> Ran {
+        Ran::new(words, self.command(words).env("PATH", path).output().expect("the program can be started"))
+    }
+
     /// The names of all files under a directory of it, sorted.
     pub fn files(&self, directory: &str) -> Vec<String> {
         let mut found = Vec::new();

@@ -1,122 +1,293 @@
-//! Where the time went: all CPU time of the machine, by what it was spent on.
+//! Where the time went: the tasks' lifetimes by cause, what explains the difference to the baseline, and all CPU time of
+//! the machine.
+//!
+//! Causes and gaps are the lab's ([`warmcore_lab::time_split`]); here they are drawn.
 
+use warmcore_lab::time_split::{CAUSES, Cause, Gap, TimeSplit};
 use warmcore_lab::trial::Trial;
 
 use super::{Csv, Figure, WIDTH, shortened};
-use crate::colour::series;
 use crate::run::Run;
 use crate::scale::{Scale, time_ticks};
 use crate::svg::{Anchor, Svg};
 use crate::units::{duration, three_digits};
 
-/// What CPU time is spent on: name in files, name for people, measure.
-const PARTS: [(&str, &str, &str); 7] = [
-    ("work", "programs' own work", "work_ns"),
-    ("syscall", "system calls", "overhead_syscall_ns"),
-    ("switch", "context switches", "overhead_switch_ns"),
-    ("wakeup", "wakeups", "overhead_wakeup_ns"),
-    ("tick", "ticks", "overhead_tick_ns"),
-    ("balance", "load balancing", "overhead_balance_ns"),
-    ("migration", "cold caches after migrations", "overhead_migration_ns"),
+const LEFT: f64 = 190.0;
+const RIGHT: f64 = 80.0;
+const ROW: f64 = 38.0;
+
+/// The title of a cause by its name.
+#[must_use]
+pub fn cause_title(name: &str) -> &'static str {
+    CAUSES.iter().find(|cause| cause.name == name).map_or("", |cause| cause.title)
+}
+
+/// The class of a cause's colour.
+fn cause_class(name: &str) -> String {
+    format!("q{}", CAUSES.iter().position(|cause| cause.name == name).unwrap_or(CAUSES.len() - 1))
+}
+
+/// A stacked bar of its tasks' lifetimes per scheduler. `None` when that was not recorded.
+#[must_use]
+pub fn task_time(run: &Run) -> Option<Figure> {
+    let split = run.disk.comparison.time_split.as_ref()?;
+    let causes: Vec<&Cause> = CAUSES.iter().filter(|cause| split.causes.contains(cause)).collect();
+    let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
+    let whole = |s: usize| {
+        let scheduler = &split.schedulers[s];
+        scheduler.per_work.filter(|_| per_work).unwrap_or(scheduler.task_time_ns)
+    };
+    let text = |value: f64| if per_work { three_digits(value) } else { duration(value) };
+    let top = 24.0 + 20.0 * causes.len().div_ceil(2) as f64;
+    let bottom = top + ROW * split.schedulers.len() as f64;
+    let mut svg = Svg::new(WIDTH, bottom + 44.0);
+    let most = (0..split.schedulers.len()).map(whole).fold(0.0, f64::max);
+    let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
+    let ticks = if per_work {
+        scale.ticks(6).into_iter().map(|at| (at, three_digits(at))).collect()
+    } else {
+        time_ticks(&scale, 6)
+    };
+    for (value, text) in ticks {
+        svg.line(scale.at(value), top, scale.at(value), bottom, "grid");
+        svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
+    }
+    for (index, cause) in causes.iter().enumerate() {
+        let (x, y) = (12.0 + (index % 2) as f64 * 372.0, 16.0 + (index / 2) as f64 * 20.0);
+        svg.rect(x, y - 9.0, 11.0, 11.0, &cause_class(cause.name), "");
+        svg.text(x + 17.0, y, Anchor::Start, "s", cause.title);
+    }
+    let mut csv = Csv::new(&["scheduler", "cause", "meaning", "task_time_ns", "share"]);
+    for (row, scheduler) in split.schedulers.iter().enumerate() {
+        let y = top + ROW * row as f64 + 7.0;
+        svg.text(LEFT - 14.0, y + 16.0, Anchor::End, "b", &shortened(&scheduler.label, 24));
+        let mut from = 0.0;
+        for cause in &causes {
+            let share = scheduler.shares.get(cause.name).copied().unwrap_or(0.0);
+            let part = share * whole(row);
+            let (a, b) = (scale.at(from), scale.at(from + part));
+            let hover =
+                format!("{}: {} {} % ({})", scheduler.label, cause.title, three_digits(share * 100.0), text(part));
+            svg.rect(a, y, b - a, ROW - 14.0, &cause_class(cause.name), &hover);
+            from += part;
+            let ns = format!("{:.0}", share * scheduler.task_time_ns);
+            csv.row(&[&scheduler.label, cause.name, cause.title, &ns, &share.to_string()]);
+        }
+        svg.text(scale.at(whole(row)) + 8.0, y + 16.0, Anchor::Start, "m", &text(whole(row)));
+    }
+    svg.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis");
+    let label = if per_work {
+        "task time per work (ns per ns), mean of the trials"
+    } else {
+        "task time per run, mean of the trials"
+    };
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
+    Some(Figure {
+        id: "task-time".into(),
+        title: "Where the tasks' time went".into(),
+        caption: format!(
+            "From its creation to its exit a task is on a CPU, waits for one, or is blocked. All tasks together, mean of all \
+             trials{}. Grey: what follows from other tasks and the clock.",
+            if per_work { ", per work done" } else { "" }
+        ),
+        svg,
+        csv: csv.finish(),
+    })
+}
+
+/// Lines of a gap that are drawn; the table beside the figure has all.
+const MOST_LINES: usize = 10;
+
+/// What each cause contributes to the difference to the baseline, as bars to the left (less) and to the right (more).
+/// `None` with one scheduler, or when that was not recorded.
+#[must_use]
+pub fn gaps(run: &Run) -> Option<Figure> {
+    const BAR: f64 = 20.0;
+    const NAMES: f64 = 310.0;
+    let split = run.disk.comparison.time_split.as_ref()?;
+    let lines = |gap: &Gap| -> Vec<(&'static str, f64, Option<f64>)> {
+        let mut lines: Vec<_> = gap.lines.iter().map(|line| (line.name, line.difference, line.share)).collect();
+        lines.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+        lines.truncate(MOST_LINES);
+        lines
+    };
+    let drawn: Vec<(&Gap, Vec<_>)> =
+        split.gaps.iter().map(|gap| (gap, lines(gap))).filter(|(_, lines)| !lines.is_empty()).collect();
+    if drawn.is_empty() {
+        return None;
+    }
+    let text = |value: f64| signed(split, value);
+    let most = drawn.iter().flat_map(|(_, lines)| lines.iter().map(|line| line.1.abs())).fold(0.0, f64::max);
+    let scale = Scale::linear(-most, most, NAMES + 70.0, WIDTH - 110.0);
+    let height = drawn.iter().map(|(_, lines)| 34.0 + BAR * lines.len() as f64).sum::<f64>() + 34.0;
+    let mut svg = Svg::new(WIDTH, height);
+    let mut csv = Csv::new(&["scheduler", "cause", "meaning", "difference_to_baseline", "share_of_gap"]);
+    for gap in &split.gaps {
+        for line in &gap.lines {
+            let share = line.share.map_or_else(String::new, |share| share.to_string());
+            let difference = line.difference.to_string();
+            csv.row(&[&gap.label, line.name, cause_title(line.name), &difference, &share]);
+        }
+    }
+    let mut y = 8.0;
+    for (gap, lines) in &drawn {
+        let top = y;
+        svg.text(12.0, y + 14.0, Anchor::Start, "b", &shortened(&gap.label, 40));
+        y += 26.0;
+        for (name, difference, share) in lines {
+            let (a, b) = (scale.at(0.0), scale.at(*difference));
+            svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(cause_title(name), 52));
+            let of_gap = share.map_or_else(
+                || ", which follows from what other tasks do".to_owned(),
+                |share| format!(", {} % of the gap", three_digits(share * 100.0)),
+            );
+            let hover = format!("{}: {} {}{of_gap}", gap.label, cause_title(name), text(*difference));
+            svg.rect(a.min(b), y + 2.0, (b - a).abs().max(0.5), BAR - 6.0, &cause_class(name), &hover);
+            let (at, anchor) = if *difference < 0.0 { (b - 5.0, Anchor::End) } else { (b + 5.0, Anchor::Start) };
+            svg.text(at, y + 12.0, anchor, "m s", &text(*difference));
+            if let Some(share) = share {
+                svg.text(WIDTH - 12.0, y + 12.0, Anchor::End, "s", &format!("{} %", three_digits(share * 100.0)));
+            }
+            y += BAR;
+        }
+        svg.line(scale.at(0.0), top + 22.0, scale.at(0.0), y, "axis");
+        y += 8.0;
+    }
+    svg.text(scale.at(0.0), height - 8.0, Anchor::Middle, "m", &unit_of_gaps(split));
+    svg.text(WIDTH - 12.0, height - 8.0, Anchor::End, "m s", "of the gap");
+    Some(Figure {
+        id: "time-gap".into(),
+        title: "The difference to the baseline, explained".into(),
+        caption: "To the left: less than the baseline; to the right: more. Shares of the gap count what tasks did themselves; \
+                  waiting for other tasks and sleeping (grey) follow from that and explain nothing."
+            .into(),
+        svg,
+        csv: csv.finish(),
+    })
+}
+
+/// What a gap's numbers are.
+#[must_use]
+pub fn unit_of_gaps(split: &TimeSplit) -> String {
+    let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
+    if per_work { "task time per work (ns per ns)" } else { "task time per run" }.into()
+}
+
+/// A gap's number with its sign.
+#[must_use]
+pub fn signed(split: &TimeSplit, value: f64) -> String {
+    let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", if per_work { three_digits(value) } else { duration(value) })
+}
+
+/// Where a part's time is among a trial's values.
+enum From {
+    /// Among the times by cause.
+    Cause(&'static str),
+    /// Among the measures.
+    Measure(&'static str),
+}
+
+/// What CPU time is spent on: name in files, name for people, the cause whose colour it has, where its time is.
+const PARTS: [(&str, &str, &str, From); 18] = [
+    ("compute", "computing", "compute", From::Cause("compute")),
+    ("smt", "sharing the core with a sibling", "smt", From::Cause("smt")),
+    ("l2", "L2 hits", "l2", From::Cause("l2")),
+    ("llc", "LLC hits", "llc", From::Cause("llc")),
+    ("other_llc", "lines from another LLC", "other_llc", From::Cause("other_llc")),
+    ("other_socket", "lines from another socket", "other_socket", From::Cause("other_socket")),
+    ("dram_local", "memory of the own node", "dram_local", From::Cause("dram_local")),
+    ("dram_remote", "memory of other nodes", "dram_remote", From::Cause("dram_remote")),
+    ("bandwidth", "memory under load", "bandwidth", From::Cause("bandwidth")),
+    ("hot_lines", "contended lines", "hot_lines", From::Cause("hot_lines")),
+    ("spinning", "waiting actively", "spinning", From::Cause("spinning")),
+    ("syscall", "system calls", "syscalls", From::Cause("syscalls")),
+    ("migration", "cold caches (constant cost)", "cold_caches", From::Measure("overhead_migration_ns")),
+    ("switch", "context switches", "scheduler", From::Measure("overhead_switch_ns")),
+    ("wakeup", "wakeups", "scheduler", From::Measure("overhead_wakeup_ns")),
+    ("tick", "ticks", "scheduler", From::Measure("overhead_tick_ns")),
+    ("balance", "load balancing", "scheduler", From::Measure("overhead_balance_ns")),
+    ("numa", "NUMA balancing", "scheduler", From::Measure("overhead_numa_ns")),
 ];
 /// What is left.
 const REST: (&str, &str) = ("idle", "idle, and what is not attributed");
 
-/// Mean CPU time of a scheduler's trials by part; the rest last.
-#[derive(Clone, Debug)]
-pub struct Breakdown {
-    /// Label of the scheduler.
-    pub scheduler: String,
-    /// Nanoseconds by part, in the order of [`names`].
-    pub parts: Vec<f64>,
-}
-
-/// Names of the parts, for people.
-#[must_use]
-pub fn names() -> Vec<&'static str> {
-    PARTS.iter().map(|part| part.1).chain([REST.1]).collect()
-}
-
-/// Where the time of each scheduler's trials went; `None` when that was not recorded.
-#[must_use]
-pub fn breakdowns(run: &Run) -> Option<Vec<Breakdown>> {
-    let of = |trials: &Vec<Trial>| {
-        let mean = |name: &str| {
-            let values: Vec<f64> = trials.iter().filter_map(|trial| trial.measure(name)).collect();
-            (values.len() == trials.len()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-        };
-        let total = mean("run_ns")? + mean("idle_ns")?;
-        let mut parts: Vec<f64> = PARTS.iter().map(|(_, _, measure)| mean(measure).unwrap_or(0.0)).collect();
-        parts.push((total - parts.iter().sum::<f64>()).max(0.0));
-        Some(Breakdown { scheduler: trials[0].scheduler.clone(), parts })
+/// Mean CPU time of a scheduler's trials by part, the rest last; `None` when that was not recorded.
+fn cpu_parts(trials: &[Trial]) -> Option<Vec<f64>> {
+    let mean = |value: &dyn Fn(&Trial) -> Option<f64>| {
+        let values: Vec<f64> = trials.iter().filter_map(value).collect();
+        (values.len() == trials.len()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
-    run.disk.trials.iter().map(of).collect()
+    let total = mean(&|trial| trial.measure("run_ns"))? + mean(&|trial| trial.measure("idle_ns"))?;
+    let mut parts = Vec::with_capacity(PARTS.len() + 1);
+    for (.., from) in &PARTS {
+        parts.push(match from {
+            From::Cause(name) => mean(&|trial| trial.time_ns.get(*name).copied())?,
+            From::Measure(name) => mean(&|trial| trial.measure(name)).unwrap_or(0.0),
+        });
+    }
+    parts.push((total - parts.iter().sum::<f64>()).max(0.0));
+    Some(parts)
 }
 
-/// A stacked bar per scheduler.
+/// A stacked bar of the machine's CPU time per scheduler. `None` when that was not recorded.
 #[must_use]
-pub fn cpu_time(run: &Run) -> Figure {
-    const LEFT: f64 = 190.0;
-    const RIGHT: f64 = 80.0;
-    const ROW: f64 = 38.0;
-    const TOP: f64 = 66.0;
-    let breakdowns = breakdowns(run).unwrap_or_default();
-    let names = names();
-    let height = TOP + ROW * breakdowns.len() as f64 + 44.0;
-    let bottom = height - 44.0;
-    let mut svg = Svg::new(WIDTH, height);
-    let total = |b: &Breakdown| b.parts.iter().sum::<f64>();
-    let most = breakdowns.iter().map(total).fold(0.0, f64::max);
+pub fn cpu_time(run: &Run) -> Option<Figure> {
+    let bars: Vec<Vec<f64>> = run.disk.trials.iter().map(|trials| cpu_parts(trials)).collect::<Option<_>>()?;
+    let names: Vec<&str> = PARTS.iter().map(|part| part.1).chain([REST.1]).collect();
+    let occurs: Vec<usize> = (0..names.len()).filter(|part| bars.iter().any(|bar| bar[*part] > 0.0)).collect();
+    // The parts of the scheduler share its colour, each paler than the one before.
+    let class = |part: usize| match PARTS.get(part) {
+        Some((name, _, "scheduler", _)) => format!("q12 {name}"),
+        Some((_, _, cause, _)) => cause_class(cause),
+        None => "empty".to_owned(),
+    };
+    let top = 24.0 + 20.0 * occurs.len().div_ceil(3) as f64;
+    let bottom = top + ROW * bars.len() as f64;
+    let mut svg = Svg::new(WIDTH, bottom + 44.0);
+    let most = bars.iter().map(|bar| bar.iter().sum::<f64>()).fold(0.0, f64::max);
     let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
     for (value, text) in time_ticks(&scale, 6) {
-        let x = scale.at(value);
-        svg.line(x, TOP, x, bottom, "grid");
-        svg.text(x, bottom + 17.0, Anchor::Middle, "m", &text);
+        svg.line(scale.at(value), top, scale.at(value), bottom, "grid");
+        svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
     }
-    legend(&mut svg, &names);
+    for (index, part) in occurs.iter().enumerate() {
+        let (x, y) = (12.0 + (index % 3) as f64 * 248.0, 16.0 + (index / 3) as f64 * 20.0);
+        svg.rect(x, y - 9.0, 11.0, 11.0, &class(*part), "");
+        svg.text(x + 17.0, y, Anchor::Start, "s", names[*part]);
+    }
     let files: Vec<String> = PARTS.iter().map(|part| part.0).chain([REST.0]).map(|name| format!("{name}_ns")).collect();
     let heading: Vec<&str> = std::iter::once("scheduler").chain(files.iter().map(String::as_str)).collect();
     let mut csv = Csv::new(&heading);
-    for (row, breakdown) in breakdowns.iter().enumerate() {
-        let y = TOP + ROW * row as f64 + 7.0;
-        let whole = total(breakdown);
-        svg.text(LEFT - 14.0, y + 16.0, Anchor::End, "b", &shortened(&breakdown.scheduler, 24));
+    for (row, bar) in bars.iter().enumerate() {
+        let label = &run.disk.record.schedulers[row].label;
+        let y = top + ROW * row as f64 + 7.0;
+        let whole: f64 = bar.iter().sum();
+        svg.text(LEFT - 14.0, y + 16.0, Anchor::End, "b", &shortened(label, 24));
         let mut from = 0.0;
-        for (index, (part, name)) in breakdown.parts.iter().zip(&names).enumerate() {
-            let (a, b) = (scale.at(from), scale.at(from + part));
-            let share = if whole > 0.0 { part / whole * 100.0 } else { 0.0 };
-            let hover = format!("{}: {name} {} ({} %)", breakdown.scheduler, duration(*part), three_digits(share));
-            svg.rect(a, y, b - a, ROW - 14.0, &class(index, names.len()), &hover);
-            from += part;
+        for part in &occurs {
+            let ns = bar[*part];
+            let (a, b) = (scale.at(from), scale.at(from + ns));
+            let share = if whole > 0.0 { ns / whole * 100.0 } else { 0.0 };
+            let hover = format!("{label}: {} {} ({} %)", names[*part], duration(ns), three_digits(share));
+            svg.rect(a, y, b - a, ROW - 14.0, &class(*part), &hover);
+            from += ns;
         }
         svg.text(scale.at(whole) + 8.0, y + 16.0, Anchor::Start, "m", &duration(whole));
-        let cells = breakdown.parts.iter().map(|part| format!("{part:.0}"));
-        csv.row(&std::iter::once(breakdown.scheduler.clone()).chain(cells).collect::<Vec<_>>());
+        let cells = bar.iter().map(|ns| format!("{ns:.0}"));
+        csv.row(&std::iter::once(label.clone()).chain(cells).collect::<Vec<_>>());
     }
     svg.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis");
-    let label =
-        if breakdowns.is_empty() { "not recorded (--trace none)" } else { "CPU time of all CPUs, mean of the trials" };
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, height - 8.0, Anchor::Middle, "m", label);
-    Figure {
+    let label = "CPU time of all CPUs, mean of the trials";
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
+    Some(Figure {
         id: "cpu-time".into(),
-        title: "Where the CPU time went".into(),
-        caption:
-            "All CPU time of the machine from the start to the end of the run, mean of all trials. Kernel time that \
-                  fell on an idle CPU is shown with its kind."
-                .into(),
+        title: "Where the machine's CPU time went".into(),
+        caption: "All CPU time of the machine from the start to the end of the run, mean of all trials. Kernel time that fell \
+                  on an idle CPU is shown with its kind."
+            .into(),
         svg,
         csv: csv.finish(),
-    }
-}
-
-fn class(index: usize, parts: usize) -> String {
-    if index + 1 == parts { "empty".into() } else { format!("c{}", series(index)) }
-}
-
-fn legend(svg: &mut Svg, names: &[&str]) {
-    for (index, name) in names.iter().enumerate() {
-        let (x, y) = (12.0 + (index % 4) as f64 * 186.0, 16.0 + (index / 4) as f64 * 20.0);
-        svg.rect(x, y - 9.0, 11.0, 11.0, &class(index, names.len()), "");
-        svg.text(x + 17.0, y, Anchor::Start, "s", name);
-    }
+    })
 }

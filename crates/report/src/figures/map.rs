@@ -6,7 +6,7 @@ use super::matrix::colour_bar;
 use super::{Csv, Figure, WIDTH, file_name};
 use crate::colour::{hex, magnitude};
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, Svg, coordinate};
 use crate::units::{count, three_digits};
 
 /// Where an LLC's box lies.
@@ -51,7 +51,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
                 let mut tallest = 0.0_f64;
                 for (column, llc) in line.iter().enumerate() {
                     let x = 76.0 + width * column as f64;
-                    let height = draw_llc(&mut svg, machine, *llc, (x, y, width - 12.0), &busy);
+                    let height = draw_llc(&mut svg, scene, machine, *llc, (x, y, width - 12.0), &busy);
                     boxes[llc.index()] = Some(Box2 { x, y, width: width - 12.0, height });
                     tallest = tallest.max(height);
                 }
@@ -64,12 +64,21 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     traffic(&mut svg, scene, machine, &boxes);
     colour_bar(&mut svg, y + 6.0, "0 %", "100 %", "share of time with a task on the CPU");
     svg.height = y + 28.0;
+    if SOURCES.iter().any(|(name, ..)| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0)) {
+        for (position, (_, class, words)) in SOURCES.iter().enumerate() {
+            let (x, y) = (22.0 + (position % 3) as f64 * 240.0, svg.height + 8.0 + (position / 3) as f64 * 18.0);
+            svg.rect(x, y - 8.0, 10.0, 10.0, class, "");
+            svg.text(x + 16.0, y, Anchor::Start, "s", &format!("lines from {words}"));
+        }
+        svg.height += 40.0;
+    }
     Figure {
         id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
         title: format!("{} under {}", machine.name(), scene.scheduler),
         caption:
             "Each cell is a CPU, SMT siblings touching; shade is load. Lines are moves of tasks between LLCs, the \
-                  thicker the more."
+                  thicker the more. Bars beside an LLC's name, where the memory was modelled: where the lines came from that its \
+                  cores fetched, as long as the LLC that fetched most."
                 .into(),
         svg,
         csv: csv.finish(),
@@ -79,6 +88,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
 /// Draws an LLC with its cores; returns the height of its box.
 fn draw_llc(
     svg: &mut Svg,
+    scene: &Scene,
     machine: &Machine,
     llc: LlcId,
     (x, y, width): (f64, f64, f64),
@@ -95,6 +105,7 @@ fn draw_llc(
     let height = 22.0 + lines as f64 * (tall + 4.0) + 4.0;
     svg.rect(x, y, width, height, "box", "");
     svg.text(x + 6.0, y + 14.0, Anchor::Start, "s", &llc.to_string());
+    sources(svg, scene, machine, llc, (x + 46.0, y + 6.0, width - 52.0));
     for (position, core) in cores.iter().enumerate() {
         let at =
             (x + 5.0 + cell * (position % per_line) as f64, y + 20.0 + (tall + 4.0) * (position / per_line) as f64);
@@ -108,6 +119,45 @@ fn draw_llc(
         }
     }
     height
+}
+
+/// Where lines that miss the L2 come from: counter, colour's class, words.
+pub(crate) const SOURCES: [(&str, &str, &str); 5] = [
+    ("c2c_same_llc", "q3", "another core under the LLC"),
+    ("c2c_other_llc", "q4", "another LLC"),
+    ("c2c_other_socket", "q5", "another socket"),
+    ("dram_local", "q6", "memory of the own node"),
+    ("dram_remote", "q7", "memory of other nodes"),
+];
+
+/// Lines that a counter saw in an LLC during the whole trial.
+fn counted(scene: &Scene, machine: &Machine, llc: LlcId, name: &str) -> u64 {
+    let counter = scene.tables.counters.iter().position(|other| other == name);
+    let cpus = machine.cpus_of_llc(llc).iter().map(|cpu| cpu.index());
+    counter.map_or(0, |counter| scene.record.counters.of_cpus(counter, cpus).iter().sum())
+}
+
+/// A bar in an LLC's box: where the lines came from that it fetched. As wide as the LLC that fetched most.
+fn sources(svg: &mut Svg, scene: &Scene, machine: &Machine, llc: LlcId, (x, y, width): (f64, f64, f64)) {
+    let of = |llc: LlcId| SOURCES.map(|(name, ..)| counted(scene, machine, llc, name));
+    let most = machine.llcs().map(|llc| of(llc).iter().sum::<u64>()).max().unwrap_or(0);
+    if most == 0 || width < 20.0 {
+        return;
+    }
+    let seconds = scene.end_ns as f64 / 1e9;
+    let mut from = x;
+    for ((name, class, words), lines) in SOURCES.iter().zip(of(llc)) {
+        let part = lines as f64 / most as f64 * width;
+        let hover = format!("{llc}: {} lines/s from {words}", count(lines as f64 / seconds));
+        let attributes = format!(
+            r#"class="{class} source" data-llc="{}" data-counter="{name}" data-width="{}" data-x="{}""#,
+            llc.0,
+            coordinate(width),
+            coordinate(x)
+        );
+        svg.rect_with(from, y, part, 8.0, &attributes, &hover);
+        from += part;
+    }
 }
 
 /// Lines between the boxes of LLCs for the moves in both directions; the busiest ones.

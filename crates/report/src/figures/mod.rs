@@ -5,6 +5,7 @@
 
 pub mod breakdown;
 pub mod compare;
+pub mod counters;
 pub mod distribution;
 pub mod map;
 pub mod matrix;
@@ -37,7 +38,9 @@ pub struct Figure {
 #[must_use]
 pub fn all(run: &Run) -> Vec<Figure> {
     let mut figures = vec![compare::ratios(run), compare::values(run)];
-    figures.push(breakdown::cpu_time(run));
+    figures.extend(breakdown::task_time(run));
+    figures.extend(breakdown::gaps(run));
+    figures.extend(breakdown::cpu_time(run));
     figures.extend(distribution::all(run));
     figures.extend(matrix::migrations(run));
     for (index, scene) in run.scenes.iter().enumerate() {
@@ -50,6 +53,7 @@ pub fn all(run: &Run) -> Vec<Figure> {
         figures.push(matrix::residency(index, scene, machine));
         figures.extend(matrix::transitions(index, scene, machine));
         figures.push(map::machine(index, scene, machine));
+        figures.extend(counters::over_time(index, scene, machine));
     }
     figures
 }

@@ -6,13 +6,13 @@ use warmcore_lab::verdict::{Finding, decimal};
 use warmcore_statistics::{Better, compare_paired};
 use warmcore_topology::Basis;
 
-use crate::figures::breakdown::{breakdowns, names};
+use crate::figures::breakdown::{signed, unit_of_gaps};
 use crate::figures::compare::direction;
 use crate::figures::{Csv, Figure};
 use crate::run::Run;
 use crate::svg::escape;
 use crate::text::{command, judged, measure, question, scheduler, value};
-use crate::units::{bytes, duration, with_unit};
+use crate::units::{bytes, three_digits, with_unit};
 
 /// Measures beside the verdict's own in its table: name and heading.
 const BESIDE: [(&str, &str); 6] = [
@@ -163,40 +163,52 @@ fn definition(run: &Run, name: &str) -> String {
 
 fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     let _ = writeln!(out, "<section id=\"time-{index}\">\n<h2>Where the time went</h2>");
-    figures_named(out, figures, &["cpu-time"]);
+    figures_named(out, figures, &["task-time", "time-gap"]);
     explained(out, run);
+    figures_named(out, figures, &["cpu-time"]);
+    if !figures.iter().any(|figure| figure.id == "task-time" || figure.id == "cpu-time") {
+        out.push_str("<p class=\"note\">Not recorded: the run has no times by cause.</p>\n");
+    }
     out.push_str("</section>\n");
 }
 
-/// The difference to the baseline, part by part.
+/// The difference to the baseline, cause by cause.
 fn explained(out: &mut String, run: &Run) {
-    let Some(breakdowns) = breakdowns(run).filter(|breakdowns| breakdowns.len() > 1) else { return };
-    let baseline = run.disk.record.baseline_index().unwrap_or(0);
-    let base = &breakdowns[baseline];
-    let others: Vec<_> = breakdowns.iter().enumerate().filter(|(index, _)| *index != baseline).collect();
+    let Some(split) = run.disk.comparison.time_split.as_ref().filter(|split| !split.gaps.is_empty()) else { return };
+    for gap in &split.gaps {
+        let _ = writeln!(out, "<p class=\"gap\">{}.</p>", escape(&gap.sentence));
+    }
     let _ = write!(
         out,
-        "<h3>The difference to {}, explained</h3>\n<p class=\"note\">CPU time of all CPUs, mean of the trials, scheduler minus \
-         baseline: the parts add up to the whole.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\">\
-         <table class=\"sortable\"><thead><tr><th>spent on</th>",
-        escape(&base.scheduler)
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\"><table class=\"sortable gaps\">\
+         <thead><tr><th>{}</th>",
+        escape(&unit_of_gaps(split))
     );
-    for (_, other) in &others {
-        let _ = write!(out, "<th class=\"n\">{}</th>", escape(&other.scheduler));
+    for gap in &split.gaps {
+        let label = escape(&gap.label);
+        let _ = write!(out, "<th class=\"n\">{label} minus baseline</th><th class=\"n\">of the gap</th>");
     }
     out.push_str("</tr></thead><tbody>");
-    let cell = |difference: f64| {
-        let sign = if difference > 0.0 { "+" } else { "" };
-        format!("<td class=\"n\" data-value=\"{difference}\">{sign}{}</td>", duration(difference))
-    };
-    for (part, name) in names().iter().enumerate() {
-        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(name));
-        others.iter().for_each(|(_, other)| out.push_str(&cell(other.parts[part] - base.parts[part])));
+    for cause in &split.causes {
+        let _ = write!(out, "<tr data-cause=\"{}\"><th scope=\"row\">{}</th>", escape(cause.name), escape(cause.title));
+        for gap in &split.gaps {
+            let line = gap.lines.iter().find(|line| line.name == cause.name);
+            let difference = line.map_or(0.0, |line| line.difference);
+            let share = line.and_then(|line| line.share);
+            let _ = write!(
+                out,
+                "<td class=\"n\" data-value=\"{difference}\">{}</td><td class=\"n\" data-value=\"{}\">{}</td>",
+                signed(split, difference),
+                number(share),
+                share.map_or_else(|| "–".into(), |share| format!("{} %", three_digits(share * 100.0)))
+            );
+        }
         out.push_str("</tr>");
     }
-    out.push_str("</tbody><tfoot><tr><th scope=\"row\">all of it</th>");
-    let whole = |parts: &[f64]| parts.iter().sum::<f64>();
-    others.iter().for_each(|(_, other)| out.push_str(&cell(whole(&other.parts) - whole(&base.parts))));
+    out.push_str("</tbody><tfoot><tr><th scope=\"row\">the gap: what tasks did themselves</th>");
+    for gap in &split.gaps {
+        let _ = write!(out, "<td class=\"n\">{}</td><td class=\"n\"></td>", signed(split, gap.difference));
+    }
     out.push_str("</tr></tfoot></table></div>\n");
 }
 
@@ -257,7 +269,7 @@ fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     if !run.scenes.is_empty() {
         let _ = writeln!(out, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
     }
-    figures_named(out, figures, &["machine"]);
+    figures_named(out, figures, &["machine", "counters"]);
     out.push_str("</section>\n");
 }
 

@@ -19,8 +19,26 @@ pub struct TracePacket {
     /// 1: this sequence begins anew.
     #[prost(uint32, optional, tag = "13")]
     pub sequence_flags: Option<u32>,
+    #[prost(message, optional, tag = "45")]
+    pub system_info: Option<SystemInfo>,
     #[prost(message, optional, tag = "60")]
     pub track_descriptor: Option<TrackDescriptor>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SystemInfo {
+    #[prost(message, optional, tag = "1")]
+    pub utsname: Option<Utsname>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Utsname {
+    #[prost(string, optional, tag = "1")]
+    pub sysname: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    pub version: Option<String>,
+    #[prost(string, optional, tag = "3")]
+    pub release: Option<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -112,10 +130,28 @@ pub struct FtraceEvent {
     /// Thread on the CPU at the time.
     #[prost(uint32, optional, tag = "2")]
     pub pid: Option<u32>,
+    #[prost(message, optional, tag = "20")]
+    pub sched_waking: Option<SchedWaking>,
     #[prost(message, optional, tag = "114")]
     pub sched_wakeup_new: Option<SchedWakeupNew>,
+    #[prost(message, optional, tag = "235")]
+    pub task_newtask: Option<TaskNewtask>,
     #[prost(message, optional, tag = "491")]
     pub sched_migrate_task: Option<SchedMigrateTask>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SchedWaking {
+    #[prost(string, optional, tag = "1")]
+    pub comm: Option<String>,
+    #[prost(int32, optional, tag = "2")]
+    pub pid: Option<i32>,
+    #[prost(int32, optional, tag = "3")]
+    pub prio: Option<i32>,
+    #[prost(int32, optional, tag = "4")]
+    pub success: Option<i32>,
+    #[prost(int32, optional, tag = "5")]
+    pub target_cpu: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -128,6 +164,17 @@ pub struct SchedWakeupNew {
     pub prio: Option<i32>,
     #[prost(int32, optional, tag = "5")]
     pub target_cpu: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TaskNewtask {
+    #[prost(int32, optional, tag = "1")]
+    pub pid: Option<i32>,
+    #[prost(string, optional, tag = "2")]
+    pub comm: Option<String>,
+    /// The kernel's flags: 0x10000 for a thread.
+    #[prost(uint64, optional, tag = "3")]
+    pub clone_flags: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -1,0 +1,31 @@
+// Views that look at every slice: drawn when they are on the screen and the reader's hand rests, so that panning the timeline
+// stays smooth.
+
+/** Milliseconds without a change after which such a view is drawn. */
+const REST = 90;
+
+/** A function that asks for a drawing. */
+export function lazily(box: HTMLElement, draw: () => void): () => void {
+  let visible = false;
+  let wanted = true;
+  let timer = 0;
+  const soon = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (!visible || !wanted) return;
+      wanted = false;
+      draw();
+    }, REST);
+  };
+  new IntersectionObserver(
+    (entries) => {
+      visible = entries.some((entry) => entry.isIntersecting);
+      if (visible) soon();
+    },
+    { rootMargin: '200px' },
+  ).observe(box);
+  return () => {
+    wanted = true;
+    soon();
+  };
+}

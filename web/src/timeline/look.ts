@@ -1,0 +1,104 @@
+// What is at a place of the timeline, and how it is said.
+
+import { count, duration, instant, percent } from '../format';
+import type { Hit, View } from './view';
+
+/** What is at a row and a time; within `near` nanoseconds for decisions and short slices. */
+export function look(view: View, row: number, time: number, near: number): Hit {
+  const hit: Hit = { row, time };
+  if (view.settings.rowsBy === 'cpu') {
+    hit.cpu = view.state.machine.order[row];
+    if (view.scene.exact) hit.slice = view.scene.at(hit.cpu, time) ?? nearest(view, hit.cpu, time, near);
+  } else if (!view.rows[row].folded && view.scene.exact) {
+    hit.slice = sliceOfTask(view, view.rows[row].tasks[0], time, near);
+    if (hit.slice !== undefined) hit.cpu = view.scene.cpu[hit.slice];
+  }
+  if (view.settings.decisions) {
+    const marks = view.scene.decisions;
+    const [low, high] = view.marksIn(marks.time);
+    let closest = near;
+    for (let i = low; i < high; i++) {
+      const here = view.settings.rowsBy === 'cpu' ? marks.a[i] === hit.cpu : view.rows[row].tasks.includes(marks.b[i] - 1);
+      if (here && Math.abs(marks.time[i] - time) <= closest) {
+        closest = Math.abs(marks.time[i] - time);
+        hit.decision = i;
+      }
+    }
+  }
+  return hit;
+}
+
+
+/** The closest slice on a CPU within a distance, for slices thinner than a pixel. */
+function nearest(view: View, cpu: number, time: number, near: number): number | undefined {
+  const after = view.scene.after(cpu, time);
+  const candidates = [after - 1, after].filter((i) => i >= view.scene.first[cpu] && i < view.scene.first[cpu + 1]);
+  const distance = (i: number): number => Math.max(view.scene.start[i] - time, time - view.scene.end[i]);
+  return candidates.filter((i) => distance(i) <= near).sort((a, b) => distance(a) - distance(b))[0];
+}
+
+function sliceOfTask(view: View, task: number, time: number, near: number): number | undefined {
+  const { first, slices } = view.scene.slicesByTask();
+  let [low, high] = [first[task], first[task + 1]];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (view.scene.end[slices[middle]] > time) high = middle;
+    else low = middle + 1;
+  }
+  return low < first[task + 1] && view.scene.start[slices[low]] <= time + near ? slices[low] : undefined;
+}
+
+/** What is there, in words. */
+export function words(view: View, hit: Hit, long: boolean): string {
+  const { scene, state } = view;
+  const { core, llc, node, socket } = state.machine;
+  const lines: string[] = [];
+  const place = (cpu: number): string =>
+    `cpu${cpu} (core ${core[cpu]}, llc ${llc[cpu]}, node ${node[cpu]}, socket ${socket[cpu]})`;
+  if (hit.slice !== undefined) {
+    const i = hit.slice;
+    const task = scene.task[i];
+    const [start, end] = [scene.start[i], scene.end[i]];
+    lines.push(`${scene.taskName(task)} on ${place(scene.cpu[i])}`);
+    lines.push(`${instant(start, 1)} – ${instant(end, 1)}: ran ${duration(end - start)}, ended ${scene.header.slice_ends[scene.why[i]]}`);
+    if (long) {
+      const delay = scene.delay?.[i];
+      const waited = delay === undefined ? 'not kept in a page of this size' : delay < 0 ? 'not observed' : duration(delay);
+      lines.push(`Run delay before it: ${waited}. Group ${scene.header.groups[scene.header.task_groups[task]]}, process ${scene.header.task_processes[task]}.`);
+    }
+  } else if (view.settings.rowsBy === 'cpu' && hit.cpu !== undefined) {
+    lines.push(`${place(hit.cpu)}, ${instant(hit.time, 1)}: ${scene.exact ? 'idle' : overviewWords(view, hit.cpu, hit.time)}`);
+  } else if (view.settings.rowsBy === 'task') {
+    lines.push(`${view.rows[hit.row].label}, ${instant(hit.time, 1)}${view.rows[hit.row].folded ? '' : ': not running'}`);
+  }
+  if (view.settings.rowsBy === 'cpu' && hit.cpu !== undefined && (long || view.settings.colourBy === 'length')) {
+    const bins = scene.header.length_bins;
+    const bin = Math.min(bins - 1, Math.floor((hit.time / scene.header.end_ns) * bins));
+    lines.push(`Runnable tasks around then: ${scene.lengths[hit.cpu * bins + bin].toFixed(2)}`);
+  }
+  const counter = view.counter;
+  if (view.settings.rowsBy === 'cpu' && hit.cpu !== undefined && counter !== undefined) {
+    const bins = scene.header.counter_bins;
+    const bin = Math.min(bins - 1, Math.floor((hit.time / scene.header.end_ns) * bins));
+    const seconds = scene.header.end_ns / bins / 1e9;
+    const where = scene.header.counter_places === 'llc' ? `llc${llc[hit.cpu]}` : `cpu${hit.cpu}`;
+    lines.push(`${scene.header.counters[counter]} of ${where} around then: ${count(scene.counted(counter, hit.cpu, bin) / seconds)} per second`);
+  }
+  if (hit.decision !== undefined) {
+    const marks = scene.decisions;
+    const i = hit.decision;
+    const about = marks.b[i] > 0 ? ` about ${scene.taskName(marks.b[i] - 1)}` : '';
+    const name = scene.header.decisions[marks.c[i]] ?? `decision ${marks.c[i]}`;
+    lines.push(`Decision at ${instant(marks.time[i], 1)}: ${name}${about}, value ${marks.value[i]}`);
+  }
+  return lines.join('\n');
+}
+
+function overviewWords(view: View, cpu: number, time: number): string {
+  const level = view.scene.levels[0];
+  const bin = Math.min(level.bins - 1, Math.floor((time / view.scene.header.end_ns) * level.bins));
+  const who = level.task[cpu * level.bins + bin];
+  if (who === 0) return 'idle';
+  const busy = percent(level.busy[cpu * level.bins + bin] / 255);
+  return `mostly ${view.scene.taskName(who - 1)}, busy ${busy} of ${duration(view.scene.header.end_ns / level.bins)}`;
+}

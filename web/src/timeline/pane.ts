@@ -1,0 +1,222 @@
+// One scheduler's pane: a canvas that scrolls with its neighbours, and what pointer and keyboard do in it.
+
+import { element, showTip, themeColour } from '../dom';
+import { count } from '../format';
+import { newRow, type PixelRow } from '../raster';
+import type { Scene } from '../scene';
+import type { RunState } from '../state';
+import { drawAxis, drawChoice, drawDecisions, drawLabels, drawMoves } from './decorate';
+import { look, words } from './look';
+import { paintRows } from './paint';
+import { AXIS, GUTTER, View, type Hit, type Host, type Settings } from './view';
+
+const MOST_HEIGHT = 560;
+
+export class Pane extends View {
+  readonly box = element('div', 'pane');
+  private readonly canvas = element('canvas');
+  private readonly scroller = element('div', 'scroller');
+  private readonly spacer = element('div');
+  private readonly heading = element('small');
+  private readonly picture = document.createElement('canvas');
+  private line: PixelRow = newRow(1);
+  private drag: { x: number; from: number; to: number; select: boolean; moved: boolean } | undefined;
+
+  constructor(host: Host, state: RunState, scene: Scene, index: number) {
+    super(host, state, scene);
+    const title = element('h3', '', scene.header.scheduler);
+    const { slice_count, moves_total, decisions_total } = scene.header;
+    const decisions = decisions_total > 0 ? `, ${count(decisions_total)} decisions` : '';
+    this.heading.textContent = `${count(slice_count)} slices, ${count(moves_total)} migrations${decisions}`;
+    title.append(this.heading);
+    this.canvas.tabIndex = 0;
+    this.canvas.dataset.scheduler = String(index);
+    this.canvas.setAttribute('role', 'application');
+    this.canvas.setAttribute(
+      'aria-label',
+      `Timeline under ${scene.header.scheduler}. Arrow keys pan and choose a row, plus and minus zoom, Enter tells what runs there.`,
+    );
+    this.scroller.append(this.canvas, this.spacer);
+    this.box.append(title, this.scroller);
+    this.installPointer();
+    this.canvas.addEventListener('keydown', (event) => this.key(event));
+    this.scroller.addEventListener('scroll', () => {
+      this.host.scrollTo(this.scroller.scrollTop);
+      this.state.changed();
+    });
+  }
+
+  scrollTo(top: number): void {
+    if (this.scroller.scrollTop !== top) this.scroller.scrollTop = top;
+  }
+
+  draw(settings: Settings): void {
+    this.settings = settings;
+    if (settings.rowsBy === 'task') this.rows = this.state.rows(this.scene);
+    const width = Math.max(120, this.box.clientWidth - 2);
+    const least = settings.rowsBy === 'cpu' ? 2 : 5;
+    this.rowHeight = Math.max(least, Math.min(15, Math.floor(420 / Math.max(1, this.rowCount))));
+    const whole = this.rowHeight * this.rowCount;
+    const height = Math.min(whole, MOST_HEIGHT);
+    this.scroller.style.height = `${height + AXIS + 4}px`;
+    this.spacer.style.height = `${whole - height}px`;
+    const ratio = devicePixelRatio || 1;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round((height + AXIS) * ratio);
+    this.canvas.style.height = `${height + AXIS}px`;
+    const context = this.canvas.getContext('2d');
+    if (!context) return;
+    context.scale(ratio, ratio);
+    context.fillStyle = themeColour('--ground');
+    context.fillRect(0, 0, width, height + AXIS);
+    const plot = width - GUTTER;
+    if (plot < 20) return;
+    const first = Math.floor(this.scroller.scrollTop / this.rowHeight);
+    const rows = Math.min(this.rowCount - first, Math.ceil(height / this.rowHeight));
+    this.paint(context, plot, height, first, rows, ratio);
+    drawAxis(this, context, plot, height);
+    drawLabels(this, context, first, rows);
+    if (settings.moves && settings.rowsBy === 'cpu') drawMoves(this, context, plot, first, height);
+    if (settings.decisions) drawDecisions(this, context, plot, first, height);
+    drawChoice(this, context, plot, first, height);
+  }
+
+
+  /** Rows as pixels, stretched to their height. */
+  private paint(context: CanvasRenderingContext2D, plot: number, height: number, first: number, rows: number, ratio: number): void {
+    const pixels = Math.round(plot * ratio);
+    if (rows <= 0) return;
+    if (this.line.who.length !== pixels) this.line = newRow(pixels);
+    this.picture.width = pixels;
+    this.picture.height = rows;
+    const picture = this.picture.getContext('2d');
+    if (!picture) return;
+    const image = picture.createImageData(pixels, rows);
+    const out = new Uint32Array(image.data.buffer);
+    paintRows(this, out, pixels, first, rows, this.line);
+    picture.putImageData(image, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.picture, 0, 0, pixels, rows, GUTTER, 0, plot, rows * this.rowHeight);
+    context.fillStyle = themeColour('--ground');
+    if (this.rowHeight >= 6) {
+      for (let row = 1; row < rows; row++) context.fillRect(GUTTER, row * this.rowHeight - 1, plot, 1);
+    }
+    // A line where the LLC changes.
+    if (this.settings.rowsBy === 'cpu') {
+      const { order, llc } = this.state.machine;
+      context.fillStyle = themeColour('--muted');
+      for (let row = 1; row < rows; row++) {
+        if (llc[order[first + row]] !== llc[order[first + row - 1]]) {
+          context.fillRect(GUTTER, row * this.rowHeight - 1, plot, 1);
+        }
+      }
+    }
+    context.strokeStyle = themeColour('--line');
+    context.strokeRect(GUTTER - 0.5, 0.5, plot, height);
+  }
+
+  private timeAt(x: number): number {
+    const plot = this.canvas.clientWidth - GUTTER;
+    return this.state.from + ((x - GUTTER) / plot) * (this.state.to - this.state.from);
+  }
+
+  private hit(x: number, y: number): Hit | undefined {
+    const row = Math.floor((y + this.scroller.scrollTop - (this.scroller.scrollTop % this.rowHeight)) / this.rowHeight);
+    if (x < GUTTER || row < 0 || row >= this.rowCount || y > this.canvas.clientHeight - AXIS) return undefined;
+    return this.look(row, this.timeAt(x));
+  }
+
+  private look(row: number, time: number): Hit {
+    const pixel = (this.state.to - this.state.from) / Math.max(1, this.canvas.clientWidth - GUTTER);
+    return look(this, row, time, 4 * pixel);
+  }
+
+  private choose(hit: Hit | undefined): void {
+    if (!hit) return;
+    this.chosen = hit;
+    this.host.tell(`${this.scene.header.scheduler}: ${words(this, hit, true)}`);
+    this.state.changed();
+  }
+
+  private installPointer(): void {
+    const canvas = this.canvas;
+    canvas.addEventListener('pointerdown', (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      const { from, to } = this.state;
+      this.drag = { x: event.offsetX, from, to, select: event.shiftKey, moved: false };
+    });
+    canvas.addEventListener('pointermove', (event) => {
+      if (!this.drag) {
+        const hit = this.hit(event.offsetX, event.offsetY);
+        showTip(hit ? words(this, hit, false) : '', event.clientX, event.clientY);
+        return;
+      }
+      const by = event.offsetX - this.drag.x;
+      if (Math.abs(by) > 3) this.drag.moved = true;
+      if (!this.drag.moved) return;
+      showTip('');
+      if (this.drag.select) {
+        this.selection = [this.timeAt(this.drag.x), this.timeAt(event.offsetX)];
+        this.state.changed();
+      } else {
+        const time = (by / (canvas.clientWidth - GUTTER)) * (this.drag.to - this.drag.from);
+        this.state.show(this.drag.from - time, this.drag.to - time);
+      }
+    });
+    canvas.addEventListener('pointerup', (event) => {
+      const drag = this.drag;
+      this.drag = undefined;
+      if (this.selection) {
+        const [a, b] = this.selection;
+        this.selection = undefined;
+        this.state.show(Math.min(a, b), Math.max(a, b));
+      } else if (drag && !drag.moved) {
+        this.click(event.offsetX, event.offsetY);
+      }
+    });
+    canvas.addEventListener('pointerleave', () => showTip(''));
+    canvas.addEventListener('dblclick', (event) => this.state.zoom(0.4, this.timeAt(event.offsetX)));
+    canvas.addEventListener(
+      'wheel',
+      (event) => {
+        if (event.ctrlKey || event.metaKey) {
+          event.preventDefault();
+          this.state.zoom(1.0015 ** event.deltaY, this.timeAt(event.offsetX));
+        } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+          event.preventDefault();
+          this.state.pan((event.deltaX || event.deltaY) / 800);
+        }
+      },
+      { passive: false },
+    );
+  }
+
+  private click(x: number, y: number): void {
+    const row = Math.floor((y + this.scroller.scrollTop) / this.rowHeight);
+    if (x < GUTTER && this.settings.rowsBy === 'task' && this.rows[row]) {
+      this.state.toggleGroup(this.scene.header.groups[this.rows[row].group]);
+      return;
+    }
+    this.choose(this.hit(x, y));
+  }
+
+  private key(event: KeyboardEvent): void {
+    const row = this.chosen?.row ?? -1;
+    const middle = (this.state.from + this.state.to) / 2;
+    const actions: Record<string, () => void> = {
+      ArrowLeft: () => this.state.pan(-0.1),
+      ArrowRight: () => this.state.pan(0.1),
+      ArrowUp: () => this.choose(this.look(Math.max(0, row - 1), middle)),
+      ArrowDown: () => this.choose(this.look(Math.min(this.rowCount - 1, row + 1), middle)),
+      Enter: () => this.choose(this.look(Math.max(0, row), middle)),
+      '+': () => this.state.zoom(0.5),
+      '=': () => this.state.zoom(0.5),
+      '-': () => this.state.zoom(2),
+      Home: () => this.state.show(0, this.state.end),
+    };
+    const action = actions[event.key];
+    if (!action || event.ctrlKey || event.metaKey || event.altKey || this.rowCount === 0) return;
+    event.preventDefault();
+    action();
+  }
+}

@@ -1,0 +1,194 @@
+// The timeline: CPUs or tasks over time, one pane per scheduler, all showing the same span.
+
+import { css, group, magnitude } from '../colour';
+import { button, choice, element, toggle } from '../dom';
+import { count, duration, instant } from '../format';
+import type { RunState } from '../state';
+import { THEME_CHANGED } from '../theme';
+import { Pane } from './pane';
+import { countedOf, lengthOf, type ColourBy, type Host, type RowsBy } from './view';
+
+export class Timeline implements Host {
+  private rowsBy: RowsBy = 'cpu';
+  private colourBy: ColourBy = 'group';
+  private showDecisions = true;
+  private showMoves = false;
+  private readonly panes: Pane[];
+  private readonly range = element('span', 'range');
+  private readonly detail = element('div', 'detail', 'Click a slice for its details. Drag to pan, shift-drag to choose a span, Ctrl and the wheel or + and − to zoom.');
+  private readonly legend = element('div', 'legend');
+  private readonly grid = element('div', 'panes');
+  private readonly folds = element('div', 'folds');
+  private readonly colourSlot = element('span');
+
+  constructor(
+    box: HTMLElement,
+    private readonly state: RunState,
+  ) {
+    this.detail.setAttribute('role', 'status');
+    this.panes = state.scenes.map((scene, index) => new Pane(this, state, scene, index));
+    this.grid.append(...this.panes.map((pane) => pane.box));
+    if (state.scenes.every((scene) => scene.header.groups.length < 2)) this.colourBy = 'task';
+    box.append(this.tools(), this.folds, this.legend, this.grid, this.detail);
+    state.listen(() => this.draw());
+    document.addEventListener(THEME_CHANGED, () => state.changed());
+    new ResizeObserver(() => state.changed()).observe(this.grid);
+    this.draw();
+  }
+
+  private tools(): HTMLElement {
+    const tools = element('div', 'tools');
+    const rows = [['cpu', 'CPUs'], ['task', 'tasks']] as const;
+    tools.append(
+      choice('Rows', rows, this.rowsBy, (value) => {
+        this.rowsBy = value;
+        this.colourBy = value === 'task' ? 'llc' : 'group';
+        this.offerColours();
+        this.state.changed();
+      }),
+      this.colourSlot,
+    );
+    this.offerColours();
+    if (this.panes.length > 1) {
+      this.state.scenes.forEach((scene, index) =>
+        tools.append(toggle(scene.header.scheduler, true, (on) => this.state.toggleScheduler(index, on))),
+      );
+    }
+    if (this.state.scenes.some((scene) => scene.header.decisions_total > 0)) {
+      tools.append(toggle('decisions', true, (on) => this.set(() => (this.showDecisions = on))));
+    }
+    tools.append(toggle('migrations', false, (on) => this.set(() => (this.showMoves = on))));
+    const zoom = element('span', 'tools push');
+    const named = (text: string, label: string, action: () => void): HTMLButtonElement => {
+      const made = button(text, action);
+      made.setAttribute('aria-label', label);
+      made.title = label;
+      return made;
+    };
+    zoom.append(
+      named('−', 'Zoom out', () => this.state.zoom(2)),
+      named('+', 'Zoom in', () => this.state.zoom(0.5)),
+      named('←', 'Earlier', () => this.state.pan(-0.3)),
+      named('→', 'Later', () => this.state.pan(0.3)),
+      named('Whole', 'Show the whole run', () => this.state.show(0, this.state.end)),
+      this.range,
+    );
+    tools.append(zoom);
+    return tools;
+  }
+
+  private set(change: () => void): void {
+    change();
+    this.state.changed();
+  }
+
+  private offerColours(): void {
+    const places = [['llc', 'LLC'], ['node', 'NUMA node'], ['socket', 'socket']] as const;
+    const all: readonly (readonly [ColourBy, string])[] =
+      this.rowsBy === 'task'
+        ? places
+        : [['group', 'role'], ['task', 'task'], ['process', 'process'], ...places, ['length', 'tasks per CPU'], ...this.counters()];
+    this.colourSlot.replaceChildren(
+      choice('Colour', all, this.colourBy, (value) => this.set(() => (this.colourBy = value))),
+    );
+  }
+
+  /** Counters as colours; every trial of a run has the same ones, or none. */
+  private counters(): (readonly [ColourBy, string])[] {
+    const names = this.state.scenes.map((scene) => scene.header.counters).find((found) => found.length > 0) ?? [];
+    return names.map((name, index) => [`counter ${index}`, `counter: ${name}`] as const);
+  }
+
+  private draw(): void {
+    const begin = performance.now();
+    const shown = this.panes.filter((_, index) => this.state.shown.has(index));
+    this.grid.style.setProperty('--panes', String(Math.max(1, shown.length)));
+    for (const [index, pane] of this.panes.entries()) pane.box.hidden = !this.state.shown.has(index);
+    for (const pane of shown) {
+      pane.draw({ rowsBy: this.rowsBy, colourBy: this.colourBy, decisions: this.showDecisions, moves: this.showMoves });
+    }
+    const { from, to } = this.state;
+    const fine = (to - from) / 1000;
+    this.range.textContent = `${instant(from, fine, to)} – ${instant(to, fine)} (${duration(to - from)})`;
+    this.drawLegend();
+    this.drawFolds();
+    performance.clearMeasures('warmcore redraw');
+    performance.measure('warmcore redraw', { start: begin, end: performance.now() });
+  }
+
+  private drawLegend(): void {
+    const entries: [string, string][] = [];
+    const machine = this.state.machine;
+    const places = (column: number[], name: string): void => {
+      const count = Math.max(0, ...column) + 1;
+      for (let i = 0; i < Math.min(24, count); i++) entries.push([css(group(i)), `${name}${i}`]);
+    };
+    if (this.colourBy === 'llc') places(machine.llc, 'llc');
+    else if (this.colourBy === 'node') places(machine.node, 'node');
+    else if (this.colourBy === 'socket') places(machine.socket, 'socket');
+    else if (this.colourBy === 'length') {
+      for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+        entries.push([css(magnitude(share)), count(lengthOf(share, this.mostLength()))]);
+      }
+    } else if (this.colourBy.startsWith('counter ')) {
+      const counter = Number(this.colourBy.split(' ')[1]);
+      const { end_ns, counter_bins } = this.state.scenes[0].header;
+      for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+        const rate = countedOf(share, this.mostCounted(counter)) / (end_ns / counter_bins / 1e9);
+        entries.push([css(magnitude(share)), `${count(rate)}/s`]);
+      }
+    } else if (this.colourBy === 'group') {
+      this.state.scenes[0]?.header.groups.slice(0, 24).forEach((name, i) => entries.push([css(group(i)), name]));
+    }
+    this.legend.replaceChildren(
+      ...entries.map(([colour, text]) => {
+        const entry = element('span');
+        const swatch = element('i', 'swatch');
+        swatch.style.background = colour;
+        entry.append(swatch, text);
+        return entry;
+      }),
+    );
+  }
+
+  /** Groups of tasks as switches, when rows are tasks. */
+  private drawFolds(): void {
+    const groups = new Set(this.state.scenes.flatMap((scene) => scene.header.groups));
+    const several = [...groups].filter((name) => / ×\d+$/.test(name));
+    this.folds.hidden = this.rowsBy !== 'task' || several.length === 0;
+    if (this.folds.hidden) return;
+    const pressed = several.map((name) => this.state.unfolded.has(name)).join();
+    if (this.folds.dataset.state === pressed) return;
+    this.folds.dataset.state = pressed;
+    const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.group : undefined;
+    this.folds.replaceChildren(
+      element('span', 'note', 'One row per task: '),
+      ...several.slice(0, 200).map((name) => {
+        const made = button(name, () => this.state.toggleGroup(name));
+        made.dataset.group = name;
+        made.setAttribute('aria-pressed', String(this.state.unfolded.has(name)));
+        return made;
+      }),
+    );
+    const again = [...this.folds.querySelectorAll('button')].find((made) => made.dataset.group === focused);
+    again?.focus();
+  }
+
+  /** The largest number of tasks any CPU had, over all schedulers: one scale for all panes. */
+  mostLength(): number {
+    return Math.max(1, ...this.state.scenes.map((scene) => scene.lengths.reduce((a, b) => Math.max(a, b), 0)));
+  }
+
+  mostCounted(counter: number): number {
+    return Math.max(1, ...this.state.scenes.map((scene) => scene.mostCounted(counter)));
+  }
+
+  tell(text: string): void {
+    this.detail.textContent = text;
+  }
+
+  /** Panes scroll together. */
+  scrollTo(top: number): void {
+    for (const pane of this.panes) pane.scrollTo(top);
+  }
+}

@@ -1,0 +1,103 @@
+// Perfetto's own trace processor reads what `report --perfetto` writes, and four fixed queries give the run's own numbers.
+// Skipped, and said so, where the processor cannot be had.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { program, scratch } from './page.mjs';
+import { TraceProcessor, files } from './trace-processor.mjs';
+import { existsSync } from 'node:fs';
+
+function missing() {
+  if (!existsSync(program)) return `no program at ${program} (WARMCORE names another one)`;
+  try {
+    files();
+    return false;
+  } catch (error) {
+    return `Perfetto's trace processor cannot be had: ${error.message.split('\n')[0]}`;
+  }
+}
+const skip = missing();
+
+const SLICES_PER_CPU = `
+  SELECT cpu, sum(dur >= 0) AS slices, sum(iif(dur < 0, trace_end() - ts, dur)) AS run_ns
+  FROM sched JOIN thread USING (utid) WHERE tid != 0 GROUP BY cpu ORDER BY cpu`;
+
+// A thread that runs at once may have no row for its wait of no length.
+const WAKEUP_LATENCY = `
+  WITH waits AS (SELECT dur FROM thread_state WHERE state = 'R' AND dur >= 0),
+    at_once AS (
+      SELECT utid FROM thread_state JOIN thread USING (utid) WHERE tid != 0 GROUP BY utid
+      HAVING min(ts) < coalesce(min(iif(state = 'R', ts, NULL)), 1e18))
+  SELECT (SELECT count(*) FROM waits) + (SELECT count(*) FROM at_once) AS wakeups,
+    (SELECT sum(dur) FROM waits) AS sum_ns, (SELECT max(dur) FROM waits) AS max_ns`;
+
+const PREEMPTIONS = `SELECT count(*) AS waits FROM thread_state WHERE state = 'R+'`;
+
+const MIGRATIONS = `
+  SELECT
+    (SELECT count(*) FROM ftrace_event WHERE name = 'sched_migrate_task') AS events,
+    (SELECT count(*) FROM (
+      SELECT cpu, lag(cpu) OVER (PARTITION BY utid ORDER BY ts) AS before
+      FROM sched JOIN thread USING (utid) WHERE tid != 0
+    ) WHERE before IS NOT NULL AND before != cpu) AS ran`;
+
+const COUNTERS = `
+  WITH values_ AS (
+    SELECT t.name AS track, value, ts, lead(ts, 1, trace_end()) OVER (PARTITION BY track_id ORDER BY ts, c.id) AS until
+    FROM counter c JOIN track t ON c.track_id = t.id WHERE t.name GLOB '* runnable')
+  SELECT track, count(*) AS samples, max(value) AS most, sum(value * (until - ts)) AS task_ns
+  FROM values_ GROUP BY track ORDER BY track`;
+
+/** Runs a workload under one scheduler, and opens the trace of its one trial. */
+async function traced(t, words) {
+  const work = scratch(t);
+  work.run(`compare ${words} --trials 1 --out run`);
+  work.run('report run --perfetto trace.pftrace --svg figures');
+  const trial = work.json('run/trials/s0-t0000.json');
+  const csv = readFileSync(work.join(`figures/thread-cpu-0-${trial.scheduler}.csv`), 'utf8').trim().split('\n').slice(1);
+  const cpus = work.json('trace.topology.json').llc.length;
+  return { cpus, processor: await TraceProcessor.open(readFileSync(work.join('trace.pftrace'))), measures: trial.measures, trial, csv };
+}
+
+const near = (a, b, what) => assert.ok(Math.abs(a - b) <= 1e-6 * Math.max(1, Math.abs(b)), `${what}: ${a} and ${b}`);
+
+for (const words of [
+  '-m 2s1n2l4c2t -w hackbench:-T,-p,-f4,-g2,-l20 -s cfs',
+  '-m 2s1n2l4c1t -w spin:-n24,-p0,-u5ms,-d60ms -s eevdf',
+]) {
+  test(`four queries on the trace give the numbers of the run: ${words}`, { skip }, async (t) => {
+    const { cpus, processor, measures, trial, csv } = await traced(t, words);
+    const faults = processor.query(`SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0`);
+    assert.deepEqual(faults, [], 'the processor understood everything');
+
+    const slices = processor.query(SLICES_PER_CPU);
+    assert.equal(slices.reduce((sum, row) => sum + row.slices, 0), measures.slices);
+    assert.equal(slices.reduce((sum, row) => sum + row.run_ns, 0), measures.run_ns);
+    const ran = new Map();
+    for (const line of csv) {
+      const [, cpu, , ns] = line.split(',');
+      ran.set(Number(cpu), (ran.get(Number(cpu)) ?? 0) + Number(ns));
+    }
+    assert.deepEqual(slices.map((row) => [row.cpu, row.run_ns]), [...ran].sort((a, b) => a[0] - b[0]));
+
+    const [latency] = processor.query(WAKEUP_LATENCY);
+    assert.equal(latency.wakeups, measures.wakeups);
+    near(latency.sum_ns / latency.wakeups, measures.wakeup_mean_ns, 'mean wakeup latency');
+    assert.equal(latency.max_ns, measures.wakeup_max_ns);
+
+    assert.equal(processor.query(PREEMPTIONS)[0].waits, measures.involuntary_switches, 'preempted threads wait as R+');
+
+    const [migrations] = processor.query(MIGRATIONS);
+    assert.equal(migrations.events, measures.migrations_event);
+    assert.equal(migrations.ran, measures.migrations_ran);
+
+    const counters = processor.query(COUNTERS);
+    const perCpu = counters.filter((row) => row.track.startsWith('cpu'));
+    const perLlc = counters.filter((row) => row.track.startsWith('llc'));
+    assert.ok(perCpu.length > 0 && perLlc.length > 0);
+    const mean = (rows) => rows.reduce((sum, row) => sum + row.task_ns, 0) / trial.elapsed_ns;
+    near(mean(perCpu), mean(perLlc), 'tasks per CPU and per LLC');
+    near(mean(perCpu) / cpus, measures.runqueue_length_mean, 'tasks per CPU');
+    assert.equal(Math.max(...perCpu.map((row) => row.most)), measures.runqueue_length_max);
+  });
+}
