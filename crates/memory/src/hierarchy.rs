@@ -99,7 +99,7 @@ impl Hierarchy {
     ///
     /// # Errors
     /// Caches that cannot exist: zero ways, a line size that is no power of two, a size that is not a whole number of
-    /// lines or holds no set, or line sizes that differ between levels.
+    /// sets, or line sizes that differ between levels.
     pub fn new(machine: &Machine) -> Result<Self, HierarchyError> {
         let mut reader = Reader { machine, line_bytes: line_bytes(machine)?, assumed: Vec::new() };
         let l1 = reader.l1()?;
@@ -224,7 +224,12 @@ impl Reader<'_> {
         let ways = match cache.map_or(Ways::Unknown, |cache| cache.ways) {
             Ways::Count(ways) => u64::from(ways),
             Ways::Full => bytes / line,
-            Ways::Unknown => u64::from(self.or_assume(&format!("ways of {name}"), None, 16)),
+            Ways::Unknown => {
+                let lines = bytes / line;
+                let divides = |ways: &u64| lines.is_multiple_of(*ways);
+                let assumed = (1..=16).rev().find(divides).unwrap_or(1);
+                u64::from(self.or_assume(&format!("ways of {name}"), None, assumed as u32))
+            }
         };
         let fail = |reason: String| {
             Err(HierarchyError { machine: self.machine.name().to_owned(), cache: name.to_owned(), reason })
@@ -232,17 +237,17 @@ impl Reader<'_> {
         if ways == 0 {
             return fail("it has no ways; state at least 1".to_owned());
         }
+        if !bytes.is_multiple_of(line) {
+            return fail(format!("{bytes} bytes are not a whole number of lines of {line} bytes"));
+        }
         let set = ways * line;
-        if bytes < set || bytes % line != 0 {
-            return fail(format!("{bytes} bytes are not a whole number of lines of {line} bytes in {ways} ways"));
+        if bytes < set || !bytes.is_multiple_of(set) {
+            let whole = (bytes / set).max(1) * set;
+            return fail(format!(
+                "{bytes} bytes are not a whole number of sets of {ways} lines of {line} bytes; {whole} bytes would be"
+            ));
         }
         let sets = bytes / set;
-        if bytes % set != 0 {
-            let text = format!("{name} of {bytes} bytes in {ways} ways: {sets} whole sets");
-            if !self.assumed.contains(&text) {
-                self.assumed.push(text);
-            }
-        }
         Ok(CacheShape { lines: sets * ways, ways: ways as u32, sets, latency_ns })
     }
 
@@ -335,6 +340,33 @@ mod tests {
             assert_eq!(hierarchy.llc.len(), machine.llc_count(), "{}", preset.name);
             assert!(hierarchy.memory_ns.iter().flatten().all(|ns| *ns > 10.0), "{}", preset.name);
         }
+    }
+
+    fn with_llc(cache: &str) -> Result<Hierarchy, HierarchyError> {
+        let text = format!(
+            "name = \"m\"\n[topology]\norigin = \"given\"\nshape = \"1s1n1l2c1t\"\n\
+             [[cache]]\nlevel = 3\norigin = \"given\"\n{cache}\n"
+        );
+        Hierarchy::new(&warmcore_topology::from_toml(&text).unwrap())
+    }
+
+    #[test]
+    fn a_size_that_is_not_a_whole_number_of_sets_is_refused_with_one_that_is() {
+        let error = with_llc("size = \"56MiB\"\nways = 15").unwrap_err().to_string();
+        let expected = "58720256 bytes are not a whole number of sets of 15 lines of 64 bytes; 58719360 bytes would be";
+        assert!(error.contains(expected), "{error}");
+        assert!(with_llc("size = \"1KiB\"\nways = 32").unwrap_err().to_string().contains("2048 bytes would be"));
+        // 61,440 sets: whole, though no power of two, as in sliced caches.
+        assert_eq!(with_llc("size = \"56.25MiB\"\nways = 15").unwrap().llc[0].sets, 61_440);
+    }
+
+    #[test]
+    fn ways_that_are_not_stated_are_assumed_so_that_sets_are_whole() {
+        let hierarchy = with_llc("size = \"33MiB\"").unwrap();
+        assert_eq!((hierarchy.llc[0].ways, hierarchy.llc[0].lines), (16, 540_672));
+        let hierarchy = with_llc("size = \"1088B\"").unwrap();
+        assert_eq!((hierarchy.llc[0].ways, hierarchy.llc[0].sets), (1, 17));
+        assert!(hierarchy.assumed.contains(&"ways of LLC: 1".to_owned()), "{:?}", hierarchy.assumed);
     }
 
     #[test]
