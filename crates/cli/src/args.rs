@@ -445,6 +445,15 @@ pub enum WorkloadCommand {
         #[arg(long)]
         strict: bool,
     },
+    /// Make a memory profile from counters: misses at several cache sizes, stalls, lines taken by other threads
+    Fit {
+        /// Counters (TOML); `docs/models/memory.md` shows the form
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        counters: PathBuf,
+        /// File to write; standard output if not given or `-`
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        out: Option<PathBuf>,
+    },
     /// Run a workload with real threads on this computer
     Run {
         /// File in rt-app's format, `-`, or a generator with its flags
@@ -504,7 +513,11 @@ pub struct VmArguments {
 
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct ValidateArguments {
+    /// What to compare instead of the simulator and a real kernel.
+    #[command(subcommand)]
+    pub other: Option<crate::memory_args::ValidateCommand>,
     /// The two places
     #[arg(long, value_name = "PLACES", default_value = "sim,vm", value_parser = ["sim,vm", "vm,sim"])]
     pub between: String,

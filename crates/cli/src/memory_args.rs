@@ -82,6 +82,40 @@ pub struct MemoryRunArguments {
     pub json: bool,
 }
 
+/// What `validate` compares besides the two places.
+#[derive(Subcommand, Debug)]
+pub enum ValidateCommand {
+    /// The two memory models against each other (experiments X1 to X14) and against measurements of hardware (P1, P2,
+    /// P11), each demand with its bound
+    Memory(ValidateMemoryArguments),
+}
+
+/// Arguments of `validate memory`.
+#[derive(Args, Debug)]
+pub struct ValidateMemoryArguments {
+    /// Experiments, such as X5; all if none is named
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiments: Vec<String>,
+    /// Seeds of each experiment; every one must meet the demands
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub seeds: u16,
+    /// The first seed; the others follow it
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 20))]
+    pub seed: u64,
+    /// Few scenarios, and short ones
+    #[arg(long)]
+    pub quick: bool,
+    /// Write every value of both models to a file (CSV), which must not exist yet
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// Threads to simulate with. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Fill rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum FillChoice {

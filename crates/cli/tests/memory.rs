@@ -81,7 +81,8 @@ fn impossible_caches_are_refused() {
         )
     };
     for (cache, complaint) in [
-        ("size = \"1KiB\"\nways = 32", "not a whole number of lines"),
+        ("size = \"1KiB\"\nways = 32", "not a whole number of sets"),
+        ("size = \"32000B\"\nways = 8", "32000 bytes are not a whole number of sets of 8 lines of 64 bytes"),
         ("size = \"32KiB\"\nways = 0", "ways"),
         ("size = \"32KiB\"\nways = 8\nline = 48", "power of two"),
         ("size = \"32KiB\"\nways = 64", "at most 32"),
@@ -89,4 +90,52 @@ fn impossible_caches_are_refused() {
         fs::write(scratch.path("m.toml"), machine(cache)).unwrap();
         scratch.run("memory run -m m.toml --task spin@0 --time 1us --warm-up 1us").exits_with(2).complains(complaint);
     }
+}
+
+#[test]
+fn the_memory_models_are_compared_demand_by_demand() {
+    let scratch = Scratch::new();
+    // Bit equality holds whatever the models' physics; two seeds, one line.
+    let ran = scratch.run("validate memory x13 --quick --seeds 2 --json --out raw.csv").exits_with(0);
+    let document = json(&ran.out);
+    assert_eq!(document["schema"], "warmcore-memory-validation-1");
+    assert_eq!((&document["inside"], &document["outside"]), (&1.into(), &0.into()));
+    let line = &document["lines"][0];
+    assert_eq!((&line["experiment"], &line["seeds_inside"]), (&"X13".into(), &2.into()));
+    assert_eq!((&line["bound"], &line["measured"]), (&0.0.into(), &0.0.into()));
+    let raw = fs::read_to_string(scratch.path("raw.csv")).unwrap();
+    assert!(raw.starts_with("experiment,seed,quantity,at,exact,analytic\nX13,1,\"equal\",\"1 threads"), "{raw}");
+    assert!(raw.lines().any(|line| line.starts_with("X13,2,")));
+    scratch.run("validate memory X13 --quick --out raw.csv").exits_with(2).complains("raw.csv exists already");
+    scratch.run("validate memory X99").exits_with(2).complains("there is no experiment `X99`");
+    scratch.run("validate").exits_with(2).complains("EXPERIMENT");
+}
+
+#[test]
+fn the_exit_code_of_validate_memory_says_whether_every_demand_is_met() {
+    let scratch = Scratch::new();
+    let ran = scratch.run("validate memory X9 --quick --seeds 1 --json");
+    let document = json(&ran.out);
+    let outside = document["outside"].as_u64().unwrap();
+    assert_eq!(ran.code, Some(if outside == 0 { 0 } else { 3 }), "{}", ran.error);
+    let table = scratch.run("validate memory X9 --quick --seeds 1").out;
+    assert!(table.contains("GB/s, largest relative") && table.contains("seed"), "{table}");
+}
+
+#[test]
+fn a_profile_is_fitted_to_counters_and_can_be_run() {
+    let scratch = Scratch::new();
+    let point = |capacity: &str, ways: u32, mpki: f64| {
+        format!("[[point]]\ncapacity = \"{capacity}\"\nways = {ways}\nmpki = {mpki}\n")
+    };
+    let points =
+        point("48KiB", 12, 22.0) + &point("512KiB", 8, 9.0) + &point("2MiB", 16, 5.5) + &point("60MiB", 15, 0.4);
+    fs::write(scratch.path("counters.toml"), format!("name = \"mine\"\n{points}")).unwrap();
+    let ran = scratch.run("workload fit counters.toml --out mine.toml").exits_with(0);
+    ran.complains("no timing: cpi0 0.6 and mlp 2 are assumed");
+    let words = "memory run -m spr32 --profiles mine.toml --task mine@0 --time 100us --warm-up 100us";
+    assert!(scratch.run(words).exits_with(0).out.contains("mine"));
+    fs::write(scratch.path("bad.toml"), format!("name = \"x\"\n{}", point("48KiB", 12, 22.0))).unwrap();
+    scratch.run("workload fit bad.toml").exits_with(2).complains("1 cache sizes are too few");
+    scratch.run("workload fit missing.toml").exits_with(2).complains("cannot read missing.toml");
 }

@@ -6,6 +6,7 @@
 //! - [`library`]: profiles by name.
 //! - [`exact`]: every line touch in simulated caches, coherence and memory.
 //! - [`validate`]: one level against the other.
+//! - [`fit`]: profiles from counters.
 //!
 //! The crate knows machines but no kernel, no scheduler and no workload file. It does no I/O, reads no clock, and uses
 //! one exponential function everywhere ([`math::exp`]), so that equal input gives equal bytes on every host.
@@ -13,6 +14,7 @@
 pub mod analytic;
 pub mod curves;
 pub mod exact;
+pub mod fit;
 pub mod hierarchy;
 pub mod library;
 pub mod math;

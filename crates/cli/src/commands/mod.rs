@@ -17,6 +17,7 @@ pub mod schedulers;
 pub mod sim;
 pub mod sweep;
 pub mod validate;
+pub mod validate_memory;
 pub mod verdict_table;
 pub mod vm;
 pub mod workload;

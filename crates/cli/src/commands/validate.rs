@@ -12,9 +12,10 @@ use warmcore_lab::validate::page::{counts, page};
 use warmcore_lab::validate::run::{self, Chapter, StoredResult, ValidateError};
 
 use crate::args::ValidateArguments;
-use crate::commands::vm;
+use crate::commands::{validate_memory, vm};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
+use crate::memory_args::ValidateCommand;
 use crate::signals::Signals;
 
 /// Directory of stored results, beside an experiment's file.
@@ -29,6 +30,9 @@ struct Document<'a> {
 
 /// Runs the verb.
 pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failure> {
+    if let Some(ValidateCommand::Memory(memory)) = &arguments.other {
+        return validate_memory::run(memory, console);
+    }
     let signals = Signals::listen()?;
     let experiments = arguments
         .experiments

@@ -1,9 +1,13 @@
-//! `warmcore workload`: list, show, convert, run.
+//! `warmcore workload`: list, show, convert, fit, run.
+
+use std::path::Path;
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
+use warmcore_memory::fit::{self, Counters};
+use warmcore_memory::profiles_to_toml;
 use warmcore_workload::{FlagInfo, Task, Workload};
 
 use crate::args::WorkloadCommand;
@@ -49,6 +53,7 @@ pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
                 warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
             write_output(out.as_deref(), &text, console)
         }
+        WorkloadCommand::Fit { counters, out } => fit(&counters, out.as_deref(), console),
         WorkloadCommand::Run { workload, max_time, strict, json } => {
             let workload = load::workload(&workload, strict)?.value;
             load::warn_unmodelled(&workload, console);
@@ -138,4 +143,22 @@ fn task_row(task: &Task, workload: &Workload) -> [String; 7] {
         process.name.clone(),
         workload.programs[task.program.index()].steps.len().to_string(),
     ]
+}
+
+/// A profile from counters, with the points it was fitted to as comments.
+fn fit(path: &Path, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
+    const CODE: &str = "warmcore::fit";
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let counters = Counters::from_toml(&text).map_err(|error| {
+        Failure::usage(CODE, format!("{}: {error}", path.display())).help("docs/models/memory.md shows the form")
+    })?;
+    let fitted = fit::fit(&counters).map_err(|error| Failure::usage(CODE, format!("{}: {error}", path.display())))?;
+    fitted.notes.iter().for_each(|note| console.warn(note));
+    let mut text = String::from("# capacity in bytes, ways, misses per 1000 instructions as measured and as fitted\n");
+    for (point, mpki) in &fitted.points {
+        text.push_str(&format!("# {:>12} {:>3} {:>10.4} {:>10.4}\n", point.capacity, point.ways, point.mpki, mpki));
+    }
+    text.push('\n');
+    text.push_str(&profiles_to_toml(std::slice::from_ref(&fitted.profile)));
+    write_output(out, &text, console)
 }

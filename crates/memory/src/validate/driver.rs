@@ -2,7 +2,7 @@
 
 use warmcore_topology::{CpuId, LlcId, Machine, from_toml};
 
-use super::ValidateError;
+use super::{Effort, ValidateError};
 use crate::analytic::{self, MemoryEvent, Player};
 use crate::exact::{LlcFill, Options, Simulation, TaskSpec};
 use crate::hierarchy::Hierarchy;
@@ -80,18 +80,25 @@ pub(super) struct Scenario {
 
 impl Scenario {
     /// Tasks that stay where they are, for a time to warm up and a time to measure.
-    pub(super) fn steady(machine: Machine, profiles: Vec<Profile>, cpus: &[u32], warm_ns: u64, ns: u64) -> Self {
+    pub(super) fn steady(
+        effort: Effort,
+        machine: Machine,
+        profiles: Vec<Profile>,
+        cpus: &[u32],
+        warm_ns: u64,
+        ns: u64,
+    ) -> Self {
         let cpus: Vec<Option<CpuId>> = cpus.iter().map(|cpu| Some(CpuId(*cpu))).collect();
         let segments = vec![Segment { ns: warm_ns, cpus: cpus.clone() }, Segment { ns, cpus }];
-        let options = options(&machine);
+        let options = options(&machine, effort);
         Self { machine, options, profiles, segments }
     }
 }
 
 /// Options under which the exact level does what the analytic one describes.
-pub(super) fn options(machine: &Machine) -> Options {
+pub(super) fn options(machine: &Machine, effort: Effort) -> Options {
     let fill = Hierarchy::new(machine).map_or(LlcFill::Exclusive, |hierarchy| hierarchy.fill.into());
-    Options { llc_fill: fill, quantum_ns: 2_000, ..Options::for_machine(machine) }
+    Options { llc_fill: fill, quantum_ns: 2_000, seed: effort.seed, ..Options::for_machine(machine) }
 }
 
 /// What one level counted of a task in a segment.

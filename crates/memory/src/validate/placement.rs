@@ -32,19 +32,20 @@ pub(super) fn placements(effort: Effort) -> Result<Outcome, ValidateError> {
     let mut correlations = Vec::new();
     for (name, profiles) in workloads() {
         let mut times = Vec::new();
-        for seed in 0..per_workload {
+        for placement in 0..per_workload {
             let machine = machine("2s1n2l4c2t", &SMALL)?;
             let mut cpus: Vec<u32> = (0..32).collect();
-            cpus.sort_by_key(|cpu| mix(seed << 20 | u64::from(*cpu)));
+            cpus.sort_by_key(|cpu| mix(effort.seed << 40 | placement << 20 | u64::from(*cpu)));
             let ms = 1_000_000;
-            let scenario = Scenario::steady(machine, profiles.clone(), &cpus[..8], effort.pick(3, 6) * ms, 3 * ms);
+            let scenario =
+                Scenario::steady(effort, machine, profiles.clone(), &cpus[..8], effort.pick(3, 6) * ms, 3 * ms);
             let (exact, analytic) = play(&scenario)?;
             // Time per instruction, all tasks counting alike.
             let time = |row: &[super::driver::Measured]| -> f64 {
                 row.iter().map(|task| task.ns / task.instructions.max(1.0)).sum::<f64>() / row.len() as f64
             };
             let (e, a) = (time(&exact[1]), time(&analytic[1]));
-            outcome.points.push(Point::new(format!("{name}, placement {seed}"), "ns per instruction", e, a));
+            outcome.points.push(Point::new(format!("{name}, placement {placement}"), "ns per instruction", e, a));
             times.push((e, a));
         }
         correlations.push((name, rank_correlation(&times)));

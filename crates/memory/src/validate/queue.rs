@@ -27,8 +27,14 @@ pub(super) fn hot_line(effort: Effort) -> Result<Outcome, ValidateError> {
                 thread.classes.push(shared(0.0625, per_ki, 1.0));
                 let think_ns = 0.5 / 2.5 / (per_ki / 1e3);
                 let exact = queue_simulation(&machine, &places, think_ns, effort);
-                let scenario =
-                    Scenario::steady(machine.clone(), vec![thread; count as usize], &places, 1_000_000, 2_000_000);
+                let scenario = Scenario::steady(
+                    effort,
+                    machine.clone(),
+                    vec![thread; count as usize],
+                    &places,
+                    1_000_000,
+                    2_000_000,
+                );
                 let (table, _) = play_analytic(&scenario)?;
                 let instructions: f64 = table[1].iter().map(|task| task.instructions).sum();
                 let touches_per_us = instructions * per_ki / 1e3 / 2_000.0;
@@ -49,7 +55,7 @@ fn queue_simulation(machine: &Machine, places: &[u32], think_ns: f64, effort: Ef
         let relation = machine.relation(CpuId(places[from]), CpuId(places[to]));
         if relation == Relation::SameCpu { 0.0 } else { hierarchy.transfer_ns[relation] / OVERLAP }
     };
-    let mut draws = 0_u64;
+    let mut draws = effort.seed << 32;
     let mut think = || {
         draws += 1;
         let uniform = ((mix(draws) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;

@@ -29,7 +29,7 @@ pub(super) fn bandwidth(effort: Effort) -> Result<Outcome, ValidateError> {
             let cpus: Vec<u32> = (0..count).collect();
             let profiles = vec![streamer(home.clone()); count as usize];
             let ns = effort.pick(300_000, 1_000_000);
-            let mut scenario = Scenario::steady(machine, profiles, &cpus, ns, ns);
+            let mut scenario = Scenario::steady(effort, machine, profiles, &cpus, ns, ns);
             scenario.options.epoch_ns = 5_000;
             let (exact, simulation) = play_exact(&scenario)?;
             let (analytic, player) = play_analytic(&scenario)?;
@@ -64,7 +64,7 @@ pub(super) fn siblings(effort: Effort) -> Result<Outcome, ValidateError> {
             let machine = machine("1s1n1l2c2t", &SMALL)?;
             let siblings: Vec<u32> = machine.cpus_of_core(machine.core_of(CpuId(0))).iter().map(|cpu| cpu.0).collect();
             let ns = effort.pick(2_000_000, 6_000_000);
-            let scenario = Scenario::steady(machine, vec![one.clone(), two.clone()], &siblings, 2 * ns, ns);
+            let scenario = Scenario::steady(effort, machine, vec![one.clone(), two.clone()], &siblings, 2 * ns, ns);
             let (exact, analytic) = super::driver::play(&scenario)?;
             let rate =
                 |row: &[super::driver::Measured]| row.iter().map(|task| task.instructions).sum::<f64>() / ns as f64;

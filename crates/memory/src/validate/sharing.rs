@@ -30,18 +30,16 @@ pub(super) fn groups(effort: Effort) -> Result<Outcome, ValidateError> {
     for (number, (shape, cpus)) in shapes.into_iter().enumerate() {
         for &count in counts {
             for &writes in effort.pick(&[0.3][..], &[0.05, 0.3, 0.9]) {
-                for seed in 0..effort.pick(1, 2) {
-                    let machine = machine(shape, &caches)?;
-                    let places = choose(count, cpus, seed + 10 * number as u64 + 100 * count as u64);
-                    let profiles = threads(count, writes, 256.0);
-                    let mut scenario =
-                        Scenario::steady(machine, profiles, &places, 4_000_000, effort.pick(2, 6) * 1_000_000);
-                    // A line is touched every 30 us or so; conflicts within a quantum must be rare.
-                    scenario.options.quantum_ns = 250;
-                    let (exact, analytic) = play(&scenario)?;
-                    let at = format!("{shape}, {count} threads, w {writes}, seed {seed}");
-                    compare(&mut outcome, &at, &exact[1], &analytic[1], writes);
-                }
+                let machine = machine(shape, &caches)?;
+                let places = choose(count, cpus, 1_000 * effort.seed + 10 * number as u64 + 100 * count as u64);
+                let profiles = threads(count, writes, 256.0);
+                let mut scenario =
+                    Scenario::steady(effort, machine, profiles, &places, 4_000_000, effort.pick(2, 6) * 1_000_000);
+                // A line is touched every 30 us or so; conflicts within a quantum must be rare.
+                scenario.options.quantum_ns = 250;
+                let (exact, analytic) = play(&scenario)?;
+                let at = format!("{shape}, {count} threads, w {writes}");
+                compare(&mut outcome, &at, &exact[1], &analytic[1], writes);
             }
         }
     }
@@ -74,11 +72,11 @@ pub(super) fn larger_than_llc(effort: Effort) -> Result<Outcome, ValidateError> 
         for &mib in effort.pick(&[8.0][..], &[4.0, 8.0, 16.0, 32.0]) {
             for &writes in effort.pick(&[0.3][..], &[0.1, 0.3]) {
                 let machine = machine(shape, &SMALL)?;
-                let places = choose(8, 16, 7);
+                let places = choose(8, 16, 6 + effort.seed);
                 let mut profiles = threads(8, writes, mib * 1024.0);
                 profiles.iter_mut().for_each(|profile| profile.classes[1].touches_per_instruction = 0.02);
                 let scenario =
-                    Scenario::steady(machine, profiles, &places, effort.pick(20, 60) * 1_000_000, 10_000_000);
+                    Scenario::steady(effort, machine, profiles, &places, effort.pick(20, 60) * 1_000_000, 10_000_000);
                 let (exact, analytic) = play(&scenario)?;
                 let at = format!("{shape}, {mib} MiB, w {writes}");
                 let sum = |row: &[Measured], value: fn(&Measured) -> f64| -> f64 {

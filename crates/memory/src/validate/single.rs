@@ -27,14 +27,12 @@ pub(super) fn solo(effort: Effort) -> Result<Outcome, ValidateError> {
         let total: u32 = mixture.iter().map(|class| class.0).sum();
         for &size in sizes {
             for &ways in ways {
-                for seed in 0..effort.pick(1, 2) {
-                    let sets = ((f64::from(total) * size) as u32 / ways).max(1);
-                    let exact = simulated(mixture, scan, sets, ways, seed, effort);
-                    let analytic = predicted(mixture, scan, sets, ways);
-                    let at = format!("{name}, {size} of its size, {ways} ways, seed {seed}");
-                    let quantity = if scan { "miss ratio with scan" } else { "miss ratio" };
-                    outcome.points.push(Point::new(at, quantity, exact, analytic));
-                }
+                let sets = ((f64::from(total) * size) as u32 / ways).max(1);
+                let exact = simulated(mixture, scan, sets, ways, effort);
+                let analytic = predicted(mixture, scan, sets, ways);
+                let at = format!("{name}, {size} of its size, {ways} ways");
+                let quantity = if scan { "miss ratio with scan" } else { "miss ratio" };
+                outcome.points.push(Point::new(at, quantity, exact, analytic));
             }
         }
     }
@@ -43,7 +41,7 @@ pub(super) fn solo(effort: Effort) -> Result<Outcome, ValidateError> {
     Ok(outcome)
 }
 
-fn simulated(mixture: &[(u32, f64)], scan: bool, sets: u32, ways: u32, seed: u64, effort: Effort) -> f64 {
+fn simulated(mixture: &[(u32, f64)], scan: bool, sets: u32, ways: u32, effort: Effort) -> f64 {
     let mut first = 0;
     let mut classes = Vec::new();
     for (index, (lines, per_ki)) in mixture.iter().enumerate() {
@@ -51,9 +49,9 @@ fn simulated(mixture: &[(u32, f64)], scan: bool, sets: u32, ways: u32, seed: u64
         classes.push(StreamClass { first, lines: *lines, rate: per_ki / 1e3, write_fraction: 0.0, scan });
         first += lines;
     }
-    let mut stream = Stream::new(seed, &classes);
+    let mut stream = Stream::new(effort.seed, &classes);
     let shape = Shape { sets, ways, replacement: Replacement::Lru, index: SetIndex::Hashed };
-    let mut cache = Cache::new(shape, seed as u32 + 11);
+    let mut cache = Cache::new(shape, effort.seed as u32 + 11);
     let (mut lines, mut outcomes) = ([0; BLOCK], [0; BLOCK]);
     // Every line once, the slowest class first: cold misses are not what is measured.
     let mut order: Vec<&StreamClass> = classes.iter().collect();
@@ -118,7 +116,7 @@ pub(super) fn co_runners(effort: Effort) -> Result<Outcome, ValidateError> {
                     (0..count as usize).map(|task| competitors()[(task + shift) % 4].clone()).collect();
                 let cpus: Vec<u32> = (0..count).collect();
                 let mut scenario =
-                    Scenario::steady(machine, profiles, &cpus, effort.pick(10, 20) * 1_000_000, 5_000_000);
+                    Scenario::steady(effort, machine, profiles, &cpus, effort.pick(10, 20) * 1_000_000, 5_000_000);
                 scenario.options.llc_replacement = rule;
                 scenario.options.private_replacement = rule;
                 let (exact, analytic) = play(&scenario)?;

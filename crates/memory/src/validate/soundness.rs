@@ -22,29 +22,26 @@ pub(super) fn sampling(effort: Effort) -> Result<Outcome, ValidateError> {
         ns: effort.pick(8, 20) * 1_000_000,
         cpus: (0..4).map(|task| (running >> task & 1 == 1).then_some(CpuId(task))).collect(),
     };
-    for seed in 1..=effort.pick(1, 3) {
-        let play = |shift: u32| {
-            let mut scenario = Scenario {
-                options: options(&machine),
-                machine: machine.clone(),
-                profiles: profiles.clone(),
-                segments: schedule.iter().map(segment).collect(),
-            };
-            scenario.options.sampling_shift = shift;
-            scenario.options.seed = seed;
-            play_exact(&scenario).map(|played| (scenario, played.0))
+    let play = |shift: u32| {
+        let mut scenario = Scenario {
+            options: options(&machine, effort),
+            machine: machine.clone(),
+            profiles: profiles.clone(),
+            segments: schedule.iter().map(segment).collect(),
         };
-        let (scenario, whole) = play(0)?;
-        for shift in [4, 6] {
-            let (_, sampled) = play(shift)?;
-            for (index, segment) in scenario.segments.iter().enumerate() {
-                for task in (0..4).filter(|task| segment.cpus[*task].is_some()) {
-                    let at = format!("1/{}, seed {seed}, segment {index}, task {task}", 1 << shift);
-                    // Misses of the LLC by touch of the classes beyond L1.
-                    let ratio = |row: &super::driver::Measured| row.memory / (row.instructions * 0.01).max(1.0);
-                    let (e, a) = (ratio(&whole[index][task]), ratio(&sampled[index][task]));
-                    outcome.points.push(Point::new(at, "miss ratio", e, a));
-                }
+        scenario.options.sampling_shift = shift;
+        play_exact(&scenario).map(|played| (scenario, played.0))
+    };
+    let (scenario, whole) = play(0)?;
+    for shift in [4, 6] {
+        let (_, sampled) = play(shift)?;
+        for (index, segment) in scenario.segments.iter().enumerate() {
+            for task in (0..4).filter(|task| segment.cpus[*task].is_some()) {
+                let at = format!("1/{}, segment {index}, task {task}", 1 << shift);
+                // Misses of the LLC by touch of the classes beyond L1.
+                let ratio = |row: &super::driver::Measured| row.memory / (row.instructions * 0.01).max(1.0);
+                let (e, a) = (ratio(&whole[index][task]), ratio(&sampled[index][task]));
+                outcome.points.push(Point::new(at, "miss ratio", e, a));
             }
         }
     }
@@ -61,7 +58,7 @@ fn shared_simulation(set: InstructionSet, effort: Effort) -> Result<Simulation, 
     let mut profiles = competitors();
     profiles.iter_mut().for_each(|profile| profile.classes.push(shared(300.0, 6.0, 0.3)));
     let spec = |cpu: usize| TaskSpec { profile: profiles[cpu % 4].clone(), process: 0, data_group: None };
-    let options = crate::exact::Options { instruction_set: set, ..options(&machine) };
+    let options = crate::exact::Options { instruction_set: set, ..options(&machine, effort) };
     let mut simulation = Simulation::new(&machine, options, (0..16).map(spec).collect())?;
     for task in 0..16 {
         simulation.place(task, Some(CpuId(2 * task as u32)))?;
@@ -97,7 +94,7 @@ pub(super) fn determinism(effort: Effort) -> Result<Outcome, ValidateError> {
     let machine = machine("2s1n2l4c1t", &SMALL)?;
     let analytic = || -> Result<Vec<u64>, ValidateError> {
         let cpus: Vec<u32> = (0..4).collect();
-        let scenario = Scenario::steady(machine.clone(), competitors(), &cpus, 1_000_000, 3_000_000);
+        let scenario = Scenario::steady(effort, machine.clone(), competitors(), &cpus, 1_000_000, 3_000_000);
         let (table, _) = play_analytic(&scenario)?;
         Ok(table.iter().flatten().flat_map(|row| [row.instructions.to_bits(), row.memory.to_bits()]).collect())
     };
@@ -132,7 +129,7 @@ pub(super) fn conservation(effort: Effort) -> Result<Outcome, ValidateError> {
 
     let machine = machine("1s1n1l8c1t", &SMALL)?;
     let cpus: Vec<u32> = (0..4).collect();
-    let scenario = Scenario::steady(machine, competitors(), &cpus, 5_000_000, effort.pick(1, 5) * 1_000_000);
+    let scenario = Scenario::steady(effort, machine, competitors(), &cpus, 5_000_000, effort.pick(1, 5) * 1_000_000);
     let (table, player) = play_analytic(&scenario)?;
     let held: f64 = table[1].iter().map(|row| row.llc_lines).sum();
     // The LLC and the L2s before it, which it excludes.

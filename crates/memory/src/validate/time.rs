@@ -31,7 +31,7 @@ pub(super) fn transients(effort: Effort) -> Result<Outcome, ValidateError> {
                 cpus: (0..4).map(|task| (running >> task & 1 == 1).then_some(CpuId(task))).collect(),
             };
             let scenario = Scenario {
-                options: options(&machine),
+                options: options(&machine, effort),
                 machine,
                 profiles: competitors(),
                 segments: schedule.iter().map(segment).collect(),
@@ -79,7 +79,7 @@ pub(super) fn slices(effort: Effort) -> Result<Outcome, ValidateError> {
                     Segment { ns: us * 1_000, cpus }
                 })
                 .collect();
-            let scenario = Scenario { options: options(&machine), machine, profiles, segments };
+            let scenario = Scenario { options: options(&machine, effort), machine, profiles, segments };
             let (exact, analytic) = play(&scenario)?;
             // The first turns are cold on both levels.
             let warm = 4;
@@ -132,7 +132,7 @@ pub(super) fn migrations(effort: Effort) -> Result<Outcome, ValidateError> {
                         })
                         .collect();
                     let mut scenario = Scenario {
-                        options: options(&machine),
+                        options: options(&machine, effort),
                         machine: machine.clone(),
                         profiles: vec![mover.clone()],
                         segments,
