@@ -22,6 +22,7 @@ pub mod environment;
 pub mod experiment;
 pub mod files;
 pub mod measures;
+mod memory_measures;
 mod observe;
 pub mod reading;
 pub mod reproduce;

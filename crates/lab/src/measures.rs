@@ -9,6 +9,7 @@ use warmcore_statistics::Better;
 use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
+use crate::memory_measures;
 use crate::trial::{Trial, TrialEnd};
 
 /// Unit of a measure.
@@ -73,7 +74,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    fn of_outcome(name: &str, title: &str, unit: Unit, better: Better, definition: &str) -> Self {
+    pub(crate) fn of_outcome(name: &str, title: &str, unit: Unit, better: Better, definition: &str) -> Self {
         Self {
             name: name.into(),
             title: title.into(),
@@ -181,6 +182,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
         until_end: false,
         from_events: true,
     }));
+    measures.extend(memory_measures::of_workload(workload));
     measures
 }
 
@@ -342,6 +344,7 @@ pub fn of_run(
             values.insert(name.into(), count.filter(|_| seconds > 0.0).map(|count| count / seconds));
         }
     }
+    values.extend(memory_measures::of_run(outcome));
     values
 }
 

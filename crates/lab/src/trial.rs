@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
-pub const SCHEMA: &str = "warmcore-trial-3";
+pub const SCHEMA: &str = "warmcore-trial-4";
 
 /// Why a trial ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

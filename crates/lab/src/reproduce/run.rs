@@ -171,13 +171,15 @@ fn add_run(
         },
     };
     let workload = warmcore_workload::from_generator(&run.workload).map_err(|error| error.to_string())?;
+    // As on the command line.
+    let memory = if workload.has_profiles() { MemoryChoice::Analytic } else { MemoryChoice::None };
     let experiment = Experiment {
         machine,
         workload: Named { source: run.workload.clone(), value: workload },
         schedulers: vec![spec],
         baseline: 0,
         seeds: seeds.to_vec(),
-        memory: MemoryChoice::None,
+        memory,
         max_time_ns: run.max_time_ns,
         trace: TraceLevel::Counters,
         metric: None,

@@ -22,6 +22,7 @@ pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
     match (workload.as_str(), row.cfs) {
         ("unpin-512", Some(moved)) => unpin(moved),
         ("fibo+sysbench", Some(cfs)) => fibo_and_sysbench(row, cfs),
+        ("nas-mg", _) => doubled_up(),
         ("fibo+sysbench", None) if row.kind == Kind::Shape => half_of_the_core(),
         _ => Coverage::missing(missing(&workload)),
     }
@@ -30,7 +31,6 @@ pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
 fn missing(workload: &str) -> &'static str {
     match workload {
         "c-ray" => "a model of c-ray's cascading barrier",
-        "nas-mg" => "the scheduler ule",
         _ => "the scheduler ule",
     }
 }
@@ -157,5 +157,23 @@ fn half_of_the_core() -> Coverage {
         (figure, ""),
         Stated::Value(0.5),
         Band::within(0.45, 0.55, "the row's note: about half"),
+    )])
+}
+
+/// NAS MG: one thread per core, which meet at barriers that spin for 100 ms before they sleep. The published 73 % is the
+/// speed of one thread on each core over that with two of them on one core, as CFS places them at times and ULE never
+/// does. Whoever places them, what the second placement costs follows from barriers, caches and memory; here both are
+/// made with pinned threads, under CFS. How often CFS makes the second one is not compared.
+fn doubled_up() -> Coverage {
+    let run = |cpus: &str| {
+        let workload = format!("forkjoin:-n32,-i50,-w20ms,-bspin-then-block:100ms,{cpus},--pin,--profile=nas-mg");
+        Run::new(MACHINE, workload, CFS)
+    };
+    Coverage::Checks(vec![Check::ratio(
+        "time with two of 32 threads on one core over one on each (CFS, pinned)",
+        [run("-c0-31"), run("-c0-30")],
+        Figure::Ratio("elapsed_ns"),
+        Stated::Value(1.73),
+        Band::within(1.55, 1.90, "reference P9: 55 to 90 %"),
     )])
 }

@@ -3,15 +3,15 @@
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};
 use crate::{
-    BarrierId, BarrierWait, GeneratorError, GeneratorProblem, Program, ProgramBuilder, RecorderId, Step, Task,
-    TaskTemplateId, Workload, parse_duration,
+    Affinity, BarrierId, BarrierWait, GeneratorError, GeneratorProblem, Program, ProgramBuilder, RecorderId, Step,
+    Task, TaskTemplateId, Workload, parse_duration,
 };
 
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "forkjoin",
     summary: "threads that compute and meet at a barrier in every iteration",
     usage: "forkjoin:[-nTHREADS][,-iITERATIONS][,-wDURATION][,-mPERCENT][,-b{block|spin|spin-then-block:DURATION}]\
-            [,-cCPUS][,--profile=NAME]",
+            [,-cCPUS][,--pin][,--profile=NAME]",
     notes: "The recorder \"iteration\" holds the time of each iteration as the first thread sees it.",
     flags: &[
         FlagInfo::new(Some('n'), "threads", Some("COUNT"), "number of threads (default 8)"),
@@ -25,6 +25,12 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
         ),
         FlagInfo::new(Some('b'), "barrier", Some("KIND"), "block (default), spin, or spin-then-block:DURATION"),
         CPUS,
+        FlagInfo::new(
+            None,
+            "pin",
+            None,
+            "thread i may run on the i-th of the CPUs only; where there are fewer CPUs, they are given out again",
+        ),
         PROFILE,
     ],
     make,
@@ -50,7 +56,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         let program = workload.add_program(program.finish());
         workload.add_task(Task { instances: 0, role: "worker".to_owned(), ..Task::new(name, process, program) })
     };
-    if imbalance == 0 && threads > 1 {
+    if imbalance == 0 && threads > 1 && !flags.is_set("pin") {
         let worker = add_worker(&mut workload, "worker".to_owned(), work_ns);
         forks = forks.repeat(Some(u64::from(threads) - 1), |body| body.step(Step::Fork(worker)));
     } else {
@@ -64,6 +70,15 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     workload.programs[main.index()] =
         forks.repeat(Some(iterations), |body| iteration(body, work_ns, barrier, Some(recorder))).finish();
     flags.place_and_profile(&mut workload)?;
+    if flags.is_set("pin") {
+        // The templates are the threads, in order.
+        for (index, task) in workload.tasks.iter_mut().enumerate() {
+            let Affinity::OsCpus(cpus) = &task.affinity else {
+                return Err(flags.error(GeneratorProblem::Conflict("--pin needs the CPUs, with -c".to_owned())));
+            };
+            task.affinity = Affinity::OsCpus(vec![cpus[index % cpus.len()]]);
+        }
+    }
     Ok(workload)
 }
 

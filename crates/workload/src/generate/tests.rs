@@ -347,6 +347,15 @@ fn profiles_and_cpus_go_to_all_tasks() {
 }
 
 #[test]
+fn pinned_fork_join_threads_have_a_cpu_each_and_share_when_there_are_too_few() {
+    let cpus = |spec: &str| -> Vec<Affinity> { made(spec).tasks.iter().map(|task| task.affinity.clone()).collect() };
+    let on = |cpu| Affinity::OsCpus(vec![cpu]);
+    assert_eq!(cpus("forkjoin:-n3,-c4-6,--pin"), [on(4), on(5), on(6)]);
+    assert_eq!(cpus("forkjoin:-n3,-c4:9,--pin"), [on(4), on(9), on(4)]);
+    assert!(matches!(problem("forkjoin:-n3,--pin"), GeneratorProblem::Conflict(_)));
+}
+
+#[test]
 fn sysbench_has_a_client_and_a_connection_per_thread_that_meet_at_the_servers_latches() {
     let workload = made("sysbench:--test=oltp_delete,--threads=3,--time=2");
     assert_eq!((count(&workload, "client"), count(&workload, "connection")), (3, 3));

@@ -1,0 +1,85 @@
+//! Measures of a run with modelled memory: events per 1000 instructions and instructions per cycle, over all tasks.
+//!
+//! The counts are those of the tasks' own instructions; lines of messages and locks, which pass in the kernel without
+//! instructions being counted, are time and not events. Absent where the memory is not modelled or nothing ran.
+
+use std::collections::BTreeMap;
+
+use warmcore_kernel::Outcome;
+use warmcore_memory::analytic::{Counters, MemoryEvent};
+use warmcore_statistics::Better;
+use warmcore_workload::Workload;
+
+use crate::measures::{Measure, Unit};
+
+/// Name, event, title and definition of each count.
+const COUNTS: [(&str, MemoryEvent, &str, &str); 9] = [
+    ("l1_mpki", MemoryEvent::L1Miss, "L1 misses", "misses of the L1 data caches"),
+    ("l2_mpki", MemoryEvent::L2Miss, "L2 misses", "misses of the L2 (of the L1 where there is no L2)"),
+    (
+        "l3_mpki",
+        MemoryEvent::L3Miss,
+        "L3 misses",
+        "lines that the LLC did not have, from memory or for reads from another LLC",
+    ),
+    (
+        "l3_rfo_mpki",
+        MemoryEvent::L3RfoMiss,
+        "L3 RFO misses",
+        "writes that needed a line, or the right to write it, from another LLC",
+    ),
+    ("dram_local_mpki", MemoryEvent::DramLocal, "local memory reads", "lines from the memory of the CPU's own node"),
+    ("dram_remote_mpki", MemoryEvent::DramRemote, "remote memory reads", "lines from the memory of other nodes"),
+    (
+        "c2c_same_llc_mpki",
+        MemoryEvent::C2cSameLlc,
+        "lines from cores of the LLC",
+        "lines from another core under the same LLC",
+    ),
+    (
+        "c2c_other_llc_mpki",
+        MemoryEvent::C2cOtherLlc,
+        "lines from other LLCs",
+        "lines from another LLC of the same socket",
+    ),
+    (
+        "c2c_other_socket_mpki",
+        MemoryEvent::C2cOtherSocket,
+        "lines from other sockets",
+        "lines from caches of another socket",
+    ),
+];
+
+const IPC: &str = "instructions_per_cycle";
+
+/// The measures of a workload with memory profiles; none for others.
+pub(crate) fn of_workload(workload: &Workload) -> Vec<Measure> {
+    if !workload.has_profiles() {
+        return Vec::new();
+    }
+    let count = |(name, _, title, definition): (&str, MemoryEvent, &str, &str)| {
+        let definition = format!("{definition}; per 1000 instructions of all tasks");
+        Measure::of_outcome(name, &format!("{title} per 1000 instructions"), Unit::One, Better::Lower, &definition)
+    };
+    let definition = "instructions over cycles of the CPUs while they ran the tasks' own programs";
+    let ipc = Measure::of_outcome(IPC, "instructions per cycle", Unit::One, Better::Higher, definition);
+    COUNTS.into_iter().map(count).chain([ipc]).collect()
+}
+
+/// Their values.
+pub(crate) fn of_run(outcome: &Outcome) -> BTreeMap<String, Option<f64>> {
+    let mut sum = Counters::default();
+    let mut cycles = 0.0;
+    for cpu in &outcome.cpus {
+        let Some(memory) = &cpu.memory else { return BTreeMap::new() };
+        sum += memory;
+        cycles += (memory.total_ns() - memory.transfer_ns) * cpu.frequency_ghz;
+    }
+    if outcome.cpus.is_empty() {
+        return BTreeMap::new();
+    }
+    let ran = sum.instructions > 0.0;
+    let counts = COUNTS.map(|(name, event, ..)| (name.to_owned(), ran.then(|| sum.per_kilo_instruction(event))));
+    let ipc = (cycles > 0.0).then(|| sum.instructions / cycles);
+    counts.into_iter().chain([(IPC.to_owned(), ipc)]).collect()
+}
