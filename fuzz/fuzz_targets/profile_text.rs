@@ -1,0 +1,18 @@
+//! Memory profiles, and counters to fit profiles to.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use warmcore_memory::fit::{Counters, fit};
+use warmcore_memory::{profiles_from_toml, profiles_to_toml};
+
+fuzz_target!(|text: &str| {
+    if let Ok(profiles) = profiles_from_toml(text) {
+        assert_eq!(profiles_from_toml(&profiles_to_toml(&profiles)).ok(), Some(profiles));
+    }
+    if let Ok(counters) = Counters::from_toml(text)
+        && counters.points.len() <= 6
+        && let Ok(fitted) = fit(&counters)
+    {
+        assert_eq!(fitted.profile.check(), Ok(()));
+    }
+});
