@@ -161,3 +161,12 @@ fn choices_of_whom_to_keep_together_name_what_exists() {
     let ran = scratch.run(&format!("sim -m {MACHINE} -w file.json -s cache-aware")).exits_with(2);
     ran.complains("warmcore.aggregate.processes.p").complains("there is no aggregation group called");
 }
+
+#[test]
+fn cache_awareness_needs_to_know_the_caches() {
+    let scratch = Scratch::new();
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/machines/single-cpu-without-caches");
+    for scheduler in ["cache-aware", "topology-aware"] {
+        refused(&scratch, machine, WORKLOAD, scheduler, "says nothing about its LLCs");
+    }
+}

@@ -114,13 +114,25 @@ pub enum ExperimentError {
         /// Number of schedulers.
         count: usize,
     },
+    /// A scheduler that keeps threads together in LLCs, and nothing known about the LLCs.
+    #[error(
+        "`{scheduler}` keeps threads in the LLC they fit into, but machine `{machine}` says nothing about its LLCs; give \
+         it caches (`[[cache]]`), or name a preset as its `base`"
+    )]
+    UnknownLlcs {
+        /// The scheduler.
+        scheduler: String,
+        /// The machine.
+        machine: String,
+    },
 }
 
 impl Experiment {
     /// Checks that the experiment makes sense as a whole.
     ///
     /// # Errors
-    /// No schedulers or trials, one scheduler twice, a baseline that is not among them.
+    /// No schedulers or trials, one scheduler twice, a baseline that is not among them, LLCs of unknown size for a scheduler that
+    /// depends on them.
     pub fn check(&self) -> Result<(), ExperimentError> {
         if self.schedulers.is_empty() {
             return Err(ExperimentError::NoScheduler);
@@ -135,6 +147,14 @@ impl Experiment {
             if self.schedulers[..index].contains(spec) {
                 return Err(ExperimentError::SameSchedulerTwice(spec.to_string()));
             }
+        }
+        let machine = &self.machine.value;
+        let unknown = machine.llcs().any(|llc| machine.llc_cache(llc).is_none_or(|cache| cache.size_bytes == 0));
+        if let Some(spec) = self.schedulers.iter().find(|spec| unknown && spec.is_cache_aware()) {
+            return Err(ExperimentError::UnknownLlcs {
+                scheduler: spec.to_string(),
+                machine: self.machine.source.clone(),
+            });
         }
         Ok(())
     }

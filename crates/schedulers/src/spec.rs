@@ -135,6 +135,12 @@ fn hint(nearest: &Option<&'static str>) -> String {
 }
 
 impl SchedulerSpec {
+    /// Whether it decides by the LLCs' sizes.
+    #[must_use]
+    pub const fn is_cache_aware(&self) -> bool {
+        matches!(self, Self::CacheAware(..) | Self::TopologyAware(..))
+    }
+
     /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`.
     ///
     /// # Errors
