@@ -1,7 +1,7 @@
 //! How fast the exact level is: line touches per second of one host thread, on the reference's mix (section 3.3: about
 //! 4 % L1 misses and 1 % L2 misses), with and without lines that all cores write.
 //!
-//! Prints one JSON document. `--only NAME` selects runs whose name contains the text, `--repeat N` repeats each,
+//! Prints one JSON document. `--only NAME` selects the run of that name, or runs whose name contains the text, `--repeat N` repeats each,
 //! `--touches N` sets the number of touches. `--native N` simulates nothing: it touches a stream's lines in real memory
 //! N times over, for another tool to watch; with `--misses` it says what the exact level counts on that stream.
 
@@ -232,7 +232,9 @@ fn report() -> Result<(), String> {
     let (repeat, touches) = (number("--repeat", 3)? as usize, number("--touches", 40_000_000)?);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
     let mut measurements = Vec::new();
-    for (name, run) in runs().into_iter().filter(|(name, _)| name.contains(&only)) {
+    let exact = runs().iter().any(|(name, _)| *name == only);
+    let chosen = |name: &str| if exact { name == only } else { name.contains(&only) };
+    for (name, run) in runs().into_iter().filter(|(name, _)| chosen(name)) {
         measurements.push(pool.install(|| measure(&name, &run, touches, repeat.max(1)))?);
     }
     println!("{}", serde_json::to_string_pretty(&measurements).map_err(|error| error.to_string())?);

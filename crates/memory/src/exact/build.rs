@@ -2,9 +2,10 @@
 
 use warmcore_topology::{CpuId, LlcId, Machine, Relation};
 
+use super::block::Scratch;
 use super::cache::{Cache, MAX_WAYS, SetIndex, Shape};
 use super::counters::NodeTraffic;
-use super::domain::{Core, Domain, Entry, Scratch};
+use super::domain::{Core, Domain, Entry};
 use super::error::ExactError;
 use super::home::Home;
 use super::options::Options;

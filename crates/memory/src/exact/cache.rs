@@ -4,6 +4,7 @@
 //! stored. The other rules keep lines in place and 64 bits per set. Source: reference, section 3.2.
 
 use super::lanes::{DIRTY, EMPTY, Isa, LANES, Lanes, Portable, STATE, key, line_of};
+use super::stream::BLOCK;
 use crate::curves::Replacement;
 
 /// Most ways of a cache: two host lines per set.
@@ -81,16 +82,28 @@ impl Cache {
     #[inline(always)]
     pub fn set_of(&self, line: u32) -> u32 {
         match self.shape.index {
-            SetIndex::Hashed => {
-                // A round and a half of an integer hash; the multiplication takes the highest bits, which are mixed best.
-                let mut hash = (line ^ self.salt).wrapping_mul(0x7FEB_352D);
-                hash ^= hash >> 15;
-                hash = hash.wrapping_mul(0x846C_A68B);
-                hash ^= hash >> 16;
-                hash = hash.wrapping_mul(0x9E37_79B1);
-                ((u64::from(hash) * u64::from(self.shape.sets)) >> 32) as u32
-            }
+            SetIndex::Hashed => hashed(line, self.salt, self.shape.sets),
             SetIndex::LowBits => line & (self.shape.sets - 1),
+        }
+    }
+
+    /// The sets of a block of lines.
+    #[inline(always)]
+    pub fn sets_of(&self, lines: &[u32; BLOCK], sets: &mut [u32; BLOCK]) {
+        // The index is looked at once, so that each loop can be done for many lines at a time.
+        match self.shape.index {
+            SetIndex::Hashed => {
+                let (salt, count) = (self.salt, self.shape.sets);
+                for (set, line) in sets.iter_mut().zip(lines) {
+                    *set = hashed(*line, salt, count);
+                }
+            }
+            SetIndex::LowBits => {
+                let mask = self.shape.sets - 1;
+                for (set, line) in sets.iter_mut().zip(lines) {
+                    *set = line & mask;
+                }
+            }
         }
     }
 
@@ -113,20 +126,18 @@ impl Cache {
     /// The host has the instruction set.
     #[inline(always)]
     pub unsafe fn touch_in<I: Isa>(&mut self, set: u32, line: u32, fill: u32, or: u32) -> Touched {
-        if self.blocks == 1 && self.shape.replacement == Replacement::Lru {
-            let lanes = &mut self.lanes[set as usize];
+        if let Some((sets, last)) = self.simple_sets() {
             // SAFETY: passed on to the caller.
-            let found = unsafe { I::find(lanes, key(line)) };
-            // On a miss the last way's line makes room.
-            let way = (found | 1 << (self.shape.ways - 1)).trailing_zeros();
-            let lane = lanes.0[way as usize & (LANES - 1)];
-            let hit = found != 0;
-            let front = if hit { lane | or } else { key(line) | fill };
-            // SAFETY: passed on to the caller.
-            unsafe { I::rotate_in(lanes, way, front) };
-            return Touched { hit, lane };
+            return unsafe { touch_simple::<I>(sets, last, set, line, fill, or) };
         }
         self.touch_any(set, line, fill, or)
+    }
+
+    /// The sets, and the bit of the last way, if a set is one host line and LRU is the rule.
+    #[inline(always)]
+    pub(crate) fn simple_sets(&mut self) -> Option<(&mut [Lanes], u32)> {
+        let simple = self.blocks == 1 && self.shape.replacement == Replacement::Lru;
+        simple.then(|| (&mut self.lanes[..], 1 << (self.shape.ways - 1)))
     }
 
     /// [`Cache::touch_in`] with portable code.
@@ -305,6 +316,43 @@ impl Cache {
             Replacement::Random | Replacement::Lru => {}
         }
     }
+}
+
+/// [`Cache::touch_in`] where a set is one host line and LRU is the rule.
+///
+/// # Safety
+/// The host has the instruction set.
+#[inline(always)]
+pub(crate) unsafe fn touch_simple<I: Isa>(
+    sets: &mut [Lanes],
+    last: u32,
+    set: u32,
+    line: u32,
+    fill: u32,
+    or: u32,
+) -> Touched {
+    let lanes = &mut sets[set as usize];
+    // SAFETY: passed on to the caller.
+    let found = unsafe { I::find(lanes, key(line)) };
+    // On a miss the last way's line makes room.
+    let way = (found | last).trailing_zeros();
+    let lane = lanes.0[way as usize & (LANES - 1)];
+    let hit = found != 0;
+    let front = if hit { lane | or } else { key(line) | fill };
+    // SAFETY: passed on to the caller.
+    unsafe { I::rotate_in(lanes, way, front) };
+    Touched { hit, lane }
+}
+
+/// A round and a half of an integer hash; the multiplication takes the highest bits, which are mixed best.
+#[inline(always)]
+fn hashed(line: u32, salt: u32, sets: u32) -> u32 {
+    let mut hash = (line ^ salt).wrapping_mul(0x7FEB_352D);
+    hash ^= hash >> 15;
+    hash = hash.wrapping_mul(0x846C_A68B);
+    hash ^= hash >> 16;
+    hash = hash.wrapping_mul(0x9E37_79B1);
+    ((u64::from(hash) * u64::from(sets)) >> 32) as u32
 }
 
 /// Re-reference predictions of SRRIP with two bits: at once, ...

@@ -8,6 +8,7 @@
 //! A domain touches nothing outside of itself: what concerns other domains becomes a [`Request`] that
 //! [`super::home`] answers between two quanta. Source: reference, sections 3.1 to 3.3 and 3.6.
 
+use super::block::{EVICTED, LlcWork, Scratch};
 use super::cache::Cache;
 use super::counters::{ClassCounters, NodeTraffic};
 use super::lanes::{DIRTY, EMPTY, InstructionSet, Isa, Portable, WRITABLE, line_of};
@@ -177,45 +178,6 @@ pub(crate) struct Core {
     pub(crate) l2: Option<Cache>,
 }
 
-/// Work for the LLC, gathered over a block.
-#[derive(Clone, Copy, Default, Debug)]
-struct LlcWork {
-    set: u32,
-    /// For evicted lines the lane, for fetched ones the line.
-    value: u32,
-    /// Outcome of the touch; [`EVICTED`] otherwise.
-    outcome: u8,
-}
-
-const EVICTED: u8 = u8::MAX;
-
-/// Intermediate results of a block.
-#[derive(Clone, Debug)]
-pub(crate) struct Scratch {
-    lines: [u32; BLOCK],
-    outcomes: [u8; BLOCK],
-    sets: [u32; BLOCK],
-    /// By event: position in the block, lane that left the L1, whether the L1 had the line.
-    event: [u8; BLOCK],
-    lane: [u32; BLOCK],
-    hit: [bool; BLOCK],
-    llc: Vec<LlcWork>,
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Self {
-            lines: [0; BLOCK],
-            outcomes: [0; BLOCK],
-            sets: [0; BLOCK],
-            event: [0; BLOCK],
-            lane: [0; BLOCK],
-            hit: [false; BLOCK],
-            llc: Vec::with_capacity(4 * BLOCK),
-        }
-    }
-}
-
 /// An LLC with all below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Domain {
@@ -248,6 +210,9 @@ impl Domain {
             // SAFETY: `InstructionSet` values other than portable come from what the host was found to have.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe { self.run_avx2(context, until_fs) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => unsafe { self.run_avx512(context, until_fs) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => self.run_portable(context, until_fs),
         }
@@ -265,6 +230,13 @@ impl Domain {
         unsafe { self.run_in::<super::lanes::Avx2>(context, until_fs) }
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
+    fn run_avx512(&mut self, context: &Context, until_fs: u64) {
+        // SAFETY: this function has the instruction set.
+        unsafe { self.run_in::<super::lanes::Avx512>(context, until_fs) }
+    }
+
     /// # Safety
     /// The host has the instruction set.
     #[inline(always)]
@@ -274,9 +246,12 @@ impl Domain {
             while let Some(slot) = self.next_slot(core, until_fs) {
                 let Some(mut task) = self.tasks[slot].take() else { break };
                 let count = (task.touches_wanted - task.touches).min(BLOCK as u64) as usize;
-                task.stream.next(count, &mut self.scratch.lines, &mut self.scratch.outcomes);
-                // SAFETY: passed on to the caller.
-                unsafe { self.run_block::<I>(context, &mut task, count) };
+                let Scratch { lines, outcomes, .. } = &mut self.scratch;
+                // SAFETY: both are passed on to the caller.
+                unsafe {
+                    task.stream.next_in::<I>(count, lines, outcomes);
+                    self.run_block::<I>(context, &mut task, count);
+                }
                 self.tasks[slot] = Some(task);
             }
         }
@@ -316,30 +291,8 @@ impl Domain {
     unsafe fn run_block<I: Isa>(&mut self, context: &Context, task: &mut Task, count: usize) {
         let core = usize::from(task.core);
         let Self { scratch, cores, .. } = self;
-        let l1 = &mut cores[core].l1;
-        for (set, line) in scratch.sets.iter_mut().zip(&scratch.lines) {
-            *set = l1.set_of(*line);
-        }
-        let mut events = 0;
-        for position in 0..count {
-            let (line, outcome) = (scratch.lines[position], scratch.outcomes[position]);
-            scratch.event[events] = position as u8;
-            if line < context.hot_end {
-                scratch.lane[events] = EMPTY;
-                scratch.hit[events] = false;
-                events += 1;
-                continue;
-            }
-            let fill = u32::from(task.fill[usize::from(outcome) & (OUTCOMES - 1)]);
-            let write = u32::from(outcome & 1);
-            // SAFETY: passed on to the caller.
-            let touched = unsafe { l1.touch_in::<I>(scratch.sets[position], line, fill, write * DIRTY) };
-            scratch.lane[events] = touched.lane;
-            scratch.hit[events] = touched.hit;
-            // Written without the right to: an event as well.
-            let forbidden = write & !touched.lane & WRITABLE;
-            events += usize::from(!touched.hit | (forbidden != 0));
-        }
+        // SAFETY: passed on to the caller.
+        let events = unsafe { scratch.probe::<I>(&mut cores[core].l1, context.hot_end, &task.fill, count) };
         task.touches += count as u64;
         task.advance(count as u64 * task.touch_fs);
         if let Some(l2) = &cores[core].l2 {

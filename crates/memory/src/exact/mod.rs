@@ -11,6 +11,9 @@
 //! Source: reference "memory-model", section 3; deviations are listed in `docs/models/memory-exact.md`.
 
 pub mod address_trace;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod block;
 mod build;
 pub mod cache;
 mod coherence;

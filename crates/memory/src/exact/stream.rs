@@ -4,6 +4,7 @@
 //! what pieces it is asked for. The class is chosen by the alias method: a table of 4,096 entries, as the reference
 //! has it (section 3.3), cannot hold classes that get less than one touch in 4,096, and those are what misses the LLC.
 
+use super::lanes::{Isa, Portable};
 use crate::profile::MAX_CLASSES;
 
 /// Most touches asked for at once.
@@ -31,20 +32,51 @@ pub struct StreamClass {
 pub struct Stream {
     seed: u64,
     number: u64,
-    /// First line and number of lines by outcome.
-    ranges: [(u32, u32); OUTCOMES],
-    /// A column keeps its own outcome below this 28-bit threshold and takes its alias otherwise.
-    thresholds: [u32; OUTCOMES],
-    aliases: [u8; OUTCOMES],
+    tables: Tables,
     scans: bool,
     is_scan: [bool; MAX_CLASSES],
     positions: [u32; MAX_CLASSES],
     rate: f64,
 }
 
-const THRESHOLD_BITS: u32 = 28;
+/// What a touch is drawn from, one host line each so that an instruction set can look sixteen values up at once.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Tables {
+    /// First line by outcome.
+    pub(super) firsts: [u32; OUTCOMES],
+    /// Number of lines by outcome.
+    pub(super) sizes: [u32; OUTCOMES],
+    /// A column keeps its own outcome below this 28-bit threshold and takes its alias otherwise.
+    pub(super) thresholds: [u32; OUTCOMES],
+    /// The other outcome of a column.
+    pub(super) aliases: [u32; OUTCOMES],
+}
+
+/// Bits of a random number that are compared with a threshold; the four above them are the column.
+pub(super) const THRESHOLD_BITS: u32 = 28;
 const COLUMN_BITS: u32 = 4;
-const _: () = assert!(1 << COLUMN_BITS == OUTCOMES);
+const _: () = assert!(1 << COLUMN_BITS == OUTCOMES && COLUMN_BITS + THRESHOLD_BITS == 32);
+
+/// Difference of the arguments of two successive random numbers.
+pub(super) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Draws a block of touches in portable code; `argument` is that of the first one's random number.
+#[inline(always)]
+pub(super) fn draw(tables: &Tables, argument: u64, lines: &mut [u32; BLOCK], outcomes: &mut [u8; BLOCK]) {
+    let mut argument = argument;
+    for (line, outcome) in lines.iter_mut().zip(outcomes.iter_mut()) {
+        let random = mix(argument);
+        argument = argument.wrapping_add(STEP);
+        let column = random as u32 >> THRESHOLD_BITS;
+        let keeps = (random as u32 & ((1 << THRESHOLD_BITS) - 1)) < tables.thresholds[column as usize];
+        // Without a branch: it would be taken at random.
+        let mask = u32::from(keeps).wrapping_neg();
+        let chosen = (column & mask | tables.aliases[column as usize] & !mask) as usize & (OUTCOMES - 1);
+        *line = tables.firsts[chosen] + (((random >> 32) * u64::from(tables.sizes[chosen])) >> 32) as u32;
+        *outcome = chosen as u8;
+    }
+}
 
 impl Stream {
     /// The sequence of these classes; at most [`MAX_CLASSES`], at least one with touches.
@@ -52,9 +84,12 @@ impl Stream {
         let mut stream = Self {
             seed: mix(seed ^ 0x5851_F42D_4C95_7F2D),
             number: 0,
-            ranges: [(0, 1); OUTCOMES],
-            thresholds: [0; OUTCOMES],
-            aliases: [0; OUTCOMES],
+            tables: Tables {
+                firsts: [0; OUTCOMES],
+                sizes: [1; OUTCOMES],
+                thresholds: [0; OUTCOMES],
+                aliases: [0; OUTCOMES],
+            },
             scans: false,
             is_scan: [false; MAX_CLASSES],
             positions: [0; MAX_CLASSES],
@@ -63,7 +98,8 @@ impl Stream {
         let mut shares = [0.0; OUTCOMES];
         for (index, class) in classes.iter().enumerate() {
             for write in 0..2 {
-                stream.ranges[2 * index + write] = (class.first, class.lines);
+                stream.tables.firsts[2 * index + write] = class.first;
+                stream.tables.sizes[2 * index + write] = class.lines;
             }
             let share = class.rate / stream.rate;
             shares[2 * index] = share * (1.0 - class.write_fraction);
@@ -86,13 +122,13 @@ impl Stream {
         while let Some(position) = open.iter().position(|column| heights[*column] < 1.0) {
             let low = open.swap_remove(position);
             let donor = open.iter().copied().find(|column| heights[*column] > 1.0).unwrap_or(largest);
-            self.thresholds[low] = (heights[low].max(0.0) * f64::from(1_u32 << THRESHOLD_BITS)) as u32;
-            self.aliases[low] = donor as u8;
+            self.tables.thresholds[low] = (heights[low].max(0.0) * f64::from(1_u32 << THRESHOLD_BITS)) as u32;
+            self.tables.aliases[low] = donor as u32;
             heights[donor] -= 1.0 - heights[low];
         }
         for column in open {
-            self.thresholds[column] = 1 << THRESHOLD_BITS;
-            self.aliases[column] = column as u8;
+            self.tables.thresholds[column] = 1 << THRESHOLD_BITS;
+            self.tables.aliases[column] = column as u32;
         }
     }
 
@@ -101,18 +137,20 @@ impl Stream {
         self.rate
     }
 
-    /// The next `count` touches, at most [`BLOCK`].
-    #[inline(always)]
+    /// The next `count` touches, at most [`BLOCK`]; what the arrays hold beyond them means nothing.
     pub fn next(&mut self, count: usize, lines: &mut [u32; BLOCK], outcomes: &mut [u8; BLOCK]) {
-        for ((offset, line), outcome) in (0..count as u64).zip(lines.iter_mut()).zip(outcomes.iter_mut()) {
-            let random = mix(self.seed.wrapping_add((self.number + offset).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-            let column = (random as u32 >> THRESHOLD_BITS) as usize;
-            let keeps = (random as u32 & ((1 << THRESHOLD_BITS) - 1)) < self.thresholds[column];
-            let chosen = if keeps { column as u8 } else { self.aliases[column] };
-            let (first, size) = self.ranges[chosen as usize & (OUTCOMES - 1)];
-            *line = first + (((random >> 32) * u64::from(size)) >> 32) as u32;
-            *outcome = chosen;
-        }
+        // SAFETY: portable code needs nothing.
+        unsafe { self.next_in::<Portable>(count, lines, outcomes) }
+    }
+
+    /// [`Stream::next`] with an instruction set.
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    pub unsafe fn next_in<I: Isa>(&mut self, count: usize, lines: &mut [u32; BLOCK], outcomes: &mut [u8; BLOCK]) {
+        // SAFETY: passed on to the caller.
+        unsafe { I::draw(&self.tables, self.seed.wrapping_add(self.number.wrapping_mul(STEP)), lines, outcomes) }
         self.number += count as u64;
         if self.scans {
             self.follow_scans(count, lines, outcomes);
@@ -123,7 +161,8 @@ impl Stream {
         for (line, outcome) in lines.iter_mut().zip(outcomes).take(count) {
             let class = usize::from(*outcome / 2);
             if self.is_scan[class] {
-                let (first, size) = self.ranges[usize::from(*outcome)];
+                let (first, size) =
+                    (self.tables.firsts[usize::from(*outcome)], self.tables.sizes[usize::from(*outcome)]);
                 let position = self.positions[class];
                 *line = first + position;
                 self.positions[class] = if position + 1 == size { 0 } else { position + 1 };

@@ -1,0 +1,106 @@
+//! A block of touches of one core on its way through the L1, and what it leaves for the levels behind.
+
+use super::cache::{Cache, Touched, touch_simple};
+use super::lanes::{DIRTY, EMPTY, Isa, WRITABLE};
+use super::stream::{BLOCK, OUTCOMES};
+
+/// Work for the LLC, gathered over a block.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct LlcWork {
+    pub(super) set: u32,
+    /// For evicted lines the lane, for fetched ones the line.
+    pub(super) value: u32,
+    /// Outcome of the touch; [`EVICTED`] otherwise.
+    pub(super) outcome: u8,
+}
+
+/// Outcome of lines that a private cache evicted.
+pub(super) const EVICTED: u8 = u8::MAX;
+
+/// Intermediate results of a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Scratch {
+    pub(super) lines: [u32; BLOCK],
+    pub(super) outcomes: [u8; BLOCK],
+    pub(super) sets: [u32; BLOCK],
+    /// By event: position in the block, lane that left the L1, whether the L1 had the line.
+    pub(super) event: [u8; BLOCK],
+    pub(super) lane: [u32; BLOCK],
+    pub(super) hit: [bool; BLOCK],
+    pub(super) llc: Vec<LlcWork>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            lines: [0; BLOCK],
+            outcomes: [0; BLOCK],
+            sets: [0; BLOCK],
+            event: [0; BLOCK],
+            lane: [0; BLOCK],
+            hit: [false; BLOCK],
+            llc: Vec::with_capacity(4 * BLOCK),
+        }
+    }
+}
+
+impl Scratch {
+    /// Touches the first `count` lines in an L1. Returns the number of events: touches that the L1 does not settle
+    /// alone, since it does not have the line, or has it without the right to write. Lines below `hot_end` are events
+    /// without being looked for.
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    pub(super) unsafe fn probe<I: Isa>(
+        &mut self,
+        l1: &mut Cache,
+        hot_end: u32,
+        fill: &[u8; OUTCOMES],
+        count: usize,
+    ) -> usize {
+        l1.sets_of(&self.lines, &mut self.sets);
+        match l1.simple_sets() {
+            // SAFETY: passed on to the caller.
+            Some((sets, last)) => self.probe_with(hot_end, fill, count, |set, line, fill, or| unsafe {
+                touch_simple::<I>(sets, last, set, line, fill, or)
+            }),
+            None => self.probe_with(hot_end, fill, count, |set, line, fill, or| unsafe {
+                // SAFETY: passed on to the caller.
+                l1.touch_in::<I>(set, line, fill, or)
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn probe_with(
+        &mut self,
+        hot_end: u32,
+        fill: &[u8; OUTCOMES],
+        count: usize,
+        mut touch: impl FnMut(u32, u32, u32, u32) -> Touched,
+    ) -> usize {
+        let mut events = 0;
+        for position in 0..count.min(BLOCK) {
+            let (line, outcome) = (self.lines[position], self.outcomes[position]);
+            // Never more events than positions, which the compiler cannot know.
+            let event = events & (BLOCK - 1);
+            self.event[event] = position as u8;
+            if line < hot_end {
+                self.lane[event] = EMPTY;
+                self.hit[event] = false;
+                events += 1;
+                continue;
+            }
+            let fill = u32::from(fill[usize::from(outcome) & (OUTCOMES - 1)]);
+            let write = u32::from(outcome & 1);
+            let touched = touch(self.sets[position], line, fill, write * DIRTY);
+            self.lane[event] = touched.lane;
+            self.hit[event] = touched.hit;
+            // Written without the right to: an event as well.
+            let forbidden = write & !touched.lane & WRITABLE;
+            events += usize::from(!touched.hit | (forbidden != 0));
+        }
+        events
+    }
+}
