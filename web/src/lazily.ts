@@ -4,8 +4,8 @@
 /** Milliseconds without a change after which such a view is drawn. */
 const REST = 90;
 
-/** A function that asks for a drawing. */
-export function lazily(box: HTMLElement, draw: () => void): () => void {
+/** A function that asks for a drawing. How long the last one took stands under the name among the page's measures. */
+export function lazily(name: string, box: HTMLElement, draw: () => void): () => void {
   let visible = false;
   let wanted = true;
   let timer = 0;
@@ -14,7 +14,10 @@ export function lazily(box: HTMLElement, draw: () => void): () => void {
     timer = setTimeout(() => {
       if (!visible || !wanted) return;
       wanted = false;
+      const begin = performance.now();
       draw();
+      performance.clearMeasures(`warmcore ${name}`);
+      performance.measure(`warmcore ${name}`, { start: begin, end: performance.now() });
     }, REST);
   };
   new IntersectionObserver(

@@ -19,7 +19,7 @@ export class MachineMap {
     this.figures = state.scenes.map((_, index) => section?.querySelector<SVGSVGElement>(`figure[data-figure^="machine-${index}-"] svg`) ?? null);
     this.note.setAttribute('role', 'status');
     box.append(this.note);
-    const wanted = lazily(section ?? box, () => this.draw());
+    const wanted = lazily('map', section ?? box, () => this.draw());
     state.listen(() => {
       this.show();
       wanted();

@@ -1,11 +1,13 @@
 // Perfetto's own trace processor reads what `report --perfetto` writes, and four fixed queries give the run's own numbers.
 // Skipped, and said so, where the processor cannot be had.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { program, scratch } from './page.mjs';
-import { TraceProcessor, files } from './trace-processor.mjs';
-import { existsSync } from 'node:fs';
+import { TraceProcessor, cache, files } from './trace-processor.mjs';
 
 function missing() {
   if (!existsSync(program)) return `no program at ${program} (WARMCORE names another one)`;
@@ -17,6 +19,56 @@ function missing() {
   }
 }
 const skip = missing();
+
+/** A Python with Perfetto's own package, whose schema is the full one; made once. */
+function python() {
+  const made = join(cache, '..', 'perfetto-schema-0.59.1');
+  const program_ = join(made, 'bin/python');
+  const options = { stdio: ['ignore', 'pipe', 'pipe'], timeout: 180_000 };
+  const usable = () => {
+    try {
+      execFileSync(program_, ['-c', 'import perfetto.protos.perfetto.trace.perfetto_trace_pb2'], options);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  if (!usable()) {
+    execFileSync('python3', ['-m', 'venv', '--clear', made], options);
+    execFileSync(program_, ['-m', 'pip', 'install', '--quiet', 'perfetto==0.59.1', 'protobuf==7.36.2'], options);
+  }
+  return program_;
+}
+
+function noSchema() {
+  if (!existsSync(program)) return `no program at ${program} (WARMCORE names another one)`;
+  try {
+    python();
+    return false;
+  } catch (error) {
+    return `Perfetto's Python package cannot be had (python3-venv and pip's index are needed): ${error.message.split('\n')[0]}`;
+  }
+}
+
+test('the full schema knows every field of a trace', { skip: noSchema() }, (t) => {
+  const work = scratch(t);
+  work.run('compare -m 2s1n2l4c2t -w hackbench:-T,-p,-f4,-g2,-l40 -s cache-aware --trials 1 --out run');
+  work.run('report run --perfetto trace.pftrace');
+  const decode = (name) => {
+    const script = fileURLToPath(new URL('full_schema.py', import.meta.url));
+    return JSON.parse(execFileSync(python(), [script, work.join(name)]).toString());
+  };
+  const found = decode('trace.pftrace');
+  assert.deepEqual(found.unknown, []);
+  for (const kind of ['clock_snapshot', 'system_info', 'process_tree', 'track_descriptor', 'track_event', 'ftrace_events']) {
+    assert.ok(found.kinds[kind] > 0, `${kind} in ${JSON.stringify(found.kinds)}`);
+  }
+  assert.equal(Object.values(found.kinds).reduce((a, b) => a + b), found.packets, 'nothing else is written');
+  // A packet with a field that nobody knows would be found.
+  const stranger = Buffer.from([0x0a, 0x04, 0x88, 0xe6, 0x03, 0x01]);
+  writeFileSync(work.join('strange.pftrace'), Buffer.concat([readFileSync(work.join('trace.pftrace')), stranger]));
+  assert.deepEqual(decode('strange.pftrace').unknown, ['Trace.packet.7777']);
+});
 
 const SLICES_PER_CPU = `
   SELECT cpu, sum(dur >= 0) AS slices, sum(iif(dur < 0, trace_end() - ts, dur)) AS run_ns

@@ -13,7 +13,8 @@ const SUMS = {
   'trace_processor.wasm': 'c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa',
   'engine_bundle.node.js': '390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9',
 };
-const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'warmcore', 'trace-processor');
+/** Where what was fetched stays. */
+export const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'warmcore', 'trace-processor');
 
 /** The processor's files; fetched once. Throws where they cannot be had, and where they are not the expected ones. */
 export function files() {

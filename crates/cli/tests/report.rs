@@ -232,6 +232,40 @@ fn what_is_no_run_or_of_another_version_is_refused() {
 }
 
 #[test]
+fn another_schema_version_is_named_and_refused_or_left_out() {
+    let scratch = compared("--no-report");
+    let trial = scratch.path("run/trials/s1-t0003.json");
+    let of_another = |path: &std::path::Path| {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.contains("\"warmcore-trial-"));
+        fs::write(path, text.replace("\"warmcore-trial-", "\"warmcore-trial-9")).unwrap();
+    };
+    of_another(&trial);
+    scratch.run("report run").exits_with(0).complains("1 trial file has another schema version");
+    assert!(read(&scratch, "run/report.html").contains("1 trial file has another schema version"));
+    for number in (0..8).filter(|number| *number != 3) {
+        of_another(&scratch.path(&format!("run/trials/s1-t{number:04}.json")));
+    }
+    scratch.run("report run").exits_with(2).complains("8 trial files have another schema version");
+    let experiment = read(&scratch, "run/experiment.toml");
+    scratch.write("run/experiment.toml", &experiment.replace("\"warmcore-experiment-", "\"warmcore-experiment-9"));
+    scratch.run("report run").exits_with(2).complains("this version reads warmcore-experiment-1");
+}
+
+#[test]
+fn a_run_without_its_machine_or_with_broken_events_is_refused_with_what_to_try() {
+    let scratch = compared("--no-report --trace full");
+    for name in scratch.files("run/trace").iter().filter(|name| name.ends_with("meta.parquet")) {
+        fs::write(scratch.path(&format!("run/trace/{name}")), "PAR1").unwrap();
+    }
+    scratch.run("report run").exits_with(1).complains("remove the trace directory of that trial");
+    fs::remove_dir_all(scratch.path("run/trace")).unwrap();
+    scratch.run("report run").exits_with(0);
+    fs::remove_file(scratch.path("run/machine.toml")).unwrap();
+    scratch.run("report run").exits_with(2).complains("cannot read run/machine.toml");
+}
+
+#[test]
 fn names_in_a_workload_are_text_and_never_markup() {
     let scratch = Scratch::new();
     let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>";

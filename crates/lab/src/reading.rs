@@ -9,7 +9,7 @@ use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, RunDirectory, TRA
 use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::files::{FileError, sha256_of_file};
-use crate::runner::{finished_trials, trial_name};
+use crate::runner::{finished_trials, trial_file, trial_name};
 use crate::session::{ResumeError, experiment_of};
 use crate::trial::Trial;
 use crate::verdict::{ComparisonDocument, VerdictError, conclude};
@@ -24,8 +24,13 @@ pub enum ReadError {
     #[error(transparent)]
     Experiment(#[from] ResumeError),
     /// No trial number is finished under every scheduler.
-    #[error("{path} holds no finished trial of every scheduler", path = .0.display())]
-    NoTrials(PathBuf),
+    #[error("{path} holds no finished trial of every scheduler{}", left_out(*.unread), path = .path.display())]
+    NoTrials {
+        /// The directory.
+        path: PathBuf,
+        /// Trial files there that were not understood.
+        unread: usize,
+    },
     /// There is no verdict on it.
     #[error(transparent)]
     Verdict(#[from] VerdictError),
@@ -43,10 +48,13 @@ impl ReadError {
                 "name a directory that `warmcore compare` or `sim --out` wrote"
             }
             Self::Directory(error) => error.advice(),
-            Self::Experiment(ResumeError::Version { .. }) => "show it with the version that wrote it, or run it again",
+            Self::Experiment(ResumeError::Version { .. } | ResumeError::Schema { .. }) => {
+                "show it with the version that wrote it, or run it again"
+            }
             Self::Experiment(ResumeError::Changed { .. }) => "the directory was changed after the run; run it again",
             Self::Experiment(_) => "the file was written by another version or changed since; run it again",
-            Self::NoTrials(_) => "finish the run first: warmcore compare --resume DIR",
+            Self::NoTrials { unread: 1.., .. } => "show it with the version that wrote it, or run it again",
+            Self::NoTrials { .. } => "finish the run first: warmcore compare --resume DIR",
             Self::Verdict(_) => "run it again with a metric that it has",
             Self::File(error) => error.advice(),
         }
@@ -90,10 +98,14 @@ impl RunOnDisk {
         let asked = record.seeds.len();
         let mut finished = finished_trials(&directory, &record)?;
         let schedulers = record.schedulers.len();
+        let files = (0..schedulers * asked)
+            .filter(|position| path.join(trial_file(position / asked, position % asked)).is_file())
+            .count();
+        let unread = files - finished.len();
         let whole: Vec<usize> =
             (0..asked).filter(|n| (0..schedulers).all(|s| finished.contains_key(&(s * asked + n)))).collect();
         if whole.is_empty() {
-            return Err(ReadError::NoTrials(path.to_path_buf()));
+            return Err(ReadError::NoTrials { path: path.to_path_buf(), unread });
         }
         let trials: Vec<Vec<Trial>> =
             (0..schedulers).map(|s| whole.iter().filter_map(|n| finished.remove(&(s * asked + n))).collect()).collect();
@@ -107,6 +119,9 @@ impl RunOnDisk {
                 0,
                 format!("the run is incomplete: {} of {asked} trials are finished under every scheduler", whole.len()),
             );
+        }
+        if unread > 0 {
+            faults.push(left_out(unread).trim_start_matches(": ").to_owned());
         }
         let lost: u64 = trials.iter().flatten().map(|trial| trial.events_lost).sum();
         if lost > 0 {
@@ -133,6 +148,17 @@ impl RunOnDisk {
     pub fn trace(&self, scheduler: usize, trial: usize) -> Option<PathBuf> {
         let path = self.path.join(TRACE).join(&self.names[scheduler][trial]);
         path.is_dir().then_some(path)
+    }
+}
+
+/// What is said of trial files that were not understood.
+fn left_out(unread: usize) -> String {
+    match unread {
+        0 => String::new(),
+        1 => ": 1 trial file has another schema version or belongs to another experiment, and was left out".into(),
+        count => format!(
+            ": {count} trial files have another schema version or belong to another experiment, and were left out"
+        ),
     }
 }
 

@@ -146,7 +146,8 @@ pub fn trial_name(scheduler: usize, number: usize) -> String {
     format!("s{scheduler}-t{number:04}")
 }
 
-fn trial_file(scheduler: usize, number: usize) -> String {
+/// The file of a trial in a run directory.
+pub(crate) fn trial_file(scheduler: usize, number: usize) -> String {
     format!("{TRIALS}/{}.json", trial_name(scheduler, number))
 }
 

@@ -1,6 +1,6 @@
 //! The files of a run around its trials: what is written before the first one, and what after the last.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Workload, workload_name};
@@ -28,6 +28,14 @@ pub enum ResumeError {
         /// What is wrong.
         reason: String,
     },
+    /// A file has another version of its format than the one this program knows.
+    #[error("{file} has the schema {found}; this version reads {}", experiment::SCHEMA)]
+    Schema {
+        /// Path of the file.
+        file: String,
+        /// Its schema.
+        found: String,
+    },
     /// The directory was written by another version, whose results cannot be mixed with this one's.
     #[error("the run was started by version {found}, this is version {TOOL_VERSION}")]
     Version {
@@ -43,6 +51,12 @@ pub enum ResumeError {
     /// A file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+/// What is looked at first: a newer format may have fields that this version does not know.
+#[derive(Deserialize)]
+struct SchemaOnly {
+    schema: String,
 }
 
 /// Versions of the program and of the formats in a run directory.
@@ -168,8 +182,12 @@ pub fn pretty<T: Serialize>(document: &T) -> String {
 pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError> {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let invalid = |name: &str, reason: String| ResumeError::Invalid { file: path(name), reason };
-    let record: ExperimentRecord =
-        toml::from_str(&directory.read(EXPERIMENT)?).map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
+    let text = directory.read(EXPERIMENT)?;
+    let schema = toml::from_str::<SchemaOnly>(&text).map_err(|error| invalid(EXPERIMENT, error.to_string()))?.schema;
+    if schema != experiment::SCHEMA {
+        return Err(ResumeError::Schema { file: path(EXPERIMENT), found: schema });
+    }
+    let record: ExperimentRecord = toml::from_str(&text).map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
     if record.tool_version != TOOL_VERSION {
         return Err(ResumeError::Version { found: record.tool_version });
     }

@@ -60,6 +60,16 @@ pub fn rows(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
             |group: &Row, task: usize| Row { label: tasks[task].name.clone(), tasks: vec![task], group: group.group };
         return groups.iter().flat_map(|group| group.tasks.iter().map(|task| row(group, *task))).collect();
     }
+    merged(groups, most)
+}
+
+/// One row per group if there are at most `most`, else one per stretch of groups.
+#[must_use]
+pub fn groups_at_most(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
+    merged(groups(tasks), most)
+}
+
+fn merged(groups: Vec<Row>, most: usize) -> Vec<Row> {
     if groups.len() <= most {
         return groups;
     }
@@ -95,6 +105,8 @@ mod tests {
         assert_eq!(labels(10).len(), 10);
         assert_eq!(labels(9), ["a0/r ×5", "a1/r ×5"]);
         assert_eq!(labels(1), ["a0/r ×5 … a1/r ×5"]);
+        assert_eq!(groups_at_most(&tasks, 2).len(), 2, "groups even where every task could have a row");
+        assert_eq!(groups_at_most(&tasks, 1)[0].tasks.len(), 10);
         let all: usize = rows(&tasks, 1).iter().map(|row| row.tasks.len()).sum();
         assert_eq!(all, 10, "no task is left out");
     }

@@ -51,7 +51,7 @@ export class Heatmap {
     this.panes = state.scenes.map((scene) => this.pane(scene));
     this.grid.append(...this.panes.map((pane) => pane.box));
     box.append(element('h3', '', 'Tasks × CPUs'), this.note, this.tools(), this.grid, this.told);
-    this.wanted = lazily(box, () => this.draw());
+    this.wanted = lazily('heatmap', box, () => this.draw());
     const changed = (): void => {
       this.show();
       this.wanted();

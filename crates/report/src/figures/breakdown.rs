@@ -139,14 +139,14 @@ pub fn gaps(run: &Run) -> Option<Figure> {
             svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(cause_title(name), 52));
             let of_gap = share.map_or_else(
                 || ", which follows from what other tasks do".to_owned(),
-                |share| format!(", {} % of the gap", three_digits(share * 100.0)),
+                |share| format!(", {} of the gap", share_of_gap(share)),
             );
             let hover = format!("{}: {} {}{of_gap}", gap.label, cause_title(name), text(*difference));
             svg.rect(a.min(b), y + 2.0, (b - a).abs().max(0.5), BAR - 6.0, &cause_class(name), &hover);
             let (at, anchor) = if *difference < 0.0 { (b - 5.0, Anchor::End) } else { (b + 5.0, Anchor::Start) };
             svg.text(at, y + 12.0, anchor, "m s", &text(*difference));
             if let Some(share) = share {
-                svg.text(WIDTH - 12.0, y + 12.0, Anchor::End, "s", &format!("{} %", three_digits(share * 100.0)));
+                svg.text(WIDTH - 12.0, y + 12.0, Anchor::End, "s", &share_of_gap(*share));
             }
             y += BAR;
         }
@@ -177,8 +177,28 @@ pub fn unit_of_gaps(split: &TimeSplit) -> String {
 #[must_use]
 pub fn signed(split: &TimeSplit, value: f64) -> String {
     let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
-    let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", if per_work { three_digits(value) } else { duration(value) })
+    let size = value.abs();
+    with_sign(value, if per_work { three_digits(size) } else { duration(size) })
+}
+
+/// A share of a gap in per cent, with a minus where it counts against it.
+#[must_use]
+pub fn share_of_gap(share: f64) -> String {
+    let text = with_sign(share, format!("{} %", three_digits(share.abs() * 100.0)));
+    text.trim_start_matches('+').to_owned()
+}
+
+/// The sign before a size; none before what is printed as 0.
+fn with_sign(value: f64, size: String) -> String {
+    let zero = !size.chars().any(|c| c.is_ascii_digit() && c != '0');
+    let sign = if zero || value == 0.0 {
+        ""
+    } else if value < 0.0 {
+        "-"
+    } else {
+        "+"
+    };
+    format!("{sign}{size}")
 }
 
 /// Where a part's time is among a trial's values.
@@ -290,4 +310,18 @@ pub fn cpu_time(run: &Run) -> Option<Figure> {
         svg,
         csv: csv.finish(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_as_nothing_has_no_sign() {
+        assert_eq!([0.0004, -0.0004, 0.338, -0.338].map(share_of_gap), ["0.04 %", "-0.04 %", "33.8 %", "-33.8 %"]);
+        assert_eq!([0.000_001, -0.000_001].map(share_of_gap), ["0 %", "0 %"]);
+        assert_eq!(with_sign(1e-9, three_digits(1e-9)), "0");
+        assert_eq!(with_sign(-2.5, three_digits(2.5)), "-2.5");
+        assert_eq!(with_sign(1e3, duration(1e3)), "+1 us");
+    }
 }

@@ -7,7 +7,7 @@ use super::matrix::colour_bar;
 use super::{Csv, Figure, WIDTH, file_name, shortened};
 use crate::colour::{group, hex, magnitude, series};
 use crate::pack::Pixels;
-use crate::rows::{cpu_order, groups, rows};
+use crate::rows::{cpu_order, groups, groups_at_most, rows};
 use crate::scale::{Scale, time_ticks};
 use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene, spread};
 use crate::svg::{Anchor, Svg};
@@ -276,6 +276,8 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure
 pub fn cumulative(index: usize, scene: &Scene) -> Option<Figure> {
     const POINTS: usize = 200;
     const EACH: usize = 48;
+    // Groups beyond this share bands: more could not be told apart.
+    const MOST_BANDS: usize = 24;
     const SIDE: f64 = 150.0;
     let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
     let mut run_ns = vec![0_u64; scene.tasks.len() * POINTS];
@@ -304,8 +306,7 @@ pub fn cumulative(index: usize, scene: &Scene) -> Option<Figure> {
     }
     let edge = |bin: usize| scene.end_ns as f64 * (bin + 1) as f64 / POINTS as f64;
     let mut csv = Csv::new(&["row", "tasks", "time_ns", "least_ns", "median_ns", "most_ns"]);
-    let groups = groups(&scene.tasks);
-    for (at, row) in groups.iter().enumerate() {
+    for (at, row) in groups_at_most(&scene.tasks, MOST_BANDS).iter().enumerate() {
         let sorted = |bin: usize| {
             let mut values: Vec<u64> = row.tasks.iter().map(|task| of(*task)[bin]).collect();
             values.sort_unstable();

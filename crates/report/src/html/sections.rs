@@ -6,13 +6,13 @@ use warmcore_lab::verdict::{Finding, decimal};
 use warmcore_statistics::{Better, compare_paired};
 use warmcore_topology::Basis;
 
-use crate::figures::breakdown::{signed, unit_of_gaps};
+use crate::figures::breakdown::{share_of_gap, signed, unit_of_gaps};
 use crate::figures::compare::direction;
 use crate::figures::{Csv, Figure};
 use crate::run::Run;
 use crate::svg::escape;
 use crate::text::{command, judged, measure, question, scheduler, value};
-use crate::units::{bytes, three_digits, with_unit};
+use crate::units::{bytes, with_unit};
 
 /// Measures beside the verdict's own in its table: name and heading.
 const BESIDE: [(&str, &str); 6] = [
@@ -200,7 +200,7 @@ fn explained(out: &mut String, run: &Run) {
                 "<td class=\"n\" data-value=\"{difference}\">{}</td><td class=\"n\" data-value=\"{}\">{}</td>",
                 signed(split, difference),
                 number(share),
-                share.map_or_else(|| "–".into(), |share| format!("{} %", three_digits(share * 100.0)))
+                share.map_or_else(|| "–".into(), share_of_gap)
             );
         }
         out.push_str("</tr>");
