@@ -327,11 +327,13 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let mut useful = elapsed - overhead;
         let task = &mut self.core.tasks[state.curr.index()];
         match task.activity {
-            Activity::Work if M::MODELLED => {
+            Activity::Work | Activity::Message if M::MODELLED => {
                 let speed = u64::from(self.memory.speed(cpu));
                 let done = work_done(useful, speed).min(task.remaining_ns);
                 task.remaining_ns -= done;
-                task.progress_ns += done;
+                if task.activity == Activity::Work {
+                    task.progress_ns += done;
+                }
                 let worked = if task.remaining_ns == 0 { time_at(done, speed).min(useful) } else { useful };
                 self.memory.ran(cpu, worked);
                 useful -= worked;
@@ -339,7 +341,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                     return;
                 }
             }
-            Activity::Work => {
+            Activity::Work | Activity::Message => {
                 let capacity = u64::from(state.capacity);
                 let done = if capacity == 1024 { useful } else { useful * capacity / 1024 };
                 if done < task.remaining_ns {
@@ -385,17 +387,19 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let mut review_ns = u64::MAX;
         if M::MODELLED {
             let task = &self.core.tasks[self.core.curr(cpu).index()];
-            if matches!(task.activity, Activity::Work | Activity::CpuTime) {
+            if matches!(task.activity, Activity::Work | Activity::Message | Activity::CpuTime) {
                 review_ns = self.memory.review(self.core.now_ns, cpu, task.remaining_ns);
             }
         }
         let state = &self.core.cpus[cpu.index()];
         let task = &self.core.tasks[state.curr.index()];
         let needed = match task.activity {
-            Activity::Work if M::MODELLED => {
+            Activity::Work | Activity::Message if M::MODELLED => {
                 time_at(task.remaining_ns, u64::from(self.memory.speed(cpu))) + task.syscall_ns
             }
-            Activity::Work => time_for(task.remaining_ns, u64::from(state.capacity)) + task.syscall_ns,
+            Activity::Work | Activity::Message => {
+                time_for(task.remaining_ns, u64::from(state.capacity)) + task.syscall_ns
+            }
             Activity::CpuTime => {
                 // Overhead counts as CPU time, so only what is left of it afterwards delays the system call.
                 task.remaining_ns.max(state.stolen_ns) - state.stolen_ns + task.syscall_ns
@@ -418,7 +422,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let state = &self.core.cpus[cpu.index()];
         let task = &mut self.core.tasks[state.curr.index()];
         let more = match task.activity {
-            Activity::Work | Activity::CpuTime => task.remaining_ns != 0 || task.syscall_ns != 0,
+            Activity::Work | Activity::Message | Activity::CpuTime => task.remaining_ns != 0 || task.syscall_ns != 0,
             Activity::Syscall => task.syscall_ns != 0,
             Activity::SpinUntil => task.remaining_ns != 0,
             Activity::Advance => state.stolen_ns != 0,

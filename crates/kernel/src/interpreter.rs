@@ -9,7 +9,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, OverheadKind, TaskId};
-use warmcore_workload::{BarrierId, BarrierWait, ChannelId, ConditionId, ListId, LockId, Step, TimerMode};
+use warmcore_workload::{BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, ListId, LockId, Step, TimerMode};
 
 use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
@@ -262,7 +262,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let costs = self.core.machine.costs();
         match step {
             Step::Sleep { .. } => costs.timer_ns,
-            Step::Send { channel, .. } | Step::Receive { channel, .. } => {
+            Step::Send { channel, .. } | Step::Receive { channel, .. } if !M::MODELLED => {
                 memory::message_ns(self.core.machine, self.workload.channels[channel.index()].kind)
             }
             Step::Yield => costs.syscall_ns,
@@ -282,6 +282,25 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         task.activity = Activity::Syscall;
         task.syscall_ns = cost_ns;
+        true
+    }
+
+    /// Whether one side of a message has still to be paid. Where memory is modelled it is work: a busy sibling and cold caches
+    /// make it slower, as they do the task's own code.
+    fn pay_message(&mut self, id: TaskId, kind: ChannelKind) -> bool {
+        let cost_ns = memory::message_ns(self.core.machine, kind);
+        if !M::MODELLED {
+            return self.pay(id, cost_ns);
+        }
+        let task = &mut self.core.tasks[id.index()];
+        if task.stage != Stage::Begin {
+            return false;
+        }
+        task.stage = Stage::Effect;
+        if cost_ns == 0 {
+            return false;
+        }
+        (task.activity, task.remaining_ns) = (Activity::Message, cost_ns);
         true
     }
 
@@ -606,7 +625,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let description = &self.workload.channels[channel.index()];
-        if self.pay(id, memory::message_ns(self.core.machine, description.kind)) {
+        if self.pay_message(id, description.kind) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];
@@ -640,7 +659,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let description = &self.workload.channels[channel.index()];
-        if self.pay(id, memory::message_ns(self.core.machine, description.kind)) {
+        if self.pay_message(id, description.kind) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];

@@ -32,6 +32,8 @@ pub(crate) enum Activity {
     CpuTime,
     /// Kernel work of a system call, overhead apart; its effect comes afterwards.
     Syscall,
+    /// Kernel work of a message at the CPU's speed, where memory is modelled; its effect comes afterwards.
+    Message,
     /// Busy-waiting at a barrier until released.
     Spin,
     /// Busy-waiting at a barrier until released or the time is up.
