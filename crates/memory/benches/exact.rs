@@ -6,7 +6,6 @@
 //! N times over, for another tool to watch; with `--misses` it says what the exact level counts on that stream.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use serde::Serialize;
 use warmcore_memory::exact::address_trace::{Access, Record};
@@ -24,7 +23,7 @@ struct Measurement {
     quantum_ns: u64,
     instruction_set: String,
     touches: u64,
-    /// Of one thread, all of this program's work being on one.
+    /// CPU time of the one thread that simulates.
     seconds: Vec<f64>,
     million_touches_per_s: f64,
     l1_misses_per_1000: f64,
@@ -66,6 +65,14 @@ fn profile(shared: f64) -> Profile {
     }
 }
 
+/// CPU time of this thread so far: what else runs on the host takes caches and memory from it, but no time.
+fn cpu_seconds() -> Result<f64, String> {
+    const PATH: &str = "/proc/thread-self/schedstat";
+    let text = std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}"))?;
+    let ns = text.split_ascii_whitespace().next().and_then(|field| field.parse::<u64>().ok());
+    ns.map(|ns| ns as f64 * 1e-9).ok_or_else(|| format!("{PATH} has no time on CPU"))
+}
+
 struct Run {
     cores: usize,
     shared: f64,
@@ -105,9 +112,9 @@ fn measure(name: &str, run: &Run, touches: u64, repeat: usize) -> Result<Measure
     let before = (total(&simulation), simulation.simulated_touches());
     let mut seconds = Vec::new();
     for _ in 0..repeat {
-        let started = Instant::now();
+        let started = cpu_seconds()?;
         run_touches(&mut simulation, touches);
-        seconds.push(started.elapsed().as_secs_f64());
+        seconds.push(cpu_seconds()? - started);
     }
     let counters = total(&simulation).since(&before.0);
     let done = simulation.simulated_touches() - before.1;
