@@ -95,8 +95,8 @@ impl Memory for AnalyticMemory<'_> {
         self.model.ran(cpu, useful_ns);
     }
 
-    fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: TaskId) {
-        self.model.switch_in(now_ns, cpu, task.0);
+    fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: TaskId, remaining_ns: Option<u64>) {
+        self.model.switch_in(now_ns, cpu, task.0, remaining_ns);
     }
 
     fn switch_out(&mut self, now_ns: u64, cpu: CpuId) {
@@ -113,10 +113,7 @@ impl Memory for AnalyticMemory<'_> {
     }
 
     fn review(&mut self, now_ns: u64, cpu: CpuId, remaining_ns: u64) -> u64 {
-        if self.model.review_ns(cpu) <= now_ns {
-            self.model.evaluate(now_ns, cpu, Some(remaining_ns));
-        }
-        self.model.review_ns(cpu)
+        self.model.review(now_ns, cpu, remaining_ns)
     }
 
     #[inline]

@@ -586,7 +586,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         if M::MODELLED {
             self.settle_siblings(cpu);
-            self.memory.switch_in(now_ns, cpu, next);
+            let task = &self.core.tasks[next.index()];
+            let remaining_ns = (task.activity == Activity::Work).then_some(task.remaining_ns);
+            self.memory.switch_in(now_ns, cpu, next, remaining_ns);
             if self.core.tasks[next.index()].is_spinning() {
                 self.memory.set_spinning(now_ns, cpu, true);
             }

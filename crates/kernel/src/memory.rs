@@ -36,8 +36,8 @@ pub(crate) trait Memory {
     /// The CPU's task has run its own program for so long, at the speed in force.
     fn ran(&mut self, _cpu: CpuId, _useful_ns: u64) {}
 
-    /// The task now runs on the CPU. The CPUs of its core have been settled.
-    fn switch_in(&mut self, _now_ns: u64, _cpu: CpuId, _task: TaskId) {}
+    /// The task now runs on the CPU and has so much work left, if it works. The CPUs of its core have been settled.
+    fn switch_in(&mut self, _now_ns: u64, _cpu: CpuId, _task: TaskId, _remaining_ns: Option<u64>) {}
 
     /// The CPU's task no longer runs. The CPUs of its core have been settled.
     fn switch_out(&mut self, _now_ns: u64, _cpu: CpuId) {}

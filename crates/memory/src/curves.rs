@@ -138,6 +138,12 @@ impl Curves {
         self.max_window
     }
 
+    /// A window so short that F and m still grow and fall in proportion to it.
+    pub fn shortest_window(&self) -> f64 {
+        let fastest = self.classes[..self.count].iter().map(|curve| curve.lambda).fold(0.0, f64::max);
+        if fastest > 0.0 { 0.002 / fastest } else { 0.0 }
+    }
+
     /// F(n) and m(n).
     #[inline]
     pub fn at(&self, n: f64) -> (f64, f64) {
@@ -171,23 +177,6 @@ impl Curves {
             *miss = curve.at(n).1;
         }
         misses
-    }
-
-    /// F(n) of all classes, m(n) of each and of all.
-    #[inline]
-    pub fn with_class_misses(&self, n: f64) -> (f64, PerClass, f64) {
-        let mut misses = [0.0; MAX_CLASSES];
-        if n >= self.max_window {
-            return (self.total_lines, misses, 0.0);
-        }
-        let (mut footprint, mut sum) = (0.0, 0.0);
-        for (miss, curve) in misses.iter_mut().zip(&self.classes[..self.count]) {
-            let (lines, touches) = curve.at(n);
-            *miss = touches;
-            footprint += lines;
-            sum += touches;
-        }
-        (footprint, misses, sum)
     }
 
     /// F(n) of each class.
@@ -349,61 +338,6 @@ fn poisson_cdf(k: u32, mean: f64) -> f64 {
     (sum * exp(k_f * ln(mean) - mean - libm::lgamma(k_f + 1.0))).min(1.0)
 }
 
-/// Steady misses by capacity, tabulated: what a model looks up instead of solving.
-#[derive(Clone, PartialEq, Debug)]
-pub struct MissTable {
-    /// ln of the smallest capacity.
-    first: f64,
-    /// Points per unit of ln.
-    scale: f64,
-    /// By point: misses per instruction in sets, and fully associative ones under LRU of the same capacity.
-    points: Vec<(PerClass, PerClass)>,
-}
-
-/// Points of a table.
-const TABLE_POINTS: usize = 96;
-
-impl MissTable {
-    /// The table of a cache with sets of `ways` lines.
-    pub fn new(curves: &Curves, ways: u32, replacement: Replacement) -> Self {
-        let first = ln(f64::from(ways).max(16.0));
-        let last = ln((8.0 * curves.total_lines()).max(1024.0));
-        let scale = (TABLE_POINTS - 1) as f64 / (last - first);
-        let points = (0..TABLE_POINTS)
-            .map(|index| {
-                let lines = exp(first + index as f64 / scale);
-                let full = curves.steady(lines, Replacement::Lru);
-                let mut misses = curves.steady_in_sets(lines, ways);
-                if replacement != Replacement::Lru {
-                    // What the rule changes is taken from the fully associative cache.
-                    let changed = curves.steady(lines, replacement);
-                    for (miss, (changed, full)) in misses.iter_mut().zip(changed.into_iter().zip(full)) {
-                        *miss = (*miss + changed - full).max(0.0);
-                    }
-                }
-                (misses, full)
-            })
-            .collect();
-        Self { first, scale, points }
-    }
-
-    /// Misses per instruction and class at a capacity given as its natural logarithm: those of the real cache, and
-    /// those of a fully associative one with LRU.
-    #[inline]
-    pub fn at(&self, ln_lines: f64) -> (PerClass, PerClass) {
-        let position = ((ln_lines - self.first) * self.scale).clamp(0.0, (TABLE_POINTS - 1) as f64);
-        let index = (position as usize).min(TABLE_POINTS - 2);
-        let part = position - index as f64;
-        let ((real, full), (next_real, next_full)) = (&self.points[index], &self.points[index + 1]);
-        let mut result = ([0.0; MAX_CLASSES], [0.0; MAX_CLASSES]);
-        for class in 0..MAX_CLASSES {
-            result.0[class] = real[class] + part * (next_real[class] - real[class]);
-            result.1[class] = full[class] + part * (next_full[class] - full[class]);
-        }
-        result
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -545,17 +479,6 @@ mod tests {
         let total = |rule| curves.steady(4_096.0, rule).iter().sum::<f64>();
         let (lru, plru, random) = (total(Replacement::Lru), total(Replacement::TreePlru), total(Replacement::Random));
         assert!(lru < plru && plru < random, "{lru} {plru} {random}");
-    }
-
-    #[test]
-    fn the_table_reproduces_the_direct_solution() {
-        let curves = curves(&[(512, 0.06), (8_192, 0.04)]);
-        let table = MissTable::new(&curves, 16, Replacement::Lru);
-        for lines in [700.0, 3_000.0, 8_000.0, 20_000.0] {
-            let direct: f64 = curves.steady_in_sets(lines, 16).iter().sum();
-            let looked_up: f64 = table.at(ln(lines)).0.iter().sum();
-            assert!((direct - looked_up).abs() < 3e-4, "{lines} lines: {direct} and {looked_up}");
-        }
     }
 
     #[test]

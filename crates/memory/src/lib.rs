@@ -20,6 +20,7 @@ pub mod library;
 pub mod math;
 pub mod profile;
 mod profile_toml;
+pub mod tables;
 pub mod validate;
 
 pub use analytic::Analytic;

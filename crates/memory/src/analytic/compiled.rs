@@ -1,8 +1,9 @@
 //! A profile prepared for a machine: curves, tables, and the speed that counts as nominal.
 
-use crate::curves::{Curves, MissTable, PerClass, Replacement};
+use crate::curves::{Curves, PerClass, Replacement};
 use crate::hierarchy::{Fill, Hierarchy};
 use crate::profile::{Class, MAX_CLASSES, Profile};
+use crate::tables::{CurveTable, MissTable};
 
 use super::rate::{self, Access};
 
@@ -13,6 +14,7 @@ const VALID_SHARES: [f64; 6] = [1.0, 0.6, 0.35, 0.2, 0.1, 0.05];
 /// Closed forms of everything in a private L2.
 pub(super) struct L2Curves {
     pub curves: Curves,
+    pub quick: CurveTable,
     pub table: MissTable,
 }
 
@@ -25,6 +27,7 @@ pub(super) struct Compiled {
     pub writes: PerClass,
     pub exposure: PerClass,
     pub lambda: PerClass,
+    pub lines: PerClass,
     pub shared: [bool; MAX_CLASSES],
     pub any_shared: bool,
     /// Lines of shared classes.
@@ -35,8 +38,11 @@ pub(super) struct Compiled {
     /// All classes, what the L2 holds, by how much of the write-shared ones stays valid: [`VALID_SHARES`]. One entry if
     /// there are none.
     pub l2: Vec<L2Curves>,
+    /// Instructions that fill an L2, or fetch nine tenths of what there is.
+    pub warm: f64,
     /// Private classes: what the task itself holds in the LLC.
     pub private: Curves,
+    pub private_quick: CurveTable,
     pub llc_table: MissTable,
     /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024.
     pub nominal: f64,
@@ -69,6 +75,7 @@ impl Compiled {
             writes: per_class(&|class| class.write_fraction),
             exposure: per_class(&|class| class.exposure),
             lambda: per_class(&|class| class.touches_per_instruction / class.lines(line)),
+            lines: per_class(&|class| class.lines(line)),
             any_shared: profile.has_shared_classes(),
             shared,
             shared_lines: per_class(&|class| if class.is_shared() { class.lines(line) } else { 0.0 }),
@@ -79,10 +86,13 @@ impl Compiled {
                 .map(|share| {
                     let curves =
                         Curves::scaled(&profile.classes, line, |class| if is_written(class) { *share } else { 1.0 });
-                    L2Curves { table: MissTable::new(&curves, l2_ways, replacement), curves }
+                    let table = MissTable::new(&curves, l2_ways, replacement);
+                    L2Curves { table, quick: CurveTable::new(&curves), curves }
                 })
                 .collect(),
+            warm: all.window((0.9 * all.total_lines()).min(hierarchy.l2.first().unwrap_or(llc).lines as f64)),
             llc_table: MissTable::new(&all, llc.ways, replacement),
+            private_quick: CurveTable::new(&private),
             private,
             nominal: 0.0,
             profile: profile.clone(),
@@ -104,12 +114,12 @@ impl Compiled {
         let mut capacity = hierarchy.llc[0].lines as f64;
         if let Some(l2) = hierarchy.l2.first() {
             let lines = l2.lines as f64;
-            access.l2 = self.l2[0].table.at(crate::math::ln(lines)).0;
+            access.l2 = self.l2[0].table.at(lines).0;
             if hierarchy.fill == Fill::Victim {
                 capacity += self.l2[0].curves.total_lines().min(lines);
             }
         }
-        access.llc = self.llc_table.at(crate::math::ln(capacity)).0;
+        access.llc = self.llc_table.at(capacity).0;
         access.order();
         let place = rate::Place {
             l2_ns: hierarchy.l2.first().map_or(0.0, |l2| l2.latency_ns),

@@ -2,15 +2,16 @@
 
 use warmcore_topology::{CpuId, Relation};
 
-use crate::curves::{Curves, PerClass};
-use crate::math::ln;
+use crate::curves::PerClass;
 use crate::profile::MAX_CLASSES;
+use crate::tables::{CurveTable, MissTable};
 
 use super::compiled::Compiled;
 use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::groups::queue_wait_ns;
-use super::rate::{Access, Coherence, Place};
+use super::premise::Premise;
+use super::rate::{Access, Coherence, Place, SPEED_ONE};
 use super::tasks::LlcCurves;
 use super::window::advanced;
 use super::{Analytic, HYSTERESIS, IDLE};
@@ -18,31 +19,26 @@ use super::{Analytic, HYSTERESIS, IDLE};
 /// A speed is the mean over at least so much time to come.
 const LEAST_HORIZON_NS: f64 = 5_000.0;
 
+/// And over at least this part of the instructions that warm an L2 (reference, section 4.9).
+const WARMING: f64 = 0.125;
+
 /// And is looked at again after at most so much.
 const LONGEST_HORIZON_NS: f64 = 10_000_000.0;
 
 /// A speed that will not move by a larger part within the longest horizon is looked at again only then.
 const STEADY: f64 = 0.005;
 
+/// The longest horizon beside a sibling thread, which changes the L2 they share.
+const SHARED_HORIZON_NS: f64 = 1_000_000.0;
+
+/// Change of a thread's busy part that its siblings look at.
+const BUSY_CHANGE: f64 = 0.02;
+
 /// An LLC that fills or evicts is brought up to date when one of its CPUs is evaluated and it was not for so long.
 const LLC_AGE_NS: u64 = 500_000;
 
 /// A line that is busy a smaller part of the time has no queue worth computing.
 const HOT_LINE: f64 = 0.02;
-
-/// Misses per instruction and class, on average while the window goes from `n` to `end`.
-fn mean_misses(curves: &Curves, n: f64, end: f64) -> PerClass {
-    let span = end - n;
-    if span.abs() < 0.02 * end {
-        return curves.class_misses(0.5 * (n + end));
-    }
-    let (before, after) = (curves.class_footprints(n), curves.class_footprints(end));
-    let mut mean = [0.0; MAX_CLASSES];
-    for class in 0..MAX_CLASSES {
-        mean[class] = (after[class] - before[class]) / span;
-    }
-    mean
-}
 
 /// What a cache will hold of a task, and what it will miss of it.
 struct Outlook {
@@ -57,36 +53,54 @@ struct Outlook {
 impl Outlook {
     /// At the end of the longest horizon.
     #[inline]
-    fn far(curves: &Curves, n: f64, x: f64, phi: f64) -> Self {
-        let far = advanced(n, x * LONGEST_HORIZON_NS, phi * LONGEST_HORIZON_NS);
-        let (lines, mean, sum) = curves.with_class_misses(far);
-        Self { mean, lines, sum }
+    fn far(curves: &CurveTable, n: f64, x: f64, phi: f64) -> Self {
+        let point = curves.look(advanced(n, x * LONGEST_HORIZON_NS, phi * LONGEST_HORIZON_NS));
+        Self { mean: point.class_misses, lines: point.lines, sum: point.misses }
     }
 
     /// On average over a shorter one.
-    fn near(curves: &Curves, n: f64, x: f64, phi: f64, horizon_ns: f64) -> Self {
+    fn near(curves: &CurveTable, n: f64, x: f64, phi: f64, horizon_ns: f64) -> Self {
         let end = advanced(n, x * horizon_ns, phi * horizon_ns).min(curves.max_window());
-        let (lines, sum) = curves.at(end);
-        Self { mean: mean_misses(curves, n, end), lines, sum }
+        let (before, after) = (curves.look(n), curves.look(end));
+        let mut mean = [0.0; MAX_CLASSES];
+        let span = end - n;
+        if span.abs() < 0.02 * end {
+            for (mean, (a, b)) in mean.iter_mut().zip(before.class_misses.iter().zip(&after.class_misses)) {
+                *mean = 0.5 * (a + b);
+            }
+        } else {
+            let per_instruction = 1.0 / span;
+            for (mean, (a, b)) in mean.iter_mut().zip(before.class_lines.iter().zip(&after.class_lines)) {
+                *mean = (b - a) * per_instruction;
+            }
+        }
+        Self { mean, lines: after.lines, sum: after.misses }
     }
 }
 
 impl Analytic {
     /// Accounts for the time a CPU's task has run at the speed in force.
     pub(super) fn flush(&mut self, index: usize) {
+        self.feed_windows(index);
         let state = &mut self.cpus[index];
         if state.pending_ns == 0 || state.task == IDLE {
             return;
         }
         let counters = super::pending(state);
         state.pending_ns = 0;
-        let instructions = counters.instructions;
         state.counters += &counters;
-        let task = &mut self.tasks[state.task as usize];
-        task.counters += &counters;
-        if state.paused {
+        self.tasks[state.task as usize].counters += &counters;
+    }
+
+    /// Tells the windows what the CPU's task has executed.
+    pub(super) fn feed_windows(&mut self, index: usize) {
+        let state = &mut self.cpus[index];
+        let ran_ns = std::mem::take(&mut state.unseen_ns);
+        if ran_ns == 0 || state.task == IDLE || state.paused {
             return;
         }
+        let instructions = ran_ns as f64 * state.rate.x;
+        let task = &self.tasks[state.task as usize];
         let llc = self.geometry.llc[index] as usize;
         if state.l2_slot != NONE {
             let l2 = self.geometry.l2[index] as usize;
@@ -119,12 +133,34 @@ impl Analytic {
         }
         self.evaluate_alone(now_ns, index, remaining_ns);
         self.settle_beside(index);
+        let state = &mut self.cpus[index];
+        if (state.rate.busy - state.told_busy).abs() > BUSY_CHANGE {
+            state.told_busy = state.rate.busy;
+            self.hurry_siblings(now_ns, index);
+        }
         self.register(now_ns, index);
+        self.complete_premise(index);
         let (llc, slot) = (self.geometry.llc[index] as usize, self.cpus[index].llc_slot as usize);
         let fills = self.llc[llc].windows[slot].misses * self.cpus[index].rate.x;
         if self.llc[llc].is_old(now_ns, LLC_AGE_NS, fills) {
-            self.mark_dirty(now_ns, llc);
+            self.mark_dirty(now_ns, llc, 0);
         }
+    }
+
+    /// Evaluates the CPU if its speed has been in force for long enough, or is one for a longer run than the task has
+    /// before it. Until when the speed is in force.
+    #[inline]
+    pub fn review(&mut self, now_ns: u64, cpu: CpuId, remaining_ns: u64) -> u64 {
+        let state = &self.cpus[cpu.index()];
+        let shorter = state.unsteady && {
+            let left_ns = state.review_ns.saturating_sub(now_ns) as f64;
+            let speed = f64::from(state.rate.speed) / f64::from(SPEED_ONE);
+            left_ns * speed > 1.5 * (remaining_ns as f64).max(LEAST_HORIZON_NS)
+        };
+        if state.review_ns <= now_ns || shorter {
+            self.evaluate(now_ns, cpu, Some(remaining_ns));
+        }
+        self.cpus[cpu.index()].review_ns
     }
 
     /// Waiting actively takes time and issue slots, and nothing else.
@@ -162,19 +198,19 @@ impl Analytic {
         let mut access = Access { l1: if halved { profile.l1_half } else { profile.l1 }, ..Access::default() };
 
         let (l2_slot, llc_slot) = (self.cpus[index].l2_slot as usize, self.cpus[index].llc_slot as usize);
-        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
         let (llc_n, llc_misses) = self.llc[llc as usize].look(llc_slot, now_ns, &curves);
         let llc_cache = &self.llc[llc as usize];
         let l2_cache = if l2 == NONE { None } else { Some(&self.l2[l2 as usize]) };
         let forms = &profile.l2[usize::from(self.tasks[task_index].l2_variant)];
 
         // As things will be after the longest horizon: misses go there steadily, so if that is close it is the answer.
-        let mut llc_ahead = Outlook::far(&profile.private, llc_n, x, llc_cache.phi);
+        let mut llc_ahead = Outlook::far(&profile.private_quick, llc_n, x, llc_cache.phi);
         let mut drift_ns = (llc_misses - llc_ahead.sum).abs() * self.geometry.local_ns[index];
         let mut l2_ahead = None;
         if let Some(cache) = l2_cache {
             let window = &cache.windows[l2_slot];
-            let ahead = Outlook::far(&forms.curves, window.n, x, cache.phi);
+            let ahead = Outlook::far(&forms.quick, window.n, x, cache.phi);
             drift_ns += (window.misses - ahead.sum).abs() * self.geometry.llc_ns[index];
             l2_ahead = Some(ahead);
         }
@@ -184,47 +220,78 @@ impl Analytic {
             shared = lines;
             drift_ns += drift * self.geometry.local_ns[index];
         }
-        let mut horizon_ns = LONGEST_HORIZON_NS;
-        if drift_ns * x > STEADY {
+        let executed = self.tasks[task_index].counters.instructions;
+        let (mut moved_l2, mut moved_llc) = (self.cpus[index].moved_l2, self.cpus[index].moved_llc);
+        drift_ns += moved_l2.now() * self.geometry.llc_ns[index] + moved_llc.now() * self.geometry.local_ns[index];
+        let mut horizon_ns = if halved { SHARED_HORIZON_NS } else { LONGEST_HORIZON_NS };
+        let unsteady = drift_ns * x > STEADY;
+        if unsteady {
             // Until the smallest window has doubled, or the run is over.
-            let l2_n = l2_cache.map_or(llc_n, |cache| cache.windows[l2_slot].n);
-            horizon_ns = (l2_n / x).clamp(LEAST_HORIZON_NS, LONGEST_HORIZON_NS);
+            let mut l2_n = l2_cache.map_or(llc_n, |cache| cache.windows[l2_slot].n);
+            if moved_l2.active {
+                l2_n = l2_n.min(moved_l2.since(executed));
+            }
+            horizon_ns = (l2_n.max(WARMING * profile.warm) / x).clamp(LEAST_HORIZON_NS, horizon_ns);
             if let Some(remaining_ns) = remaining_ns {
                 let needed = remaining_ns as f64 * profile.nominal / x;
                 horizon_ns = horizon_ns.min(needed.max(LEAST_HORIZON_NS));
             }
             if let Some(cache) = l2_cache {
-                l2_ahead = Some(Outlook::near(&forms.curves, l2_n, x, cache.phi, horizon_ns));
+                let n = cache.windows[l2_slot].n;
+                l2_ahead = Some(Outlook::near(&forms.quick, n, x, cache.phi, horizon_ns));
             }
-            llc_ahead = Outlook::near(&profile.private, llc_n, x, llc_cache.phi, horizon_ns);
+            llc_ahead = Outlook::near(&profile.private_quick, llc_n, x, llc_cache.phi, horizon_ns);
             if profile.any_shared {
                 shared = self.shared_misses(now_ns, index, profile, horizon_ns, &mut llc_ahead.mean).0;
             }
         }
 
+        if let (Some(cache), Some(ahead), false) = (l2_cache, &l2_ahead, halved) {
+            // The task fills less and less while it warms up: others' lines are pushed out by what it fills on average.
+            let (now, mean) = (cache.windows[l2_slot].misses, ahead.mean.iter().sum::<f64>());
+            if now > mean {
+                self.l2[l2 as usize].phi *= mean / now;
+            }
+        }
+        if let (true, Some(ahead)) = (moved_l2.active, &mut l2_ahead) {
+            let extra = moved_l2.correct(profile, &forms.quick, executed, x * horizon_ns, &mut ahead.mean);
+            if self.tasks[task_index].from_same_llc {
+                (access.served, access.announced) = (extra.served, extra.announced);
+            }
+            self.cpus[index].moved_l2 = moved_l2;
+        }
+        if moved_llc.active {
+            let extra =
+                moved_llc.correct(profile, &profile.private_quick, executed, x * horizon_ns, &mut llc_ahead.mean);
+            let from = self.tasks[task_index].from_llc;
+            (access.left_behind, access.left_announced) = (extra.served, extra.announced);
+            access.left_ns = self.geometry.transfer_ns(llc, from);
+            access.left_far = self.geometry.is_far(llc, from);
+            self.cpus[index].moved_llc = moved_llc;
+        }
+        if let Some(ahead) = &l2_ahead {
+            // What a cold L2 lacks a cold L1 lacks too.
+            for (l1, mean) in access.l1.iter_mut().zip(ahead.mean) {
+                *l1 = l1.max(mean);
+            }
+        }
         access.l2 = access.l1;
-        if let (Some(cache), Some(ahead)) = (l2_cache, l2_ahead) {
-            let held = cache.running_lines + cache.stale_lines - cache.windows[l2_slot].lines + ahead.lines;
-            access.l2 = in_sets(&forms.table, ahead.mean, cache.capacity * ahead.lines / held.max(1.0));
+        if let Some(ahead) = l2_ahead {
+            let cache = &self.l2[l2 as usize];
+            // Lines of those off the CPU are the oldest of their sets and give way.
+            let held = cache.running_lines - cache.windows[l2_slot].lines + ahead.lines;
+            access.l2 = in_sets(profile, &forms.table, ahead.mean, cache.capacity * ahead.lines / held.max(1.0));
         }
         let cache = llc_cache;
         let (mean, own) = (llc_ahead.mean, llc_ahead.lines);
-        let mut held = cache.running_lines + cache.stale_lines - cache.windows[llc_slot].lines + own;
+        let mut held = cache.running_lines - cache.windows[llc_slot].lines + own;
         // A group that has just come is not in the sums of the last update.
         held = held.max(own + shared);
-        let room = cache.capacity * (own + shared) / held.max(1.0);
-        let cold = mean;
-        access.llc = in_sets(&profile.llc_table, mean, room);
+        let crowd = cache.capacity / held.max(1.0);
+        let room = crowd * (own + shared);
+        let premise = Premise::new((llc_misses, llc_ahead.sum), crowd, profile.llc_table.slope(room));
+        access.llc = in_sets(profile, &profile.llc_table, mean, room);
         access.order();
-        if self.cpus[index].left_behind != [0.0; MAX_CLASSES] {
-            let state = &self.cpus[index];
-            for class in 0..profile.count {
-                let cold = cold[class].min(access.llc[class]);
-                access.left_behind[class] = cold * state.left_behind[class];
-            }
-            access.left_ns = self.geometry.transfer_ns(llc, state.left_llc);
-            access.left_far = self.geometry.is_far(llc, state.left_llc);
-        }
         if profile.any_shared {
             let valid = self.coherence(index, &mut access);
             let variant = self.profiles[profile_index].l2_variant(valid);
@@ -233,7 +300,9 @@ impl Analytic {
             }
         }
         self.compose(index, &access);
-        self.cpus[index].review_ns = now_ns + horizon_ns as u64 + 1;
+        let state = &mut self.cpus[index];
+        state.unsteady = unsteady;
+        (state.premise, state.review_ns) = (premise, now_ns + horizon_ns as u64 + 1);
     }
 
     /// Misses of the shared classes for lack of room: from the groups' windows in this LLC. Returns the groups' lines,
@@ -257,7 +326,7 @@ impl Analytic {
             let n = advanced(window.n, window.pending, phi_now - window.mark);
             let touches_per_ns = group.domains[llc as usize].touch * group.lines;
             let end = advanced(n, touches_per_ns * horizon_ns, cache.phi * horizon_ns);
-            let (before, (after, kept)) = (group.at(n), group.at(end));
+            let (before, (after, kept)) = (group.at(llc, n), group.at(llc, end));
             let mean_kept =
                 if (end - n).abs() < 0.02 * end { 0.5 * (before.1 + kept) } else { (after - before.0) / (end - n) };
             mean[class] = profile.touches[class] * mean_kept;
@@ -284,24 +353,27 @@ impl Analytic {
             let domain = &group.domains[llc as usize];
             let own = state.registered[class];
             let siblings = self.sibling_rates(index, group_index);
-            let (race, outside_writes) = group.race(llc, own, siblings);
+            let race = group.race(llc, own, siblings);
             let touches = profile.touches[class];
             let w = profile.writes[class];
             if w > 0.0 {
                 lines += group.lines;
                 valid_lines += group.lines * (1.0 - race.read_private);
             }
-            // Lines this LLC has no room for: from another LLC that has them, or from memory. Where an outsider wrote
-            // in the meantime it is a coherence miss instead.
-            let window = &self.llc[llc as usize].windows[group.slots[llc as usize] as usize];
-            let here_ns = if domain.touch > 0.0 { window.n / (domain.touch * group.lines) } else { 0.0 };
-            let mut lacking = (access.llc[class] / touches) * crate::math::exp(-outside_writes * here_ns);
-            let fetched = lacking * domain.elsewhere;
-            lacking -= fetched;
-            let present = 1.0 - lacking - fetched;
+            // Lines this LLC has no room for come from another LLC if that alone has them, or has to give them up to a
+            // writer; otherwise from memory. Readers of a line that several have are served by memory too.
+            let lacking = access.llc[class] / touches;
+            let present = 1.0 - lacking;
+            // What an outsider has lost to others since is not there any more: ours for the writing, memory's to read.
+            let phi = self.llc[llc as usize].phi;
+            let here_ns = if phi > 1e-15 { 1.0 / phi } else { 1e15 };
+            let (read_kept, write_kept) = group.kept(llc, here_ns);
+            let by_owner = race.read_domain * domain.owned * read_kept;
+            let memory = (1.0 - w) * (present * (race.read_domain - by_owner) + lacking * (1.0 - domain.alone))
+                + w * lacking * (1.0 - domain.elsewhere);
             let mut result = Coherence {
-                reads: touches * (1.0 - w) * (present * race.read_domain + fetched),
-                writes: touches * w * (present * race.write_domain + fetched),
+                reads: touches * (1.0 - w) * (present * by_owner + lacking * domain.alone),
+                writes: touches * w * (present * race.write_domain * write_kept + lacking * domain.elsewhere),
                 same_llc: touches
                     * present
                     * (w * (race.write_private - race.write_domain).max(0.0)
@@ -314,7 +386,7 @@ impl Analytic {
             };
             let transfers = result.same_llc + result.reads + result.writes;
             let left = ((touches - transfers) / touches).max(0.0);
-            access.llc[class] = touches * lacking;
+            access.llc[class] = touches * memory;
             let reached = if left > 0.0 { left } else { 0.0 };
             access.l2[class] = (access.l2[class] * reached).max(access.llc[class]);
             access.l1[class] = (access.l1[class] * reached).max(access.l2[class]);
@@ -349,7 +421,8 @@ impl Analytic {
         let touches = profile.touches[class];
         let same_llc_ns = self.hierarchy.transfer_ns[Relation::SameLlc];
         let transfer_ns =
-            (result.same_llc * same_llc_ns + result.reads * result.read_ns + result.writes * result.write_ns) / touches;
+            (result.same_llc * same_llc_ns + result.reads * result.read_ns + result.writes * result.write_ns)
+                / transfers;
         if transfers <= 0.0 || group.touch * transfer_ns < HOT_LINE {
             return;
         }
@@ -432,12 +505,15 @@ impl Analytic {
 }
 
 /// Misses with limited associativity: the steady ones of a cache with room for `lines`, and those of a window that has
-/// not grown to them yet.
-fn in_sets(table: &crate::curves::MissTable, mean: PerClass, lines: f64) -> PerClass {
-    let (real, full) = table.at(ln(lines.max(1.0)));
+/// not grown to them yet. What is missing anyway is in nobody's way: conflicts fall with the lines that are there, and
+/// with the touches that could still hit.
+fn in_sets(profile: &Compiled, table: &MissTable, mean: PerClass, lines: f64) -> PerClass {
+    let (real, full) = table.at(lines);
     let mut misses = [0.0; MAX_CLASSES];
-    for class in 0..MAX_CLASSES {
-        misses[class] = real[class] + (mean[class] - full[class]).max(0.0);
+    for class in 0..profile.count {
+        let cold = (mean[class] - full[class]).max(0.0);
+        let warm = 1.0 - cold / profile.touches[class];
+        misses[class] = full[class] + cold + (real[class] - full[class]) * warm * warm;
     }
     misses
 }

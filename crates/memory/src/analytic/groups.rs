@@ -27,8 +27,13 @@ pub(super) struct Domain {
     pub read_far: f64,
     pub write_ns: f64,
     pub write_far: f64,
-    /// Chance that a line this domain lacks is in another one.
+    /// Chance that a line this domain lacks is in another one, and in one alone, which then hands it to readers.
     pub elsewhere: f64,
+    pub alone: f64,
+    /// Part of the reads lost to other domains' writes that find one domain alone with the line.
+    pub owned: f64,
+    /// Part of the lines touched here that others have written since.
+    pub invalid: f64,
     /// Touch rate when the members were last told.
     told_touch: f64,
 }
@@ -68,7 +73,7 @@ impl Group {
     pub fn new(llcs: usize, nodes: usize) -> Self {
         Self {
             lines: 1.0,
-            domains: vec![Domain::default(); llcs],
+            domains: vec![Domain { owned: 1.0, ..Domain::default() }; llcs],
             slots: vec![NONE; llcs],
             touch: 0.0,
             write: 0.0,
@@ -78,11 +83,13 @@ impl Group {
         }
     }
 
-    /// Footprint and misses per touch of a window of `n` touches.
+    /// Lines in an LLC and misses per touch for lack of room, of a window of `n` touches there.
     #[inline]
-    pub fn at(&self, n: f64) -> (f64, f64) {
-        let kept = exp(-n / self.lines);
-        (self.lines * (1.0 - kept), kept)
+    pub fn at(&self, llc: u32, n: f64) -> (f64, f64) {
+        // A line leaves by the next touch or by an outsider's write: of all that were touched only so many are there.
+        let lines = self.lines * (1.0 - self.domains[llc as usize].invalid);
+        let kept = exp(-n / lines);
+        (lines * (1.0 - kept), kept)
     }
 
     /// The window beyond which it does not matter.
@@ -154,18 +161,25 @@ impl Group {
     }
 
     /// The race of a member with the rates `own` whose core's other threads add `siblings`.
-    pub fn race(&self, llc: u32, own: (f64, f64), siblings: (f64, f64)) -> (Race, f64) {
+    pub fn race(&self, llc: u32, own: (f64, f64), siblings: (f64, f64)) -> Race {
         let (inside, total) = self.sums(llc);
         let outside = ((total.0 - inside.0).max(0.0), (total.1 - inside.1).max(0.0));
         let core = (own.0 + siblings.0, own.1 + siblings.1);
         let others = ((total.0 - core.0).max(0.0), (total.1 - core.1).max(0.0));
-        let race = Race {
+        Race {
             write_private: wins(others.0, core.1),
             write_domain: wins(outside.0, inside.1.max(own.1)),
             read_private: wins(others.1, core.0),
             read_domain: wins(outside.1, inside.0.max(own.0)),
-        };
-        (race, outside.1)
+        }
+    }
+
+    /// Chances that an outsider's write, and an outsider's touch, which came after all of this domain's touches and writes,
+    /// is less than `age_ns` ago: lines live so long in LLCs.
+    pub fn kept(&self, llc: u32, age_ns: f64) -> (f64, f64) {
+        let (inside, total) = self.sums(llc);
+        let outside = ((total.0 - inside.0).max(0.0), (total.1 - inside.1).max(0.0));
+        (1.0 - exp(-(outside.1 + inside.0) * age_ns), 1.0 - exp(-(outside.0 + inside.1) * age_ns))
     }
 
     /// Sets the latency mixes of every domain with members, and which lines are elsewhere. `kept` is by LLC the chance
@@ -198,16 +212,32 @@ impl Group {
                     second = (rate_touch, ns, far);
                 }
             }
+            let inside = self.domains[llc].touch + self.domains[llc].left_touch;
+            let (mut alone, mut by_owner) = (0.0, 0.0);
+            for &other in present.iter().filter(|&&other| other != llc) {
+                alone += (1.0 - kept[other]) * if kept[other] > 1e-9 { absent / kept[other] } else { 0.0 };
+                // Backwards in time its write comes before anybody else's touch.
+                let domain = &self.domains[other];
+                let (own_touch, own_write) = (domain.touch + domain.left_touch, domain.write + domain.left_write);
+                by_owner += wins(own_write, inside + touch.0 - own_touch);
+            }
+            let lost = wins(write.0, inside);
+            let owned = if lost > 0.0 { (by_owner / lost).min(1.0) } else { 1.0 };
+            let invalid = if inside > 0.0 { lost } else { 0.0 };
             let domain = &mut self.domains[llc];
             domain.elsewhere = 1.0 - absent;
+            domain.alone = alone;
+            (domain.owned, domain.invalid) = (owned, invalid);
             if write.0 > 0.0 {
                 (domain.read_ns, domain.read_far) = (write.1 / write.0, write.2 / write.0);
             }
             if touch.0 > 0.0 {
                 (domain.write_ns, domain.write_far) = (touch.1 / touch.0, touch.2 / touch.0);
-                // Acknowledgements are collected in parallel: where two remote sharers are likely, the slower counts.
+                // Acknowledgements are collected in parallel: where two remote sharers are likely, which they are if the
+                // others read more than they write, the slower counts.
                 if second.0 > 0.3 * first.0 {
-                    domain.write_ns = domain.write_ns.max(first.1.max(second.1));
+                    let slower = domain.write_ns.max(first.1.max(second.1));
+                    domain.write_ns += (1.0 - write.0 / touch.0) * (slower - domain.write_ns);
                 }
             }
             if write.0 <= 0.0 {
@@ -232,10 +262,12 @@ impl Group {
 /// Extra wait per transfer of a line that `contenders` tasks want, each after `think_ns` of other things, when a
 /// transfer takes `transfer_ns` and one line's transfers come one after the other: a closed queue.
 pub(super) fn queue_wait_ns(contenders: f64, think_ns: f64, transfer_ns: f64) -> f64 {
-    // R = s / (1 − s X (n − 1) / n) with X = n / (Z + R) is a quadratic in R.
+    // Transfers all take the same time, so the one under way is half done on average: R = s (1 + (1 − 1 / n) (X R − X s / 2))
+    // with X = n / (Z + R) is a quadratic in R. The reference leaves the half out. Nobody exceeds one per transfer.
     let b = think_ns - transfer_ns * contenders;
-    let response = 0.5 * (-b + (b * b + 4.0 * transfer_ns * think_ns).sqrt());
-    (response - transfer_ns).max(0.0)
+    let c = transfer_ns * (think_ns - 0.5 * transfer_ns * (contenders - 1.0));
+    let response = 0.5 * (-b + (b * b + 4.0 * c).max(0.0).sqrt());
+    (response.max(contenders * transfer_ns - think_ns) - transfer_ns).max(0.0)
 }
 
 #[cfg(test)]
@@ -256,7 +288,7 @@ mod tests {
     #[test]
     fn two_halves_fight_over_their_lines() {
         let group = group(&[&[1.0; 4], &[1.0; 4]], 0.3);
-        let (race, _) = group.race(0, (1.0, 0.3), (0.0, 0.0));
+        let race = group.race(0, (1.0, 0.3), (0.0, 0.0));
         assert!((race.write_domain - 0.77).abs() < 0.005, "{race:?}");
         assert!((race.read_domain - 0.23).abs() < 0.005, "{race:?}");
     }
@@ -266,7 +298,7 @@ mod tests {
     fn one_stray_thread_hurts_the_other_seven() {
         for (w, expected) in [(0.3, 0.32), (0.05, 0.74)] {
             let group = group(&[&[1.0; 7], &[1.0]], w);
-            let (race, _) = group.race(0, (1.0, w), (0.0, 0.0));
+            let race = group.race(0, (1.0, w), (0.0, 0.0));
             assert!((race.write_domain - expected).abs() < 0.005, "w = {w}: {race:?}");
         }
     }
@@ -274,7 +306,7 @@ mod tests {
     #[test]
     fn one_domain_needs_no_other() {
         let group = group(&[&[1.0; 8], &[]], 0.3);
-        let (race, _) = group.race(0, (1.0, 0.3), (0.0, 0.0));
+        let race = group.race(0, (1.0, 0.3), (0.0, 0.0));
         assert_eq!((race.write_domain, race.read_domain), (0.0, 0.0));
         assert!(race.write_private > 0.9);
     }
@@ -337,7 +369,7 @@ mod tests {
                 }
             }
             let rate = threads[0].1;
-            let (race, _) = group.race(0, (rate, rate * w), (0.0, 0.0));
+            let race = group.race(0, (rate, rate * w), (0.0, 0.0));
             for (what, formula, exact) in [
                 ("write, domain", race.write_domain, write_cross / writes),
                 ("read, domain", race.read_domain, read_cross / reads),
@@ -356,11 +388,11 @@ mod tests {
             group.leave(1, (1e-6, 0.3e-6));
         }
         let own = (1e-6, 0.3e-6);
-        let before = group.race(0, own, (0.0, 0.0)).0.write_domain;
+        let before = group.race(0, own, (0.0, 0.0)).write_domain;
         group.decay(250_000);
-        let after = group.race(0, own, (0.0, 0.0)).0.write_domain;
+        let after = group.race(0, own, (0.0, 0.0)).write_domain;
         group.decay(10_000_000);
-        let end = group.race(0, own, (0.0, 0.0)).0.write_domain;
+        let end = group.race(0, own, (0.0, 0.0)).write_domain;
         assert!(before > 0.7 && after < before && after > 0.3 && end < 1e-9, "{before} {after} {end}");
     }
 

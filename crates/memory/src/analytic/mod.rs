@@ -20,7 +20,9 @@ mod counters;
 mod evaluate;
 mod geometry;
 mod groups;
+mod moved;
 mod player;
+mod premise;
 mod rate;
 mod refresh;
 mod tasks;
@@ -28,7 +30,7 @@ mod window;
 
 use warmcore_topology::{CpuId, Machine};
 
-use crate::curves::{PerClass, Replacement};
+use crate::curves::Replacement;
 use crate::hierarchy::{Hierarchy, HierarchyError};
 use crate::profile::{MAX_CLASSES, Profile};
 
@@ -36,6 +38,8 @@ use bandwidth::Bandwidth;
 use compiled::Compiled;
 use geometry::Geometry;
 use groups::Group;
+use moved::Moved;
+use premise::Premise;
 use rate::{Alone, Components, Rate};
 use window::Occupancy;
 
@@ -46,8 +50,10 @@ pub use tasks::TaskSpec;
 
 use tasks::TaskState;
 
-/// Time between updates of an LLC whose tasks come and go.
+/// Time between updates of an LLC whose tasks come and go: the first where lines are shared or a lot is filled, up to the
+/// second where little is.
 const REFRESH_NS: u64 = 50_000;
+const SLOW_REFRESH_NS: u64 = 500_000;
 
 /// Time between solutions of the bandwidth equations while memory is in use, and while it is not.
 const BANDWIDTH_NS: u64 = 100_000;
@@ -64,20 +70,27 @@ struct CpuState {
     task: u32,
     /// The task waits actively: it occupies the core but touches nothing.
     paused: bool,
-    /// Time it ran at `rate` that is not yet accounted for.
+    /// Time it ran at `rate` that is not yet accounted for: in the counters, and in the windows.
     pending_ns: u64,
+    unseen_ns: u64,
     rate: Rate,
     alone: Alone,
     components: Components,
     /// Rates (touches, writes) per line that its groups count for it.
     registered: [(f64, f64); MAX_CLASSES],
     review_ns: u64,
+    /// How busy the siblings think the core's issue slots are because of it.
+    told_busy: f64,
+    /// The speed is a mean over a time in which it changes.
+    unsteady: bool,
+    /// What the speed was evaluated for.
+    premise: Premise,
     /// Windows of the running task.
     l2_slot: u32,
     llc_slot: u32,
-    /// By class, the chance that a line it lacks here lies modified in the LLC it came from.
-    left_behind: PerClass,
-    left_llc: u32,
+    /// Its lines here since it came from elsewhere.
+    moved_l2: Moved,
+    moved_llc: Moved,
     counters: Counters,
 }
 
@@ -94,8 +107,8 @@ pub struct Analytic {
     group_names: Vec<tasks::GroupName>,
     bandwidth: Bandwidth,
     bandwidth_due_ns: u64,
-    /// LLCs whose state changed since their last update.
-    dirty: Vec<bool>,
+    /// When each LLC is to be brought up to date; never if nothing changed since the last time.
+    llc_due_ns: Vec<u64>,
     due_ns: u64,
     changed: Vec<CpuId>,
     listed: Vec<bool>,
@@ -136,15 +149,19 @@ impl Analytic {
             task: IDLE,
             paused: false,
             pending_ns: 0,
+            unseen_ns: 0,
             rate: Rate::default(),
             alone: Alone::default(),
             components: Components::new(nodes),
             registered: [(0.0, 0.0); MAX_CLASSES],
             review_ns: u64::MAX,
+            told_busy: 0.0,
+            unsteady: false,
+            premise: Premise::default(),
             l2_slot: geometry::NONE,
             llc_slot: geometry::NONE,
-            left_behind: [0.0; MAX_CLASSES],
-            left_llc: 0,
+            moved_l2: Moved::default(),
+            moved_llc: Moved::default(),
             counters: Counters::default(),
         };
         Ok(Self {
@@ -157,7 +174,7 @@ impl Analytic {
             group_names: Vec::new(),
             bandwidth: Bandwidth::new(&hierarchy, &geometry),
             bandwidth_due_ns: BANDWIDTH_NS,
-            dirty: vec![false; hierarchy.llc.len()],
+            llc_due_ns: vec![u64::MAX; hierarchy.llc.len()],
             due_ns: BANDWIDTH_NS,
             changed: Vec::new(),
             listed: vec![false; machine.cpu_count()],
@@ -214,7 +231,9 @@ impl Analytic {
     /// Reports that the CPU's task has run for `useful_ns` at the speed in force.
     #[inline]
     pub fn ran(&mut self, cpu: CpuId, useful_ns: u64) {
-        self.cpus[cpu.index()].pending_ns += useful_ns;
+        let state = &mut self.cpus[cpu.index()];
+        state.pending_ns += useful_ns;
+        state.unseen_ns += useful_ns;
     }
 
     /// CPUs whose speed changed since the last call, in the order in which they were found.

@@ -28,8 +28,13 @@ pub(super) struct Access {
     pub l1: PerClass,
     pub l2: PerClass,
     pub llc: PerClass,
-    /// Of the LLC misses, those that find a modified line in the LLC the task came from.
+    /// Of the L2 misses, those that the L2 the task came from serves, under the same LLC; and writes that had to be
+    /// announced to it.
+    pub served: PerClass,
+    pub announced: PerClass,
+    /// Of the LLC misses, those that the LLC the task came from serves; and writes that had to be announced to it.
     pub left_behind: PerClass,
+    pub left_announced: PerClass,
     pub left_ns: f64,
     pub left_far: bool,
     pub coherence: [Coherence; MAX_CLASSES],
@@ -107,12 +112,25 @@ impl Components {
         let (mut reads, mut write_backs) = (0.0, 0.0);
         let mut stall = self.stall_ns;
         let mut events = self.events;
-        let mut left = 0.0;
+        let (mut left, mut announced, mut l1_hits, mut told, mut same_llc) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for class in 0..profile.count {
             let (a2, a3, a4) = (access.l1[class], access.l2[class], access.llc[class]);
             let exposed = profile.exposure[class] * overlap;
             stall[TimeShare::L2 as usize] += (a2 - a3) * place.l2_ns * exposed;
-            stall[TimeShare::Llc as usize] += (a3 - a4) * place.llc_ns * exposed;
+            let served = access.served[class].min(a3 - a4);
+            stall[TimeShare::Llc as usize] += (a3 - a4 - served) * place.llc_ns * exposed;
+            same_llc += served;
+            let (near, far) = (access.announced[class], access.left_announced[class]);
+            if near + far > 0.0 {
+                // Some of these writes would have missed anyway.
+                let hits = 1.0 - a3 / profile.touches[class];
+                l1_hits += (near + far) * (1.0 - a2 / profile.touches[class]);
+                announced += (near + far) * hits;
+                same_llc += near;
+                told += far;
+                stall[TimeShare::Llc as usize] -=
+                    ((near + far) * (1.0 - hits)).min(a3 - a4 - served) * place.llc_ns * exposed;
+            }
             events[MemoryEvent::L1Miss as usize] += a2;
             events[MemoryEvent::L2Miss as usize] += a3;
             events[MemoryEvent::L3Miss as usize] += a4;
@@ -131,6 +149,12 @@ impl Components {
                 add_coherence(&access.coherence[class], place, &mut stall, &mut events);
             }
         }
+        events[MemoryEvent::L1Miss as usize] += l1_hits;
+        events[MemoryEvent::L2Miss as usize] += announced;
+        events[MemoryEvent::C2cSameLlc as usize] += same_llc;
+        stall[TimeShare::Llc as usize] += same_llc * place.same_llc_ns / COHERENCE_OVERLAP;
+        events[MemoryEvent::L3RfoMiss as usize] += told;
+        left += told;
         if left > 0.0 {
             let (share, event) = if access.left_far {
                 (TimeShare::OtherSocket, MemoryEvent::C2cOtherSocket)

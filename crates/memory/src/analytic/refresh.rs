@@ -8,7 +8,10 @@ use super::bandwidth::Stream;
 use super::counters::TimeShare;
 use super::geometry::NONE;
 use super::tasks::{L2Curves, Level, LlcCurves};
-use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS};
+use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS, SLOW_REFRESH_NS};
+
+/// An LLC of which 8 % are filled in this time is not updated but when tasks come or go.
+const SLOWEST_UPDATE_NS: f64 = 5e6;
 
 /// Reused between calls.
 #[derive(Default)]
@@ -21,11 +24,11 @@ pub(super) struct Scratch {
 }
 
 impl Analytic {
-    /// The LLC is to be brought up to date when its last time is long enough ago.
-    pub(super) fn mark_dirty(&mut self, now_ns: u64, llc: usize) {
-        if !self.dirty[llc] {
-            self.dirty[llc] = true;
-            let at = (self.llc[llc].updated_ns + REFRESH_NS).max(now_ns);
+    /// The LLC is to be brought up to date when its last time is `period_ns` ago.
+    pub(super) fn mark_dirty(&mut self, now_ns: u64, llc: usize, period_ns: u64) {
+        let at = (self.llc[llc].updated_ns + period_ns.clamp(REFRESH_NS, SLOW_REFRESH_NS)).max(now_ns);
+        if at < self.llc_due_ns[llc] {
+            self.llc_due_ns[llc] = at;
             self.due_ns = self.due_ns.min(at);
         }
     }
@@ -50,7 +53,7 @@ impl Analytic {
             self.solve_bandwidth(now_ns);
         }
         for llc in 0..self.llc.len() {
-            if self.is_due(now_ns, llc) {
+            if self.llc_due_ns[llc] <= now_ns {
                 let running =
                     self.geometry.cpus_of_llc[llc].iter().filter(|&&cpu| self.cpus[cpu as usize].task != IDLE);
                 cpus.extend(running.map(|&cpu| CpuId(cpu)));
@@ -58,23 +61,17 @@ impl Analytic {
         }
     }
 
-    fn is_due(&self, now_ns: u64, llc: usize) -> bool {
-        self.dirty[llc] && now_ns >= self.llc[llc].updated_ns + REFRESH_NS
-    }
-
     /// Brings everything that is due up to date. CPUs whose speed changed are listed for [`Analytic::take_changed`].
     pub fn refresh(&mut self, now_ns: u64) {
         let mut next = self.bandwidth_due_ns;
         for llc in 0..self.llc.len() {
-            if self.is_due(now_ns, llc) {
-                self.dirty[llc] = false;
+            if self.llc_due_ns[llc] <= now_ns {
+                self.llc_due_ns[llc] = u64::MAX;
                 self.refresh_llc(now_ns, llc);
             }
         }
-        for llc in 0..self.llc.len() {
-            if self.dirty[llc] {
-                next = next.min(self.llc[llc].updated_ns + REFRESH_NS);
-            }
+        for &at in &self.llc_due_ns {
+            next = next.min(at);
         }
         self.due_ns = next.max(now_ns + 1);
     }
@@ -83,20 +80,25 @@ impl Analytic {
         for position in 0..self.geometry.cpus_of_llc[llc].len() {
             let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
             if self.cpus[cpu].task != IDLE {
-                self.flush(cpu);
+                self.feed_windows(cpu);
             }
         }
         if self.hierarchy.fill == Fill::Victim {
             let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
             self.llc[llc].capacity = self.hierarchy.llc[llc].lines as f64 + in_front;
         }
-        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc: llc as u32 };
         self.llc[llc].update(now_ns, &curves, |_| None);
         self.forget_faded(Level::Llc, llc as u32);
+        // While lines are filled the state moves on though nobody comes or goes.
+        let period_ns = 4.0 * self.llc[llc].patience_ns(0.0);
+        if period_ns < SLOWEST_UPDATE_NS {
+            self.llc_due_ns[llc] = now_ns + period_ns.max(2.0 * REFRESH_NS as f64) as u64;
+        }
         self.refresh_groups(now_ns, llc);
         for position in 0..self.geometry.cpus_of_llc[llc].len() {
             let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
-            if self.cpus[cpu].task == IDLE || self.cpus[cpu].paused {
+            if self.cpus[cpu].task == IDLE || self.cpus[cpu].paused || self.is_settled(cpu) {
                 continue;
             }
             let old = self.cpus[cpu].rate.speed;
@@ -129,11 +131,17 @@ impl Analytic {
                     let window = &cache.windows[slot as usize];
                     let advanced_phi = cache.phi_at(now_ns) - window.mark;
                     let n = super::window::advanced(window.n, window.pending, advanced_phi);
-                    self.groups[group as usize].at(n).1
+                    let group = &self.groups[group as usize];
+                    1.0 - group.at(other as u32, n).0 / group.lines
                 };
                 self.scratch.kept.push(kept);
             }
             self.groups[group as usize].mix(&self.geometry, &self.scratch.kept);
+            for (cache, &slot) in self.llc.iter_mut().zip(&self.groups[group as usize].slots) {
+                if slot != NONE {
+                    cache.reshape(slot as usize);
+                }
+            }
         }
         self.scratch.groups = groups;
     }
@@ -176,7 +184,7 @@ impl Analytic {
         self.bandwidth_due_ns = now_ns + period;
         if moved {
             for stream in &scratch.streams {
-                self.mark_dirty(now_ns, stream.llc as usize);
+                self.mark_dirty(now_ns, stream.llc as usize, 0);
             }
         }
         self.scratch = scratch;

@@ -2,14 +2,14 @@
 
 use warmcore_topology::CpuId;
 
-use crate::curves::{Curves, PerClass};
-use crate::math::exp;
+use crate::curves::PerClass;
 use crate::profile::{Home, MAX_CLASSES, Sharing};
 
-use super::compiled::Compiled;
+use super::compiled::{self, Compiled};
 use super::counters::{Counters, TimeShare};
 use super::geometry::NONE;
 use super::groups::Group;
+use super::moved::{Left, Moved};
 use super::window::{CurvesOf, Occupancy, Owner, advanced};
 use super::{Analytic, IDLE};
 
@@ -50,8 +50,17 @@ pub(super) enum Level {
     Llc,
 }
 
-/// Where a task has windows: cache and slot, the most recently used last.
-pub(super) type Places = Vec<(u32, u32)>;
+/// A cache in which a task has a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub cache: u32,
+    pub slot: u32,
+    /// What it left there, unless it runs there now.
+    pub left: Left,
+}
+
+/// Where a task has windows, the most recently used last.
+pub(super) type Places = Vec<Place>;
 
 pub(super) struct TaskState {
     pub profile: u32,
@@ -63,11 +72,10 @@ pub(super) struct TaskState {
     pub touched: bool,
     pub l2: Places,
     pub llc: Places,
-    /// LLC it ran under last.
-    pub last_llc: u32,
-    /// By class, the chance that a line it lacks lies modified in `left_llc`, which it ran under before.
-    pub left_behind: PerClass,
-    pub left_llc: u32,
+    /// The LLC from which it came to the one where it is now, or was last.
+    pub from_llc: u32,
+    /// The core from which it came to the one where it is now was under the same LLC.
+    pub from_same_llc: bool,
     pub running_on: Option<u32>,
     /// Which of its profile's closed forms hold in an L2.
     pub l2_variant: u8,
@@ -77,8 +85,8 @@ pub(super) struct TaskState {
 impl TaskState {
     /// Closed forms of what it touches, as an L2 holds it.
     #[inline]
-    fn l2_curves<'a>(&self, profiles: &'a [Compiled]) -> &'a Curves {
-        &profiles[self.profile as usize].l2[usize::from(self.l2_variant)].curves
+    pub fn l2_forms<'a>(&self, profiles: &'a [Compiled]) -> &'a compiled::L2Curves {
+        &profiles[self.profile as usize].l2[usize::from(self.l2_variant)]
     }
 
     pub fn places(&mut self, level: Level) -> &mut Places {
@@ -99,14 +107,14 @@ impl CurvesOf for L2Curves<'_> {
     #[inline]
     fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
         match owner {
-            Owner::Task(task) => self.tasks[task as usize].l2_curves(self.profiles).at(n),
+            Owner::Task(task) => self.tasks[task as usize].l2_forms(self.profiles).quick.at(n),
             Owner::Group(_) => (0.0, 0.0),
         }
     }
 
     fn max_window(&self, owner: Owner) -> f64 {
         match owner {
-            Owner::Task(task) => self.tasks[task as usize].l2_curves(self.profiles).max_window(),
+            Owner::Task(task) => self.tasks[task as usize].l2_forms(self.profiles).quick.max_window(),
             Owner::Group(_) => 0.0,
         }
     }
@@ -117,20 +125,21 @@ pub(super) struct LlcCurves<'a> {
     pub tasks: &'a [TaskState],
     pub profiles: &'a [Compiled],
     pub groups: &'a [Group],
+    pub llc: u32,
 }
 
 impl CurvesOf for LlcCurves<'_> {
     #[inline]
     fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
         match owner {
-            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private.at(n),
-            Owner::Group(group) => self.groups[group as usize].at(n),
+            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private_quick.at(n),
+            Owner::Group(group) => self.groups[group as usize].at(self.llc, n),
         }
     }
 
     fn max_window(&self, owner: Owner) -> f64 {
         match owner {
-            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private.max_window(),
+            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private_quick.max_window(),
             Owner::Group(group) => self.groups[group as usize].max_window(),
         }
     }
@@ -150,9 +159,8 @@ impl Analytic {
             touched: false,
             l2: Places::with_capacity(PLACES),
             llc: Places::with_capacity(PLACES),
-            last_llc: NONE,
-            left_behind: [0.0; MAX_CLASSES],
-            left_llc: 0,
+            from_llc: 0,
+            from_same_llc: true,
             running_on: None,
             l2_variant: 0,
             counters: Counters::default(),
@@ -199,28 +207,37 @@ impl Analytic {
         groups
     }
 
-    /// The task begins to run on the CPU, which must be idle. Evaluates the CPU and its siblings.
-    pub fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: u32) {
+    /// The task begins to run on the CPU, which must be idle. Evaluates the CPU and its siblings; `remaining_ns` as of
+    /// [`Analytic::evaluate`].
+    pub fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: u32, remaining_ns: Option<u64>) {
         let index = cpu.index();
         debug_assert_eq!(self.cpus[index].task, IDLE);
         let llc = self.geometry.llc[index];
         self.touch_first(task, self.geometry.node[index]);
-        self.leave_behind(now_ns, task, llc);
         let l2 = self.geometry.l2[index];
-        let l2_slot = if l2 == NONE { NONE } else { self.open_window(now_ns, task, Level::L2, l2) };
-        let llc_slot = self.open_window(now_ns, task, Level::Llc, llc);
+        if let Some(before) = self.tasks[task as usize].llc.last().map(|place| place.cache) {
+            let state = &mut self.tasks[task as usize];
+            if state.l2.last().is_some_and(|place| place.cache != l2) {
+                state.from_same_llc = before == llc;
+            }
+            if before != llc {
+                state.from_llc = before;
+            }
+        }
+        let (l2_slot, moved_l2) =
+            if l2 == NONE { (NONE, Moved::default()) } else { self.open_window(now_ns, task, Level::L2, l2) };
+        let (llc_slot, moved_llc) = self.open_window(now_ns, task, Level::Llc, llc);
         let profile = &self.profiles[self.tasks[task as usize].profile as usize];
         let state = &mut self.cpus[index];
-        (state.task, state.paused, state.pending_ns) = (task, false, 0);
+        (state.task, state.paused, state.pending_ns, state.unseen_ns) = (task, false, 0, 0);
         (state.l2_slot, state.llc_slot) = (l2_slot, llc_slot);
-        (state.left_behind, state.left_llc) =
-            (self.tasks[task as usize].left_behind, self.tasks[task as usize].left_llc);
+        (state.moved_l2, state.moved_llc) = (moved_l2, moved_llc);
         state.rate.x = profile.nominal;
         self.tasks[task as usize].running_on = Some(index as u32);
         if profile.any_shared {
             self.enter_groups(now_ns, index);
         }
-        self.evaluate(now_ns, cpu, None);
+        self.evaluate(now_ns, cpu, remaining_ns);
         self.changed_neighbours(now_ns, index);
     }
 
@@ -237,8 +254,9 @@ impl Analytic {
             let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
             self.l2[l2 as usize].leave(self.cpus[index].l2_slot as usize, now_ns, &curves);
         }
-        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
         self.llc[llc as usize].leave(self.cpus[index].llc_slot as usize, now_ns, &curves);
+        self.note_left(index);
         if self.profiles[self.tasks[task as usize].profile as usize].any_shared {
             self.leave_groups(now_ns, index);
         }
@@ -262,22 +280,36 @@ impl Analytic {
             let sibling = self.geometry.siblings[index][position] as usize;
             if self.cpus[sibling].task != IDLE {
                 self.flush(sibling);
-                let mut moved = self.settle_beside(sibling);
-                // They share the caches too; that they feel a little later.
-                let review_ns = now_ns + SIBLING_REVIEW_NS;
-                if self.cpus[sibling].review_ns > review_ns && !self.cpus[sibling].paused {
-                    self.cpus[sibling].review_ns = review_ns;
-                    moved = true;
-                }
-                if moved {
+                if self.settle_beside(sibling) {
                     self.list_changed(sibling);
                 }
             }
         }
+        // They share the caches too; that they feel a little later.
+        self.hurry_siblings(now_ns, index);
         // A cache with room to spare lets nobody feel who else is there.
         let llc = self.geometry.llc[index] as usize;
         if self.llc[llc].held_lines() > 0.9 * self.llc[llc].capacity {
-            self.mark_dirty(now_ns, llc);
+            let state = &self.cpus[index];
+            let fills = if state.task == IDLE {
+                0.0
+            } else {
+                self.llc[llc].windows[state.llc_slot as usize].misses * state.rate.x
+            };
+            self.mark_dirty(now_ns, llc, self.llc[llc].patience_ns(fills) as u64);
+        }
+    }
+
+    /// Siblings look at their speeds again soon.
+    pub(super) fn hurry_siblings(&mut self, now_ns: u64, index: usize) {
+        let review_ns = now_ns + SIBLING_REVIEW_NS;
+        for position in 0..self.geometry.siblings[index].len() {
+            let sibling = self.geometry.siblings[index][position] as usize;
+            let state = &mut self.cpus[sibling];
+            if state.task != IDLE && !state.paused && state.review_ns > review_ns {
+                state.review_ns = review_ns;
+                self.list_changed(sibling);
+            }
         }
     }
 
@@ -307,25 +339,22 @@ impl Analytic {
         }
     }
 
-    /// On a change of LLC, notes which lines stay behind modified: present there and written while they were.
-    fn leave_behind(&mut self, now_ns: u64, task: u32, llc: u32) {
-        let state = &self.tasks[task as usize];
-        let old = state.last_llc;
-        if old == llc {
-            return;
+    /// Notes what the CPU's task leaves in the caches; their windows are up to date.
+    fn note_left(&mut self, index: usize) {
+        let state = &self.cpus[index];
+        let task = &mut self.tasks[state.task as usize];
+        let profile = &self.profiles[task.profile as usize];
+        let executed = task.counters.instructions;
+        let l2 = self.geometry.l2[index];
+        if l2 != NONE
+            && let Some(place) = task.l2.last_mut()
+        {
+            let n = self.l2[l2 as usize].windows[state.l2_slot as usize].n;
+            place.left = state.moved_l2.leave(profile, executed, n);
         }
-        let slot = state.llc.iter().find(|(cache, _)| *cache == old).map(|(_, slot)| *slot as usize);
-        let state = &mut self.tasks[task as usize];
-        state.last_llc = llc;
-        let Some(slot) = slot else { return };
-        let cache = &self.llc[old as usize];
-        let n = advanced(cache.windows[slot].n, 0.0, cache.phi_at(now_ns) - cache.windows[slot].mark);
-        let profile = &self.profiles[state.profile as usize];
-        state.left_llc = old;
-        for class in 0..profile.count {
-            let private = !profile.shared[class];
-            let written = 1.0 - exp(-profile.writes[class] * profile.lambda[class] * n);
-            state.left_behind[class] = if private { written } else { 0.0 };
+        if let Some(place) = task.llc.last_mut() {
+            let n = self.llc[self.geometry.llc[index] as usize].windows[state.llc_slot as usize].n;
+            place.left = state.moved_llc.leave(profile, executed, n);
         }
     }
 
@@ -336,32 +365,55 @@ impl Analytic {
         }
     }
 
-    /// The task's window in a cache, running from now on.
-    fn open_window(&mut self, now_ns: u64, task: u32, level: Level, cache: u32) -> u32 {
+    /// The task's window in a cache, running from now on, and how its lines there have fared.
+    fn open_window(&mut self, now_ns: u64, task: u32, level: Level, cache: u32) -> (u32, Moved) {
+        let there = self.held_where_last(now_ns, task, level, cache);
+        let executed = self.tasks[task as usize].counters.instructions;
         let places = self.tasks[task as usize].places(level);
-        if let Some(position) = places.iter().position(|(known, _)| *known == cache) {
+        if let Some(position) = places.iter().position(|known| known.cache == cache) {
             // Most recently used last.
             places[position..].rotate_left(1);
-            let slot = places[places.len() - 1].1;
+            let place = places[places.len() - 1];
+            let slot = place.slot;
             match level {
                 Level::L2 => {
                     let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
                     self.l2[cache as usize].enter(slot as usize, now_ns, &curves);
                 }
                 Level::Llc => {
-                    let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+                    let curves =
+                        LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc: cache };
                     self.llc[cache as usize].enter(slot as usize, now_ns, &curves);
                 }
             }
-            return slot;
+            let n = self.cache(level, cache).windows[slot as usize].n;
+            let profile = &self.profiles[self.tasks[task as usize].profile as usize];
+            return (slot, Moved::come(profile, executed, n, Some(&place.left), there.as_ref()));
         }
         if places.len() == PLACES {
-            let (oldest, slot) = places[0];
+            let Place { cache: oldest, slot, .. } = places[0];
             self.forget(level, oldest, slot as usize);
         }
         let slot = self.cache(level, cache).add(Owner::Task(task), now_ns) as u32;
-        self.tasks[task as usize].places(level).push((cache, slot));
-        slot
+        let left = Left { executed, lines: None };
+        self.tasks[task as usize].places(level).push(Place { cache, slot, left });
+        let profile = &self.profiles[self.tasks[task as usize].profile as usize];
+        let moved = there.map_or(Moved::default(), |there| Moved::come(profile, executed, 0.0, None, Some(&there)));
+        (slot, moved)
+    }
+
+    /// By private class, the chance that the cache where the task was last has a line; `None` if that is this cache or
+    /// it was nowhere yet.
+    fn held_where_last(&mut self, now_ns: u64, task: u32, level: Level, cache: u32) -> Option<PerClass> {
+        let last = *self.tasks[task as usize].places(level).last()?;
+        if last.cache == cache {
+            return None;
+        }
+        let occupancy = self.cache(level, last.cache);
+        let window = &occupancy.windows[last.slot as usize];
+        let n = advanced(window.n, 0.0, occupancy.phi_at(now_ns) - window.mark);
+        let profile = &self.profiles[self.tasks[task as usize].profile as usize];
+        Some(last.left.held(profile, n))
     }
 
     /// Removes a window; the last one of the cache takes its slot.
@@ -370,14 +422,14 @@ impl Analytic {
         let removed = occupancy.remove(slot);
         let moved = occupancy.windows.get(slot).copied();
         match removed.owner {
-            Owner::Task(task) => self.tasks[task as usize].places(level).retain(|(known, _)| *known != cache),
+            Owner::Task(task) => self.tasks[task as usize].places(level).retain(|place| place.cache != cache),
             Owner::Group(group) => self.groups[group as usize].slots[cache as usize] = NONE,
         }
         let Some(moved) = moved else { return };
         match moved.owner {
             Owner::Task(task) => {
-                for place in self.tasks[task as usize].places(level).iter_mut().filter(|place| place.0 == cache) {
-                    place.1 = slot as u32;
+                for place in self.tasks[task as usize].places(level).iter_mut().filter(|place| place.cache == cache) {
+                    place.slot = slot as u32;
                 }
                 if let Some(cpu) = self.tasks[task as usize].running_on.filter(|_| moved.running) {
                     match level {
@@ -420,7 +472,7 @@ impl Analytic {
             let slot = self.group_slot(now_ns, group, llc);
             let first = self.groups[group as usize].domains[llc as usize].members == 0;
             if first && !self.llc[llc as usize].windows[slot].running {
-                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
                 self.llc[llc as usize].enter(slot, now_ns, &curves);
             }
             let rates = self.shared_rates(index, class);
@@ -442,7 +494,7 @@ impl Analytic {
             self.cpus[index].registered[class] = (0.0, 0.0);
             if self.groups[group as usize].domains[llc as usize].members == 0 {
                 let slot = self.groups[group as usize].slots[llc as usize] as usize;
-                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups };
+                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
                 self.llc[llc as usize].leave(slot, now_ns, &curves);
             }
             self.group_changed(now_ns, group);
@@ -468,7 +520,7 @@ impl Analytic {
         }
         for llc in 0..self.llc.len() {
             if self.groups[group as usize].domains[llc].members > 0 {
-                self.mark_dirty(now_ns, llc);
+                self.mark_dirty(now_ns, llc, 0);
             }
         }
     }
@@ -476,7 +528,7 @@ impl Analytic {
     /// The task is gone, and what it held with it. Its counters stay.
     pub fn forget_task(&mut self, task: u32) {
         for level in [Level::L2, Level::Llc] {
-            while let Some(&(cache, slot)) = self.tasks[task as usize].places(level).first() {
+            while let Some(&Place { cache, slot, .. }) = self.tasks[task as usize].places(level).first() {
                 self.forget(level, cache, slot as usize);
             }
         }
@@ -504,13 +556,13 @@ impl Analytic {
             Level::L2 => (&state.l2, &self.l2[cache as usize]),
             Level::Llc => (&state.llc, &self.llc[cache as usize]),
         };
-        let Some((_, slot)) = places.iter().find(|(known, _)| *known == cache) else { return 0.0 };
-        let window = &occupancy.windows[*slot as usize];
+        let Some(place) = places.iter().find(|place| place.cache == cache) else { return 0.0 };
+        let window = &occupancy.windows[place.slot as usize];
         let executed = window.pending;
         let n = advanced(window.n, executed, occupancy.phi_at(now_ns) - window.mark);
         let profile = &self.profiles[state.profile as usize];
         match level {
-            Level::L2 => state.l2_curves(&self.profiles).footprint(n),
+            Level::L2 => state.l2_forms(&self.profiles).curves.footprint(n),
             Level::Llc => profile.private.footprint(n),
         }
     }
@@ -529,19 +581,23 @@ impl Analytic {
         let state = &self.tasks[task as usize];
         let old = &self.profiles[state.profile as usize];
         for (places, caches, from, to) in [
-            (&state.l2, &mut self.l2, state.l2_curves(&self.profiles), &new.l2[0].curves),
+            (&state.l2, &mut self.l2, &state.l2_forms(&self.profiles).curves, &new.l2[0].curves),
             (&state.llc, &mut self.llc, &old.private, &new.private),
         ] {
-            for (cache, slot) in places {
-                let window = &mut caches[*cache as usize].windows[*slot as usize];
+            for place in places {
+                let window = &mut caches[place.cache as usize].windows[place.slot as usize];
                 window.n = to.window(from.footprint(window.n).min(to.total_lines()));
-                caches[*cache as usize].reshape(*slot as usize);
+                caches[place.cache as usize].reshape(place.slot as usize);
             }
         }
         let state = &mut self.tasks[task as usize];
         (state.profile, state.groups, state.l2_variant) = (spec.profile as u32, groups, 0);
+        let executed = state.counters.instructions;
+        for place in state.l2.iter_mut().chain(&mut state.llc) {
+            place.left = Left { executed, lines: None };
+        }
         if let Some(cpu) = running {
-            self.switch_in(now_ns, cpu, task);
+            self.switch_in(now_ns, cpu, task, None);
         }
     }
 

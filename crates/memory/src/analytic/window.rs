@@ -234,6 +234,12 @@ impl Occupancy {
         self.phi > 0.0 || age_ns as f64 * (self.fill_rate + rate * self.running.len() as f64) > 0.25 * free
     }
 
+    /// Time in which 2 % of the capacity is filled, if `rate` lines per nanosecond come on top of what was filled last.
+    #[inline]
+    pub fn patience_ns(&self, rate: f64) -> f64 {
+        0.02 * self.capacity / (self.fill_rate + rate + 1e-9)
+    }
+
     /// Nobody runs here any more: until somebody does, nothing is evicted.
     pub fn rest(&mut self, now_ns: u64) {
         let phi = self.phi_at(now_ns);

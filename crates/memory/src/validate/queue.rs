@@ -48,12 +48,13 @@ pub(super) fn hot_line(effort: Effort) -> Result<Outcome, ValidateError> {
 }
 
 /// Touches per microsecond of threads that think, queue for the line, and get it from the last holder. Think times are
-/// exponential, since the classes' touches are independent. A holder that touches again keeps the line for nothing.
+/// exponential, since the classes' touches are independent. A line is under way for the whole transfer, of which its
+/// writer waits for a part. A holder that touches again keeps the line for nothing.
 fn queue_simulation(machine: &Machine, places: &[u32], think_ns: f64, effort: Effort) -> f64 {
     let Ok(hierarchy) = Hierarchy::new(machine) else { return f64::NAN };
     let transfer = |from: usize, to: usize| {
         let relation = machine.relation(CpuId(places[from]), CpuId(places[to]));
-        if relation == Relation::SameCpu { 0.0 } else { hierarchy.transfer_ns[relation] / OVERLAP }
+        if relation == Relation::SameCpu { 0.0 } else { hierarchy.transfer_ns[relation] }
     };
     let mut draws = effort.seed << 32;
     let mut think = || {
@@ -77,9 +78,10 @@ fn queue_simulation(machine: &Machine, places: &[u32], think_ns: f64, effort: Ef
             continue;
         }
         let Some(thread) = queue.pop_front() else { break };
-        free_at += transfer(holder, thread);
+        let transfer_ns = transfer(holder, thread);
+        wants[thread] = free_at + transfer_ns / OVERLAP + think();
+        free_at += transfer_ns;
         holder = thread;
-        wants[thread] = free_at + think();
         served += 1;
         if served == warm {
             counted_from = free_at;
