@@ -1,4 +1,4 @@
-//! The closed forms of [`Curves`](crate::curves::Curves) as tables: what a model looks up instead of solving.
+//! The closed forms of [`Curves`] as tables: what a model looks up instead of solving.
 //!
 //! Points lie at equal parts of each power of two, so that the bits of a number say where it falls and no logarithm is
 //! taken; between points values are linear.
