@@ -55,16 +55,23 @@ fn a_real_kernel_on_16_cpus_4_llcs_and_2_nodes_agrees_with_the_simulator() {
     let output = warmcore(&["validate", "--virtual-time=1", "--boots", "1", "--json", &names[0], &names[1], &names[2]]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let found = comparisons(&document);
+    let found = comparisons(&serde_json::from_slice(&output.stdout).unwrap());
+    // What stored boots of the same kernel decided differently, one more boot cannot judge; the book says so.
+    let stored = warmcore(&["validate", "--stored", "--json", &names[0], &names[1], &names[2]]);
+    let stored = comparisons(&serde_json::from_slice(&stored.stdout).unwrap());
+    let unsettled = |name: &str, metric: &str| {
+        stored.iter().any(|(other, of, verdict)| other == name && of == metric && verdict == "not_measured")
+    };
+    let mut exact = 0;
     for (name, metric, verdict) in &found {
         assert_ne!(verdict, "not_measured", "{name} {metric}: {errors}");
         // Placement is exact; how long balancing takes depends on the emulator too and is the book's business.
-        if metric == "gathered" || name == "fork-eight-two-nodes" {
+        if (metric == "gathered" || name == "fork-eight-two-nodes") && !unsettled(name, metric) {
             assert_eq!(verdict, "inside", "{name} {metric}");
+            exact += 1;
         }
     }
-    assert!(found.len() >= 4, "{found:?}");
+    assert!(found.len() >= 4 && exact >= 1, "{found:?}");
 }
 
 #[test]
