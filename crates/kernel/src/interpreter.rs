@@ -270,38 +270,39 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
     }
 
-    /// Whether the step's cost has still to be paid; if so the task is busy with it.
-    fn pay(&mut self, id: TaskId, cost_ns: u64) -> bool {
+    /// Whether the step's cost has still to be paid. From now on it counts as paid.
+    fn owes(&mut self, id: TaskId, cost_ns: u64) -> bool {
         let task = &mut self.core.tasks[id.index()];
         if task.stage != Stage::Begin {
             return false;
         }
         task.stage = Stage::Effect;
-        if cost_ns == 0 {
-            return false;
-        }
-        task.activity = Activity::Syscall;
-        task.syscall_ns = cost_ns;
-        true
+        cost_ns != 0
     }
 
-    /// Whether one side of a message has still to be paid. Where memory is modelled it is work: a busy sibling and cold caches
-    /// make it slower, as they do the task's own code.
+    /// Whether the step's cost has still to be paid; if so the task is busy with it.
+    fn pay(&mut self, id: TaskId, cost_ns: u64) -> bool {
+        let owes = self.owes(id, cost_ns);
+        if owes {
+            let task = &mut self.core.tasks[id.index()];
+            (task.activity, task.syscall_ns) = (Activity::Syscall, cost_ns);
+        }
+        owes
+    }
+
+    /// The same for one side of a message. Where memory is modelled it is work: a busy sibling and cold caches make it slower,
+    /// as they do the task's own code.
     fn pay_message(&mut self, id: TaskId, kind: ChannelKind) -> bool {
         let cost_ns = memory::message_ns(self.core.machine, kind);
         if !M::MODELLED {
             return self.pay(id, cost_ns);
         }
-        let task = &mut self.core.tasks[id.index()];
-        if task.stage != Stage::Begin {
-            return false;
+        let owes = self.owes(id, cost_ns);
+        if owes {
+            let task = &mut self.core.tasks[id.index()];
+            (task.activity, task.remaining_ns) = (Activity::Message, cost_ns);
         }
-        task.stage = Stage::Effect;
-        if cost_ns == 0 {
-            return false;
-        }
-        (task.activity, task.remaining_ns) = (Activity::Message, cost_ns);
-        true
+        owes
     }
 
     fn futex_ns(&self) -> u64 {

@@ -124,8 +124,9 @@ fn two_computing_siblings_reach_one_and_a_fifth_of_one() {
     assert!((gain - 1.21).abs() < 0.02, "{gain}");
 }
 
-/// Section 8.2, P11: reloading an L2-filling working set after a migration costs 0.25 to 1.5 ms. If it is written too,
-/// the copies left behind have to be dropped, line by line, which is not part of the reload.
+/// Section 8.2, P11: reloading an L2-filling working set after a migration costs 0.25 to 1.5 ms. That holds here for sets that
+/// are only read. If 30 % of the touches write, dropping the copies left behind comes on top and the sum is beyond the band: a
+/// known fault of the model (docs/models/memory-exact.md), which the second assertion keeps from growing.
 #[test]
 fn a_migration_costs_the_time_to_fill_the_l2_again() {
     let machine = machine("spr32");
