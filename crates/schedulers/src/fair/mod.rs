@@ -13,8 +13,10 @@ pub mod cache_aware;
 pub mod cfs;
 #[cfg(test)]
 mod checklist_tests;
+mod class;
 pub mod domains;
 pub mod eevdf;
+mod idle;
 pub mod numa;
 pub mod pelt;
 pub mod queue;
@@ -24,21 +26,20 @@ mod task_work;
 pub mod topology_aware;
 pub mod weights;
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, Setup, WakeFlags};
+use warmcore_kernel::{Core, KernelParameters, Setup, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
 use self::cache_aware::{CacheAware, CacheAwareTunables};
 use self::domains::Domains;
-use self::numa::decisions::FAIR_DECISIONS;
-use self::numa::{NumaBalancing, NumaTunables, STOPPER_MOVE};
+use self::numa::{NumaBalancing, NumaTunables};
 use self::pelt::Pelt;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq};
 use self::task_work::TaskWork;
 use self::topology_aware::TopologyAwareTunables;
-use self::weights::{NICE_0_WEIGHT, weight_of};
+use self::weights::NICE_0_WEIGHT;
 
 /// Parameters shared by the policies of the fair class; a policy's tunables are turned into these.
 #[derive(Clone, Debug)]
@@ -164,6 +165,8 @@ pub struct Fair<P> {
     pub(crate) overloaded: bool,
     /// CPUs a wakeup may use: idle, nothing queued, no wakeup on its way (`available_idle_cpu`).
     pub(crate) idle: Vec<bool>,
+    /// By LLC: how many of its CPUs are so.
+    pub(crate) llc_idle_cpus: Vec<u32>,
     /// Group entity that the last pick on a CPU went through, or [`NONE`]; consumed by `put_prev` and `set_next`.
     picked_group: Vec<u32>,
     /// Cache-aware scheduling, where it is on and there are LLCs to choose from.
@@ -202,6 +205,7 @@ impl<P: Policy> Fair<P> {
             })
             .collect();
         let domains = Domains::build(machine, &parameters);
+        let llc_idle_cpus = (0..domains.llc_count()).map(|llc| domains.llc_cpus(llc as u32).len() as u32).collect();
         let hz = u64::from(policy.kernel_parameters().hz);
         let cache_aware = features
             .cache_aware
@@ -230,6 +234,7 @@ impl<P: Policy> Fair<P> {
             balance: BalanceState::new(setup.seed, cpus),
             overloaded: false,
             idle: vec![true; cpus],
+            llc_idle_cpus,
             picked_group: vec![NONE; cpus],
         }
     }
@@ -307,24 +312,6 @@ impl<P: Policy> Fair<P> {
             }
         }
         self.update_queue_avg(now_ns, cpu.0);
-    }
-
-    /// Whether the CPU runs nothing, has nothing queued, and no wakeup is on its way (`idle_cpu`).
-    #[inline]
-    pub(crate) fn is_idle_cpu(&self, _core: &Core<'_>, cpu: CpuId) -> bool {
-        self.idle[cpu.index()]
-    }
-
-    /// Whether the CPU has nothing but `SCHED_IDLE` tasks (`sched_idle_cpu`).
-    #[inline]
-    pub(crate) fn sched_idle_cpu(&self, _core: &Core<'_>, cpu: CpuId) -> bool {
-        let cfs = &self.queues[cpu.index()];
-        cfs.h_nr_idle > 0 && cfs.h_nr_idle == self.rqs[cpu.index()].nr_running
-    }
-
-    fn refresh_idle(&mut self, core: &Core<'_>, cpu: CpuId) {
-        self.idle[cpu.index()] =
-            core.curr_is_idle(cpu) && self.rqs[cpu.index()].nr_running == 0 && !core.ttwu_pending(cpu);
     }
 
     /// Gives a task the queue of its present CPU, carrying its load over if it came from another
@@ -475,309 +462,5 @@ fn new_entity(weight: u32, queue: u32) -> Entity {
         last_wakee: NONE,
         wakee_flips: 0,
         wakee_flip_decay_ns: 0,
-    }
-}
-
-impl<P: Policy> Scheduler for Fair<P> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn decisions(&self) -> &'static [&'static str] {
-        &FAIR_DECISIONS
-    }
-
-    fn kernel_parameters(&self) -> KernelParameters {
-        self.policy.kernel_parameters()
-    }
-
-    fn init(&mut self, _core: &mut Core<'_>) {}
-
-    fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
-        let state = core.task(task);
-        let cpu = state.cpu();
-        let mut entity = new_entity(weight_of(state.policy(), state.nice()), self.queue_for(core, task, cpu));
-        entity.idle_policy = state.policy() == warmcore_workload::Policy::Idle;
-        entity.normal_policy = state.policy() == warmcore_workload::Policy::Normal;
-        entity.recent_used_cpu = cpu.0;
-        let slice_ns = state.slice_ns();
-        let index = self.entities.len() as u32;
-        self.entities.push(entity);
-        P::set_slice(self, index, slice_ns);
-        if let Some(cache_aware) = &mut self.cache_aware {
-            let group = cache_aware.grouping.of(core.task(task));
-            cache_aware.task_created(group);
-        }
-        self.numa_task_created(core, task, parent);
-    }
-
-    fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
-        let index = self.task_entity(task);
-        self.remove_load(core.now_ns(), index);
-        self.task_work.forget(task);
-        self.numa_task_exited(task);
-        if let Some(cache_aware) = &mut self.cache_aware {
-            cache_aware.task_exited(task);
-        }
-    }
-
-    fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
-        self.select_task_rq(core, task, prev, flags)
-    }
-
-    fn holds(&self, task: TaskId) -> bool {
-        self.entities[self.task_entity(task) as usize].on_rq
-    }
-
-    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Enqueue) {
-        let index = self.task_entity(task);
-        self.idle[cpu.index()] = false;
-        match reason {
-            Enqueue::Delayed => {
-                self.wake_delayed_task(core, cpu, index);
-                return;
-            }
-            Enqueue::Initial => {
-                self.entities[index as usize].queue = self.queue_for(core, task, cpu);
-                self.init_averages(core.now_ns(), cpu, index);
-                self.entities[index as usize].detached = true;
-            }
-            Enqueue::Wakeup | Enqueue::Restore => self.move_to_queue(core, cpu, task, reason == Enqueue::Wakeup),
-        }
-        self.enqueue_task(core, cpu, index, reason == Enqueue::Initial);
-    }
-
-    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Dequeue) {
-        let index = self.task_entity(task);
-        if reason == Dequeue::Save && self.entities[index as usize].delayed {
-            self.retire_delayed(core, cpu, index);
-            self.refresh_idle(core, cpu);
-            return;
-        }
-        let removal = match reason {
-            Dequeue::Sleep => Removal::Sleep,
-            Dequeue::Exit => Removal::Final,
-            Dequeue::Save => Removal::Save,
-        };
-        self.dequeue_task(core, cpu, index, removal);
-        if reason == Dequeue::Sleep {
-            self.update_util_est(index);
-        }
-        self.refresh_idle(core, cpu);
-    }
-
-    fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: WakeFlags) {
-        if core.curr_is_idle(cpu) {
-            core.resched_full(cpu);
-            return;
-        }
-        if core.need_resched(cpu) == warmcore_kernel::NeedResched::Full {
-            return;
-        }
-        let curr = self.rqs[cpu.index()].curr_task;
-        let index = self.task_entity(task);
-        // A task that wakes its parent while it exits leaves the CPU anyway.
-        if curr == NONE || curr == index || !self.entities[curr as usize].on_rq {
-            return;
-        }
-        let (curr, wakee) = self.matching(curr, index);
-        if curr == wakee {
-            return;
-        }
-        let curr_idle = self.entities[curr as usize].idle_policy;
-        let wakee_idle = self.entities[wakee as usize].idle_policy;
-        if curr_idle && !wakee_idle {
-            let entity = &mut self.entities[curr as usize];
-            entity.vprot = entity.vruntime;
-            self.policy.resched(core, cpu);
-            return;
-        }
-        if wakee_idle != curr_idle || !self.entities[index as usize].normal_policy {
-            return;
-        }
-        P::wakeup_preempt(self, core, cpu, curr, wakee, flags);
-    }
-
-    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
-        loop {
-            let picked = self.pick_task(core, cpu);
-            if picked != NONE {
-                let task = self.entity_task(picked);
-                if prev == Some(task) {
-                    // It goes on running: no `put_prev` or `set_next` follows that would consume this.
-                    self.picked_group[cpu.index()] = NONE;
-                }
-                return Some(task);
-            }
-            self.picked_group[cpu.index()] = NONE;
-            // An idle CPU that finds nothing has looked around before it went idle.
-            let was_idle = core.curr_is_idle(cpu) && !core.stopper_ran(cpu);
-            if was_idle || !self.sched_balance_newidle(core, cpu) {
-                return None;
-            }
-        }
-    }
-
-    fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _runnable: bool) {
-        let index = self.task_entity(task);
-        let parent = self.parent(index);
-        self.put_prev_entity(core, index);
-        if parent != NONE && parent != self.picked_group[cpu.index()] {
-            self.put_prev_entity(core, parent);
-        }
-        self.rqs[cpu.index()].curr_task = NONE;
-        self.settle_numa(core, cpu, task);
-    }
-
-    fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
-        let index = self.task_entity(task);
-        let parent = self.parent(index);
-        if parent != NONE && self.queues[cpu.index()].curr != parent {
-            self.set_next_entity(core, parent);
-        }
-        self.set_next_entity(core, index);
-        self.picked_group[cpu.index()] = NONE;
-        self.rqs[cpu.index()].curr_task = index;
-        self.list_move_to_head(cpu, index);
-        P::task_switched_in(self, core, cpu, index);
-        self.do_task_work(core, task);
-    }
-
-    fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.update_queue_avg(core.now_ns(), cpu.0);
-        let rq = &mut self.rqs[cpu.index()];
-        rq.idle_entered_ns = core.now_ns();
-        if rq.idle_stamp_ns == 0 {
-            rq.idle_stamp_ns = core.now_ns().max(1);
-        }
-        self.refresh_idle(core, cpu);
-        self.note_idle_core(core, cpu);
-    }
-
-    fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.idle[cpu.index()] = false;
-        let rq = &mut self.rqs[cpu.index()];
-        let stamp_ns = std::mem::take(&mut rq.idle_stamp_ns);
-        if stamp_ns != 0 {
-            // `update_rq_avg_idle`: 1/8 of the difference, capped at twice the cost of balancing.
-            // Saturating, as idleness that begins with the run is stamped a nanosecond late.
-            let duration = core.now_ns().saturating_sub(stamp_ns) as i64;
-            let average = rq.avg_idle_ns as i64;
-            rq.avg_idle_ns = ((average + (duration - average) / 8) as u64).min(2 * rq.max_idle_balance_cost_ns);
-        }
-        self.update_queue_avg(core.now_ns(), cpu.0);
-    }
-
-    fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.refresh_idle(core, cpu);
-    }
-
-    fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
-        if let Some(task) = curr {
-            let mut index = self.task_entity(task);
-            while index != NONE {
-                let queue = self.entities[index as usize].queue;
-                self.update_curr(core, queue);
-                self.update_load_avg(core.now_ns(), index);
-                self.update_group_weight(core, queue);
-                P::tick(self, core, cpu, queue, index);
-                index = self.queues[queue as usize].group_entity;
-            }
-            self.tick_task_work(core, cpu, task);
-        }
-        self.sched_balance_trigger(core, cpu, curr.is_none());
-    }
-
-    fn tick_stopped(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.nohz_balance_enter_idle(core, cpu);
-    }
-
-    fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: TaskId) {
-        let mut index = self.task_entity(curr);
-        while index != NONE {
-            let queue = self.entities[index as usize].queue;
-            self.update_curr(core, queue);
-            self.update_load_avg(core.now_ns(), index);
-            index = self.queues[queue as usize].group_entity;
-        }
-        core.resched_full(cpu);
-    }
-
-    fn softirq(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.sched_balance_softirq(core, cpu);
-    }
-
-    fn nohz_kick(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.nohz_csd(core, cpu);
-    }
-
-    fn stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
-        if payload & STOPPER_MOVE != 0 {
-            self.planned_move_stopper(core, TaskId(payload & !STOPPER_MOVE));
-        } else {
-            self.active_balance_stopper(core, cpu, payload);
-        }
-    }
-
-    fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
-        if core.curr(cpu) == TaskId(payload) {
-            self.do_task_work(core, TaskId(payload));
-        }
-    }
-
-    fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
-        if self.rqs[cpu.index()].nr_running == 1 {
-            return;
-        }
-        let index = self.task_entity(task);
-        let queue = self.entities[index as usize].queue;
-        self.clear_buddies(queue, index);
-        self.update_curr(core, queue);
-        P::yield_entity(self, core, queue, index);
-    }
-
-    fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
-        let index = self.task_entity(task);
-        let state = core.task(task);
-        let (cpu, weight) = (state.cpu(), weight_of(state.policy(), state.nice()));
-        let (slice_ns, policy) = (state.slice_ns(), state.policy());
-        // As the kernel does: out of the queue, changed, and back in.
-        let queued = self.entities[index as usize].on_rq;
-        let runs = self.rqs[cpu.index()].curr_task == index;
-        let group_changes = self.queue_for(core, task, cpu) != self.entities[index as usize].queue;
-        let policy_changes = self.entities[index as usize].idle_policy != (policy == warmcore_workload::Policy::Idle);
-        let slice_changes = self.entities[index as usize].custom_slice || slice_ns != 0;
-        let requeue = queued && (group_changes || policy_changes || slice_changes);
-        if requeue {
-            self.dequeue(core, cpu, task, Dequeue::Save);
-            if runs {
-                self.put_prev(core, cpu, task, false);
-            }
-        }
-        if weight != self.entities[index as usize].weight {
-            self.reweight_entity(core, index, weight);
-        }
-        let entity = &mut self.entities[index as usize];
-        entity.idle_policy = policy == warmcore_workload::Policy::Idle;
-        entity.normal_policy = policy == warmcore_workload::Policy::Normal;
-        if slice_changes {
-            P::set_slice(self, index, slice_ns);
-        }
-        if let Some(cache_aware) = &mut self.cache_aware
-            && !self.entities[index as usize].on_rq
-        {
-            let group = cache_aware.grouping.of(core.task(task));
-            cache_aware.regroup(task, group);
-        }
-        if requeue {
-            self.enqueue(core, cpu, task, Enqueue::Restore);
-            if runs {
-                self.set_next(core, cpu, task);
-            }
-        }
-    }
-
-    fn runnable_on(&self, cpu: CpuId) -> usize {
-        self.queues[cpu.index()].h_nr_runnable as usize
     }
 }

@@ -1,6 +1,9 @@
 //! Items 47 to 49: the extension of cache-aware scheduling to several LLCs, on the first RFC's machine (half of an LLC's 16 CPUs
 //! count as full) and on LLCs without SMT (three quarters do). Item 50 needs NUMA balancing.
 
+use warmcore_trace::{EventKind, PrevState};
+use warmcore_workload::Step;
+
 use crate::cache_aware::*;
 use crate::support::*;
 
@@ -121,4 +124,72 @@ fn on_a_machine_with_one_llc_the_extension_changes_nothing() {
     let scene = spinners(9, S);
     let [with, without] = ["topology-aware", "eevdf"].map(|scheduler| scene.run("1s1n1l8c2t", scheduler));
     assert!(with.events == without.events);
+}
+
+/// A process's threads, woken all at once every 4 ms for `busy_ns` each.
+fn waves(threads: u32, busy_ns: u64) -> Scene {
+    let mut scene = Scene::lasting(START_NS + 2 * S);
+    let start = scene.workload.add_barrier("start", threads + 1, warmcore_workload::BarrierWait::Block);
+    scene.task("pacer", forever([sleep(4 * MS), Step::Barrier(start)])).start_ns = START_NS;
+    let thread = scene.task("thread", forever([Step::Barrier(start), run_for(busy_ns)]));
+    (thread.instances, thread.start_ns) = (threads, START_NS);
+    scene
+}
+
+/// The longest time from `from_ns` on for which some task waited for a CPU while one of the CPUs was idle all the time.
+fn longest_wait_beside_idle(run: &Run, cpus: std::ops::Range<u32>, from_ns: u64) -> u64 {
+    let (mut waits, mut idles) = (Vec::new(), Vec::new());
+    let mut waiting_since = std::collections::BTreeMap::new();
+    let mut idle_since = std::collections::BTreeMap::new();
+    for event in &run.events {
+        match event.kind {
+            EventKind::Wakeup { task } => drop(waiting_since.insert(task, event.time_ns)),
+            EventKind::Switch { prev, prev_state, next } => {
+                if prev_state == PrevState::Runnable {
+                    waiting_since.insert(prev, event.time_ns);
+                }
+                if let Some(since) = waiting_since.remove(&next) {
+                    waits.push((since, event.time_ns));
+                }
+                if next.is_idle() {
+                    idle_since.insert(event.cpu.0, event.time_ns);
+                } else if let Some(since) = idle_since.remove(&event.cpu.0)
+                    && cpus.contains(&event.cpu.0)
+                {
+                    idles.push((since, event.time_ns));
+                }
+            }
+            _ => {}
+        }
+    }
+    let overlap =
+        |&(from, to): &(u64, u64), &(idle, busy): &(u64, u64)| to.min(busy).saturating_sub(from.max(idle).max(from_ns));
+    waits.iter().flat_map(|wait| idles.iter().map(move |idle| overlap(wait, idle))).max().unwrap_or(0)
+}
+
+/// As many threads as the scope has CPUs: four LLCs of eight.
+#[test]
+fn no_cpu_of_the_scope_is_idle_while_a_thread_waits_for_longer_than_a_tick() {
+    for seed in 1..=3 {
+        let longest = |scheduler| {
+            let run = waves(32, 2_600 * US).run_with_seed(FOUR_LLCS_OF_8, scheduler, seed);
+            let grown = decided(&run, "scope expanded");
+            assert_eq!(grown.last().map(|(_, llcs)| *llcs), Some(4), "seed {seed}: the scope is the node");
+            longest_wait_beside_idle(&run, 0..32, START_NS + S)
+        };
+        let (conserving, without) =
+            (longest("topology-aware:mode=ladder"), longest("topology-aware:mode=ladder,conserve=0"));
+        println!("seed {seed}: {} us, {} us without", conserving / US, without / US);
+        assert!(without > 4 * MS, "seed {seed}: balancing alone is not that fast");
+        assert!(conserving <= 4 * MS, "seed {seed}: {} us beside an idle CPU", conserving / US);
+    }
+}
+
+/// Woken together by one, in one LLC, threads go to the other LLC of the scope as soon as theirs is full.
+#[test]
+fn wakeups_use_idle_cpus_of_the_whole_scope_unless_told_not_to() {
+    let woken_elsewhere =
+        |scheduler| decided(&waves(30, 2 * MS).run(RFC_MACHINE, scheduler), "task woken elsewhere").len();
+    assert!(woken_elsewhere("topology-aware") > 0);
+    assert_eq!(woken_elsewhere("topology-aware:conserve=0"), 0);
 }

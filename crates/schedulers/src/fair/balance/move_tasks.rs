@@ -117,7 +117,7 @@ impl<P: Policy> Fair<P> {
             return false;
         }
         if pass.active {
-            return pass.migration != Migration::LlcTask || self.prefers_dst(core, pass, task);
+            return pass.migration != Migration::LlcTask || self.prefers_dst(core, pass, task).is_ok();
         }
         let hot = match self.migrate_degrades_locality(pass, task) {
             0 if self.migrate_degrades_llc(core, pass, task) => return false,

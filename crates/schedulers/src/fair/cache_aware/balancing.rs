@@ -25,13 +25,15 @@ impl CacheAware {
     }
 
     /// Whether a task may move between two CPUs (`can_migrate_llc_task`), and why not if not. Takes the preference of a
-    /// group away that would be refused at the destination.
+    /// group away that would be refused at the destination. `waits`: the task waits where no CPU of its LLC is idle, and the
+    /// destination is; only the topology-aware extension asks.
     fn task_permission(
         &mut self,
         core: &mut Core<'_>,
         task: TaskId,
         (src, dst): (CpuId, CpuId),
         util: u64,
+        waits: bool,
     ) -> (Permission, Decision) {
         const NO_OPINION: (Permission, Decision) = (Permission::Free, Decision::MoveOverfills);
         let (src, dst) = (self.llc_of[src.index()], self.llc_of[dst.index()]);
@@ -48,7 +50,7 @@ impl CacheAware {
             return NO_OPINION;
         }
         if let Some(topology) = &self.topology {
-            return self.scope_permission(topology, group, (src, dst), util);
+            return self.scope_permission(topology, group, (src, dst), util, waits);
         }
         let direction = if dst == preferred {
             Direction::Toward
@@ -133,16 +135,38 @@ impl<P: Policy> Fair<P> {
         }
     }
 
-    /// Whether a task prefers the destination's LLC, or gains by going there and may.
-    pub(in crate::fair) fn prefers_dst(&mut self, core: &mut Core<'_>, pass: &Pass, task: TaskId) -> bool {
+    /// Whether a task prefers the destination's LLC, or gains by going there and may; if not, why.
+    pub(in crate::fair) fn prefers_dst(
+        &mut self,
+        core: &mut Core<'_>,
+        pass: &Pass,
+        task: TaskId,
+    ) -> Result<(), Decision> {
         let util = self.task_util(task) + pass.pulled_util;
-        let Some(cache_aware) = &mut self.cache_aware else { return false };
+        let waits = self.waits_in_vain(pass);
+        let Some(cache_aware) = &mut self.cache_aware else { return Err(Decision::MovePrefersAnother) };
         let preferred = cache_aware.tasks[task.index()].preferred_llc;
         let (src, dst) = (cache_aware.llc_of[pass.src.index()], cache_aware.llc_of[pass.dst.index()]);
-        let Some(topology) = &cache_aware.topology else { return preferred == dst };
-        preferred != NONE
-            && topology.gain(src, dst, preferred) > 0
-            && cache_aware.task_permission(core, task, (pass.src, pass.dst), util).0 == Permission::Pull
+        let gains = match &cache_aware.topology {
+            Some(topology) => preferred != NONE && topology.gain(src, dst, preferred) > 0,
+            None if preferred == dst => return Ok(()),
+            None => false,
+        };
+        if !gains {
+            return Err(Decision::MovePrefersAnother);
+        }
+        match cache_aware.task_permission(core, task, (pass.src, pass.dst), util, waits) {
+            (Permission::Pull, _) => Ok(()),
+            (Permission::Free, _) if waits => Ok(()),
+            // In the scope, and nearer to home, but too full.
+            (_, why) => Err(why),
+        }
+    }
+
+    /// Whether the tasks that a pass looks at wait where no CPU of the LLC is idle while the destination is.
+    fn waits_in_vain(&self, pass: &Pass) -> bool {
+        let llc = self.domains.sd_llc_id(pass.src);
+        !pass.active && pass.idle != IdleType::NotIdle && self.llc_idle_cpus[llc as usize] == 0
     }
 
     /// Utilisation of a task (`task_util`).
@@ -187,13 +211,13 @@ impl<P: Policy> Fair<P> {
             return false;
         }
         let for_llc = pass.migration == Migration::LlcTask;
-        if for_llc && !self.prefers_dst(core, pass, task) {
-            self.tell_refusal(core, pass, task, Decision::MovePrefersAnother);
+        if for_llc && let Err(why) = self.prefers_dst(core, pass, task) {
+            self.tell_refusal(core, pass, task, why);
             return true;
         }
-        let util = self.task_util(task);
+        let (util, waits) = (self.task_util(task), self.waits_in_vain(pass));
         let Some(cache_aware) = &mut self.cache_aware else { return false };
-        let (permission, why) = cache_aware.task_permission(core, task, (pass.src, pass.dst), util);
+        let (permission, why) = cache_aware.task_permission(core, task, (pass.src, pass.dst), util, waits);
         if permission != Permission::Forbid {
             return false;
         }
@@ -230,7 +254,7 @@ impl<P: Policy> Fair<P> {
         }
         let util = self.task_util(curr);
         let Some(cache_aware) = &mut self.cache_aware else { return false };
-        cache_aware.task_permission(core, curr, (src, pass.dst), util).0 == Permission::Forbid
+        cache_aware.task_permission(core, curr, (src, pass.dst), util, false).0 == Permission::Forbid
     }
 
     /// Tells the trace of a veto.

@@ -30,10 +30,12 @@ pub(crate) enum Decision {
     MoveAwayFromHome,
     HintPrevious,
     HintHome,
+    WokenInScope,
+    PushedInScope,
 }
 
 /// Names of the decisions, by discriminant: subject, colon, reason.
-pub(crate) const DECISIONS: [&str; 24] = [
+pub(crate) const DECISIONS: [&str; 26] = [
     "preferred LLC chosen: highest occupancy",
     "preferred LLC changed: more than twice the occupancy",
     "preferred LLC dropped: more threads than cores",
@@ -58,6 +60,8 @@ pub(crate) const DECISIONS: [&str; 24] = [
     "move refused: farther from home",
     "wakeup hinted: to the previous LLC, in scope",
     "wakeup hinted: to the home LLC",
+    "task woken elsewhere: its LLC is busy, the scope has an idle CPU",
+    "task pushed: it waits, the scope has an idle CPU",
 ];
 
 impl Decision {

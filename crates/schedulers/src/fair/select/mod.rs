@@ -58,7 +58,8 @@ impl<P: Policy> Fair<P> {
             None if wake.fork => prev,
             None => {
                 let target = self.hinted_target(core, task, prev, target);
-                self.select_idle_sibling(core, wakee, prev, target)
+                let found = self.select_idle_sibling(core, wakee, prev, target);
+                self.conserving_target(core, task, found)
             }
         }
     }

@@ -28,13 +28,14 @@ impl TopologyAware {
 }
 
 impl CacheAware {
-    /// Whether a task of a group with a home may move between two LLCs, and why not.
+    /// Whether a task of a group with a home may move between two LLCs, and why not. `waits`: see [`ScopeView`].
     pub(in crate::fair) fn scope_permission(
         &self,
         topology: &TopologyAware,
         group: u32,
         (src, dst): (u32, u32),
         util: u64,
+        waits: bool,
     ) -> (Permission, Decision) {
         let home = self.preferred_llc(group);
         let size = topology.scopes[group as usize].size;
@@ -54,11 +55,13 @@ impl CacheAware {
             limits: self.limits,
             size,
             pack: topology.tunables.fill == 0,
+            waits,
             has_room: leaves && sequences.order(home)[..size as usize].iter().any(fits),
         };
         let why = match (from.position < size, to.position < size) {
             (true, false) => Decision::MoveLeavesScope,
             (false, true) => Decision::MoveOverfills,
+            (true, true) if to.position < from.position => Decision::MoveOverfills,
             (true, true) => Decision::MoveOutOfOrder,
             (false, false) => Decision::MoveAwayFromHome,
         };

@@ -12,6 +12,7 @@
 //! | `permission` | may a task move between two LLCs (8.6) | toward and away from one LLC | \[O\] |
 //! | `promotion`, `balancing` | where to pull from: affinity promotion (8.7) | tasks that prefer the destination | form \[P\] v1, weights \[O\]; `gain=inverse` is v1's |
 //! | `balancing` | forced at every level; core-aware veto; wakeup hint (8.7, 8.9) | rule of siblings, veto | no siblings \[P\] v1, rest \[O\] |
+//! | `conserve` | wakeups and ticks use idle CPUs of the whole scope | nothing | \[O\] |
 //!
 //! Tolerance 0 still refuses everybody; other tolerances do not limit threads, as the scope grows with them. The footprint is
 //! tested as in 7.2.
@@ -20,6 +21,7 @@
 //! utilisation it has moved; the wakeup hint's 16 ms count from the task's last hint.
 
 mod balancing;
+mod conserve;
 pub(crate) mod permission;
 pub(crate) mod promotion;
 mod scan;

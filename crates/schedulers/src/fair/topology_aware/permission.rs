@@ -23,6 +23,8 @@ pub(crate) struct ScopeView {
     pub pack: bool,
     /// Some LLC of the scope has room for the task.
     pub has_room: bool,
+    /// The task waits where no CPU of the LLC is idle, and one of the destination is: inside the scope that outweighs order.
+    pub waits: bool,
 }
 
 impl ScopeView {
@@ -40,6 +42,7 @@ impl ScopeView {
         let free_unless = |unwanted: bool| if unwanted { Permission::Forbid } else { Permission::Free };
         let pull_or_free = |wanted: bool| if wanted { Permission::Pull } else { Permission::Free };
         match (src.position < self.size, dst.position < self.size) {
+            (_, true) if self.waits => pull_or_free(dst_fits),
             (false, true) => pull_if(dst_fits || !self.limits.greater(dst_util, src_util)),
             (true, false) => pull_if(!self.has_room && self.limits.greater(src_util, dst_util)),
             (true, true) if !self.pack => Permission::Free,
@@ -62,7 +65,7 @@ mod tests {
     }
 
     fn view(size: u32, pack: bool, has_room: bool) -> ScopeView {
-        ScopeView { limits: Limits { full_pct: 50, imb_pct: 20 }, size, pack, has_room }
+        ScopeView { limits: Limits { full_pct: 50, imb_pct: 20 }, size, pack, has_room, waits: false }
     }
 
     #[test]
@@ -83,6 +86,14 @@ mod tests {
         assert_eq!([ask(true, (2, 20), (1, 30)), ask(true, (2, 20), (1, 60))], [Pull, Free]);
         assert_eq!([ask(true, (1, 30), (2, 0)), ask(true, (1, 60), (2, 0))], [Forbid, Free]);
         assert_eq!([ask(false, (2, 20), (1, 30)), ask(false, (1, 30), (2, 0))], [Free, Free]);
+    }
+
+    #[test]
+    fn who_waits_where_all_cpus_are_busy_may_use_an_idle_one_of_any_llc_of_the_scope() {
+        let waiting = ScopeView { waits: true, ..view(2, true, true) };
+        let ask = |(from, src), (to, dst)| waiting.decide(place(from, src), place(to, dst), 0);
+        assert_eq!([ask((0, 30), (1, 30)), ask((1, 30), (0, 60)), ask((5, 10), (1, 60))], [Pull, Free, Free]);
+        assert_eq!(ask((0, 30), (5, 0)), Forbid, "but not leave it");
     }
 
     #[test]

@@ -23,6 +23,9 @@ tunables! {
         home_hyst: 200 "%" in 100..=10_000,
         /// Weight of a task in choosing where to pull from: by the distance gained, or 1024 / distance (first RFC).
         gain: 0 "" in 0..=1 as ["distance", "inverse"],
+        /// Let wakeups that find no idle CPU, and ticks that find tasks waiting, use idle CPUs of the whole scope; 0 leaves
+        /// that to balancing, as both RFCs do.
+        conserve: 1 "" in 0..=1,
         /// Let wakeups prefer the previous or the home LLC to one out of the scope.
         wake_hint: 0 "" in 0..=1,
     }

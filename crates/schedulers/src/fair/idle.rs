@@ -1,0 +1,37 @@
+//! Which CPUs are idle, and how many in each LLC.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+
+use super::{Fair, Policy};
+
+impl<P: Policy> Fair<P> {
+    /// Whether the CPU runs nothing, has nothing queued, and no wakeup is on its way (`idle_cpu`).
+    #[inline]
+    pub(crate) fn is_idle_cpu(&self, _core: &Core<'_>, cpu: CpuId) -> bool {
+        self.idle[cpu.index()]
+    }
+
+    /// Whether the CPU has nothing but `SCHED_IDLE` tasks (`sched_idle_cpu`).
+    #[inline]
+    pub(crate) fn sched_idle_cpu(&self, _core: &Core<'_>, cpu: CpuId) -> bool {
+        let cfs = &self.queues[cpu.index()];
+        cfs.h_nr_idle > 0 && cfs.h_nr_idle == self.rqs[cpu.index()].nr_running
+    }
+
+    pub(super) fn refresh_idle(&mut self, core: &Core<'_>, cpu: CpuId) {
+        let idle = core.curr_is_idle(cpu) && self.rqs[cpu.index()].nr_running == 0 && !core.ttwu_pending(cpu);
+        self.set_idle(cpu, idle);
+    }
+
+    /// Notes whether a CPU is idle.
+    #[inline]
+    pub(super) fn set_idle(&mut self, cpu: CpuId, idle: bool) {
+        let known = &mut self.idle[cpu.index()];
+        if *known != idle {
+            *known = idle;
+            let count = &mut self.llc_idle_cpus[self.domains.sd_llc_id(cpu) as usize];
+            *count = if idle { *count + 1 } else { *count - 1 };
+        }
+    }
+}
