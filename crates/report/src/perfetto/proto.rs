@@ -1,238 +1,160 @@
 //! The messages of Perfetto's trace format that are written here, kept by hand: names, types and field numbers are those of
 //! `protos/perfetto/trace` (v50 to v54). The tests decode with this subset and check the wire format field by field.
 
-/// One packet; a trace is a sequence of them (`Trace.packet`, field 1).
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct TracePacket {
-    #[prost(message, optional, tag = "1")]
-    pub ftrace_events: Option<FtraceEventBundle>,
-    #[prost(message, optional, tag = "2")]
-    pub process_tree: Option<ProcessTree>,
-    #[prost(message, optional, tag = "6")]
-    pub clock_snapshot: Option<ClockSnapshot>,
-    #[prost(uint64, optional, tag = "8")]
-    pub timestamp: Option<u64>,
-    #[prost(uint32, optional, tag = "10")]
-    pub trusted_packet_sequence_id: Option<u32>,
-    #[prost(message, optional, tag = "11")]
-    pub track_event: Option<TrackEvent>,
-    /// 1: this sequence begins anew.
-    #[prost(uint32, optional, tag = "13")]
-    pub sequence_flags: Option<u32>,
-    #[prost(message, optional, tag = "45")]
-    pub system_info: Option<SystemInfo>,
-    #[prost(message, optional, tag = "60")]
-    pub track_descriptor: Option<TrackDescriptor>,
+/// Messages with their fields: name, type, kind in the wire format, number.
+macro_rules! messages {
+    ($($(#[$about:meta])* $name:ident {
+        $($(#[$note:meta])* $field:ident: $type:ty = ($($kind:tt)*) $number:tt,)*
+    })*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, PartialEq, prost::Message)]
+            pub struct $name {
+                $($(#[$note])* #[prost($($kind)*, tag = $number)] pub $field: $type,)*
+            }
+        )*
+    };
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct SystemInfo {
-    #[prost(message, optional, tag = "1")]
-    pub utsname: Option<Utsname>,
-}
+messages! {
+    /// One packet; a trace is a sequence of them (`Trace.packet`, field 1).
+    TracePacket {
+        ftrace_events: Option<FtraceEventBundle> = (message, optional) "1",
+        process_tree: Option<ProcessTree> = (message, optional) "2",
+        clock_snapshot: Option<ClockSnapshot> = (message, optional) "6",
+        timestamp: Option<u64> = (uint64, optional) "8",
+        trusted_packet_sequence_id: Option<u32> = (uint32, optional) "10",
+        track_event: Option<TrackEvent> = (message, optional) "11",
+        /// 1: this sequence begins anew.
+        sequence_flags: Option<u32> = (uint32, optional) "13",
+        system_info: Option<SystemInfo> = (message, optional) "45",
+        track_descriptor: Option<TrackDescriptor> = (message, optional) "60",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Utsname {
-    #[prost(string, optional, tag = "1")]
-    pub sysname: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    pub version: Option<String>,
-    #[prost(string, optional, tag = "3")]
-    pub release: Option<String>,
-}
+    SystemInfo {
+        utsname: Option<Utsname> = (message, optional) "1",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct ClockSnapshot {
-    #[prost(message, repeated, tag = "1")]
-    pub clocks: Vec<Clock>,
-    /// `BuiltinClock`: 6 is the boot clock.
-    #[prost(int32, optional, tag = "2")]
-    pub primary_trace_clock: Option<i32>,
-}
+    Utsname {
+        sysname: Option<String> = (string, optional) "1",
+        version: Option<String> = (string, optional) "2",
+        release: Option<String> = (string, optional) "3",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Clock {
-    #[prost(uint32, optional, tag = "1")]
-    pub clock_id: Option<u32>,
-    #[prost(uint64, optional, tag = "2")]
-    pub timestamp: Option<u64>,
-}
+    ClockSnapshot {
+        clocks: Vec<Clock> = (message, repeated) "1",
+        /// `BuiltinClock`: 6 is the boot clock.
+        primary_trace_clock: Option<i32> = (int32, optional) "2",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct ProcessTree {
-    #[prost(message, repeated, tag = "1")]
-    pub processes: Vec<Process>,
-    #[prost(message, repeated, tag = "2")]
-    pub threads: Vec<Thread>,
-}
+    Clock {
+        clock_id: Option<u32> = (uint32, optional) "1",
+        timestamp: Option<u64> = (uint64, optional) "2",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Process {
-    #[prost(int32, optional, tag = "1")]
-    pub pid: Option<i32>,
-    #[prost(int32, optional, tag = "2")]
-    pub ppid: Option<i32>,
-    #[prost(string, repeated, tag = "3")]
-    pub cmdline: Vec<String>,
-}
+    ProcessTree {
+        processes: Vec<Process> = (message, repeated) "1",
+        threads: Vec<Thread> = (message, repeated) "2",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Thread {
-    #[prost(int32, optional, tag = "1")]
-    pub tid: Option<i32>,
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
-    #[prost(int32, optional, tag = "3")]
-    pub tgid: Option<i32>,
-}
+    Process {
+        pid: Option<i32> = (int32, optional) "1",
+        ppid: Option<i32> = (int32, optional) "2",
+        cmdline: Vec<String> = (string, repeated) "3",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct FtraceEventBundle {
-    #[prost(uint32, optional, tag = "1")]
-    pub cpu: Option<u32>,
-    #[prost(message, repeated, tag = "2")]
-    pub event: Vec<FtraceEvent>,
-    #[prost(message, optional, tag = "4")]
-    pub compact_sched: Option<CompactSched>,
-}
+    Thread {
+        tid: Option<i32> = (int32, optional) "1",
+        name: Option<String> = (string, optional) "2",
+        tgid: Option<i32> = (int32, optional) "3",
+    }
 
-/// Switches and wakings as columns; times are differences to the entry before.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct CompactSched {
-    #[prost(uint64, repeated, packed = "true", tag = "1")]
-    pub switch_timestamp: Vec<u64>,
-    #[prost(int64, repeated, packed = "true", tag = "2")]
-    pub switch_prev_state: Vec<i64>,
-    #[prost(int32, repeated, packed = "true", tag = "3")]
-    pub switch_next_pid: Vec<i32>,
-    #[prost(int32, repeated, packed = "true", tag = "4")]
-    pub switch_next_prio: Vec<i32>,
-    #[prost(string, repeated, tag = "5")]
-    pub intern_table: Vec<String>,
-    #[prost(uint32, repeated, packed = "true", tag = "6")]
-    pub switch_next_comm_index: Vec<u32>,
-    #[prost(uint64, repeated, packed = "true", tag = "7")]
-    pub waking_timestamp: Vec<u64>,
-    #[prost(int32, repeated, packed = "true", tag = "8")]
-    pub waking_pid: Vec<i32>,
-    #[prost(int32, repeated, packed = "true", tag = "9")]
-    pub waking_target_cpu: Vec<i32>,
-    #[prost(int32, repeated, packed = "true", tag = "10")]
-    pub waking_prio: Vec<i32>,
-    #[prost(uint32, repeated, packed = "true", tag = "11")]
-    pub waking_comm_index: Vec<u32>,
-}
+    FtraceEventBundle {
+        cpu: Option<u32> = (uint32, optional) "1",
+        event: Vec<FtraceEvent> = (message, repeated) "2",
+        compact_sched: Option<CompactSched> = (message, optional) "4",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct FtraceEvent {
-    #[prost(uint64, optional, tag = "1")]
-    pub timestamp: Option<u64>,
-    /// Thread on the CPU at the time.
-    #[prost(uint32, optional, tag = "2")]
-    pub pid: Option<u32>,
-    #[prost(message, optional, tag = "20")]
-    pub sched_waking: Option<SchedWaking>,
-    #[prost(message, optional, tag = "114")]
-    pub sched_wakeup_new: Option<SchedWakeupNew>,
-    #[prost(message, optional, tag = "235")]
-    pub task_newtask: Option<TaskNewtask>,
-    #[prost(message, optional, tag = "491")]
-    pub sched_migrate_task: Option<SchedMigrateTask>,
-}
+    /// Switches and wakings as columns; times are differences to the entry before.
+    CompactSched {
+        switch_timestamp: Vec<u64> = (uint64, repeated, packed = "true") "1",
+        switch_prev_state: Vec<i64> = (int64, repeated, packed = "true") "2",
+        switch_next_pid: Vec<i32> = (int32, repeated, packed = "true") "3",
+        switch_next_prio: Vec<i32> = (int32, repeated, packed = "true") "4",
+        intern_table: Vec<String> = (string, repeated) "5",
+        switch_next_comm_index: Vec<u32> = (uint32, repeated, packed = "true") "6",
+        waking_timestamp: Vec<u64> = (uint64, repeated, packed = "true") "7",
+        waking_pid: Vec<i32> = (int32, repeated, packed = "true") "8",
+        waking_target_cpu: Vec<i32> = (int32, repeated, packed = "true") "9",
+        waking_prio: Vec<i32> = (int32, repeated, packed = "true") "10",
+        waking_comm_index: Vec<u32> = (uint32, repeated, packed = "true") "11",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct SchedWaking {
-    #[prost(string, optional, tag = "1")]
-    pub comm: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    pub pid: Option<i32>,
-    #[prost(int32, optional, tag = "3")]
-    pub prio: Option<i32>,
-    #[prost(int32, optional, tag = "4")]
-    pub success: Option<i32>,
-    #[prost(int32, optional, tag = "5")]
-    pub target_cpu: Option<i32>,
-}
+    FtraceEvent {
+        timestamp: Option<u64> = (uint64, optional) "1",
+        /// Thread on the CPU at the time.
+        pid: Option<u32> = (uint32, optional) "2",
+        sched_waking: Option<SchedWaking> = (message, optional) "20",
+        sched_wakeup_new: Option<SchedWakeupNew> = (message, optional) "114",
+        task_newtask: Option<TaskNewtask> = (message, optional) "235",
+        sched_migrate_task: Option<SchedMigrateTask> = (message, optional) "491",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct SchedWakeupNew {
-    #[prost(string, optional, tag = "1")]
-    pub comm: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    pub pid: Option<i32>,
-    #[prost(int32, optional, tag = "3")]
-    pub prio: Option<i32>,
-    #[prost(int32, optional, tag = "5")]
-    pub target_cpu: Option<i32>,
-}
+    SchedWaking {
+        comm: Option<String> = (string, optional) "1",
+        pid: Option<i32> = (int32, optional) "2",
+        prio: Option<i32> = (int32, optional) "3",
+        success: Option<i32> = (int32, optional) "4",
+        target_cpu: Option<i32> = (int32, optional) "5",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct TaskNewtask {
-    #[prost(int32, optional, tag = "1")]
-    pub pid: Option<i32>,
-    #[prost(string, optional, tag = "2")]
-    pub comm: Option<String>,
-    /// The kernel's flags: 0x10000 for a thread.
-    #[prost(uint64, optional, tag = "3")]
-    pub clone_flags: Option<u64>,
-}
+    SchedWakeupNew {
+        comm: Option<String> = (string, optional) "1",
+        pid: Option<i32> = (int32, optional) "2",
+        prio: Option<i32> = (int32, optional) "3",
+        target_cpu: Option<i32> = (int32, optional) "5",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct SchedMigrateTask {
-    #[prost(string, optional, tag = "1")]
-    pub comm: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    pub pid: Option<i32>,
-    #[prost(int32, optional, tag = "3")]
-    pub prio: Option<i32>,
-    #[prost(int32, optional, tag = "4")]
-    pub orig_cpu: Option<i32>,
-    #[prost(int32, optional, tag = "5")]
-    pub dest_cpu: Option<i32>,
-}
+    TaskNewtask {
+        pid: Option<i32> = (int32, optional) "1",
+        comm: Option<String> = (string, optional) "2",
+        /// The kernel's flags: 0x10000 for a thread.
+        clone_flags: Option<u64> = (uint64, optional) "3",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct TrackDescriptor {
-    #[prost(uint64, optional, tag = "1")]
-    pub uuid: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
-    #[prost(uint64, optional, tag = "5")]
-    pub parent_uuid: Option<u64>,
-    #[prost(message, optional, tag = "8")]
-    pub counter: Option<CounterDescriptor>,
-}
+    SchedMigrateTask {
+        comm: Option<String> = (string, optional) "1",
+        pid: Option<i32> = (int32, optional) "2",
+        prio: Option<i32> = (int32, optional) "3",
+        orig_cpu: Option<i32> = (int32, optional) "4",
+        dest_cpu: Option<i32> = (int32, optional) "5",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct CounterDescriptor {
-    /// 2: a count.
-    #[prost(int32, optional, tag = "3")]
-    pub unit: Option<i32>,
-}
+    TrackDescriptor {
+        uuid: Option<u64> = (uint64, optional) "1",
+        name: Option<String> = (string, optional) "2",
+        parent_uuid: Option<u64> = (uint64, optional) "5",
+        counter: Option<CounterDescriptor> = (message, optional) "8",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct TrackEvent {
-    #[prost(message, repeated, tag = "4")]
-    pub debug_annotations: Vec<DebugAnnotation>,
-    /// 3: an instant, 4: a counter's value.
-    #[prost(int32, optional, tag = "9")]
-    pub r#type: Option<i32>,
-    #[prost(uint64, optional, tag = "11")]
-    pub track_uuid: Option<u64>,
-    #[prost(string, repeated, tag = "22")]
-    pub categories: Vec<String>,
-    #[prost(string, optional, tag = "23")]
-    pub name: Option<String>,
-    #[prost(int64, optional, tag = "30")]
-    pub counter_value: Option<i64>,
-}
+    CounterDescriptor {
+        /// 2: a count.
+        unit: Option<i32> = (int32, optional) "3",
+    }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct DebugAnnotation {
-    #[prost(int64, optional, tag = "4")]
-    pub int_value: Option<i64>,
-    #[prost(string, optional, tag = "6")]
-    pub string_value: Option<String>,
-    #[prost(string, optional, tag = "10")]
-    pub name: Option<String>,
+    TrackEvent {
+        debug_annotations: Vec<DebugAnnotation> = (message, repeated) "4",
+        /// 3: an instant, 4: a counter's value.
+        r#type: Option<i32> = (int32, optional) "9",
+        track_uuid: Option<u64> = (uint64, optional) "11",
+        categories: Vec<String> = (string, repeated) "22",
+        name: Option<String> = (string, optional) "23",
+        counter_value: Option<i64> = (int64, optional) "30",
+    }
+
+    DebugAnnotation {
+        int_value: Option<i64> = (int64, optional) "4",
+        string_value: Option<String> = (string, optional) "6",
+        name: Option<String> = (string, optional) "10",
+    }
 }
