@@ -1,11 +1,17 @@
 //! What can be typed. The comments here are the help text, the manual pages and the completions.
 
+mod many;
+mod vm;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use warmcore_workload::parse_duration;
 
 use crate::console::ColorChoice;
+
+pub use many::{ReproduceArguments, SweepArguments};
+pub use vm::{ValidateArguments, VmArguments, VmCommand};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -155,9 +161,14 @@ pub struct CompareArguments {
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub max_time: Option<u64>,
-    /// Event tables to write for each trial
-    #[arg(long, value_name = "LEVEL", default_value = "counters")]
-    pub trace: TraceChoice,
+    /// What to record of each trial; counters if not given, and with `--on vm` full, because a boot cannot be repeated to draw
+    /// its timeline
+    #[arg(long, value_name = "LEVEL")]
+    pub trace: Option<TraceChoice>,
+    /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
+    /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub scores: Option<u64>,
     /// Run directory; by default a new one under runs/
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
@@ -169,7 +180,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "memory", "max_time", "trace", "out"])]
+          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "memory", "max_time", "trace", "scores", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -271,6 +282,10 @@ pub struct SimArguments {
     /// What to record
     #[arg(long, value_name = "LEVEL", default_value = "counters")]
     pub trace: TraceChoice,
+    /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
+    /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub scores: Option<u64>,
     /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
     #[arg(long, value_name = "MODEL")]
     pub memory: Option<MemoryModel>,
@@ -286,80 +301,6 @@ pub struct SimArguments {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-}
-
-/// Arguments of `reproduce`.
-#[derive(Args, Debug)]
-pub struct ReproduceArguments {
-    /// Which published source; `list` names all of them and what of each is covered
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Only rows whose names contain this; commas between several
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',')]
-    pub rows: Vec<String>,
-    /// Read the rows from this file instead of the built-in one: other rows of the same source, in the same format
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub published: Option<PathBuf>,
-    /// Simulations of each scheduler and workload; from 8 on there are 95 % intervals
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub trials: u32,
-    /// Two simulations of each instead: a quick look, without intervals
-    #[arg(long, conflicts_with = "trials")]
-    pub quick: bool,
-    /// Seed that all simulations' seeds are derived from
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
-    pub seed: u64,
-    /// Repeat the rows with assumed parameters of their machines 30 % smaller and larger, and with the machines' other
-    /// core-to-core tables, and say which conclusions change
-    #[arg(long)]
-    pub sensitivity: bool,
-    /// Directory for the result and a run directory of every experiment; must not exist yet
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub out: Option<PathBuf>,
-    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
-    /// Print one JSON document instead of a table
-    #[arg(long, conflicts_with = "markdown")]
-    pub json: bool,
-    /// Print the table as Markdown
-    #[arg(long)]
-    pub markdown: bool,
-}
-
-/// Arguments of `sweep`.
-#[derive(Args, Debug)]
-pub struct SweepArguments {
-    /// Machines, with commas between them; `several-llcs` stands for every preset with more than one LLC
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', required = true)]
-    pub machines: Vec<String>,
-    /// A workload; may be repeated. @FILE stands for the lines of a file
-    #[arg(short, long, value_name = "WORKLOAD", required = true)]
-    pub workloads: Vec<String>,
-    /// Schedulers, with commas between them, tunables as in `compare`; the first one is the baseline
-    #[arg(short, long, value_name = "LIST", required = true)]
-    pub schedulers: Vec<String>,
-    /// Runs of each scheduler in each cell
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub trials: u32,
-    /// Seed that all trials' seeds are derived from
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
-    pub seed: u64,
-    /// End each run at this simulated time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub max_time: Option<u64>,
-    /// Directory for the table and a run directory of every experiment; must not exist yet
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub out: Option<PathBuf>,
-    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
-    /// Print one JSON document instead of a table
-    #[arg(long, conflicts_with = "markdown")]
-    pub json: bool,
-    /// Print the tables as Markdown
-    #[arg(long)]
-    pub markdown: bool,
 }
 
 /// Verbs of `machine`.
@@ -486,119 +427,5 @@ pub enum SchedulersCommand {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
-    },
-}
-
-/// How guests are made, as in every command that boots one.
-#[derive(Args, Clone, Debug, Default)]
-pub struct VmArguments {
-    /// Kernel image (bzImage) to boot instead of Debian's newest suitable one
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub kernel: Option<PathBuf>,
-    /// Configuration of that kernel; by default the file `config` beside it, or /boot/config-RELEASE
-    #[arg(long, value_name = "FILE", requires = "kernel", value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
-    /// Count instructions instead of time: each takes 2^SHIFT ns, all CPUs together, and idle time is skipped, so that
-    /// results do not depend on the load of this computer. The default where virtualisation does not work
-    #[arg(long, value_name = "SHIFT", num_args = 0..=1, default_missing_value = "0", require_equals = true,
-          value_parser = clap::value_parser!(u8).range(0..=10))]
-    pub virtual_time: Option<u8>,
-    /// Real time even when the guest is emulated; for shells, not for measurements
-    #[arg(long, conflicts_with = "virtual_time")]
-    pub real_time: bool,
-    /// Longest time of a boot with all its runs, by this computer's clock
-    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_duration)]
-    pub boot_limit: u64,
-}
-
-/// Arguments of `validate`.
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct ValidateArguments {
-    /// What to compare instead of the simulator and a real kernel.
-    #[command(subcommand)]
-    pub other: Option<crate::memory_args::ValidateCommand>,
-    /// The two places
-    #[arg(long, value_name = "PLACES", default_value = "sim,vm", value_parser = ["sim,vm", "vm,sim"])]
-    pub between: String,
-    /// Experiments: files of the fidelity book, as in book/*.toml
-    #[arg(required = true, value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
-    pub experiments: Vec<PathBuf>,
-    /// Boots of each machine; every experiment runs once in each
-    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=100))]
-    pub boots: u16,
-    /// Boot nothing: take the real kernel's results from the directory `results` beside each experiment
-    #[arg(long, conflicts_with = "store")]
-    pub stored: bool,
-    /// Keep the real kernel's results there, replacing older ones
-    #[arg(long)]
-    pub store: bool,
-    /// Write the comparison as a page
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub page: Option<PathBuf>,
-    /// Exit with code 3 when a comparison is outside its bound or a control is not rejected
-    #[arg(long)]
-    pub fail: bool,
-    /// Print one JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// How guests are made.
-    #[command(flatten)]
-    pub vm: VmArguments,
-}
-
-/// Verbs of `vm`.
-#[derive(Subcommand, Debug)]
-pub enum VmCommand {
-    /// Say what this computer has for booting guests, and what is missing
-    Doctor {
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
-    /// List the kernels in the cache, or fetch one
-    Kernels {
-        /// Fetch the newest suitable kernel of the Debian archive, through this system's package manager
-        #[arg(long)]
-        fetch: bool,
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
-    /// Boot a machine, compare it with what was asked for, and say what its kernel offers
-    Boot {
-        /// Machine, as in `compare`; at most 255 CPUs
-        #[arg(short, long, value_name = "MACHINE")]
-        machine: String,
-        /// How the guest is made.
-        #[command(flatten)]
-        vm: VmArguments,
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-        /// Make the guest fail in this way, to see how that is reported
-        #[arg(long, value_name = "FAULT", hide = true)]
-        fault: Option<String>,
-    },
-    /// Run a workload once in a real kernel
-    Run {
-        /// The run.
-        #[command(flatten)]
-        run: SimArguments,
-        /// How the guest is made.
-        #[command(flatten)]
-        vm: VmArguments,
-    },
-    /// Boot a machine with a shell on its console; Ctrl-A X ends it
-    Shell {
-        /// Machine, as in `compare`; at most 255 CPUs
-        #[arg(short, long, value_name = "MACHINE")]
-        machine: String,
-        /// Programs to put into the guest with their libraries, besides the usual small ones
-        #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
-        program: Vec<PathBuf>,
-        /// How the guest is made.
-        #[command(flatten)]
-        vm: VmArguments,
     },
 }

@@ -71,6 +71,33 @@ fn stored_events_and_a_trial_simulated_again_give_the_same_figures() {
 }
 
 #[test]
+fn what_tasks_are_ranked_by_is_drawn_and_stored_samples_are_the_ones_that_are_shown() {
+    let scratch = compared("--trace full --scores 10us");
+    assert!(scratch.files("run/trace/s0-t0000").contains(&"scores.parquet".to_owned()));
+    scratch.run("report run --svg figures").exits_with(0);
+    let names = scratch.files("figures");
+    for name in ["score-0-cfs-vruntime-ns", "score-1-eevdf-vlag-ns", "score-1-eevdf-deadline-ns"] {
+        assert!(names.contains(&format!("{name}.svg")), "{name} is missing: {names:?}");
+        let csv = read(&scratch, &format!("figures/{name}.csv"));
+        let rows: Vec<&str> = csv.lines().collect();
+        assert!(rows[0].starts_with("row,task,name,time_ns,"), "{}", rows[0]);
+        let differ = rows[1..].iter().map(|row| row.rsplit(',').next()).collect::<std::collections::BTreeSet<_>>();
+        assert!(differ.len() > 3, "{name}: {differ:?}");
+        assert!(read(&scratch, "run/report.html").contains(&format!("id=\"figure-{name}\"")));
+    }
+}
+
+#[test]
+fn scores_without_event_tables_are_a_mistake_that_is_named() {
+    let scratch = Scratch::new();
+    for words in ["compare --trials 2 -s cfs,eevdf --no-out", "sim -s cfs"] {
+        let (verb, rest) = words.split_once(' ').unwrap();
+        let run = scratch.run(&format!("{verb} -m {MACHINE} -w {WORKLOAD} {rest} --scores 1ms"));
+        run.exits_with(2).complains("add --trace full");
+    }
+}
+
+#[test]
 fn the_ratios_of_the_figure_are_those_of_the_verdict() {
     let scratch = compared("");
     scratch.run("report run --svg figures").exits_with(0);

@@ -83,7 +83,7 @@ const OVERHEAD_REPORT_NS: u64 = 100_000_000;
 /// Collects events and hands them on in batches, so that a sink costs one dynamic call per thousands of events.
 pub(crate) struct Tracer<'a> {
     sink: Option<&'a mut dyn Sink>,
-    batch: Vec<Event>,
+    pub(crate) batch: Vec<Event>,
 }
 
 const BATCH: usize = 2048;

@@ -21,6 +21,7 @@ use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
 use crate::outcome::{End, Outcome};
 use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
+use crate::score_samples::ScoreSamples;
 use crate::setup::{MemoryChoice, Setup};
 use crate::sync::Objects;
 use crate::task::{Activity, State};
@@ -64,6 +65,8 @@ pub(crate) struct Engine<'a, S, M> {
     due: Vec<CpuId>,
     /// What each CPU's memory counters were when they were last sampled.
     pub samples: MemorySamples,
+    /// Samples of scores, where they are wanted.
+    pub scores: Option<ScoreSamples>,
     pub objects: Objects,
     pub recorders: Vec<Histogram>,
     /// Tasks created so far from each template.
@@ -113,6 +116,7 @@ fn run_with<'a, S: Scheduler, M: Memory>(
 impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     fn new(setup: &'a Setup<'a>, scheduler: S, memory: M, sink: Option<&'a mut dyn Sink>) -> Self {
         let parameters = scheduler.kernel_parameters();
+        let traced = sink.is_some();
         let core = Core {
             now_ns: 0,
             this_cpu: CpuId(0),
@@ -137,6 +141,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             memory,
             due: Vec::new(),
             samples: MemorySamples::default(),
+            scores: ScoreSamples::of(setup, traced),
             objects: Objects::new(setup.workload),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             instances: vec![0; setup.workload.tasks.len()],
@@ -460,6 +465,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 break;
             }
             self.switch(cpu, leave);
+            if self.scores.is_some() {
+                self.sample_scores(cpu);
+            }
             if self.core.curr_is_idle(cpu) {
                 break;
             }
@@ -642,6 +650,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.sample_memory(cpu);
         }
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
+        if self.scores.is_some() {
+            self.sample_scores(cpu);
+        }
         if std::mem::take(&mut self.core.cpus[cpu.index()].softirq_raised) {
             self.scheduler.softirq(&mut self.core, cpu);
         }

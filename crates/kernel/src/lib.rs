@@ -17,6 +17,7 @@ mod memory;
 mod memory_samples;
 mod outcome;
 mod scheduler;
+mod score_samples;
 mod setup;
 mod sync;
 mod task;

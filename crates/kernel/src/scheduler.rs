@@ -70,6 +70,16 @@ pub trait Scheduler {
         &[]
     }
 
+    /// Names of what it ranks tasks by, with unit as suffix: what [`Scheduler::score_tasks`] tells.
+    fn scores(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Tells what every task that is runnable on a CPU is ranked by at present: task, index into [`Scheduler::scores`], value.
+    /// Called where samples are wanted, after a tick or a switch of that CPU, when the policy's accounts are up to date. It changes
+    /// nothing, so that a run with samples is the run without them.
+    fn score_tasks(&self, _core: &Core<'_>, _cpu: CpuId, _tell: &mut dyn FnMut(TaskId, u32, i64)) {}
+
     /// Called once, before any task exists.
     fn init(&mut self, core: &mut Core<'_>);
 

@@ -50,6 +50,9 @@ pub struct Setup<'a> {
     pub memory: MemoryChoice,
     /// End of the run even if tasks still run.
     pub max_time_ns: Option<u64>,
+    /// Shortest time between two samples of what the scheduler ranks a CPU's tasks by; `None` for no samples. Samples are
+    /// taken at ticks and switches, and cost the simulated machine nothing.
+    pub scores_every_ns: Option<u64>,
     /// Compare the scheduler's accounts with the kernel's again and again. Slower.
     pub check_invariants: bool,
     /// The run ends with [`SimulationError::Interrupted`](crate::SimulationError) soon after this becomes true.
@@ -115,6 +118,7 @@ impl<'a> Setup<'a> {
             seed,
             memory: MemoryChoice::None,
             max_time_ns: None,
+            scores_every_ns: None,
             check_invariants: false,
             stop: None,
             restrictions,
@@ -145,7 +149,7 @@ impl<'a> Setup<'a> {
         resolve(self.machine, "", affinity).unwrap_or_default()
     }
 
-    /// The tables that a run's events refer to, given the scheduler's names of decisions.
+    /// The tables that a run's events refer to, given the scheduler's names of decisions; without scores.
     pub fn run_tables(&self, decisions: &[&str]) -> RunTables {
         RunTables {
             restrictions: self.restrictions.clone(),
@@ -155,6 +159,7 @@ impl<'a> Setup<'a> {
             },
             phases: self.workload.phases.clone(),
             decisions: decisions.iter().map(ToString::to_string).collect(),
+            scores: Vec::new(),
         }
     }
 }

@@ -60,6 +60,9 @@ pub struct Experiment {
     pub max_time_ns: Option<u64>,
     /// What each run records.
     pub trace: TraceLevel,
+    /// Shortest time between two samples of what schedulers rank tasks by, in the event tables; `None` for no samples. Only
+    /// with [`TraceLevel::Full`], and only in the simulator.
+    pub scores_every_ns: Option<u64>,
     /// Metric the verdict is about, if not the workload's own.
     pub metric: Option<String>,
     /// What is looked at beside the usual measures.
@@ -76,6 +79,8 @@ pub enum Place {
     Sim,
     /// In a real kernel in a virtual machine, each trial in a boot of its own.
     Vm(Lab),
+    /// In a place that a run directory names and that is not at hand: its results can be read, and nothing can be run there.
+    Elsewhere(String),
 }
 
 impl Place {
@@ -83,6 +88,7 @@ impl Place {
     fn identity(&self) -> String {
         match self {
             Self::Sim => "sim".into(),
+            Self::Elsewhere(place) => place.clone(),
             Self::Vm(lab) => format!(
                 "vm: kernel {} ({}), QEMU {}, {}",
                 lab.kernel.release,
@@ -175,6 +181,7 @@ impl Experiment {
             memory: self.memory,
             max_time_ns: self.max_time_ns,
             trace: self.trace,
+            scores_every_ns: self.scores_every_ns,
             seeds: self.seeds.clone(),
             observations: self.observations.clone(),
             machine: SubjectRecord::new(&self.machine.source, &machine_identity(&self.machine.value)),
@@ -228,6 +235,9 @@ pub struct ExperimentRecord {
     pub max_time_ns: Option<u64>,
     /// What each run records.
     pub trace: TraceLevel,
+    /// Shortest time between two samples of scores in the event tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores_every_ns: Option<u64>,
     /// Seed of each trial.
     pub seeds: Vec<u64>,
     /// What is looked at beside the usual measures.

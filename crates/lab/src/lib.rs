@@ -7,6 +7,7 @@
 //! - [`runner`]: all trials, in parallel, skipping those that are finished.
 //! - [`trial`], [`measures`], [`results`]: what a trial holds; which of it is compared, in which direction; what the
 //!   imitated program would have printed.
+//! - [`scores`]: what schedulers rank tasks by, in words.
 //! - [`time_split`]: where the time went, and what explains the difference between two schedulers.
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
 //! - [`reproduce`]: published results, simulated and compared row by row.
@@ -28,6 +29,7 @@ pub mod reading;
 pub mod reproduce;
 pub mod results;
 pub mod runner;
+pub mod scores;
 pub mod session;
 pub mod sim;
 pub mod sweep;

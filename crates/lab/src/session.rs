@@ -175,7 +175,24 @@ pub fn pretty<T: Serialize>(document: &T) -> String {
     text
 }
 
-/// The experiment that a run directory was started with.
+/// The experiment that a run directory was started with, to be continued.
+///
+/// # Errors
+/// As [`experiment_of`], and when it ran in another place than the simulator: boots of a kernel differ, so trials of two sittings
+/// are not comparable.
+pub fn resumable_experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError> {
+    let experiment = experiment_of(directory)?;
+    match experiment.place {
+        Place::Sim => Ok(experiment),
+        Place::Vm(_) | Place::Elsewhere(_) => Err(ResumeError::Invalid {
+            file: directory.path().join(EXPERIMENT).display().to_string(),
+            reason: "a run on a real kernel cannot be continued, because boots differ".into(),
+        }),
+    }
+}
+
+/// The experiment that a run directory was started with. One that ran elsewhere than in the simulator can be read and not run:
+/// its place is [`Place::Elsewhere`].
 ///
 /// # Errors
 /// When the directory was changed since, or written by another version.
@@ -190,9 +207,6 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     let record: ExperimentRecord = toml::from_str(&text).map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
     if record.tool_version != TOOL_VERSION {
         return Err(ResumeError::Version { found: record.tool_version });
-    }
-    if record.place != "sim" {
-        return Err(invalid(EXPERIMENT, "a run on a real kernel cannot be continued, because boots differ".into()));
     }
     let machine: Machine =
         warmcore_topology::from_toml(&directory.read(MACHINE)?).map_err(|error| invalid(MACHINE, error.to_string()))?;
@@ -218,9 +232,10 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         memory: record.memory,
         max_time_ns: record.max_time_ns,
         trace: record.trace,
+        scores_every_ns: record.scores_every_ns,
         metric: record.metric.clone(),
         observations: record.observations.clone(),
-        place: Place::Sim,
+        place: if record.place == "sim" { Place::Sim } else { Place::Elsewhere(record.place.clone()) },
     };
     let now = experiment.record();
     for (name, then, now) in [(MACHINE, &record.machine, &now.machine), (WORKLOAD, &record.workload, &now.workload)] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
-use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
+use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
@@ -44,6 +44,12 @@ pub enum SimError {
     /// The guest failed.
     #[error(transparent)]
     Vm(VmError),
+    /// It ran in another place, which is only known by name.
+    #[error("it ran in another place ({place}) and cannot be run again")]
+    Elsewhere {
+        /// As the run's record names it.
+        place: String,
+    },
 }
 
 impl SimError {
@@ -69,6 +75,7 @@ impl SimError {
             Self::Simulation(SimulationError::NotSimulated { .. }) => "run it with --on vm",
             Self::File(error) => error.advice(),
             Self::Vm(error) => error.advice(),
+            Self::Elsewhere { .. } => "start the experiment anew, in another directory",
         }
     }
 }
@@ -117,12 +124,14 @@ pub fn run_trial(
     let mut setup = Setup::new(machine, workload, seed)?;
     setup.memory = experiment.memory;
     setup.max_time_ns = experiment.max_time_ns;
+    setup.scores_every_ns = experiment.scores_every_ns.filter(|_| experiment.trace == TraceLevel::Full);
     setup.stop = Some(Arc::clone(stop));
     let recorded = match &experiment.place {
         Place::Sim => None,
         Place::Vm(lab) => Some(run_in_guest(lab, experiment, spec, stop)?),
+        Place::Elsewhere(place) => return Err(SimError::Elsewhere { place: place.clone() }),
     };
-    let tables = setup.run_tables(if recorded.is_some() { &[] } else { decisions(spec) });
+    let tables = if recorded.is_some() { setup.run_tables(&[]) } else { run_tables(spec, &setup) };
     let recorded = recorded.as_ref();
 
     let mut observer =
@@ -171,7 +180,8 @@ pub struct Rerun<S> {
 }
 
 /// Runs a trial once more and hands its events to a sink: a simulated trial is a function of its record, so its events
-/// need not be kept to be looked at later. `sink` makes the sink for the run's tables.
+/// need not be kept to be looked at later. `sink` makes the sink for the run's tables. With `scores_every_ns` the events hold samples
+/// of what the scheduler ranks tasks by, whether or not the experiment asked for them.
 ///
 /// # Errors
 /// As [`run_trial`]; a failure of the sink is a failure of the run.
@@ -180,6 +190,7 @@ pub fn rerun_trial<S: Sink>(
     record: &ExperimentRecord,
     scheduler: usize,
     number: usize,
+    scores_every_ns: Option<u64>,
     stop: &Arc<AtomicBool>,
     sink: impl FnOnce(&RunTables) -> S,
 ) -> Result<Rerun<S>, SimError> {
@@ -188,8 +199,9 @@ pub fn rerun_trial<S: Sink>(
     let mut setup = Setup::new(machine, workload, experiment.seeds[number])?;
     setup.memory = experiment.memory;
     setup.max_time_ns = experiment.max_time_ns;
+    setup.scores_every_ns = scores_every_ns;
     setup.stop = Some(Arc::clone(stop));
-    let tables = setup.run_tables(decisions(spec));
+    let tables = run_tables(spec, &setup);
     let mut both = Tee::new(Counters::new(machine, &tables, Start::Idle { time_ns: 0 }), sink(&tables));
     let outcome = simulate(spec, &setup, Some(&mut both))?;
     let tasks = task_infos(&outcome);
@@ -273,7 +285,7 @@ fn llcs_of_cpus(machine: &Machine) -> Vec<usize> {
 fn store_info(run: &str, experiment: &Experiment) -> StoreInfo {
     let (clock, host) = match experiment.place {
         Place::Sim => ("simulated", "simulator"),
-        Place::Vm(_) => ("mono", "guest"),
+        Place::Vm(_) | Place::Elsewhere(_) => ("mono", "guest"),
     };
     StoreInfo { tool_version: TOOL_VERSION.into(), clock: clock.into(), host_id: host.into(), run_id: run.into() }
 }

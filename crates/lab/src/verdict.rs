@@ -428,6 +428,7 @@ mod tests {
             max_time_ns: None,
             trace: TraceLevel::Counters,
             seeds: vec![1; trials],
+            scores_every_ns: None,
             observations: Vec::new(),
             machine: subject(),
             workload: subject(),

@@ -25,6 +25,7 @@ fn run_under(scheduler: &str, machine: &str, workload: &str, memory: MemoryChoic
         max_time_ns: None,
         trace: TraceLevel::Counters,
         metric: None,
+        scores_every_ns: None,
         observations: Vec::new(),
     };
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,6 +1,6 @@
 //! Reports: what people look at before they read.
 //!
-//! - [`run`]: a run directory with everything a report shows; [`scene`], [`counters`]: one trial looked at closely.
+//! - [`run`]: a run directory with everything a report shows; [`scene`], [`counters`], [`scores`]: one trial looked at closely.
 //! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
 //! - [`text`]: the verdict as Markdown and as the table of a patch letter.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
@@ -21,6 +21,7 @@ pub mod rows;
 pub mod run;
 pub mod scale;
 pub mod scene;
+pub mod scores;
 pub mod svg;
 pub mod text;
 pub mod units;

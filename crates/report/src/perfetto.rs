@@ -1,16 +1,18 @@
 //! A trial as a Perfetto trace, written while its events stream by.
 //!
 //! Switches and wakings are `CompactSched`, so the standard tables (`sched_slice`, `thread_state`) and queries work; migrations,
-//! forks and first wakeups are plain ftrace events in the same bundles, one bundle per CPU. Runnable tasks per CPU and per LLC and the
-//! run's own counters are counter tracks; decisions are instants with task, CPU, LLC and value; the topology, which Perfetto's
-//! own `CpuInfo` cannot say, is JSON in one instant at the start. Source: `protos/perfetto/trace` of Perfetto.
+//! forks and first wakeups are plain ftrace events in the same bundles, one bundle per CPU. Runnable tasks per CPU and per LLC, the
+//! run's own counters and what the scheduler ranks the first [`MOST_SCORED`] tasks by are counter tracks; decisions are instants with
+//! task, CPU, LLC and value; the topology, which Perfetto's own `CpuInfo` cannot say, is JSON in one instant at the start. Source: `protos/perfetto/trace` of Perfetto.
 //!
 //! Times are nanoseconds on the boot clock, which begins with the run; a `ClockSnapshot` says so. Thread ids are task ids plus 1,
 //! because 0 is the idle thread. Priorities are 120 throughout: events do not tell nice values. No affinities, no kernel time.
 
 mod proto;
+#[cfg(test)]
+mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -43,9 +45,13 @@ const PHASES: u64 = 4;
 const PER_CPU: u64 = 5;
 const PER_LLC: u64 = 6;
 const COUNTERS: u64 = 7;
+const SCORES: u64 = 8;
 const FIRST_CPU: u64 = 1 << 32;
 const FIRST_LLC: u64 = 2 << 32;
 const FIRST_COUNTER: u64 = 3 << 32;
+const FIRST_SCORE: u64 = 4 << 32;
+/// Tasks whose scores have tracks: the interface has no use for thousands.
+pub const MOST_SCORED: usize = 256;
 
 /// The topology as it is embedded, and as it is written beside the trace. Columns by CPU.
 #[must_use]
@@ -113,6 +119,8 @@ pub struct PerfettoWriter<'a, W> {
     per_cpu: Vec<i64>,
     per_llc: Vec<i64>,
     counters: BTreeMap<(u32, u32), u64>,
+    /// Tracks of scores that were described.
+    scored: BTreeSet<u64>,
     buffer: Vec<u8>,
 }
 
@@ -134,6 +142,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             per_cpu: vec![0; cpus],
             per_llc: vec![0; machine.llc_count()],
             counters: BTreeMap::new(),
+            scored: BTreeSet::new(),
             buffer: Vec::new(),
         };
         writer.header(machine)?;
@@ -147,7 +156,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         // Readers take the meaning of `prev_state` from the kernel's release.
         let utsname = Utsname {
             sysname: Some("Linux".into()),
-            version: Some("simulated by warmcore".into()),
+            version: Some("written by warmcore".into()),
             release: Some(RELEASE.into()),
         };
         let system_info = Some(SystemInfo { utsname: Some(utsname) });
@@ -164,6 +173,11 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             (COUNTERS, "counters"),
         ] {
             self.track(uuid, Some(ROOT), name, false)?;
+        }
+        if !self.tables.scores.is_empty() {
+            let most = self.tasks.len().min(MOST_SCORED);
+            let which = if most < self.tasks.len() { format!(" (first {most} tasks)") } else { String::new() };
+            self.track(SCORES, Some(ROOT), &format!("what tasks are ranked by{which}"), false)?;
         }
         for cpu in machine.cpus() {
             self.track(FIRST_CPU + u64::from(cpu.0), Some(PER_CPU), &format!("{cpu} runnable"), true)?;
@@ -305,6 +319,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 self.instant(time_ns, PHASES, &name, task)?;
             }
             EventKind::Counter { counter, task, value } => self.sample(time_ns, cpu, counter, task, value)?,
+            EventKind::Score { score, task, value } => self.score(time_ns, score, task, value)?,
             EventKind::Exit { .. } | EventKind::Affinity { .. } | EventKind::Overhead { .. } => {}
         }
         if self.pending[cpu.index()].len() >= BUNDLE { self.flush(cpu) } else { Ok(()) }
@@ -412,6 +427,19 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         self.counter(time_ns, track, i64::try_from(value).unwrap_or(i64::MAX))
     }
 
+    /// A score goes to the track of its name and task.
+    fn score(&mut self, time_ns: u64, score: u32, task: TaskId, value: i64) -> io::Result<()> {
+        if task.index() >= MOST_SCORED {
+            return Ok(());
+        }
+        let track = FIRST_SCORE + u64::from(score) * MOST_SCORED as u64 + u64::from(task.0);
+        if self.scored.insert(track) {
+            let name = self.tables.scores.get(score as usize).cloned().unwrap_or_default();
+            self.track(track, Some(SCORES), &format!("{name} {}", self.name(task)), true)?;
+        }
+        self.counter(time_ns, track, value)
+    }
+
     fn flush(&mut self, cpu: CpuId) -> io::Result<()> {
         let empty = Pending { began: self.pending[cpu.index()].began, ..Pending::default() };
         let pending = std::mem::replace(&mut self.pending[cpu.index()], empty);
@@ -463,161 +491,4 @@ fn number(name: &str, value: i64) -> DebugAnnotation {
 
 fn text(name: &str, value: String) -> DebugAnnotation {
     DebugAnnotation { name: Some(name.to_owned()), int_value: None, string_value: Some(value) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use prost::Message as _;
-    use proto::TracePacket;
-    use warmcore_topology::resolve;
-
-    /// The packets of a trace, by the rules of the wire format alone.
-    fn packets(mut bytes: &[u8]) -> Vec<TracePacket> {
-        let mut found = Vec::new();
-        while !bytes.is_empty() {
-            assert_eq!(bytes[0], 0x0a, "a packet is field 1, length-delimited");
-            bytes = &bytes[1..];
-            found.push(TracePacket::decode_length_delimited(&mut bytes).unwrap());
-        }
-        found
-    }
-
-    fn event(time_ns: u64, cpu: u32, kind: EventKind) -> Event {
-        Event { time_ns, cpu: CpuId(cpu), kind }
-    }
-
-    /// A machine with two LLCs of one CPU, and two tasks of one process.
-    fn run() -> (Machine, RunTables, [TaskInfo; 2]) {
-        let machine = resolve("1s1n2l1c1t").unwrap();
-        let task = |id: u32| TaskInfo {
-            id: TaskId(id),
-            name: format!("t{id}"),
-            role: "r".into(),
-            application: 0,
-            application_name: "app".into(),
-            process: 7,
-        };
-        let tables = RunTables { decisions: vec!["steal".into()], ..RunTables::default() };
-        (machine, tables, [task(0), task(1)])
-    }
-
-    fn trace() -> Vec<TracePacket> {
-        let (machine, tables, tasks) = run();
-        let mut writer = PerfettoWriter::new(Vec::new(), &machine, &tables, &tasks).unwrap();
-        let (a, b) = (TaskId(0), TaskId(1));
-        let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
-        let events = [
-            event(5, 0, EventKind::Fork { parent: TaskId::IDLE, child: a }),
-            event(5, 0, EventKind::Wakeup { task: a }),
-            event(10, 0, switch(TaskId::IDLE, PrevState::Idle, a)),
-            event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1) }),
-            event(32, 0, EventKind::Wakeup { task: b }),
-            event(
-                40,
-                1,
-                EventKind::Migrate {
-                    task: b,
-                    from: CpuId(0),
-                    to: CpuId(1),
-                    kind: warmcore_trace::MigrationKind::Steal,
-                },
-            ),
-            event(40, 1, EventKind::Decision { decision: 0, task: b, value: -3 }),
-            event(45, 1, switch(TaskId::IDLE, PrevState::Idle, b)),
-            event(90, 0, switch(a, PrevState::Sleeping, TaskId::IDLE)),
-            event(95, 1, switch(b, PrevState::Dead, TaskId::IDLE)),
-        ];
-        writer.events(&events).unwrap();
-        packets(&writer.finish(100).unwrap())
-    }
-
-    #[test]
-    fn switches_and_wakings_are_columns_with_differences_of_time() {
-        let bundles: Vec<_> = trace()
-            .into_iter()
-            .filter_map(|packet| packet.ftrace_events)
-            .filter(|bundle| bundle.compact_sched.is_some())
-            .collect();
-        assert_eq!(bundles.iter().map(|bundle| bundle.cpu.unwrap()).collect::<Vec<_>>(), [0, 1]);
-        let compact = bundles[0].compact_sched.clone().unwrap();
-        assert_eq!(compact.switch_timestamp, [0, 10, 80], "every CPU begins idle");
-        assert_eq!(compact.switch_next_pid, [0, 1, 0]);
-        assert_eq!(compact.switch_prev_state, [0, 0, 1]);
-        assert_eq!(
-            (compact.waking_timestamp, compact.waking_pid, compact.waking_target_cpu),
-            (vec![30], vec![2], vec![1])
-        );
-        assert_eq!(compact.intern_table[compact.switch_next_comm_index[1] as usize], "t0");
-        assert_eq!(bundles[1].compact_sched.clone().unwrap().switch_prev_state, [0, 0, 16]);
-    }
-
-    #[test]
-    fn migrations_are_plain_events_and_decisions_are_instants() {
-        let packets = trace();
-        let events: Vec<_> =
-            packets.iter().filter_map(|packet| packet.ftrace_events.as_ref()).flat_map(|b| &b.event).collect();
-        let new = events.iter().find_map(|event| event.task_newtask.as_ref()).unwrap();
-        assert_eq!((new.pid, new.comm.as_deref(), new.clone_flags), (Some(1), Some("t0"), Some(0)), "nobody's thread");
-        let migrate = events.iter().find_map(|event| event.sched_migrate_task.as_ref()).unwrap();
-        assert_eq!((migrate.pid, migrate.orig_cpu, migrate.dest_cpu), (Some(2), Some(0), Some(1)));
-        let decision = packets.iter().find(|p| p.track_event.as_ref().is_some_and(|e| e.track_uuid == Some(DECISIONS)));
-        let decision = decision.unwrap();
-        assert_eq!(decision.timestamp, Some(40));
-        let event = decision.track_event.as_ref().unwrap();
-        assert_eq!(event.name.as_deref(), Some("steal"));
-        assert!(event.debug_annotations.iter().any(|a| a.name.as_deref() == Some("value") && a.int_value == Some(-3)));
-    }
-
-    #[test]
-    fn a_waking_at_the_time_of_the_switch_after_it_comes_first() {
-        let (machine, tables, tasks) = run();
-        let mut writer = PerfettoWriter::new(Vec::new(), &machine, &tables, &tasks).unwrap();
-        let (a, b) = (TaskId(0), TaskId(1));
-        let switch = |prev, next| EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
-        let events = [
-            event(10, 0, switch(TaskId::IDLE, a)),
-            event(20, 0, EventKind::Waking { task: a, target_cpu: CpuId(0) }),
-            event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1) }),
-            event(30, 0, switch(a, b)),
-        ];
-        writer.events(&events).unwrap();
-        let bundles: Vec<_> =
-            packets(&writer.finish(40).unwrap()).into_iter().filter_map(|packet| packet.ftrace_events).collect();
-        let waking = bundles[0].event[0].sched_waking.as_ref().unwrap();
-        assert_eq!((bundles[0].event[0].timestamp, waking.pid, waking.target_cpu), (Some(30), Some(2), Some(1)));
-        let compact = bundles[1].compact_sched.as_ref().unwrap();
-        assert_eq!((&compact.waking_timestamp, &compact.switch_timestamp), (&vec![20], &vec![0, 10, 20]));
-    }
-
-    #[test]
-    fn counters_follow_the_queues_and_end_at_zero() {
-        let values = |track: u64| -> Vec<(u64, i64)> {
-            let of_track = |packet: TracePacket| {
-                let event = packet.track_event.filter(|event| event.track_uuid == Some(track))?;
-                Some((packet.timestamp?, event.counter_value?))
-            };
-            trace().into_iter().filter_map(of_track).collect()
-        };
-        assert_eq!(values(FIRST_CPU), [(5, 1), (32, 2), (40, 1), (90, 0)]);
-        assert_eq!(values(FIRST_LLC + 1), [(40, 1), (95, 0)]);
-    }
-
-    #[test]
-    fn the_clock_the_names_and_the_topology_come_first() {
-        let packets = trace();
-        let snapshot = packets[0].clock_snapshot.as_ref().unwrap();
-        assert_eq!((snapshot.primary_trace_clock, snapshot.clocks[0].clock_id), (Some(6), Some(6)));
-        assert_eq!(
-            packets[1].system_info.as_ref().unwrap().utsname.as_ref().unwrap().release.as_deref(),
-            Some("6.18.0")
-        );
-        let tree = packets[2].process_tree.as_ref().unwrap();
-        assert_eq!((tree.processes.len(), tree.threads.len()), (1, 2), "one process with two threads");
-        assert!(tree.threads.iter().all(|thread| thread.tgid == Some(1)));
-        let topology =
-            packets.iter().filter_map(|p| p.track_event.as_ref()).find(|e| e.track_uuid == Some(TOPOLOGY)).unwrap();
-        assert!(topology.debug_annotations[0].string_value.as_ref().unwrap().contains("\"llc\":[0,1]"));
-        assert!(packets.iter().all(|packet| packet.trusted_packet_sequence_id == Some(1)));
-    }
 }

@@ -2,7 +2,8 @@
 //! looked at closely.
 //!
 //! The events of that trial come from the run's own tables where it kept them. Otherwise the trial is simulated once more: it
-//! is a function of the run's record, so it is the same trial, and that is checked. It is the same trial number under every
+//! is a function of the run's record, so it is the same trial, and that is checked. What the scheduler ranked tasks by is sampled
+//! then, too, if the tables are without it. A run on a real kernel has its tables or no timeline. It is the same trial number under every
 //! scheduler, so that what is side by side has the same seed.
 
 use std::io::Write;
@@ -10,14 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use warmcore_lab::experiment::Place;
 use warmcore_lab::reading::{ReadError, RunOnDisk};
 use warmcore_lab::sim::{SimError, rerun_trial};
 use warmcore_statistics::Sample;
-use warmcore_trace::metrics::{Counters, Start};
-use warmcore_trace::{Event, Sink, StoreError, StoreReader, Tee};
+use warmcore_topology::Machine;
+use warmcore_trace::metrics::{Counters, Metrics, Start};
+use warmcore_trace::{Event, RunTables, Sink, StoreError, StoreReader, TaskInfo, Tee};
 
 use crate::perfetto::PerfettoWriter;
-use crate::scene::{Limits, Recorder, Scene};
+use crate::scene::{Limits, Recorder, Recording, Scene};
+use crate::scores::ScoreTracks;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +67,7 @@ impl ReportError {
             Self::Read(error) => error.advice(),
             Self::Rerun { source, .. } => source.advice(),
             Self::Write { .. } => "is the disk full?",
-            Self::Trace { .. } => "remove the trace directory of that trial: it is then simulated again",
+            Self::Trace { .. } => "remove the trace directory of that trial: a simulated one is then simulated again",
         }
     }
 }
@@ -136,7 +140,8 @@ impl Run {
                 writer
             }
             None => {
-                rerun_trial(&self.disk.experiment, &self.disk.record, scheduler, number, stop, |_| writer)
+                let every_ns = Some(ScoreTracks::interval_ns(scene.end_ns));
+                rerun_trial(&self.disk.experiment, &self.disk.record, scheduler, number, every_ns, stop, |_| writer)
                     .map_err(|source| ReportError::Rerun {
                         scheduler: scene.scheduler.clone(),
                         trial: scene.trial,
@@ -148,16 +153,35 @@ impl Run {
         writer.finish(scene.end_ns).map(|_| ()).map_err(failed)
     }
 
+    /// Whether its trials are functions of its record.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.disk.experiment.place, Place::Sim)
+    }
+
     fn look(&mut self, options: &Options, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
         let number = self.representative;
         for scheduler in 0..self.disk.trials.len() {
             let events = self.disk.trials[scheduler][number].engine_events;
             let kept = self.disk.trace(scheduler, number).is_some();
-            if !kept && events > options.rerun_events {
-                self.scenes.clear();
-                self.notes.push(format!(
+            let reason = if kept {
+                None
+            } else if !self.is_simulated() {
+                Some(
+                    "no timeline: the events of the trials were not kept (`--trace full` keeps them), and a boot of a real \
+                     kernel cannot be repeated"
+                        .to_owned(),
+                )
+            } else if events > options.rerun_events {
+                Some(format!(
                     "no timeline: the trial has {events} engine events; `warmcore report` on this directory simulates it again"
-                ));
+                ))
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                self.scenes.clear();
+                self.notes.push(reason);
                 return Ok(());
             }
             let scene = self.scene(scheduler, options, stop)?;
@@ -171,45 +195,80 @@ impl Run {
         let machine = &self.disk.experiment.machine.value;
         let stored = &self.disk.trials[scheduler][number];
         let label = &self.disk.record.schedulers[scheduler].label;
-        let recorder = || Recorder::new(machine, stored.elapsed_ns, options.limits);
-        if let Some(path) = self.disk.trace(scheduler, number) {
-            let failed = |source| ReportError::Trace { scheduler: label.clone(), trial: stored.trial, source };
-            let reader = StoreReader::open(&path).map_err(failed)?;
-            let counters = Counters::new(machine, reader.tables(), Start::Idle { time_ns: 0 });
-            let mut both = Tee::new(counters, recorder());
-            replay(&reader, &mut both, stop).map_err(failed)?;
-            return Ok(Scene {
-                scheduler: label.clone(),
-                trial: stored.trial,
-                seed: stored.seed,
-                end_ns: reader.end_ns(),
-                metrics: both.first.metrics(reader.end_ns(), reader.tables(), reader.tasks()),
-                tables: reader.tables().clone(),
-                tasks: reader.tasks().to_vec(),
-                record: both.second.finish(),
-            });
+        let clock = if self.is_simulated() { "simulated time" } else { "time in the guest" };
+        let mut scene =
+            match self.disk.trace(scheduler, number) {
+                Some(path) => stored_scene(&path, machine, options.limits, stop)
+                    .map_err(|source| ReportError::Trace { scheduler: label.clone(), trial: stored.trial, source })?,
+                None => Looked::default(),
+            };
+        // Scores that were not kept come from simulating the trial again, as everything does where no event was kept.
+        let again = scene.tables.scores.is_empty()
+            && self.is_simulated()
+            && (scene.record.is_none() || stored.engine_events <= options.rerun_events);
+        if again {
+            let every_ns = Some(ScoreTracks::interval_ns(stored.elapsed_ns));
+            let recorder = Recorder::new(machine, stored.elapsed_ns, options.limits);
+            let (experiment, record) = (&self.disk.experiment, &self.disk.record);
+            let rerun = rerun_trial(experiment, record, scheduler, number, every_ns, stop, |_| recorder)
+                .map_err(|source| ReportError::Rerun { scheduler: label.clone(), trial: stored.trial, source })?;
+            let same = rerun.trial.measures.iter().all(|(name, value)| stored.measures.get(name) == Some(value));
+            if !same || rerun.trial.elapsed_ns != stored.elapsed_ns {
+                self.notes.push(format!(
+                    "trial {} of {label}, simulated again for the timeline, differs from the one that was recorded: the \
+                     program has changed since; trust the verdict, not the timeline",
+                    stored.trial
+                ));
+            }
+            let found = rerun.sink.finish();
+            scene.tables.scores = rerun.tables.scores.clone();
+            match &mut scene.record {
+                Some((_, record)) => record.scores = found.scores,
+                None => {
+                    let (end_ns, tables, tasks) = (rerun.trial.elapsed_ns, rerun.tables, rerun.tasks);
+                    scene = Looked { end_ns, tables, tasks, record: Some((rerun.metrics, found)) };
+                }
+            }
         }
-        let rerun = rerun_trial(&self.disk.experiment, &self.disk.record, scheduler, number, stop, |_| recorder())
-            .map_err(|source| ReportError::Rerun { scheduler: label.clone(), trial: stored.trial, source })?;
-        let same = rerun.trial.measures.iter().all(|(name, value)| stored.measures.get(name) == Some(value));
-        if !same || rerun.trial.elapsed_ns != stored.elapsed_ns {
-            self.notes.push(format!(
-                "trial {} of {label}, simulated again for the timeline, differs from the one that was recorded: the program \
-                 has changed since; trust the verdict, not the timeline",
-                stored.trial
-            ));
-        }
+        let Looked { end_ns, tables, tasks, record } = scene;
+        let (metrics, record) = record.ok_or_else(|| ReportError::Rerun {
+            scheduler: label.clone(),
+            trial: stored.trial,
+            source: SimError::Elsewhere { place: self.disk.record.place.clone() },
+        })?;
         Ok(Scene {
             scheduler: label.clone(),
             trial: stored.trial,
             seed: stored.seed,
-            end_ns: rerun.trial.elapsed_ns,
-            metrics: rerun.metrics,
-            tables: rerun.tables,
-            tasks: rerun.tasks,
-            record: rerun.sink.finish(),
+            end_ns,
+            clock,
+            metrics,
+            tables,
+            tasks,
+            record,
         })
     }
+}
+
+/// A trial's events, looked at; nothing yet.
+#[derive(Default)]
+struct Looked {
+    end_ns: u64,
+    tables: RunTables,
+    tasks: Vec<TaskInfo>,
+    record: Option<(Metrics, Recording)>,
+}
+
+/// A trial whose events were kept.
+fn stored_scene(path: &Path, machine: &Machine, limits: Limits, stop: &AtomicBool) -> Result<Looked, StoreError> {
+    let reader = StoreReader::open(path)?;
+    let end_ns = reader.end_ns();
+    let counters = Counters::new(machine, reader.tables(), Start::Idle { time_ns: 0 });
+    let mut both = Tee::new(counters, Recorder::new(machine, end_ns, limits));
+    replay(&reader, &mut both, stop)?;
+    let metrics = both.first.metrics(end_ns, reader.tables(), reader.tasks());
+    let (tables, tasks) = (reader.tables().clone(), reader.tasks().to_vec());
+    Ok(Looked { end_ns, tables, tasks, record: Some((metrics, both.second.finish())) })
 }
 
 /// Hands the events of a store to a sink.

@@ -70,8 +70,25 @@ fn nice_step(step: f64) -> f64 {
 #[must_use]
 pub fn time_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
     let ticks = scale.ticks(count);
-    let (divisor, unit) = units::time_unit(ticks.last().copied().unwrap_or(0.0));
-    ticks.into_iter().map(|ns| (ns, format!("{} {unit}", units::three_digits(ns / divisor)))).collect()
+    let most = ticks.iter().fold(0.0_f64, |most, ns| most.max(ns.abs()));
+    let (divisor, unit) = units::time_unit(most);
+    labelled(ticks, divisor, |text| format!("{text} {unit}"))
+}
+
+/// Marks with their numbers: three digits, or as many decimals as tell neighbours apart.
+#[must_use]
+pub fn number_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
+    labelled(scale.ticks(count), 1.0, |text| text)
+}
+
+fn labelled(ticks: Vec<f64>, divisor: f64, text: impl Fn(String) -> String) -> Vec<(f64, String)> {
+    let short: Vec<String> = ticks.iter().map(|tick| units::three_digits(tick / divisor)).collect();
+    let distinct = short.windows(2).all(|pair| pair[0] != pair[1]);
+    let step = ticks.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min) / divisor;
+    let decimals = (-step.log10()).ceil().clamp(0.0, 9.0) as usize;
+    let number = |tick: f64| format!("{:.decimals$}", tick / divisor);
+    let texts = ticks.iter().zip(short).map(|(tick, short)| text(if distinct { short } else { number(*tick) }));
+    ticks.iter().copied().zip(texts.collect::<Vec<_>>()).collect()
 }
 
 #[cfg(test)]
@@ -84,6 +101,19 @@ mod tests {
         assert_eq!(Scale::linear(0.0, 900.0, 0.0, 1.0).ticks(4), [0.0, 500.0]);
         assert_eq!(Scale::linear(30.0, 90.0, 0.0, 1.0).ticks(3), [40.0, 60.0, 80.0]);
         assert_eq!(Scale::logarithmic(5.0, 2e4, 0.0, 1.0).ticks(8), [10.0, 100.0, 1000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn neighbouring_marks_never_have_the_same_text() {
+        let texts = |ticks: Vec<(f64, String)>| ticks.into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        let narrow = Scale::linear(1.1995e9, 1.2005e9, 0.0, 1.0);
+        assert_eq!(texts(time_ticks(&narrow, 3)), ["1.1995 s", "1.2000 s", "1.2005 s"]);
+        assert_eq!(texts(time_ticks(&Scale::linear(-4e6, 1e6, 0.0, 1.0), 3)), ["-4 ms", "-2 ms", "0 ms"]);
+        assert_eq!(
+            texts(number_ticks(&Scale::linear(1.0001, 1.0004, 0.0, 1.0), 3)),
+            ["1.0001", "1.0002", "1.0003", "1.0004"]
+        );
+        assert_eq!(texts(number_ticks(&Scale::linear(0.0, 1.0, 0.0, 1.0), 2)), ["0", "0.5", "1"]);
     }
 
     #[test]

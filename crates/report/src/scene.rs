@@ -16,6 +16,7 @@ use warmcore_trace::{
 };
 
 use crate::counters::CounterSums;
+use crate::scores::ScoreTracks;
 
 /// Stays on a CPU that are kept one by one.
 pub const MAX_SLICES: usize = 5_000_000;
@@ -115,6 +116,8 @@ pub struct Scene {
     pub seed: u64,
     /// End of the window.
     pub end_ns: u64,
+    /// What its time axis shows: simulated time, or time.
+    pub clock: &'static str,
     /// Its metrics.
     pub metrics: Metrics,
     /// What indices stand for.
@@ -154,6 +157,8 @@ pub struct Recording {
     pub moves: Marks<Move>,
     /// Counters of CPUs.
     pub counters: CounterSums,
+    /// What the scheduler ranked tasks by.
+    pub scores: ScoreTracks,
 }
 
 /// Time by task within the present stretch of a CPU.
@@ -192,6 +197,7 @@ pub struct Recorder {
     decisions: Marks<Decision>,
     moves: Marks<Move>,
     counters: CounterSums,
+    scores: ScoreTracks,
 }
 
 impl Recorder {
@@ -218,6 +224,7 @@ impl Recorder {
             decisions: Marks::default(),
             moves: Marks::default(),
             counters: CounterSums::new(cpus, end_ns),
+            scores: ScoreTracks::new(end_ns),
         }
     }
 
@@ -245,6 +252,7 @@ impl Recorder {
             decisions: self.decisions,
             moves: self.moves,
             counters: self.counters,
+            scores: self.scores,
         }
     }
 
@@ -260,6 +268,7 @@ impl Recorder {
             EventKind::Switch { prev, prev_state, next } => {
                 if !prev.is_idle() && matches!(prev_state, PrevState::Sleeping | PrevState::Dead) {
                     self.place(time_ns, prev, None);
+                    self.scores.sleeps(prev);
                 }
                 if !next.is_idle() {
                     self.place(time_ns, next, Some(cpu));
@@ -287,6 +296,7 @@ impl Recorder {
                     self.counters.add(time_ns, cpu.index(), counter as usize, value);
                 }
             }
+            EventKind::Score { score, task, value } => self.scores.add(time_ns, score as usize, task, value),
             EventKind::Waking { .. }
             | EventKind::Fork { .. }
             | EventKind::Exit { .. }

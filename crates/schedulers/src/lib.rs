@@ -8,5 +8,5 @@ pub mod rr;
 mod spec;
 mod tunables;
 
-pub use spec::{SchedulerInfo, SchedulerSpec, SpecError, decisions, list, simulate};
+pub use spec::{SchedulerInfo, SchedulerSpec, SpecError, decisions, list, run_tables, scores, simulate};
 pub use tunables::{TunableError, TunableInfo};

@@ -71,6 +71,9 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
+    /// Names of its scores.
+    pub const SCORES: &'static [&'static str] = &["position"];
+
     /// The policy on a machine with so many CPUs.
     pub fn new(tunables: RoundRobinTunables, cpus: usize) -> Self {
         Self {
@@ -100,6 +103,21 @@ impl Scheduler for RoundRobin {
 
     fn kernel_parameters(&self) -> KernelParameters {
         KernelParameters { hz: self.tunables.hz as u32, ttwu_queue: true, timer_slack_ns: self.tunables.timer_slack_ns }
+    }
+
+    fn scores(&self) -> &'static [&'static str] {
+        Self::SCORES
+    }
+
+    fn score_tasks(&self, core: &Core<'_>, cpu: CpuId, tell: &mut dyn FnMut(TaskId, u32, i64)) {
+        if !core.curr_is_idle(cpu) {
+            tell(core.curr(cpu), 0, 0);
+        }
+        for (position, task) in (1..).zip(&self.queue) {
+            if core.task(*task).cpu() == cpu {
+                tell(*task, 0, position);
+            }
+        }
     }
 
     fn init(&mut self, _core: &mut Core<'_>) {}

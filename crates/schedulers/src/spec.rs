@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 use warmcore_kernel::{Outcome, Setup, SimulationError, run};
-use warmcore_trace::Sink;
+use warmcore_trace::{RunTables, Sink};
 
 use crate::fair::cache_aware::CacheAwareTunables;
 use crate::fair::cfs::{Cfs, CfsTunables};
@@ -14,7 +14,7 @@ use crate::fair::eevdf::{Eevdf, EevdfTunables};
 use crate::fair::numa::NumaTunables;
 use crate::fair::numa::decisions::FAIR_DECISIONS;
 use crate::fair::topology_aware::TopologyAwareTunables;
-use crate::fair::{Fair, Features};
+use crate::fair::{Fair, Features, Policy as _};
 use crate::rr::{RoundRobin, RoundRobinTunables};
 use crate::tunables::{TunableError, TunableInfo, TunableSet, nearest, set_in};
 
@@ -271,6 +271,32 @@ pub fn decisions(spec: &SchedulerSpec) -> &'static [&'static str] {
         | SchedulerSpec::TopologyAware(..) => &FAIR_DECISIONS,
         SchedulerSpec::RoundRobin(_) | SchedulerSpec::Scx(_) => &[],
     }
+}
+
+/// Names of what a scheduler ranks tasks by, with unit as suffix; empty for one that runs in a real kernel, which does not tell.
+///
+/// | name | scheduler | meaning |
+/// |---|---|---|
+/// | `vlag_ns` | EEVDF and those built on it | average virtual runtime of the task's queue minus the task's: what it is owed, in nanoseconds of a nice-0 task; eligible from 0 on |
+/// | `deadline_ns` | the same | virtual deadline minus that average: of the eligible tasks the earliest runs |
+/// | `vruntime_ns` | CFS | virtual runtime minus the smallest of its queue: the smallest runs |
+/// | `position` | round robin | place in the global queue, the running task having 0 |
+pub fn scores(spec: &SchedulerSpec) -> &'static [&'static str] {
+    match spec {
+        SchedulerSpec::CacheAware(..) | SchedulerSpec::Eevdf(..) | SchedulerSpec::TopologyAware(..) => Eevdf::SCORES,
+        SchedulerSpec::Cfs(..) => Cfs::SCORES,
+        SchedulerSpec::RoundRobin(_) => RoundRobin::SCORES,
+        SchedulerSpec::Scx(_) => &[],
+    }
+}
+
+/// The tables that the events of a run under a scheduler refer to; names of scores only where they are sampled.
+pub fn run_tables(spec: &SchedulerSpec, setup: &Setup<'_>) -> RunTables {
+    let mut tables = setup.run_tables(decisions(spec));
+    if setup.scores_every_ns.is_some() {
+        tables.scores = scores(spec).iter().map(ToString::to_string).collect();
+    }
+    tables
 }
 
 /// Runs a workload on a machine under a scheduler, sending its events to `sink` if there is one.

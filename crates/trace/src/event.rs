@@ -184,6 +184,15 @@ pub enum EventKind {
         /// Meaning depends on the decision.
         value: i64,
     },
+    /// A sample of what the scheduler ranks a task by, on the CPU whose queue it is in. Sent only where samples were asked for.
+    Score {
+        /// Index into the table of scores.
+        score: u32,
+        /// Task it belongs to, running or queued.
+        task: TaskId,
+        /// Value at this time, in the unit that the score's name ends with.
+        value: i64,
+    },
     /// Time `cpu` spent on something other than a task's own program, since the previous such event of that kind.
     Overhead {
         /// What it was spent on.

@@ -44,6 +44,7 @@ fn tables(machine: &Machine) -> RunTables {
         counters: names("counter"),
         phases: names("phase"),
         decisions: names("decision"),
+        scores: names("score"),
     }
 }
 
@@ -214,10 +215,11 @@ impl RandomRun {
     fn remark(&mut self, cpu: CpuId) {
         let task = self.any_task(|doing| doing == Doing::Running).unwrap_or(TaskId::IDLE);
         let (index, value) = (self.below(3) as u32, self.below(1000));
-        let kind = match self.below(4) {
+        let kind = match self.below(5) {
             0 => EventKind::Counter { counter: index, task, value: value as u64 },
             1 => EventKind::Phase { task, phase: index },
             2 => EventKind::Decision { decision: index, task, value: value as i64 - 500 },
+            3 => EventKind::Score { score: index, task, value: value as i64 - 500 },
             _ => EventKind::Overhead { kind: OverheadKind::ALL[value % OVERHEAD_KINDS], duration_ns: value as u64 },
         };
         self.emit(cpu, kind);

@@ -124,6 +124,7 @@ impl SliceBuilder {
             | EventKind::Counter { .. }
             | EventKind::Phase { .. }
             | EventKind::Decision { .. }
+            | EventKind::Score { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(None)

@@ -16,6 +16,9 @@ pub struct RunTables {
     pub phases: Vec<String>,
     /// Names of decisions.
     pub decisions: Vec<String>,
+    /// Names of scores, with unit as suffix. Empty where none are sampled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<String>,
 }
 
 /// What is known about a task besides its events. A run's list of tasks is ordered by id and has no gap.

@@ -51,8 +51,7 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     print(&document, arguments.json, console)?;
     if let Some(directory) = &directory {
         console.note(&format!("run directory: {}", directory.path().display()));
-        // The page looks at a trial again by simulating it, which a boot cannot be.
-        if !arguments.no_report && matches!(experiment.place, Place::Sim) {
+        if !arguments.no_report {
             let page = report::into_run_directory(directory.path(), &signals)?;
             console.note(&format!("report: {}", page.display()));
         }
@@ -88,8 +87,13 @@ pub fn begin(
     // A real kernel has real memory.
     let memory = match place {
         Place::Sim => load::memory(arguments.memory, &workload.value),
-        Place::Vm(_) => MemoryChoice::None,
+        Place::Vm(_) | Place::Elsewhere(_) => MemoryChoice::None,
     };
+    // The page looks at a trial by simulating it again. A boot cannot be had again, so its events are kept.
+    let trace = arguments.trace.unwrap_or(match place {
+        Place::Vm(_) if !arguments.no_out => TraceChoice::Full,
+        _ => TraceChoice::Counters,
+    });
     let experiment = Experiment {
         machine,
         workload,
@@ -98,14 +102,15 @@ pub fn begin(
         seeds: trial_seeds(arguments.seed, arguments.trials),
         memory,
         max_time_ns: arguments.max_time,
-        trace: trace_level(arguments.trace),
+        trace: trace_level(trace),
         metric: arguments.metric.clone(),
+        scores_every_ns: arguments.scores,
         observations: Vec::new(),
         place,
     };
     check(&experiment)?;
     if arguments.no_out {
-        if arguments.trace == TraceChoice::Full {
+        if trace == TraceChoice::Full {
             return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
         }
         return Ok((experiment, None));
@@ -123,6 +128,16 @@ pub fn begin(
 
 /// Checks what can be known before anything runs or is written.
 pub fn check(experiment: &Experiment) -> Result<(), Failure> {
+    if experiment.scores_every_ns.is_some() {
+        if !matches!(experiment.place, Place::Sim) {
+            let message = "a real kernel does not tell what it ranks tasks by";
+            return Err(Failure::usage("warmcore::usage", message).help("leave out --scores"));
+        }
+        if experiment.trace != TraceLevel::Full {
+            return Err(Failure::usage("warmcore::usage", "--scores is about the event tables, which are not written")
+                .help("add --trace full"));
+        }
+    }
     experiment.check().map_err(|error| Failure::usage("warmcore::experiment", error))?;
     if let (Place::Sim, Some(scx)) =
         (&experiment.place, experiment.schedulers.iter().find(|spec| matches!(spec, SchedulerSpec::Scx(_))))
@@ -141,7 +156,7 @@ pub fn check(experiment: &Experiment) -> Result<(), Failure> {
 /// The experiment of a run directory.
 fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     let directory = RunDirectory::open(path).map_err(directory_failure)?;
-    let experiment = session::experiment_of(&directory).map_err(|error| {
+    let experiment = session::resumable_experiment_of(&directory).map_err(|error| {
         let help = match &error {
             ResumeError::File(error) => error.advice(),
             _ => "start the experiment anew, in another directory",

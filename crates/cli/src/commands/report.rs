@@ -115,6 +115,11 @@ fn write_traces(
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
+    if run.scenes.is_empty() {
+        let message = format!("{}: there are no events of a trial to write", directory.display());
+        return Err(Failure::failed("warmcore::report", message)
+            .help("a run on a real kernel keeps its events with `--trace full`, the default of `compare --on vm`"));
+    }
     let several = several_runs || run.scenes.len() > 1;
     let ending = path.extension().map_or_else(|| "pftrace".into(), |ending| ending.to_string_lossy());
     let stem = path.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy());

@@ -29,7 +29,7 @@ const QUICK_TRIALS: u32 = 2;
 /// Runs the verb.
 pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Failure> {
     if arguments.name == "list" {
-        return list(arguments.json, console);
+        return list(arguments.batch.json, console);
     }
     let reproduction = find(&arguments.name).ok_or_else(|| {
         let names: Vec<&str> = REPRODUCTIONS.iter().map(|reproduction| reproduction.name).collect();
@@ -38,17 +38,17 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
     })?;
     let signals = Signals::listen()?;
     let work = Work::new(reproduction, arguments, &signals)?;
-    if let Some(out) = &arguments.out {
+    if let Some(out) = &arguments.batch.out {
         make_directory(out)?;
     }
     if arguments.sensitivity {
         return sensitivity(&work, arguments, console);
     }
-    let document = work.run(None, arguments.out.as_deref(), console)?;
-    if let Some(out) = &arguments.out {
+    let document = work.run(None, arguments.batch.out.as_deref(), console)?;
+    if let Some(out) = &arguments.batch.out {
         console.note(&format!("directory: {}", out.display()));
     }
-    let text = match (arguments.json, arguments.markdown) {
+    let text = match (arguments.batch.json, arguments.batch.markdown) {
         (true, _) => pretty(&document),
         (_, true) => reproduce_table::markdown(&document),
         _ => reproduce_table::text(&document, console),
@@ -77,9 +77,9 @@ impl<'a> Work<'a> {
         signals: &'a Signals,
     ) -> Result<Self, Failure> {
         let file = published(reproduction, arguments.published.as_deref())?;
-        let seeds = trial_seeds(arguments.seed, if arguments.quick { QUICK_TRIALS } else { arguments.trials });
+        let seeds = trial_seeds(arguments.batch.seed, if arguments.quick { QUICK_TRIALS } else { arguments.trials });
         let rows = run::plan(reproduction, &file, &arguments.rows).map_err(|error| failure(error, signals))?;
-        let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+        let jobs = arguments.batch.jobs.map_or_else(available_jobs, usize::from);
         let work = Self { reproduction, rows, seeds, jobs, signals };
         // What cannot be made is told before anything is written.
         work.experiments(None)?;
@@ -124,7 +124,7 @@ impl<'a> Work<'a> {
 
 /// The rows as they are, and with every variation of their machines.
 fn sensitivity(work: &Work<'_>, arguments: &ReproduceArguments, console: &Console) -> Result<(), Failure> {
-    let directory = |name: &str| arguments.out.as_ref().map(|out| out.join(name));
+    let directory = |name: &str| arguments.batch.out.as_ref().map(|out| out.join(name));
     let unchanged = work.run(None, directory("unchanged").as_deref(), console)?;
     let mut varied = Vec::new();
     let (variations, impossible) = run::variations_of(&work.rows).map_err(|error| failure(error, work.signals))?;
@@ -137,7 +137,7 @@ fn sensitivity(work: &Work<'_>, arguments: &ReproduceArguments, console: &Consol
         varied.push((variation, document));
     }
     let document = SensitivityDocument::new(&unchanged, &varied);
-    if let Some(out) = &arguments.out {
+    if let Some(out) = &arguments.batch.out {
         for (name, text) in [
             ("sensitivity.json", pretty(&document)),
             ("sensitivity.md", reproduce_table::sensitivity_markdown(&document)),
@@ -146,7 +146,7 @@ fn sensitivity(work: &Work<'_>, arguments: &ReproduceArguments, console: &Consol
         }
         console.note(&format!("directory: {}", out.display()));
     }
-    let text = match (arguments.json, arguments.markdown) {
+    let text = match (arguments.batch.json, arguments.batch.markdown) {
         (true, _) => pretty(&document),
         (_, true) => reproduce_table::sensitivity_markdown(&document),
         _ => reproduce_table::sensitivity_text(&document, console),

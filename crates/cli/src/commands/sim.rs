@@ -41,6 +41,7 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
         max_time_ns: arguments.max_time,
         trace: trace_level(arguments.trace),
         metric: Some("elapsed_ns".into()),
+        scores_every_ns: arguments.scores,
         observations: Vec::new(),
         place,
     };

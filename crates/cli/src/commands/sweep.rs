@@ -30,17 +30,17 @@ const SEVERAL_LLCS: &str = "several-llcs";
 pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let experiments = experiments(arguments, console)?;
-    if let Some(out) = &arguments.out {
+    if let Some(out) = &arguments.batch.out {
         make_directory(out)?;
     }
-    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+    let jobs = arguments.batch.jobs.map_or_else(available_jobs, usize::from);
     let total: usize = experiments.iter().map(|one| one.schedulers.len() * one.seeds.len()).sum();
     console.note(&format!("{} experiments, {total} simulations, {jobs} at a time", experiments.len()));
     let bar = console.progress(total, "simulations");
     let mut rows = Vec::new();
     for (index, experiment) in experiments.iter().enumerate() {
         let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| bar.inc(1) };
-        rows.push(run_one(experiment, index, arguments.out.as_deref(), &conduct, &signals)?);
+        rows.push(run_one(experiment, index, arguments.batch.out.as_deref(), &conduct, &signals)?);
     }
     bar.finish_and_clear();
     let labels: Vec<String> =
@@ -48,7 +48,7 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     let baseline = labels.first().cloned().unwrap_or_default();
     let candidates = labels.into_iter().skip(1).collect();
     let document = SweepDocument::new(baseline, candidates, arguments.trials as usize, rows);
-    if let Some(out) = &arguments.out {
+    if let Some(out) = &arguments.batch.out {
         for (name, text) in [("sweep.json", pretty(&document)), ("sweep.md", markdown(&document))] {
             write_atomically(&out.join(name), text.as_bytes()).map_err(|error| {
                 let advice = error.advice();
@@ -57,7 +57,7 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
         }
         console.note(&format!("directory: {}", out.display()));
     }
-    let text = match (arguments.json, arguments.markdown) {
+    let text = match (arguments.batch.json, arguments.batch.markdown) {
         (true, _) => pretty(&document),
         (_, true) => markdown(&document),
         _ => text(&document, console),
@@ -89,7 +89,7 @@ fn experiment(
     let mut words: Vec<String> =
         ["warmcore", "compare", "--no-out", "--machine", machine, "--workload", workload].map(str::to_owned).into();
     words.extend(["--trials".to_owned(), arguments.trials.to_string()]);
-    words.extend(["--seed".to_owned(), arguments.seed.to_string()]);
+    words.extend(["--seed".to_owned(), arguments.batch.seed.to_string()]);
     words.extend(arguments.schedulers.iter().flat_map(|list| ["--schedulers".to_owned(), list.clone()]));
     words.extend(arguments.max_time.iter().flat_map(|ns| ["--max-time".to_owned(), format!("{ns}ns")]));
     let parsed = Arguments::try_parse_from(words).map_err(|error| Failure::usage("warmcore::sweep", error))?;

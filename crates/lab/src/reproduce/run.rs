@@ -183,6 +183,7 @@ fn add_run(
         max_time_ns: run.max_time_ns,
         trace: TraceLevel::Counters,
         metric: None,
+        scores_every_ns: None,
         observations: run.observations.clone(),
         place: Place::Sim,
     };

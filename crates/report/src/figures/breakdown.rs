@@ -8,7 +8,7 @@ use warmcore_lab::trial::Trial;
 
 use super::{Csv, Figure, WIDTH, shortened};
 use crate::run::Run;
-use crate::scale::{Scale, time_ticks};
+use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
 use crate::units::{duration, three_digits};
 
@@ -43,11 +43,7 @@ pub fn task_time(run: &Run) -> Option<Figure> {
     let mut svg = Svg::new(WIDTH, bottom + 44.0);
     let most = (0..split.schedulers.len()).map(whole).fold(0.0, f64::max);
     let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
-    let ticks = if per_work {
-        scale.ticks(6).into_iter().map(|at| (at, three_digits(at))).collect()
-    } else {
-        time_ticks(&scale, 6)
-    };
+    let ticks = if per_work { number_ticks(&scale, 6) } else { time_ticks(&scale, 6) };
     for (value, text) in ticks {
         svg.line(scale.at(value), top, scale.at(value), bottom, "grid");
         svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);

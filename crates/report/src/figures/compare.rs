@@ -1,11 +1,12 @@
 //! All trials of the verdict's metric: as ratios to the baseline, and as values.
 
+use warmcore_lab::measures::Unit;
 use warmcore_lab::verdict::{Finding, decimal};
 use warmcore_statistics::Better;
 
 use super::{Csv, Figure, WIDTH, shortened};
 use crate::run::Run;
-use crate::scale::Scale;
+use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
 use crate::units::with_unit;
 
@@ -98,8 +99,9 @@ pub fn ratios(run: &Run) -> Figure {
         id: "ratio".into(),
         title: format!("{title}: ratio to the baseline"),
         caption: format!(
-            "Each point is one pair of trials with the same seed; the line is the median ratio, the bar its 95 % interval \
+            "Each point is one pair of trials {}; the line is the median ratio, the bar its 95 % interval \
              (none below 8 trials); {}.",
+            if run.is_simulated() { "with the same seed" } else { "of the same number" },
             direction(better)
         ),
         svg,
@@ -126,7 +128,13 @@ pub fn values(run: &Run) -> Figure {
     let scale = Scale::linear((low - margin).max(0.0), high + margin, LEFT, WIDTH - RIGHT - 150.0);
     let mut svg = Svg::new(WIDTH, height);
     let mut csv = Csv::new(&["scheduler", "trial", "seed", primary]);
-    axis(&mut svg, &scale, bottom, &scale.ticks(5).iter().map(|t| (*t, text(*t))).collect::<Vec<_>>());
+    let words: Vec<(f64, String)> = scale.ticks(5).into_iter().map(|tick| (tick, text(tick))).collect();
+    let ticks = match unit {
+        Some(Unit::Ns) => time_ticks(&scale, 5),
+        _ if words.windows(2).any(|pair| pair[0].1 == pair[1].1) => number_ticks(&scale, 5),
+        _ => words,
+    };
+    axis(&mut svg, &scale, bottom, &ticks);
     for (index, (label, result)) in results.iter().enumerate() {
         let y = TOP + ROW * (index as f64 + 0.5);
         svg.text(LEFT - 14.0, y + 4.0, Anchor::End, "b", &shortened(label, 24));

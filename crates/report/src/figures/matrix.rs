@@ -2,7 +2,7 @@
 
 use warmcore_topology::{CpuId, Machine, Relation};
 
-use super::{Csv, Figure, WIDTH, file_name, shortened};
+use super::{Csv, Figure, WIDTH, file_name, shortened, shortened_group};
 use crate::colour::{group, hex, magnitude, series};
 use crate::pack::Pixels;
 use crate::rows::{Row, cpu_order, rows};
@@ -121,7 +121,7 @@ impl<'a> Heat<'a> {
         let every = (11.0 / height).ceil() as usize;
         for (position, row) in self.rows.iter().enumerate().step_by(every.max(1)) {
             let y = top + height * (position as f64 + 0.5) + 3.5;
-            svg.text(LEFT - 8.0, y, Anchor::End, "s", &shortened(&row.label, 27));
+            svg.text(LEFT - 8.0, y, Anchor::End, "s", &shortened_group(&row.label, 27));
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod breakdown;
 pub mod compare;
 pub mod counters;
 pub mod distribution;
+pub mod lines;
 pub mod map;
 pub mod matrix;
 pub mod time;
@@ -48,7 +49,8 @@ pub fn all(run: &Run) -> Vec<Figure> {
         figures.extend(time::cpus(index, scene, machine));
         figures.extend(time::tasks(index, scene, machine));
         figures.push(time::threads_per_cpu(index, scene, machine));
-        figures.extend(time::cumulative(index, scene));
+        figures.extend(lines::cumulative(index, scene));
+        figures.extend(lines::scores(index, scene));
         figures.push(matrix::thread_cpu(index, scene, machine));
         figures.push(matrix::residency(index, scene, machine));
         figures.extend(matrix::transitions(index, scene, machine));
@@ -113,9 +115,26 @@ pub fn shortened(text: &str, characters: usize) -> String {
     format!("{kept}…")
 }
 
+/// A label of a group that fits a number of characters: of `application/role ×4` the role stays whole, because groups of one
+/// application differ by it.
+#[must_use]
+pub fn shortened_group(label: &str, characters: usize) -> String {
+    let Some((application, role)) = label.rsplit_once('/') else { return shortened(label, characters) };
+    let left = characters.saturating_sub(role.chars().count() + 1);
+    if left < 3 { shortened(role, characters) } else { format!("{}/{role}", shortened(application, left)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shortened_labels_of_groups_keep_what_tells_them_apart() {
+        assert_eq!(shortened_group("hackbench:-T,-p,-f4/sender ×4", 22), "hackbench:-…/sender ×4");
+        assert_eq!(shortened_group("spin/spinner", 22), "spin/spinner");
+        assert_eq!(shortened_group("spin/a-very-long-role-indeed", 10), "a-very-lo…");
+        assert_eq!(shortened_group("one-name-only", 6), "one-n…");
+    }
 
     #[test]
     fn texts_in_csv_are_data_whatever_they_hold() {

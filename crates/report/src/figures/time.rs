@@ -1,13 +1,13 @@
-//! What happened when: CPUs and tasks over time, tasks per CPU over time, cumulative run time.
+//! What happened when: CPUs and tasks over time, tasks per CPU over time.
 
 use warmcore_topology::Machine;
 use warmcore_trace::Slice;
 
 use super::matrix::colour_bar;
-use super::{Csv, Figure, WIDTH, file_name, shortened};
-use crate::colour::{group, hex, magnitude, series};
+use super::{Csv, Figure, WIDTH, file_name, shortened_group};
+use crate::colour::{group, hex, magnitude};
 use crate::pack::Pixels;
-use crate::rows::{cpu_order, groups, groups_at_most, rows};
+use crate::rows::{cpu_order, groups, rows};
 use crate::scale::{Scale, time_ticks};
 use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene, spread};
 use crate::svg::{Anchor, Svg};
@@ -29,7 +29,7 @@ fn time_axis(svg: &mut Svg, scene: &Scene, bottom: f64) {
         svg.text(scale.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
     }
     svg.rect(LEFT, TOP, WIDTH - RIGHT - LEFT, bottom - TOP, "frame", "");
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 34.0, Anchor::Middle, "m", "simulated time");
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 34.0, Anchor::Middle, "m", scene.clock);
 }
 
 /// The task that ran most, and the share of time with any task, per column of one CPU's row.
@@ -117,7 +117,7 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
         for (at, row) in groups.iter().take(5).enumerate() {
             let x = LEFT + at as f64 * 118.0;
             svg.rect_with(x, 10.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(row.group))), &row.label);
-            svg.text(x + 16.0, 19.5, Anchor::Start, "s", &shortened(&row.label, 15));
+            svg.text(x + 16.0, 19.5, Anchor::Start, "s", &shortened_group(&row.label, 15));
         }
     }
     time_axis(&mut svg, scene, bottom);
@@ -201,7 +201,7 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
     svg.image(LEFT, TOP, WIDTH - RIGHT - LEFT, body, &pixels.png());
     let step = body / rows.len() as f64;
     for (at, row) in rows.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
-        svg.text(LEFT - 8.0, TOP + step * (at as f64 + 0.5) + 4.0, Anchor::End, "s", &shortened(&row.label, 23));
+        svg.text(LEFT - 8.0, TOP + step * (at as f64 + 0.5) + 4.0, Anchor::End, "s", &shortened_group(&row.label, 23));
     }
     let shown = llcs.min(12);
     for llc in 0..shown {
@@ -269,89 +269,4 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure
         svg,
         csv: csv.finish(),
     }
-}
-
-/// Cumulative run time per task over time, as in figures 1 to 4 of Bouron et al. `None` without slices.
-#[must_use]
-pub fn cumulative(index: usize, scene: &Scene) -> Option<Figure> {
-    const POINTS: usize = 200;
-    const EACH: usize = 48;
-    // Groups beyond this share bands: more could not be told apart.
-    const MOST_BANDS: usize = 24;
-    const SIDE: f64 = 150.0;
-    let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
-    let mut run_ns = vec![0_u64; scene.tasks.len() * POINTS];
-    for slice in slices.iter().filter(|slice| slice.task.index() < scene.tasks.len()) {
-        for (bin, ns) in spread(slice.start_ns, slice.end_ns, scene.end_ns, POINTS) {
-            run_ns[slice.task.index() * POINTS + bin] += ns;
-        }
-    }
-    for task in run_ns.chunks_mut(POINTS) {
-        (1..POINTS).for_each(|bin| task[bin] += task[bin - 1]);
-    }
-    let of = |task: usize| &run_ns[task * POINTS..][..POINTS];
-    let most = run_ns.iter().copied().max().unwrap_or(1).max(1) as f64;
-    let bottom = TOP + 260.0;
-    let right = WIDTH - RIGHT - SIDE;
-    let x = Scale::linear(0.0, scene.end_ns as f64, 80.0, right);
-    let y = Scale::linear(0.0, most, bottom, TOP);
-    let mut svg = Svg::new(WIDTH, bottom + 46.0);
-    for (ns, text) in time_ticks(&x, 6) {
-        svg.line(x.at(ns), TOP, x.at(ns), bottom, "grid");
-        svg.text(x.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
-    }
-    for (ns, text) in time_ticks(&y, 5) {
-        svg.line(80.0, y.at(ns), right, y.at(ns), "grid");
-        svg.text(72.0, y.at(ns) + 4.0, Anchor::End, "m", &text);
-    }
-    let edge = |bin: usize| scene.end_ns as f64 * (bin + 1) as f64 / POINTS as f64;
-    let mut csv = Csv::new(&["row", "tasks", "time_ns", "least_ns", "median_ns", "most_ns"]);
-    for (at, row) in groups_at_most(&scene.tasks, MOST_BANDS).iter().enumerate() {
-        let sorted = |bin: usize| {
-            let mut values: Vec<u64> = row.tasks.iter().map(|task| of(*task)[bin]).collect();
-            values.sort_unstable();
-            values
-        };
-        let bands: Vec<(u64, u64, u64)> =
-            (0..POINTS).map(sorted).map(|v| (v[0], v[v.len() / 2], v[v.len() - 1])).collect();
-        for (bin, (least, middle, most)) in bands.iter().enumerate() {
-            let cells = [edge(bin) as u64, *least, *middle, *most].map(|value| value.to_string());
-            csv.row(&[&row.label, &row.tasks.len().to_string(), &cells[0], &cells[1], &cells[2], &cells[3]]);
-        }
-        let colour = series(at);
-        let line = |value: &dyn Fn(usize) -> u64| -> Vec<(f64, f64)> {
-            std::iter::once((x.at(0.0), y.at(0.0)))
-                .chain((0..POINTS).map(|bin| (x.at(edge(bin)), y.at(value(bin) as f64))))
-                .collect()
-        };
-        if row.tasks.len() > 1 {
-            let mut area = line(&|bin| bands[bin].0);
-            area.extend(line(&|bin| bands[bin].2).into_iter().rev());
-            svg.polygon(&area, &format!("area c{colour}"), &row.label);
-        }
-        if row.tasks.len() <= EACH {
-            for task in &row.tasks {
-                svg.polyline(&line(&|bin| of(*task)[bin]), &format!("k thin k{colour}"), &scene.tasks[*task].name);
-            }
-        }
-        svg.polyline(&line(&|bin| bands[bin].1), &format!("k k{colour}"), &format!("{}, median", row.label));
-        if at < 12 {
-            let at = TOP + 10.0 + 20.0 * at as f64;
-            svg.rect(right + 14.0, at - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
-            svg.text(right + 31.0, at, Anchor::Start, "s", &shortened(&row.label, 22));
-        }
-    }
-    svg.line(80.0, bottom, right, bottom, "axis");
-    svg.line(80.0, TOP, 80.0, bottom, "axis");
-    svg.text((80.0 + right) / 2.0, bottom + 34.0, Anchor::Middle, "m", "simulated time");
-    svg.text_upwards(14.0, (TOP + bottom) / 2.0, "m", "cumulative run time per task");
-    Some(Figure {
-        id: format!("cumulative-{index}-{}", file_name(&scene.scheduler)),
-        title: format!("Cumulative run time under {}", scene.scheduler),
-        caption: "By application and role: the median task as a strong line, the range of all tasks as an area, single tasks \
-                  as thin lines where they are few."
-            .into(),
-        svg,
-        csv: csv.finish(),
-    })
 }

@@ -24,6 +24,11 @@ const BESIDE: [(&str, &str); 6] = [
     ("violation_ns", "violation"),
 ];
 
+/// What a run on a kernel in a virtual machine says nothing about (`docs/models/vm.md`).
+const UNMEASURED: &str = "<p class=\"note\" id=\"unmeasured\"><b>Not measured here:</b> caches, coherence, memory, and what the kernel's own \
+    work costs. The guest's CPUs have none of the first three and share the speed of their emulator. Placement, queueing, switches, \
+    migrations and run times are the kernel's own. Nothing in this page is simulated.</p>\n";
+
 /// The bar at the top.
 pub fn header(runs: &[Run]) -> String {
     let mut links = String::new();
@@ -81,7 +86,7 @@ fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Fi
         escape(&record.machine.source),
         escape(&record.workload.source),
         record.seeds.len(),
-        escape(&record.place),
+        escape(&if run.is_simulated() { "simulated".to_owned() } else { format!("real kernel, {}", record.place) }),
         escape(&question(run)),
         escape(&document.verdict.sentence)
     );
@@ -90,6 +95,9 @@ fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Fi
         let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
         let _ =
             writeln!(out, "<div class=\"warnings\" role=\"note\"><b>Before you trust this</b><ul>{items}</ul></div>");
+    }
+    if !run.is_simulated() {
+        out.push_str(UNMEASURED);
     }
     verdict_table(out, index, run);
     figures_below(out, figures, &["ratio", "values"], 2);
@@ -240,7 +248,16 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
              <code>warmcore report RUN --perfetto FILE</code> writes all of it.</p>\n",
         );
     }
-    figures_named(out, figures, &["threads-per-cpu", "cumulative"]);
+    figures_named(out, figures, &["threads-per-cpu", "cumulative", "score"]);
+    if !figures.iter().any(|figure| figure.id.starts_with("score")) {
+        let reason = if run.is_simulated() {
+            "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--scores 1ms</code> \
+             beside <code>--trace full</code> keeps it."
+        } else {
+            "Not measured: what the scheduler ranked tasks by. A real kernel does not tell."
+        };
+        let _ = writeln!(out, "<p class=\"note\">{reason}</p>");
+    }
     out.push_str("</section>\n");
 }
 
@@ -388,11 +405,14 @@ fn about(out: &mut String, index: usize, run: &Run) {
         .filter(|(_, origin)| weak(origin.basis))
         .map(|(name, origin)| (name.clone(), origin.to_string()))
         .collect();
-    details(
-        out,
-        &format!("Assumed parameters of the machine ({} of {})", assumed.len(), machine.origins().len()),
-        &assumed,
-    );
+    // A real kernel runs with the guest's costs, not with the machine's.
+    if run.is_simulated() {
+        details(
+            out,
+            &format!("Assumed parameters of the machine ({} of {})", assumed.len(), machine.origins().len()),
+            &assumed,
+        );
+    }
     out.push_str("</section>\n");
 }
 

@@ -138,6 +138,12 @@ impl Fair<Cfs> {
 impl Policy for Cfs {
     const NAME: &'static str = "cfs";
     const WEIGHTED_AVERAGE: bool = false;
+    const SCORES: &'static [&'static str] = &["vruntime_ns"];
+
+    fn score(fair: &Fair<Self>, index: u32, _score: usize) -> i64 {
+        let entity = &fair.entities[index as usize];
+        entity.vruntime - fair.queues[entity.queue as usize].min_vruntime
+    }
 
     fn fair_parameters(&self) -> FairParameters {
         let tunables = &self.tunables;

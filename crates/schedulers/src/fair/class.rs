@@ -24,6 +24,24 @@ impl<P: Policy> Scheduler for Fair<P> {
         self.policy.kernel_parameters()
     }
 
+    fn scores(&self) -> &'static [&'static str] {
+        P::SCORES
+    }
+
+    /// Tasks that sleep in their queue are not runnable and have no score.
+    fn score_tasks(&self, _core: &Core<'_>, cpu: CpuId, tell: &mut dyn FnMut(TaskId, u32, i64)) {
+        let mut index = self.rqs[cpu.index()].list_head;
+        while index != NONE {
+            let entity = &self.entities[index as usize];
+            if entity.on_rq && !entity.delayed {
+                for score in 0..P::SCORES.len() {
+                    tell(self.entity_task(index), score as u32, P::score(self, index, score));
+                }
+            }
+            index = entity.list_next;
+        }
+    }
+
     fn init(&mut self, _core: &mut Core<'_>) {}
 
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {

@@ -135,6 +135,18 @@ impl Fair<Eevdf> {
         cfs.zero_vruntime
     }
 
+    /// The same average without moving the reference point.
+    fn present_average(&self, queue: u32) -> i64 {
+        let cfs = &self.queues[queue as usize];
+        let (mut sum, mut weight) = (cfs.sum_weighted_key, cfs.sum_weight);
+        let curr = (cfs.curr != NONE).then(|| &self.entities[cfs.curr as usize]);
+        if let Some(curr) = curr.filter(|curr| curr.on_rq) {
+            sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.weight);
+            weight += i64::from(curr.weight);
+        }
+        cfs.zero_vruntime + if weight == 0 { 0 } else { sum.div_euclid(weight) }
+    }
+
     /// Whether an entity has received no more than its share (`entity_eligible`).
     ///
     /// `Σ w (v_i − v0) ≥ (v − v0) Σ w` is the same as `v ≤ v0 + ⌊Σ w (v_i − v0) / Σ w⌋` for integers, so comparing with
@@ -304,6 +316,13 @@ impl Fair<Eevdf> {
 impl Policy for Eevdf {
     const NAME: &'static str = "eevdf";
     const WEIGHTED_AVERAGE: bool = true;
+    const SCORES: &'static [&'static str] = &["vlag_ns", "deadline_ns"];
+
+    fn score(fair: &Fair<Self>, index: u32, score: usize) -> i64 {
+        let entity = &fair.entities[index as usize];
+        let average = fair.present_average(entity.queue);
+        if score == 0 { average - entity.vruntime } else { entity.deadline - average }
+    }
 
     fn fair_parameters(&self) -> FairParameters {
         let tunables = &self.tunables;

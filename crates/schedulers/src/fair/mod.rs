@@ -70,6 +70,8 @@ pub trait Policy: Sized {
     const NAME: &'static str;
     /// Whether queues keep the weighted average of virtual runtimes.
     const WEIGHTED_AVERAGE: bool;
+    /// Names of what it ranks entities by, with unit as suffix.
+    const SCORES: &'static [&'static str];
 
     /// Parameters of the shared parts.
     fn fair_parameters(&self) -> FairParameters;
@@ -117,6 +119,8 @@ pub trait Policy: Sized {
     fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags);
     /// `sched_yield` of the running entity.
     fn yield_entity(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32);
+    /// What a queued entity is ranked by in its queue, in the order of [`Policy::SCORES`].
+    fn score(fair: &Fair<Self>, index: u32, score: usize) -> i64;
     /// How one fair task preempts another: lazily or fully.
     fn resched(&self, core: &mut Core<'_>, cpu: CpuId);
 }

@@ -11,6 +11,7 @@
 //! | `counters` | counter sample | `counter`, `name`, `task`, `value` |
 //! | `phases` | begin of a phase | `task`, `phase`, `name` |
 //! | `decisions` | decision of the scheduler | `decision`, `name`, `task`, `value` |
+//! | `scores` | sample of what the scheduler ranks a task by; only where scores were sampled | `score`, `name`, `task`, `value` |
 //! | `overhead` | piece of kernel time | `kind`, `duration_ns` |
 //!
 //! `sequence` is the position of the event in the run, over all tables. Without these three columns:

@@ -91,10 +91,10 @@ impl StoreReader {
     /// # Errors
     /// Tables that cannot be opened.
     pub fn events(&self) -> Result<EventReader, StoreError> {
-        let sources = EVENT_TABLES.map(|table| TableReader::open(table, &self.directory));
-        let mut opened = Vec::with_capacity(sources.len());
-        for reader in sources {
-            let mut source = Source { reader: reader?, sequence: None };
+        let scores = (!self.tables.scores.is_empty()).then_some(schema::SCORES);
+        let mut opened = Vec::with_capacity(EVENT_TABLES.len() + 1);
+        for table in EVENT_TABLES.into_iter().chain(scores) {
+            let mut source = Source { reader: TableReader::open(table, &self.directory)?, sequence: None };
             source.advance()?;
             opened.push(source);
         }
@@ -199,6 +199,7 @@ fn event(row: &TableReader) -> Result<Event, StoreError> {
         "counters" => EventKind::Counter { counter: row.id(3)?, task: row.task(5)?, value: row.count(6)? },
         "phases" => EventKind::Phase { task: row.task(3)?, phase: row.id(4)? },
         "decisions" => EventKind::Decision { decision: row.id(3)?, task: row.task(5)?, value: row.int(6) },
+        "scores" => EventKind::Score { score: row.id(3)?, task: row.task(5)?, value: row.int(6) },
         _ => EventKind::Overhead { kind: OverheadKind::ALL[usize::from(row.word(3))], duration_ns: row.count(4)? },
     };
     Ok(Event { time_ns: row.count(1)?, cpu: row.cpu(2)?, kind })

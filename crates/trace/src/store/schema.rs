@@ -5,8 +5,9 @@ use crate::{MigrationKind, OverheadKind, PrevState, SliceEnd};
 /// Version that writers of another meaning of the same columns raise; readers refuse what is newer.
 pub const SCHEMA_MAJOR: u32 = 1;
 
-/// Version that new tables and columns raise; readers ignore what they do not know.
-pub const SCHEMA_MINOR: u32 = 0;
+/// Version that new tables and columns raise; readers ignore what they do not know. A store without scores is one of minor
+/// version 0 and says so.
+pub const SCHEMA_MINOR: u32 = 1;
 
 /// Key of the schema version in the metadata of every file.
 pub(crate) const SCHEMA_KEY: &str = "warmcore.schema";
@@ -151,6 +152,20 @@ pub(crate) const DECISIONS: Table = Table {
     ],
 };
 
+/// There only where scores were sampled.
+pub(crate) const SCORES: Table = Table {
+    name: "scores",
+    columns: &[
+        SEQUENCE,
+        TIME,
+        CPU,
+        column("score", Kind::Id),
+        column("name", Kind::Text),
+        TASK,
+        column("value", Kind::Int64),
+    ],
+};
+
 pub(crate) const OVERHEAD: Table = Table {
     name: "overhead",
     columns: &[SEQUENCE, TIME, CPU, column("kind", Kind::Word(&OVERHEADS)), column("duration_ns", Kind::Int64)],
@@ -199,7 +214,7 @@ pub(crate) const TASKS: Table = Table {
 pub(crate) const META: Table =
     Table { name: "meta", columns: &[column("key", Kind::Text), column("value", Kind::Text)] };
 
-/// The tables whose rows are events, each with a sequence number of its own: together they are the trace.
+/// The tables that every store has and whose rows are events, each with a sequence number of its own: together they are the trace.
 pub(crate) const EVENT_TABLES: [Table; 9] =
     [SWITCH, WAKING, WAKEUP, MIGRATE, FORK_EXIT, COUNTERS, PHASES, DECISIONS, OVERHEAD];
 
@@ -209,7 +224,7 @@ mod tests {
 
     #[test]
     fn every_event_table_begins_with_sequence_time_and_cpu() {
-        for table in EVENT_TABLES {
+        for table in EVENT_TABLES.into_iter().chain([SCORES]) {
             let names: Vec<&str> = table.columns.iter().take(3).map(|column| column.name).collect();
             assert_eq!(names, ["sequence", "time_ns", "cpu"], "{}", table.name);
         }

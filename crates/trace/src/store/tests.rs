@@ -85,11 +85,33 @@ fn equal_runs_give_equal_bytes_whatever_the_batches() {
     store.events(&run.events).unwrap();
     store.finish(1_000_000, &run.task_infos()).unwrap();
     let names = file_names(first.path());
-    assert_eq!((names.len(), &names), (13, &file_names(second.path())));
+    assert_eq!((names.len(), &names), (14, &file_names(second.path())));
     for name in names {
         let bytes = |directory: &TempDir| fs::read(directory.path().join(&name)).unwrap();
         assert!(bytes(&first) == bytes(&second), "{name} differs");
     }
+}
+
+#[test]
+fn a_run_without_scores_has_no_table_of_them_and_is_of_the_version_before() {
+    let mut run = RandomRun::new(3, 500, 10);
+    run.tables.scores.clear();
+    run.events.retain(|event| !matches!(event.kind, EventKind::Score { .. }));
+    let directory = stored(&run, 0);
+    assert!(!file_names(directory.path()).contains(&"scores.parquet".to_owned()));
+    assert_eq!(events(directory.path()).unwrap(), run.events);
+    let mut meta = super::read_table::TableReader::open(schema::META, directory.path()).unwrap();
+    let mut version = String::new();
+    while meta.advance().unwrap() {
+        if meta.text(0) == "schema" {
+            version = meta.text(1).to_owned();
+        }
+    }
+    assert_eq!(version, "1.0");
+    let mut store = create(tempfile::tempdir().unwrap().path(), &run, SMALL);
+    let score = Event { kind: EventKind::Score { score: 0, task: TaskId(0), value: 1 }, ..run.events[0] };
+    let error = store.events(&[score]).unwrap_err();
+    assert!(error.to_string().contains("scores, which has 0"), "{error}");
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct Store {
     phases: TableWriter,
     decisions: TableWriter,
     overhead: TableWriter,
+    /// Where scores are sampled.
+    scores: Option<TableWriter>,
     slices: TableWriter,
     topology: TableWriter,
     tasks: TableWriter,
@@ -63,6 +65,7 @@ pub struct Store {
     counter_names: Vec<ByteArray>,
     phase_names: Vec<ByteArray>,
     decision_names: Vec<ByteArray>,
+    score_names: Vec<ByteArray>,
     tables: RunTables,
     machine: Machine,
     info: StoreInfo,
@@ -95,6 +98,7 @@ impl Store {
             phases: create(schema::PHASES)?,
             decisions: create(schema::DECISIONS)?,
             overhead: create(schema::OVERHEAD)?,
+            scores: (!tables.scores.is_empty()).then(|| create(schema::SCORES)).transpose()?,
             slices: create(schema::SLICES)?,
             topology: create(schema::TOPOLOGY)?,
             tasks: create(schema::TASKS)?,
@@ -103,6 +107,7 @@ impl Store {
             counter_names: names(&tables.counters),
             phase_names: names(&tables.phases),
             decision_names: names(&tables.decisions),
+            score_names: names(&tables.scores),
             tables: tables.clone(),
             machine: machine.clone(),
             info: info.clone(),
@@ -160,6 +165,14 @@ impl Store {
                 let (index, task) = (Cell::id(decision), Cell::task(task));
                 self.decisions.push([sequence, time, cpu, index, name, task, Cell::Int(value)])?;
             }
+            EventKind::Score { score, task, value } => {
+                let name = name(&self.score_names, event, "scores", score)?;
+                let (index, task) = (Cell::id(score), Cell::task(task));
+                // Without names there is no such event: that was refused above.
+                if let Some(scores) = &mut self.scores {
+                    scores.push([sequence, time, cpu, index, name, task, Cell::Int(value)])?;
+                }
+            }
             EventKind::Overhead { kind, duration_ns } => {
                 self.overhead.push([sequence, time, cpu, Cell::Word(kind as u8), Cell::count(duration_ns)])?;
             }
@@ -186,7 +199,7 @@ impl Store {
     pub fn finish(mut self, end_ns: u64, tasks: &[TaskInfo]) -> Result<(), StoreError> {
         let described = self.describe(end_ns, tasks);
         let metadata = vec![
-            (SCHEMA_KEY.to_owned(), format!("{SCHEMA_MAJOR}.{SCHEMA_MINOR}")),
+            (SCHEMA_KEY.to_owned(), self.version()),
             ("warmcore.tool_version".to_owned(), self.info.tool_version.clone()),
             ("warmcore.clock".to_owned(), self.info.clock.clone()),
             ("warmcore.host_id".to_owned(), self.info.host_id.clone()),
@@ -205,10 +218,19 @@ impl Store {
             self.slices,
             self.topology,
             self.tasks,
-            // Last: a store whose meta table has its final name is complete.
-            self.meta,
         ];
-        writers.into_iter().map(|writer| writer.finish(&metadata)).fold(described, Result::and)
+        // Last: a store whose meta table has its final name is complete.
+        writers
+            .into_iter()
+            .chain(self.scores)
+            .chain([self.meta])
+            .map(|writer| writer.finish(&metadata))
+            .fold(described, Result::and)
+    }
+
+    fn version(&self) -> String {
+        let minor = if self.scores.is_some() { SCHEMA_MINOR } else { 0 };
+        format!("{SCHEMA_MAJOR}.{minor}")
     }
 
     /// Fills the tables that are not events.
@@ -244,7 +266,7 @@ impl Store {
             value.map_err(|error| StoreError::Meta { path: self.meta.path().to_owned(), problem: error.to_string() })
         };
         Ok(BTreeMap::from([
-            ("schema", format!("{SCHEMA_MAJOR}.{SCHEMA_MINOR}")),
+            ("schema", self.version()),
             ("tool_version", self.info.tool_version.clone()),
             ("clock", self.info.clock.clone()),
             ("host_id", self.info.host_id.clone()),

@@ -1,0 +1,78 @@
+//! Arguments of the verbs that run many experiments.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use warmcore_workload::parse_duration;
+
+use super::MAX_SEED;
+
+/// How many experiments are run, and what becomes of their results.
+#[derive(Args, Debug)]
+pub struct BatchArguments {
+    /// Seed that all simulations' seeds are derived from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    pub seed: u64,
+    /// Directory for the result, and a run directory of every experiment; must not exist yet
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Print one JSON document instead of a table
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print the table as Markdown
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Args, Debug)]
+pub struct ReproduceArguments {
+    /// Which published source; `list` names all of them and what of each is covered
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Only rows whose names contain this; commas between several
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',')]
+    pub rows: Vec<String>,
+    /// Read the rows from this file instead of the built-in one: other rows of the same source, in the same format
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub published: Option<PathBuf>,
+    /// Simulations of each scheduler and workload; from 8 on there are 95 % intervals
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: u32,
+    /// Two simulations of each instead: a quick look, without intervals
+    #[arg(long, conflicts_with = "trials")]
+    pub quick: bool,
+    /// Repeat the rows with assumed parameters of their machines 30 % smaller and larger, and with the machines' other
+    /// core-to-core tables, and say which conclusions change
+    #[arg(long)]
+    pub sensitivity: bool,
+    /// What becomes of it.
+    #[command(flatten)]
+    pub batch: BatchArguments,
+}
+
+/// Arguments of `sweep`.
+#[derive(Args, Debug)]
+pub struct SweepArguments {
+    /// Machines, with commas between them; `several-llcs` stands for every preset with more than one LLC
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', required = true)]
+    pub machines: Vec<String>,
+    /// A workload; may be repeated. @FILE stands for the lines of a file
+    #[arg(short, long, value_name = "WORKLOAD", required = true)]
+    pub workloads: Vec<String>,
+    /// Schedulers, with commas between them, tunables as in `compare`; the first one is the baseline
+    #[arg(short, long, value_name = "LIST", required = true)]
+    pub schedulers: Vec<String>,
+    /// Runs of each scheduler in each cell
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: u32,
+    /// End each run at this simulated time, such as 5s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub max_time: Option<u64>,
+    /// What becomes of them.
+    #[command(flatten)]
+    pub batch: BatchArguments,
+}

@@ -1,0 +1,122 @@
+//! Arguments of the verbs that boot kernels.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use warmcore_workload::parse_duration;
+
+use super::SimArguments;
+
+/// How guests are made, as in every command that boots one.
+#[derive(Args, Clone, Debug, Default)]
+pub struct VmArguments {
+    /// Kernel image (bzImage) to boot instead of Debian's newest suitable one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub kernel: Option<PathBuf>,
+    /// Configuration of that kernel; by default the file `config` beside it, or /boot/config-RELEASE
+    #[arg(long, value_name = "FILE", requires = "kernel", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Count instructions instead of time: each takes 2^SHIFT ns, all CPUs together, and idle time is skipped, so that
+    /// results do not depend on the load of this computer. The default where virtualisation does not work
+    #[arg(long, value_name = "SHIFT", num_args = 0..=1, default_missing_value = "0", require_equals = true,
+          value_parser = clap::value_parser!(u8).range(0..=10))]
+    pub virtual_time: Option<u8>,
+    /// Real time even when the guest is emulated; for shells, not for measurements
+    #[arg(long, conflicts_with = "virtual_time")]
+    pub real_time: bool,
+    /// Longest time of a boot with all its runs, by this computer's clock
+    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_duration)]
+    pub boot_limit: u64,
+}
+
+/// Arguments of `validate`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct ValidateArguments {
+    /// What to compare instead of the simulator and a real kernel.
+    #[command(subcommand)]
+    pub other: Option<crate::memory_args::ValidateCommand>,
+    /// The two places
+    #[arg(long, value_name = "PLACES", default_value = "sim,vm", value_parser = ["sim,vm", "vm,sim"])]
+    pub between: String,
+    /// Experiments: files of the fidelity book, as in book/*.toml
+    #[arg(required = true, value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
+    pub experiments: Vec<PathBuf>,
+    /// Boots of each machine; every experiment runs once in each
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub boots: u16,
+    /// Boot nothing: take the real kernel's results from the directory `results` beside each experiment
+    #[arg(long, conflicts_with = "store")]
+    pub stored: bool,
+    /// Keep the real kernel's results there, replacing older ones
+    #[arg(long)]
+    pub store: bool,
+    /// Write the comparison as a page
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub page: Option<PathBuf>,
+    /// Exit with code 3 when a comparison is outside its bound or a control is not rejected
+    #[arg(long)]
+    pub fail: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// How guests are made.
+    #[command(flatten)]
+    pub vm: VmArguments,
+}
+
+/// Verbs of `vm`.
+#[derive(Subcommand, Debug)]
+pub enum VmCommand {
+    /// Say what this computer has for booting guests, and what is missing
+    Doctor {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the kernels in the cache, or fetch one
+    Kernels {
+        /// Fetch the newest suitable kernel of the Debian archive, through this system's package manager
+        #[arg(long)]
+        fetch: bool,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Boot a machine, compare it with what was asked for, and say what its kernel offers
+    Boot {
+        /// Machine, as in `compare`; at most 255 CPUs
+        #[arg(short, long, value_name = "MACHINE")]
+        machine: String,
+        /// How the guest is made.
+        #[command(flatten)]
+        vm: VmArguments,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+        /// Make the guest fail in this way, to see how that is reported
+        #[arg(long, value_name = "FAULT", hide = true)]
+        fault: Option<String>,
+    },
+    /// Run a workload once in a real kernel
+    Run {
+        /// The run.
+        #[command(flatten)]
+        run: SimArguments,
+        /// How the guest is made.
+        #[command(flatten)]
+        vm: VmArguments,
+    },
+    /// Boot a machine with a shell on its console; Ctrl-A X ends it
+    Shell {
+        /// Machine, as in `compare`; at most 255 CPUs
+        #[arg(short, long, value_name = "MACHINE")]
+        machine: String,
+        /// Programs to put into the guest with their libraries, besides the usual small ones
+        #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
+        program: Vec<PathBuf>,
+        /// How the guest is made.
+        #[command(flatten)]
+        vm: VmArguments,
+    },
+}
