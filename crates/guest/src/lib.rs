@@ -14,7 +14,7 @@ pub mod report;
 pub mod split;
 
 /// Version of the protocol. Both sides are built together; a difference is a fault of the build.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Name of the virtio-serial port that carries the frames.
 pub const PORT_NAME: &str = "org.warmcore.frames";

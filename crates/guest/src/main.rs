@@ -58,15 +58,15 @@ fn guest() -> Result<(), String> {
             return Err(reason);
         }
     };
-    if let Purpose::Fault(fault) = plan.purpose {
-        faults::commit(fault, &mut channel);
-        return Ok(());
-    }
     let sent = facts::hello()
         .and_then(|hello| write_document(&mut channel, FrameKind::Hello, &hello).map_err(|error| error.to_string()));
     if let Err(reason) = sent {
         send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
         return Err(reason);
+    }
+    if let Purpose::Fault(fault) = plan.purpose {
+        faults::commit(fault, &mut channel);
+        return Ok(());
     }
     if plan.purpose == Purpose::Shell {
         return shell::run();

@@ -6,11 +6,10 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
 /// Type, where to, and whether a guest without it can still run a workload.
-const MOUNTS: [(&str, &str, bool); 9] = [
+const MOUNTS: [(&str, &str, bool); 8] = [
     ("proc", "/proc", true),
     ("sysfs", "/sys", true),
     ("devtmpfs", "/dev", true),
-    ("tmpfs", "/tmp", true),
     ("tmpfs", "/run", true),
     ("debugfs", "/sys/kernel/debug", true),
     ("tracefs", "/sys/kernel/tracing", true),

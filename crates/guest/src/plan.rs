@@ -54,6 +54,8 @@ pub struct RunPlan {
     pub scx: Option<ScxPlan>,
     /// End of the run even if tasks still run.
     pub time_limit_ns: Option<u64>,
+    /// Added to the instant of the start, so that runs begin at different times of the tick.
+    pub phase_ns: u64,
     /// Ring buffer for events, KiB per CPU. Nothing is read from it before the run has ended, so that recording
     /// disturbs the run as little as it can.
     pub buffer_kib: u32,

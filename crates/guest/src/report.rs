@@ -166,6 +166,8 @@ pub struct RunEnd {
     pub lost: Vec<u64>,
     /// Events each CPU's ring buffer took.
     pub entries: Vec<u64>,
+    /// How often the kernel was asked during the run whether the sched_ext scheduler still schedules; it always did.
+    pub scx_checks: u32,
 }
 
 /// What a process of the workload did.

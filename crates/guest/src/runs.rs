@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use warmcore_guest::plan::{Plan, RunPlan};
 use warmcore_guest::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
 use warmcore_guest::split::by_process;
@@ -14,7 +15,7 @@ use warmcore_native::calibrate;
 use warmcore_workload::{Options, Workload, from_rtapp, to_rtapp};
 
 use crate::facts::monotonic_ns;
-use crate::scx::Scx;
+use crate::scx::{Scx, Watch};
 use crate::settings::{self, Changed};
 use crate::worker::{ARGUMENT, Order};
 use crate::{files, recorder};
@@ -75,7 +76,7 @@ pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
         };
         let begin = RunBegin { run: index, settings: values, scx: scx.as_ref().map(|scx| scx.name().to_owned()) };
         write_document(channel, FrameKind::RunBegin, &begin).map_err(|error| in_run(error.to_string()))?;
-        let result = one_run(index, run, speed, channel);
+        let result = one_run(index, run, speed, scx.as_ref(), channel);
         // What the scheduler says of its own end explains a run that failed, so it comes first.
         if let Some(scx) = &mut scx {
             scx.check().map_err(|reason| Failed { scheduler_ejected: true, ..in_run(reason) })?;
@@ -91,7 +92,7 @@ pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
     Ok(())
 }
 
-fn one_run(index: usize, run: &RunPlan, speed: u64, channel: &mut File) -> Result<RunEnd, String> {
+fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: &mut File) -> Result<RunEnd, String> {
     let options = Options::default();
     let workload = from_rtapp("workload", &run.workload, &options).map_err(|error| format!("the workload: {error}"))?;
     let mut workers = start_workers(&workload, run, speed)?;
@@ -101,20 +102,31 @@ fn one_run(index: usize, run: &RunPlan, speed: u64, channel: &mut File) -> Resul
     come_to_rest()?;
     send_sample(channel, &schedstat()?)?;
     recorder::start(run.buffer_kib)?;
-    let start_ns = monotonic_ns() + REST_NS;
+    let start_ns = monotonic_ns() + REST_NS + run.phase_ns;
     for worker in &mut workers {
         worker.tell(&start_ns.to_string())?;
     }
     let sampler = run.sample_ns.map(|interval_ns| Sampler::start(interval_ns, &workers));
+    // What runs on under another scheduler is of no use.
+    let processes: Vec<u32> = workers.iter().map(|worker| worker.child.id()).collect();
+    let watch = scx.map(|scx| scx.watch(move || end_all(&processes)));
     let reports: Result<Vec<ProcessReport>, String> = workers.iter_mut().map(Worker::report).collect();
     recorder::stop()?;
+    let scx_checks = watch.map_or(0, Watch::stop);
     let after = schedstat()?;
     for sample in sampler.map(Sampler::stop).unwrap_or_default() {
         send_sample(channel, &sample)?;
     }
     send_sample(channel, &after)?;
     let (entries, lost) = recorder::counts()?;
-    Ok(RunEnd { run: index, processes: reports?, lost, entries })
+    Ok(RunEnd { run: index, processes: reports?, lost, entries, scx_checks })
+}
+
+/// Ends processes that have not ended; one that has makes no difference.
+fn end_all(processes: &[u32]) {
+    for process in processes.iter().filter_map(|process| Pid::from_raw(i32::try_from(*process).ok()?)) {
+        let _ = kill_process(process, Signal::KILL);
+    }
 }
 
 /// A process for each process of the workload, or one for all when they share objects.

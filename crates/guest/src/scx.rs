@@ -1,9 +1,17 @@
-//! A sched_ext scheduler around a run: loaded before, checked after, unloaded; its state is the kernel's word for it.
+//! A sched_ext scheduler around a run: loaded before, watched during, checked after, unloaded; its state is the kernel's
+//! word for it.
+//!
+//! The kernel counts how often a scheduler was enabled (`enable_seq`), after it says `enabled`: both are waited for, and
+//! a count that changed later means that the scheduler was ejected and came back.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use warmcore_guest::plan::ScxPlan;
 
@@ -16,12 +24,24 @@ const OPS: &str = "/sys/kernel/sched_ext/root/ops";
 const LOG: &str = "/tmp/scx.log";
 /// Time for a scheduler to unload.
 const UNLOAD_NS: u64 = 60_000_000_000;
+/// How often the kernel is asked during a run.
+const WATCH: Duration = Duration::from_millis(100);
+/// Lines of the scheduler's own words in an error, and bytes of each.
+const LAST_LINES: usize = 6;
+const LINE_BYTES: usize = 200;
 
 /// A loaded scheduler.
 pub struct Scx {
     child: Child,
+    known: Known,
+}
+
+/// What the kernel said of the scheduler once it was enabled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Known {
+    /// Its name in the kernel.
     name: String,
-    /// How often a scheduler was enabled since boot: a change means that it was ejected and came back.
+    /// How often a scheduler was enabled since boot.
     sequence: String,
 }
 
@@ -35,52 +55,69 @@ impl Scx {
         if state != "disabled" {
             return Err(format!("{STATE} is `{state}` before a scheduler was loaded"));
         }
+        let before = files::read(SEQUENCE)?;
         let log = File::create(LOG).map_err(|error| format!("cannot make {LOG}: {error}"))?;
         let log_too = log.try_clone().map_err(|error| error.to_string())?;
         let spawned = Command::new(&plan.program)
             .args(&plan.arguments)
             .env("RUST_BACKTRACE", "0")
+            .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(log_too))
             .spawn();
-        let child = spawned.map_err(|error| format!("cannot start {}: {error}", plan.program))?;
-        let mut scx = Self { child, name: String::new(), sequence: String::new() };
+        let mut child = spawned.map_err(|error| format!("cannot start {}: {error}", plan.program))?;
         let end_ns = monotonic_ns() + plan.enable_ns;
-        while files::read(STATE)? != "enabled" {
-            if let Ok(Some(status)) = scx.child.try_wait() {
+        loop {
+            if let Some(known) = enabled_since(&before)? {
+                return Ok(Self { child, known });
+            }
+            if let Ok(Some(status)) = child.try_wait() {
                 return Err(format!("{} ended before it was enabled ({status}): {}", plan.program, last_words()));
             }
             if monotonic_ns() > end_ns {
-                let _ = scx.child.kill();
+                let _ = child.kill();
                 let seconds = plan.enable_ns / 1_000_000_000;
                 return Err(format!("{} was not enabled within {seconds} s: {}", plan.program, last_words()));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        scx.name = files::read(OPS).unwrap_or_default();
-        scx.sequence = files::read(SEQUENCE)?;
-        Ok(scx)
     }
 
     /// The scheduler's name in the kernel.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.known.name
     }
 
-    /// Whether it still schedules, and has done so without a break.
+    /// Whether it still schedules, and has done so without a break; its program must be there too.
     pub fn check(&mut self) -> Result<(), String> {
-        let (state, sequence, name) =
-            (files::read(STATE)?, files::read(SEQUENCE)?, files::read(OPS).unwrap_or_default());
-        if state == "enabled" && sequence == self.sequence && name == self.name {
-            return Ok(());
+        self.known.still()?;
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                Err(format!("the scheduler's program ended during the run ({status}): {}", last_words()))
+            }
+            Err(error) => Err(format!("waiting for the scheduler's program: {error}")),
         }
-        Err(format!(
-            "the scheduler {} was ejected during the run (state `{state}`, loaded {sequence} times, {} before): {}",
-            self.name,
-            self.sequence,
-            last_words()
-        ))
+    }
+
+    /// Asks the kernel again and again; calls `ejected` once if it no longer schedules.
+    pub fn watch(&self, ejected: impl FnOnce() + Send + 'static) -> Watch {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (known, flag) = (self.known.clone(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            let mut checks = 0;
+            while !flag.load(Ordering::Relaxed) {
+                std::thread::sleep(WATCH);
+                checks += 1;
+                if known.still().is_err() {
+                    ejected();
+                    break;
+                }
+            }
+            checks
+        });
+        Watch { stop, thread }
     }
 
     /// Ends it and waits until the kernel says so.
@@ -94,16 +131,123 @@ impl Scx {
                 return Ok(());
             }
             if monotonic_ns() > end_ns {
-                return Err(format!("the scheduler {} did not unload; state `{}`", self.name, files::read(STATE)?));
+                return Err(format!(
+                    "the scheduler {} did not unload; state `{}`",
+                    self.known.name,
+                    files::read(STATE)?
+                ));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-/// The last lines the scheduler printed.
+/// A watch over a run.
+pub struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<u32>,
+}
+
+impl Watch {
+    /// Ends it and says how often the kernel was asked.
+    pub fn stop(self) -> u32 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or(0)
+    }
+}
+
+/// What the kernel says of a scheduler that was enabled since the count was `before`.
+fn enabled_since(before: &str) -> Result<Option<Known>, String> {
+    let (state, sequence) = (files::read(STATE)?, files::read(SEQUENCE)?);
+    if state != "enabled" || sequence == before {
+        return Ok(None);
+    }
+    Ok(files::read(OPS).ok().map(|name| Known { name, sequence }))
+}
+
+impl Known {
+    /// Whether the kernel still says the same.
+    fn still(&self) -> Result<(), String> {
+        let (state, sequence, name) =
+            (files::read(STATE)?, files::read(SEQUENCE)?, files::read(OPS).unwrap_or_default());
+        if state == "enabled" && sequence == self.sequence && name == self.name {
+            return Ok(());
+        }
+        let came_back = if sequence == self.sequence { "" } else { ", and a scheduler was enabled again" };
+        Err(format!(
+            "the scheduler {} was ejected during the run (state `{state}`{came_back}): {}",
+            self.name,
+            last_words()
+        ))
+    }
+}
+
+/// What the kernel said of sched_ext last, and the last lines the scheduler printed.
 fn last_words() -> String {
     let text = std::fs::read(LOG).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(12)..].join("\n")
+    match kernel_words() {
+        None => last_lines(&text),
+        Some(kernel) => format!("{kernel}\n{}", last_lines(&text)),
+    }
+}
+
+/// The last line about sched_ext in the kernel's log.
+fn kernel_words() -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let mut log = File::from(rustix::fs::open("/dev/kmsg", flags, Mode::empty()).ok()?);
+    let mut record = [0; 8192];
+    let mut last = None;
+    // Each read is one record, and there is an error after the last one.
+    while let Ok(length) = log.read(&mut record) {
+        let text = String::from_utf8_lossy(&record[..length]);
+        let message = text.split_once(';').map_or("", |(_, message)| message);
+        if let Some(line) = message.lines().next().filter(|line| line.contains("sched_ext:")) {
+            last = Some(line.to_owned());
+        }
+    }
+    last
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(plain).filter(|line| !line.trim().is_empty()).collect();
+    let first = lines.len().saturating_sub(LAST_LINES);
+    // A dump of all queues may follow the reason, and be long.
+    let reasons = lines[..first].iter().filter(|line| line.contains("EXIT:") || line.contains("Error:")).take(3);
+    let said: Vec<&str> = reasons.chain(&lines[first..]).map(String::as_str).collect();
+    if said.is_empty() { "it said nothing".into() } else { said.join("\n") }
+}
+
+/// A line without the terminal's control sequences, cut to a length that can be read.
+fn plain(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find('\x1b') {
+        out.push_str(&rest[..at]);
+        let sequence = &rest[at + 1..];
+        let end = sequence.find(|letter: char| letter.is_ascii_alphabetic()).map_or(sequence.len(), |end| end + 1);
+        rest = &sequence[end..];
+    }
+    out.push_str(rest);
+    out.retain(|letter| !letter.is_control());
+    let end = (0..=LINE_BYTES.min(out.len())).rev().find(|end| out.is_char_boundary(*end)).unwrap_or(0);
+    if end < out.len() {
+        out.truncate(end);
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_have_no_control_sequences_and_keep_the_reason() {
+        let dump: String = (0..40).map(|n| format!("\x1b[2m  R kworker/{n}\x1b[0m\n")).collect();
+        let said = last_lines(&format!("started\n\nEXIT: runnable task stall\n{dump}"));
+        assert!(said.starts_with("EXIT: runnable task stall\n  R kworker/34\n"), "{said}");
+        assert_eq!(said.lines().count(), 1 + LAST_LINES);
+        assert_eq!(last_lines(" \n"), "it said nothing");
+        assert_eq!(plain(&"ä".repeat(400)).chars().count(), LINE_BYTES / 2 + 1);
+    }
 }

@@ -7,6 +7,7 @@
 //! | `workload.json` | the workload in rt-app's format |
 //! | `versions.json` | versions of the program and of the formats |
 //! | `trials/*.json` | one finished trial each, with the hash of everything it depends on |
+//! | `guests/*.json` | for trials on a real kernel: the kernel, its machine and domains, settings in force, buffers |
 //! | `trials.parquet` | all trials and metrics as one table |
 //! | `trace/*/` | event tables, when a trace was asked for |
 //! | `losses.json` | what was not recorded |
@@ -33,6 +34,8 @@ pub const WORKLOAD: &str = "workload.json";
 pub const VERSIONS: &str = "versions.json";
 /// Name of the directory of trials.
 pub const TRIALS: &str = "trials";
+/// Name of the directory of what guests were like.
+pub const GUESTS: &str = "guests";
 /// Name of the table of trials.
 pub const TRIAL_TABLE: &str = "trials.parquet";
 /// Name of the directory of traces.

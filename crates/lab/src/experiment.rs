@@ -12,7 +12,9 @@ use warmcore_workload::Workload;
 
 use crate::files::sha256;
 pub use crate::observe::Observation;
+use crate::vm::VmError;
 use crate::vm::boot::Lab;
+use crate::vm::record::GuestRecord;
 
 /// Version of the record.
 pub const SCHEMA: &str = "warmcore-experiment-1";
@@ -79,23 +81,30 @@ pub enum Place {
     Sim,
     /// In a real kernel in a virtual machine, each trial in a boot of its own.
     Vm(Lab),
-    /// In a place that a run directory names and that is not at hand: its results can be read, and nothing can be run there.
-    Elsewhere(String),
+    /// As [`Place::Vm`], of a run that was read from its directory: no trial can be run here. [`Place::reopen`] makes it
+    /// one where some can.
+    PastVm(GuestRecord),
 }
 
 impl Place {
-    /// What a result depends on, in one line.
-    fn identity(&self) -> String {
+    /// What guests are made of; `None` for the simulator.
+    #[must_use]
+    pub fn guests(&self) -> Option<GuestRecord> {
         match self {
-            Self::Sim => "sim".into(),
-            Self::Elsewhere(place) => place.clone(),
-            Self::Vm(lab) => format!(
-                "vm: kernel {} ({}), QEMU {}, {}",
-                lab.kernel.release,
-                &lab.kernel.sha256[..12.min(lab.kernel.sha256.len())],
-                lab.qemu.version,
-                lab.execution
-            ),
+            Self::Sim => None,
+            Self::Vm(lab) => Some(lab.record()),
+            Self::PastVm(record) => Some(record.clone()),
+        }
+    }
+
+    /// The same place, where trials can be run.
+    ///
+    /// # Errors
+    /// When what guests were made of is not there any more.
+    pub fn reopen(self) -> Result<Self, VmError> {
+        match self {
+            Self::PastVm(record) => Ok(Self::Vm(record.reopen()?)),
+            other => Ok(other),
         }
     }
 }
@@ -175,7 +184,7 @@ impl Experiment {
         ExperimentRecord {
             schema: SCHEMA.into(),
             tool_version: TOOL_VERSION.into(),
-            place: self.place.identity(),
+            place: self.place.guests().map_or_else(|| "sim".into(), |guests| guests.identity()),
             baseline: self.schedulers[self.baseline].to_string(),
             metric: self.metric.clone(),
             memory: self.memory,
@@ -184,6 +193,7 @@ impl Experiment {
             scores_every_ns: self.scores_every_ns,
             seeds: self.seeds.clone(),
             observations: self.observations.clone(),
+            guests: self.place.guests(),
             machine: SubjectRecord::new(&self.machine.source, &machine_identity(&self.machine.value)),
             workload: SubjectRecord::new(&self.workload.source, &workload_identity(&self.workload.value)),
             schedulers: schedulers.collect(),
@@ -243,6 +253,9 @@ pub struct ExperimentRecord {
     /// What is looked at beside the usual measures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observations: Vec<Observation>,
+    /// What guests are made of, for `vm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests: Option<GuestRecord>,
     /// The machine.
     pub machine: SubjectRecord,
     /// The workload.

@@ -175,24 +175,7 @@ pub fn pretty<T: Serialize>(document: &T) -> String {
     text
 }
 
-/// The experiment that a run directory was started with, to be continued.
-///
-/// # Errors
-/// As [`experiment_of`], and when it ran in another place than the simulator: boots of a kernel differ, so trials of two sittings
-/// are not comparable.
-pub fn resumable_experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError> {
-    let experiment = experiment_of(directory)?;
-    match experiment.place {
-        Place::Sim => Ok(experiment),
-        Place::Vm(_) | Place::Elsewhere(_) => Err(ResumeError::Invalid {
-            file: directory.path().join(EXPERIMENT).display().to_string(),
-            reason: "a run on a real kernel cannot be continued, because boots differ".into(),
-        }),
-    }
-}
-
-/// The experiment that a run directory was started with. One that ran elsewhere than in the simulator can be read and not run:
-/// its place is [`Place::Elsewhere`].
+/// The experiment that a run directory was started with. One on a real kernel is a [`Place::PastVm`].
 ///
 /// # Errors
 /// When the directory was changed since, or written by another version.
@@ -208,6 +191,11 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     if record.tool_version != TOOL_VERSION {
         return Err(ResumeError::Version { found: record.tool_version });
     }
+    let place = match (record.place.as_str(), &record.guests) {
+        ("sim", None) => Place::Sim,
+        (text, Some(guests)) if guests.identity() == text => Place::PastVm(guests.clone()),
+        (text, _) => return Err(invalid(EXPERIMENT, format!("it does not say what `{text}` was made of"))),
+    };
     let machine: Machine =
         warmcore_topology::from_toml(&directory.read(MACHINE)?).map_err(|error| invalid(MACHINE, error.to_string()))?;
     let options = warmcore_workload::Options::default();
@@ -235,7 +223,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         scores_every_ns: record.scores_every_ns,
         metric: record.metric.clone(),
         observations: record.observations.clone(),
-        place: if record.place == "sim" { Place::Sim } else { Place::Elsewhere(record.place.clone()) },
+        place,
     };
     let now = experiment.record();
     for (name, then, now) in [(MACHINE, &record.machine, &now.machine), (WORKLOAD, &record.workload, &now.workload)] {

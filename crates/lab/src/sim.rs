@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use warmcore_guest::report::Hello;
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
 use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
 
-use crate::directory::RunDirectory;
+use crate::directory::{GUESTS, RunDirectory};
 use crate::experiment::{Experiment, ExperimentRecord, Place, TOOL_VERSION, TraceLevel};
-use crate::files::FileError;
+use crate::files::{At as _, FileError};
 use crate::measures;
 use crate::observe::Observer;
 use crate::results::result_lines;
@@ -21,7 +22,8 @@ use crate::time_split;
 use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
 use crate::vm::VmError;
 use crate::vm::boot::Lab;
-use crate::vm::trial::{DEFAULT_BUFFER_KIB, Recorded, Request, run_all};
+use crate::vm::record::GuestFacts;
+use crate::vm::trial::{Recorded, Request, run_all};
 
 /// Why a trial was not finished.
 #[derive(Debug, thiserror::Error)]
@@ -128,8 +130,18 @@ pub fn run_trial(
     setup.stop = Some(Arc::clone(stop));
     let recorded = match &experiment.place {
         Place::Sim => None,
-        Place::Vm(lab) => Some(run_in_guest(lab, experiment, spec, stop)?),
-        Place::Elsewhere(place) => return Err(SimError::Elsewhere { place: place.clone() }),
+        Place::Vm(lab) => {
+            let (hello, recorded) = run_in_guest(lab, experiment, spec, seed, stop)?;
+            if let Some(directory) = directory {
+                let facts = GuestFacts::new(lab, &hello, &recorded);
+                let guests = directory.path().join(GUESTS);
+                std::fs::create_dir_all(&guests).at("create", &guests)?;
+                let file = format!("{GUESTS}/{}.json", trial_name(scheduler, number));
+                directory.write(&file, crate::session::pretty(&facts).as_bytes())?;
+            }
+            Some(recorded)
+        }
+        Place::PastVm(guests) => return Err(SimError::Elsewhere { place: guests.identity() }),
     };
     let tables = if recorded.is_some() { setup.run_tables(&[]) } else { run_tables(spec, &setup) };
     let recorded = recorded.as_ref();
@@ -160,7 +172,10 @@ pub fn run_trial(
     let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, &tables, &task_infos(&outcome)));
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
     let mut trial = trial_of(experiment, record, scheduler, number, &outcome, metrics.as_ref());
-    trial.events_lost = recorded.map_or(0, |recorded| recorded.events_lost);
+    if let Some(recorded) = recorded {
+        trial.events_lost = recorded.events_lost;
+        trial.notes = recorded.notes(machine.cpu_count());
+    }
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     Ok(trial)
 }
@@ -241,6 +256,7 @@ fn trial_of(
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),
         result_lines: result_lines(workload, outcome),
+        notes: Vec::new(),
     }
 }
 
@@ -249,17 +265,20 @@ fn run_in_guest(
     lab: &Lab,
     experiment: &Experiment,
     scheduler: &SchedulerSpec,
+    seed: u64,
     stop: &AtomicBool,
-) -> Result<Recorded, SimError> {
+) -> Result<(Hello, Recorded), SimError> {
     let request = Request {
         workload: &experiment.workload.value,
         scheduler,
         max_time_ns: experiment.max_time_ns,
-        buffer_kib: DEFAULT_BUFFER_KIB,
+        buffer_kib: lab.buffer_kib,
         sample_ns: None,
+        seed,
     };
-    let (_, mut recorded) = run_all(lab, &experiment.machine.value, &[request], stop)?;
-    recorded.pop().ok_or_else(|| VmError::Protocol { reason: "no run came back".into() }.into())
+    let (hello, mut recorded) = run_all(lab, &experiment.machine.value, &[request], stop)?;
+    let recorded = recorded.pop().ok_or_else(|| VmError::Protocol { reason: "no run came back".into() })?;
+    Ok((hello, recorded))
 }
 
 /// A run's events into the sink, from a simulation or from a guest that ran before.
@@ -285,7 +304,7 @@ fn llcs_of_cpus(machine: &Machine) -> Vec<usize> {
 fn store_info(run: &str, experiment: &Experiment) -> StoreInfo {
     let (clock, host) = match experiment.place {
         Place::Sim => ("simulated", "simulator"),
-        Place::Vm(_) | Place::Elsewhere(_) => ("mono", "guest"),
+        Place::Vm(_) | Place::PastVm(_) => ("mono", "guest"),
     };
     StoreInfo { tool_version: TOOL_VERSION.into(), clock: clock.into(), host_id: host.into(), run_id: run.into() }
 }

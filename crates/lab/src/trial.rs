@@ -60,6 +60,9 @@ pub struct Trial {
     pub tasks: Vec<TaskRow>,
     /// What the imitated program would have printed.
     pub result_lines: Vec<String>,
+    /// What a reader must know of the run: what a real kernel did not do as the workload asks, who else ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// An application in a trial.
@@ -140,6 +143,7 @@ pub(crate) mod tests {
             applications: Vec::new(),
             tasks: Vec::new(),
             result_lines: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

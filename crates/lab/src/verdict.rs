@@ -17,6 +17,7 @@ use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::measures::{self, Measure};
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
+use crate::vm::qemu::Execution;
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-comparison-1";
@@ -220,7 +221,7 @@ pub fn conclude(
         experiment: record.clone(),
         primary: primary.name.clone(),
         secondary: measures::secondary(workload).filter(|name| *name != primary.name),
-        warnings: warnings(workload, &schedulers, record.seeds.len()),
+        warnings: warnings(record, workload, &schedulers, trials),
         unmodelled: workload.warnings.len(),
         measures: catalogue.clone(),
         time_split: time_split::of_trials(&labels, baseline, trials),
@@ -388,17 +389,42 @@ pub(crate) fn percent(value: f64) -> String {
 }
 
 /// What to check before the verdict is trusted.
-fn warnings(workload: &Workload, schedulers: &[SchedulerResult], trials: usize) -> Vec<String> {
+fn warnings(
+    record: &ExperimentRecord,
+    workload: &Workload,
+    schedulers: &[SchedulerResult],
+    trials: &[Vec<Trial>],
+) -> Vec<String> {
     let mut warnings: Vec<String> = workload.warnings.iter().map(describe_warning).collect();
-    if trials < MIN_TRIALS {
-        warnings.push(format!("{trials} trials give no intervals and no verdict; use at least {MIN_TRIALS}"));
+    let count = record.seeds.len();
+    if count < MIN_TRIALS {
+        warnings.push(format!("{count} trials give no intervals and no verdict; use at least {MIN_TRIALS}"));
     }
     for scheduler in schedulers.iter().filter(|scheduler| scheduler.unfinished > 0) {
         warnings.push(format!(
-            "{} of {trials} trials of {} reached the largest time before the workload's end; their elapsed time counts as \
+            "{} of {count} trials of {} reached the largest time before the workload's end; their elapsed time counts as \
              infinite",
             scheduler.unfinished, scheduler.label
         ));
+    }
+    if record.guests.as_ref().is_some_and(|guests| guests.execution != Execution::Kvm) {
+        warnings.push(
+            "emulated CPUs have no caches and share one emulator: placement, queueing and waiting are the kernel's own, \
+             what caches and the kernel's work cost is not shown"
+                .into(),
+        );
+    }
+    for (scheduler, trials) in schedulers.iter().zip(trials) {
+        let lost: u64 = trials.iter().map(|trial| trial.events_lost).sum();
+        if lost > 0 {
+            warnings.push(format!(
+                "{lost} events of {} were not recorded: its counts are lower bounds; a larger --trace-buffer keeps more",
+                scheduler.label
+            ));
+        }
+        let mut notes: BTreeMap<&String, usize> = BTreeMap::new();
+        trials.iter().flat_map(|trial| &trial.notes).for_each(|note| *notes.entry(note).or_default() += 1);
+        warnings.extend(notes.iter().map(|(note, of)| format!("{}: {note} ({of} of {count} trials)", scheduler.label)));
     }
     warnings
 }
@@ -430,6 +456,7 @@ mod tests {
             seeds: vec![1; trials],
             scores_every_ns: None,
             observations: Vec::new(),
+            guests: None,
             machine: subject(),
             workload: subject(),
             schedulers: schedulers

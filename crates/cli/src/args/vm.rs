@@ -27,6 +27,9 @@ pub struct VmArguments {
     /// Longest time of a boot with all its runs, by this computer's clock
     #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_duration)]
     pub boot_limit: u64,
+    /// Trace buffer of a run, MiB per CPU, some 15 000 events each; what it cannot take is counted as lost
+    #[arg(long, value_name = "MIB", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub trace_buffer: u32,
 }
 
 /// Arguments of `validate`.
@@ -48,6 +51,10 @@ pub struct ValidateArguments {
     /// Boot nothing: take the real kernel's results from the directory `results` beside each experiment
     #[arg(long, conflicts_with = "store")]
     pub stored: bool,
+    /// New directory for the data of figures: threads per CPU and LLC over time, distributions, migrations, as CSV, and all
+    /// values as JSON
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
     /// Keep the real kernel's results there, replacing older ones
     #[arg(long)]
     pub store: bool,

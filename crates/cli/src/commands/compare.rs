@@ -82,12 +82,15 @@ pub fn begin(
     };
     let place = match arguments.on {
         PlaceChoice::Sim => Place::Sim,
-        PlaceChoice::Vm => Place::Vm(vm::lab(&arguments.vm, console)?),
+        PlaceChoice::Vm => {
+            let lab = vm::lab(&arguments.vm, console)?.with_programs(&schedulers);
+            Place::Vm(lab.map_err(|error| vm::vm_failure(error, None))?)
+        }
     };
     // A real kernel has real memory.
     let memory = match place {
         Place::Sim => load::memory(arguments.memory, &workload.value),
-        Place::Vm(_) | Place::Elsewhere(_) => MemoryChoice::None,
+        Place::Vm(_) | Place::PastVm(_) => MemoryChoice::None,
     };
     // The page looks at a trial by simulating it again. A boot cannot be had again, so its events are kept.
     let trace = arguments.trace.unwrap_or(match place {
@@ -156,7 +159,7 @@ pub fn check(experiment: &Experiment) -> Result<(), Failure> {
 /// The experiment of a run directory.
 fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     let directory = RunDirectory::open(path).map_err(directory_failure)?;
-    let experiment = session::resumable_experiment_of(&directory).map_err(|error| {
+    let mut experiment = session::experiment_of(&directory).map_err(|error| {
         let help = match &error {
             ResumeError::File(error) => error.advice(),
             _ => "start the experiment anew, in another directory",
@@ -167,6 +170,7 @@ fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>
         return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
             .help("without --strict these are warnings"));
     }
+    experiment.place = experiment.place.reopen().map_err(|error| vm::vm_failure(error, None))?;
     session::reopen(&directory).map_err(|error| session_failure(error.into()))?;
     Ok((experiment, Some(directory)))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use warmcore_kernel::MemoryChoice;
 use warmcore_lab::decisions;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
@@ -30,7 +31,11 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
     let mut workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
-    let memory = load::memory(arguments.memory, &workload.value);
+    // A real kernel has real memory.
+    let memory = match place {
+        Place::Sim => load::memory(arguments.memory, &workload.value),
+        Place::Vm(_) | Place::PastVm(_) => MemoryChoice::None,
+    };
     let experiment = Experiment {
         machine,
         workload,
@@ -58,7 +63,11 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
         experiment.machine.source,
         experiment.schedulers[0],
         arguments.seed,
-        load::memory_in_words(experiment.memory)
+        match &experiment.place {
+            Place::Sim => load::memory_in_words(experiment.memory).to_owned(),
+            Place::Vm(lab) => format!("{}, {}", lab.kernel.release, lab.execution),
+            Place::PastVm(guests) => guests.identity(),
+        }
     ));
 
     let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
@@ -82,6 +91,7 @@ fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> R
     if trial.events_lost > 0 {
         console.warn(&format!("{} events were lost: counts are too low", trial.events_lost));
     }
+    trial.notes.iter().for_each(|note| console.warn(note));
     if trial.end == TrialEnd::TimeLimit {
         console.warn("the largest time was reached before the workload's end");
     }

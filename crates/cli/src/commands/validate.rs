@@ -9,6 +9,7 @@ use warmcore_lab::session::pretty;
 use warmcore_lab::validate::book::{BookError, BookExperiment};
 use warmcore_lab::validate::judge::Verdict;
 use warmcore_lab::validate::page::{counts, page};
+use warmcore_lab::validate::plots::Plots;
 use warmcore_lab::validate::run::{self, Chapter, StoredResult, ValidateError};
 
 use crate::args::ValidateArguments;
@@ -20,6 +21,8 @@ use crate::signals::Signals;
 
 /// Directory of stored results, beside an experiment's file.
 const RESULTS: &str = "results";
+/// The document in the directory of `--out`.
+const DOCUMENT: &str = "validation.json";
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -43,6 +46,9 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
             Failure::usage("warmcore::book", error).help("docs/models/vm.md says what an experiment's file holds")
         })?;
     let failed = |error| validate_failure(error, &signals);
+    // Found out before anything is booted.
+    let out = arguments.out.as_deref().map(new_directory).transpose()?;
+    let mut plots = Plots::default();
     let mut results: Vec<Option<StoredResult>> = vec![None; experiments.len()];
     if arguments.stored {
         for ((path, experiment), result) in experiments.iter().zip(&mut results) {
@@ -52,16 +58,23 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
             }
         }
     } else {
-        boot(arguments, &experiments, &mut results, &signals, console)?;
+        boot(arguments, &experiments, &mut results, &mut plots, &signals, console)?;
     }
     let mut chapters = Vec::new();
     for ((_, experiment), result) in experiments.iter().zip(&results) {
         console.info(&format!("simulating {}", experiment.name));
-        chapters.push(run::compare(experiment, result.as_ref(), &signals.stop).map_err(failed)?);
+        chapters.push(run::compare(experiment, result.as_ref(), &mut plots, &signals.stop).map_err(failed)?);
     }
     if let Some(path) = &arguments.page {
         write_atomically(path, page(&chapters).as_bytes())
             .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
+    }
+    if let Some(out) = out {
+        let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
+        let document = pretty(&Document { schema, tool_version, experiments: &chapters });
+        let written = plots.write(out).and_then(|()| write_atomically(&out.join(DOCUMENT), document.as_bytes()));
+        written.map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
+        console.note(&format!("figures' data: {}", out.display()));
     }
     if arguments.json {
         let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
@@ -77,6 +90,7 @@ fn boot(
     arguments: &ValidateArguments,
     experiments: &[(PathBuf, BookExperiment)],
     results: &mut [Option<StoredResult>],
+    plots: &mut Plots,
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
@@ -93,7 +107,7 @@ fn boot(
             (0..experiments.len()).filter(|index| experiments[*index].1.machine_text == machine).collect();
         let selected: Vec<&BookExperiment> = of_machine.iter().map(|index| &experiments[*index].1).collect();
         let boots = usize::from(arguments.boots);
-        let booted = run::boot_all(&lab, &selected, boots, &signals.stop, &|text| console.note(text))
+        let booted = run::boot_all(&lab, &selected, boots, plots, &signals.stop, &|text| console.note(text))
             .map_err(|error| validate_failure(error, signals))?;
         for (index, result) in of_machine.into_iter().zip(booted) {
             let (path, experiment) = &experiments[index];
@@ -112,6 +126,19 @@ fn boot(
         }
     }
     Ok(())
+}
+
+/// A directory that is new or empty: what is there is never written over.
+fn new_directory(path: &Path) -> Result<&Path, Failure> {
+    let failed = |error| Failure::failed("warmcore::output", format!("cannot create {}: {error}", path.display()));
+    std::fs::create_dir_all(path).map_err(failed)?;
+    match std::fs::read_dir(path).map_err(failed)?.next() {
+        None => Ok(path),
+        Some(_) => {
+            let text = format!("{} exists and is not empty", path.display());
+            Err(Failure::usage("warmcore::directory", text).help("choose another --out"))
+        }
+    }
 }
 
 fn results_directory(experiment: &Path) -> PathBuf {

@@ -50,7 +50,9 @@ pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
         VmCommand::Kernels { fetch, json } => kernels(fetch, json, console),
         VmCommand::Boot { machine, vm, json, fault } => boot(&machine, &vm, fault.as_deref(), json, console),
         VmCommand::Run { run, vm } => {
-            let place = Place::Vm(lab(&vm, console)?);
+            let scheduler = load::scheduler(&run.scheduler)?;
+            let lab = lab(&vm, console)?.with_programs(&[scheduler]).map_err(|error| vm_failure(error, None))?;
+            let place = Place::Vm(lab);
             super::sim::run(run, place, console)
         }
         VmCommand::Shell { machine, program, vm } => shell(&machine, &program, &vm, console),
@@ -70,6 +72,7 @@ pub fn choice(arguments: &VmArguments) -> Choice {
         virtual_time: arguments.virtual_time,
         real_time: arguments.real_time,
         limit: Some(Duration::from_nanos(arguments.boot_limit)),
+        buffer_kib: Some(arguments.trace_buffer << 10),
     }
 }
 

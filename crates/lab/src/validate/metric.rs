@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::profile::{Group, Profile, STEP_NS};
+use warmcore_trace::MigrationKind;
+
+use super::profile::{Distance, Group, Profile, STEP_NS};
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -18,12 +20,28 @@ pub enum Metric {
     WakeupP50Ns,
     /// Mean wakeup latency, by template.
     WakeupMeanNs,
+    /// The distribution of wakeup latencies, by template: quantiles 0.1, 0.5, 0.9, and 0.99 of at least a hundred.
+    WakeupQuantilesNs,
+    /// The distribution of slices, likewise.
+    SliceQuantilesNs,
+    /// Time runnable and not running (the kernel's run delay) as a share of the window, mean over a template's tasks.
+    RunDelayShare,
     /// Share of wakeups that placed the task on another CPU, by template.
     WakeupMovedShare,
     /// Share of wakeups that placed the task in another LLC, by template.
     WakeupCrossLlcShare,
     /// Migrations per second.
     MigrationsPerS,
+    /// Migrations per task of the workload, by what they were for.
+    MigrationsByKind,
+    /// Migrations per task of the workload, by how far they went.
+    MigrationsByDistance,
+    /// Share of run time in each LLC, the most used one first, in each fifth of the window.
+    LlcResidency,
+    /// Mean number of runnable tasks of each LLC in each fifth of the window, fullest first, as a share of all tasks.
+    LlcCountsOverTime,
+    /// Mean number of runnable tasks of the fullest and of the emptiest CPU in each fifth of the window.
+    CpuCountsOverTime,
     /// Runnable tasks of each LLC at the check's instants, fullest first, as a share of all tasks: which LLC is which may
     /// differ between two correct runs.
     LlcCounts,
@@ -38,6 +56,12 @@ pub enum Metric {
 
 /// Runnable tasks in one LLC from which on they count as gathered: room for one task on its way.
 const GATHERED_SHARE: f64 = 0.85;
+
+/// Parts of the window in metrics over time.
+const PARTS: usize = 5;
+
+/// Quantiles of distributions, and from how many values on each is told.
+const QUANTILES: [(&str, f64, usize); 4] = [("p10", 0.1, 10), ("p50", 0.5, 1), ("p90", 0.9, 10), ("p99", 0.99, 100)];
 
 /// What a check asks beside the metric.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -69,9 +93,17 @@ impl Metric {
             Self::SlicesPerS => "slices_per_s",
             Self::WakeupP50Ns => "wakeup_p50_ns",
             Self::WakeupMeanNs => "wakeup_mean_ns",
+            Self::WakeupQuantilesNs => "wakeup_quantiles_ns",
+            Self::SliceQuantilesNs => "slice_quantiles_ns",
+            Self::RunDelayShare => "run_delay_share",
             Self::WakeupMovedShare => "wakeup_moved_share",
             Self::WakeupCrossLlcShare => "wakeup_cross_llc_share",
             Self::MigrationsPerS => "migrations_per_s",
+            Self::MigrationsByKind => "migrations_by_kind",
+            Self::MigrationsByDistance => "migrations_by_distance",
+            Self::LlcResidency => "llc_residency",
+            Self::LlcCountsOverTime => "llc_counts_over_time",
+            Self::CpuCountsOverTime => "cpu_counts_over_time",
             Self::LlcCounts => "llc_counts",
             Self::CpuCounts => "cpu_counts",
             Self::BalancedMs => "balanced_ms",
@@ -100,9 +132,26 @@ impl Metric {
                 (median, Some(group.wakeups_ns.len()))
             }),
             Self::WakeupMeanNs => by_group(profile, |group| (mean(&group.wakeups_ns), Some(group.wakeups_ns.len()))),
+            Self::WakeupQuantilesNs => quantiles(profile, |group| &group.wakeups_ns),
+            Self::SliceQuantilesNs => quantiles(profile, |group| &group.slices_ns),
+            Self::RunDelayShare => by_group(profile, |group| {
+                let all = profile.window_ns as f64 * group.tasks as f64;
+                ((all > 0.0).then(|| group.wait_ns as f64 / all), None)
+            }),
             Self::WakeupMovedShare => by_group(profile, |group| share(group.wakeups_moved, group)),
             Self::WakeupCrossLlcShare => by_group(profile, |group| share(group.wakeups_cross_llc, group)),
             Self::MigrationsPerS => single("all", Some(profile.migrations as f64 / seconds)),
+            Self::MigrationsByKind => per_task(
+                profile,
+                MigrationKind::ALL.iter().map(|kind| (kind.name(), profile.migrations_by_kind[*kind as usize])),
+            ),
+            Self::MigrationsByDistance => per_task(
+                profile,
+                Distance::ALL.iter().map(|far| (far.name(), profile.migrations_by_distance[*far as usize])),
+            ),
+            Self::LlcResidency => llc_residency(profile),
+            Self::LlcCountsOverTime => llc_counts_over_time(profile),
+            Self::CpuCountsOverTime => cpu_counts_over_time(profile),
             Self::LlcCounts => llc_counts(profile, &detail.at_ms),
             Self::CpuCounts => {
                 let mut values = Vec::new();
@@ -184,6 +233,100 @@ fn llc_counts(profile: &Profile, at_ms: &[u64]) -> Measured {
     Measured { values, samples: None }
 }
 
+/// Quantiles of an ascending list, by template; a label for each that is founded.
+fn quantiles(profile: &Profile, of: impl Fn(&Group) -> &Vec<u64>) -> Measured {
+    let mut measured = Measured::default();
+    for group in &profile.groups {
+        let values = of(group);
+        if values.is_empty() {
+            continue;
+        }
+        for (name, share, fewest) in QUANTILES {
+            if values.len() >= fewest {
+                let at = ((values.len() as f64 * share) as usize).min(values.len() - 1);
+                measured.values.push((format!("{} {name}", group.name), Some(values[at] as f64)));
+            }
+        }
+        let own = values.len() as u64;
+        measured.samples = Some(measured.samples.map_or(own, |least| least.min(own)));
+    }
+    if measured.values.is_empty() {
+        measured.samples = Some(0);
+    }
+    measured
+}
+
+fn per_task<'a>(profile: &Profile, counts: impl Iterator<Item = (&'a str, u64)>) -> Measured {
+    let tasks: usize = profile.groups.iter().map(|group| group.tasks).sum();
+    let value = |(name, count): (&str, u64)| (name.to_owned(), (tasks > 0).then(|| count as f64 / tasks as f64));
+    Measured { values: counts.map(value).collect(), samples: None }
+}
+
+/// The steps of each part of the window.
+fn parts(profile: &Profile) -> Vec<std::ops::Range<usize>> {
+    let (first, last) = (profile.from_ns.div_ceil(STEP_NS) as usize, profile.counts.len());
+    let length = last.saturating_sub(first);
+    (0..PARTS).map(|part| first + length * part / PARTS..first + length * (part + 1) / PARTS).collect()
+}
+
+fn llc_residency(profile: &Profile) -> Measured {
+    let llcs = profile.llcs.iter().max().map_or(0, |last| last + 1);
+    let sums = |steps: std::ops::Range<usize>| {
+        let mut sums = vec![0_u64; llcs];
+        profile.llc_run_ns.get(steps).unwrap_or_default().iter().for_each(|step| {
+            sums.iter_mut().zip(step).for_each(|(sum, ns)| *sum += ns);
+        });
+        sums
+    };
+    // Which LLC is which may differ between two correct runs; within a run it stays the same LLC.
+    let whole = sums(0..profile.llc_run_ns.len());
+    let mut order: Vec<usize> = (0..llcs).collect();
+    order.sort_by_key(|llc| std::cmp::Reverse(whole[*llc]));
+    let mut values = Vec::new();
+    for (part, steps) in parts(profile).into_iter().enumerate() {
+        let sums = sums(steps);
+        let all: u64 = sums.iter().sum();
+        for (rank, llc) in order.iter().enumerate() {
+            let share = (all > 0).then(|| sums[*llc] as f64 / all as f64);
+            values.push((format!("llc {rank} in fifth {}", part + 1), share));
+        }
+    }
+    Measured { values, samples: None }
+}
+
+fn llc_counts_over_time(profile: &Profile) -> Measured {
+    let tasks: usize = profile.groups.iter().map(|group| group.tasks).sum();
+    let mut values = Vec::new();
+    for (part, steps) in parts(profile).into_iter().enumerate() {
+        let instants = profile.counts.get(steps).unwrap_or_default();
+        let mut sums: Vec<u64> = Vec::new();
+        for counts in instants {
+            let ranked = by_llc(profile, counts);
+            sums.resize(ranked.len(), 0);
+            sums.iter_mut().zip(ranked).for_each(|(sum, count)| *sum += u64::from(count));
+        }
+        let whole = (instants.len() * tasks).max(1) as f64;
+        for (rank, sum) in sums.into_iter().enumerate() {
+            values.push((format!("llc {rank} in fifth {}", part + 1), Some(sum as f64 / whole)));
+        }
+    }
+    Measured { values, samples: None }
+}
+
+fn cpu_counts_over_time(profile: &Profile) -> Measured {
+    let mut values = Vec::new();
+    for (part, steps) in parts(profile).into_iter().enumerate() {
+        let instants = profile.counts.get(steps).unwrap_or_default();
+        let mean_of = |pick: fn(std::slice::Iter<'_, u32>) -> Option<&u32>| {
+            let sum: u64 = instants.iter().filter_map(|counts| pick(counts.iter())).map(|n| u64::from(*n)).sum();
+            (!instants.is_empty()).then(|| sum as f64 / instants.len() as f64)
+        };
+        values.push((format!("most in fifth {}", part + 1), mean_of(|counts| counts.max())));
+        values.push((format!("least in fifth {}", part + 1), mean_of(|counts| counts.min())));
+    }
+    Measured { values, samples: None }
+}
+
 fn balanced_ms(profile: &Profile, detail: &Detail) -> Option<f64> {
     let first = detail.from_ns.div_ceil(STEP_NS) as usize;
     let balanced = |counts: &Vec<u32>| {
@@ -220,8 +363,12 @@ mod tests {
             groups: vec![group("a", 300, &[1, 3]), group("b", 100, &[])],
             window_ns: 1_000_000_000,
             counts: vec![vec![2, 0, 0, 0], vec![1, 1, 0, 0], vec![1, 1, 0, 0]],
+            llc_run_ns: vec![vec![0, 9], vec![1, 3], vec![4, 0]],
             migrations: 7,
+            migrations_by_kind: [1, 0, 6, 0, 0, 0, 0],
+            migrations_by_distance: [0, 5, 2, 0],
             llcs: vec![0, 0, 1, 1],
+            from_ns: 0,
         }
     }
 
@@ -239,6 +386,33 @@ mod tests {
         assert_eq!(values(Metric::CpuCounts, &detail), [2.0, 0.0, 1.0, 0.0]);
         assert_eq!(values(Metric::BalancedMs, &detail), [5.0]);
         assert_eq!(values(Metric::Gathered, &detail), [1.0]);
+    }
+
+    #[test]
+    fn distributions_and_series_are_what_their_definitions_say() {
+        let detail = Detail::default();
+        let mut profile = profile();
+        profile.groups[0].slices_ns = (1..=100).collect();
+        profile.groups[0].wait_ns = 250_000_000;
+        let measured = Metric::SliceQuantilesNs.of(&profile, &detail);
+        let labels: Vec<&str> = measured.values.iter().map(|(label, _)| label.as_str()).collect();
+        assert_eq!(labels, ["a p10", "a p50", "a p90", "a p99"]);
+        assert_eq!(measured.values.iter().map(|(_, value)| value.unwrap()).collect::<Vec<_>>(), [11., 51., 91., 100.]);
+        let delays = Metric::RunDelayShare.of(&profile, &detail).values;
+        assert_eq!(delays, [("a".to_owned(), Some(0.25)), ("b".to_owned(), Some(0.0))]);
+        assert_eq!(values(Metric::MigrationsByKind, &detail)[..3], [0.5, 0.0, 3.0]);
+        assert_eq!(values(Metric::MigrationsByDistance, &detail), [0.0, 2.5, 1.0, 0.0]);
+        // Five steps, so each part is one of them.
+        profile.counts.extend([vec![0, 0, 2, 0], vec![0, 0, 2, 0]]);
+        profile.llc_run_ns.extend([vec![0, 1], vec![0, 0]]);
+        let residency = Metric::LlcResidency.of(&profile, &detail).values;
+        assert_eq!(residency[0], ("llc 0 in fifth 1".to_owned(), Some(1.0)), "the LLC of most run time comes first");
+        assert_eq!(residency[4], ("llc 0 in fifth 3".to_owned(), Some(0.0)));
+        assert_eq!(residency[8], ("llc 0 in fifth 5".to_owned(), None), "nothing ran");
+        let counts = Metric::LlcCountsOverTime.of(&profile, &detail).values;
+        assert_eq!(counts[8], ("llc 0 in fifth 5".to_owned(), Some(1.0)));
+        let cpus = Metric::CpuCountsOverTime.of(&profile, &detail).values;
+        assert_eq!(cpus[2], ("most in fifth 2".to_owned(), Some(1.0)));
     }
 
     #[test]

@@ -13,5 +13,6 @@ pub mod book;
 pub mod judge;
 pub mod metric;
 pub mod page;
+pub mod plots;
 pub mod profile;
 pub mod run;

@@ -7,8 +7,8 @@
 use std::io;
 
 use warmcore_kernel::Outcome;
-use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, Sink, TaskId};
+use warmcore_topology::{CpuId, Machine, Relation};
+use warmcore_trace::{Event, EventKind, MIGRATION_KINDS, MigrationKind, PrevState, Sink, TaskId};
 use warmcore_workload::Workload;
 
 /// Distance of the instants at which tasks per CPU are noted.
@@ -25,11 +25,23 @@ struct Follow {
     waking_since: Option<u64>,
     /// Whether it was moved since its waking, and to another LLC.
     moved: Option<bool>,
+    /// Since when it is runnable and does not run.
+    waiting_since: Option<u64>,
+    wait_ns: u64,
     run_ns: u64,
     slices_ns: Vec<u64>,
     wakeups_ns: Vec<u64>,
     wakeups_moved: u64,
     wakeups_cross_llc: u64,
+}
+
+impl Follow {
+    /// It runs, or the run is over: what it waited since `from_ns`.
+    fn end_wait(&mut self, now: u64, from_ns: u64) {
+        if let Some(since) = self.waiting_since.take() {
+            self.wait_ns += now.saturating_sub(since.max(from_ns));
+        }
+    }
 }
 
 /// The sums of all tasks of one template.
@@ -41,6 +53,8 @@ pub struct Group {
     pub tasks: usize,
     /// CPU time in the window, by task.
     pub run_ns: Vec<u64>,
+    /// Time runnable and not running in the window (the kernel's run delay), sum of its tasks.
+    pub wait_ns: u64,
     /// Finished slices in the window, ascending.
     pub slices_ns: Vec<u64>,
     /// Wakeup latencies in the window, ascending.
@@ -60,35 +74,89 @@ pub struct Profile {
     pub window_ns: u64,
     /// Runnable tasks of each CPU, every [`STEP_NS`] from the run's start.
     pub counts: Vec<Vec<u32>>,
+    /// Run time in each LLC within each [`STEP_NS`] from the run's start.
+    pub llc_run_ns: Vec<Vec<u64>>,
     /// Migrations in the window.
     pub migrations: u64,
+    /// The same by kind ([`MigrationKind`]'s order).
+    pub migrations_by_kind: [u64; MIGRATION_KINDS],
+    /// The same by distance ([`Distance`]'s order).
+    pub migrations_by_distance: [u64; Distance::ALL.len()],
     /// LLC of each CPU.
     pub llcs: Vec<usize>,
+    /// Beginning of the window.
+    pub from_ns: u64,
+}
+
+/// How far a migration went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Distance {
+    /// To the other thread of the core.
+    SameCore,
+    /// To another core of the LLC.
+    SameLlc,
+    /// To another LLC of the node.
+    SameNode,
+    /// To another node.
+    OtherNode,
+}
+
+impl Distance {
+    /// All, nearest first.
+    pub const ALL: [Distance; 4] = [Self::SameCore, Self::SameLlc, Self::SameNode, Self::OtherNode];
+
+    /// In words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SameCore => "same core",
+            Self::SameLlc => "same LLC",
+            Self::SameNode => "same node",
+            Self::OtherNode => "other node",
+        }
+    }
+
+    fn of(machine: &Machine, from: CpuId, to: CpuId) -> Self {
+        match machine.relation(from, to) {
+            Relation::SameCpu | Relation::SmtSibling => Self::SameCore,
+            Relation::SameCluster | Relation::SameLlc => Self::SameLlc,
+            Relation::SameNode => Self::SameNode,
+            Relation::SameSocket | Relation::OtherSocket | Relation::FarSocket => Self::OtherNode,
+        }
+    }
 }
 
 /// Makes a profile while events stream by.
-pub struct Profiler {
+pub struct Profiler<'a> {
+    machine: &'a Machine,
     llcs: Vec<usize>,
     from_ns: u64,
     now_ns: u64,
     tasks: Vec<Follow>,
     present: Vec<u32>,
     counts: Vec<Vec<u32>>,
+    llc_run_ns: Vec<Vec<u64>>,
     migrations: u64,
+    by_kind: [u64; MIGRATION_KINDS],
+    by_distance: [u64; Distance::ALL.len()],
 }
 
-impl Profiler {
+impl<'a> Profiler<'a> {
     /// A profiler for a run on `machine` that counts from `from_ns` on.
     #[must_use]
-    pub fn new(machine: &Machine, from_ns: u64) -> Self {
+    pub fn new(machine: &'a Machine, from_ns: u64) -> Self {
         Self {
+            machine,
             llcs: machine.cpus().map(|cpu| machine.llc_of(cpu).index()).collect(),
             from_ns,
             now_ns: 0,
             tasks: Vec::new(),
             present: vec![0; machine.cpu_count()],
             counts: Vec::new(),
+            llc_run_ns: Vec::new(),
             migrations: 0,
+            by_kind: [0; MIGRATION_KINDS],
+            by_distance: [0; Distance::ALL.len()],
         }
     }
 
@@ -101,8 +169,14 @@ impl Profiler {
             // An unfinished slice is run time, but no slice.
             if let Some(since) = self.tasks[task].running_since {
                 self.tasks[task].run_ns += end.saturating_sub(since.max(self.from_ns));
+                if let Some(cpu) = self.tasks[task].cpu {
+                    self.ran(cpu, since, end);
+                }
             }
+            let (from, follow) = (self.from_ns, &mut self.tasks[task]);
+            follow.end_wait(end, from);
         }
+        self.llc_run_ns.resize(self.counts.len(), vec![0; self.llc_count()]);
         let mut groups: Vec<Group> = Vec::new();
         for task in &outcome.tasks {
             let name = template_name(&task.name, workload);
@@ -114,6 +188,7 @@ impl Profiler {
             let group = &mut groups[place];
             group.tasks += 1;
             group.run_ns.push(follow.run_ns);
+            group.wait_ns += follow.wait_ns;
             group.slices_ns.extend(follow.slices_ns);
             group.wakeups_ns.extend(follow.wakeups_ns);
             group.wakeups_moved += follow.wakeups_moved;
@@ -127,8 +202,30 @@ impl Profiler {
             groups,
             window_ns: end.saturating_sub(self.from_ns),
             counts: self.counts,
+            llc_run_ns: self.llc_run_ns,
             migrations: self.migrations,
+            migrations_by_kind: self.by_kind,
+            migrations_by_distance: self.by_distance,
             llcs: self.llcs,
+            from_ns: self.from_ns,
+        }
+    }
+
+    fn llc_count(&self) -> usize {
+        self.llcs.iter().max().map_or(0, |last| last + 1)
+    }
+
+    /// Adds run time to the steps it falls into.
+    fn ran(&mut self, cpu: CpuId, mut since: u64, until: u64) {
+        let (llc, llcs) = (self.llcs[cpu.index()], self.llc_count());
+        while since < until {
+            let step = (since / STEP_NS) as usize;
+            let end = until.min((step as u64 + 1) * STEP_NS);
+            if self.llc_run_ns.len() <= step {
+                self.llc_run_ns.resize(step + 1, vec![0; llcs]);
+            }
+            self.llc_run_ns[step][llc] += end - since;
+            since = end;
         }
     }
 
@@ -162,11 +259,15 @@ impl Profiler {
     fn leave(&mut self, event: &Event, prev: TaskId, state: PrevState) {
         let (now, from) = (event.time_ns, self.from_ns);
         let follow = self.task(prev);
+        if state == PrevState::Runnable {
+            follow.waiting_since = Some(now);
+        }
         if let Some(since) = follow.running_since.take() {
             follow.run_ns += now.saturating_sub(since.max(from));
             if since >= from {
                 follow.slices_ns.push(now - since);
             }
+            self.ran(event.cpu, since, now);
         }
         self.place(prev, event.cpu, state == PrevState::Runnable);
     }
@@ -175,6 +276,7 @@ impl Profiler {
         let (now, from) = (event.time_ns, self.from_ns);
         let follow = self.task(next);
         follow.running_since = Some(now);
+        follow.end_wait(now, from);
         let moved = follow.moved.take();
         if let Some(since) = follow.waking_since.take().filter(|since| *since >= from) {
             follow.wakeups_ns.push(now - since);
@@ -185,7 +287,7 @@ impl Profiler {
     }
 }
 
-impl Sink for Profiler {
+impl Sink for Profiler<'_> {
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
         for event in batch {
             self.now_ns = event.time_ns;
@@ -205,10 +307,20 @@ impl Sink for Profiler {
                         (follow.waking_since, follow.moved) = (Some(event.time_ns), None);
                     }
                 }
-                EventKind::Wakeup { task } => self.place(task, event.cpu, true),
+                EventKind::Wakeup { task } => {
+                    let follow = self.task(task);
+                    if follow.running_since.is_none() {
+                        follow.waiting_since.get_or_insert(event.time_ns);
+                    }
+                    self.place(task, event.cpu, true);
+                }
                 EventKind::Migrate { task, from, to, kind } => {
                     let crosses = self.llcs[from.index()] != self.llcs[to.index()];
-                    self.migrations += u64::from(event.time_ns >= self.from_ns);
+                    if event.time_ns >= self.from_ns {
+                        self.migrations += 1;
+                        self.by_kind[kind as usize] += 1;
+                        self.by_distance[Distance::of(self.machine, from, to) as usize] += 1;
+                    }
                     let follow = self.task(task);
                     if kind == MigrationKind::Wakeup {
                         follow.moved = Some(crosses);
@@ -297,6 +409,13 @@ mod tests {
             ([3_000_000].as_slice(), [2_000_000].as_slice())
         );
         assert_eq!((group.wakeups_moved, group.wakeups_cross_llc), (1, 1));
+        // From 7 to 9 ms: between its wakeup and its second turn.
+        assert_eq!(group.wait_ns, 2_000_000);
+        assert_eq!((profile.migrations_by_kind[0], profile.migrations_by_distance), (1, [0, 0, 1, 0]));
+        let mut by_llc = [0; 2];
+        profile.llc_run_ns.iter().for_each(|step| (0..2).for_each(|llc| by_llc[llc] += step[llc]));
+        assert_eq!((by_llc, profile.llc_run_ns.len()), ([3_000_000, 10_000_000], 4));
+        assert_eq!(profile.llc_run_ns[0], [3_000_000, 0], "a step holds what ran in it");
         assert_eq!(profile.counts, [[0; 4], [0; 4], [0, 0, 1, 0], [0, 0, 1, 0]]);
     }
 

@@ -16,6 +16,7 @@ use warmcore_workload::Workload;
 use super::book::{BookExperiment, Check};
 use super::judge::{Judgement, Verdict, judge};
 use super::metric::Measured;
+use super::plots::{Plots, RunOf};
 use super::profile::{Profile, Profiler};
 use crate::experiment::trial_seeds;
 use crate::files::{FileError, read_text, write_atomically};
@@ -146,11 +147,15 @@ pub struct Chapter {
     pub controls: Vec<ControlLine>,
 }
 
-/// Boots experiments of one machine, and gives each one's result.
+/// Boots experiments of one machine, and gives each one's result; `plots` takes each run's series.
+///
+/// # Errors
+/// When the caller asked to stop. A boot that fails is in the results.
 pub fn boot_all(
     lab: &Lab,
     experiments: &[&BookExperiment],
     boots: usize,
+    plots: &mut Plots,
     stop: &AtomicBool,
     note: &dyn Fn(&str),
 ) -> Result<Vec<StoredResult>, ValidateError> {
@@ -171,15 +176,16 @@ pub fn boot_all(
     let runs: Vec<(usize, usize)> = (0..experiments.len())
         .flat_map(|index| (0..experiments[index].schedulers.len()).map(move |s| (index, s)))
         .collect();
-    let request = |(index, scheduler): &(usize, usize)| Request {
+    let request = |boot: u64, (index, scheduler): &(usize, usize)| Request {
         workload: &experiments[*index].workload,
         scheduler: &experiments[*index].schedulers[*scheduler],
         max_time_ns: None,
         buffer_kib: experiments[*index].buffer_kib,
         sample_ns: None,
+        seed: trial_seeds(boot, 1)[0],
     };
-    let requests: Vec<Request<'_>> = runs.iter().map(request).collect();
     for boot in 0..boots {
+        let requests: Vec<Request<'_>> = runs.iter().map(|run| request(boot as u64, run)).collect();
         if stop.load(Ordering::Relaxed) {
             return Err(ValidateError::Interrupted);
         }
@@ -200,14 +206,12 @@ pub fn boot_all(
             // A profiler takes every event.
             let _ = recorded.replay(&mut profiler);
             let profile = profiler.finish(&recorded.outcome, &experiment.workload);
+            let label = experiment.schedulers[*scheduler].to_string();
+            plots.take(RunOf { experiment: &experiment.name, place: "vm", run: boot, scheduler: &label }, &profile);
             let metrics = experiment
                 .checks_of(*scheduler)
                 .map(|check| (check.key(&experiment.schedulers), check.metric.of(&profile, &check.detail)));
-            let run = StoredRun {
-                scheduler: experiment.schedulers[*scheduler].to_string(),
-                events_lost: recorded.events_lost,
-                metrics: metrics.collect(),
-            };
+            let run = StoredRun { scheduler: label, events_lost: recorded.events_lost, metrics: metrics.collect() };
             if let Some(last) = results[*index].boots.last_mut() {
                 last.push(run);
             }
@@ -251,13 +255,14 @@ pub fn stored(directory: &Path, experiment: &BookExperiment) -> Result<Option<St
     Ok(Some(result).filter(|result| result.identity == experiment.identity))
 }
 
-/// Simulates an experiment and compares it with a result.
+/// Simulates an experiment and compares it with a result; `plots` takes each simulated run's series.
 ///
 /// # Errors
 /// When a simulation fails.
 pub fn compare(
     experiment: &BookExperiment,
     result: Option<&StoredResult>,
+    plots: &mut Plots,
     stop: &Arc<AtomicBool>,
 ) -> Result<Chapter, ValidateError> {
     let boots = result.map_or(&[][..], |result| &result.boots);
@@ -284,6 +289,9 @@ pub fn compare(
             SchedulerSpec::Scx(_) => Vec::new(),
             _ => simulated(experiment, scheduler, &experiment.workload, stop)?,
         };
+        for (run, profile) in profiles.iter().enumerate() {
+            plots.take(RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label }, profile);
+        }
         for check in experiment.checks_of(index) {
             lines.push(Line {
                 scheduler: label.clone(),

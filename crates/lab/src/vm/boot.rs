@@ -3,6 +3,7 @@
 //! A guest that panics, hangs, fills its channel or ends without a word is noticed here, killed, and reported with the
 //! last lines of its console.
 
+use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -43,6 +44,10 @@ pub struct Lab {
     pub execution: Execution,
     /// Longest time a boot may take, by the host's clock.
     pub limit: Duration,
+    /// Trace buffer of a run, KiB per CPU, unless an experiment says otherwise.
+    pub buffer_kib: u32,
+    /// sched_ext programs that runs load, and what identifies each.
+    pub programs: BTreeMap<String, String>,
 }
 
 /// What a boot is given.
@@ -69,7 +74,7 @@ impl Lab {
         stop: &AtomicBool,
         mut take: impl FnMut(&Hello, Frame) -> Result<(), VmError>,
     ) -> Result<Hello, VmError> {
-        let layout = Layout::new(boot.machine)?;
+        let layout = Layout::new(boot.machine, &self.qemu.version)?;
         let (mut guest, channel) = self.start(&layout, boot.plan, boot.files, boot.extra_memory_mib, false)?;
         let frames = read_frames(channel);
         let mut watch = Watch {
@@ -109,7 +114,7 @@ impl Lab {
     /// # Errors
     /// When the guest cannot be started.
     pub fn shell(&self, machine: &Machine, files: Initramfs) -> Result<(), VmError> {
-        let layout = Layout::new(machine)?;
+        let layout = Layout::new(machine, &self.qemu.version)?;
         let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Shell, runs: Vec::new() };
         let (mut guest, channel) = self.start(&layout, &plan, files, 256, true)?;
         // The shell needs no frames, but a guest whose channel is not read would wait.

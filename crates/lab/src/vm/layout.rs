@@ -1,19 +1,25 @@
 //! A machine as QEMU can build it, and whether what the guest sees is that machine.
 //!
-//! QEMU's sockets are the machine's LLCs: its CPUs share an L3 by socket (QEMU 7.2; newer ones can place caches freely,
-//! which is not used). Several sockets in one NUMA node give a node of several LLCs. QEMU numbers the threads of a core
-//! one after another, then cores, then sockets, so guest CPU numbers are not the machine's where it numbers SMT siblings
-//! apart; [`Layout`] holds the map.
+//! QEMU's sockets are the machine's LLCs: its CPUs share an L3 by socket. Several sockets in one NUMA node give a node of
+//! several LLCs. QEMU numbers the threads of a core one after another, then cores, then sockets, so guest CPU numbers are
+//! not the machine's where it numbers SMT siblings apart; [`Layout`] holds the map.
 //!
-//! Not built: clusters, several LLCs per package as a package of its own (the kernel's domains do not depend on packages),
-//! CPUs of different capacity, sizes of caches.
+//! From 10.0 on QEMU places caches freely (`-machine smp-cache…`, "Machine properties" of its manual), which is used for what
+//! sockets cannot say: clusters, cores that share an L2 (QEMU's modules). Older ones build such a machine without them.
+//!
+//! Not built: packages of several LLCs (the kernel's domains do not depend on packages), CPUs of different capacity, sizes of
+//! caches.
 
 use warmcore_topology::{CpuId, CpuSet, LlcId, Machine, Relation};
 
 use super::VmError;
+use super::kernel::version_numbers;
 
 /// CPUs that QEMU's emulation can number without x2APIC.
 const MAX_GUEST_CPUS: usize = 255;
+
+/// The first QEMU that places caches of x86 machines freely.
+const PLACES_CACHES: [u32; 2] = [10, 0];
 
 /// How a machine's CPUs are numbered in the guest, and what QEMU is told.
 #[derive(Clone, Debug)]
@@ -23,6 +29,8 @@ pub struct Layout {
     sockets: usize,
     cores: usize,
     threads: usize,
+    /// Clusters of each LLC, where cores share an L2 and QEMU can build that.
+    modules: Option<usize>,
     /// First and last guest CPU of each node; nodes without CPUs have none.
     nodes: Vec<Option<(usize, usize)>>,
     /// Distances by rows.
@@ -30,11 +38,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a machine.
+    /// The layout of a machine for a QEMU of this version.
     ///
     /// # Errors
     /// Machines that QEMU cannot build, with the reason.
-    pub fn new(machine: &Machine) -> Result<Self, VmError> {
+    pub fn new(machine: &Machine, qemu: &str) -> Result<Self, VmError> {
         let impossible = |reason: String| VmError::Machine { machine: machine.name().to_owned(), reason };
         if machine.cpu_count() > MAX_GUEST_CPUS {
             let count = machine.cpu_count();
@@ -65,7 +73,23 @@ impl Layout {
         }
         let distances =
             machine.nodes().map(|from| machine.nodes().map(|to| machine.node_distance(from, to)).collect()).collect();
-        Ok(Self { cpus, sockets: machine.llc_count(), cores: cores_per_llc.unwrap_or(1), threads, nodes, distances })
+        let cores = cores_per_llc.unwrap_or(1);
+        let places_caches = version_numbers(qemu).as_slice() >= PLACES_CACHES.as_slice();
+        let modules = if places_caches { modules(machine, cores * threads) } else { None };
+        Ok(Self { cpus, sockets: machine.llc_count(), cores, threads, modules, nodes, distances })
+    }
+
+    /// What is added to QEMU's machine: where its caches are.
+    #[must_use]
+    pub fn machine_options(&self) -> String {
+        if self.modules.is_none() {
+            return String::new();
+        }
+        let places = [("l1d", "core"), ("l1i", "core"), ("l2", "module"), ("l3", "die")];
+        let option = |(number, (cache, place)): (usize, (&str, &str))| {
+            format!(",smp-cache.{number}.cache={cache},smp-cache.{number}.topology={place}")
+        };
+        places.into_iter().enumerate().map(option).collect()
     }
 
     /// Number of CPUs.
@@ -91,9 +115,13 @@ impl Layout {
     #[must_use]
     pub fn arguments(&self, memory_mib: u64) -> Vec<String> {
         let (sockets, cores, threads) = (self.sockets, self.cores, self.threads);
+        let cores = match self.modules {
+            None => format!("cores={cores}"),
+            Some(modules) => format!("modules={modules},cores={}", cores / modules),
+        };
         let mut arguments = vec![
             "-smp".into(),
-            format!("{},sockets={sockets},dies=1,cores={cores},threads={threads}", self.cpus.len()),
+            format!("{},sockets={sockets},dies=1,{cores},threads={threads}", self.cpus.len()),
             "-m".into(),
             format!("{memory_mib}M"),
         ];
@@ -132,12 +160,9 @@ impl Layout {
             for (b, asked_b) in self.cpus.iter().enumerate().take(a) {
                 let (asked, found) =
                     (machine.relation(*asked_a, *asked_b), guest.relation(CpuId(a as u32), CpuId(b as u32)));
-                if shared(asked) != shared(found) {
-                    return differs(format!(
-                        "guest CPUs {b} and {a} were to share {}, and share {}",
-                        shared(asked),
-                        shared(found)
-                    ));
+                let (asked, found) = (self.shared(asked), self.shared(found));
+                if asked != found {
+                    return differs(format!("guest CPUs {b} and {a} were to share {asked}, and share {found}"));
                 }
                 let nodes = (machine.node_of(*asked_a), machine.node_of(*asked_b));
                 let found = (guest.node_of(CpuId(a as u32)), guest.node_of(CpuId(b as u32)));
@@ -158,9 +183,28 @@ impl Layout {
         }
         Ok(())
     }
+
+    /// What two CPUs share, of what a guest can be asked for.
+    fn shared(&self, relation: Relation) -> &'static str {
+        match relation {
+            Relation::SameCpu => "everything",
+            Relation::SmtSibling => "a core",
+            Relation::SameCluster if self.modules.is_some() => "a cluster",
+            Relation::SameCluster | Relation::SameLlc => "an LLC",
+            _ => "no cache",
+        }
+    }
 }
 
-/// CPUs of each core of an LLC, cores by lowest CPU.
+/// Clusters of each LLC, if cores share them and all are of one size and numbered one after another.
+fn modules(machine: &Machine, cpus_per_llc: usize) -> Option<usize> {
+    let mut sizes = machine.cpus().map(|cpu| machine.cpus_of_cluster(machine.cluster_of(cpu)).len());
+    let size = sizes.next()?;
+    let equal = sizes.all(|other| other == size) && cpus_per_llc.is_multiple_of(size);
+    (equal && size > machine.smt_width() && size < cpus_per_llc).then(|| cpus_per_llc / size)
+}
+
+/// CPUs of each core of an LLC, cores of one cluster together, by lowest CPU.
 fn cores_of(machine: &Machine, llc: LlcId) -> Vec<Vec<CpuId>> {
     let mut cores: Vec<(warmcore_topology::CoreId, Vec<CpuId>)> = Vec::new();
     for cpu in machine.cpus_of_llc(llc).iter() {
@@ -170,17 +214,8 @@ fn cores_of(machine: &Machine, llc: LlcId) -> Vec<Vec<CpuId>> {
             None => cores.push((core, vec![cpu])),
         }
     }
+    cores.sort_by_key(|(_, cpus)| cpus.first().map(|cpu| (machine.cluster_of(*cpu), *cpu)));
     cores.into_iter().map(|(_, cpus)| cpus).collect()
-}
-
-/// What two CPUs share, of what a guest can be asked for.
-fn shared(relation: Relation) -> &'static str {
-    match relation {
-        Relation::SameCpu => "everything",
-        Relation::SmtSibling => "a core",
-        Relation::SameCluster | Relation::SameLlc => "an LLC",
-        _ => "no cache",
-    }
 }
 
 #[cfg(test)]
@@ -189,7 +224,32 @@ mod tests {
     use warmcore_topology::resolve;
 
     fn layout(text: &str) -> Layout {
-        Layout::new(&resolve(text).unwrap()).unwrap()
+        Layout::new(&resolve(text).unwrap(), "7.2.22").unwrap()
+    }
+
+    /// Four cores of two clusters in each of two LLCs.
+    fn clustered() -> Machine {
+        warmcore_topology::from_synthetic("Package:1 NUMANode:1 L3:2(size=8MB) L2:2(size=1MB) Core:2 PU:1").unwrap()
+    }
+
+    #[test]
+    fn clusters_are_modules_where_qemu_places_caches() {
+        let machine = clustered();
+        let new = Layout::new(&machine, "10.1.2").unwrap();
+        let arguments = new.arguments(512).join(" ");
+        assert!(arguments.contains("-smp 8,sockets=2,dies=1,modules=2,cores=2,threads=1"), "{arguments}");
+        assert_eq!(
+            new.machine_options(),
+            ",smp-cache.0.cache=l1d,smp-cache.0.topology=core,smp-cache.1.cache=l1i,smp-cache.1.topology=core,\
+             smp-cache.2.cache=l2,smp-cache.2.topology=module,smp-cache.3.cache=l3,smp-cache.3.topology=die"
+        );
+        let error = new.compare(&machine, &resolve("1s1n2l4c1t").unwrap()).unwrap_err().to_string();
+        assert!(error.contains("to share a cluster, and share an LLC"), "{error}");
+        let old = Layout::new(&machine, "7.2.22").unwrap();
+        assert!(old.arguments(512).join(" ").contains("-smp 8,sockets=2,dies=1,cores=4,threads=1"));
+        assert_eq!(old.machine_options(), "");
+        old.compare(&machine, &resolve("1s1n2l4c1t").unwrap()).unwrap();
+        assert_eq!(Layout::new(&resolve("1s1n2l4c1t").unwrap(), "10.1.2").unwrap().machine_options(), "");
     }
 
     #[test]
@@ -212,7 +272,7 @@ mod tests {
     #[test]
     fn a_guest_that_differs_is_told_apart() {
         let asked = resolve("1s1n2l4c1t").unwrap();
-        let layout = Layout::new(&asked).unwrap();
+        let layout = Layout::new(&asked, "7.2.22").unwrap();
         layout.compare(&asked, &asked).unwrap();
         for (other, part) in [
             ("1s1n1l8c1t", "share no cache"),
@@ -227,7 +287,7 @@ mod tests {
 
     #[test]
     fn machines_that_qemu_cannot_build_are_refused_with_the_reason() {
-        let refusal = |text: &str| Layout::new(&resolve(text).unwrap()).unwrap_err().to_string();
+        let refusal = |text: &str| Layout::new(&resolve(text).unwrap(), "7.2.22").unwrap_err().to_string();
         assert!(refusal("syn1024").contains("255"));
         assert!(refusal("1s1n256l1c1t").contains("255"));
     }

@@ -4,6 +4,7 @@
 //! - [`layout`]: a machine as QEMU can build it; the guest's machine compared with it.
 //! - [`select`]: which QEMU, kernel and execution.
 //! - [`qemu`], [`boot`], [`initramfs`], [`agent`]: a guest from start to end, watched.
+//! - [`record`]: what guests were made of, to go on with a run.
 //! - [`trial`], [`settings`]: runs in a guest, and trials made of them; schedulers as settings of a kernel.
 //! - [`ftrace`]: the kernel's trace as the project's events.
 //! - [`libraries`]: programs of the host in a guest.
@@ -19,6 +20,7 @@ pub mod kernel;
 pub mod layout;
 pub mod libraries;
 pub mod qemu;
+pub mod record;
 pub mod select;
 pub mod settings;
 pub mod trial;
@@ -131,6 +133,12 @@ pub enum VmError {
         /// The scheduler's or the kernel's words.
         reason: String,
     },
+    /// What a run was started with is no longer there.
+    #[error("the run cannot go on: {what}")]
+    Changed {
+        /// What it was and what it is.
+        what: String,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -189,6 +197,7 @@ impl VmError {
             Self::Workload { .. } => "change the workload or the machine so that they fit together",
             Self::Program { .. } => "give a program built for x86-64 Linux, with its libraries installed here",
             Self::Ejected { .. } => "see the scheduler's words; run it by hand in `warmcore vm shell`",
+            Self::Changed { .. } => "start the experiment anew, in another directory",
             Self::Interrupted => "run it again",
             Self::File(error) => error.advice(),
         }

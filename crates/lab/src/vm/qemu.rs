@@ -252,7 +252,7 @@ fn kernel_arguments(start: &Start<'_>) -> String {
 fn arguments(start: &Start<'_>, archive: i32, channel: i32) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"].map(String::from).into();
-    arguments.extend(["-machine".into(), "q35".into()]);
+    arguments.extend(["-machine".into(), format!("q35{}", start.layout.machine_options())]);
     match start.execution {
         Execution::Kvm => arguments.extend(["-accel", "kvm", "-cpu", "max"].map(String::from)),
         Execution::Emulated => {

@@ -1,5 +1,6 @@
 //! What a guest is made of: which QEMU, which kernel, which execution. Every choice says why.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -17,6 +18,7 @@ use super::fetch::{Archive, cache_directory, cached};
 use super::initramfs::Initramfs;
 use super::kernel::{Kernel, version_refusal};
 use super::qemu::{Execution, Qemu};
+use super::trial::DEFAULT_BUFFER_KIB;
 use crate::files::At as _;
 
 /// Nanoseconds per instruction, as a logarithm, unless something else is asked for: small enough that the kernel's own
@@ -44,6 +46,8 @@ pub struct Choice {
     pub real_time: bool,
     /// Longest time of a boot.
     pub limit: Option<Duration>,
+    /// Trace buffer, KiB per CPU.
+    pub buffer_kib: Option<u32>,
 }
 
 /// What a probing boot of a kernel found.
@@ -91,7 +95,8 @@ pub fn lab(choice: &Choice, note: &dyn Fn(&str)) -> Result<Lab, VmError> {
             }
         },
     };
-    Ok(Lab { qemu, kernel, execution, limit })
+    let buffer_kib = choice.buffer_kib.unwrap_or(DEFAULT_BUFFER_KIB);
+    Ok(Lab { qemu, kernel, execution, limit, buffer_kib, programs: BTreeMap::new() })
 }
 
 /// The first kernel of the cache that can load sched_ext programs; fetched if there is none.
@@ -140,7 +145,7 @@ pub fn probe(qemu: &Qemu, kernel: &Kernel, note: &dyn Fn(&str)) -> Result<Probe,
     }
     note(&format!("{}: trying whether it boots and what it offers", kernel.release));
     let execution = Execution::VirtualTime { shift: DEFAULT_SHIFT };
-    let lab = Lab { qemu: qemu.clone(), kernel: kernel.clone(), execution, limit: PROBE_LIMIT };
+    let lab = probing(qemu, kernel, execution, PROBE_LIMIT);
     let hello = report_only(&lab, &small_machine()?, &AtomicBool::new(false))?;
     let probe =
         Probe { sha256: kernel.sha256.clone(), scx_refusal: version_refusal(&kernel.release).or(hello.scx_refusal) };
@@ -177,7 +182,7 @@ pub fn acceleration(qemu: &Qemu, kernel: &Kernel) -> Result<Acceleration, VmErro
     let refusal = match device {
         Err(error) => Some(format!("/dev/kvm cannot be used: {error}")),
         Ok(_) => {
-            let lab = Lab { qemu: qemu.clone(), kernel: kernel.clone(), execution: Execution::Kvm, limit: KVM_LIMIT };
+            let lab = probing(qemu, kernel, Execution::Kvm, KVM_LIMIT);
             let booted = report_only(&lab, &small_machine()?, &AtomicBool::new(false));
             booted.err().map(|error| format!("/dev/kvm is there, but a guest does not run: {}", first_line(&error)))
         }
@@ -185,6 +190,17 @@ pub fn acceleration(qemu: &Qemu, kernel: &Kernel) -> Result<Acceleration, VmErro
     let found = Acceleration { boot_id, qemu: qemu.version.clone(), refusal };
     write(&path, &found)?;
     Ok(found)
+}
+
+fn probing(qemu: &Qemu, kernel: &Kernel, execution: Execution, limit: Duration) -> Lab {
+    Lab {
+        qemu: qemu.clone(),
+        kernel: kernel.clone(),
+        execution,
+        limit,
+        buffer_kib: DEFAULT_BUFFER_KIB,
+        programs: BTreeMap::new(),
+    }
 }
 
 /// A boot that only reports what the guest looks like.

@@ -25,8 +25,12 @@ use super::settings::settings_of;
 pub const DEFAULT_BUFFER_KIB: u32 = 4096;
 /// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
 const ENABLE_NS: u64 = 180_000_000_000;
+/// Starts of runs are spread over this time: several ticks of any kernel.
+const PHASES_NS: u64 = 20_000_000;
 /// Events handed to a sink at a time.
 const BATCH: usize = 4096;
+/// Share of all CPU time that other threads may use before it is said.
+const MOST_FOREIGN: f64 = 0.01;
 /// Directory of sched_ext schedulers in the guest.
 const SCX_DIRECTORY: &str = "/scx";
 
@@ -43,6 +47,8 @@ pub struct Request<'a> {
     pub buffer_kib: u32,
     /// Interval of samples of the kernel's accounts.
     pub sample_ns: Option<u64>,
+    /// Decides at which time of the tick the run begins.
+    pub seed: u64,
 }
 
 /// A finished run.
@@ -60,6 +66,10 @@ pub struct Recorded {
     pub foreign_run_ns: u64,
     /// Settings in force, read back.
     pub settings: Vec<(String, String)>,
+    /// The sched_ext scheduler as the kernel named it, and how often it was asked during the run.
+    pub scx: Option<(String, u32)>,
+    /// Events that each CPU's trace buffer took and did not take.
+    pub buffers: Vec<(u64, u64)>,
     /// The kernel's accounts: before, at intervals if asked for, and after.
     pub samples: Vec<Sample>,
     /// What was not done as the workload asks.
@@ -76,7 +86,7 @@ pub fn run_all(
     requests: &[Request<'_>],
     stop: &AtomicBool,
 ) -> Result<(Hello, Vec<Recorded>), VmError> {
-    let layout = Layout::new(machine)?;
+    let layout = Layout::new(machine, &lab.qemu.version)?;
     let abilities = lab.kernel.abilities()?;
     let mut files = Initramfs::default();
     let mut runs = Vec::new();
@@ -92,6 +102,7 @@ pub fn run_all(
             time_limit_ns: request.max_time_ns,
             buffer_kib: request.buffer_kib,
             sample_ns: request.sample_ns,
+            phase_ns: request.seed % PHASES_NS,
         });
     }
     let buffers: u64 = requests.iter().map(|request| u64::from(request.buffer_kib)).max().unwrap_or(0);
@@ -209,6 +220,7 @@ impl Collector<'_> {
         };
         let decoder = self.decoder.as_mut().ok_or_else(|| protocol("a run before its formats".into()))?;
         let converted = decoder.finish(&cast).map_err(protocol)?;
+        let begin = current.begin.ok_or_else(|| protocol("the end of a run that did not begin".into()))?;
         let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
         Ok(Recorded {
             outcome: roster.outcome(request.workload, &end.processes, &converted, elapsed_ns),
@@ -216,7 +228,9 @@ impl Collector<'_> {
             tables,
             events_lost: end.lost.iter().sum(),
             foreign_run_ns: converted.foreign_run_ns,
-            settings: current.begin.map(|begin| begin.settings).unwrap_or_default(),
+            settings: begin.settings,
+            scx: begin.scx.map(|name| (name, end.scx_checks)),
+            buffers: end.entries.iter().copied().zip(end.lost.iter().copied()).collect(),
             samples: current.samples,
             warnings: end.processes.iter().flat_map(|process| process.warnings.iter().map(warning)).collect(),
         })
@@ -333,6 +347,18 @@ impl Roster {
 }
 
 impl Recorded {
+    /// What a reader of the run's results must know.
+    #[must_use]
+    pub fn notes(&self, cpus: usize) -> Vec<String> {
+        let mut notes: Vec<String> = self.warnings.iter().map(|what| format!("not done as asked: {what}")).collect();
+        let all = self.outcome.elapsed_ns.saturating_mul(cpus as u64);
+        if all > 0 && self.foreign_run_ns as f64 > MOST_FOREIGN * all as f64 {
+            let share = 100.0 * self.foreign_run_ns as f64 / all as f64;
+            notes.push(format!("threads that are not the workload's ran for {share:.1} % of all CPU time"));
+        }
+        notes
+    }
+
     /// Hands the events to a sink.
     ///
     /// # Errors

@@ -21,14 +21,41 @@ use super::pages::PageLayout;
 /// A record, as far as it matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Record {
-    Switch { prev: i32, state: PrevState, next: i32 },
-    Waking { thread: i32, target: u32 },
-    Wakeup { thread: i32, target: u32 },
-    Migrate { thread: i32, from: u32, to: u32 },
-    Fork { parent: i32, child: i32 },
-    Exit { thread: i32 },
-    Numa { thread: i32 },
+    Switch {
+        prev: i32,
+        state: PrevState,
+        next: i32,
+    },
+    /// Something that happens to one thread. What the other numbers are, its kind says ([`THREAD_EVENTS`]).
+    Thread {
+        kind: Kind,
+        thread: i32,
+        numbers: [i64; 2],
+    },
 }
+
+/// What happens to a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Waking,
+    Wakeup,
+    Migrate,
+    Fork,
+    Exit,
+    Numa,
+}
+
+/// Events about one thread: name, kind, field of the thread, other fields.
+const THREAD_EVENTS: [(&str, Kind, &str, &[&str]); 8] = [
+    ("sched_waking", Kind::Waking, "pid", &["target_cpu"]),
+    ("sched_wakeup", Kind::Wakeup, "pid", &["target_cpu"]),
+    ("sched_wakeup_new", Kind::Wakeup, "pid", &["target_cpu"]),
+    ("sched_migrate_task", Kind::Migrate, "pid", &["orig_cpu", "dest_cpu"]),
+    ("sched_process_fork", Kind::Fork, "child_pid", &["parent_pid"]),
+    ("sched_process_exit", Kind::Exit, "pid", &[]),
+    ("sched_move_numa", Kind::Numa, "pid", &[]),
+    ("sched_swap_numa", Kind::Numa, "src_pid", &[]),
+];
 
 #[derive(Clone, Copy, Debug)]
 struct Stamped {
@@ -42,48 +69,30 @@ struct Stamped {
 /// How records of one event are read.
 enum Reader {
     Switch { prev: Field, state: Field, next: Field, states: i64, dead: i64 },
-    Waking { thread: Field, target: Field },
-    Wakeup { thread: Field, target: Field },
-    Migrate { thread: Field, from: Field, to: Field },
-    Fork { parent: Field, child: Field },
-    Exit { thread: Field },
-    Numa { thread: Field },
+    Thread { kind: Kind, thread: Field, numbers: Vec<Field> },
 }
 
 impl Reader {
     fn new(format: &Format) -> Result<Option<Self>, String> {
         let field = |name: &str| format.field(name);
-        Ok(Some(match format.name.as_str() {
-            "sched_switch" => {
-                let (states, dead) = format.state_masks();
-                if dead == 0 {
-                    return Err("the description of sched_switch names no dead state".into());
-                }
-                Self::Switch {
-                    prev: field("prev_pid")?,
-                    state: field("prev_state")?,
-                    next: field("next_pid")?,
-                    states,
-                    dead,
-                }
+        if format.name == "sched_switch" {
+            let (states, dead) = format.state_masks();
+            if dead == 0 {
+                return Err("the description of sched_switch names no dead state".into());
             }
-            "sched_waking" => Self::Waking { thread: field("pid")?, target: field("target_cpu")? },
-            "sched_wakeup" | "sched_wakeup_new" => Self::Wakeup { thread: field("pid")?, target: field("target_cpu")? },
-            "sched_migrate_task" => {
-                Self::Migrate { thread: field("pid")?, from: field("orig_cpu")?, to: field("dest_cpu")? }
-            }
-            "sched_process_fork" => Self::Fork { parent: field("parent_pid")?, child: field("child_pid")? },
-            "sched_process_exit" => Self::Exit { thread: field("pid")? },
-            "sched_move_numa" => Self::Numa { thread: field("pid")? },
-            "sched_swap_numa" => Self::Numa { thread: field("src_pid")? },
-            _ => return Ok(None),
-        }))
+            let (prev, state, next) = (field("prev_pid")?, field("prev_state")?, field("next_pid")?);
+            return Ok(Some(Self::Switch { prev, state, next, states, dead }));
+        }
+        let Some((_, kind, thread, numbers)) = THREAD_EVENTS.iter().find(|(name, ..)| *name == format.name) else {
+            return Ok(None);
+        };
+        let numbers = numbers.iter().map(|name| field(name)).collect::<Result<_, _>>()?;
+        Ok(Some(Self::Thread { kind: *kind, thread: field(thread)?, numbers }))
     }
 
     fn read(&self, bytes: &[u8]) -> Option<Record> {
-        let thread = |field: &Field| field.read(bytes).map(|value| value as i32);
-        let cpu = |field: &Field| field.read(bytes).map(|value| value as u32);
-        Some(match self {
+        let id = |field: &Field| field.read(bytes).map(|value| value as i32);
+        match self {
             Self::Switch { prev, state, next, states, dead } => {
                 let state = state.read(bytes)?;
                 let state = match (state & dead != 0, state & states != 0) {
@@ -91,17 +100,16 @@ impl Reader {
                     (false, true) => PrevState::Sleeping,
                     (false, false) => PrevState::Runnable,
                 };
-                Record::Switch { prev: thread(prev)?, state, next: thread(next)? }
+                Some(Record::Switch { prev: id(prev)?, state, next: id(next)? })
             }
-            Self::Waking { thread: id, target } => Record::Waking { thread: thread(id)?, target: cpu(target)? },
-            Self::Wakeup { thread: id, target } => Record::Wakeup { thread: thread(id)?, target: cpu(target)? },
-            Self::Migrate { thread: id, from, to } => {
-                Record::Migrate { thread: thread(id)?, from: cpu(from)?, to: cpu(to)? }
+            Self::Thread { kind, thread, numbers } => {
+                let mut values = [0; 2];
+                for (value, field) in values.iter_mut().zip(numbers) {
+                    *value = field.read(bytes)?;
+                }
+                Some(Record::Thread { kind: *kind, thread: id(thread)?, numbers: values })
             }
-            Self::Fork { parent, child } => Record::Fork { parent: thread(parent)?, child: thread(child)? },
-            Self::Exit { thread: id } => Record::Exit { thread: thread(id)? },
-            Self::Numa { thread: id } => Record::Numa { thread: thread(id)? },
-        })
+        }
     }
 }
 
@@ -245,66 +253,79 @@ impl<'a> Conversion<'a> {
         self.cast.tasks.get(&thread).copied()
     }
 
-    fn cpu(&self, guest: u32) -> Result<CpuId, String> {
-        (self.cast.cpu)(guest).ok_or_else(|| format!("the trace names CPU {guest}, which the machine does not have"))
+    fn cpu(&self, guest: i64) -> Result<CpuId, String> {
+        let cpu = u32::try_from(guest).ok().and_then(|guest| (self.cast.cpu)(guest));
+        cpu.ok_or_else(|| format!("the trace names CPU {guest}, which the machine does not have"))
+    }
+
+    fn emit(&mut self, time_ns: u64, cpu: CpuId, kind: EventKind) {
+        self.out.events.push(Event { time_ns, cpu, kind });
     }
 
     fn record(&mut self, now: u64, stamped: &Stamped) -> Result<(), String> {
-        let cpu = self.cpu(stamped.cpu)?;
-        let (place, kind) = match stamped.record {
-            Record::Switch { prev, state, next } => {
-                self.account_foreign(now, stamped.cpu, next);
-                let (from, to) = (self.task(prev), self.task(next));
-                if from.is_none() && to.is_none() {
-                    return Ok(());
+        let cpu = self.cpu(i64::from(stamped.cpu))?;
+        match stamped.record {
+            Record::Switch { prev, state, next } => self.switch(now, cpu, stamped.cpu, (prev, state, next)),
+            Record::Thread { kind, thread, numbers } => {
+                if let Some(task) = self.task(thread) {
+                    self.task_record(now, cpu, stamped, (kind, task, numbers))?;
                 }
-                let prev_state = if from.is_some() { state } else { PrevState::Idle };
-                let kind = EventKind::Switch {
-                    prev: from.unwrap_or(TaskId::IDLE),
-                    prev_state,
-                    next: to.unwrap_or(TaskId::IDLE),
-                };
-                (cpu, kind)
             }
-            Record::Waking { thread, target } => {
-                let Some(task) = self.task(thread) else { return Ok(()) };
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, now: u64, cpu: CpuId, guest_cpu: u32, (prev, state, next): (i32, PrevState, i32)) {
+        self.account_foreign(now, guest_cpu, next);
+        let (from, to) = (self.task(prev), self.task(next));
+        if from.is_none() && to.is_none() {
+            return;
+        }
+        let prev_state = if from.is_some() { state } else { PrevState::Idle };
+        let (prev, next) = (from.unwrap_or(TaskId::IDLE), to.unwrap_or(TaskId::IDLE));
+        self.emit(now, cpu, EventKind::Switch { prev, prev_state, next });
+    }
+
+    fn task_record(
+        &mut self,
+        now: u64,
+        cpu: CpuId,
+        stamped: &Stamped,
+        (kind, task, [first, second]): (Kind, TaskId, [i64; 2]),
+    ) -> Result<(), String> {
+        match kind {
+            Kind::Waking => {
                 self.waking.insert(task);
-                (cpu, EventKind::Waking { task, target_cpu: self.cpu(target)? })
+                self.emit(now, cpu, EventKind::Waking { task, target_cpu: self.cpu(first)? });
             }
-            Record::Wakeup { thread, target } => {
-                let Some(task) = self.task(thread) else { return Ok(()) };
+            Kind::Wakeup => {
                 self.waking.remove(&task);
                 self.new.remove(&task);
-                (self.cpu(target)?, EventKind::Wakeup { task })
+                self.emit(now, self.cpu(first)?, EventKind::Wakeup { task });
             }
-            Record::Migrate { thread, from, to } => {
-                let Some(task) = self.task(thread) else { return Ok(()) };
-                let (from, to) = (self.cpu(from)?, self.cpu(to)?);
-                (cpu, EventKind::Migrate { task, from, to, kind: self.reason(task, stamped, from) })
+            Kind::Migrate => {
+                let (from, to) = (self.cpu(first)?, self.cpu(second)?);
+                let kind = self.reason(task, stamped, from);
+                self.emit(now, cpu, EventKind::Migrate { task, from, to, kind });
             }
-            Record::Fork { parent, child } => {
-                let Some(child) = self.task(child) else { return Ok(()) };
-                self.new.insert(child);
-                self.out.created_ns[child.index()].get_or_insert(now);
-                let parent = self.task(parent).unwrap_or(TaskId::IDLE);
-                self.out.events.push(Event { time_ns: now, cpu, kind: EventKind::Fork { parent, child } });
-                let restriction = self.restriction[child.index()];
-                if restriction == 0 {
-                    return Ok(());
+            Kind::Fork => {
+                self.new.insert(task);
+                self.out.created_ns[task.index()].get_or_insert(now);
+                let parent = self.task(first as i32).unwrap_or(TaskId::IDLE);
+                self.emit(now, cpu, EventKind::Fork { parent, child: task });
+                let restriction = self.restriction[task.index()];
+                if restriction != 0 {
+                    self.emit(now, cpu, EventKind::Affinity { task, restriction });
                 }
-                (cpu, EventKind::Affinity { task: child, restriction })
             }
-            Record::Exit { thread } => {
-                let Some(task) = self.task(thread) else { return Ok(()) };
+            Kind::Exit => {
                 self.out.exited_ns[task.index()].get_or_insert(now);
-                (cpu, EventKind::Exit { task })
+                self.emit(now, cpu, EventKind::Exit { task });
             }
-            Record::Numa { thread } => {
-                self.numa.extend(self.task(thread));
-                return Ok(());
+            Kind::Numa => {
+                self.numa.insert(task);
             }
-        };
-        self.out.events.push(Event { time_ns: now, cpu: place, kind });
+        }
         Ok(())
     }
 

@@ -1,0 +1,139 @@
+//! `warmcore vm` with a script in QEMU's place: no guest outlives the program, nothing is written outside run directory
+//! and cache, and what is missing is said.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::Scratch;
+
+/// The smallest image that passes for a kernel.
+fn image() -> Vec<u8> {
+    let mut bytes = vec![0_u8; 4096];
+    bytes[0x1f1] = 1;
+    bytes[0x1f4] = 192;
+    bytes[0x202..0x206].copy_from_slice(b"HdrS");
+    bytes[0x236] = 1;
+    bytes[0x20f] = 0x02;
+    bytes[0x400..0x406].copy_from_slice(b"7.2.13");
+    bytes
+}
+
+/// A scratch directory with a kernel and a QEMU that never says anything.
+fn scratch() -> Scratch {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("vmlinuz"), image()).unwrap();
+    fs::create_dir(scratch.path("bin")).unwrap();
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'QEMU emulator version 7.2.0 (x)'; exit 0; fi\n\
+         echo $$ > {}\nexec sleep 1000\n",
+        scratch.path("pid.new").display()
+    );
+    // Whole or absent, so that whoever reads it reads a number.
+    let script = script.replace("exec sleep", &format!("mv {0}.new {0}\nexec sleep", scratch.path("pid").display()));
+    let program = scratch.path("bin/qemu-system-x86_64");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    scratch
+}
+
+fn search_path(scratch: &Scratch) -> String {
+    format!("{}:{}", scratch.path("bin").display(), std::env::var("PATH").unwrap_or_default())
+}
+
+fn boot(scratch: &Scratch) -> Child {
+    let mut command =
+        scratch.command("vm run --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t --workload spin:-n1,-d1s --scheduler eevdf --out run");
+    command.env("PATH", search_path(scratch)).env("XDG_CACHE_HOME", scratch.path("cache"));
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program can be started")
+}
+
+fn within(limit: Duration, what: &str, is: impl Fn() -> bool) {
+    let end = Instant::now() + limit;
+    while !is() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").arg(name).arg(pid.to_string()).status().unwrap().success());
+}
+
+#[test]
+fn no_guest_outlives_a_killed_program() {
+    for name in ["-KILL", "-TERM", "-INT"] {
+        let scratch = scratch();
+        let mut child = boot(&scratch);
+        within(Duration::from_secs(60), "the guest starts", || scratch.path("pid").exists());
+        let guest = fs::read_to_string(scratch.path("pid")).unwrap();
+        let process = Path::new("/proc").join(guest.trim());
+        assert!(process.exists());
+        signal(name, child.id());
+        let status = child.wait().unwrap();
+        assert!(!status.success(), "{name}");
+        within(Duration::from_secs(30), "the guest is gone", || !process.exists());
+        // Nothing but what was there, the run directory and the cache.
+        let mut entries: Vec<String> = fs::read_dir(scratch.path("."))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|entry| entry != "cache")
+            .collect();
+        entries.sort();
+        assert_eq!(entries, ["bin", "pid", "run", "vmlinuz"], "{name}");
+    }
+}
+
+#[test]
+fn a_guest_that_says_nothing_is_killed_at_the_limit_and_the_advice_is_said() {
+    let scratch = scratch();
+    let words = "vm boot --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t --boot-limit 1s";
+    let ran = scratch.run_in_path(&search_path(&scratch), words);
+    assert_eq!(ran.code, Some(1), "{}", ran.error);
+    assert!(ran.error.contains("not done within 1 s"), "{}", ran.error);
+    assert!(ran.error.contains("--boot-limit"), "{}", ran.error);
+}
+
+#[test]
+fn without_qemu_it_is_said_what_to_install() {
+    let scratch = scratch();
+    let ran = scratch.run_in_path("/nonexistent", "vm boot --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t");
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.error.contains("no QEMU"), "{}", ran.error);
+    assert!(ran.error.contains("qemu-system-x86"), "{}", ran.error);
+}
+
+#[test]
+fn a_broken_image_is_refused_before_anything_is_started() {
+    let scratch = scratch();
+    fs::write(scratch.path("cut"), &image()[..3000]).unwrap();
+    let mut arm = image();
+    arm[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    fs::write(scratch.path("arm"), arm).unwrap();
+    for (file, part) in [("cut", "cut off"), ("arm", "arm64"), ("missing", "cannot read it")] {
+        let words = format!("vm boot --kernel {file} --virtual-time --machine 1s1n1l2c1t");
+        let ran = scratch.run_in_path(&search_path(&scratch), &words);
+        assert_eq!(ran.code, Some(2), "{}", ran.error);
+        assert!(ran.error.contains(part), "{}", ran.error);
+        assert!(!scratch.path("pid").exists(), "{file} was booted");
+    }
+}
+
+#[test]
+fn a_scheduler_that_is_no_program_for_a_guest_is_refused() {
+    let scratch = scratch();
+    scratch.write("script.sh", "#!/bin/sh\n");
+    for (program, part) in [("./script.sh", "no ELF"), ("./missing", "missing")] {
+        let words = format!(
+            "vm run --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t --workload spin:-n1,-d1s --scheduler scx:{program}"
+        );
+        let ran = scratch.run_in_path(&search_path(&scratch), &words);
+        assert_ne!(ran.code, Some(0));
+        assert!(ran.error.contains(part), "{}", ran.error);
+        assert!(!scratch.path("pid").exists(), "{program} was booted");
+    }
+}
