@@ -56,6 +56,15 @@ export function timeTicks(from: number, to: number, most: number): number[] {
   return ticks;
 }
 
+/** A label of a group that fits: of `application/role ×4` the role stays whole, because groups of one application differ by it. */
+export function shortenedGroup(label: string, most: number): string {
+  const at = label.lastIndexOf('/');
+  if (at < 0) return shortened(label, most);
+  const role = label.slice(at + 1);
+  const left = most - role.length - 1;
+  return left < 3 ? shortened(role, most) : `${shortened(label.slice(0, at), left)}/${role}`;
+}
+
 /** A text that fits a number of characters. */
 export function shortened(text: string, most: number): string {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;

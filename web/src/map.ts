@@ -38,14 +38,15 @@ export class MachineMap {
 
   private draw(): void {
     const { from, to } = this.state;
-    this.note.textContent = `Load, moves and fetched lines from ${duration(from)} to ${duration(to)}: the timeline's span.`;
+    const whole = this.state.scenes.every((scene) => scene.exact) ? '' : ' Single slices are not in the page: lines show the whole run.';
+    this.note.textContent = `Load, residency, moves and fetched lines from ${duration(from)} to ${duration(to)}: the timeline's span.${whole}`;
     this.state.scenes.forEach((scene, index) => {
       const svg = this.figures[index];
       if (!svg || !this.state.shown.has(index)) return;
       this.sources(svg, scene);
-      if (!scene.exact) return;
       this.load(svg, scene);
-      this.traffic(svg, scene);
+      this.residents(svg, scene);
+      if (scene.exact) this.traffic(svg, scene);
     });
   }
 
@@ -53,15 +54,43 @@ export class MachineMap {
     const { from, to } = this.state;
     svg.querySelectorAll<SVGRectElement>('rect[data-cpu]').forEach((rect) => {
       const cpu = Number(rect.dataset.cpu);
-      let busy = 0;
-      for (let i = scene.after(cpu, from); i < scene.first[cpu + 1] && scene.start[i] < to; i++) {
-        busy += Math.min(to, scene.end[i]) - Math.max(from, scene.start[i]);
-      }
-      const share = busy / (to - from);
+      const share = Math.min(1, scene.busyIn(cpu, from, to) / (to - from));
       rect.setAttribute('fill', css(magnitude(share)));
       const title = rect.querySelector('title');
       const place = title?.textContent?.split(':')[0] ?? `cpu${cpu}`;
       if (title) title.textContent = `${place}: busy ${percent(share)}`;
+    });
+  }
+
+  /** The bars of an LLC: whose run time its CPUs spent in the span, as long as the LLC that was busiest. */
+  private residents(svg: SVGSVGElement, scene: Scene): void {
+    const { from, to, machine } = this.state;
+    const rowOf = Uint32Array.from(scene.header.task_map_rows);
+    const rows = rowOf.reduce((a, b) => Math.max(a, b), 0) + 1;
+    const llcs = Math.max(0, ...machine.llc) + 1;
+    const run = new Float64Array(llcs * rows);
+    for (let cpu = 0; cpu < scene.cpus; cpu++) {
+      const base = machine.llc[cpu] * rows;
+      scene.runIn(cpu, from, to, (task, ns) => (run[base + rowOf[task]] += ns));
+    }
+    const bars = [...svg.querySelectorAll<SVGRectElement>('rect.resident')];
+    const shares = bars.map((bar) => run[Number(bar.dataset.llc) * rows + Number(bar.dataset.row)] / ((to - from) * Number(bar.dataset.cpus)));
+    const busy = new Float64Array(llcs);
+    bars.forEach((bar, i) => (busy[Number(bar.dataset.llc)] += shares[i]));
+    const most = busy.reduce((a, b) => Math.max(a, b), 1e-12);
+    const ends = new Float64Array(llcs).fill(NaN);
+    bars.forEach((bar, i) => {
+      const llc = Number(bar.dataset.llc);
+      const share = shares[i];
+      const x = Number.isNaN(ends[llc]) ? Number(bar.dataset.x) : ends[llc];
+      const width = (share / most) * Number(bar.dataset.width);
+      bar.setAttribute('x', x.toFixed(1));
+      bar.setAttribute('width', width.toFixed(1));
+      ends[llc] = x + width;
+      const title = bar.querySelector('title');
+      // The name may hold anything; the share stands behind it.
+      const name = title?.textContent?.replace(/ \S+ % of the CPUs' time$/, '') ?? '';
+      if (title) title.textContent = `${name} ${percent(share)} of the CPUs' time`;
     });
   }
 
@@ -98,29 +127,31 @@ export class MachineMap {
     const lines = [...svg.querySelectorAll<SVGPolylineElement>('polyline[data-llcs]')];
     if (lines.length === 0) return;
     const moves = this.moves(scene);
-    const most = Math.max(1, ...moves.values());
+    const pairs = lines.map((line) => (line.dataset.llcs ?? '').split(' ').map(Number));
+    const most = Math.max(1, ...pairs.map(([a, b]) => moves[a * this.llcs + b] + moves[b * this.llcs + a]));
     for (const line of lines) {
       const [a, b] = (line.dataset.llcs ?? '').split(' ').map(Number);
-      const count = moves.get(a * 65536 + b) ?? 0;
+      const count = moves[a * this.llcs + b] + moves[b * this.llcs + a];
       line.setAttribute('class', count > 0 ? `traffic w${Math.round(1 + (6 * count) / most)}` : 'traffic none');
       const title = line.querySelector('title');
       if (title) title.textContent = `llc${a} and llc${b}: ${count} moves`;
     }
   }
 
-  /** Consecutive slices of one task in different LLCs whose second one begins in the span; both directions together. */
-  private moves(scene: Scene): Map<number, number> {
-    const { llc } = this.state.machine;
-    const { first, slices } = scene.slicesByTask();
-    const found = new Map<number, number>();
-    for (let task = 0; task < scene.tasks; task++) {
-      for (let at = first[task] + 1; at < first[task + 1]; at++) {
-        const start = scene.start[slices[at]];
-        if (start < this.state.from || start >= this.state.to) continue;
-        const [a, b] = [llc[scene.cpu[slices[at - 1]]], llc[scene.cpu[slices[at]]]];
-        if (a === b) continue;
-        const pair = Math.min(a, b) * 65536 + Math.max(a, b);
-        found.set(pair, (found.get(pair) ?? 0) + 1);
+  private get llcs(): number {
+    return Math.max(0, ...this.state.machine.llc) + 1;
+  }
+
+  /** Consecutive slices of one task in different LLCs whose second one begins in the span: from row to column. */
+  private moves(scene: Scene): Uint32Array {
+    const { from, to, machine } = this.state;
+    const llcs = this.llcs;
+    const found = new Uint32Array(llcs * llcs);
+    const { first, start, origin } = scene;
+    for (let cpu = 0; cpu < scene.cpus; cpu++) {
+      const into = machine.llc[cpu];
+      for (let i = scene.after(cpu, from); i < first[cpu + 1] && start[i] < to; i++) {
+        if (origin[i] > 0 && start[i] >= from) found[(origin[i] - 1) * llcs + into]++;
       }
     }
     return found;

@@ -39,6 +39,8 @@ interface Header {
   moves_total: number;
   move_kinds: string[];
   slice_ends: string[];
+  /** Row of the machine's map that each task belongs to. */
+  task_map_rows: number[];
   counters: string[];
   counter_bins: number;
   /** What a row of counters stands for. */
@@ -77,6 +79,10 @@ export class Scene {
   readonly cpu: Uint16Array;
   readonly why: Uint8Array;
   readonly delay: Float64Array | undefined;
+  /** LLC + 1 that the slice's task came from, where that was another one. */
+  readonly origin: Uint16Array;
+  /** Run time on the slice's CPU before it. */
+  private readonly before: Float64Array;
   readonly lengths: Float32Array;
   /** By counter, place and stretch of time. */
   private readonly counts: Float64Array;
@@ -106,6 +112,8 @@ export class Scene {
     this.why = new Uint8Array(count);
     const delays = columns.get('delays');
     this.delay = delays ? new Float64Array(count) : undefined;
+    this.origin = new Uint16Array(count);
+    this.before = new Float64Array(count);
     if (counts) this.readSlices(columns, counts);
     this.lengths = this.readLengths(columns.get('lengths'));
     this.places = header.counter_places === 'cpu' ? this.cpus : Math.max(0, ...machine.llc) + 1;
@@ -128,10 +136,12 @@ export class Scene {
     const runs = new Reader(columns.get('runs') ?? empty);
     const tasks = new Reader(columns.get('tasks') ?? empty);
     const delays = this.delay && new Reader(columns.get('delays') ?? empty);
-    const { start, end, task, why, delay } = this;
+    const origins = new Reader(columns.get('origins') ?? empty);
+    const { start, end, task, why, delay, origin, before } = this;
     for (let cpu = 0; cpu < this.cpus; cpu++) {
       let now = 0;
       let who = 0;
+      let busy = 0;
       this.cpu.fill(cpu, this.first[cpu], this.first[cpu + 1]);
       for (let i = this.first[cpu]; i < this.first[cpu + 1]; i++) {
         now += gaps.next();
@@ -140,6 +150,9 @@ export class Scene {
         why[i] = run % 4;
         now += Math.floor(run / 4);
         end[i] = now;
+        before[i] = busy;
+        busy += now - start[i];
+        origin[i] = origins.next();
         who += tasks.nextSigned();
         task[i] = who;
         if (delay && delays) delay[i] = delays.next() - 1;
@@ -288,6 +301,42 @@ export class Scene {
       else low = middle + 1;
     }
     return low;
+  }
+
+  /** Run time on a CPU between two times. */
+  busyIn(cpu: number, from: number, to: number): number {
+    if (!this.exact) return this.runIn(cpu, from, to, () => {});
+    const until = (time: number): number => {
+      const slice = this.after(cpu, time);
+      if (slice < this.first[cpu + 1]) return this.before[slice] + Math.max(0, time - this.start[slice]);
+      return slice > this.first[cpu] ? this.before[slice - 1] + this.end[slice - 1] - this.start[slice - 1] : 0;
+    };
+    return until(to) - until(from);
+  }
+
+  /** Tells who ran for how long on a CPU between two times, stretch by stretch where single slices are not known; the sum. */
+  runIn(cpu: number, from: number, to: number, tell: (task: number, run: number) => void): number {
+    let sum = 0;
+    if (this.exact) {
+      const last = this.first[cpu + 1];
+      for (let i = this.after(cpu, from); i < last && this.start[i] < to; i++) {
+        const run = Math.min(to, this.end[i]) - Math.max(from, this.start[i]);
+        sum += run;
+        tell(this.task[i], run);
+      }
+      return sum;
+    }
+    const level = this.levels[0];
+    const stretch = this.header.end_ns / level.bins;
+    const last = Math.min(level.bins, Math.ceil(to / stretch));
+    for (let bin = Math.floor(from / stretch); bin < last; bin++) {
+      const who = level.task[cpu * level.bins + bin];
+      if (who === 0) continue;
+      const run = (level.busy[cpu * level.bins + bin] / 255) * stretch;
+      sum += run;
+      tell(who - 1, run);
+    }
+    return sum;
   }
 
   /** The slice that covers a time on a CPU. */

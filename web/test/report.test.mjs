@@ -184,6 +184,56 @@ test('counters colour the timeline, and the machine shows where lines came from 
   assert.deepEqual(faults, []);
 });
 
+test('the map says whose run time each LLC spent, in the chosen span', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(SPIN);
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  // LLC, share of its CPUs' time by the words, length relative to the longest.
+  const shares = () =>
+    page.$$eval('figure[data-figure^="machine-0"] rect.resident', (bars) =>
+      bars.map((bar) => {
+        const text = bar.querySelector('title').textContent;
+        return [bar.dataset.llc, Number(text.split(' ').at(-6)) / 100, Number(bar.getAttribute('width')) / Number(bar.dataset.width), text];
+      }));
+  await page.locator('#machine-0').scrollIntoViewIfNeeded();
+  const whole = await shares();
+  assert.equal(whole.length, 4, 'one role on four LLCs');
+  // 24 spinners on one CPU for 5 ms, then spread until 60 ms: the first LLC is busy from the start.
+  const verdict = work.json('run/verdict.json');
+  const busy = verdict.schedulers[0].measures.busy_share.summary;
+  const mean = whole.reduce((sum, [, share]) => sum + share, 0) / 4;
+  assert.ok(mean > busy.min - 0.01 && mean < busy.max + 0.01, `${mean} is the run's busy share ${busy.median}`);
+  assert.match(whole[0][3], /^llc0: .*spin.* [\d.]+ % of the CPUs' time$/);
+  assert.equal(Math.max(...whole.map(([, , length]) => Math.round(length * 100))), 100, 'the busiest fills its bar');
+  // The first milliseconds: one CPU of four in the first LLC works, nobody elsewhere.
+  const view = page.locator('.view[data-view="timeline"]');
+  for (let i = 0; i < 5; i++) await view.getByRole('button', { name: 'Zoom in' }).click();
+  for (let i = 0; i < 60; i++) await view.getByRole('button', { name: 'Earlier' }).click();
+  await page.locator('#machine-0').scrollIntoViewIfNeeded();
+  // Drawn when the hand rests.
+  await page.waitForTimeout(800);
+  const early = await shares();
+  assert.ok(Math.abs(early[0][1] - 0.25) < 0.02, early.join(' | '));
+  assert.deepEqual(early.slice(1).map(([, share]) => Math.round(share * 100)), [0, 0, 0]);
+  assert.deepEqual(faults, []);
+});
+
+test('what tasks are ranked by is drawn for every scheduler, with its data', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(`compare -m ${MACHINE} -w spin:-n24,-p0,-u5ms,-d60ms -s eevdf,cfs,rr --trials 2 --out run`);
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  const figures = await page.$$eval('figure[data-figure^="score-"]', (found) => found.map((figure) => [figure.dataset.figure, figure.querySelector('h3').textContent, figure.querySelectorAll('polyline').length]));
+  assert.deepEqual(figures.map(([name]) => name), ['score-0-eevdf-vlag-ns', 'score-0-eevdf-deadline-ns', 'score-1-cfs-vruntime-ns', 'score-2-rr-position']);
+  assert.equal(figures[0][1], 'Lag under eevdf');
+  assert.ok(figures.every(([, , lines]) => lines >= 24), figures.join(' | '));
+  const download = page.waitForEvent('download');
+  await page.locator('figure[data-figure="score-0-eevdf-vlag-ns"]').getByRole('button', { name: 'CSV' }).click();
+  const csv = readFileSync(await (await download).path(), 'utf8').split('\n');
+  assert.equal(csv[0], 'row,task,name,time_ns,vlag_ns');
+  assert.ok(csv.length > 200, `${csv.length} samples`);
+  assert.deepEqual(faults, []);
+});
+
 test('groups of the heatmap unfold with the pointer and the keyboard, and rows can be the LLC they ran in', { skip }, async (t) => {
   const work = scratch(t);
   work.run('compare -m 2s1n2l4c1t -w hackbench:-T,-p,-f10,-g8,-l2 -s cfs --trials 2 --out run');

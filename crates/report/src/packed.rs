@@ -8,6 +8,7 @@
 //! | `gaps` | from the end of the slice before on that CPU (0 for the first) to the start |
 //! | `runs` | duration × 4 + why it ended |
 //! | `tasks` | task, as the difference to the slice before on that CPU, zigzag |
+//! | `origins` | LLC + 1 of the task's slice before, where that was another one; 0 otherwise |
 //! | `delays` | run delay + 1, or 0 for unknown; left out above [`MAX_DELAYS`] slices |
 //! | `overview` | pairs of task + 1 and busy share, with the number of equal stretches before them; instead of slices |
 //! | `counters` | what each place counted, by counter, place and bin, with the number of equal values before each; places are CPUs, or LLCs where that were too many |
@@ -25,7 +26,7 @@ use warmcore_trace::{MigrationKind, Slice, SliceEnd, TaskId};
 
 use crate::counters::COUNTER_BINS;
 use crate::pack::{Column, base64, gzip};
-use crate::rows::groups;
+use crate::rows::{groups, map_rows};
 use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene};
 
 /// Slices above which a page does not hold each one's run delay.
@@ -54,6 +55,8 @@ struct Header<'a> {
     /// `cpu` or `llc`.
     counter_places: &'static str,
     slice_ends: Vec<&'static str>,
+    /// Row of the machine's map that each task belongs to.
+    task_map_rows: Vec<usize>,
     /// Name and length in bytes, in order.
     columns: Vec<(&'static str, usize)>,
 }
@@ -67,7 +70,11 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
     let groups = groups(&scene.tasks);
     let mut task_groups = vec![0; scene.tasks.len()];
     groups.iter().for_each(|row| row.tasks.iter().for_each(|task| task_groups[*task] = row.group));
-    let mut columns = columns(scene);
+    let mut task_map_rows = vec![0; scene.tasks.len()];
+    for (row, of_row) in map_rows(&scene.tasks).iter().enumerate() {
+        of_row.tasks.iter().for_each(|task| task_map_rows[*task] = row);
+    }
+    let mut columns = columns(scene, machine);
     let counters = counted(scene);
     let by_cpu = counters.len() * machine.cpu_count() * COUNTER_BINS <= MAX_COUNTER_VALUES;
     columns.insert("counters", counter_column(scene, machine, &counters, by_cpu));
@@ -81,6 +88,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         length_bins: LENGTH_BINS,
         task_names: scene.tasks.iter().map(|task| task.name.as_str()).collect(),
         task_groups,
+        task_map_rows,
         task_processes: scene.tasks.iter().map(|task| task.process).collect(),
         groups: groups.into_iter().map(|group| group.label).collect(),
         decisions: &scene.tables.decisions,
@@ -103,11 +111,12 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
     base64(&gzip(&bytes))
 }
 
-fn columns(scene: &Scene) -> BTreeMap<&'static str, Column> {
+fn columns(scene: &Scene, machine: &Machine) -> BTreeMap<&'static str, Column> {
     let mut columns = BTreeMap::new();
     let cpus = scene.metrics.cpus.len();
     if let Some(slices) = &scene.record.slices {
         slice_columns(slices, cpus, &mut columns);
+        columns.insert("origins", origins(slices, machine));
     }
     if let Some(overview) = &scene.record.overview {
         let pairs = overview.iter().map(|stretch| (u64::from(stretch.task.0.wrapping_add(1)), u64::from(stretch.busy)));
@@ -182,6 +191,26 @@ fn slice_columns(slices: &[Slice], cpus: usize, columns: &mut BTreeMap<&'static 
     if slices.len() as u64 <= MAX_DELAYS {
         columns.insert("delays", delays);
     }
+}
+
+/// Of every slice: the LLC its task came from, plus 1, or 0 if it ran there before or nowhere.
+fn origins(slices: &[Slice], machine: &Machine) -> Column {
+    let mut by_time: Vec<u32> = (0..slices.len() as u32).collect();
+    by_time.sort_unstable_by_key(|at| (slices[*at as usize].start_ns, slices[*at as usize].end_ns));
+    let tasks = slices.iter().map(|slice| slice.task.index() + 1).max().unwrap_or(0);
+    let (mut last, mut origin) = (vec![None; tasks], vec![0_u32; slices.len()]);
+    for at in by_time {
+        let slice = &slices[at as usize];
+        let llc = machine.llc_of(slice.cpu);
+        if let Some(before) = last[slice.task.index()].replace(llc)
+            && before != llc
+        {
+            origin[at as usize] = before.0 + 1;
+        }
+    }
+    let mut column = Column::default();
+    origin.into_iter().for_each(|value| column.push(value.into()));
+    column
 }
 
 /// Each pair with the number of times it follows itself: count, first, second.

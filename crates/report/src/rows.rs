@@ -63,6 +63,13 @@ pub fn rows(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
     merged(groups, most)
 }
 
+/// The rows of the machine's map: every task where there are few, else groups.
+#[must_use]
+pub fn map_rows(tasks: &[TaskInfo]) -> Vec<Row> {
+    const MOST: usize = 12;
+    rows(tasks, MOST)
+}
+
 /// One row per group if there are at most `most`, else one per stretch of groups.
 #[must_use]
 pub fn groups_at_most(tasks: &[TaskInfo], most: usize) -> Vec<Row> {

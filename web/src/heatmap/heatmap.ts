@@ -3,7 +3,7 @@
 
 import { css, group, magnitude, pixel } from '../colour';
 import { choice, element, showTip, themeColour } from '../dom';
-import { count, duration, percent, shortened } from '../format';
+import { count, duration, percent, shortenedGroup } from '../format';
 import { lazily } from '../lazily';
 import type { Scene } from '../scene';
 import type { RunState } from '../state';
@@ -181,7 +181,7 @@ export class Heatmap {
       if (kind === 'task' && row % every > 0) continue;
       context.fillStyle = themeColour(kind === 'group' ? '--ink' : '--muted');
       const mark = kind === 'group' ? (unfolded ? '▾ ' : '▸ ') : '';
-      context.fillText(mark + shortened(label, 18), GUTTER - 6, TOP + (row - first + 0.5) * each);
+      context.fillText(mark + shortenedGroup(label, 18), GUTTER - 6, TOP + (row - first + 0.5) * each);
     }
     const step = plot / columns;
     context.textAlign = 'left';

@@ -2,7 +2,7 @@
 
 import { css, group } from '../colour';
 import { themeColour } from '../dom';
-import { instant, shortened, timeTicks } from '../format';
+import { instant, shortenedGroup, timeTicks } from '../format';
 import { GUTTER, type View } from './view';
 
 /** Marks drawn one by one; more would be a solid band. */
@@ -41,7 +41,7 @@ export function drawLabels(view: View, context: CanvasRenderingContext2D, first:
     } else if ((first + row) % every === 0) {
       const { label, folded } = view.rows[first + row];
       context.fillStyle = themeColour(folded ? '--ink' : '--muted');
-      context.fillText((folded ? '▸ ' : '') + shortened(label, 12), GUTTER - 5, y);
+      context.fillText((folded ? '▸ ' : '') + shortenedGroup(label, 12), GUTTER - 5, y);
     }
   }
 }

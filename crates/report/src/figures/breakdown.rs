@@ -105,6 +105,9 @@ pub fn gaps(run: &Run) -> Option<Figure> {
         let mut lines: Vec<_> = gap.lines.iter().map(|line| (line.name, line.difference, line.share)).collect();
         lines.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
         lines.truncate(MOST_LINES);
+        // A bar of no length says nothing, except that there is no difference at all.
+        let visible = lines.iter().filter(|line| signed(split, line.1).chars().any(|c| matches!(c, '1'..='9'))).count();
+        lines.truncate(visible.max(1));
         lines
     };
     let drawn: Vec<(&Gap, Vec<_>)> =
@@ -155,7 +158,8 @@ pub fn gaps(run: &Run) -> Option<Figure> {
         id: "time-gap".into(),
         title: "The difference to the baseline, explained".into(),
         caption: "To the left: less than the baseline; to the right: more. Shares of the gap count what tasks did themselves; \
-                  waiting for other tasks and sleeping (grey) follow from that and explain nothing."
+                  waiting for other tasks and sleeping (grey) follow from that and explain nothing. Causes that make no difference are \
+                  left out; the table below has them."
             .into(),
         svg,
         csv: csv.finish(),

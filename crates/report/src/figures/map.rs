@@ -1,10 +1,11 @@
 //! The machine as a map: sockets, NUMA nodes, LLCs, cores and their threads, with load and the traffic between LLCs.
 
-use warmcore_topology::{CoreId, LlcId, Machine};
+use warmcore_topology::{CoreId, CpuId, LlcId, Machine};
 
 use super::matrix::colour_bar;
-use super::{Csv, Figure, WIDTH, file_name};
-use crate::colour::{hex, magnitude};
+use super::{Csv, Figure, WIDTH, file_name, shortened_group};
+use crate::colour::{group, hex, magnitude};
+use crate::rows::{Row, map_rows};
 use crate::scene::Scene;
 use crate::svg::{Anchor, Svg, coordinate};
 use crate::units::{count, three_digits};
@@ -34,6 +35,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         let cells: Vec<String> = ids.iter().map(u32::to_string).chain([format!("{:.6}", busy(cpu.index()))]).collect();
         csv.row(&cells);
     }
+    let residents = Residents::new(scene, machine);
     let mut boxes: Vec<Option<Box2>> = (0..machine.llc_count()).map(|_| None).collect();
     let mut y = TOP;
     for socket in machine.sockets() {
@@ -51,7 +53,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
                 let mut tallest = 0.0_f64;
                 for (column, llc) in line.iter().enumerate() {
                     let x = 76.0 + width * column as f64;
-                    let height = draw_llc(&mut svg, scene, machine, *llc, (x, y, width - 12.0), &busy);
+                    let height = draw_llc(&mut svg, scene, machine, (*llc, &residents), (x, y, width - 12.0), &busy);
                     boxes[llc.index()] = Some(Box2 { x, y, width: width - 12.0, height });
                     tallest = tallest.max(height);
                 }
@@ -64,6 +66,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     traffic(&mut svg, scene, machine, &boxes);
     colour_bar(&mut svg, y + 6.0, "0 %", "100 %", "share of time with a task on the CPU");
     svg.height = y + 28.0;
+    key(&mut svg, &residents.rows);
     if SOURCES.iter().any(|(name, ..)| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0)) {
         for (position, (_, class, words)) in SOURCES.iter().enumerate() {
             let (x, y) = (22.0 + (position % 3) as f64 * 240.0, svg.height + 8.0 + (position / 3) as f64 * 18.0);
@@ -76,7 +79,8 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
         title: format!("{} under {}", machine.name(), scene.scheduler),
         caption:
-            "Each cell is a CPU, SMT siblings touching; shade is load. Lines are moves of tasks between LLCs, the \
+            "Each cell is a CPU, SMT siblings touching; shade is load. The bar above the cells is residency: whose run time \
+                  the LLC's CPUs spent, as long as the LLC that was busiest. Lines are moves of tasks between LLCs, the \
                   thicker the more. Bars beside an LLC's name, where the memory was modelled: where the lines came from that its \
                   cores fetched, as long as the LLC that fetched most."
                 .into(),
@@ -90,7 +94,7 @@ fn draw_llc(
     svg: &mut Svg,
     scene: &Scene,
     machine: &Machine,
-    llc: LlcId,
+    (llc, residents): (LlcId, &Residents),
     (x, y, width): (f64, f64, f64),
     busy: &dyn Fn(usize) -> f64,
 ) -> f64 {
@@ -102,13 +106,14 @@ fn draw_llc(
     let cell = ((width - 10.0) / per_line as f64).min(34.0);
     let tall = 16.0;
     let lines = cores.len().div_ceil(per_line);
-    let height = 22.0 + lines as f64 * (tall + 4.0) + 4.0;
+    let height = 32.0 + lines as f64 * (tall + 4.0) + 4.0;
     svg.rect(x, y, width, height, "box", "");
     svg.text(x + 6.0, y + 14.0, Anchor::Start, "s", &llc.to_string());
     sources(svg, scene, machine, llc, (x + 46.0, y + 6.0, width - 52.0));
+    residents.draw(svg, machine, llc, (x + 6.0, y + 20.0, width - 12.0));
     for (position, core) in cores.iter().enumerate() {
         let at =
-            (x + 5.0 + cell * (position % per_line) as f64, y + 20.0 + (tall + 4.0) * (position / per_line) as f64);
+            (x + 5.0 + cell * (position % per_line) as f64, y + 31.0 + (tall + 4.0) * (position / per_line) as f64);
         let cpus = machine.cpus_of_core(*core);
         let part = (cell - 3.0) / cpus.len().max(1) as f64;
         for (thread, cpu) in cpus.iter().enumerate() {
@@ -119,6 +124,63 @@ fn draw_llc(
         }
     }
     height
+}
+
+/// Whose run time the CPUs of each LLC spent.
+struct Residents {
+    rows: Vec<Row>,
+    /// Share of the time of an LLC's CPUs, by LLC and row.
+    shares: Vec<f64>,
+    /// That of the busiest LLC, all rows together.
+    most: f64,
+}
+
+impl Residents {
+    fn new(scene: &Scene, machine: &Machine) -> Self {
+        let rows = map_rows(&scene.tasks);
+        let mut shares = vec![0.0; machine.llc_count() * rows.len()];
+        let whole = |llc: LlcId| scene.end_ns.max(1) as f64 * machine.cpus_of_llc(llc).iter().count() as f64;
+        for (position, row) in rows.iter().enumerate() {
+            let runs = row.tasks.iter().filter_map(|task| scene.record.cpu_run_ns.get(*task));
+            for (cpu, run_ns) in runs.flatten() {
+                let llc = machine.llc_of(CpuId(*cpu));
+                shares[llc.index() * rows.len() + position] += *run_ns as f64 / whole(llc);
+            }
+        }
+        let most = shares.chunks(rows.len().max(1)).map(|llc| llc.iter().sum()).fold(1e-12, f64::max);
+        Self { rows, shares, most }
+    }
+
+    /// The bar of an LLC, as long as its CPUs were busy relative to those of the busiest LLC.
+    fn draw(&self, svg: &mut Svg, machine: &Machine, llc: LlcId, (x, y, width): (f64, f64, f64)) {
+        svg.rect(x, y, width, 7.0, "empty", "");
+        let mut from = x;
+        for (position, row) in self.rows.iter().enumerate() {
+            let share = self.shares[llc.index() * self.rows.len() + position];
+            let attributes = format!(
+                r#"fill="{}" class="resident" data-llc="{}" data-row="{position}" data-x="{}" data-width="{}" data-cpus="{}""#,
+                hex(group(position)),
+                llc.0,
+                coordinate(x),
+                coordinate(width),
+                machine.cpus_of_llc(llc).iter().count()
+            );
+            let hover = format!("{llc}: {} {} % of the CPUs' time", row.label, three_digits(share * 100.0));
+            let length = share / self.most * width;
+            svg.rect_with(from, y, length, 7.0, &attributes, &hover);
+            from += length;
+        }
+    }
+}
+
+/// Which colour of the bars of residency is whose.
+fn key(svg: &mut Svg, rows: &[Row]) {
+    for (position, row) in rows.iter().enumerate() {
+        let (x, y) = (22.0 + (position % 4) as f64 * 182.0, svg.height + 8.0 + (position / 4) as f64 * 18.0);
+        svg.rect_with(x, y - 8.0, 10.0, 10.0, &format!(r#"fill="{}""#, hex(group(position))), &row.label);
+        svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(&row.label, 26));
+    }
+    svg.height += 22.0 + 18.0 * (rows.len().div_ceil(4).saturating_sub(1)) as f64;
 }
 
 /// Where lines that miss the L2 come from: counter, colour's class, words.

@@ -225,8 +225,10 @@ fn group(out: &mut String, index: usize, id: &str, title: &str, figures: &[Figur
         return;
     }
     let _ = writeln!(out, "<section id=\"{id}-{index}\">\n<h2>{title}</h2>");
-    figures_named(out, figures, prefixes);
-    out.push_str("</section>\n");
+    out.push_str("<div class=\"figures several\">\n");
+    let wanted = |figure: &&Figure| prefixes.iter().any(|prefix| figure.id.starts_with(prefix));
+    figures.iter().filter(wanted).for_each(|found| figure(out, found, 3));
+    out.push_str("</div>\n</section>\n");
 }
 
 fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
@@ -304,19 +306,22 @@ fn figures_below(out: &mut String, figures: &[Figure], prefixes: &[&str], level:
         }
         let several = if of_prefix.len() > 1 { " several" } else { "" };
         let _ = writeln!(out, "<div class=\"figures{several}\">");
-        for figure in of_prefix {
-            let _ = writeln!(
-                out,
-                "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h{level} class=\"title\">{title}</h{level}><p>{caption}</p></figcaption>\n\
-                 <div class=\"drawing\">{svg}</div></figure>",
-                id = figure.id,
-                title = escape(&figure.title),
-                caption = escape(&figure.caption),
-                svg = figure.svg.inline(&figure.title)
-            );
-        }
+        of_prefix.into_iter().for_each(|found| figure(out, found, level));
         out.push_str("</div>\n");
     }
+}
+
+/// One figure with a heading of a level.
+fn figure(out: &mut String, figure: &Figure, level: u8) {
+    let _ = writeln!(
+        out,
+        "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h{level} class=\"title\">{title}</h{level}><p>{caption}</p></figcaption>\n\
+         <div class=\"drawing\">{svg}</div></figure>",
+        id = figure.id,
+        title = escape(&figure.title),
+        caption = escape(&figure.caption),
+        svg = figure.svg.inline(&figure.title)
+    );
 }
 
 fn measures(out: &mut String, index: usize, run: &Run) {
