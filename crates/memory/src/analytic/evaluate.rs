@@ -3,17 +3,19 @@
 use warmcore_topology::{CpuId, Relation};
 
 use crate::curves::PerClass;
+use crate::hierarchy::Fill;
 use crate::profile::MAX_CLASSES;
-use crate::tables::{CurveTable, MissTable};
+use crate::tables::CurveTable;
 
 use super::compiled::Compiled;
+use super::conflicts::in_sets;
 use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::groups::queue_wait_ns;
 use super::premise::Premise;
 use super::rate::{Access, Coherence, Place, SPEED_ONE};
 use super::tasks::LlcCurves;
-use super::window::advanced;
+use super::window::{Window, advanced};
 use super::{Analytic, HYSTERESIS, IDLE};
 
 /// A speed is the mean over at least so much time to come.
@@ -37,6 +39,9 @@ const BUSY_CHANGE: f64 = 0.02;
 /// An LLC that fills or evicts is brought up to date when one of its CPUs is evaluated and it was not for so long.
 const LLC_AGE_NS: u64 = 500_000;
 
+/// An LLC that is a task's own to so great a part has only its own conflicts.
+const MOSTLY_OWN: f64 = 0.95;
+
 /// A line that is busy a smaller part of the time has no queue worth computing.
 const HOT_LINE: f64 = 0.02;
 
@@ -44,7 +49,8 @@ const HOT_LINE: f64 = 0.02;
 struct Outlook {
     /// Misses per instruction and class, over the time looked at.
     mean: PerClass,
-    /// Lines at its end.
+    /// The window at its end, and its lines.
+    end: f64,
     lines: f64,
     /// Misses per instruction at its end.
     sum: f64,
@@ -53,14 +59,16 @@ struct Outlook {
 impl Outlook {
     /// At the end of the longest horizon.
     #[inline]
-    fn far(curves: &CurveTable, n: f64, x: f64, phi: f64) -> Self {
-        let point = curves.look(advanced(n, x * LONGEST_HORIZON_NS, phi * LONGEST_HORIZON_NS));
-        Self { mean: point.class_misses, lines: point.lines, sum: point.misses }
+    fn far(curves: &CurveTable, window: &Window, x: f64, phi: f64) -> Self {
+        let end = window.after(x * LONGEST_HORIZON_NS, phi * LONGEST_HORIZON_NS).min(curves.max_window());
+        let point = curves.look(end);
+        Self { end, mean: point.class_misses, lines: point.lines, sum: point.misses }
     }
 
     /// On average over a shorter one.
-    fn near(curves: &CurveTable, n: f64, x: f64, phi: f64, horizon_ns: f64) -> Self {
-        let end = advanced(n, x * horizon_ns, phi * horizon_ns).min(curves.max_window());
+    fn near(curves: &CurveTable, window: &Window, x: f64, phi: f64, horizon_ns: f64) -> Self {
+        let n = window.n;
+        let end = window.after(x * horizon_ns, phi * horizon_ns).min(curves.max_window());
         let (before, after) = (curves.look(n), curves.look(end));
         let mut mean = [0.0; MAX_CLASSES];
         let span = end - n;
@@ -74,7 +82,7 @@ impl Outlook {
                 *mean = (b - a) * per_instruction;
             }
         }
-        Self { mean, lines: after.lines, sum: after.misses }
+        Self { end, mean, lines: after.lines, sum: after.misses }
     }
 }
 
@@ -131,9 +139,12 @@ impl Analytic {
             self.evaluate_paused(index);
             return;
         }
-        self.evaluate_alone(now_ns, index, remaining_ns);
+        let ahead = self.evaluate_alone(now_ns, index, remaining_ns);
         self.settle_beside(index);
         let state = &mut self.cpus[index];
+        if let Some(instructions) = ahead {
+            state.review_ns = now_ns + (instructions / state.rate.x) as u64 + 1;
+        }
         if (state.rate.busy - state.told_busy).abs() > BUSY_CHANGE {
             state.told_busy = state.rate.busy;
             self.hurry_siblings(now_ns, index);
@@ -183,8 +194,9 @@ impl Analytic {
         }
     }
 
-    /// What the CPU's speed is without its siblings.
-    fn evaluate_alone(&mut self, now_ns: u64, index: usize, remaining_ns: Option<u64>) {
+    /// What the CPU's speed is without its siblings. If that is a mean over a time in which it changes, the number of
+    /// instructions for which it is the mean.
+    fn evaluate_alone(&mut self, now_ns: u64, index: usize, remaining_ns: Option<u64>) -> Option<f64> {
         let task_index = self.cpus[index].task as usize;
         let profile_index = self.tasks[task_index].profile as usize;
         let l2 = self.geometry.l2[index];
@@ -200,17 +212,22 @@ impl Analytic {
         let (l2_slot, llc_slot) = (self.cpus[index].l2_slot as usize, self.cpus[index].llc_slot as usize);
         let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
         let (llc_n, llc_misses) = self.llc[llc as usize].look(llc_slot, now_ns, &curves);
+        if self.hierarchy.fill == Fill::Victim && l2 != NONE {
+            let in_front = self.l2[l2 as usize].windows[l2_slot].n;
+            self.llc[llc as usize].windows[llc_slot].in_front = in_front.min(llc_n);
+        }
         let llc_cache = &self.llc[llc as usize];
         let l2_cache = if l2 == NONE { None } else { Some(&self.l2[l2 as usize]) };
         let forms = &profile.l2[usize::from(self.tasks[task_index].l2_variant)];
 
         // As things will be after the longest horizon: misses go there steadily, so if that is close it is the answer.
-        let mut llc_ahead = Outlook::far(&profile.private_quick, llc_n, x, llc_cache.phi);
+        let llc_window = &llc_cache.windows[llc_slot];
+        let mut llc_ahead = Outlook::far(&profile.private_quick, llc_window, x, llc_cache.phi);
         let mut drift_ns = (llc_misses - llc_ahead.sum).abs() * self.geometry.local_ns[index];
         let mut l2_ahead = None;
         if let Some(cache) = l2_cache {
             let window = &cache.windows[l2_slot];
-            let ahead = Outlook::far(&forms.quick, window.n, x, cache.phi);
+            let ahead = Outlook::far(&forms.quick, window, x, cache.phi);
             drift_ns += (window.misses - ahead.sum).abs() * self.geometry.llc_ns[index];
             l2_ahead = Some(ahead);
         }
@@ -237,10 +254,9 @@ impl Analytic {
                 horizon_ns = horizon_ns.min(needed.max(LEAST_HORIZON_NS));
             }
             if let Some(cache) = l2_cache {
-                let n = cache.windows[l2_slot].n;
-                l2_ahead = Some(Outlook::near(&forms.quick, n, x, cache.phi, horizon_ns));
+                l2_ahead = Some(Outlook::near(&forms.quick, &cache.windows[l2_slot], x, cache.phi, horizon_ns));
             }
-            llc_ahead = Outlook::near(&profile.private_quick, llc_n, x, llc_cache.phi, horizon_ns);
+            llc_ahead = Outlook::near(&profile.private_quick, llc_window, x, llc_cache.phi, horizon_ns);
             if profile.any_shared {
                 shared = self.shared_misses(now_ns, index, profile, horizon_ns, &mut llc_ahead.mean).0;
             }
@@ -291,6 +307,24 @@ impl Analytic {
         let room = crowd * (own + shared);
         let premise = Premise::new((llc_misses, llc_ahead.sum), crowd, profile.llc_table.slope(room));
         access.llc = in_sets(profile, &profile.llc_table, mean, room);
+        let own_part = own / (held - shared).max(1.0);
+        if cache.phi > 0.0 && own_part < MOSTLY_OWN {
+            let window = &cache.windows[llc_slot];
+            let added = self.llc_ages.added(
+                &profile.private_quick,
+                llc_ahead.end,
+                window.in_front.min(llc_ahead.end),
+                x / cache.phi,
+                cache.fills_per_eviction_time(),
+            );
+            let full = profile.private_quick.look(llc_ahead.end).class_misses;
+            for class in (0..profile.count).filter(|&class| !profile.shared[class]) {
+                // As in `in_sets`: what is missing anyway is in nobody's way.
+                let warm = 1.0 - (mean[class] - full[class]).max(0.0) / profile.touches[class];
+                let beside_others = (mean[class] + added[class] * warm * warm).clamp(0.0, profile.touches[class]);
+                access.llc[class] += (1.0 - own_part) * (beside_others - access.llc[class]);
+            }
+        }
         access.order();
         if profile.any_shared {
             let valid = self.coherence(index, &mut access);
@@ -303,6 +337,7 @@ impl Analytic {
         let state = &mut self.cpus[index];
         state.unsteady = unsteady;
         (state.premise, state.review_ns) = (premise, now_ns + horizon_ns as u64 + 1);
+        unsteady.then_some(x * horizon_ns)
     }
 
     /// Misses of the shared classes for lack of room: from the groups' windows in this LLC. Returns the groups' lines,
@@ -377,7 +412,7 @@ impl Analytic {
                 same_llc: touches
                     * present
                     * (w * (race.write_private - race.write_domain).max(0.0)
-                        + (1.0 - w) * (race.read_private - race.read_domain).max(0.0)),
+                        + (1.0 - w) * (race.read_private - race.read_domain - race.read_llc).max(0.0)),
                 read_ns: domain.read_ns,
                 read_far: domain.read_far,
                 write_ns: domain.write_ns,
@@ -385,10 +420,10 @@ impl Analytic {
                 queue_ns: 0.0,
             };
             let transfers = result.same_llc + result.reads + result.writes;
-            let left = ((touches - transfers) / touches).max(0.0);
+            let from_llc = touches * present * (1.0 - w) * race.read_llc;
+            let reached = ((touches - transfers - from_llc) / touches).max(0.0);
             access.llc[class] = touches * memory;
-            let reached = if left > 0.0 { left } else { 0.0 };
-            access.l2[class] = (access.l2[class] * reached).max(access.llc[class]);
+            access.l2[class] = (access.l2[class] * reached).max(access.llc[class]) + from_llc;
             access.l1[class] = (access.l1[class] * reached).max(access.l2[class]);
             self.add_queue(index, class, group_index, transfers, &mut result);
             access.coherence[class] = result;
@@ -502,18 +537,4 @@ impl Analytic {
             self.group_changed(now_ns, group);
         }
     }
-}
-
-/// Misses with limited associativity: the steady ones of a cache with room for `lines`, and those of a window that has
-/// not grown to them yet. What is missing anyway is in nobody's way: conflicts fall with the lines that are there, and
-/// with the touches that could still hit.
-fn in_sets(profile: &Compiled, table: &MissTable, mean: PerClass, lines: f64) -> PerClass {
-    let (real, full) = table.at(lines);
-    let mut misses = [0.0; MAX_CLASSES];
-    for class in 0..profile.count {
-        let cold = (mean[class] - full[class]).max(0.0);
-        let warm = 1.0 - cold / profile.touches[class];
-        misses[class] = full[class] + cold + (real[class] - full[class]) * warm * warm;
-    }
-    misses
 }

@@ -26,6 +26,8 @@ pub(super) struct Geometry {
     pub socket_of_llc: Vec<u32>,
     pub socket_of_node: Vec<u32>,
     pub sockets: usize,
+    /// By LLC the others, those with the slowest hand-off first.
+    pub farthest_llcs: Vec<Vec<u32>>,
     /// Hand-off of a modified line between two LLCs, by rows.
     transfer_ns: Vec<f64>,
 }
@@ -45,6 +47,11 @@ impl Geometry {
             list.sort_unstable();
             list.dedup();
             list
+        });
+        let farthest_llcs = machine.llcs().map(|llc| {
+            let mut others: Vec<LlcId> = machine.llcs().filter(|other| *other != llc).collect();
+            others.sort_by(|a, b| transfer(llc, *b).total_cmp(&transfer(llc, *a)));
+            others.into_iter().map(|other| other.0).collect()
         });
         let node_socket = |node| machine.cpus_of_node(node).first().map_or(0, |cpu: CpuId| machine.socket_of(cpu).0);
         Self {
@@ -70,6 +77,7 @@ impl Geometry {
                 .collect(),
             cpus_of_llc: machine.llcs().map(|llc| machine.cpus_of_llc(llc).iter().map(|cpu| cpu.0).collect()).collect(),
             l2s_of_llc: l2s_of_llc.collect(),
+            farthest_llcs: farthest_llcs.collect(),
             socket_of_llc: machine.llcs().map(|llc| machine.socket_of(first(llc)).0).collect(),
             socket_of_node: machine.nodes().map(node_socket).collect(),
             sockets: machine.socket_count(),

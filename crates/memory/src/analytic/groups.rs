@@ -42,6 +42,8 @@ pub(super) struct Group {
     /// W.
     pub lines: f64,
     pub domains: Vec<Domain>,
+    /// Lines that come to a private cache come to its LLC too.
+    with_private: bool,
     /// The group's window in each LLC, or [`NONE`].
     pub slots: Vec<u32>,
     pub touch: f64,
@@ -61,6 +63,8 @@ pub(super) struct Race {
     /// The same of reads.
     pub read_private: f64,
     pub read_domain: f64,
+    /// A read misses the core's private caches and finds the line in the LLC, where an earlier reader's request has put it.
+    pub read_llc: f64,
 }
 
 /// a / (a + b), 0 if both are.
@@ -69,9 +73,32 @@ fn wins(a: f64, b: f64) -> f64 {
     if a > 0.0 { a / (a + b) } else { 0.0 }
 }
 
+/// A mean latency, and the part of it that crosses sockets.
+#[derive(Clone, Copy, Default)]
+struct Mean {
+    weight: f64,
+    ns: f64,
+    far: f64,
+}
+
+impl Mean {
+    fn add(&mut self, weight: f64, ns: f64, far: bool) {
+        self.weight += weight;
+        self.ns += weight * ns;
+        self.far += weight * f64::from(u8::from(far));
+    }
+
+    fn mean(&self) -> Option<(f64, f64)> {
+        (self.weight > 0.0).then(|| (self.ns / self.weight, self.far / self.weight))
+    }
+}
+
 impl Group {
-    pub fn new(llcs: usize, nodes: usize) -> Self {
+    /// A group without members on a machine with so many LLCs, which are filled `with_private` caches or by what these
+    /// evict, and nodes.
+    pub fn new(llcs: usize, with_private: bool, nodes: usize) -> Self {
         Self {
+            with_private,
             lines: 1.0,
             domains: vec![Domain { owned: 1.0, ..Domain::default() }; llcs],
             slots: vec![NONE; llcs],
@@ -161,16 +188,35 @@ impl Group {
     }
 
     /// The race of a member with the rates `own` whose core's other threads add `siblings`.
+    ///
+    /// A read that another core of the domain caused to miss is served by that core if the last touch of any other was its
+    /// write. If another core of the domain has read the line since, it took the line to the LLC. Lines that go to or come
+    /// from other domains are in the LLC only if it is filled with the private caches.
     pub fn race(&self, llc: u32, own: (f64, f64), siblings: (f64, f64)) -> Race {
         let (inside, total) = self.sums(llc);
         let outside = ((total.0 - inside.0).max(0.0), (total.1 - inside.1).max(0.0));
         let core = (own.0 + siblings.0, own.1 + siblings.1);
         let others = ((total.0 - core.0).max(0.0), (total.1 - core.1).max(0.0));
+        let (read_private, read_domain) = (wins(others.1, core.0), wins(outside.1, inside.0.max(own.0)));
+        // The domain's other threads, each with an equal part of the rest.
+        let rest = ((inside.0 - core.0).max(0.0), (inside.1 - core.1).max(0.0));
+        let threads =
+            (f64::from(self.domains[llc as usize].members) - if siblings.0 > 0.0 { 2.0 } else { 1.0 }).max(1.0);
+        let each = (rest.0 / threads, rest.1 / threads);
+        let from_writer = threads * wins(each.1, total.0 - each.0);
+        let read_since = (wins(rest.1, core.0 + outside.1) - from_writer).max(0.0);
+        let read_llc = if self.with_private {
+            read_since + (wins(outside.1, core.0 + rest.1) - read_domain).max(0.0)
+        } else {
+            // Who reads first after the write: a thread of the domain, or an outsider, to whom the line is handed directly.
+            read_since * wins((rest.0 - each.0 - (rest.1 - each.1)).max(0.0), (outside.0 - outside.1).max(0.0))
+        };
         Race {
             write_private: wins(others.0, core.1),
             write_domain: wins(outside.0, inside.1.max(own.1)),
-            read_private: wins(others.1, core.0),
-            read_domain: wins(outside.1, inside.0.max(own.0)),
+            read_private,
+            read_domain,
+            read_llc: read_llc.min((read_private - read_domain).max(0.0)),
         }
     }
 
@@ -185,64 +231,54 @@ impl Group {
     /// Sets the latency mixes of every domain with members, and which lines are elsewhere. `kept` is by LLC the chance
     /// that a line is not in it.
     pub fn mix(&mut self, geometry: &Geometry, kept: &[f64]) {
-        let present: Vec<usize> = (0..self.domains.len())
-            .filter(|&llc| {
-                let domain = &self.domains[llc];
-                domain.members > 0 || domain.left_touch > 0.0 || kept[llc] < 1.0
-            })
-            .collect();
+        let is_present = |domain: &Domain, kept: f64| domain.members > 0 || domain.left_touch > 0.0 || kept < 1.0;
+        let present: Vec<usize> =
+            (0..self.domains.len()).filter(|&llc| is_present(&self.domains[llc], kept[llc])).collect();
         for &llc in &present {
             if self.domains[llc].members == 0 {
                 continue;
             }
-            let (mut touch, mut write, mut absent) = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1.0);
-            let (mut first, mut second) = ((0.0, 0.0, false), (0.0, 0.0, false));
-            for &other in present.iter().filter(|&&other| other != llc) {
-                let ns = geometry.transfer_ns(llc as u32, other as u32);
-                let far = geometry.is_far(llc as u32, other as u32);
-                let domain = &self.domains[other];
-                let (rate_touch, rate_write) = (domain.touch + domain.left_touch, domain.write + domain.left_write);
-                let far_share = f64::from(u8::from(far));
-                touch = (touch.0 + rate_touch, touch.1 + rate_touch * ns, touch.2 + rate_touch * far_share);
-                write = (write.0 + rate_write, write.1 + rate_write * ns, write.2 + rate_write * far_share);
-                absent *= kept[other];
-                if rate_touch > first.0 {
-                    (first, second) = ((rate_touch, ns, far), first);
-                } else if rate_touch > second.0 {
-                    second = (rate_touch, ns, far);
-                }
-            }
             let inside = self.domains[llc].touch + self.domains[llc].left_touch;
-            let (mut alone, mut by_owner) = (0.0, 0.0);
+            let inside_write = self.domains[llc].write + self.domains[llc].left_write;
+            let (mut touch, mut write, mut absent) = (0.0, 0.0, 1.0);
             for &other in present.iter().filter(|&&other| other != llc) {
-                alone += (1.0 - kept[other]) * if kept[other] > 1e-9 { absent / kept[other] } else { 0.0 };
-                // Backwards in time its write comes before anybody else's touch.
                 let domain = &self.domains[other];
-                let (own_touch, own_write) = (domain.touch + domain.left_touch, domain.write + domain.left_write);
-                by_owner += wins(own_write, inside + touch.0 - own_touch);
+                touch += domain.touch + domain.left_touch;
+                write += domain.write + domain.left_write;
+                absent *= kept[other];
             }
-            let lost = wins(write.0, inside);
-            let owned = if lost > 0.0 { (by_owner / lost).min(1.0) } else { 1.0 };
+            let (mut alone, mut by_owner) = (0.0, Mean::default());
+            let (mut to_sharers, mut reached) = (Mean::default(), 0.0);
+            let (mut farther_touch, mut farther_write) = (0.0, 0.0);
+            for &other in &geometry.farthest_llcs[llc] {
+                let (index, ns) = (other as usize, geometry.transfer_ns(llc as u32, other));
+                let far = geometry.is_far(llc as u32, other);
+                let domain = &self.domains[index];
+                if !is_present(domain, kept[index]) {
+                    continue;
+                }
+                alone += (1.0 - kept[index]) * if kept[index] > 1e-9 { absent / kept[index] } else { 0.0 };
+                let (own_touch, own_write) = (domain.touch + domain.left_touch, domain.write + domain.left_write);
+                // Backwards in time its write comes before anybody else's touch: it owns the line.
+                by_owner.add(wins(own_write, inside + touch - own_touch), ns, far);
+                // Acknowledgements are collected in parallel, so the farthest domain that has the line counts. One of those
+                // so far or farther has it if, backwards in time, a touch of theirs comes before a write of all the rest.
+                (farther_touch, farther_write) = (farther_touch + own_touch, farther_write + own_write);
+                let now = wins(farther_touch, (inside_write + write - farther_write).max(0.0));
+                to_sharers.add((now - reached).max(0.0), ns, far);
+                reached = reached.max(now);
+            }
+            let lost = wins(write, inside);
+            let owned = if lost > 0.0 { (by_owner.weight / lost).min(1.0) } else { 1.0 };
             let invalid = if inside > 0.0 { lost } else { 0.0 };
             let domain = &mut self.domains[llc];
             domain.elsewhere = 1.0 - absent;
             domain.alone = alone;
             (domain.owned, domain.invalid) = (owned, invalid);
-            if write.0 > 0.0 {
-                (domain.read_ns, domain.read_far) = (write.1 / write.0, write.2 / write.0);
+            if let Some(mean) = to_sharers.mean() {
+                (domain.write_ns, domain.write_far) = mean;
             }
-            if touch.0 > 0.0 {
-                (domain.write_ns, domain.write_far) = (touch.1 / touch.0, touch.2 / touch.0);
-                // Acknowledgements are collected in parallel: where two remote sharers are likely, which they are if the
-                // others read more than they write, the slower counts.
-                if second.0 > 0.3 * first.0 {
-                    let slower = domain.write_ns.max(first.1.max(second.1));
-                    domain.write_ns += (1.0 - write.0 / touch.0) * (slower - domain.write_ns);
-                }
-            }
-            if write.0 <= 0.0 {
-                (domain.read_ns, domain.read_far) = (domain.write_ns, domain.write_far);
-            }
+            (domain.read_ns, domain.read_far) = by_owner.mean().unwrap_or((domain.write_ns, domain.write_far));
         }
     }
 
@@ -275,7 +311,7 @@ mod tests {
     use super::*;
 
     fn group(domains: &[&[f64]], w: f64) -> Group {
-        let mut group = Group::new(domains.len(), 1);
+        let mut group = Group::new(domains.len(), false, 1);
         for (llc, members) in domains.iter().enumerate() {
             for rate in *members {
                 group.enter(llc as u32, (*rate, rate * w));
@@ -321,7 +357,11 @@ mod tests {
             (&[&[1.0; 7], &[1.0]], 0.6),
         ];
         for (domains, w) in cases {
-            let group = group(domains, w);
+            let mut group = group(domains, w);
+            // Two LLCs in each socket.
+            let machine = warmcore_topology::resolve("2s1n2l8c1t").unwrap();
+            group.domains.resize(4, Domain::default());
+            group.mix(&Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap()), &[1.0; 4]);
             let threads: Vec<(usize, f64)> = domains
                 .iter()
                 .enumerate()
@@ -331,6 +371,10 @@ mod tests {
             let lines = 256;
             let mut sharers = vec![1_u32 << threads[0].0; lines];
             let mut cores = vec![1_u32; lines];
+            // Thread 0's domain has the line in its LLC.
+            let mut in_llc = vec![false; lines];
+            let (mut write_far, mut read_llc) = (0.0, 0.0);
+            let inside = |thread: usize| threads[thread].0 == threads[0].0;
             let (mut writes, mut write_cross, mut write_miss) = (0.0, 0.0, 0.0);
             let (mut reads, mut read_cross, mut read_miss) = (0.0, 0.0, 0.0);
             let mut state = 88_172_645_463_325_252_u64;
@@ -354,16 +398,24 @@ mod tests {
                     if write {
                         writes += 1.0;
                         write_cross += f64::from(u8::from(sharers[line] != domain_bit));
+                        // Domains from 2 on are farther away.
+                        write_far += f64::from(u8::from(sharers[line] >> 2 != 0));
                         write_miss += f64::from(u8::from(cores[line] != core_bit));
                     } else {
                         reads += 1.0;
                         read_cross += f64::from(u8::from(sharers[line] & domain_bit == 0));
                         read_miss += f64::from(u8::from(cores[line] & core_bit == 0));
+                        read_llc += f64::from(u8::from(cores[line] & core_bit == 0 && in_llc[line]));
                     }
                 }
                 if write {
-                    (sharers[line], cores[line]) = (domain_bit, core_bit);
+                    (sharers[line], cores[line], in_llc[line]) = (domain_bit, core_bit, false);
                 } else {
+                    // Writers are told apart from readers by being alone: nobody else has touched the line since.
+                    let dirty = cores[line].count_ones() == 1;
+                    let by_insider =
+                        threads.iter().enumerate().any(|(index, _)| cores[line] == 1 << index && inside(index));
+                    in_llc[line] |= inside(thread) && dirty && by_insider && cores[line] != core_bit;
                     sharers[line] |= domain_bit;
                     cores[line] |= core_bit;
                 }
@@ -375,6 +427,8 @@ mod tests {
                 ("read, domain", race.read_domain, read_cross / reads),
                 ("write, private", race.write_private, write_miss / writes),
                 ("read, private", race.read_private, read_miss / reads),
+                ("read, LLC", race.read_llc, read_llc / reads),
+                ("write, far", race.write_domain * group.domains[0].write_far, write_far / writes),
             ] {
                 assert!((formula - exact).abs() < 0.01, "{what} of {domains:?}, w = {w}: {formula}, exact {exact}");
             }

@@ -16,6 +16,7 @@
 
 mod bandwidth;
 mod compiled;
+mod conflicts;
 mod counters;
 mod evaluate;
 mod geometry;
@@ -36,6 +37,7 @@ use crate::profile::{MAX_CLASSES, Profile};
 
 use bandwidth::Bandwidth;
 use compiled::Compiled;
+use conflicts::EvictionAges;
 use geometry::Geometry;
 use groups::Group;
 use moved::Moved;
@@ -103,6 +105,7 @@ pub struct Analytic {
     cpus: Vec<CpuState>,
     l2: Vec<Occupancy>,
     llc: Vec<Occupancy>,
+    llc_ages: EvictionAges,
     groups: Vec<Group>,
     group_names: Vec<tasks::GroupName>,
     bandwidth: Bandwidth,
@@ -169,6 +172,7 @@ impl Analytic {
             tasks: Vec::new(),
             cpus: machine.cpus().map(|_| idle()).collect(),
             l2: hierarchy.l2.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
+            llc_ages: EvictionAges::new(hierarchy.llc[0].ways, replacement),
             llc: hierarchy.llc.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
             groups: Vec::new(),
             group_names: Vec::new(),

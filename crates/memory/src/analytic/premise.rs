@@ -75,7 +75,8 @@ impl Analytic {
             stall_ns += touches
                 * (w * (race.write_domain * domain.write_ns + (race.write_private - race.write_domain) * same_llc_ns)
                     + (1.0 - w)
-                        * (race.read_domain * domain.read_ns + (race.read_private - race.read_domain) * same_llc_ns));
+                        * (race.read_domain * domain.read_ns
+                            + (race.read_private - race.read_domain - race.read_llc) * same_llc_ns));
         }
         (misses, stall_ns, touch)
     }

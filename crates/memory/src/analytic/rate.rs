@@ -6,7 +6,9 @@ use crate::profile::MAX_CLASSES;
 use super::compiled::Compiled;
 use super::counters::{MemoryEvent, TimeShare};
 
-/// Overlap of coherence misses: stores retire through the store buffer, but dependent loads wait (assumed).
+/// Overlap of coherence misses on shared lines, where the next load or atomic operation depends on the last (assumed).
+/// Private lines that a task left in another cache overlap as its other misses do, and writes to copies that it can read
+/// wait in the store buffer: nothing depends on them, and 50 entries outlast a transfer.
 const COHERENCE_OVERLAP: f64 = 1.5;
 
 /// Overlap of the line transfers of a message (assumed, as other coherence misses).
@@ -113,6 +115,8 @@ impl Components {
         let mut stall = self.stall_ns;
         let mut events = self.events;
         let (mut left, mut announced, mut l1_hits, mut told, mut same_llc) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        // The part of the transfers that is waited for.
+        let (mut left_exposed, mut same_llc_exposed) = (0.0, 0.0);
         for class in 0..profile.count {
             let (a2, a3, a4) = (access.l1[class], access.l2[class], access.llc[class]);
             let exposed = profile.exposure[class] * overlap;
@@ -120,6 +124,7 @@ impl Components {
             let served = access.served[class].min(a3 - a4);
             stall[TimeShare::Llc as usize] += (a3 - a4 - served) * place.llc_ns * exposed;
             same_llc += served;
+            same_llc_exposed += served * exposed;
             let (near, far) = (access.announced[class], access.left_announced[class]);
             if near + far > 0.0 {
                 // Some of these writes would have missed anyway.
@@ -128,14 +133,18 @@ impl Components {
                 announced += (near + far) * hits;
                 same_llc += near;
                 told += far;
-                stall[TimeShare::Llc as usize] -=
-                    ((near + far) * (1.0 - hits)).min(a3 - a4 - served) * place.llc_ns * exposed;
+                let missed = ((near + far) * (1.0 - hits)).min(a3 - a4 - served) * exposed;
+                stall[TimeShare::Llc as usize] -= missed * place.llc_ns;
+                same_llc_exposed += missed * near / (near + far);
+                left_exposed += missed * far / (near + far);
             }
             events[MemoryEvent::L1Miss as usize] += a2;
             events[MemoryEvent::L2Miss as usize] += a3;
             events[MemoryEvent::L3Miss as usize] += a4;
             let moved = access.left_behind[class].min(a4);
             left += moved;
+            events[MemoryEvent::L3RfoMiss as usize] += moved * profile.writes[class];
+            left_exposed += moved * exposed;
             let from_memory = a4 - moved;
             if from_memory > 0.0 {
                 spread(class, from_memory, &mut self.memory);
@@ -152,7 +161,7 @@ impl Components {
         events[MemoryEvent::L1Miss as usize] += l1_hits;
         events[MemoryEvent::L2Miss as usize] += announced;
         events[MemoryEvent::C2cSameLlc as usize] += same_llc;
-        stall[TimeShare::Llc as usize] += same_llc * place.same_llc_ns / COHERENCE_OVERLAP;
+        stall[TimeShare::Llc as usize] += same_llc_exposed * place.same_llc_ns;
         events[MemoryEvent::L3RfoMiss as usize] += told;
         left += told;
         if left > 0.0 {
@@ -161,7 +170,7 @@ impl Components {
             } else {
                 (TimeShare::OtherLlc, MemoryEvent::C2cOtherLlc)
             };
-            stall[share as usize] += left * access.left_ns / COHERENCE_OVERLAP;
+            stall[share as usize] += left_exposed * access.left_ns;
             events[event as usize] += left;
         }
         self.stall_ns = stall;
@@ -187,6 +196,7 @@ fn add_coherence(
     stall[TimeShare::OtherLlc as usize] += (reads - far_reads) * read_ns + (writes - far_writes) * write_ns;
     let transfers = coherence.same_llc + reads + writes;
     stall[TimeShare::HotLines as usize] += transfers * coherence.queue_ns;
+    events[MemoryEvent::L1Miss as usize] += transfers;
     events[MemoryEvent::L2Miss as usize] += transfers;
     events[MemoryEvent::L3Miss as usize] += reads;
     events[MemoryEvent::L3RfoMiss as usize] += writes;

@@ -3,6 +3,7 @@
 use warmcore_topology::CpuId;
 
 use crate::curves::PerClass;
+use crate::hierarchy::Fill;
 use crate::profile::{Home, MAX_CLASSES, Sharing};
 
 use super::compiled::{self, Compiled};
@@ -198,7 +199,8 @@ impl Analytic {
             let known = self.group_names.iter().position(|known| *known == name);
             let group = known.unwrap_or_else(|| {
                 self.group_names.push(name);
-                self.groups.push(Group::new(self.hierarchy.llc.len(), self.hierarchy.memory_ns.len()));
+                let with_private = self.hierarchy.fill != Fill::Victim;
+                self.groups.push(Group::new(self.hierarchy.llc.len(), with_private, self.hierarchy.memory_ns.len()));
                 self.groups.len() - 1
             });
             self.groups[group].lines = self.groups[group].lines.max(profile.shared_lines[index]);
@@ -559,7 +561,7 @@ impl Analytic {
         let Some(place) = places.iter().find(|place| place.cache == cache) else { return 0.0 };
         let window = &occupancy.windows[place.slot as usize];
         let executed = window.pending;
-        let n = advanced(window.n, executed, occupancy.phi_at(now_ns) - window.mark);
+        let n = window.after(executed, occupancy.phi_at(now_ns) - window.mark);
         let profile = &self.profiles[state.profile as usize];
         match level {
             Level::L2 => state.l2_forms(&self.profiles).curves.footprint(n),
@@ -587,6 +589,7 @@ impl Analytic {
             for place in places {
                 let window = &mut caches[place.cache as usize].windows[place.slot as usize];
                 window.n = to.window(from.footprint(window.n).min(to.total_lines()));
+                window.in_front = 0.0;
                 caches[place.cache as usize].reshape(place.slot as usize);
             }
         }

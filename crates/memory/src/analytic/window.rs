@@ -7,7 +7,8 @@
 //!
 //! The reference has dn/dt = x − φ n = x (1 − r), with r = n φ / x the window's age in units of the cache's; it rests at
 //! r = 1, where all co-runners share one eviction time. Under LRU lines older than that go first and younger ones not at
-//! all. Here running windows follow dn/dt = x (1 − r²), and those off the CPU dn/dΦ = −n (1 + 2 ΔΦ), as they grow older
+//! all. A victim cache's lines are as old as their eviction from the cache in front of it: of a window the part that
+//! this cache covers does not grow older. Here running windows follow dn/dt = x (1 − r²), and those off the CPU dn/dΦ = −n (1 + 2 ΔΦ), as they grow older
 //! by ΔΦ: both rest where the reference's do, come closer to LRU on the way there, and have closed forms.
 
 use crate::curves::Curves;
@@ -28,6 +29,8 @@ pub(super) struct Window {
     pub running: bool,
     /// Instructions (of a group: touches) covered at `mark`.
     pub n: f64,
+    /// So many of them are covered by the cache in front of a victim cache, where they do not grow older.
+    pub in_front: f64,
     /// Φ when `n` was right.
     pub mark: f64,
     /// Executed since.
@@ -42,6 +45,12 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// What it covers after `executed` more instructions during which Φ advanced by `phi`.
+    #[inline]
+    pub fn after(&self, executed: f64, phi: f64) -> f64 {
+        self.in_front + advanced(self.n - self.in_front, executed, phi)
+    }
+
     /// F and m of `n`, computed if it is another one than last time.
     #[inline]
     fn shape(&mut self, curves: &impl CurvesOf) {
@@ -141,6 +150,12 @@ impl Occupancy {
         self.phi_total + self.phi * (now_ns - self.updated_ns) as f64
     }
 
+    /// Lines filled per line of the capacity in the eviction time 1 / φ, which is not infinite.
+    #[inline]
+    pub fn fills_per_eviction_time(&self) -> f64 {
+        (self.fill_rate / (self.phi * self.capacity)).clamp(0.1, 1.0)
+    }
+
     /// Lines held at the last update.
     pub fn held_lines(&self) -> f64 {
         (self.running_lines + self.stale_lines).min(self.capacity)
@@ -159,7 +174,8 @@ impl Occupancy {
         }
         window.settled_ns = now_ns;
         if window.pending > 0.0 || phi > window.mark {
-            window.n = advanced(window.n, window.pending, phi - window.mark).min(limit);
+            window.n = window.after(window.pending, phi - window.mark).min(limit);
+            window.in_front = window.in_front.min(window.n);
             window.mark = phi;
             window.pending = 0.0;
         }
@@ -191,6 +207,8 @@ impl Occupancy {
         self.running_lines = (self.running_lines - window.lines).max(0.0);
         window.shape(curves);
         window.running = false;
+        // Others push its lines out of the cache in front.
+        window.in_front = 0.0;
         self.stale_lines += window.lines;
         self.stale_fade += window.misses * window.n;
         self.stop(slot);
@@ -283,6 +301,7 @@ impl Occupancy {
             owner,
             running: true,
             n: 0.0,
+            in_front: 0.0,
             mark,
             pending: 0.0,
             x: 0.0,
@@ -319,13 +338,15 @@ impl Occupancy {
                 known_fills += window.misses * x;
             }
             if window.x > 0.0 {
-                squares += window.misses * n * n / window.x;
+                let older = n - window.in_front;
+                squares += window.misses * older * older / window.x;
             }
         }
         (self.phi_total, self.updated_ns) = (phi, now_ns);
         let fills = std::mem::take(&mut self.fills);
         let rate = if known_fills > 0.0 || elapsed_ns <= 0.0 { known_fills } else { fills / elapsed_ns };
-        // Fills are φ Σ m n r over the running windows, r being n φ / x, plus φ Σ m n over the others.
+        // Fills are φ Σ m n r over the running windows, r being n φ / x, plus φ Σ m n over the others; of n counts what
+        // grows older.
         let fade = self.stale_fade;
         self.fill_rate = rate;
         let full = if lines < EMPTYING * self.capacity || self.running.is_empty() {
@@ -357,9 +378,10 @@ impl Occupancy {
         self.phi_total += d;
         for &slot in &self.running {
             let window = &mut self.windows[slot as usize];
-            let r = if window.x > 0.0 { (window.n * phi / window.x).min(20.0) } else { 0.0 };
-            window.lines = (window.lines - window.misses * window.n * d * r).max(0.0);
-            window.n *= exp(-d * r);
+            let older = window.n - window.in_front;
+            let r = if window.x > 0.0 { (older * phi / window.x).min(20.0) } else { 0.0 };
+            window.lines = (window.lines - window.misses * older * d * r).max(0.0);
+            window.n = window.in_front + older * exp(-d * r);
             // Close enough until the next time it is computed.
             window.known_n = -1.0;
             window.mark = self.phi_total;

@@ -161,11 +161,11 @@ impl Domain {
                 Source::Cores | Source::Outside => {
                     counters.same_llc_transfers += costs.scale;
                     counters.same_llc_writes += costs.scale;
-                    task.wait(self.transfer_fs, costs.coherent);
+                    task.wait(self.transfer_fs, if has_data { costs.announced } else { costs.coherent });
                 }
             }
         } else {
-            self.request(task, line, Ask::Own { has_data: source != Source::Outside }, class);
+            self.request(task, line, Ask::Own { has_data: source != Source::Outside, held: has_data }, class);
         }
         let entry = &mut self.directory[line as usize];
         *entry = Entry { sharers: bit, owner: core as u16, right: Right::Modified, ..*entry };

@@ -63,8 +63,8 @@ impl Entry {
 pub(crate) enum Ask {
     /// A copy to read.
     Read,
-    /// The only copy, to write; with or without data at hand.
-    Own { has_data: bool },
+    /// The only copy, to write; with or without data in the domain, and readable by the core itself or not.
+    Own { has_data: bool, held: bool },
     /// Nothing: the domain's last copy is gone.
     Gone,
 }
@@ -121,9 +121,11 @@ impl Context {
 pub(crate) struct ClassCosts {
     pub(crate) l2_fs: u64,
     pub(crate) llc_fs: u64,
-    /// Part of a latency that is waited for, in 1/65536, by independent misses and by coherence misses.
+    /// Part of a latency that is waited for, in 1/65536: by misses that memory serves, by transfers between caches, and by
+    /// writes to a line that the core can read and only has to announce.
     pub(crate) exposed: u64,
     pub(crate) coherent: u64,
+    pub(crate) announced: u64,
     /// Events that one stands for.
     pub(crate) scale: u64,
 }

@@ -82,7 +82,7 @@ impl Home {
             self.note(request.line, domain);
             match request.ask {
                 Ask::Read => self.read(context, domains, domain, request),
-                Ask::Own { has_data } => self.own(context, domains, domain, request, has_data),
+                Ask::Own { has_data, held } => self.own(context, domains, domain, request, has_data, held),
                 Ask::Gone => self.forget(domain, request.line),
             }
         }
@@ -108,7 +108,7 @@ impl Home {
         let entry = self.entries[request.line as usize];
         let holder = [entry.owner, entry.forwarder].into_iter().find(|holder| *holder != NOBODY);
         match holder.map(usize::from).filter(|holder| *holder != reader) {
-            Some(holder) => self.hand_over(domains, holder, reader, request, false),
+            Some(holder) => self.hand_over(domains, holder, reader, request, false, false),
             None => self.read_memory(context, domains, reader, request),
         }
         let entry = &mut self.entries[request.line as usize];
@@ -127,7 +127,15 @@ impl Home {
         entry.domains |= 1 << reader;
     }
 
-    fn own(&mut self, context: &mut Context, domains: &mut [Domain], writer: usize, request: Request, has_data: bool) {
+    fn own(
+        &mut self,
+        context: &mut Context,
+        domains: &mut [Domain],
+        writer: usize,
+        request: Request,
+        has_data: bool,
+        held: bool,
+    ) {
         let entry = self.entries[request.line as usize];
         let others = entry.domains & !(1 << writer);
         let has_data = has_data && entry.domains & 1 << writer != 0;
@@ -140,7 +148,7 @@ impl Home {
                 domains[writer].traffic[node].reads += context.scale(request.line);
             }
             if let Some(farthest) = farthest {
-                self.hand_over(domains, farthest, writer, request, true);
+                self.hand_over(domains, farthest, writer, request, true, held);
             }
         } else if has_data {
             let scale = context.scale(request.line);
@@ -148,7 +156,9 @@ impl Home {
             if let Some(task) = &mut domain.tasks[usize::from(request.slot)] {
                 let costs = task.costs[usize::from(request.class)];
                 task.counters[usize::from(request.class)].upgrades += scale;
-                task.stall(costs.llc_fs);
+                if !held || costs.announced > 0 {
+                    task.stall(costs.llc_fs);
+                }
             }
         } else {
             self.read_memory(context, domains, writer, request);
@@ -170,8 +180,8 @@ impl Home {
         }
     }
 
-    /// A line, or the right to write it, goes from one domain to another.
-    fn hand_over(&mut self, domains: &mut [Domain], from: usize, to: usize, request: Request, write: bool) {
+    /// A line, or the right to write one that the core has (`held`), goes from one domain to another.
+    fn hand_over(&mut self, domains: &mut [Domain], from: usize, to: usize, request: Request, write: bool, held: bool) {
         let count = domains.len();
         let pair = to * count + from;
         let relation = self.relations[pair];
@@ -182,7 +192,7 @@ impl Home {
         let counter = if write { &mut counters.remote_rfos } else { &mut counters.remote_reads };
         counter[relation] += costs.scale;
         self.transfers[from * count + to] += costs.scale;
-        task.wait(self.transfer_fs[pair], costs.coherent);
+        task.wait(self.transfer_fs[pair], if held { costs.announced } else { costs.coherent });
     }
 
     fn read_memory(&self, context: &mut Context, domains: &mut [Domain], reader: usize, request: Request) {

@@ -73,7 +73,9 @@ pub struct Options {
     pub instruction_set: InstructionSet,
 }
 
-/// Overlap of coherence misses, mlp_c: stores retire through the store buffer (reference, section 4.8; assumed there).
+/// Overlap of coherence misses on shared lines, mlp_c (reference, section 4.8; assumed there). Transfers of private lines,
+/// which a task left in another cache, overlap as its other misses do, and writes to copies it can read wait in the store
+/// buffer: nothing depends on them.
 pub const COHERENCE_OVERLAP: f64 = 1.5;
 /// Slowdown of a hyperthread by its sibling's issue slots, kappa (reference, section 4.5; assumed there).
 pub const SMT_ISSUE_SHARE: f64 = 0.65;

@@ -287,11 +287,15 @@ impl Simulation {
             let scale = self.space.regions[task.id as usize][index].scale;
             let exposed = class.exposure / mlp * scale as f64;
             let fs = |ns: f64| (ns * FS_PER_NS as f64 * exposed).round() as u64;
+            let unit = f64::from(1_u32 << EXPOSED_BITS);
+            let independent = (exposed * unit).round() as u64;
+            let communicated = (scale as f64 / COHERENCE_OVERLAP * unit).round() as u64;
             task.costs[index] = ClassCosts {
                 l2_fs: fs(l2_ns),
                 llc_fs: fs(llc_ns),
-                exposed: (exposed * f64::from(1_u32 << EXPOSED_BITS)).round() as u64,
-                coherent: (scale as f64 / COHERENCE_OVERLAP * f64::from(1_u32 << EXPOSED_BITS)).round() as u64,
+                exposed: independent,
+                coherent: if class.is_shared() { communicated } else { independent },
+                announced: if class.is_shared() { communicated } else { 0 },
                 scale,
             };
         }

@@ -1,0 +1,79 @@
+//! Misses because a cache is made of sets: lines of some sets are evicted younger than others.
+
+use crate::curves::{PerClass, Replacement};
+use crate::math::exp;
+use crate::profile::MAX_CLASSES;
+use crate::tables::{CurveTable, MissTable};
+
+use super::compiled::Compiled;
+
+/// Misses with limited associativity: the steady ones of a cache with room for `lines`, and those of a window that has
+/// not grown to them yet. What is missing anyway is in nobody's way: conflicts fall with the lines that are there, and
+/// with the touches that could still hit.
+pub(super) fn in_sets(profile: &Compiled, table: &MissTable, mean: PerClass, lines: f64) -> PerClass {
+    let (real, full) = table.at(lines);
+    let mut misses = [0.0; MAX_CLASSES];
+    for class in 0..profile.count {
+        let cold = (mean[class] - full[class]).max(0.0);
+        let warm = 1.0 - cold / profile.touches[class];
+        misses[class] = full[class] + cold + (real[class] - full[class]) * warm * warm;
+    }
+    misses
+}
+
+/// Sets of equal number that stand for all of a cache's.
+const NODES: usize = 6;
+
+/// Ages of lines at eviction in a cache that tasks of different habits share.
+///
+/// A line leaves when as many others as the set has ways were touched after it. If g(t) is the part of the cache touched
+/// within t, and ways are W, the touched lines of a set are Poisson(W g), so that g at the eviction is Gamma(W) / W. Around
+/// the mean eviction time T, where g = 1, g grows by s = T times the fills per line, so g = (t / T)^s, and a line of a set
+/// lives T (Gamma(W) / W)^(1 / s). [`in_sets`] has this for a task alone, whose own lines say how g goes on from there; with
+/// others in the cache that is up to them.
+///
+/// Random replacement takes any line: its ages at eviction are exponential.
+#[derive(Clone, Debug)]
+pub(super) struct EvictionAges {
+    /// Logarithm of g at the eviction, in sets of equal number; `None` if ages are exponential.
+    part: [f64; NODES],
+    memoryless: bool,
+}
+
+impl EvictionAges {
+    pub fn new(ways: u32, replacement: Replacement) -> Self {
+        // The Wilson-Hilferty approximation of Gamma(ways) / ways, at the middles of the sixths of a normal distribution.
+        let normal = [-1.383, -0.674, -0.210, 0.210, 0.674, 1.383];
+        let spread = 1.0 / (3.0 * f64::from(ways).sqrt());
+        let gamma = normal.map(|z| 3.0 * (1.0 - spread * spread + z * spread).max(1e-3).ln());
+        let middle = |node: usize| (node as f64 + 0.5) / NODES as f64;
+        let exponential = std::array::from_fn(|node| (-(1.0 - middle(node)).ln()).ln());
+        let memoryless = replacement == Replacement::Random;
+        Self { part: if memoryless { exponential } else { gamma }, memoryless }
+    }
+
+    /// What sharing a cache's sets adds to the misses per instruction and class of a window of `n` instructions, of which
+    /// `in_front` do not age here. The mean eviction time is `oldest` instructions; `slope` is s above.
+    pub fn added(&self, curves: &CurveTable, n: f64, in_front: f64, oldest: f64, slope: f64) -> PerClass {
+        let window = n - in_front;
+        let grown = (window / oldest).min(1.0);
+        let steeper = if self.memoryless { 1.0 } else { 1.0 / slope };
+        let mut misses = [0.0; MAX_CLASSES];
+        for part in self.part {
+            let age = exp(part * steeper);
+            // A window that has not grown to the eviction time yet has nothing older than itself.
+            let covered = if age < 1.0 {
+                window.min(oldest.max(window) * age)
+            } else {
+                window * (1.0 + (age - 1.0) * grown * grown)
+            };
+            for (sum, m) in misses.iter_mut().zip(curves.look(in_front + covered).class_misses) {
+                *sum += m / NODES as f64;
+            }
+        }
+        for (sum, m) in misses.iter_mut().zip(curves.look(n).class_misses) {
+            *sum -= m;
+        }
+        misses
+    }
+}
