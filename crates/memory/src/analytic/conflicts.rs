@@ -1,4 +1,4 @@
-//! Misses because a cache is made of sets: lines of some sets are evicted younger than others.
+//! What a cache loses by being made of sets: lines of some are evicted younger than others, and some have holes.
 
 use crate::curves::{PerClass, Replacement};
 use crate::math::exp;
@@ -75,5 +75,51 @@ impl EvictionAges {
             *sum -= m;
         }
         misses
+    }
+}
+
+/// Cells of [`Vacancy`], over miss ratios from 0 to 1.
+const CELLS: usize = 32;
+
+/// Part of the queue's vacancy that the exact level has, in mixes of two to eight tasks with 13 to 50 % misses (0.56 to 0.7):
+/// what a set can get is limited, lines that belong to it and are in an L2 now.
+const OF_QUEUE: f64 = 0.6;
+
+/// With fewer misses than leave so much of it filled, an LLC's sets overflow for lack of room only.
+const LEAST_FILLED: f64 = 0.88;
+
+/// How much of an LLC that excludes the L2s is filled.
+///
+/// A hit takes the line out of its set, and the line that it pushes out of the L2 goes to another one: some sets have holes
+/// while others overflow. With hits that take lines at random, insertions that come at random, and an eviction where the set
+/// is full, the lines of a set are the customers of a queue with loss (Erlang's B): the insertions that find W lines are
+/// the misses. That gives the load, and the load the mean.
+#[derive(Clone, Debug)]
+pub(super) struct Vacancy {
+    filled: [f64; CELLS + 1],
+}
+
+impl Vacancy {
+    pub fn new(ways: u32) -> Self {
+        let lost = |load: f64| (1..=ways).fold(1.0, |lost, way| load * lost / (f64::from(way) + load * lost));
+        let filled = std::array::from_fn(|cell| {
+            let misses = cell as f64 / CELLS as f64;
+            let (mut low, mut high) = (0.0, 1e4);
+            for _ in 0..60 {
+                let middle = 0.5 * (low + high);
+                *(if lost(middle) < misses { &mut low } else { &mut high }) = middle;
+            }
+            let in_queue = (high * (1.0 - misses) / f64::from(ways)).min(1.0);
+            (1.0 - OF_QUEUE * (1.0 - in_queue)).max(LEAST_FILLED)
+        });
+        Self { filled }
+    }
+
+    /// By the part of the L2s' misses that the LLC misses too.
+    #[inline]
+    pub fn filled(&self, miss_ratio: f64) -> f64 {
+        let cell = miss_ratio.clamp(0.0, 1.0) * CELLS as f64;
+        let below = (cell as usize).min(CELLS - 1);
+        self.filled[below] + (cell - below as f64) * (self.filled[below + 1] - self.filled[below])
     }
 }

@@ -37,7 +37,7 @@ use crate::profile::{MAX_CLASSES, Profile};
 
 use bandwidth::Bandwidth;
 use compiled::Compiled;
-use conflicts::EvictionAges;
+use conflicts::{EvictionAges, Vacancy};
 use geometry::Geometry;
 use groups::Group;
 use moved::Moved;
@@ -106,6 +106,7 @@ pub struct Analytic {
     l2: Vec<Occupancy>,
     llc: Vec<Occupancy>,
     llc_ages: EvictionAges,
+    llc_vacancy: Vacancy,
     groups: Vec<Group>,
     group_names: Vec<tasks::GroupName>,
     bandwidth: Bandwidth,
@@ -173,6 +174,7 @@ impl Analytic {
             cpus: machine.cpus().map(|_| idle()).collect(),
             l2: hierarchy.l2.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
             llc_ages: EvictionAges::new(hierarchy.llc[0].ways, replacement),
+            llc_vacancy: Vacancy::new(hierarchy.llc[0].ways),
             llc: hierarchy.llc.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
             groups: Vec::new(),
             group_names: Vec::new(),

@@ -5,7 +5,7 @@ use warmcore_topology::CpuId;
 use crate::hierarchy::Fill;
 
 use super::bandwidth::Stream;
-use super::counters::TimeShare;
+use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::tasks::{L2Curves, Level, LlcCurves};
 use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS, SLOW_REFRESH_NS};
@@ -85,7 +85,8 @@ impl Analytic {
         }
         if self.hierarchy.fill == Fill::Victim {
             let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
-            self.llc[llc].capacity = self.hierarchy.llc[llc].lines as f64 + in_front;
+            let filled = self.llc_vacancy.filled(self.llc_miss_ratio(llc));
+            self.llc[llc].capacity = filled * self.hierarchy.llc[llc].lines as f64 + in_front;
         }
         let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc: llc as u32 };
         self.llc[llc].update(now_ns, &curves, |_| None);
@@ -108,6 +109,19 @@ impl Analytic {
                 self.list_changed(cpu);
             }
         }
+    }
+
+    /// Part of the running tasks' L2 misses that the LLC misses too.
+    fn llc_miss_ratio(&self, llc: usize) -> f64 {
+        let (mut misses, mut accesses) = (0.0, 1e-12);
+        for &cpu in &self.geometry.cpus_of_llc[llc] {
+            let state = &self.cpus[cpu as usize];
+            if state.task != IDLE {
+                misses += state.components.events[MemoryEvent::L3Miss as usize] * state.rate.x;
+                accesses += state.components.events[MemoryEvent::L2Miss as usize] * state.rate.x;
+            }
+        }
+        misses / accesses
     }
 
     /// Latency mixes of the groups with members in an LLC.

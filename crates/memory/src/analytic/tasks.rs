@@ -560,7 +560,9 @@ impl Analytic {
         };
         let Some(place) = places.iter().find(|place| place.cache == cache) else { return 0.0 };
         let window = &occupancy.windows[place.slot as usize];
-        let executed = window.pending;
+        // What its CPU has not told the window yet counts too.
+        let cpu = state.running_on.map(|cpu| &self.cpus[cpu as usize]).filter(|_| window.running);
+        let executed = window.pending + cpu.map_or(0.0, |cpu| cpu.unseen_ns as f64 * cpu.rate.x);
         let n = window.after(executed, occupancy.phi_at(now_ns) - window.mark);
         let profile = &self.profiles[state.profile as usize];
         match level {
