@@ -262,7 +262,7 @@ impl Analytic {
             }
         }
 
-        if let (Some(cache), Some(ahead), false) = (l2_cache, &l2_ahead, halved) {
+        if let (Some(cache), Some(ahead), false) = (l2_cache.filter(|cache| !cache.young), &l2_ahead, halved) {
             // The task fills less and less while it warms up: others' lines are pushed out by what it fills on average.
             let (now, mean) = (cache.windows[l2_slot].misses, ahead.mean.iter().sum::<f64>());
             if now > mean {

@@ -27,6 +27,7 @@ mod premise;
 mod rate;
 mod refresh;
 mod tasks;
+mod turns;
 mod window;
 
 use warmcore_topology::{CpuId, Machine};
@@ -172,7 +173,7 @@ impl Analytic {
             profiles: profiles.iter().map(|profile| Compiled::new(profile, &hierarchy, replacement)).collect(),
             tasks: Vec::new(),
             cpus: machine.cpus().map(|_| idle()).collect(),
-            l2: hierarchy.l2.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
+            l2: hierarchy.l2.iter().map(|shape| Occupancy::with_turns(shape.lines as f64)).collect(),
             llc_ages: EvictionAges::new(hierarchy.llc[0].ways, replacement),
             llc_vacancy: Vacancy::new(hierarchy.llc[0].ways),
             llc: hierarchy.llc.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),

@@ -29,8 +29,13 @@ pub(super) struct Window {
     pub running: bool,
     /// Instructions (of a group: touches) covered at `mark`.
     pub n: f64,
-    /// So many of them are covered by the cache in front of a victim cache, where they do not grow older.
+    /// So many of them are covered by the cache in front of a victim cache, where they do not grow older; of a young window
+    /// those that were executed since.
     pub in_front: f64,
+    /// What it held before its owner came gives way before what the owner has executed since; see `turns`.
+    pub young: bool,
+    /// How far Φ advanced while its owner was off the CPU, for what is left of it since in a young window.
+    pub aged: f64,
     /// Φ when `n` was right.
     pub mark: f64,
     /// Executed since.
@@ -48,12 +53,15 @@ impl Window {
     /// What it covers after `executed` more instructions during which Φ advanced by `phi`.
     #[inline]
     pub fn after(&self, executed: f64, phi: f64) -> f64 {
+        if self.young {
+            return self.in_front + executed + faded(self.n - self.in_front, self.aged, phi);
+        }
         self.in_front + advanced(self.n - self.in_front, executed, phi)
     }
 
     /// F and m of `n`, computed if it is another one than last time.
     #[inline]
-    fn shape(&mut self, curves: &impl CurvesOf) {
+    pub(super) fn shape(&mut self, curves: &impl CurvesOf) {
         if self.n != self.known_n {
             (self.lines, self.misses) = curves.at(self.owner, self.n);
             self.known_n = self.n;
@@ -68,7 +76,7 @@ pub(super) struct Occupancy {
     pub capacity: f64,
     pub windows: Vec<Window>,
     /// Slots of the running windows.
-    running: Vec<u32>,
+    pub(super) running: Vec<u32>,
     /// Evictions per line and nanosecond, frozen since `updated_ns`.
     pub phi: f64,
     /// Integral of `phi` up to `updated_ns`.
@@ -78,15 +86,19 @@ pub(super) struct Occupancy {
     pub running_lines: f64,
     /// Σ F and Σ m n of windows whose owners are off the CPU, carried on from the last exact sum.
     pub stale_lines: f64,
-    stale_fade: f64,
+    pub(super) stale_fade: f64,
     /// Φ at the last exact sum over them.
-    exact_mark: f64,
+    pub(super) exact_mark: f64,
     /// Lines filled since the last update.
-    fills: f64,
+    pub(super) fills: f64,
     /// Lines filled per nanosecond as of the last update.
-    fill_rate: f64,
+    pub(super) fill_rate: f64,
     /// The last update summed over the windows off the CPU.
-    summed: bool,
+    pub(super) summed: bool,
+    /// Tasks take turns in it, so that it has young windows.
+    pub(super) turns: bool,
+    /// It has some now. Φ is brought up to date by updates only, and `phi` foretells how fast.
+    pub(super) young: bool,
 }
 
 /// Φ may advance this far between exact sums over the windows off the CPU.
@@ -127,7 +139,7 @@ pub(super) fn advanced(n: f64, executed: f64, phi: f64) -> f64 {
         return n + executed;
     }
     if executed <= 0.0 {
-        return n * exp(-phi * (1.0 + phi));
+        return faded(n, 0.0, phi);
     }
     // dr/dφ = 1 − r² is solved by r = (r0 + tanh φ) / (1 + r0 tanh φ).
     let kept = exp(-2.0 * phi);
@@ -136,17 +148,32 @@ pub(super) fn advanced(n: f64, executed: f64, phi: f64) -> f64 {
     (n + executed * (tanh / phi)) / (1.0 + r * tanh)
 }
 
+/// A window after Φ advanced by `phi` while its owner touched nothing of it, as it had by `aged` before.
+#[inline]
+pub(super) fn faded(n: f64, aged: f64, phi: f64) -> f64 {
+    n * exp(-phi * (1.0 + 2.0 * aged + phi))
+}
+
 /// Time over which a window's mean speed is taken.
 const MEAN_NS: f64 = 20_000.0;
 
 impl Occupancy {
+    /// A cache that many use at once.
     pub fn new(capacity: f64) -> Self {
         Self { capacity, ..Self::default() }
+    }
+
+    /// A cache in which tasks take turns.
+    pub fn with_turns(capacity: f64) -> Self {
+        Self { capacity, turns: true, ..Self::default() }
     }
 
     /// Φ at a time: φ is frozen since the last update.
     #[inline]
     pub fn phi_at(&self, now_ns: u64) -> f64 {
+        if self.young {
+            return self.phi_total;
+        }
         self.phi_total + self.phi * (now_ns - self.updated_ns) as f64
     }
 
@@ -175,6 +202,10 @@ impl Occupancy {
         window.settled_ns = now_ns;
         if window.pending > 0.0 || phi > window.mark {
             window.n = window.after(window.pending, phi - window.mark).min(limit);
+            if window.young {
+                window.in_front += window.pending;
+                window.aged += phi - window.mark;
+            }
             window.in_front = window.in_front.min(window.n);
             window.mark = phi;
             window.pending = 0.0;
@@ -208,7 +239,7 @@ impl Occupancy {
         window.shape(curves);
         window.running = false;
         // Others push its lines out of the cache in front.
-        window.in_front = 0.0;
+        (window.in_front, window.young) = (0.0, false);
         self.stale_lines += window.lines;
         self.stale_fade += window.misses * window.n;
         self.stop(slot);
@@ -217,14 +248,17 @@ impl Occupancy {
     /// The owner of an existing window runs again.
     pub fn enter(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
         let owner = self.windows[slot].owner;
+        let aged = (self.phi_at(now_ns) - self.windows[slot].mark).max(0.0);
         self.settle(slot, now_ns, curves.max_window(owner));
         let window = &mut self.windows[slot];
+        window.aged = aged;
         window.shape(curves);
         window.running = true;
         self.running_lines += window.lines;
         self.stale_lines = (self.stale_lines - window.lines).max(0.0);
         self.stale_fade = (self.stale_fade - window.misses * window.n).max(0.0);
         self.running.push(slot as u32);
+        self.start_turn(now_ns);
     }
 
     /// A slot is no longer one of the running ones.
@@ -268,7 +302,7 @@ impl Occupancy {
 
     /// Carries the sums over the windows off the CPU on.
     #[inline]
-    fn age_stale(&mut self, advanced_phi: f64) {
+    pub(super) fn age_stale(&mut self, advanced_phi: f64) {
         if advanced_phi > 0.0 {
             self.stale_lines = (self.stale_lines - self.stale_fade * advanced_phi).max(0.0);
             self.stale_fade *= exp(-advanced_phi);
@@ -302,6 +336,8 @@ impl Occupancy {
             running: true,
             n: 0.0,
             in_front: 0.0,
+            young: false,
+            aged: 0.0,
             mark,
             pending: 0.0,
             x: 0.0,
@@ -312,12 +348,16 @@ impl Occupancy {
         });
         let slot = self.windows.len() - 1;
         self.running.push(slot as u32);
+        self.start_turn(now_ns);
         slot
     }
 
     /// Steps every running window to `now_ns` and sets φ anew. `speed` is the present speed of an owner in instructions
     /// per nanosecond where it is known better than as the mean of late.
     pub fn update(&mut self, now_ns: u64, curves: &impl CurvesOf, speed: impl Fn(Owner) -> Option<f64>) {
+        if self.young && self.update_turn(now_ns, curves) {
+            return;
+        }
         let elapsed_ns = (now_ns - self.updated_ns) as f64;
         let phi = self.phi_at(now_ns);
         self.age_stale(phi - self.phi_total);
@@ -392,7 +432,7 @@ impl Occupancy {
     }
 
     /// Sums over the windows off the CPU exactly.
-    fn sum_stale(&mut self, phi: f64, curves: &impl CurvesOf) {
+    pub(super) fn sum_stale(&mut self, phi: f64, curves: &impl CurvesOf) {
         let (mut lines, mut fade) = (0.0, 0.0);
         for slot in 0..self.windows.len() {
             if self.windows[slot].running {
