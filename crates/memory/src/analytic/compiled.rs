@@ -68,6 +68,13 @@ impl Compiled {
             *slot = class.is_shared();
         }
         let touches = per_class(&|class| class.touches_per_instruction);
+        let l1_misses = all.steady_in_sets(l1.lines as f64, l1.ways);
+        // An L2 knows only the touches that the L1 misses.
+        let mut filtered = profile.classes.clone();
+        for (class, misses) in filtered.iter_mut().zip(l1_misses) {
+            class.touches_per_instruction =
+                misses.clamp(1e-9 * class.touches_per_instruction, class.touches_per_instruction);
+        }
         let variants = if profile.classes.iter().any(is_written) { VALID_SHARES.len() } else { 1 };
         let mut compiled = Self {
             count: profile.classes.len(),
@@ -79,14 +86,14 @@ impl Compiled {
             any_shared: profile.has_shared_classes(),
             shared,
             shared_lines: per_class(&|class| if class.is_shared() { class.lines(line) } else { 0.0 }),
-            l1: all.steady_in_sets(l1.lines as f64, l1.ways),
+            l1: l1_misses,
             l1_half: all.steady_in_sets(0.5 * l1.lines as f64, l1.ways),
             l2: VALID_SHARES[..variants]
                 .iter()
                 .map(|share| {
-                    let curves =
-                        Curves::scaled(&profile.classes, line, |class| if is_written(class) { *share } else { 1.0 });
-                    let table = MissTable::new(&curves, l2_ways, replacement);
+                    let valid = |class: &Class| if is_written(class) { *share } else { 1.0 };
+                    let curves = Curves::scaled(&profile.classes, line, valid);
+                    let table = MissTable::new(&Curves::scaled(&filtered, line, valid), l2_ways, replacement);
                     L2Curves { table, quick: CurveTable::new(&curves), curves }
                 })
                 .collect(),
