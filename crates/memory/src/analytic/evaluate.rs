@@ -307,6 +307,12 @@ impl Analytic {
         let room = crowd * (own + shared);
         let premise = Premise::new((llc_misses, llc_ahead.sum), crowd, profile.llc_table.slope(room));
         access.llc = in_sets(profile, &profile.llc_table, mean, room);
+        for class in (0..profile.count).filter(|&class| profile.shared[class]) {
+            // Of a shared class only lines that no outsider has written since want room.
+            let group = &self.groups[self.tasks[task_index].groups[class] as usize];
+            let wanted = (1.0 - group.domains[llc as usize].invalid).max(1e-3);
+            access.llc[class] = in_sets(profile, &profile.llc_table, mean, room / wanted)[class];
+        }
         let own_part = own / (held - shared).max(1.0);
         if cache.phi > 0.0 && own_part < MOSTLY_OWN {
             let window = &cache.windows[llc_slot];
@@ -395,8 +401,8 @@ impl Analytic {
                 lines += group.lines;
                 valid_lines += group.lines * (1.0 - race.read_private);
             }
-            // Lines this LLC has no room for come from another LLC if that alone has them, or has to give them up to a
-            // writer; otherwise from memory. Readers of a line that several have are served by memory too.
+            // Lines this LLC has no room for come from another LLC if that owns them, or has to give them up to a writer;
+            // otherwise from memory. Readers of a line that several have are served by memory too.
             let lacking = access.llc[class] / touches;
             let present = 1.0 - lacking;
             // What an outsider has lost to others since is not there any more: ours for the writing, memory's to read.
@@ -404,10 +410,11 @@ impl Analytic {
             let here_ns = if phi > 1e-15 { 1.0 / phi } else { 1e15 };
             let (read_kept, write_kept) = group.kept(llc, here_ns);
             let by_owner = race.read_domain * domain.owned * read_kept;
-            let memory = (1.0 - w) * (present * (race.read_domain - by_owner) + lacking * (1.0 - domain.alone))
+            let from_alone = domain.alone * group.taken(llc, here_ns);
+            let memory = (1.0 - w) * (present * (race.read_domain - by_owner) + lacking * (1.0 - from_alone))
                 + w * lacking * (1.0 - domain.elsewhere);
             let mut result = Coherence {
-                reads: touches * (1.0 - w) * (present * by_owner + lacking * domain.alone),
+                reads: touches * (1.0 - w) * (present * by_owner + lacking * from_alone),
                 writes: touches * w * (present * race.write_domain * write_kept + lacking * domain.elsewhere),
                 same_llc: touches
                     * present

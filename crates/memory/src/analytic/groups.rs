@@ -228,6 +228,14 @@ impl Group {
         (1.0 - exp(-(outside.1 + inside.0) * age_ns), 1.0 - exp(-(outside.0 + inside.1) * age_ns))
     }
 
+    /// Chance that outsiders have written a line, so that one of them owns it, since this domain has touched it, which was
+    /// longer than `age_ns` ago.
+    pub fn taken(&self, llc: u32, age_ns: f64) -> f64 {
+        let (inside, total) = self.sums(llc);
+        let outside = (total.1 - inside.1).max(0.0);
+        1.0 - exp(-outside * age_ns) * wins(inside.0, outside)
+    }
+
     /// Sets the latency mixes of every domain with members, and which lines are elsewhere. `kept` is by LLC the chance
     /// that a line is not in it.
     pub fn mix(&mut self, geometry: &Geometry, kept: &[f64]) {
@@ -337,6 +345,15 @@ mod tests {
             let race = group.race(0, (1.0, w), (0.0, 0.0));
             assert!((race.write_domain - expected).abs() < 0.005, "w = {w}: {race:?}");
         }
+    }
+
+    /// Outsiders took a line since this domain's last touch: of lines just touched, as many as its reads lose; in the end, all.
+    #[test]
+    fn lines_left_alone_for_long_belong_to_others() {
+        let group = group(&[&[1.0; 3], &[2.0]], 0.3);
+        let now = group.taken(0, 0.0);
+        assert!((now - group.race(0, (1.0, 0.3), (0.0, 0.0)).read_domain).abs() < 1e-12, "{now}");
+        assert!(group.taken(0, 1.0) > now && group.taken(0, 100.0) > 0.999_999);
     }
 
     #[test]
