@@ -7,7 +7,7 @@ use warmcore_memory::analytic::{Analytic, Counters, TaskSpec};
 use warmcore_memory::{HierarchyError, Profile, library};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
-use warmcore_workload::{ChannelKind, Workload};
+use warmcore_workload::{ChannelKind, DataGroupId, Workload};
 
 use crate::core::PageMove;
 use crate::memory::Memory;
@@ -24,7 +24,11 @@ pub(crate) struct AnalyticMemory<'a> {
     profiles: Vec<usize>,
     /// Lines of a message that the template's profile states.
     message_lines: Vec<Option<u32>>,
+    /// By template, and then by phase of those that have one of their own, sorted.
+    phase_profiles: Vec<Vec<(u32, usize)>>,
+    /// By task: its template, and its profile now.
     templates: Vec<u32>,
+    current: Vec<usize>,
 }
 
 impl<'a> AnalyticMemory<'a> {
@@ -33,18 +37,42 @@ impl<'a> AnalyticMemory<'a> {
         let mut used: Vec<&Profile> = Vec::new();
         let mut profiles = Vec::with_capacity(workload.tasks.len());
         let mut message_lines = Vec::with_capacity(workload.tasks.len());
-        for task in &workload.tasks {
-            let profile = workload.profile_of(task).unwrap_or(default);
+        let mut phase_profiles = Vec::with_capacity(workload.tasks.len());
+        let mut index_of = |profile: &'a Profile| {
             let known = used.iter().position(|known| std::ptr::eq(*known, profile));
-            profiles.push(known.unwrap_or_else(|| {
+            known.unwrap_or_else(|| {
                 used.push(profile);
                 used.len() - 1
-            }));
+            })
+        };
+        for task in &workload.tasks {
+            let profile = workload.profile_of(task).unwrap_or(default);
+            profiles.push(index_of(profile));
             message_lines.push(task.profile.as_ref().and(profile.message_lines));
+            let named = |(phase, name): &(u32, String)| (*phase, workload.profile_called(name).unwrap_or(default));
+            let of_phases = task.phase_profiles.iter().map(named);
+            let mut of_phases: Vec<(u32, usize)> =
+                of_phases.map(|(phase, profile)| (phase, index_of(profile))).collect();
+            of_phases.sort_unstable();
+            phase_profiles.push(of_phases);
         }
         let used: Vec<Profile> = used.into_iter().cloned().collect();
         let model = Analytic::new(machine, &used)?;
-        Ok(Self { model, machine, workload, profiles, message_lines, templates: Vec::new() })
+        let (templates, current) = (Vec::new(), Vec::new());
+        Ok(Self { model, machine, workload, profiles, message_lines, phase_profiles, templates, current })
+    }
+
+    /// Makes a task of the template's process and data with a profile known to the model.
+    fn with_spec<R>(
+        &mut self,
+        template: u32,
+        profile: usize,
+        act: impl FnOnce(&mut Analytic, &TaskSpec<'_>) -> R,
+    ) -> R {
+        let description = &self.workload.tasks[template as usize];
+        let name_of = |id: &DataGroupId| (id.0, self.workload.data_groups[id.index()].name.as_str());
+        let data: Vec<(u32, &str)> = description.data_groups.iter().map(name_of).collect();
+        act(&mut self.model, &TaskSpec { profile, process: description.process.0, data: &data })
     }
 }
 
@@ -75,15 +103,20 @@ impl Memory for AnalyticMemory<'_> {
     }
 
     fn task_created(&mut self, template: u32) {
-        let description = &self.workload.tasks[template as usize];
-        let data: Vec<(u32, &str)> = description
-            .data_groups
-            .iter()
-            .map(|id| (id.0, self.workload.data_groups[id.index()].name.as_str()))
-            .collect();
         let profile = self.profiles[template as usize];
         self.templates.push(template);
-        self.model.add_task(&TaskSpec { profile, process: description.process.0, data: &data });
+        self.current.push(profile);
+        self.with_spec(template, profile, |model, spec| model.add_task(spec));
+    }
+
+    fn begin_phase(&mut self, now_ns: u64, task: TaskId, phase: u32) {
+        let template = self.templates[task.index()];
+        let of_phases = &self.phase_profiles[template as usize];
+        let found = of_phases.binary_search_by_key(&phase, |(phase, _)| *phase);
+        let profile = found.map_or(self.profiles[template as usize], |position| of_phases[position].1);
+        if std::mem::replace(&mut self.current[task.index()], profile) != profile {
+            self.with_spec(template, profile, |model, spec| model.set_profile(now_ns, task.0, spec));
+        }
     }
 
     fn task_dead(&mut self, task: TaskId) {

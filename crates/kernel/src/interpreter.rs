@@ -174,6 +174,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             Step::Phase(phase) => {
                 self.core.emit(EventKind::Phase { task: id, phase: *phase });
+                if M::MODELLED {
+                    self.settle(cpu);
+                    self.settle_siblings(cpu);
+                    self.memory.begin_phase(self.core.now_ns, id, *phase);
+                }
                 Done::Next
             }
             Step::LoopStart { times, end } => {

@@ -45,6 +45,9 @@ pub(crate) trait Memory {
     /// The CPU's task waits actively from now on, or no longer does.
     fn set_spinning(&mut self, _now_ns: u64, _cpu: CpuId, _spinning: bool) {}
 
+    /// The task begins a phase of its program. The CPUs of its core have been settled.
+    fn begin_phase(&mut self, _now_ns: u64, _task: TaskId, _phase: u32) {}
+
     /// Work per time on the CPU, [`SPEED_ONE`](warmcore_memory::analytic::SPEED_ONE) = nominal.
     fn speed(&self, _cpu: CpuId) -> u32 {
         unreachable!("constant speeds are the CPUs' capacities")

@@ -174,7 +174,7 @@ pub fn run_trial(
     let mut trial = trial_of(experiment, record, scheduler, number, &outcome, metrics.as_ref());
     if let Some(recorded) = recorded {
         trial.events_lost = recorded.events_lost;
-        trial.notes = recorded.notes(machine.cpu_count());
+        trial.notes.extend(recorded.notes(machine.cpu_count()));
     }
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     Ok(trial)
@@ -256,8 +256,15 @@ fn trial_of(
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),
         result_lines: result_lines(workload, outcome),
-        notes: Vec::new(),
+        notes: notes(outcome),
     }
+}
+
+/// What to know of a run before its figures are trusted.
+fn notes(outcome: &Outcome) -> Vec<String> {
+    let (_, unsettled) = outcome.memory_solutions;
+    let note = || "in some solutions the load of memory and links was not found, and the last one was kept".to_owned();
+    (unsettled > 0).then(note).into_iter().collect()
 }
 
 /// The run of a trial in a guest.

@@ -103,6 +103,33 @@ fn pages_that_numa_balancing_moves_are_local_from_then_on() {
     assert!(moving.elapsed_ns < staying.elapsed_ns);
 }
 
+/// Tasks that compute in one phase and stream through memory in the next: the second has memory's time, comes to it anew in every
+/// round, and slows down a neighbour that streams all the time.
+#[test]
+fn a_phase_with_a_profile_of_its_own_changes_what_the_task_and_its_neighbours_pay() {
+    let workload = |phases: &str| {
+        let run = "\"loop\": 1, \"run\": 20000, \"cpus\": [0,1,2,3,4,5,6,7]";
+        format!(
+            r#"{{ "tasks": {{
+                "changing": {{ "instance": 7, "loop": 5, "phases": {{ "compute": {{ {run} }}, "stream": {{ {run} }} }} }},
+                "neighbour": {{ "loop": 1, "run": 200000, "cpus": [0,1,2,3,4,5,6,7] }} }},
+            "warmcore": {{ "tasks": {{
+                "changing": {{ "profile": "perlbench", "phase_profiles": {phases} }},
+                "neighbour": {{ "profile": "nas-mg" }} }} }} }}"#
+        )
+    };
+    // One node's memory for eight.
+    let machine = "naples32";
+    let trial = |phases: &str| run(machine, &workload(phases), MemoryChoice::Analytic);
+    let (same, changing) = (trial("{}"), trial(r#"{ "stream": "nas-mg" }"#));
+    let neighbour =
+        |trial: &Trial| trial.tasks.iter().find(|task| task.name == "neighbour").unwrap().exited_ns.unwrap();
+    println!("{:?}\n{:?}", same.time_ns, changing.time_ns);
+    assert!(changing.time_ns["dram_local"] > 2.0 * same.time_ns["dram_local"]);
+    assert!(neighbour(&changing) as f64 > 1.02 * neighbour(&same) as f64);
+    assert_eq!(trial(r#"{ "compute": "perlbench" }"#).time_ns, same.time_ns);
+}
+
 #[test]
 fn equal_runs_have_equal_memory_counters() {
     let trial = || run("turin128", "hackbench:-p,-T,-g2,-f4,-l50", MemoryChoice::Analytic);

@@ -164,6 +164,7 @@ impl Task {
             start_ns: 0,
             start_cpu: None,
             profile: None,
+            phase_profiles: Vec::new(),
         }
     }
 }

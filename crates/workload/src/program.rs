@@ -207,7 +207,8 @@ pub enum Step {
         /// Distribution it goes to.
         recorder: RecorderId,
     },
-    /// Mark the beginning of a named phase in the trace: index into [`Workload::phases`].
+    /// Mark the beginning of a named phase in the trace: index into [`Workload::phases`]. What the task does to memory
+    /// changes if [`Task::phase_profiles`] says so.
     Phase(u32),
     /// Repeat the steps up to the matching [`Step::LoopEnd`]: `times`, or for ever if `None`. `Some(0)` skips them.
     LoopStart {
@@ -389,6 +390,9 @@ pub struct Task {
     pub start_cpu: Option<u32>,
     /// Memory profile by name: one of the workload's own, or one that is shipped; see [`Workload::profile_of`].
     pub profile: Option<String>,
+    /// Memory profiles of phases: index into [`Workload::phases`], and a name as in `profile`. A phase that is not named
+    /// here has the task's own.
+    pub phase_profiles: Vec<(u32, String)>,
     /// Role in reports, such as `sender`; the name by default.
     pub role: String,
 }

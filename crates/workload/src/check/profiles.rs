@@ -8,13 +8,17 @@ use crate::{Task, TaskTemplateId, Workload};
 impl Workload {
     /// The memory profile a task names: one of the workload's own, or one that is shipped.
     pub fn profile_of(&self, task: &Task) -> Option<&Profile> {
-        let name = task.profile.as_deref()?;
+        self.profile_called(task.profile.as_deref()?)
+    }
+
+    /// The memory profile of that name: one of the workload's own, or one that is shipped.
+    pub fn profile_called(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name).or_else(|| warmcore_memory::library::find(name))
     }
 
     /// Whether any task that can run names a memory profile.
     pub fn has_profiles(&self) -> bool {
-        self.tasks.iter().any(|task| task.profile.is_some())
+        self.tasks.iter().any(|task| task.profile.is_some() || !task.phase_profiles.is_empty())
     }
 }
 
@@ -38,8 +42,18 @@ pub(super) fn check(workload: &Workload) -> Result<(), CheckError> {
 }
 
 fn check_task(workload: &Workload, task: &Task) -> Result<(), CheckProblem> {
-    let Some(name) = &task.profile else { return Ok(()) };
-    let Some(profile) = workload.profile_of(task) else {
+    for (phase, _) in &task.phase_profiles {
+        if *phase as usize >= workload.phases.len() {
+            return Err(CheckProblem::Profile { message: format!("there is no phase number {phase}") });
+        }
+    }
+    let of_phases = task.phase_profiles.iter().map(|(_, name)| name);
+    task.profile.iter().chain(of_phases).try_for_each(|name| check_use(workload, task, name))
+}
+
+/// A task's use of a profile.
+fn check_use(workload: &Workload, task: &Task, name: &str) -> Result<(), CheckProblem> {
+    let Some(profile) = workload.profile_called(name) else {
         return Err(CheckProblem::Profile { message: format!("there is no memory profile called \"{name}\"") });
     };
     for class in &profile.classes {

@@ -175,6 +175,9 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     for task in &mut whole.tasks[offsets.tasks as usize..] {
         task.process = ProcessId(task.process.0 + offsets.processes);
         task.program = ProgramId(task.program.0 + offsets.programs);
+        for (phase, _) in &mut task.phase_profiles {
+            *phase += offsets.phases;
+        }
         task.group = task.group.map(|group| GroupId(group.0 + offsets.groups));
         for data in &mut task.data_groups {
             *data = DataGroupId(data.0 + offsets.data_groups);

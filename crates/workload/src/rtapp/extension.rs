@@ -10,6 +10,7 @@ use super::profiles;
 use super::steps::{read_affinity, read_policy, read_steps};
 use crate::build::add_warning;
 use crate::error::DocumentProblem;
+use crate::nearest::suggestion;
 use crate::{
     AggregateTarget, BarrierId, BarrierWait, ChannelKind, Group, ProcessId, Program, ProgramBuilder, ProgramId,
     ResultStyle, Task, Workload,
@@ -39,10 +40,11 @@ const KEYS: [&str; 21] = [
     "warnings",
 ];
 
-const TASK_KEYS: [&str; 14] = [
+const TASK_KEYS: [&str; 15] = [
     "process",
     "role",
     "profile",
+    "phase_profiles",
     "data",
     "start_cpu",
     "start_ns",
@@ -199,6 +201,7 @@ pub(super) fn apply_to_task(node: &Node<'_>, names: &mut Names, task: &mut Task)
             "process" => task.process = names.process(&value)?,
             "role" => task.role = value.text("a role")?.to_owned(),
             "profile" => task.profile = Some(profiles::read_use(&value, names, &task.name)?),
+            "phase_profiles" => task.phase_profiles = read_phase_profiles(&value, names, &task.name)?,
             "data" => {
                 let groups = value.elements("a list of names of data groups")?;
                 task.data_groups = groups.iter().map(|group| names.data_group(group)).collect::<Read<_>>()?;
@@ -216,6 +219,20 @@ pub(super) fn apply_to_task(node: &Node<'_>, names: &mut Names, task: &mut Task)
         }
     }
     Ok(())
+}
+
+/// Memory profiles by phase.
+fn read_phase_profiles(node: &Node<'_>, names: &mut Names, owner: &str) -> Read<Vec<(u32, String)>> {
+    let mut result = Vec::new();
+    for (phase, node) in node.entries("an object of memory profiles by phase")? {
+        let phases = &names.workload.phases;
+        let Some(index) = phases.iter().position(|known| known == phase) else {
+            let suggestion = suggestion(phase, phases.iter().map(String::as_str));
+            return Err(node.error(DocumentProblem::UnknownName { kind: "phase", name: phase.to_owned(), suggestion }));
+        };
+        result.push((index as u32, profiles::read_use(&node, names, &format!("{owner}, {phase}"))?));
+    }
+    Ok(result)
 }
 
 impl Task {

@@ -53,7 +53,8 @@
 //! too. What says more about a task wins: data, then task group, then process.
 //!
 //! An entry of `warmcore.tasks` may have `process`, `role`, `profile` (the name of a
-//! memory profile, or one in place), `data` (data groups),
+//! memory profile, or one in place), `phase_profiles` (the same by phase: what the task does to memory from the beginning of
+//! that phase to that of the next), `data` (data groups),
 //! `start_cpu` (dense id), `start_ns`, `release_ns`, `slice_ns`, `nice`, `policy`, `instances`, `affinity` (`"all"`,
 //! `{ "cpus": [..] }`, `{ "nodes": [..] }` or `{ "dense_cpus": "0-3" }`), `taskgroup`, and `program`, which replaces
 //! the task's events: a list of steps, or the number of one of the `programs`. Such a task usually has `"instance": 0`

@@ -223,6 +223,11 @@ fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
     if let Some(profile) = &task.profile {
         add("profile", Json::Text(profile.clone()));
     }
+    if !task.phase_profiles.is_empty() {
+        let name = |phase: u32| workload.phases[phase as usize].clone();
+        let profiles = task.phase_profiles.iter().map(|(phase, profile)| (name(*phase), Json::Text(profile.clone())));
+        add("phase_profiles", Json::Object(profiles.collect()));
+    }
     if !task.data_groups.is_empty() {
         let names = task.data_groups.iter().map(|id| Json::Text(workload.data_groups[id.index()].name.clone()));
         add("data", Json::Array(names.collect()));

@@ -302,6 +302,25 @@ fn programs_may_be_shared_by_tasks() {
 }
 
 #[test]
+fn phases_have_memory_profiles_of_their_own() {
+    let text = |phase: &str, profile: &str| {
+        format!(
+            r#"{{ "tasks": {{ "a": {{ "phases": {{ "one": {{ "run": 1 }}, "two": {{ "run": 1 }} }} }} }},
+                "warmcore": {{ "tasks": {{ "a": {{ "phase_profiles": {{ "{phase}": "{profile}" }} }} }} }} }}"#
+        )
+    };
+    let workload = document(&text("two", "hackbench"));
+    assert_eq!(workload.tasks[0].phase_profiles, [(1, "hackbench".to_owned())]);
+    assert!(workload.has_profiles());
+    for (phase, profile, expected) in
+        [("tow", "hackbench", "phase called \"tow\""), ("two", "hackbnech", "memory profile called \"hackbnech\"")]
+    {
+        let error = from_rtapp("w", &text(phase, profile), &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("did you mean"), "{error}");
+    }
+}
+
+#[test]
 fn memory_profiles_are_named_written_in_place_or_taken_from_the_process() {
     let workload = document(
         r#"{ "tasks": { "a": { "run": 1 }, "b": { "run": 1 }, "c": { "run": 1 } },

@@ -153,7 +153,13 @@ fn program() -> impl Strategy<Value = Program> {
 fn task(index: u32) -> impl Strategy<Value = Task> {
     let scheduling = (-20_i8..20, policy(), affinity(), prop::option::of(duration()), prop::option::of(0..OBJECTS));
     let times = (duration(), prop::option::of(duration()), prop::option::of(0_u32..8));
-    let data = (prop::collection::vec(0..OBJECTS, 0..3), prop::option::of("(spin|hackbench|own)"), "(worker|task 0|)");
+    let of_phases = prop::option::of((0..OBJECTS, "(spin|hackbench|own)"));
+    let data = (
+        prop::collection::vec(0..OBJECTS, 0..3),
+        prop::option::of("(spin|hackbench|own)"),
+        "(worker|task 0|)",
+        of_phases,
+    );
     (scheduling, times, data, 1_u32..4, 0..OBJECTS).prop_map(
         move |(
             (nice, policy, affinity, slice_ns, group),
@@ -176,6 +182,7 @@ fn task(index: u32) -> impl Strategy<Value = Task> {
             start_ns,
             start_cpu,
             profile: data.1,
+            phase_profiles: data.3.into_iter().collect(),
             role: data.2,
         },
     )
