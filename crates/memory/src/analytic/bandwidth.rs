@@ -38,6 +38,9 @@ pub(super) struct Bandwidth {
     /// Solutions asked for.
     pub solved: u64,
     terms: Vec<(f64, f64, f64)>,
+    /// Streams that use each resource, one resource after the other, and where each one's begin.
+    users: Vec<u32>,
+    first_user: Vec<u32>,
 }
 
 /// Sweeps over the resources before a solution counts as not converging.
@@ -71,7 +74,54 @@ impl Bandwidth {
             not_converged: 0,
             solved: 0,
             terms: Vec::new(),
+            users: Vec::new(),
+            first_user: Vec::new(),
         }
+    }
+
+    /// Lists the streams of each resource.
+    fn list_users(&mut self, streams: &[Stream], bytes: &[f64]) {
+        let mut counts = std::mem::take(&mut self.first_user);
+        let mut users = std::mem::take(&mut self.users);
+        counts.clear();
+        counts.resize(self.factors.len() + 1, 0);
+        // Counted first, then put where the counts say.
+        for put in [false, true] {
+            for (index, stream) in streams.iter().enumerate() {
+                let row = &bytes[index * self.nodes..(index + 1) * self.nodes];
+                let used = |home: &usize| row[*home] > 0.0;
+                let link_of = |home: usize| self.link(stream.node as usize, home);
+                let mut note = |resource: usize| {
+                    if put {
+                        users[counts[resource] as usize] = index as u32;
+                    }
+                    counts[resource] += 1;
+                };
+                for home in (0..self.nodes).filter(used) {
+                    note(home);
+                    let link = link_of(home);
+                    let first = (0..home).filter(used).all(|earlier| link_of(earlier) != link);
+                    if let Some(link) = link.filter(|_| first) {
+                        note(link);
+                    }
+                }
+                if (0..self.nodes).any(|home| used(&home)) {
+                    note(self.port(stream.llc));
+                }
+            }
+            if !put {
+                let mut sum = 0;
+                for count in &mut counts {
+                    sum += std::mem::replace(count, sum);
+                }
+                users.clear();
+                users.resize(sum as usize, 0);
+            }
+        }
+        // Each entry has moved on to where the next one's begins.
+        counts.rotate_right(1);
+        counts[0] = 0;
+        (self.first_user, self.users) = (counts, users);
     }
 
     /// Link that reads from `home` use, for a CPU of `node`; `None` inside a socket.
@@ -102,6 +152,7 @@ impl Bandwidth {
     pub fn solve(&mut self, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> bool {
         self.solved += 1;
         let before = self.factors.clone();
+        self.list_users(streams, bytes);
         let mut converged = false;
         for sweep in 0..MAX_SWEEPS {
             let mut largest = 0.0_f64;
@@ -133,7 +184,9 @@ impl Bandwidth {
         let (mut read_sum, mut write_sum) = (0.0, 0.0);
         let mut terms = std::mem::take(&mut self.terms);
         terms.clear();
-        for (index, stream) in streams.iter().enumerate() {
+        for user in self.first_user[resource]..self.first_user[resource + 1] {
+            let index = self.users[user as usize] as usize;
+            let stream = &streams[index];
             let row = index * self.nodes..(index + 1) * self.nodes;
             let (mut through, mut beside, mut used) = (0.0, stream.base_ns, 0.0);
             for home in 0..self.nodes {

@@ -236,58 +236,54 @@ impl Group {
         1.0 - exp(-outside * age_ns) * wins(inside.0, outside)
     }
 
-    /// Sets the latency mixes of every domain with members, and which lines are elsewhere. `kept` is by LLC the chance
-    /// that a line is not in it.
-    pub fn mix(&mut self, geometry: &Geometry, kept: &[f64]) {
+    /// Sets the latency mixes of a domain, and which lines are elsewhere. `kept` is by LLC the chance that a line is not in
+    /// it.
+    pub fn mix(&mut self, llc: usize, geometry: &Geometry, kept: &[f64]) {
         let is_present = |domain: &Domain, kept: f64| domain.members > 0 || domain.left_touch > 0.0 || kept < 1.0;
-        let present: Vec<usize> =
-            (0..self.domains.len()).filter(|&llc| is_present(&self.domains[llc], kept[llc])).collect();
-        for &llc in &present {
-            if self.domains[llc].members == 0 {
+        let inside = self.domains[llc].touch + self.domains[llc].left_touch;
+        let inside_write = self.domains[llc].write + self.domains[llc].left_write;
+        let (mut touch, mut write, mut absent) = (0.0, 0.0, 1.0);
+        for &other in &geometry.farthest_llcs[llc] {
+            let (domain, kept) = (&self.domains[other as usize], kept[other as usize]);
+            if !is_present(domain, kept) {
                 continue;
             }
-            let inside = self.domains[llc].touch + self.domains[llc].left_touch;
-            let inside_write = self.domains[llc].write + self.domains[llc].left_write;
-            let (mut touch, mut write, mut absent) = (0.0, 0.0, 1.0);
-            for &other in present.iter().filter(|&&other| other != llc) {
-                let domain = &self.domains[other];
-                touch += domain.touch + domain.left_touch;
-                write += domain.write + domain.left_write;
-                absent *= kept[other];
-            }
-            let (mut alone, mut by_owner) = (0.0, Mean::default());
-            let (mut to_sharers, mut reached) = (Mean::default(), 0.0);
-            let (mut farther_touch, mut farther_write) = (0.0, 0.0);
-            for &other in &geometry.farthest_llcs[llc] {
-                let (index, ns) = (other as usize, geometry.transfer_ns(llc as u32, other));
-                let far = geometry.is_far(llc as u32, other);
-                let domain = &self.domains[index];
-                if !is_present(domain, kept[index]) {
-                    continue;
-                }
-                alone += (1.0 - kept[index]) * if kept[index] > 1e-9 { absent / kept[index] } else { 0.0 };
-                let (own_touch, own_write) = (domain.touch + domain.left_touch, domain.write + domain.left_write);
-                // Backwards in time its write comes before anybody else's touch: it owns the line.
-                by_owner.add(wins(own_write, inside + touch - own_touch), ns, far);
-                // Acknowledgements are collected in parallel, so the farthest domain that has the line counts. One of those
-                // so far or farther has it if, backwards in time, a touch of theirs comes before a write of all the rest.
-                (farther_touch, farther_write) = (farther_touch + own_touch, farther_write + own_write);
-                let now = wins(farther_touch, (inside_write + write - farther_write).max(0.0));
-                to_sharers.add((now - reached).max(0.0), ns, far);
-                reached = reached.max(now);
-            }
-            let lost = wins(write, inside);
-            let owned = if lost > 0.0 { (by_owner.weight / lost).min(1.0) } else { 1.0 };
-            let invalid = if inside > 0.0 { lost } else { 0.0 };
-            let domain = &mut self.domains[llc];
-            domain.elsewhere = 1.0 - absent;
-            domain.alone = alone;
-            (domain.owned, domain.invalid) = (owned, invalid);
-            if let Some(mean) = to_sharers.mean() {
-                (domain.write_ns, domain.write_far) = mean;
-            }
-            (domain.read_ns, domain.read_far) = by_owner.mean().unwrap_or((domain.write_ns, domain.write_far));
+            touch += domain.touch + domain.left_touch;
+            write += domain.write + domain.left_write;
+            absent *= kept;
         }
+        let (mut alone, mut by_owner) = (0.0, Mean::default());
+        let (mut to_sharers, mut reached) = (Mean::default(), 0.0);
+        let (mut farther_touch, mut farther_write) = (0.0, 0.0);
+        for &other in &geometry.farthest_llcs[llc] {
+            let (index, ns) = (other as usize, geometry.transfer_ns(llc as u32, other));
+            let far = geometry.is_far(llc as u32, other);
+            let domain = &self.domains[index];
+            if !is_present(domain, kept[index]) {
+                continue;
+            }
+            alone += (1.0 - kept[index]) * if kept[index] > 1e-9 { absent / kept[index] } else { 0.0 };
+            let (own_touch, own_write) = (domain.touch + domain.left_touch, domain.write + domain.left_write);
+            // Backwards in time its write comes before anybody else's touch: it owns the line.
+            by_owner.add(wins(own_write, inside + touch - own_touch), ns, far);
+            // Acknowledgements are collected in parallel, so the farthest domain that has the line counts. One of those
+            // so far or farther has it if, backwards in time, a touch of theirs comes before a write of all the rest.
+            (farther_touch, farther_write) = (farther_touch + own_touch, farther_write + own_write);
+            let now = wins(farther_touch, (inside_write + write - farther_write).max(0.0));
+            to_sharers.add((now - reached).max(0.0), ns, far);
+            reached = reached.max(now);
+        }
+        let lost = wins(write, inside);
+        let owned = if lost > 0.0 { (by_owner.weight / lost).min(1.0) } else { 1.0 };
+        let invalid = if inside > 0.0 { lost } else { 0.0 };
+        let domain = &mut self.domains[llc];
+        domain.elsewhere = 1.0 - absent;
+        domain.alone = alone;
+        (domain.owned, domain.invalid) = (owned, invalid);
+        if let Some(mean) = to_sharers.mean() {
+            (domain.write_ns, domain.write_far) = mean;
+        }
+        (domain.read_ns, domain.read_far) = by_owner.mean().unwrap_or((domain.write_ns, domain.write_far));
     }
 
     /// Whether the sums moved so far that members should look again; then remembers the new ones.
@@ -378,7 +374,7 @@ mod tests {
             // Two LLCs in each socket.
             let machine = warmcore_topology::resolve("2s1n2l8c1t").unwrap();
             group.domains.resize(4, Domain::default());
-            group.mix(&Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap()), &[1.0; 4]);
+            group.mix(0, &Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap()), &[1.0; 4]);
             let threads: Vec<(usize, f64)> = domains
                 .iter()
                 .enumerate()

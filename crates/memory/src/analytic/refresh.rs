@@ -13,12 +13,18 @@ use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS, SLOW_RE
 /// An LLC of which 8 % are filled in this time is not updated but when tasks come or go.
 const SLOWEST_UPDATE_NS: f64 = 5e6;
 
+/// Demands that differ by less are the last solution's. A solution changes demands, so the next one follows until they rest.
+const SAME_DEMAND: f64 = 0.002;
+
 /// Reused between calls.
 #[derive(Default)]
 pub(super) struct Scratch {
     streams: Vec<Stream>,
     exposed: Vec<f64>,
     bytes: Vec<f64>,
+    /// Bytes per nanosecond from each node to each, now and at the last solution.
+    demand: Vec<f64>,
+    solved_demand: Vec<f64>,
     kept: Vec<f64>,
     groups: Vec<u32>,
 }
@@ -124,7 +130,7 @@ impl Analytic {
         misses / accesses
     }
 
-    /// Latency mixes of the groups with members in an LLC.
+    /// Latency mixes of all groups with members in an LLC.
     fn refresh_groups(&mut self, now_ns: u64, llc: usize) {
         let mut groups = std::mem::take(&mut self.scratch.groups);
         groups.clear();
@@ -134,30 +140,32 @@ impl Analytic {
             }
         }
         for &group in &groups {
-            self.groups[group as usize].decay(now_ns);
-            self.scratch.kept.clear();
-            for other in 0..self.llc.len() {
-                let slot = self.groups[group as usize].slots[other];
-                let kept = if slot == NONE {
-                    1.0
-                } else {
-                    let cache = &self.llc[other];
-                    let window = &cache.windows[slot as usize];
-                    let advanced_phi = cache.phi_at(now_ns) - window.mark;
-                    let n = super::window::advanced(window.n, window.pending, advanced_phi);
-                    let group = &self.groups[group as usize];
-                    1.0 - group.at(other as u32, n).0 / group.lines
-                };
-                self.scratch.kept.push(kept);
-            }
-            self.groups[group as usize].mix(&self.geometry, &self.scratch.kept);
-            for (cache, &slot) in self.llc.iter_mut().zip(&self.groups[group as usize].slots) {
-                if slot != NONE {
-                    cache.reshape(slot as usize);
-                }
-            }
+            self.mix_group(now_ns, group, llc);
         }
         self.scratch.groups = groups;
+    }
+
+    /// Latency mixes of a group's members in an LLC.
+    pub(super) fn mix_group(&mut self, now_ns: u64, group: u32, llc: usize) {
+        let group = group as usize;
+        self.groups[group].decay(now_ns);
+        self.scratch.kept.clear();
+        for (other, cache) in self.llc.iter().enumerate() {
+            let slot = self.groups[group].slots[other];
+            let kept = if slot == NONE {
+                1.0
+            } else {
+                let window = &cache.windows[slot as usize];
+                let n = window.after(window.pending, cache.phi_at(now_ns) - window.mark);
+                1.0 - self.groups[group].at(other as u32, n).0 / self.groups[group].lines
+            };
+            self.scratch.kept.push(kept);
+        }
+        self.groups[group].mix(llc, &self.geometry, &self.scratch.kept);
+        let slot = self.groups[group].slots[llc];
+        if slot != NONE {
+            self.llc[llc].reshape(slot as usize);
+        }
     }
 
     /// Solves for the load of memory and links; everybody is due if it moved.
@@ -168,6 +176,8 @@ impl Analytic {
         scratch.streams.clear();
         scratch.exposed.clear();
         scratch.bytes.clear();
+        scratch.demand.clear();
+        scratch.demand.resize(nodes * nodes, 0.0);
         let mut demand = 0.0;
         for (index, cpu) in self.cpus.iter().enumerate() {
             let lines: f64 = if cpu.task == IDLE || cpu.paused { 0.0 } else { cpu.components.memory.iter().sum() };
@@ -190,10 +200,17 @@ impl Analytic {
                 let idle_ns = self.hierarchy.memory_ns[node as usize][home];
                 scratch.exposed.push(cpu.components.memory_exposed[home] * idle_ns);
                 scratch.bytes.push(cpu.components.memory[home] * line);
+                scratch.demand[node as usize * nodes + home] += cpu.components.memory[home] * line * cpu.rate.x;
             }
         }
-        let moved = self.bandwidth.solve(&scratch.streams, &scratch.exposed, &scratch.bytes);
         let limit = self.hierarchy.node_bandwidth.iter().copied().fold(f64::INFINITY, f64::min);
+        let changed = |(now, then): (&f64, &f64)| (now - then).abs() > SAME_DEMAND * then.max(0.01 * limit);
+        let same = scratch.solved_demand.len() == scratch.demand.len()
+            && !scratch.demand.iter().zip(&scratch.solved_demand).any(changed);
+        let moved = !same && self.bandwidth.solve(&scratch.streams, &scratch.exposed, &scratch.bytes);
+        if !same {
+            scratch.solved_demand.clone_from(&scratch.demand);
+        }
         let period = if demand > 0.05 * limit { BANDWIDTH_NS } else { BANDWIDTH_IDLE_NS };
         self.bandwidth_due_ns = now_ns + period;
         if moved {

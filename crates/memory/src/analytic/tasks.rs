@@ -480,6 +480,9 @@ impl Analytic {
             let rates = self.shared_rates(index, class);
             self.cpus[index].registered[class] = rates;
             self.groups[group as usize].enter(llc, rates);
+            if first {
+                self.mix_group(now_ns, group, llc as usize);
+            }
             self.group_changed(now_ns, group);
         }
     }

@@ -15,7 +15,8 @@ use super::window::{CurvesOf, Occupancy, faded};
 /// With a smaller part of the capacity left of earlier turns they are over.
 const OVER: f64 = 0.01;
 
-/// Bisections of Φ's advance.
+/// The lines that go are found to this part of the capacity, in at most so many steps of false position.
+const CLOSE: f64 = 5e-4;
 const STEPS: u32 = 12;
 
 impl Occupancy {
@@ -72,16 +73,9 @@ impl Occupancy {
             self.end_turn(curves);
             return false;
         }
-        let (mut low, mut high) = (0.0, 0.25);
-        while self.lines_after(high, curves) > self.capacity && high < 64.0 {
-            (low, high) = (high, 2.0 * high);
-        }
-        for _ in 0..STEPS {
-            let middle = 0.5 * (low + high);
-            *(if self.lines_after(middle, curves) > self.capacity { &mut low } else { &mut high }) = middle;
-        }
-        self.phi_total += high;
-        self.phi = if elapsed_ns > 0.0 { high / elapsed_ns } else { 0.0 };
+        let d = self.advance_for(lines - self.capacity, curves);
+        self.phi_total += d;
+        self.phi = if elapsed_ns > 0.0 { d / elapsed_ns } else { 0.0 };
         self.sum_stale(self.phi_total, curves);
         self.summed = true;
         self.running_lines = 0.0;
@@ -94,6 +88,32 @@ impl Occupancy {
             self.running_lines += window.lines;
         }
         true
+    }
+
+    /// The advance of Φ that makes `excess` lines go.
+    fn advance_for(&self, excess: f64, curves: &impl CurvesOf) -> f64 {
+        let beyond = |d: f64| self.lines_after(d, curves) - self.capacity;
+        let (mut low, mut above) = (0.0, excess);
+        let mut high = 0.125;
+        let mut below = beyond(high);
+        while below > 0.0 && high < 64.0 {
+            (low, above, high) = (high, below, 2.0 * high);
+            below = beyond(high);
+        }
+        // False position; an end that stays counts half (the Illinois rule).
+        for _ in 0..STEPS {
+            let d = low + (high - low) * above / (above - below);
+            let lines = beyond(d);
+            if lines.abs() < CLOSE * self.capacity {
+                return d;
+            }
+            if lines > 0.0 {
+                (low, above, below) = (d, lines, 0.5 * below);
+            } else {
+                (high, below, above) = (d, lines, 0.5 * above);
+            }
+        }
+        high
     }
 
     /// Nothing is left of earlier turns.
