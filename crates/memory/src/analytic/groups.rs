@@ -228,12 +228,22 @@ impl Group {
         (1.0 - exp(-(outside.1 + inside.0) * age_ns), 1.0 - exp(-(outside.0 + inside.1) * age_ns))
     }
 
-    /// Chance that outsiders have written a line, so that one of them owns it, since this domain has touched it, which was
-    /// longer than `age_ns` ago.
+    /// Chance that an outsider who has a line owns it, if this domain's last touch was longer than `age_ns` ago, the age at
+    /// which lines are evicted: unless both had it at a time and no outsider has written it since.
+    ///
+    /// An outsider keeps a line while its touches are less than the age apart, (e^(Λ age) − 1) / Λ on average; this domain's
+    /// touches are independent of when that began.
     pub fn taken(&self, llc: u32, age_ns: f64) -> f64 {
         let (inside, total) = self.sums(llc);
-        let outside = (total.1 - inside.1).max(0.0);
-        1.0 - exp(-outside * age_ns) * wins(inside.0, outside)
+        let outside = ((total.0 - inside.0).max(0.0), (total.1 - inside.1).max(0.0));
+        let unwritten = exp(-outside.1 * age_ns) * wins(inside.0, outside.1);
+        let aged = outside.0 * age_ns;
+        if aged <= 0.0 || inside.0 <= 0.0 {
+            return 1.0;
+        }
+        let kept = (inside.0 / outside.0 * (exp(aged.min(30.0)) - 1.0)).min(1e3);
+        let together = if kept < 1e-6 { 0.5 * kept } else { 1.0 - (1.0 - exp(-kept)) / kept };
+        1.0 - together * unwritten
     }
 
     /// Sets the latency mixes of a domain, and which lines are elsewhere. `kept` is by LLC the chance that a line is not in
@@ -343,13 +353,17 @@ mod tests {
         }
     }
 
-    /// Outsiders took a line since this domain's last touch: of lines just touched, as many as its reads lose; in the end, all.
+    /// Evicted at once, a line is its only holder's; where nothing is evicted, writes decide: of lines last touched long ago, all
+    /// have been written since.
     #[test]
-    fn lines_left_alone_for_long_belong_to_others() {
+    fn lines_left_alone_belong_to_who_has_them_alone_or_has_written_them() {
         let group = group(&[&[1.0; 3], &[2.0]], 0.3);
-        let now = group.taken(0, 0.0);
-        assert!((now - group.race(0, (1.0, 0.3), (0.0, 0.0)).read_domain).abs() < 1e-12, "{now}");
-        assert!(group.taken(0, 1.0) > now && group.taken(0, 100.0) > 0.999_999);
+        let taken = |age_ns| group.taken(0, age_ns);
+        assert_eq!(self::group(&[&[1.0], &[]], 0.3).taken(0, 10.0), 1.0);
+        assert!(taken(1e-9) > 0.999_999 && taken(1e3) > 0.999_999, "{} {}", taken(1e-9), taken(1e3));
+        let readers = self::group(&[&[1.0; 3], &[2.0]], 0.0);
+        assert!(readers.taken(0, 1e3) < 0.002, "nobody owns what all have read");
+        assert!((0.5..0.999).contains(&taken(1.0)), "{}", taken(1.0));
     }
 
     #[test]
