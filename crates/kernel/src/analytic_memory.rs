@@ -102,6 +102,10 @@ impl Memory for AnalyticMemory<'_> {
         self.model.message_ns(from, to, self.machine.costs().futex_lines)
     }
 
+    fn lines_ns(&self, from: CpuId, to: CpuId, lines: u32) -> u64 {
+        self.model.message_ns(from, to, lines)
+    }
+
     fn task_created(&mut self, template: u32) {
         let profile = self.profiles[template as usize];
         self.templates.push(template);
@@ -174,6 +178,10 @@ impl Memory for AnalyticMemory<'_> {
 
     fn transferred(&mut self, task: TaskId, from: CpuId, to: CpuId, ns: u64) {
         self.model.transferred(task.0, from, to, ns);
+    }
+
+    fn waited_for_line(&mut self, task: TaskId, ns: u64) {
+        self.model.waited_for_line(task.0, ns);
     }
 
     fn task_counters(&self, task: TaskId) -> Option<Counters> {

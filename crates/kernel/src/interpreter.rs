@@ -9,7 +9,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, OverheadKind, TaskId};
-use warmcore_workload::{BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, ListId, LockId, Step, TimerMode};
+use warmcore_workload::{BarrierId, BarrierWait, ConditionId, ListId, LockId, Step, TimerMode};
 
 use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
@@ -17,14 +17,13 @@ use crate::error::SimulationError;
 use crate::event_queue::Class;
 use crate::memory::{self, Memory};
 use crate::scheduler::{Scheduler, WakeFlags};
-use crate::sync::take_waiter;
 use crate::task::{Activity, Stage, State, WaitReason};
 
 /// Steps at one instant after which a program is taken to loop for ever.
 const STEP_LIMIT: u32 = 1_000_000;
 
 /// What executing a step came to.
-enum Done {
+pub(crate) enum Done {
     /// Go on with the next step.
     Next,
     /// Look at the same step again, its stage has changed.
@@ -37,7 +36,7 @@ enum Done {
     Leaves(Leave),
 }
 
-const BY_TASK: WakeFlags = WakeFlags { sync: false, fork: false, by_task: true };
+pub(crate) const BY_TASK: WakeFlags = WakeFlags { sync: false, fork: false, by_task: true };
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Executes steps of the running task until one takes time or makes it leave.
@@ -224,7 +223,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// Time as the running task sees it: kernel work that is charged but not yet done comes first.
-    fn local_now(&self, cpu: CpuId) -> u64 {
+    pub(crate) fn local_now(&self, cpu: CpuId) -> u64 {
         self.core.now_ns + self.core.cpus[cpu.index()].stolen_ns
     }
 
@@ -276,7 +275,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// Whether the step's cost has still to be paid. From now on it counts as paid.
-    fn owes(&mut self, id: TaskId, cost_ns: u64) -> bool {
+    pub(crate) fn owes(&mut self, id: TaskId, cost_ns: u64) -> bool {
         let task = &mut self.core.tasks[id.index()];
         if task.stage != Stage::Begin {
             return false;
@@ -286,26 +285,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// Whether the step's cost has still to be paid; if so the task is busy with it.
-    fn pay(&mut self, id: TaskId, cost_ns: u64) -> bool {
+    pub(crate) fn pay(&mut self, id: TaskId, cost_ns: u64) -> bool {
         let owes = self.owes(id, cost_ns);
         if owes {
             let task = &mut self.core.tasks[id.index()];
             (task.activity, task.syscall_ns) = (Activity::Syscall, cost_ns);
-        }
-        owes
-    }
-
-    /// The same for one side of a message. Where memory is modelled it is work: a busy sibling and cold caches make it slower,
-    /// as they do the task's own code.
-    fn pay_message(&mut self, id: TaskId, kind: ChannelKind) -> bool {
-        let cost_ns = memory::message_ns(self.core.machine, kind);
-        if !M::MODELLED {
-            return self.pay(id, cost_ns);
-        }
-        let owes = self.owes(id, cost_ns);
-        if owes {
-            let task = &mut self.core.tasks[id.index()];
-            (task.activity, task.remaining_ns) = (Activity::Message, cost_ns);
         }
         owes
     }
@@ -315,7 +299,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// The running task blocks.
-    fn block(&mut self, id: TaskId, reason: WaitReason) -> Done {
+    pub(crate) fn block(&mut self, id: TaskId, reason: WaitReason) -> Done {
         let task = &mut self.core.tasks[id.index()];
         task.waiting_for = reason;
         task.stage = Stage::Woken;
@@ -382,8 +366,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return false;
         }
         state.owner = Some(id);
+        let data_lines = state.data_lines;
         if let Some(last) = state.last_cpu.replace(cpu) {
-            let cost = self.memory.handoff_ns(last, cpu);
+            let cost = self.memory.handoff_ns(last, cpu) + self.memory.lines_ns(last, cpu, data_lines);
             self.core.charge(cpu, cost, OverheadKind::Syscall);
             self.memory.transferred(id, last, cpu, cost);
         }
@@ -401,6 +386,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         if self.stage(id) == Stage::Woken {
             return self.retry(id);
+        }
+        let spin_ns = self.objects.locks[lock.index()].spin_ns;
+        if spin_ns > 0 {
+            self.objects.locks[lock.index()].waiters.push_back(id);
+            return self.spin(cpu, id, WaitReason::Lock(lock.0), Some(spin_ns));
         }
         if self.pay(id, self.futex_ns()) {
             return Done::Busy;
@@ -422,8 +412,24 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         true
     }
 
-    fn wake_lock_waiter(&mut self, lock: LockId) {
-        if let Some(waiter) = self.objects.locks[lock.index()].waiters.pop_front() {
+    /// Whether a released mutex is taken by a waiter that spins on a CPU, and needs nobody woken.
+    fn has_running_spinner(&self, lock: LockId) -> bool {
+        let runs = |waiter: &TaskId| self.core.tasks[waiter.index()].state == State::Running;
+        self.objects.locks[lock.index()].waiters.iter().any(runs)
+    }
+
+    /// Lets a waiter try a mutex that `cpu` has released: one that spins on a CPU sees it first, otherwise the one that has
+    /// waited longest.
+    fn wake_lock_waiter(&mut self, cpu: CpuId, lock: LockId) {
+        let tasks = &self.core.tasks;
+        let waiters = &mut self.objects.locks[lock.index()].waiters;
+        let spinner = waiters.iter().position(|waiter| tasks[waiter.index()].state == State::Running);
+        let Some(waiter) = waiters.remove(spinner.unwrap_or(0)) else { return };
+        if tasks[waiter.index()].is_spinning() {
+            // It sees the lock's line; what taking it costs comes then.
+            let seen_ns = self.memory.lines_ns(cpu, self.core.tasks[waiter.index()].cpu, 1);
+            self.release_spinner(waiter, seen_ns);
+        } else {
             self.wake(waiter, BY_TASK);
         }
     }
@@ -433,10 +439,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return Done::Next;
         }
         if !self.objects.locks[lock.index()].waiters.is_empty() {
-            if self.pay(id, self.futex_ns()) {
+            if !self.has_running_spinner(lock) && self.pay(id, self.futex_ns()) {
                 return Done::Busy;
             }
-            self.wake_lock_waiter(lock);
+            self.wake_lock_waiter(cpu, lock);
         }
         Done::Next
     }
@@ -455,7 +461,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if !self.give_up_lock(cpu, id, lock) {
             return Done::Next;
         }
-        self.wake_lock_waiter(lock);
+        self.wake_lock_waiter(cpu, lock);
         if signal && let Some(waiter) = self.objects.conditions[condition.index()].pop_front() {
             self.wake(waiter, BY_TASK);
         }
@@ -503,13 +509,20 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         state.arrived += 1;
         state.waiters.push(id);
-        let (activity, remaining_ns) = match description.wait {
+        let longest_ns = match description.wait {
             BarrierWait::Block => return self.block(id, WaitReason::Barrier(barrier.0)),
-            BarrierWait::Spin => (Activity::Spin, 0),
-            BarrierWait::SpinThenBlock { spin_ns } => (Activity::SpinUntil, spin_ns),
+            BarrierWait::Spin => None,
+            BarrierWait::SpinThenBlock { spin_ns } => Some(spin_ns),
         };
+        self.spin(cpu, id, WaitReason::Barrier(barrier.0), longest_ns)
+    }
+
+    /// The running task waits actively, for so long at most before it blocks.
+    fn spin(&mut self, cpu: CpuId, id: TaskId, reason: WaitReason, longest_ns: Option<u64>) -> Done {
+        let activity = if longest_ns.is_some() { Activity::SpinUntil } else { Activity::Spin };
+        let remaining_ns = longest_ns.unwrap_or(0);
         let task = &mut self.core.tasks[id.index()];
-        task.waiting_for = WaitReason::Barrier(barrier.0);
+        task.waiting_for = reason;
         task.stage = Stage::Woken;
         task.activity = activity;
         task.remaining_ns = remaining_ns;
@@ -540,15 +553,16 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             if self.core.tasks[waiter.index()].state == State::Blocked {
                 self.wake(waiter, BY_TASK);
             } else {
-                self.release_spinner(cpu, waiter);
+                let seen_ns = self.memory.handoff_ns(cpu, self.core.tasks[waiter.index()].cpu);
+                self.release_spinner(waiter, seen_ns);
             }
         }
         self.objects.barriers[barrier.index()].waiters = waiters;
         Done::Next
     }
 
-    /// A task that spins, on a CPU or preempted, sees the flag it waits for.
-    fn release_spinner(&mut self, from: CpuId, waiter: TaskId) {
+    /// A task that spins, on a CPU or preempted, sees the flag it waits for after so long.
+    fn release_spinner(&mut self, waiter: TaskId, seen_ns: u64) {
         let task = &self.core.tasks[waiter.index()];
         let (cpu, running) = (task.cpu, task.state == State::Running);
         if running {
@@ -560,7 +574,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         task.waiting_for = WaitReason::None;
         task.activity = Activity::Syscall;
-        task.syscall_ns = self.memory.handoff_ns(from, cpu);
+        task.syscall_ns = seen_ns;
         if running {
             if M::MODELLED {
                 self.settle_siblings(cpu);
@@ -627,67 +641,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         self.objects.semaphores[semaphore].waiters.push_back(id);
         self.block(id, WaitReason::Semaphore(semaphore as u32))
-    }
-
-    fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
-        let description = &self.workload.channels[channel.index()];
-        if self.pay_message(id, description.kind) {
-            return Done::Busy;
-        }
-        let state = &mut self.objects.channels[channel.index()];
-        if state.used_bytes + bytes > description.capacity_bytes {
-            state.writers.push_back((id, bytes));
-            return self.block(id, WaitReason::ChannelSpace(channel.0));
-        }
-        state.used_bytes += bytes;
-        state.last_writer_cpu = Some(cpu);
-        let last_reader = state.last_reader_cpu;
-        // Whoever leaves room behind passes the wakeup on (`wake_next_writer`).
-        let reader = take_waiter(&mut state.readers, state.used_bytes, true);
-        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, false);
-        // The sender's side of the lines: it writes what the receiver read last. Part of the constant cost otherwise.
-        if let Some(from) = last_reader {
-            let cost = self.memory.message_transfer_ns(description.kind, id, from, cpu);
-            self.core.charge(cpu, cost, OverheadKind::Syscall);
-            self.memory.transferred(id, from, cpu, cost);
-        }
-        self.wake_sync(reader);
-        self.wake_sync(writer);
-        Done::Next
-    }
-
-    /// Wakes a task with the hint that the waker may sleep soon (`wake_up_interruptible_sync_poll`).
-    fn wake_sync(&mut self, task: Option<TaskId>) {
-        if let Some(task) = task {
-            self.wake(task, WakeFlags { sync: true, ..BY_TASK });
-        }
-    }
-
-    fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
-        let description = &self.workload.channels[channel.index()];
-        if self.pay_message(id, description.kind) {
-            return Done::Busy;
-        }
-        let state = &mut self.objects.channels[channel.index()];
-        if M::MODELLED {
-            state.last_reader_cpu = Some(cpu);
-        }
-        if state.used_bytes < bytes {
-            state.readers.push_back((id, bytes));
-            return self.block(id, WaitReason::ChannelData(channel.0));
-        }
-        state.used_bytes -= bytes;
-        // Whoever leaves data behind passes the wakeup on (`wake_next_reader`).
-        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, true);
-        let reader = take_waiter(&mut state.readers, state.used_bytes, false);
-        if let Some(from) = state.last_writer_cpu {
-            let cost = self.memory.message_transfer_ns(description.kind, id, from, cpu);
-            self.core.charge(cpu, cost, OverheadKind::Syscall);
-            self.memory.transferred(id, from, cpu, cost);
-        }
-        self.wake_sync(writer);
-        self.wake_sync(reader);
-        Done::Next
     }
 
     fn enlist_step(&mut self, cpu: CpuId, id: TaskId, list: ListId, recorder: Option<usize>) -> Done {

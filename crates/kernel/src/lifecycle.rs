@@ -15,6 +15,13 @@ use crate::task::{Activity, Stage, State, Task, WaitReason};
 /// More tasks than this are a fork loop.
 const TASK_LIMIT: usize = 1_000_000;
 
+/// Lines of a sleeping task that a wakeup reads or writes: wait queue entry, state and its lock, entity (assumed).
+const TASK_LINES: u32 = 4;
+/// Lines of the run queue that a waker of the same LLC adds a task to: lock, counters, tree, the running task (assumed).
+const RUN_QUEUE_LINES: u32 = 5;
+/// Lines of a request to another CPU to queue the task itself (assumed). What that CPU needs is in `ipi_ns`.
+const REQUEST_LINES: u32 = 2;
+
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// `try_to_wake_up` from the present CPU.
     pub(crate) fn wake(&mut self, task: TaskId, flags: WakeFlags) {
@@ -31,7 +38,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let cpu = self.select_cpu(task, prev, flags);
         self.core.set_task_cpu(task, cpu, MigrationKind::Wakeup);
-        if cpu != this_cpu && self.wakes_by_interrupt(cpu) {
+        let by_interrupt = cpu != this_cpu && self.wakes_by_interrupt(cpu);
+        if M::MODELLED {
+            self.charge_wakeup_lines((prev, cpu), by_interrupt);
+        }
+        if by_interrupt {
             self.core.tasks[task.index()].state = State::Waking;
             self.core.cpus[cpu.index()].ttwu_pending += 1;
             self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
@@ -40,6 +51,17 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         } else {
             self.activate(cpu, task, Enqueue::Wakeup, flags);
         }
+    }
+
+    /// Charges a waker with the lines that `try_to_wake_up` needs and others wrote last: those of the task, from where it slept,
+    /// and those of the run queue that it joins. `wakeup_ns` is the time of the instructions.
+    #[inline]
+    fn charge_wakeup_lines(&mut self, (prev, cpu): (CpuId, CpuId), by_interrupt: bool) {
+        let this_cpu = self.core.this_cpu;
+        let queue_lines = if by_interrupt { REQUEST_LINES } else { RUN_QUEUE_LINES };
+        let task_ns = self.memory.lines_ns(prev, this_cpu, TASK_LINES);
+        let queue_ns = self.memory.lines_ns(cpu, this_cpu, queue_lines);
+        self.core.charge(this_cpu, task_ns + queue_ns, OverheadKind::Wakeup);
     }
 
     /// `ttwu_queue_cond`: another LLC, or an idle CPU, is woken by an interrupt and queues the task itself.

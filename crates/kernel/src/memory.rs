@@ -80,6 +80,14 @@ pub(crate) trait Memory {
     /// The task waited for lines of a message or lock on their way between CPUs.
     fn transferred(&mut self, _task: TaskId, _from: CpuId, _to: CpuId, _ns: u64) {}
 
+    /// Time for which one CPU waits for so many lines that another wrote last.
+    fn lines_ns(&self, _from: CpuId, _to: CpuId, _lines: u32) -> u64 {
+        0
+    }
+
+    /// The task waited actively until others had let go of lines they share.
+    fn waited_for_line(&mut self, _task: TaskId, _ns: u64) {}
+
     /// What a task's time and accesses went to, if that is known.
     fn task_counters(&self, _task: TaskId) -> Option<Counters> {
         None

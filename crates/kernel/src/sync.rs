@@ -13,6 +13,10 @@ pub(crate) struct Lock {
     pub waiters: VecDeque<TaskId>,
     /// Where the lock word was last written.
     pub last_cpu: Option<CpuId>,
+    /// Longest active wait before blocking.
+    pub spin_ns: u64,
+    /// Lines of data that follow the lock.
+    pub data_lines: u32,
 }
 
 #[derive(Default)]
@@ -36,8 +40,12 @@ pub(crate) struct Channel {
     /// Tasks that wait for space, with the size of their message.
     pub writers: VecDeque<(TaskId, u64)>,
     pub last_writer_cpu: Option<CpuId>,
-    /// Where its lines were last read; kept where a memory model asks.
+    /// Where its lines were last read; kept where a memory model asks, as are the next two.
     pub last_reader_cpu: Option<CpuId>,
+    /// Where it was last used, for whatever.
+    pub last_user_cpu: Option<CpuId>,
+    /// When its lock is free again.
+    pub lock_free_at_ns: u64,
 }
 
 /// Takes the task to wake out of a channel's queue: the first whose message is no larger than `limit_bytes`, so that no
@@ -98,8 +106,13 @@ impl Objects {
         fn several<T: Default>(count: usize) -> Vec<T> {
             std::iter::repeat_with(T::default).take(count).collect()
         }
+        let mut locks: Vec<Lock> = several(workload.locks.len());
+        for latch in &workload.latches {
+            let lock = &mut locks[latch.lock.index()];
+            (lock.spin_ns, lock.data_lines) = (latch.spin_ns, latch.lines);
+        }
         Self {
-            locks: several(workload.locks.len()),
+            locks,
             conditions: several(workload.conditions.len()),
             barriers: several(workload.barriers.len()),
             semaphores: workload

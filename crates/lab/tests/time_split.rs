@@ -8,15 +8,20 @@ use warmcore_lab::experiment::{Experiment, Named, Place, TraceLevel};
 use warmcore_lab::time_split;
 use warmcore_lab::trial::Trial;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_workload::{Affinity, Workload};
 
 fn run(machine: &str, workload: &str, memory: MemoryChoice) -> Trial {
     run_under("eevdf", machine, workload, memory)
 }
 
 fn run_under(scheduler: &str, machine: &str, workload: &str, memory: MemoryChoice) -> Trial {
+    run_workload(scheduler, machine, workload_of(workload), memory)
+}
+
+fn run_workload(scheduler: &str, machine: &str, workload: Workload, memory: MemoryChoice) -> Trial {
     let experiment = Experiment {
         machine: Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() },
-        workload: Named { source: "w".into(), value: workload_of(workload) },
+        workload: Named { source: "w".into(), value: workload },
         place: Place::Sim,
         schedulers: vec![SchedulerSpec::parse(scheduler).unwrap()],
         baseline: 0,
@@ -32,7 +37,7 @@ fn run_under(scheduler: &str, machine: &str, workload: &str, memory: MemoryChoic
     warmcore_lab::sim::run_trial(&experiment, &experiment.record(), 0, 0, None, &stop).unwrap()
 }
 
-fn workload_of(text: &str) -> warmcore_workload::Workload {
+fn workload_of(text: &str) -> Workload {
     if text.starts_with('{') {
         warmcore_workload::from_rtapp("w", text, &warmcore_workload::Options::default()).unwrap()
     } else {
@@ -134,4 +139,25 @@ fn a_phase_with_a_profile_of_its_own_changes_what_the_task_and_its_neighbours_pa
 fn equal_runs_have_equal_memory_counters() {
     let trial = || run("turin128", "hackbench:-p,-T,-g2,-f4,-l50", MemoryChoice::Analytic);
     assert_eq!(trial(), trial());
+}
+
+/// Four senders and four receivers on the cores of one LLC, or of two: the pipes' lines come from farther away, and who has a pipe
+/// keeps the others waiting for longer. With one of each nobody waits for the pipe's lock for long.
+#[test]
+fn pipes_carry_fewer_messages_between_llcs_and_their_users_wait_for_each_other() {
+    let split = |spec: &str, cpus: std::ops::Range<u32>| {
+        let mut workload = workload_of(spec);
+        for task in &mut workload.tasks {
+            task.affinity = Affinity::OsCpus(cpus.clone().collect());
+        }
+        let trial = run_workload("eevdf", "2s1n2l8c1t", workload, MemoryChoice::Analytic);
+        (trial.elapsed_ns as f64, trial.time_ns["hot_lines"] / lifetimes(&trial))
+    };
+    let (together, apart) =
+        (split("hackbench:-T,-p,-f4,-g1,-l3000", 0..8), split("hackbench:-T,-p,-f4,-g1,-l3000", 4..12));
+    println!("together {together:?}, apart {apart:?}");
+    assert!(apart.0 > 1.1 * together.0, "{apart:?} against {together:?}");
+    assert!(together.1 > 0.02 && apart.1 > together.1, "{apart:?} against {together:?}");
+    let pair = split("hackbench:-T,-p,-f1,-g1,-l3000", 0..8);
+    assert!(pair.1 < together.1, "{pair:?} against {together:?}");
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     Affinity, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId, DataGroup, DataGroupId,
-    Group, GroupId, ListId, LockId, Policy, Process, ProcessId, Program, ProgramId, RecorderId, ResultStyle, Semaphore,
-    SemaphoreId, Step, Task, TaskTemplateId, TimerId, Warning, Workload,
+    Group, GroupId, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramId, RecorderId, ResultStyle,
+    Semaphore, SemaphoreId, Step, Task, TaskTemplateId, TimerId, Warning, Workload,
 };
 
 impl Workload {
@@ -20,6 +20,7 @@ impl Workload {
             profiles: Vec::new(),
             aggregation: Default::default(),
             locks: Vec::new(),
+            latches: Vec::new(),
             conditions: Vec::new(),
             barriers: Vec::new(),
             semaphores: Vec::new(),
@@ -77,6 +78,13 @@ impl Workload {
     /// Adds a mutex.
     pub fn add_lock(&mut self, name: impl Into<String>) -> LockId {
         push(&mut self.locks, name.into(), LockId)
+    }
+
+    /// Adds a mutex that spins before it blocks and guards so many lines of data.
+    pub fn add_latch(&mut self, name: impl Into<String>, spin_ns: u64, lines: u32) -> LockId {
+        let lock = self.add_lock(name);
+        self.latches.push(Latch { lock, spin_ns, lines });
+        lock
     }
 
     /// Adds a condition variable.

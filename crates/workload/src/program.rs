@@ -299,6 +299,18 @@ pub struct Barrier {
     pub wait: BarrierWait,
 }
 
+/// A mutex as database servers have them: who finds it taken waits actively for a while, then blocks. It guards data, which
+/// follows it from owner to owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Latch {
+    /// The mutex.
+    pub lock: LockId,
+    /// Longest active wait in nanoseconds; 0 blocks at once.
+    pub spin_ns: u64,
+    /// Cache lines of the data that each owner writes.
+    pub lines: u32,
+}
+
 /// A counting semaphore.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Semaphore {
@@ -468,6 +480,8 @@ pub struct Workload {
     pub aggregation: crate::Aggregation,
     /// Names of mutexes.
     pub locks: Vec<String>,
+    /// Those that are latches, each at most once.
+    pub latches: Vec<Latch>,
     /// Names of condition variables.
     pub conditions: Vec<String>,
     /// Barriers.

@@ -554,6 +554,13 @@ impl Analytic {
         counters.transfer_ns += ns as f64;
     }
 
+    /// A task waited actively for lines that others were using.
+    pub fn waited_for_line(&mut self, task: u32, ns: u64) {
+        let counters = &mut self.tasks[task as usize].counters;
+        counters.time_ns[TimeShare::HotLines as usize] += ns as f64;
+        counters.transfer_ns += ns as f64;
+    }
+
     /// Lines a task holds in a cache.
     pub(super) fn lines_in(&self, task: u32, level: Level, cache: u32, now_ns: u64) -> f64 {
         let state = &self.tasks[task as usize];

@@ -445,3 +445,28 @@ fn overhead_in_the_trace_adds_up_to_the_accounts() {
         assert!(reports < run.events.len() / 20, "{scheduler}: {reports} of {} events", run.events.len());
     }
 }
+
+/// Two threads with a CPU each take a latch in turn. Who finds it taken waits actively, and sleeps only if that takes too long.
+#[test]
+fn who_finds_a_latch_taken_spins_before_it_sleeps() {
+    for scheduler in ALL {
+        let run = |spin_ns: u64, held_ns: u64| {
+            let mut scene = Scene::new();
+            let latch = scene.workload.add_latch("latch", spin_ns, 4);
+            for cpu in 0..2 {
+                let steps = [Step::Lock(latch), run_for(held_ns), Step::Unlock(latch), run_for(5 * US)];
+                scene.task(&format!("thread {cpu}"), times(100, steps)).affinity = on_cpu(cpu);
+            }
+            let run = scene.run("1s1n1l4c1t", scheduler);
+            let spun: u64 = run.outcome.tasks.iter().map(|task| task.spin_ns).sum();
+            let slept = ["thread 0", "thread 1"].map(|name| run.wakeups(name).len()).iter().sum::<usize>();
+            (spun, slept)
+        };
+        let (spun, slept) = run(30 * US, 20 * US);
+        assert!(spun > 100 * 5 * US && slept <= 4, "{scheduler}: {spun} ns, {slept} sleeps");
+        let (spun, slept) = run(30 * US, 200 * US);
+        assert!(spun > 0 && slept > 50, "{scheduler}: out of patience after 30 us: {spun} ns, {slept} sleeps");
+        let (spun, slept) = run(0, 20 * US);
+        assert!(spun == 0 && slept > 50, "{scheduler}: without patience: {spun} ns, {slept} sleeps");
+    }
+}

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::build::add_warning;
 use crate::{
-    Aggregate, BarrierId, ChannelId, ConditionId, DataGroupId, GroupId, ListId, LockId, ProcessId, ProgramId,
+    Aggregate, BarrierId, ChannelId, ConditionId, DataGroupId, GroupId, Latch, ListId, LockId, ProcessId, ProgramId,
     RecorderId, ResultStyle, SemaphoreId, Step, TaskTemplateId, TimerId, Workload,
 };
 
@@ -162,6 +162,8 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     extend(&mut whole.semaphores, part.semaphores, |semaphore| &mut semaphore.name);
     extend(&mut whole.channels, part.channels, |channel| &mut channel.name);
     extend(&mut whole.locks, part.locks, |name| name);
+    let latches = part.latches.into_iter();
+    whole.latches.extend(latches.map(|latch| Latch { lock: LockId(latch.lock.0 + offsets.locks), ..latch }));
     extend(&mut whole.conditions, part.conditions, |name| name);
     extend(&mut whole.lists, part.lists, |name| name);
     extend(&mut whole.timers, part.timers, |name| name);

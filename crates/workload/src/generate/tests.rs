@@ -364,7 +364,9 @@ fn sysbench_has_a_client_and_a_connection_per_thread_that_meet_at_the_servers_la
     assert!(matches!(workload.style, ResultStyle::Sysbench { .. }));
     let connection = steps(&workload, "connection");
     let locks = |steps: &[Step]| steps.iter().filter(|step| matches!(step, Step::Lock(_))).count();
-    assert_eq!((locks(connection), workload.locks.len()), (4, 4), "each transaction passes every latch");
+    assert_eq!((locks(connection), workload.locks.len()), (6, 6), "each transaction passes every latch");
+    assert!(workload.latches.len() == 6 && workload.latches.iter().all(|latch| latch.spin_ns > 0));
+    assert_eq!(workload.latches.iter().map(|latch| latch.lines).sum::<u32>(), 64, "what a delete writes under latches");
     assert!(connection.iter().any(|step| matches!(step, Step::Sleep { .. })), "and waits for the log");
     assert!(made("sysbench").locks.is_empty(), "point selects share");
 }

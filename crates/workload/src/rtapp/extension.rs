@@ -12,11 +12,11 @@ use crate::build::add_warning;
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 use crate::{
-    AggregateTarget, BarrierId, BarrierWait, ChannelKind, Group, ProcessId, Program, ProgramBuilder, ProgramId,
+    AggregateTarget, BarrierId, BarrierWait, ChannelKind, Group, LockId, ProcessId, Program, ProgramBuilder, ProgramId,
     ResultStyle, Task, Workload,
 };
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "version",
     "duration_ns",
     "applications",
@@ -26,6 +26,7 @@ const KEYS: [&str; 21] = [
     "profiles",
     "aggregate",
     "locks",
+    "latches",
     "conditions",
     "barriers",
     "semaphores",
@@ -79,6 +80,15 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
         ("phases", &mut workload.phases),
     ] {
         *table = names(node, key)?;
+    }
+    for entry in objects(node, "latches", &["name", "spin_ns", "lines"])? {
+        let lock = entry.require("name", "name one of the \"locks\"")?;
+        let name = lock.text("the name of a lock")?;
+        let position = workload.locks.iter().position(|known| known == name);
+        let position = position.ok_or_else(|| lock.other("is not among the \"locks\"".to_owned()))?;
+        let spin_ns = entry.get("spin_ns").map_or(Ok(0), |node| node.nanoseconds())?;
+        let lines = entry.get("lines").map_or(Ok(0), |node| node.u32("a number of lines"))?;
+        workload.latches.push(crate::Latch { lock: LockId(position as u32), spin_ns, lines });
     }
     if node.get("applications").is_some() {
         workload.applications = names(node, "applications")?;

@@ -319,6 +319,11 @@ fn tables(workload: &Workload) -> Entries {
         object([("name", text(&barrier.name)), ("participants", barrier.participants.into()), ("wait", wait)])
     });
     add("barriers", barriers.collect());
+    let latches = workload.latches.iter().map(|latch| {
+        let name = text(&workload.locks[latch.lock.index()]);
+        object([("name", name), ("spin_ns", latch.spin_ns.into()), ("lines", latch.lines.into())])
+    });
+    add("latches", latches.collect());
     let semaphores = workload
         .semaphores
         .iter()

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Affinity, Aggregate, Aggregation, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId,
-    DataGroup, DataGroupId, Group, GroupId, ListId, LockId, Policy, Process, ProcessId, Program, ProgramBuilder,
+    DataGroup, DataGroupId, Group, GroupId, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramBuilder,
     ProgramId, RecorderId, ResultStyle, Semaphore, SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, Warning,
 };
 use proptest::prelude::*;
@@ -249,6 +249,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             profiles: vec![own_profile()],
             aggregation: aggregation(warned),
             locks: named("lock", |name| name),
+            latches: vec![Latch { lock: LockId(0), spin_ns: 20_000, lines: 7 }],
             conditions: named("condition", |name| name),
             barriers: named("barrier", |name| Barrier { name, participants: 1, wait: BarrierWait::Spin }),
             semaphores: named("semaphore", |name| Semaphore { name, initial: 1 }),

@@ -1,0 +1,151 @@
+//! Messages: what sending and receiving through pipes and sockets does and costs.
+//!
+//! Where memory is modelled, a message has three costs beside the kernel's instructions ([`Activity::Message`]):
+//!
+//! - *Lines of the channel* (its lock, positions, wait queue, buffer descriptors) come from the CPU that used the channel last,
+//!   whatever it did; those of the *payload* from the other side. `message_lines` of the machine or profile counts both.
+//! - *The channel's lock.* Who uses a channel keeps others out for a part of the call (`locked_percent`), and for as long as
+//!   the channel's lines are on their way to him. Others wait actively, as mutexes of the kernel do while the owner runs
+//!   (`mutex_spin_on_owner`), in order of arrival. So a channel whose users sit under different LLCs carries fewer messages.
+//! - *Lines of a wakeup*, told in `lifecycle`.
+//!
+//! Not modelled: owners preempted with the lock held; waiters that go to sleep; slab memory freed on another CPU.
+
+use warmcore_topology::CpuId;
+use warmcore_trace::{OverheadKind, TaskId};
+use warmcore_workload::{ChannelId, ChannelKind};
+
+use crate::engine::Engine;
+use crate::interpreter::{BY_TASK, Done};
+use crate::memory::{self, Memory};
+use crate::scheduler::{Scheduler, WakeFlags};
+use crate::sync::take_waiter;
+use crate::task::{Activity, WaitReason};
+
+/// Percent of a call during which the channel's lock is held (assumed): `pipe_write` and `pipe_read` hold `pipe->mutex` from
+/// before they look at the buffer until the data is copied; Unix stream sockets allocate and copy outside of the queue's lock.
+const fn locked_percent(kind: ChannelKind) -> u64 {
+    match kind {
+        ChannelKind::Pipe => 40,
+        ChannelKind::Socket => 10,
+    }
+}
+
+/// Percent of a message's lines that are payload and its descriptor, which only the other side writes; the rest is the channel's
+/// own (assumed: 2 of a pipe's 10 lines with messages of 100 bytes; of a socket's 25 also the buffer's head and bookkeeping).
+const fn payload_percent(kind: ChannelKind) -> u64 {
+    match kind {
+        ChannelKind::Pipe => 20,
+        ChannelKind::Socket => 50,
+    }
+}
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// The same for one side of a message. Where memory is modelled it is work: a busy sibling and cold caches make it slower,
+    /// as they do the task's own code.
+    fn pay_message(&mut self, id: TaskId, kind: ChannelKind) -> bool {
+        let cost_ns = memory::message_ns(self.core.machine, kind);
+        if !M::MODELLED {
+            return self.pay(id, cost_ns);
+        }
+        let owes = self.owes(id, cost_ns);
+        if owes {
+            let task = &mut self.core.tasks[id.index()];
+            (task.activity, task.remaining_ns) = (Activity::Message, cost_ns);
+        }
+        owes
+    }
+
+    pub(crate) fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
+        let description = &self.workload.channels[channel.index()];
+        if self.pay_message(id, description.kind) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.channels[channel.index()];
+        if state.used_bytes + bytes > description.capacity_bytes {
+            state.writers.push_back((id, bytes));
+            return self.block_at_channel(cpu, id, channel, WaitReason::ChannelSpace(channel.0));
+        }
+        state.used_bytes += bytes;
+        let last_reader = state.last_reader_cpu;
+        state.last_writer_cpu = Some(cpu);
+        // Whoever leaves room behind passes the wakeup on (`wake_next_writer`).
+        let reader = take_waiter(&mut state.readers, state.used_bytes, true);
+        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, false);
+        // The sender writes what the receiver read last. Part of the constant cost otherwise.
+        if M::MODELLED {
+            self.use_channel(cpu, id, channel, last_reader);
+        }
+        self.wake_sync(reader);
+        self.wake_sync(writer);
+        Done::Next
+    }
+
+    /// Charges the task, which has just done its call's work on the CPU, with the lines it needed and with its wait for the
+    /// channel's lock. `other_side`: where the payload's lines were used last.
+    fn use_channel(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, other_side: Option<CpuId>) {
+        let kind = self.workload.channels[channel.index()].kind;
+        let now_ns = self.local_now(cpu);
+        let mut lines_ns = 0;
+        let last_user = self.objects.channels[channel.index()].last_user_cpu;
+        let payload = payload_percent(kind);
+        for (from, percent) in [(last_user, 100 - payload), (other_side, payload)] {
+            let Some(from) = from else { continue };
+            let cost_ns = self.memory.message_transfer_ns(kind, id, from, cpu) * percent / 100;
+            self.memory.transferred(id, from, cpu, cost_ns);
+            lines_ns += cost_ns;
+        }
+        let locked_ns = memory::message_ns(self.core.machine, kind) * locked_percent(kind) / 100;
+        let state = &mut self.objects.channels[channel.index()];
+        // The part of the call under the lock lies behind the task already; the lines come on top.
+        let wait_ns = state.lock_free_at_ns.saturating_sub(now_ns.saturating_sub(locked_ns));
+        state.lock_free_at_ns = now_ns + wait_ns + lines_ns;
+        state.last_user_cpu = Some(cpu);
+        self.core.charge(cpu, lines_ns + wait_ns, OverheadKind::Syscall);
+        self.memory.waited_for_line(id, wait_ns);
+    }
+
+    /// The task has looked at the channel in vain and blocks. It has had the lines; the time that took is left out.
+    fn block_at_channel(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, reason: WaitReason) -> Done {
+        if M::MODELLED {
+            self.objects.channels[channel.index()].last_user_cpu = Some(cpu);
+        }
+        self.block(id, reason)
+    }
+
+    /// Wakes a task with the hint that the waker may sleep soon (`wake_up_interruptible_sync_poll`).
+    fn wake_sync(&mut self, task: Option<TaskId>) {
+        if let Some(task) = task {
+            self.wake(task, WakeFlags { sync: true, ..BY_TASK });
+        }
+    }
+
+    pub(crate) fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
+        let description = &self.workload.channels[channel.index()];
+        if self.pay_message(id, description.kind) {
+            return Done::Busy;
+        }
+        let state = &mut self.objects.channels[channel.index()];
+        if M::MODELLED {
+            state.last_reader_cpu = Some(cpu);
+        }
+        if state.used_bytes < bytes {
+            state.readers.push_back((id, bytes));
+            return self.block_at_channel(cpu, id, channel, WaitReason::ChannelData(channel.0));
+        }
+        state.used_bytes -= bytes;
+        // Whoever leaves data behind passes the wakeup on (`wake_next_reader`).
+        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, true);
+        let reader = take_waiter(&mut state.readers, state.used_bytes, false);
+        let last_writer = state.last_writer_cpu;
+        if M::MODELLED {
+            self.use_channel(cpu, id, channel, last_writer);
+        } else if let Some(from) = last_writer {
+            let cost = self.memory.message_transfer_ns(description.kind, id, from, cpu);
+            self.core.charge(cpu, cost, OverheadKind::Syscall);
+        }
+        self.wake_sync(writer);
+        self.wake_sync(reader);
+        Done::Next
+    }
+}
