@@ -93,6 +93,10 @@ const MIGRATIONS = `
       FROM sched JOIN thread USING (utid) WHERE tid != 0
     ) WHERE before IS NOT NULL AND before != cpu) AS ran`;
 
+const SCORES = `
+  SELECT t.name AS track, count(*) AS samples, min(value) AS least, max(value) AS most
+  FROM counter c JOIN track t ON c.track_id = t.id WHERE t.name GLOB 'vruntime_ns *' OR t.name GLOB 'vlag_ns *' GROUP BY t.name`;
+
 const COUNTERS = `
   WITH values_ AS (
     SELECT t.name AS track, value, ts, lead(ts, 1, trace_end()) OVER (PARTITION BY track_id ORDER BY ts, c.id) AS until
@@ -108,7 +112,9 @@ async function traced(t, words) {
   const trial = work.json('run/trials/s0-t0000.json');
   const csv = readFileSync(work.join(`figures/thread-cpu-0-${trial.scheduler}.csv`), 'utf8').trim().split('\n').slice(1);
   const cpus = work.json('trace.topology.json').llc.length;
-  return { cpus, processor: await TraceProcessor.open(readFileSync(work.join('trace.pftrace'))), measures: trial.measures, trial, csv };
+  const name = { cfs: 'score-0-cfs-vruntime-ns', eevdf: 'score-0-eevdf-vlag-ns' }[trial.scheduler];
+  const scores = readFileSync(work.join(`figures/${name}.csv`), 'utf8').trim().split('\n').slice(1).map((line) => line.split(',').slice(-3));
+  return { scores, cpus, processor: await TraceProcessor.open(readFileSync(work.join('trace.pftrace'))), measures: trial.measures, trial, csv };
 }
 
 const near = (a, b, what) => assert.ok(Math.abs(a - b) <= 1e-6 * Math.max(1, Math.abs(b)), `${what}: ${a} and ${b}`);
@@ -118,7 +124,7 @@ for (const words of [
   '-m 2s1n2l4c1t -w spin:-n24,-p0,-u5ms,-d60ms -s eevdf',
 ]) {
   test(`four queries on the trace give the numbers of the run: ${words}`, { skip }, async (t) => {
-    const { cpus, processor, measures, trial, csv } = await traced(t, words);
+    const { scores, cpus, processor, measures, trial, csv } = await traced(t, words);
     const faults = processor.query(`SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0`);
     assert.deepEqual(faults, [], 'the processor understood everything');
 
@@ -142,6 +148,16 @@ for (const words of [
     const [migrations] = processor.query(MIGRATIONS);
     assert.equal(migrations.events, measures.migrations_event);
     assert.equal(migrations.ran, measures.migrations_ran);
+
+    // What tasks are ranked by: the figure keeps one sample of each stretch of time, the trace all of them.
+    const drawn = new Map();
+    for (const [task, , value] of scores) drawn.set(task, [...(drawn.get(task) ?? []), Number(value)]);
+    const ranked = new Map(processor.query(SCORES).map((row) => [row.track.split(' ')[1], row]));
+    assert.deepEqual([...ranked.keys()].sort(), [...drawn.keys()].sort());
+    for (const [task, values] of drawn) {
+      const { samples, least, most } = ranked.get(task);
+      assert.ok(samples >= values.length && least <= Math.min(...values) && most >= Math.max(...values), task);
+    }
 
     const counters = processor.query(COUNTERS);
     const perCpu = counters.filter((row) => row.track.startsWith('cpu'));

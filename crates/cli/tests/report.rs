@@ -217,6 +217,20 @@ fn two_runs_are_compared_on_one_page() {
     let page = read(&scratch, "both.html");
     assert!(page.contains("id=\"between\"") && page.contains("id=\"verdict-1\""));
     assert!(page.contains("<td class=\"n\" data-value=\"1\">1 [1, 1]</td>"), "equal runs have ratio 1");
+    assert!(!page.contains("is another experiment"), "equal runs are one experiment");
+}
+
+#[test]
+fn runs_of_different_experiments_are_compared_with_what_differs() {
+    let scratch = compared("");
+    let words = "-w hackbench:-T,-p,-f2,-g1,-l20 --max-time 5s --memory none";
+    scratch.run(&format!("compare -m {MACHINE} {words} -s cfs,eevdf --trials 8 --out other")).exits_with(0);
+    scratch.run("report run other --html both.html").exits_with(0);
+    let page = read(&scratch, "both.html");
+    let workload =
+        format!("Run 2 is another experiment than run 1: workload hackbench:-T,-p,-f2,-g1,-l20 instead of {WORKLOAD}");
+    assert!(page.contains(&workload));
+    assert!(page.contains("longest time 5 s instead of no limit"));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! sheet, by their hashes, and no network. Everything that comes from a run is escaped ([`crate::svg::escape`]), and the script
 //! puts texts into the page as text only.
 
+mod between;
 mod sections;
 
 use std::fmt::Write as _;
@@ -76,7 +77,7 @@ pub fn page(runs: &[Run]) -> String {
         documents.push(document(run, scenes));
     }
     if runs.len() > 1 {
-        sections::between_runs(&mut body, runs);
+        between::runs(&mut body, runs);
     }
     let document = Document { schema: "warmcore-report-2", colours: crate::colour::palette(), runs: documents };
     let json = serde_json::to_string(&document).unwrap_or_default().replace('<', "\\u003c");

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use warmcore_lab::verdict::{Finding, decimal};
-use warmcore_statistics::{Better, compare_paired};
+use warmcore_lab::verdict::Finding;
+use warmcore_statistics::Better;
 use warmcore_topology::Basis;
 
 use crate::figures::breakdown::{share_of_gap, signed, unit_of_gaps};
@@ -11,11 +11,11 @@ use crate::figures::compare::direction;
 use crate::figures::{Csv, Figure};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{command, judged, measure, question, scheduler, value};
+use crate::text::{command, judged, measure, question, value};
 use crate::units::{bytes, with_unit};
 
 /// Measures beside the verdict's own in its table: name and heading.
-const BESIDE: [(&str, &str); 6] = [
+pub(super) const BESIDE: [(&str, &str); 6] = [
     ("wakeup_p50_ns", "wakeup p50"),
     ("wakeup_p99_ns", "wakeup p99"),
     ("migrations_ran_per_s", "migrations/s"),
@@ -160,11 +160,11 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
     out.push_str("</tbody></table></div>\n");
 }
 
-fn number(value: Option<f64>) -> String {
+pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-fn definition(run: &Run, name: &str) -> String {
+pub(super) fn definition(run: &Run, name: &str) -> String {
     measure(run, name)
         .map_or_else(String::new, |m| escape(&format!("{name}: {}; {}", m.definition, direction(m.better))))
 }
@@ -487,69 +487,4 @@ pub fn trials_csv(run: &Run) -> String {
         csv.row(&row);
     }
     csv.finish()
-}
-
-/// Schedulers that several runs have in common, side by side.
-pub fn between_runs(out: &mut String, runs: &[Run]) {
-    let first = &runs[0];
-    out.push_str(
-        "<section id=\"between\">\n<h2>Between the runs</h2>\n<p class=\"note\">Each run against the first one, scheduler by scheduler, \
-         where both have it. Trials are paired where the seeds are the same.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Between the runs\"><table class=\"sortable\"><thead><tr><th>scheduler</th><th>measure</th><th class=\"n\">run 1</th>",
-    );
-    for number in 2..=runs.len() {
-        let _ = write!(out, "<th class=\"n\">run {number}</th><th class=\"n\">ratio [95 %]</th>");
-    }
-    out.push_str("</tr></thead><tbody>");
-    let names: Vec<&str> =
-        std::iter::once(first.disk.comparison.primary.as_str()).chain(BESIDE.iter().map(|(name, _)| *name)).collect();
-    for base in &first.disk.comparison.schedulers {
-        for name in names.iter().filter(|name| base.measures.contains_key(**name)) {
-            let result = &base.measures[*name];
-            let title = measure(first, name).map_or("", |measure| measure.title.as_str());
-            let _ = write!(
-                out,
-                "<tr><th scope=\"row\">{}</th><td title=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}</td>",
-                escape(&base.label),
-                definition(first, name),
-                escape(title),
-                number(result.summary.median),
-                escape(&value(first, name, result))
-            );
-            for other in &runs[1..] {
-                out.push_str(&against(first, other, &base.label, name));
-            }
-            out.push_str("</tr>");
-        }
-    }
-    out.push_str("</tbody></table></div>\n</section>\n");
-}
-
-/// A run's value and its ratio to the first run's.
-fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
-    let pair = scheduler(first, label)
-        .and_then(|s| s.measures.get(name))
-        .zip(scheduler(other, label).and_then(|s| s.measures.get(name)));
-    let Some((base, result)) = pair else { return "<td class=\"n\">–</td><td class=\"n\">–</td>".into() };
-    let better = measure(first, name).map_or(Better::Neither, |measure| measure.better);
-    let paired = first.disk.record.seeds == other.disk.record.seeds;
-    let comparison = if paired {
-        let both: (Vec<f64>, Vec<f64>) =
-            base.points.iter().zip(&result.points).filter_map(|(a, b)| Some(((*a)?, (*b)?))).unzip();
-        compare_paired(&both.0, &both.1, better)
-    } else {
-        let values = |points: &[Option<f64>]| points.iter().copied().flatten().collect::<Vec<f64>>();
-        warmcore_statistics::compare_unpaired(&values(&base.points), &values(&result.points), better)
-    };
-    let comparison = comparison.ok();
-    let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
-    let interval = comparison.as_ref().and_then(|comparison| comparison.interval);
-    let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
-    format!(
-        "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}{range}</td>",
-        number(result.summary.median),
-        escape(&value(other, name, result)),
-        number(ratio),
-        ratio.map_or_else(|| "–".into(), decimal)
-    )
 }

@@ -1,0 +1,112 @@
+//! Several runs on one page: each against the first.
+
+use std::fmt::Write as _;
+
+use warmcore_lab::experiment::SubjectRecord;
+use warmcore_lab::verdict::decimal;
+use warmcore_statistics::{Better, compare_paired};
+
+use super::sections::{BESIDE, definition, number};
+use crate::run::Run;
+use crate::svg::escape;
+use crate::text::{measure, scheduler, value};
+use crate::units::duration;
+
+/// Schedulers that several runs have in common, side by side.
+pub fn runs(out: &mut String, runs: &[Run]) {
+    let first = &runs[0];
+    out.push_str(
+        "<section id=\"between\">\n<h2>Between the runs</h2>\n<p class=\"note\">Each run against the first one, scheduler by scheduler, \
+         where both have it. Simulated trials are paired where the seeds are the same.</p>\n",
+    );
+    for (number, other) in (2..).zip(&runs[1..]) {
+        let found = differences(first, other);
+        if !found.is_empty() {
+            let list = escape(&found.join("; "));
+            let _ = writeln!(out, "<p class=\"warnings\">Run {number} is another experiment than run 1: {list}.</p>");
+        }
+    }
+    out.push_str(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Between the runs\"><table class=\"sortable\"><thead><tr><th>scheduler</th><th>measure</th><th class=\"n\">run 1</th>",
+    );
+    for number in 2..=runs.len() {
+        let _ = write!(out, "<th class=\"n\">run {number}</th><th class=\"n\">ratio [95 %]</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
+    let names: Vec<&str> =
+        std::iter::once(first.disk.comparison.primary.as_str()).chain(BESIDE.iter().map(|(name, _)| *name)).collect();
+    for base in &first.disk.comparison.schedulers {
+        for name in names.iter().filter(|name| base.measures.contains_key(**name)) {
+            let result = &base.measures[*name];
+            let title = measure(first, name).map_or("", |measure| measure.title.as_str());
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\">{}</th><td title=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}</td>",
+                escape(&base.label),
+                definition(first, name),
+                escape(title),
+                number(result.summary.median),
+                escape(&value(first, name, result))
+            );
+            for other in &runs[1..] {
+                out.push_str(&against(first, other, &base.label, name));
+            }
+            out.push_str("</tr>");
+        }
+    }
+    out.push_str("</tbody></table></div>\n</section>\n");
+}
+
+/// A run's value and its ratio to the first run's.
+fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
+    let pair = scheduler(first, label)
+        .and_then(|s| s.measures.get(name))
+        .zip(scheduler(other, label).and_then(|s| s.measures.get(name)));
+    let Some((base, result)) = pair else { return "<td class=\"n\">–</td><td class=\"n\">–</td>".into() };
+    let better = measure(first, name).map_or(Better::Neither, |measure| measure.better);
+    // Boots of a kernel with the same seed have nothing else in common.
+    let paired = first.disk.record.seeds == other.disk.record.seeds && first.is_simulated() && other.is_simulated();
+    let comparison = if paired {
+        let both: (Vec<f64>, Vec<f64>) =
+            base.points.iter().zip(&result.points).filter_map(|(a, b)| Some(((*a)?, (*b)?))).unzip();
+        compare_paired(&both.0, &both.1, better)
+    } else {
+        let values = |points: &[Option<f64>]| points.iter().copied().flatten().collect::<Vec<f64>>();
+        warmcore_statistics::compare_unpaired(&values(&base.points), &values(&result.points), better)
+    };
+    let comparison = comparison.ok();
+    let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
+    let interval = comparison.as_ref().and_then(|comparison| comparison.interval);
+    let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
+    format!(
+        "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}{range}</td>",
+        number(result.summary.median),
+        escape(&value(other, name, result)),
+        number(ratio),
+        ratio.map_or_else(|| "–".into(), decimal)
+    )
+}
+
+/// What makes two runs different experiments, besides their schedulers and seeds.
+fn differences(first: &Run, other: &Run) -> Vec<String> {
+    let (a, b) = (&first.disk.record, &other.disk.record);
+    let time = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), |ns| duration(ns as f64));
+    let subject = |what: &str, a: &SubjectRecord, b: &SubjectRecord| {
+        (a.sha256 != b.sha256).then(|| {
+            let same = if a.source == b.source { " with other contents" } else { "" };
+            format!("{what} {} instead of {}{same}", b.source, a.source)
+        })
+    };
+    let other_value = |what: &str, a: &str, b: &str| (a != b).then(|| format!("{what} {b} instead of {a}"));
+    [
+        subject("machine", &a.machine, &b.machine),
+        subject("workload", &a.workload, &b.workload),
+        other_value("memory model", a.memory.name(), b.memory.name()),
+        other_value("place", &a.place, &b.place),
+        other_value("longest time", &time(a.max_time_ns), &time(b.max_time_ns)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
