@@ -67,10 +67,10 @@ pub(super) struct Race {
     pub read_llc: f64,
 }
 
-/// a / (a + b), 0 if both are.
+/// a / (a + b), 0 if both are. Differences of sums may leave a rounding error below 0 for nothing.
 #[inline]
 fn wins(a: f64, b: f64) -> f64 {
-    if a > 0.0 { a / (a + b) } else { 0.0 }
+    if a > 0.0 { a / (a + b.max(0.0)) } else { 0.0 }
 }
 
 /// A mean latency, and the part of it that crosses sockets.
@@ -364,6 +364,13 @@ mod tests {
         let readers = self::group(&[&[1.0; 3], &[2.0]], 0.0);
         assert!(readers.taken(0, 1e3) < 0.002, "nobody owns what all have read");
         assert!((0.5..0.999).contains(&taken(1.0)), "{}", taken(1.0));
+    }
+
+    /// What is left of rates after members came and went may be below nothing by a rounding error.
+    #[test]
+    fn rounding_errors_are_no_competitors() {
+        assert_eq!(wins(1e-22, -1e-22), 1.0);
+        assert_eq!(wins(0.0, 0.0), 0.0);
     }
 
     #[test]
