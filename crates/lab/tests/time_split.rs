@@ -130,7 +130,7 @@ fn a_phase_with_a_profile_of_its_own_changes_what_the_task_and_its_neighbours_pa
     let neighbour =
         |trial: &Trial| trial.tasks.iter().find(|task| task.name == "neighbour").unwrap().exited_ns.unwrap();
     println!("{:?}\n{:?}", same.time_ns, changing.time_ns);
-    assert!(changing.time_ns["dram_local"] > 2.0 * same.time_ns["dram_local"]);
+    assert!(changing.time_ns["dram_local"] > 1.5 * same.time_ns["dram_local"]);
     assert!(neighbour(&changing) as f64 > 1.02 * neighbour(&same) as f64);
     assert_eq!(trial(r#"{ "compute": "perlbench" }"#).time_ns, same.time_ns);
 }
