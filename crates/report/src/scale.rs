@@ -85,7 +85,8 @@ fn labelled(ticks: Vec<f64>, divisor: f64, text: impl Fn(String) -> String) -> V
     let short: Vec<String> = ticks.iter().map(|tick| units::three_digits(tick / divisor)).collect();
     let distinct = short.windows(2).all(|pair| pair[0] != pair[1]);
     let step = ticks.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min) / divisor;
-    let decimals = (-step.log10()).ceil().clamp(0.0, 9.0) as usize;
+    // A step of 10^-4 less a rounding error needs four decimals, not five.
+    let decimals = (-step.log10() - 1e-9).ceil().clamp(0.0, 9.0) as usize;
     let number = |tick: f64| format!("{:.decimals$}", tick / divisor);
     let texts = ticks.iter().zip(short).map(|(tick, short)| text(if distinct { short } else { number(*tick) }));
     ticks.iter().copied().zip(texts.collect::<Vec<_>>()).collect()
