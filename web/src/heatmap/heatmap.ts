@@ -181,7 +181,7 @@ export class Heatmap {
       if (kind === 'task' && row % every > 0) continue;
       context.fillStyle = themeColour(kind === 'group' ? '--ink' : '--muted');
       const mark = kind === 'group' ? (unfolded ? '▾ ' : '▸ ') : '';
-      context.fillText(mark + shortenedGroup(label, 18), GUTTER - 6, TOP + (row - first + 0.5) * each);
+      context.fillText(mark + shortenedGroup(label, 18), GUTTER - 6, TOP + (row - first + 0.5) * each, GUTTER - 8);
     }
     const step = plot / columns;
     context.textAlign = 'left';
