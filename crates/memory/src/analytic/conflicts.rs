@@ -35,8 +35,9 @@ const NODES: usize = 6;
 /// Random replacement takes any line: its ages at eviction are exponential.
 #[derive(Clone, Debug)]
 pub(super) struct EvictionAges {
-    /// Logarithm of g at the eviction, in sets of equal number; `None` if ages are exponential.
+    /// Logarithm of g at the eviction, in sets of equal number.
     part: [f64; NODES],
+    /// Ages are exponential, whatever the cache's fills are like.
     memoryless: bool,
 }
 

@@ -10,7 +10,7 @@
 //! Φ is found at each update as what makes the excess lines go, instead of being carried on at a frozen rate: windows
 //! that hold all their owners touch fade for a long time before they lose a line.
 
-use super::window::{CurvesOf, Occupancy, faded};
+use super::window::{CurvesOf, Occupancy, Window, faded};
 
 /// With a smaller part of the capacity left of earlier turns they are over.
 const OVER: f64 = 0.01;
@@ -37,7 +37,7 @@ impl Occupancy {
     /// Lines that windows hold if Φ advances by `d`.
     fn lines_after(&self, d: f64, curves: &impl CurvesOf) -> f64 {
         let phi = self.phi_total + d;
-        let held = |window: &super::window::Window| {
+        let held = |window: &Window| {
             let n = if window.running {
                 window.in_front + faded(window.n - window.in_front, window.aged, d)
             } else {
@@ -52,22 +52,14 @@ impl Occupancy {
     /// any others.
     pub(super) fn update_turn(&mut self, now_ns: u64, curves: &impl CurvesOf) -> bool {
         let elapsed_ns = (now_ns - self.updated_ns) as f64;
-        let mut lines = self.stale_lines;
-        for position in 0..self.running.len() {
-            let slot = self.running[position] as usize;
-            let owner = self.windows[slot].owner;
-            self.settle(slot, now_ns, curves.max_window(owner));
-            let window = &mut self.windows[slot];
-            window.shape(curves);
-            lines += window.lines;
-        }
+        let lines = self.settle_running(self.stale_lines, now_ns, curves);
         (self.updated_ns, self.fills, self.summed) = (now_ns, 0.0, false);
         self.running_lines = (lines - self.stale_lines).max(0.0);
         if lines <= self.capacity {
             self.phi = 0.0;
             return true;
         }
-        let fresh = |window: &super::window::Window| curves.at(window.owner, window.in_front).0;
+        let fresh = |window: &Window| curves.at(window.owner, window.in_front).0;
         let kept: f64 = self.running.iter().map(|&slot| fresh(&self.windows[slot as usize])).sum();
         if kept > (1.0 - OVER) * self.capacity {
             self.end_turn(curves);
@@ -78,16 +70,21 @@ impl Occupancy {
         self.phi = if elapsed_ns > 0.0 { d / elapsed_ns } else { 0.0 };
         self.sum_stale(self.phi_total, curves);
         self.summed = true;
-        self.running_lines = 0.0;
+        self.running_lines = self.settle_running(0.0, now_ns, curves);
+        true
+    }
+
+    /// Brings the running windows to `now_ns`; adds their lines to `sum`.
+    fn settle_running(&mut self, mut sum: f64, now_ns: u64, curves: &impl CurvesOf) -> f64 {
         for position in 0..self.running.len() {
             let slot = self.running[position] as usize;
             let owner = self.windows[slot].owner;
             self.settle(slot, now_ns, curves.max_window(owner));
             let window = &mut self.windows[slot];
             window.shape(curves);
-            self.running_lines += window.lines;
+            sum += window.lines;
         }
-        true
+        sum
     }
 
     /// The advance of Φ that makes `excess` lines go.
