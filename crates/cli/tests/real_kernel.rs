@@ -65,13 +65,15 @@ fn a_real_kernel_on_16_cpus_4_llcs_and_2_nodes_agrees_with_the_simulator() {
     let mut exact = 0;
     for (name, metric, verdict) in &found {
         assert_ne!(verdict, "not_measured", "{name} {metric}: {errors}");
-        // Placement is exact; how long balancing takes depends on the emulator too and is the book's business.
-        if (metric == "gathered" || name == "fork-eight-two-nodes") && !unsettled(name, metric) {
+        // Where eight tasks start was the same in every stored boot. Whether three gather differs between boots, and how
+        // long balancing takes depends on the emulator too: one boot shows that these are measured, the book judges them.
+        if name == "fork-eight-two-nodes" && !unsettled(name, metric) {
             assert_eq!(verdict, "inside", "{name} {metric}");
             exact += 1;
         }
     }
-    assert!(found.len() >= 4 && exact >= 1, "{found:?}");
+    let judged: std::collections::BTreeSet<_> = found.iter().map(|(name, _, _)| name).collect();
+    assert!(judged.len() == 3 && exact >= 3, "{found:?}");
 }
 
 #[test]
