@@ -44,7 +44,7 @@ impl MemoryChoice {
 pub struct Setup<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) workload: &'a Workload,
-    /// Seed of everything random: tick phases, and the scheduler's own generator.
+    /// Seed of everything random: tick phases, when each CPU balances first, and the scheduler's own generator.
     pub seed: u64,
     /// How the memory is modelled.
     pub memory: MemoryChoice,

@@ -84,6 +84,13 @@ impl BalanceState {
         }
     }
 
+    /// The jiffy at which a CPU looks at its domains for the first time, up to the longest interval of its top domain: CPUs of
+    /// a machine that has been up for a while are not in step.
+    pub(super) fn first_balance(&mut self, longest_interval_ms: u32, hz: u64) -> u64 {
+        let jiffies = (u64::from(longest_interval_ms) * hz).div_ceil(1000).max(1);
+        u64::from(self.random.next_u32()) % jiffies
+    }
+
     /// A throw of the 1024-sided die of new-idle balancing (`sched_rng() % 1024`).
     fn throw(&mut self) -> u32 {
         self.random.next_u32() % 1024

@@ -270,24 +270,29 @@ impl Fair<Eevdf> {
         entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.weight));
     }
 
-    /// `hrtick_start_fair`.
-    fn start_hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32) {
+    /// `hrtick_start_fair`. An armed tick stays as it is where there is nothing to arm or next to nothing to change.
+    ///
+    /// `switching`: the task is being switched in, and the delay counts from the end of that (`hrtick_schedule_exit`).
+    fn start_hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32, switching: bool) {
         if self.policy.tunables.hrtick == 0 || self.queues[cpu.index()].h_nr_queued <= 1 {
             return;
         }
         let entity = &self.entities[index as usize];
         let left = entity.deadline - entity.vruntime;
         if left < 0 {
-            core.resched_full(cpu);
+            if !switching {
+                core.resched_full(cpu);
+            }
             return;
         }
         // The kernel rounds down, and its interrupt comes later than that: the deadline has passed when it looks. Here an
         // interrupt comes at once, so the time is rounded up.
         let real =
             if entity.weight == 1024 { left as u64 } else { (left as u64 * u64::from(entity.weight)).div_ceil(1024) };
-        let delay = real.max(HRTICK_MIN_NS);
+        let switch_ns = if switching { core.machine().costs().context_switch_ns } else { 0 };
+        let delay = real.max(HRTICK_MIN_NS) + switch_ns;
         let wanted = core.now_ns() + delay;
-        if core.hrtick_at_ns(cpu).is_some_and(|at| at.abs_diff(wanted) < HRTICK_SLOP_NS) {
+        if core.hrtick_at_ns(cpu).is_some_and(|at| at.abs_diff(wanted) <= HRTICK_SLOP_NS) {
             return;
         }
         core.start_hrtick(cpu, delay);
@@ -488,8 +493,7 @@ impl Policy for Eevdf {
     }
 
     fn task_switched_in(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, index: u32) {
-        core.cancel_hrtick(cpu);
-        fair.start_hrtick(core, cpu, index);
+        fair.start_hrtick(core, cpu, index, true);
     }
 
     /// `hrtick_update`: a second task arrived and nothing is armed.
@@ -499,7 +503,7 @@ impl Policy for Eevdf {
         }
         let curr = fair.rqs[cpu.index()].curr_task;
         if curr != NONE && fair.entities[curr as usize].on_rq {
-            fair.start_hrtick(core, cpu, curr);
+            fair.start_hrtick(core, cpu, curr, false);
         }
     }
 

@@ -221,6 +221,12 @@ impl<P: Policy> Fair<P> {
                 }
                 Box::new(cache_aware)
             });
+        let mut balance = BalanceState::new(setup.seed, cpus);
+        let mut rqs = vec![Rq::default(); cpus];
+        for (cpu, rq) in rqs.iter_mut().enumerate() {
+            let top = domains.range(CpuId(cpu as u32)).last().map(|index| domains.domain(index).max_interval_ms);
+            rq.next_balance = top.map_or(0, |longest_ms| balance.first_balance(longest_ms, hz));
+        }
         Self {
             name: features.name.unwrap_or(P::NAME),
             cache_aware,
@@ -228,14 +234,14 @@ impl<P: Policy> Fair<P> {
             task_work: TaskWork::default(),
             parameters,
             policy,
-            rqs: (0..cpus).map(|_| Rq::default()).collect(),
+            rqs,
             queues,
             entities,
             task_base: group_entities as u32,
             groups,
             autogroup_base,
             domains,
-            balance: BalanceState::new(setup.seed, cpus),
+            balance,
             overloaded: false,
             idle: vec![true; cpus],
             llc_idle_cpus,

@@ -89,6 +89,9 @@ fn cpus_of_idle_policy_tasks_count_as_idle_for_others() {
     }
 }
 
+/// What a switch takes: the timer that ends a turn counts from its end.
+const SWITCH_NS: u64 = 1_200;
+
 /// Between 0.1 and 100 ms.
 #[test]
 fn slices_set_by_hand_are_clamped() {
@@ -101,14 +104,14 @@ fn slices_set_by_hand_are_clamped() {
         let run = scene.run("1s1n1l8c1t", "eevdf");
         let lengths: Vec<u64> = run.stays_from("a", S).iter().map(|stay| stay.length_ns()).collect();
         assert!(
-            !lengths.is_empty() && lengths.iter().all(|&length| length == expected),
+            !lengths.is_empty() && lengths.iter().all(|length| (expected..=expected + SWITCH_NS).contains(length)),
             "{slice_ns}: {:?}",
             lengths.first()
         );
     }
 }
 
-/// Beside a task of 10 ms requests: with an equal request its stays are exactly that, with the default one they end at the first
+/// Beside a task of 10 ms requests: with an equal request its stays are exactly that and a switch, with the default one they end at the first
 /// look after 2.8 ms.
 #[test]
 fn a_slice_can_be_set_while_running_and_taken_back() {
@@ -124,7 +127,7 @@ fn a_slice_can_be_set_while_running_and_taken_back() {
         stays.iter().filter(|stay| stay.end_ns < to_ns).map(|stay| stay.length_ns()).collect::<Vec<u64>>()
     };
     assert!(mean(lengths(100 * MS, 900 * MS)) < 6.0 * MS as f64);
-    assert!(lengths(1_200 * MS, 2_800 * MS).iter().all(|&length| length == 10 * MS));
+    assert!(lengths(1_200 * MS, 2_800 * MS).iter().all(|length| (10 * MS..=10 * MS + SWITCH_NS).contains(length)));
     assert!(mean(lengths(3_200 * MS, 5 * S)) < 6.0 * MS as f64);
 }
 
