@@ -20,7 +20,7 @@ pub fn refusal(bytes: &[u8]) -> Option<String> {
         Some((0, _)) => Some(format!("the kernel's type information (BTF) has no {PREFIX}* functions")),
         Some((_, wrong)) if !wrong.is_empty() => Some(format!(
             "the kernel's type information (BTF) describes {} ({} such functions) with an argument that programs do not \
-             pass: it was built with tools too old for this kernel, and no sched_ext program will load",
+             pass: it was built with tools too old for this kernel, and no sched_ext program that calls one of them will load",
             wrong[0],
             wrong.len()
         )),

@@ -24,6 +24,10 @@ const OPS: &str = "/sys/kernel/sched_ext/root/ops";
 const LOG: &str = "/tmp/scx.log";
 /// Time for a scheduler to unload.
 const UNLOAD_NS: u64 = 60_000_000_000;
+/// Time for the kernel to finish an ejection; only then does it say why.
+const EJECTION_NS: u64 = 10_000_000_000;
+/// Lines of the kernel about sched_ext in an error: what happened, and with which task or call.
+const KERNEL_LINES: usize = 2;
 /// How often the kernel is asked during a run.
 const WATCH: Duration = Duration::from_millis(100);
 /// Lines of the scheduler's own words in an error, and bytes of each.
@@ -173,6 +177,10 @@ impl Known {
         if state == "enabled" && sequence == self.sequence && name == self.name {
             return Ok(());
         }
+        let end_ns = monotonic_ns() + EJECTION_NS;
+        while files::read(STATE)? == "disabling" && monotonic_ns() < end_ns {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let came_back = if sequence == self.sequence { "" } else { ", and a scheduler was enabled again" };
         Err(format!(
             "the scheduler {} was ejected during the run (state `{state}`{came_back}): {}",
@@ -191,21 +199,24 @@ fn last_words() -> String {
     }
 }
 
-/// The last line about sched_ext in the kernel's log.
+/// The last lines about sched_ext in the kernel's log.
 fn kernel_words() -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let mut log = File::from(rustix::fs::open("/dev/kmsg", flags, Mode::empty()).ok()?);
     let mut record = [0; 8192];
-    let mut last = None;
+    let mut last: Vec<String> = Vec::new();
     // Each read is one record, and there is an error after the last one.
     while let Ok(length) = log.read(&mut record) {
         let text = String::from_utf8_lossy(&record[..length]);
         let message = text.split_once(';').map_or("", |(_, message)| message);
         if let Some(line) = message.lines().next().filter(|line| line.contains("sched_ext:")) {
-            last = Some(line.to_owned());
+            if last.len() == KERNEL_LINES {
+                last.remove(0);
+            }
+            last.push(line.to_owned());
         }
     }
-    last
+    (!last.is_empty()).then(|| last.join("\n"))
 }
 
 fn last_lines(text: &str) -> String {
