@@ -1,7 +1,8 @@
 //! The analytic model of caches, coherence and DRAM as the kernel's memory.
 //!
 //! Work is counted at the speed of its profile alone and warm on a CPU of capacity 1024, so a lone warm task takes as long
-//! as with constant speeds. Tasks that name no profile compute without touching memory.
+//! as with constant speeds. Tasks that name no profile compute without touching memory; what a migration costs them is the
+//! machine's constant.
 
 use warmcore_memory::analytic::{Analytic, Counters, TaskSpec};
 use warmcore_memory::{HierarchyError, Profile, library};
@@ -11,9 +12,6 @@ use warmcore_workload::{ChannelKind, DataGroupId, Workload};
 
 use crate::core::PageMove;
 use crate::memory::Memory;
-
-/// Profile of tasks that name none.
-const NO_PROFILE: &str = "spin";
 
 /// The model, and which profile each task template has in it.
 pub(crate) struct AnalyticMemory<'a> {
@@ -33,7 +31,7 @@ pub(crate) struct AnalyticMemory<'a> {
 
 impl<'a> AnalyticMemory<'a> {
     pub fn new(machine: &'a Machine, workload: &'a Workload) -> Result<Self, HierarchyError> {
-        let default = library::find(NO_PROFILE).expect("the profile is shipped");
+        let default = library::computing();
         let mut used: Vec<&Profile> = Vec::new();
         let mut profiles = Vec::with_capacity(workload.tasks.len());
         let mut message_lines = Vec::with_capacity(workload.tasks.len());
@@ -79,9 +77,12 @@ impl<'a> AnalyticMemory<'a> {
 impl Memory for AnalyticMemory<'_> {
     const MODELLED: bool = true;
 
-    /// Cold caches are in the task's speed.
-    fn migration_ns(&self, _from: CpuId, _to: CpuId) -> u64 {
-        0
+    /// Cold caches are in the task's speed if it has a profile.
+    fn migration_ns(&self, task: TaskId, from: CpuId, to: CpuId) -> u64 {
+        if self.model.touches_memory(task.0) {
+            return 0;
+        }
+        self.machine.costs().migration_ns[self.machine.relation(from, to)]
     }
 
     fn message_transfer_ns(&self, kind: ChannelKind, task: TaskId, from: CpuId, to: CpuId) -> u64 {
@@ -132,8 +133,8 @@ impl Memory for AnalyticMemory<'_> {
         self.model.ran(cpu, useful_ns);
     }
 
-    fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: TaskId, remaining_ns: Option<u64>) {
-        self.model.switch_in(now_ns, cpu, task.0, remaining_ns);
+    fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: TaskId) {
+        self.model.switch_in(now_ns, cpu, task.0);
     }
 
     fn switch_out(&mut self, now_ns: u64, cpu: CpuId) {

@@ -9,7 +9,7 @@
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use warmcore_memory::analytic::SPEED_ONE;
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{EventKind, Histogram, OVERHEAD_KINDS, OverheadKind, PrevState, Sink, TaskId};
 use warmcore_workload::Workload;
 
@@ -61,6 +61,8 @@ pub(crate) struct Engine<'a, S, M> {
     pub setup: &'a Setup<'a>,
     pub workload: &'a Workload,
     pub memory: M,
+    /// By CPU the other hardware threads of its core.
+    siblings: Vec<Vec<CpuId>>,
     /// CPUs to settle, between two questions to the memory.
     due: Vec<CpuId>,
     /// What each CPU's memory counters were when they were last sampled.
@@ -139,6 +141,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             setup,
             workload: setup.workload,
             memory,
+            siblings: siblings(setup.machine),
             due: Vec::new(),
             samples: MemorySamples::default(),
             scores: ScoreSamples::of(setup, traced),
@@ -299,6 +302,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         while let Some(cpu) = self.memory.take_changed() {
             // What is not under way has its speed set when it starts.
             if self.core.queue.slot_time_ns(Slot::Progress, cpu).is_some() {
+                self.settle(cpu);
                 self.arm_progress(cpu);
             }
         }
@@ -306,9 +310,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
 
     /// Settles the CPUs that share a core with this one: their speeds are about to change.
     pub(crate) fn settle_siblings(&mut self, cpu: CpuId) {
-        let machine = self.core.machine;
-        for sibling in machine.cpus_of_core(machine.core_of(cpu)).iter().filter(|sibling| *sibling != cpu) {
-            self.settle(sibling);
+        for position in 0..self.siblings[cpu.index()].len() {
+            self.settle(self.siblings[cpu.index()][position]);
         }
     }
 
@@ -589,14 +592,12 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         if let Some(from) = last_ran
             && from != cpu
         {
-            let cost = self.memory.migration_ns(from, cpu);
+            let cost = self.memory.migration_ns(next, from, cpu);
             self.core.charge(cpu, cost, OverheadKind::Migration);
         }
         if M::MODELLED {
             self.settle_siblings(cpu);
-            let task = &self.core.tasks[next.index()];
-            let remaining_ns = (task.activity == Activity::Work).then_some(task.remaining_ns);
-            self.memory.switch_in(now_ns, cpu, next, remaining_ns);
+            self.memory.switch_in(now_ns, cpu, next);
             if self.core.tasks[next.index()].is_spinning() {
                 self.memory.set_spinning(now_ns, cpu, true);
             }
@@ -731,6 +732,11 @@ fn work_done(useful_ns: u64, speed: u64) -> u64 {
 /// Time that `work_ns` of work takes at a capacity, rounded up.
 fn time_for(work_ns: u64, capacity: u64) -> u64 {
     if capacity == 1024 { work_ns } else { (work_ns * 1024).div_ceil(capacity) }
+}
+
+fn siblings(machine: &Machine) -> Vec<Vec<CpuId>> {
+    let others = |cpu| machine.cpus_of_core(machine.core_of(cpu)).iter().filter(move |other| *other != cpu).collect();
+    machine.cpus().map(others).collect()
 }
 
 fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {

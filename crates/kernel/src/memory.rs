@@ -19,7 +19,7 @@ pub(crate) trait Memory {
     const MODELLED: bool;
 
     /// Extra time of a task's first run on another CPU.
-    fn migration_ns(&self, from: CpuId, to: CpuId) -> u64;
+    fn migration_ns(&self, task: TaskId, from: CpuId, to: CpuId) -> u64;
 
     /// Time for which the receiver waits for the lines of a message.
     fn message_transfer_ns(&self, kind: ChannelKind, task: TaskId, from: CpuId, to: CpuId) -> u64;
@@ -36,8 +36,8 @@ pub(crate) trait Memory {
     /// The CPU's task has run its own program for so long, at the speed in force.
     fn ran(&mut self, _cpu: CpuId, _useful_ns: u64) {}
 
-    /// The task now runs on the CPU and has so much work left, if it works. The CPUs of its core have been settled.
-    fn switch_in(&mut self, _now_ns: u64, _cpu: CpuId, _task: TaskId, _remaining_ns: Option<u64>) {}
+    /// The task now runs on the CPU; before it works the CPU is reviewed. The CPUs of its core have been settled.
+    fn switch_in(&mut self, _now_ns: u64, _cpu: CpuId, _task: TaskId) {}
 
     /// The CPU's task no longer runs. The CPUs of its core have been settled.
     fn switch_out(&mut self, _now_ns: u64, _cpu: CpuId) {}
@@ -123,7 +123,7 @@ impl<'a> ConstantMemory<'a> {
 impl Memory for ConstantMemory<'_> {
     const MODELLED: bool = false;
 
-    fn migration_ns(&self, from: CpuId, to: CpuId) -> u64 {
+    fn migration_ns(&self, _task: TaskId, from: CpuId, to: CpuId) -> u64 {
         self.machine.costs().migration_ns[self.machine.relation(from, to)]
     }
 

@@ -35,7 +35,8 @@ fn measure(name: &'static str, profiles: &'static [&'static str], ms: u64) -> Re
     let tasks = machine.cpu_count() as u32;
     for task in 0..tasks {
         model.add_task(&TaskSpec { profile: task as usize % profiles.len(), process: task % 4, data: &[] });
-        model.switch_in(0, CpuId(task), task, None);
+        model.switch_in(0, CpuId(task), task);
+        model.evaluate(0, CpuId(task), None);
     }
     let (mut update_ns, mut updates, mut evaluation_ns, mut evaluations) = (0, 0, 0, 0);
     let mut due = Vec::new();
@@ -46,7 +47,8 @@ fn measure(name: &'static str, profiles: &'static [&'static str], ms: u64) -> Re
         }
         for task in (0..tasks).filter(|task| (u64::from(*task) + step) % TURN_STEPS == 0) {
             model.switch_out(now_ns, CpuId(task));
-            model.switch_in(now_ns, CpuId(task), task, None);
+            model.switch_in(now_ns, CpuId(task), task);
+            model.evaluate(now_ns, CpuId(task), None);
         }
         if model.due_ns() <= now_ns {
             model.due_cpus(now_ns, &mut due);

@@ -174,6 +174,12 @@ pub enum ProfileProblem {
 const SHARE_TOLERANCE: f64 = 1e-6;
 
 impl Profile {
+    /// Whether it has classes of lines to touch. Profiles without are made by
+    /// [`library::computing`](crate::library::computing) alone; [`Profile::check`] refuses them.
+    pub fn touches_memory(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
     /// Refuses what no model can use.
     ///
     /// # Errors

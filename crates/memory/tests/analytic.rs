@@ -211,6 +211,56 @@ fn memory_of_another_node_is_slower_until_its_pages_move() {
 }
 
 #[test]
+fn a_task_without_memory_runs_at_its_own_speed_and_takes_issue_slots_only() {
+    let machine = machine("2s1n2l4c2t");
+    let profiles = [library::computing().clone(), profile("spin"), profile("perlbench")];
+    let mut player = Player::new(&machine, &profiles).unwrap();
+    let (computing, resident, other) =
+        (player.add_task(&spec(0)), player.add_task(&spec(1)), player.add_task(&spec(2)));
+    player.switch_in(CpuId(0), computing);
+    player.switch_in(CpuId(2), resident);
+    player.advance(MS);
+    assert_eq!([0, 2].map(|cpu| player.model().speed(CpuId(cpu))), [SPEED_ONE; 2]);
+    let sibling = machine.cpus_of_core(machine.core_of(CpuId(0))).iter().find(|cpu| cpu.0 != 0).unwrap();
+    player.switch_in(sibling, other);
+    player.advance(50 * MS);
+    let counters = player.counters(computing);
+    let apart = [TimeShare::Compute, TimeShare::Smt].map(|share| counters.time_ns[share as usize]);
+    assert!(apart[1] > 0.0 && (counters.total_ns() / (50 * MS) as f64 - 1.0).abs() < 1e-9, "{apart:?}");
+    let elsewhere = TimeShare::ALL.into_iter().filter(|share| !matches!(share, TimeShare::Compute | TimeShare::Smt));
+    assert!(elsewhere.map(|share| counters.time_ns[share as usize]).all(|ns| ns == 0.0));
+    assert_eq!(counters.events, [0.0; MemoryEvent::COUNT]);
+    let beside = player.counters(other);
+    assert!(beside.time_ns[TimeShare::Smt as usize] > 0.0 && beside.events[MemoryEvent::L2Miss as usize] > 0.0);
+    assert_eq!(player.model().llc_lines(resident, 0, 50 * MS), 0.0);
+}
+
+#[test]
+fn what_a_task_holds_outlasts_a_phase_without_memory() {
+    let machine = machine("spr32");
+    let reloaded = |pause: bool| {
+        let profiles = [library::computing().clone(), profile("perlbench")];
+        let mut player = Player::new(&machine, &profiles).unwrap();
+        let task = player.add_task(&spec(1));
+        player.switch_in(CpuId(0), task);
+        player.advance(400 * MS);
+        if pause {
+            player.model_mut().set_profile(400 * MS, task, &spec(0));
+            player.model_mut().evaluate(400 * MS, CpuId(0), None);
+            player.advance(401 * MS);
+            player.model_mut().set_profile(401 * MS, task, &spec(1));
+            player.model_mut().evaluate(401 * MS, CpuId(0), None);
+        }
+        let before = player.counters(task).events[MemoryEvent::L2Miss as usize];
+        let now_ns = player.now_ns();
+        player.advance(now_ns + 10 * MS);
+        player.counters(task).events[MemoryEvent::L2Miss as usize] - before
+    };
+    let (with, without) = (reloaded(true), reloaded(false));
+    assert!((with / without - 1.0).abs() < 0.02, "{with} and {without} misses");
+}
+
+#[test]
 fn the_same_schedule_gives_the_same_bits() {
     let machine = machine("turin128");
     let play = || {

@@ -214,7 +214,7 @@ pub enum OverheadKind {
     Wakeup = 2,
     /// Load balancing.
     Balance = 3,
-    /// First run after a migration: what cold caches cost with the constant-speed memory.
+    /// First run after a migration: what cold caches cost a task without a memory model.
     Migration = 4,
     /// System calls of the program itself: messages, locks, forks.
     Syscall = 5,

@@ -11,6 +11,9 @@ use super::rate::{self, Access};
 /// curves. Lines that others write leave early and make room.
 const VALID_SHARES: [f64; 6] = [1.0, 0.6, 0.35, 0.2, 0.1, 0.05];
 
+/// Part of an L1 in which a task's lines stay, beside a sibling thread and with few sets that overflow.
+const RESIDENT: f64 = 0.5;
+
 /// Closed forms of everything in a private L2.
 pub(super) struct L2Curves {
     pub curves: Curves,
@@ -46,6 +49,8 @@ pub(super) struct Compiled {
     pub llc_table: MissTable,
     /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024.
     pub nominal: f64,
+    /// It touches memory beyond an L1: not if it has no classes, or only private ones that fit half an L1 together.
+    pub touches_memory: bool,
 }
 
 impl Compiled {
@@ -102,6 +107,7 @@ impl Compiled {
             private_quick: CurveTable::new(&private),
             private,
             nominal: 0.0,
+            touches_memory: profile.has_shared_classes() || all.total_lines() > RESIDENT * l1.lines as f64,
             profile: profile.clone(),
         };
         compiled.nominal = compiled.solo_rate(hierarchy);
@@ -117,6 +123,10 @@ impl Compiled {
 
     /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024 with its data on its own node.
     fn solo_rate(&self, hierarchy: &Hierarchy) -> f64 {
+        let compute_ns = self.profile.core_cpi() / hierarchy.frequency_ghz;
+        if !self.touches_memory {
+            return 1.0 / compute_ns;
+        }
         let mut access = Access { l1: self.l1, l2: self.l1, ..Access::default() };
         let mut capacity = hierarchy.llc[0].lines as f64;
         if let Some(l2) = hierarchy.l2.first() {
@@ -137,7 +147,7 @@ impl Compiled {
         components.compose(self, &access, &place, |_, miss, memory| memory[0] += miss);
         let memory_ns = hierarchy.memory_ns[0][0];
         let stall: f64 = components.stall_ns.iter().sum::<f64>() + components.memory_exposed[0] * memory_ns;
-        1.0 / (self.profile.core_cpi() / hierarchy.frequency_ghz + stall)
+        1.0 / (compute_ns + stall)
     }
 }
 

@@ -14,6 +14,7 @@ use super::geometry::NONE;
 use super::groups::queue_wait_ns;
 use super::premise::Premise;
 use super::rate::{Access, Coherence, Place, SPEED_ONE};
+use super::switching::SIBLING_REVIEW_NS;
 use super::tasks::LlcCurves;
 use super::window::{Window, advanced};
 use super::{Analytic, HYSTERESIS, IDLE};
@@ -94,6 +95,10 @@ impl Analytic {
         if state.pending_ns == 0 || state.task == IDLE {
             return;
         }
+        if state.untouching.is_some() {
+            state.flush_untouching(&mut self.tasks[state.task as usize].counters);
+            return;
+        }
         let counters = super::pending(state);
         state.pending_ns = 0;
         state.counters += &counters;
@@ -104,7 +109,7 @@ impl Analytic {
     pub(super) fn feed_windows(&mut self, index: usize) {
         let state = &mut self.cpus[index];
         let ran_ns = std::mem::take(&mut state.unseen_ns);
-        if ran_ns == 0 || state.task == IDLE || state.paused {
+        if ran_ns == 0 || state.paused || !state.touches_memory() {
             return;
         }
         let instructions = ran_ns as f64 * state.rate.x;
@@ -135,10 +140,19 @@ impl Analytic {
             return;
         }
         self.flush(index);
-        if self.cpus[index].paused {
-            self.evaluate_paused(index);
-            return;
+        if self.cpus[index].paused || !self.cpus[index].touches_memory() {
+            self.evaluate_untouching(index);
+        } else {
+            self.evaluate_touching(now_ns, index, remaining_ns);
         }
+        if let Some(came_ns) = self.cpus[index].came_ns.take() {
+            self.arrived(now_ns, index, came_ns);
+        }
+    }
+
+    /// Sets the speed of a task that touches memory.
+    fn evaluate_touching(&mut self, now_ns: u64, index: usize, remaining_ns: Option<u64>) {
+        self.cpus[index].untouching = None;
         let ahead = self.evaluate_alone(now_ns, index, remaining_ns);
         self.settle_beside(index);
         let state = &mut self.cpus[index];
@@ -147,7 +161,7 @@ impl Analytic {
         }
         if (state.rate.busy - state.told_busy).abs() > BUSY_CHANGE {
             state.told_busy = state.rate.busy;
-            self.hurry_siblings(now_ns, index);
+            self.hurry_siblings(now_ns + SIBLING_REVIEW_NS, index, false);
         }
         self.register(now_ns, index);
         self.complete_premise(index);
@@ -174,17 +188,21 @@ impl Analytic {
         self.cpus[cpu.index()].review_ns
     }
 
-    /// Waiting actively takes time and issue slots, and nothing else.
-    fn evaluate_paused(&mut self, index: usize) {
+    /// Waiting actively takes time and issue slots, and so does a profile without memory; nothing else.
+    fn evaluate_untouching(&mut self, index: usize) {
         let state = &mut self.cpus[index];
-        let profile = &self.profiles[self.tasks[state.task as usize].profile as usize];
-        state.alone.stall_ns.fill(0.0);
-        state.alone.compute_ns = profile.profile.core_cpi() / self.geometry.ghz[index];
-        state.components.events.fill(0.0);
-        state.components.memory.fill(0.0);
-        state.components.memory_exposed.fill(0.0);
-        state.review_ns = u64::MAX;
+        let profile = &self.profiles[self.tasks[state.task as usize].executes as usize];
+        let compute_ns = profile.profile.core_cpi() / self.geometry.ghz[index];
+        if state.untouching.replace(compute_ns) != Some(compute_ns) {
+            state.alone.stall_ns.fill(0.0);
+            state.alone.compute_ns = compute_ns;
+            state.components.clear();
+        }
+        (state.unsteady, state.review_ns) = (false, u64::MAX);
         self.settle_beside(index);
+        if !self.profiles[self.tasks[self.cpus[index].task as usize].executes as usize].any_shared {
+            return;
+        }
         for class in 0..MAX_CLASSES {
             let old = std::mem::take(&mut self.cpus[index].registered[class]);
             let group = self.tasks[self.cpus[index].task as usize].groups[class];
@@ -206,7 +224,7 @@ impl Analytic {
         }
         let x = self.cpus[index].rate.x;
         let profile = &self.profiles[profile_index];
-        let halved = self.geometry.siblings[index].iter().any(|&sibling| self.cpus[sibling as usize].task != IDLE);
+        let halved = self.geometry.siblings[index].iter().any(|&sibling| self.cpus[sibling as usize].touches_memory());
         let mut access = Access { l1: if halved { profile.l1_half } else { profile.l1 }, ..Access::default() };
 
         let (l2_slot, llc_slot) = (self.cpus[index].l2_slot as usize, self.cpus[index].llc_slot as usize);
@@ -521,7 +539,7 @@ impl Analytic {
             }
         }
         let state = &mut self.cpus[index];
-        let profile = &self.profiles[self.tasks[state.task as usize].profile as usize];
+        let profile = &self.profiles[self.tasks[state.task as usize].executes as usize];
         let old = state.rate.speed;
         state.rate = state.alone.beside(busy, profile.nominal);
         (f64::from(state.rate.speed) / f64::from(old.max(1)) - 1.0).abs() > HYSTERESIS

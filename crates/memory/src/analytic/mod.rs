@@ -10,9 +10,14 @@
 //!
 //! 1. [`Analytic::switch_in`] and [`Analytic::switch_out`] when a task starts and stops running on a CPU. Before
 //!    either, the driver reports with [`Analytic::ran`] the time for which the CPU's *and its siblings'* tasks have run.
-//! 2. [`Analytic::evaluate`] sets a CPU's speed; it holds until [`Analytic::review_ns`].
+//! 2. [`Analytic::review`] or [`Analytic::evaluate`] sets a CPU's speed before its task executes anything; it holds until
+//!    [`Analytic::review_ns`].
 //! 3. When [`Analytic::due_ns`] has come: report `ran` for the CPUs of [`Analytic::due_cpus`], then
-//!    [`Analytic::refresh`]. [`Analytic::take_changed`] lists the CPUs whose speed is another one now.
+//!    [`Analytic::refresh`]. [`Analytic::take_changed`] lists the CPUs whose speed is another one now, or is to be
+//!    looked at again sooner.
+//!
+//! A profile without classes touches no memory, and one whose lines fit half an L1 is taken to have them there: their tasks
+//! have no windows, and cost the model nothing but what siblings share.
 
 mod bandwidth;
 mod compiled;
@@ -26,6 +31,7 @@ mod player;
 mod premise;
 mod rate;
 mod refresh;
+mod switching;
 mod tasks;
 mod turns;
 mod window;
@@ -84,17 +90,40 @@ struct CpuState {
     review_ns: u64,
     /// How busy the siblings think the core's issue slots are because of it.
     told_busy: f64,
+    /// When its task came, as long as it has no speed yet.
+    came_ns: Option<u64>,
     /// The speed is a mean over a time in which it changes.
     unsteady: bool,
+    /// The speed is that of a task which touches nothing, with so many nanoseconds per instruction without siblings.
+    untouching: Option<f64>,
     /// What the speed was evaluated for.
     premise: Premise,
-    /// Windows of the running task.
+    /// Windows of the running task; [`geometry::NONE`] if it touches no memory beyond an L1.
     l2_slot: u32,
     llc_slot: u32,
     /// Its lines here since it came from elsewhere.
     moved_l2: Moved,
     moved_llc: Moved,
     counters: Counters,
+}
+
+impl CpuState {
+    /// Whether a task runs whose profile touches memory beyond an L1.
+    #[inline]
+    fn touches_memory(&self) -> bool {
+        self.llc_slot != geometry::NONE
+    }
+
+    /// Accounts for time at the speed of a task that touches nothing, in the CPU's counters and in its own.
+    fn flush_untouching(&mut self, of_task: &mut Counters) {
+        let instructions = std::mem::take(&mut self.pending_ns) as f64 * self.rate.x;
+        for counters in [&mut self.counters, of_task] {
+            counters.instructions += instructions;
+            for share in [TimeShare::Compute, TimeShare::Smt] {
+                counters.time_ns[share as usize] += instructions * self.rate.ns[share as usize];
+            }
+        }
+    }
 }
 
 /// The model's state on one machine.
@@ -127,7 +156,7 @@ impl Analytic {
     /// Machines whose caches cannot be; see [`HierarchyError`].
     ///
     /// # Panics
-    /// If a profile is one that [`Profile::check`] refuses.
+    /// If a profile that has classes is one that [`Profile::check`] refuses.
     pub fn new(machine: &Machine, profiles: &[Profile]) -> Result<Self, HierarchyError> {
         Self::with_replacement(machine, profiles, Replacement::Lru)
     }
@@ -146,7 +175,7 @@ impl Analytic {
     ) -> Result<Self, HierarchyError> {
         let hierarchy = Hierarchy::new(machine)?;
         let geometry = Geometry::new(machine, &hierarchy);
-        for profile in profiles {
+        for profile in profiles.iter().filter(|profile| profile.touches_memory()) {
             profile.check().unwrap_or_else(|error| panic!("{error}"));
         }
         let nodes = machine.node_count();
@@ -161,7 +190,9 @@ impl Analytic {
             registered: [(0.0, 0.0); MAX_CLASSES],
             review_ns: u64::MAX,
             told_busy: 0.0,
+            came_ns: None,
             unsteady: false,
+            untouching: None,
             premise: Premise::default(),
             l2_slot: geometry::NONE,
             llc_slot: geometry::NONE,
@@ -221,6 +252,12 @@ impl Analytic {
     /// Instructions per nanosecond of a profile, alone and warm on a CPU of capacity 1024.
     pub fn nominal_rate(&self, profile: usize) -> f64 {
         self.profiles[profile].nominal
+    }
+
+    /// Whether the task touches memory beyond an L1 with the profile it has now.
+    #[inline]
+    pub fn touches_memory(&self, task: u32) -> bool {
+        self.profiles[self.tasks[task as usize].executes as usize].touches_memory
     }
 
     /// When the CPU's speed should be evaluated again.

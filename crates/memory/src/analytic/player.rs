@@ -82,7 +82,8 @@ impl Player {
     /// The task runs on the CPU from now on.
     pub fn switch_in(&mut self, cpu: CpuId, task: u32) {
         self.report_core(cpu);
-        self.model.switch_in(self.now_ns, cpu, task, None);
+        self.model.switch_in(self.now_ns, cpu, task);
+        self.model.evaluate(self.now_ns, cpu, None);
     }
 
     /// Whatever runs on the CPU stops.

@@ -98,6 +98,14 @@ impl Components {
         }
     }
 
+    /// Nothing is touched.
+    pub fn clear(&mut self) {
+        self.stall_ns.fill(0.0);
+        self.events.fill(0.0);
+        self.memory.fill(0.0);
+        self.memory_exposed.fill(0.0);
+    }
+
     /// Adds everything up. `spread` puts misses of a class on home nodes.
     pub fn compose(
         &mut self,
@@ -106,10 +114,7 @@ impl Components {
         place: &Place,
         spread: impl Fn(usize, f64, &mut [f64]),
     ) {
-        self.stall_ns.fill(0.0);
-        self.events.fill(0.0);
-        self.memory.fill(0.0);
-        self.memory_exposed.fill(0.0);
+        self.clear();
         let overlap = 1.0 / profile.profile.mlp;
         let (mut reads, mut write_backs) = (0.0, 0.0);
         let mut stall = self.stall_ns;

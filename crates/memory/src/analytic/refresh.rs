@@ -60,9 +60,9 @@ impl Analytic {
         }
         for llc in 0..self.llc.len() {
             if self.llc_due_ns[llc] <= now_ns {
-                let running =
-                    self.geometry.cpus_of_llc[llc].iter().filter(|&&cpu| self.cpus[cpu as usize].task != IDLE);
-                cpus.extend(running.map(|&cpu| CpuId(cpu)));
+                let touching = self.geometry.cpus_of_llc[llc].iter();
+                let touching = touching.filter(|&&cpu| self.cpus[cpu as usize].touches_memory());
+                cpus.extend(touching.map(|&cpu| CpuId(cpu)));
             }
         }
     }
@@ -85,9 +85,7 @@ impl Analytic {
     fn refresh_llc(&mut self, now_ns: u64, llc: usize) {
         for position in 0..self.geometry.cpus_of_llc[llc].len() {
             let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
-            if self.cpus[cpu].task != IDLE {
-                self.feed_windows(cpu);
-            }
+            self.feed_windows(cpu);
         }
         if self.hierarchy.fill == Fill::Victim {
             let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
@@ -105,7 +103,9 @@ impl Analytic {
         self.refresh_groups(now_ns, llc);
         for position in 0..self.geometry.cpus_of_llc[llc].len() {
             let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
-            if self.cpus[cpu].task == IDLE || self.cpus[cpu].paused || self.is_settled(cpu) {
+            let state = &self.cpus[cpu];
+            // Who has just come is evaluated before it executes anything.
+            if !state.touches_memory() || state.paused || state.came_ns.is_some() || self.is_settled(cpu) {
                 continue;
             }
             let old = self.cpus[cpu].rate.speed;

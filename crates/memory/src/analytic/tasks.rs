@@ -6,13 +6,13 @@ use crate::curves::PerClass;
 use crate::hierarchy::Fill;
 use crate::profile::{Home, MAX_CLASSES, Sharing};
 
+use super::Analytic;
 use super::compiled::{self, Compiled};
 use super::counters::{Counters, TimeShare};
 use super::geometry::NONE;
 use super::groups::Group;
 use super::moved::{Left, Moved};
 use super::window::{CurvesOf, Occupancy, Owner, advanced};
-use super::{Analytic, IDLE};
 
 /// A task to be.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +39,6 @@ pub(super) struct GroupName {
     class: String,
 }
 
-/// Latest look at a task's caches after its sibling thread became another one or idle.
-const SIBLING_REVIEW_NS: u64 = 50_000;
-
 /// Windows that a task keeps per level: in the caches it used last.
 const PLACES: usize = 4;
 
@@ -64,7 +61,10 @@ pub(super) struct Place {
 pub(super) type Places = Vec<Place>;
 
 pub(super) struct TaskState {
+    /// Its profile: that of its windows and groups.
     pub profile: u32,
+    /// The profile it executes now: the same, or one without memory while its windows fade.
+    pub executes: u32,
     /// Group of each shared class.
     pub groups: [u32; MAX_CLASSES],
     /// Share of its first-touch pages by node.
@@ -155,6 +155,7 @@ impl Analytic {
         let groups = self.groups_of(spec);
         self.tasks.push(TaskState {
             profile: spec.profile as u32,
+            executes: spec.profile as u32,
             groups,
             home: vec![0.0; self.hierarchy.memory_ns.len()],
             touched: false,
@@ -180,7 +181,7 @@ impl Analytic {
     }
 
     /// The groups of a task's shared classes, made as needed.
-    fn groups_of(&mut self, spec: &TaskSpec<'_>) -> [u32; MAX_CLASSES] {
+    pub(super) fn groups_of(&mut self, spec: &TaskSpec<'_>) -> [u32; MAX_CLASSES] {
         let mut groups = [NONE; MAX_CLASSES];
         let profile = &self.profiles[spec.profile];
         for (index, class) in profile.profile.classes.iter().enumerate() {
@@ -209,121 +210,8 @@ impl Analytic {
         groups
     }
 
-    /// The task begins to run on the CPU, which must be idle. Evaluates the CPU and its siblings; `remaining_ns` as of
-    /// [`Analytic::evaluate`].
-    pub fn switch_in(&mut self, now_ns: u64, cpu: CpuId, task: u32, remaining_ns: Option<u64>) {
-        let index = cpu.index();
-        debug_assert_eq!(self.cpus[index].task, IDLE);
-        let llc = self.geometry.llc[index];
-        self.touch_first(task, self.geometry.node[index]);
-        let l2 = self.geometry.l2[index];
-        if let Some(before) = self.tasks[task as usize].llc.last().map(|place| place.cache) {
-            let state = &mut self.tasks[task as usize];
-            if state.l2.last().is_some_and(|place| place.cache != l2) {
-                state.from_same_llc = before == llc;
-            }
-            if before != llc {
-                state.from_llc = before;
-            }
-        }
-        let (l2_slot, moved_l2) =
-            if l2 == NONE { (NONE, Moved::default()) } else { self.open_window(now_ns, task, Level::L2, l2) };
-        let (llc_slot, moved_llc) = self.open_window(now_ns, task, Level::Llc, llc);
-        let profile = &self.profiles[self.tasks[task as usize].profile as usize];
-        let state = &mut self.cpus[index];
-        (state.task, state.paused, state.pending_ns, state.unseen_ns) = (task, false, 0, 0);
-        (state.l2_slot, state.llc_slot) = (l2_slot, llc_slot);
-        (state.moved_l2, state.moved_llc) = (moved_l2, moved_llc);
-        state.rate.x = profile.nominal;
-        self.tasks[task as usize].running_on = Some(index as u32);
-        if profile.any_shared {
-            self.enter_groups(now_ns, index);
-        }
-        self.evaluate(now_ns, cpu, remaining_ns);
-        self.changed_neighbours(now_ns, index);
-    }
-
-    /// The CPU's task stops running.
-    pub fn switch_out(&mut self, now_ns: u64, cpu: CpuId) {
-        let index = cpu.index();
-        let task = self.cpus[index].task;
-        if task == IDLE {
-            return;
-        }
-        self.flush(index);
-        let (l2, llc) = (self.geometry.l2[index], self.geometry.llc[index]);
-        if l2 != NONE {
-            let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
-            self.l2[l2 as usize].leave(self.cpus[index].l2_slot as usize, now_ns, &curves);
-        }
-        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
-        self.llc[llc as usize].leave(self.cpus[index].llc_slot as usize, now_ns, &curves);
-        self.note_left(index);
-        if self.profiles[self.tasks[task as usize].profile as usize].any_shared {
-            self.leave_groups(now_ns, index);
-        }
-        let state = &mut self.cpus[index];
-        (state.task, state.paused, state.review_ns) = (IDLE, false, u64::MAX);
-        state.rate.x = 0.0;
-        self.tasks[task as usize].running_on = None;
-        if l2 != NONE {
-            if self.l2[l2 as usize].is_used() {
-                self.update_l2(now_ns, l2);
-            } else {
-                self.l2[l2 as usize].rest(now_ns);
-            }
-        }
-        self.changed_neighbours(now_ns, index);
-    }
-
-    /// Siblings feel the CPU at once; the rest of the LLC at its next update.
-    fn changed_neighbours(&mut self, now_ns: u64, index: usize) {
-        for position in 0..self.geometry.siblings[index].len() {
-            let sibling = self.geometry.siblings[index][position] as usize;
-            if self.cpus[sibling].task != IDLE {
-                self.flush(sibling);
-                if self.settle_beside(sibling) {
-                    self.list_changed(sibling);
-                }
-            }
-        }
-        // They share the caches too; that they feel a little later.
-        self.hurry_siblings(now_ns, index);
-        // A cache with room to spare lets nobody feel who else is there.
-        let llc = self.geometry.llc[index] as usize;
-        if self.llc[llc].held_lines() > 0.9 * self.llc[llc].capacity {
-            let state = &self.cpus[index];
-            let fills = if state.task == IDLE {
-                0.0
-            } else {
-                self.llc[llc].windows[state.llc_slot as usize].misses * state.rate.x
-            };
-            self.mark_dirty(now_ns, llc, self.llc[llc].patience_ns(fills) as u64);
-        }
-    }
-
-    /// Siblings look at their speeds again soon.
-    pub(super) fn hurry_siblings(&mut self, now_ns: u64, index: usize) {
-        let review_ns = now_ns + SIBLING_REVIEW_NS;
-        for position in 0..self.geometry.siblings[index].len() {
-            let sibling = self.geometry.siblings[index][position] as usize;
-            let state = &mut self.cpus[sibling];
-            if state.task != IDLE && !state.paused && state.review_ns > review_ns {
-                state.review_ns = review_ns;
-                self.list_changed(sibling);
-            }
-        }
-    }
-
-    pub(super) fn list_changed(&mut self, index: usize) {
-        if !self.listed[index] {
-            self.listed[index] = true;
-            self.changed.push(CpuId::from_index(index));
-        }
-    }
-
     /// First touch: pages of the task, and its part of shared ones, are put on the node where it first runs.
-    fn touch_first(&mut self, task: u32, node: u32) {
+    pub(super) fn touch_first(&mut self, task: u32, node: u32) {
         let state = &mut self.tasks[task as usize];
         if state.touched {
             return;
@@ -341,25 +229,6 @@ impl Analytic {
         }
     }
 
-    /// Notes what the CPU's task leaves in the caches; their windows are up to date.
-    fn note_left(&mut self, index: usize) {
-        let state = &self.cpus[index];
-        let task = &mut self.tasks[state.task as usize];
-        let profile = &self.profiles[task.profile as usize];
-        let executed = task.counters.instructions;
-        let l2 = self.geometry.l2[index];
-        if l2 != NONE
-            && let Some(place) = task.l2.last_mut()
-        {
-            let n = self.l2[l2 as usize].windows[state.l2_slot as usize].n;
-            place.left = state.moved_l2.leave(profile, executed, n);
-        }
-        if let Some(place) = task.llc.last_mut() {
-            let n = self.llc[self.geometry.llc[index] as usize].windows[state.llc_slot as usize].n;
-            place.left = state.moved_llc.leave(profile, executed, n);
-        }
-    }
-
     fn cache(&mut self, level: Level, cache: u32) -> &mut Occupancy {
         match level {
             Level::L2 => &mut self.l2[cache as usize],
@@ -368,7 +237,7 @@ impl Analytic {
     }
 
     /// The task's window in a cache, running from now on, and how its lines there have fared.
-    fn open_window(&mut self, now_ns: u64, task: u32, level: Level, cache: u32) -> (u32, Moved) {
+    pub(super) fn open_window(&mut self, now_ns: u64, task: u32, level: Level, cache: u32) -> (u32, Moved) {
         let there = self.held_where_last(now_ns, task, level, cache);
         let executed = self.tasks[task as usize].counters.instructions;
         let places = self.tasks[task as usize].places(level);
@@ -463,49 +332,6 @@ impl Analytic {
         slot
     }
 
-    fn enter_groups(&mut self, now_ns: u64, index: usize) {
-        let task = self.cpus[index].task as usize;
-        let llc = self.geometry.llc[index];
-        for class in 0..MAX_CLASSES {
-            let group = self.tasks[task].groups[class];
-            if group == NONE {
-                continue;
-            }
-            let slot = self.group_slot(now_ns, group, llc);
-            let first = self.groups[group as usize].domains[llc as usize].members == 0;
-            if first && !self.llc[llc as usize].windows[slot].running {
-                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
-                self.llc[llc as usize].enter(slot, now_ns, &curves);
-            }
-            let rates = self.shared_rates(index, class);
-            self.cpus[index].registered[class] = rates;
-            self.groups[group as usize].enter(llc, rates);
-            if first {
-                self.mix_group(now_ns, group, llc as usize);
-            }
-            self.group_changed(now_ns, group);
-        }
-    }
-
-    fn leave_groups(&mut self, now_ns: u64, index: usize) {
-        let task = self.cpus[index].task as usize;
-        let llc = self.geometry.llc[index];
-        for class in 0..MAX_CLASSES {
-            let group = self.tasks[task].groups[class];
-            if group == NONE {
-                continue;
-            }
-            self.groups[group as usize].leave(llc, self.cpus[index].registered[class]);
-            self.cpus[index].registered[class] = (0.0, 0.0);
-            if self.groups[group as usize].domains[llc as usize].members == 0 {
-                let slot = self.groups[group as usize].slots[llc as usize] as usize;
-                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
-                self.llc[llc as usize].leave(slot, now_ns, &curves);
-            }
-            self.group_changed(now_ns, group);
-        }
-    }
-
     /// Touches and writes per line and nanosecond of the CPU's task in a shared class, at its present speed.
     pub(super) fn shared_rates(&self, index: usize, class: usize) -> (f64, f64) {
         let state = &self.cpus[index];
@@ -581,57 +407,6 @@ impl Analytic {
         }
     }
 
-    /// The task goes on with another profile (a phase of its program). It keeps what it holds as lines.
-    ///
-    /// # Panics
-    /// If there is no such profile.
-    pub fn set_profile(&mut self, now_ns: u64, task: u32, spec: &TaskSpec<'_>) {
-        let running = self.tasks[task as usize].running_on.map(CpuId);
-        if let Some(cpu) = running {
-            self.switch_out(now_ns, cpu);
-        }
-        let groups = self.groups_of(spec);
-        let new = &self.profiles[spec.profile];
-        let state = &self.tasks[task as usize];
-        let old = &self.profiles[state.profile as usize];
-        for (places, caches, from, to) in [
-            (&state.l2, &mut self.l2, &state.l2_forms(&self.profiles).curves, &new.l2[0].curves),
-            (&state.llc, &mut self.llc, &old.private, &new.private),
-        ] {
-            for place in places {
-                let window = &mut caches[place.cache as usize].windows[place.slot as usize];
-                window.n = to.window(from.footprint(window.n).min(to.total_lines()));
-                window.in_front = 0.0;
-                caches[place.cache as usize].reshape(place.slot as usize);
-            }
-        }
-        let state = &mut self.tasks[task as usize];
-        (state.profile, state.groups, state.l2_variant) = (spec.profile as u32, groups, 0);
-        let executed = state.counters.instructions;
-        for place in state.l2.iter_mut().chain(&mut state.llc) {
-            place.left = Left { executed, lines: None };
-        }
-        if let Some(cpu) = running {
-            self.switch_in(now_ns, cpu, task, None);
-        }
-    }
-
-    /// The CPU's task waits actively from now on, or goes on: while it waits it occupies the core and touches nothing.
-    pub fn set_paused(&mut self, now_ns: u64, cpu: CpuId, paused: bool) {
-        let index = cpu.index();
-        if self.cpus[index].task == IDLE || self.cpus[index].paused == paused {
-            return;
-        }
-        self.flush(index);
-        self.cpus[index].paused = paused;
-        if !paused {
-            let task = self.cpus[index].task as usize;
-            self.cpus[index].rate.x = self.profiles[self.tasks[task].profile as usize].nominal;
-        }
-        self.evaluate(now_ns, cpu, None);
-        self.changed_neighbours(now_ns, index);
-    }
-
     /// Where the pages of a task's private classes are: shares by node. Classes with homes of their own are not in it.
     pub fn home_shares(&self, task: u32) -> &[f64] {
         &self.tasks[task as usize].home
@@ -660,7 +435,7 @@ impl Analytic {
     /// Touches per nanosecond of the CPU's task that go to its private and to its shared classes.
     pub fn access_rates(&self, cpu: CpuId) -> (f64, f64) {
         let state = &self.cpus[cpu.index()];
-        if state.task == IDLE || state.paused {
+        if !state.touches_memory() || state.paused {
             return (0.0, 0.0);
         }
         let profile = &self.profiles[self.tasks[state.task as usize].profile as usize];

@@ -15,9 +15,13 @@ use super::window::{CurvesOf, Occupancy, Window, faded};
 /// With a smaller part of the capacity left of earlier turns they are over.
 const OVER: f64 = 0.01;
 
-/// The lines that go are found to this part of the capacity, in at most so many steps of false position.
+/// The lines that go are found to this part of the capacity, in at most so many steps.
 const CLOSE: f64 = 5e-4;
-const STEPS: u32 = 12;
+const STEPS: u32 = 24;
+
+/// The first of them is no larger; and beyond this advance nothing is left to find.
+const FIRST_ADVANCE: f64 = 0.125;
+const FARTHEST: f64 = 64.0;
 
 impl Occupancy {
     /// An owner has come to the cache.
@@ -34,18 +38,19 @@ impl Occupancy {
         }
     }
 
-    /// Lines that windows hold if Φ advances by `d`.
-    fn lines_after(&self, d: f64, curves: &impl CurvesOf) -> f64 {
-        let phi = self.phi_total + d;
-        let held = |window: &Window| {
-            let n = if window.running {
-                window.in_front + faded(window.n - window.in_front, window.aged, d)
-            } else {
-                faded(window.n, 0.0, phi - window.mark)
-            };
-            curves.at(window.owner, n).0
-        };
-        self.windows.iter().map(held).sum()
+    /// Lines that windows hold beyond the capacity if Φ advances by `d`, and how many more go per further advance. Sums
+    /// over the windows off the CPU are left as they are then.
+    fn beyond(&mut self, d: f64, curves: &impl CurvesOf) -> (f64, f64) {
+        self.sum_stale(self.phi_total + d, curves);
+        let (mut lines, mut slope) = (self.stale_lines, self.stale_fade);
+        for &slot in &self.running {
+            let window = &self.windows[slot as usize];
+            let earlier = faded(window.n - window.in_front, window.aged, d);
+            let (held, misses) = curves.at(window.owner, window.in_front + earlier);
+            lines += held;
+            slope += misses * earlier * (1.0 + 2.0 * (window.aged + d));
+        }
+        (lines - self.capacity, slope)
     }
 
     /// Brings a cache with young windows to `now_ns`. False if nothing is left of earlier turns: then its windows are like
@@ -68,7 +73,6 @@ impl Occupancy {
         let d = self.advance_for(lines - self.capacity, curves);
         self.phi_total += d;
         self.phi = if elapsed_ns > 0.0 { d / elapsed_ns } else { 0.0 };
-        self.sum_stale(self.phi_total, curves);
         self.summed = true;
         self.running_lines = self.settle_running(0.0, now_ns, curves);
         true
@@ -87,30 +91,27 @@ impl Occupancy {
         sum
     }
 
-    /// The advance of Φ that makes `excess` lines go.
-    fn advance_for(&self, excess: f64, curves: &impl CurvesOf) -> f64 {
-        let beyond = |d: f64| self.lines_after(d, curves) - self.capacity;
-        let (mut low, mut above) = (0.0, excess);
-        let mut high = 0.125;
-        let mut below = beyond(high);
-        while below > 0.0 && high < 64.0 {
-            (low, above, high) = (high, below, 2.0 * high);
-            below = beyond(high);
-        }
-        // False position; an end that stays counts half (the Illinois rule).
+    /// The advance of Φ that makes `excess` lines go; sums over the windows off the CPU are those after it.
+    fn advance_for(&mut self, excess: f64, curves: &impl CurvesOf) -> f64 {
+        let of_running: f64 = self
+            .running
+            .iter()
+            .map(|&slot| &self.windows[slot as usize])
+            .map(|window| window.misses * (window.n - window.in_front) * (1.0 + 2.0 * window.aged))
+            .sum();
+        let (mut low, mut high) = (0.0, f64::INFINITY);
+        let mut d = (excess / (self.stale_fade + of_running).max(1e-9)).min(FIRST_ADVANCE);
         for _ in 0..STEPS {
-            let d = low + (high - low) * above / (above - below);
-            let lines = beyond(d);
-            if lines.abs() < CLOSE * self.capacity {
-                return d;
+            let (beyond, slope) = self.beyond(d, curves);
+            if beyond.abs() < CLOSE * self.capacity || d >= FARTHEST {
+                break;
             }
-            if lines > 0.0 {
-                (low, above, below) = (d, lines, 0.5 * below);
-            } else {
-                (high, below, above) = (d, lines, 0.5 * above);
-            }
+            *(if beyond > 0.0 { &mut low } else { &mut high }) = d;
+            // Newton's step. Windows that hold all their owners touch lose nothing at first, so that it may lead anywhere.
+            let next = (d + beyond / slope.max(1e-9)).min(2.0 * d + FIRST_ADVANCE);
+            d = if next > low && next < high { next } else { 0.5 * (low + high) };
         }
-        high
+        d
     }
 
     /// Nothing is left of earlier turns.

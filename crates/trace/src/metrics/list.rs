@@ -149,7 +149,7 @@ metrics! {
     "overhead_tick_ns", "ns", Lower, |m| overhead(m, "tick"), "kernel time for timer ticks";
     "overhead_wakeup_ns", "ns", Lower, |m| overhead(m, "wakeup"), "kernel time for wakeups: placement, enqueueing, interrupts";
     "overhead_balance_ns", "ns", Lower, |m| overhead(m, "balance"), "kernel time for load balancing";
-    "overhead_migration_ns", "ns", Lower, |m| overhead(m, "migration"), "time lost to cold caches after migrations (constant-speed memory)";
+    "overhead_migration_ns", "ns", Lower, |m| overhead(m, "migration"), "time lost to cold caches after migrations (tasks without a memory model)";
     "overhead_syscall_ns", "ns", Neither, |m| overhead(m, "syscall"), "kernel time for the program's own system calls";
     "unexpected_events", "1", Lower, |m| number(m.totals.unexpected_events),
         "events that contradict earlier ones; 0 unless events were lost";
