@@ -137,6 +137,8 @@ pub struct Analytic {
     llc: Vec<Occupancy>,
     llc_ages: EvictionAges,
     llc_vacancy: Vacancy,
+    /// Part of each LLC without holes; 0 before the first update.
+    llc_filled: Vec<f64>,
     groups: Vec<Group>,
     group_names: Vec<tasks::GroupName>,
     bandwidth: Bandwidth,
@@ -207,6 +209,7 @@ impl Analytic {
             l2: hierarchy.l2.iter().map(|shape| Occupancy::with_turns(shape.lines as f64)).collect(),
             llc_ages: EvictionAges::new(hierarchy.llc[0].ways, replacement),
             llc_vacancy: Vacancy::new(hierarchy.llc[0].ways),
+            llc_filled: vec![0.0; hierarchy.llc.len()],
             llc: hierarchy.llc.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
             groups: Vec::new(),
             group_names: Vec::new(),

@@ -90,7 +90,10 @@ impl Analytic {
         if self.hierarchy.fill == Fill::Victim {
             let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
             let filled = self.llc_vacancy.filled(self.llc_miss_ratio(llc));
-            self.llc[llc].capacity = filled * self.hierarchy.llc[llc].lines as f64 + in_front;
+            // Misses follow from the room and the room from the misses: half a step at a time, or they would swing.
+            let part = &mut self.llc_filled[llc];
+            *part = if *part > 0.0 { 0.5 * (*part + filled) } else { filled };
+            self.llc[llc].capacity = *part * self.hierarchy.llc[llc].lines as f64 + in_front;
         }
         let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc: llc as u32 };
         self.llc[llc].update(now_ns, &curves, |_| None);
