@@ -36,7 +36,19 @@ pub(super) struct Domain {
     pub invalid: f64,
     /// Touch rate when the members were last told.
     told_touch: f64,
+    /// How far the group had moved when the latencies were last mixed.
+    mixed: Moves,
 }
+
+/// Sums of changes: of rates, and of the chances that lines are not in LLCs.
+#[derive(Clone, Copy, Default)]
+struct Moves {
+    rates: f64,
+    kept: f64,
+}
+
+/// A domain's mixes stand while the group's rates have moved by less than this part of them, and chances by less.
+const SAME_MIX: f64 = 0.002;
 
 pub(super) struct Group {
     /// W.
@@ -48,7 +60,13 @@ pub(super) struct Group {
     pub slots: Vec<u32>,
     pub touch: f64,
     pub write: f64,
+    /// Of members that left, over the domains.
+    left: (f64, f64),
     decayed_ns: u64,
+    /// By LLC the chance that a line is not in it, as of `kept_ns`.
+    pub kept: Vec<f64>,
+    kept_ns: Option<u64>,
+    moves: Moves,
     /// Share of its pages by node, and how many members have touched them first.
     pub home: Vec<f64>,
     pub touched_by: u32,
@@ -104,7 +122,11 @@ impl Group {
             slots: vec![NONE; llcs],
             touch: 0.0,
             write: 0.0,
+            left: (0.0, 0.0),
             decayed_ns: 0,
+            kept: vec![1.0; llcs],
+            kept_ns: None,
+            moves: Moves::default(),
             home: vec![0.0; nodes],
             touched_by: 0,
         }
@@ -131,6 +153,7 @@ impl Group {
         domain.write += new.1 - old.1;
         self.touch += new.0 - old.0;
         self.write += new.1 - old.1;
+        self.moves.rates += (new.0 - old.0).abs();
     }
 
     /// A member starts running in a domain. It takes over what members that left there still count for.
@@ -143,6 +166,8 @@ impl Group {
         domain.write += rates.1;
         self.touch += rates.0;
         self.write += rates.1;
+        self.moves.rates += rates.0;
+        self.sum_left();
     }
 
     /// A member stops running in a domain.
@@ -162,13 +187,44 @@ impl Group {
         if self.domains.iter().all(|domain| domain.members == 0) {
             (self.touch, self.write) = (0.0, 0.0);
         }
+        self.moves.rates += rates.0;
+        self.sum_left();
+    }
+
+    fn sum_left(&mut self) {
+        let add = |sum: (f64, f64), domain: &Domain| (sum.0 + domain.left_touch, sum.1 + domain.left_write);
+        self.left = self.domains.iter().fold((0.0, 0.0), add);
+    }
+
+    /// Whether `kept` is as of another time; it is to be set then, by [`Group::set_kept`].
+    pub fn is_kept_old(&self, now_ns: u64) -> bool {
+        self.kept_ns != Some(now_ns)
+    }
+
+    /// Sets the chances that lines are not in LLCs; what they were before is in `kept`.
+    pub fn set_kept(&mut self, now_ns: u64, kept: &[f64]) {
+        self.kept_ns = Some(now_ns);
+        for (old, new) in self.kept.iter_mut().zip(kept) {
+            self.moves.kept += (*new - std::mem::replace(old, *new)).abs();
+        }
+    }
+
+    /// Whether the domain's mixes are worth another look; they are made anew if so.
+    pub fn is_mix_old(&self, llc: usize) -> bool {
+        let then = &self.domains[llc].mixed;
+        let limit = SAME_MIX * self.touch;
+        self.moves.rates - then.rates > limit || self.moves.kept - then.kept > SAME_MIX || then.rates == 0.0
     }
 
     /// Lets what members that left still count for decay: others' touches replace theirs.
     pub fn decay(&mut self, now_ns: u64) {
         let elapsed = (now_ns - self.decayed_ns) as f64;
         self.decayed_ns = now_ns;
+        if self.left == (0.0, 0.0) {
+            return;
+        }
         let kept = exp(-self.touch * elapsed);
+        let before = self.left.0;
         for domain in &mut self.domains {
             domain.left_touch *= kept;
             domain.left_write *= kept;
@@ -176,15 +232,15 @@ impl Group {
                 (domain.left_touch, domain.left_write) = (0.0, 0.0);
             }
         }
+        self.sum_left();
+        self.moves.rates += (before - self.left.0).abs();
     }
 
     /// Sums inside a domain and over all of them, those that left included.
     fn sums(&self, llc: u32) -> ((f64, f64), (f64, f64)) {
         let inside = &self.domains[llc as usize];
-        let left =
-            self.domains.iter().fold((0.0, 0.0), |sum, domain| (sum.0 + domain.left_touch, sum.1 + domain.left_write));
         let inside = (inside.touch + inside.left_touch, inside.write + inside.left_write);
-        (inside, (self.touch + left.0, self.write + left.1))
+        (inside, (self.touch + self.left.0, self.write + self.left.1))
     }
 
     /// The race of a member with the rates `own` whose core's other threads add `siblings`.
@@ -246,9 +302,9 @@ impl Group {
         1.0 - together * unwritten
     }
 
-    /// Sets the latency mixes of a domain, and which lines are elsewhere. `kept` is by LLC the chance that a line is not in
-    /// it.
-    pub fn mix(&mut self, llc: usize, geometry: &Geometry, kept: &[f64]) {
+    /// Sets the latency mixes of a domain, and which lines are elsewhere.
+    pub fn mix(&mut self, llc: usize, geometry: &Geometry) {
+        let kept = &self.kept;
         let is_present = |domain: &Domain, kept: f64| domain.members > 0 || domain.left_touch > 0.0 || kept < 1.0;
         let inside = self.domains[llc].touch + self.domains[llc].left_touch;
         let inside_write = self.domains[llc].write + self.domains[llc].left_write;
@@ -286,7 +342,9 @@ impl Group {
         let lost = wins(write, inside);
         let owned = if lost > 0.0 { (by_owner.weight / lost).min(1.0) } else { 1.0 };
         let invalid = if inside > 0.0 { lost } else { 0.0 };
+        let mixed = self.moves;
         let domain = &mut self.domains[llc];
+        domain.mixed = mixed;
         domain.elsewhere = 1.0 - absent;
         domain.alone = alone;
         (domain.owned, domain.invalid) = (owned, invalid);
@@ -395,7 +453,8 @@ mod tests {
             // Two LLCs in each socket.
             let machine = warmcore_topology::resolve("2s1n2l8c1t").unwrap();
             group.domains.resize(4, Domain::default());
-            group.mix(0, &Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap()), &[1.0; 4]);
+            group.kept.resize(4, 1.0);
+            group.mix(0, &Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap()));
             let threads: Vec<(usize, f64)> = domains
                 .iter()
                 .enumerate()

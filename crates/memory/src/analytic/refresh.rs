@@ -152,19 +152,25 @@ impl Analytic {
     pub(super) fn mix_group(&mut self, now_ns: u64, group: u32, llc: usize) {
         let group = group as usize;
         self.groups[group].decay(now_ns);
-        self.scratch.kept.clear();
-        for (other, cache) in self.llc.iter().enumerate() {
-            let slot = self.groups[group].slots[other];
-            let kept = if slot == NONE {
-                1.0
-            } else {
-                let window = &cache.windows[slot as usize];
-                let n = window.after(window.pending, cache.phi_at(now_ns) - window.mark);
-                1.0 - self.groups[group].at(other as u32, n).0 / self.groups[group].lines
-            };
-            self.scratch.kept.push(kept);
+        if self.groups[group].is_kept_old(now_ns) {
+            self.scratch.kept.clear();
+            for (other, cache) in self.llc.iter().enumerate() {
+                let slot = self.groups[group].slots[other];
+                let kept = if slot == NONE {
+                    1.0
+                } else {
+                    let window = &cache.windows[slot as usize];
+                    let n = window.after(window.pending, cache.phi_at(now_ns) - window.mark);
+                    1.0 - self.groups[group].at(other as u32, n).0 / self.groups[group].lines
+                };
+                self.scratch.kept.push(kept);
+            }
+            self.groups[group].set_kept(now_ns, &self.scratch.kept);
         }
-        self.groups[group].mix(llc, &self.geometry, &self.scratch.kept);
+        if !self.groups[group].is_mix_old(llc) {
+            return;
+        }
+        self.groups[group].mix(llc, &self.geometry);
         let slot = self.groups[group].slots[llc];
         if slot != NONE {
             self.llc[llc].reshape(slot as usize);
