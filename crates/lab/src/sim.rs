@@ -256,13 +256,13 @@ fn trial_of(
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),
         result_lines: result_lines(workload, outcome),
-        notes: notes(outcome),
+        notes: notes(outcome.memory_solutions),
     }
 }
 
-/// What to know of a run before its figures are trusted.
-fn notes(outcome: &Outcome) -> Vec<String> {
-    let (_, unsettled) = outcome.memory_solutions;
+/// What to know of a run before its figures are trusted, from how many equations of loaded memory were solved and how many of
+/// them did not settle.
+fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
     let note = || "in some solutions the load of memory and links was not found, and the last one was kept".to_owned();
     (unsettled > 0).then(note).into_iter().collect()
 }
@@ -361,4 +361,15 @@ fn task_infos(outcome: &Outcome) -> Vec<TaskInfo> {
         process: task.process,
     };
     outcome.tasks.iter().map(info).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_says_that_memory_did_not_settle_and_nothing_if_it_did() {
+        assert!(notes((40, 0)).is_empty());
+        assert!(notes((40, 1))[0].contains("the load of memory and links was not found"));
+    }
 }

@@ -1,7 +1,7 @@
 //! The analytic model as a whole, driven without a kernel.
 
 use warmcore_memory::analytic::{Counters, MemoryEvent, Player, SPEED_ONE, TaskSpec, TimeShare};
-use warmcore_memory::{Class, Profile, library};
+use warmcore_memory::{Class, Home, Profile, library};
 use warmcore_topology::{CpuId, Machine, resolve};
 
 const MS: u64 = 1_000_000;
@@ -187,6 +187,29 @@ fn streams_saturate_memory_and_slow_each_other_down() {
     let many = run(&machine, &mg, &all, 2_000 * MS, 200 * MS);
     assert!(rate(&many[0]) < 0.95 * rate(&one[0]));
     assert!(many[0].time_ns[TimeShare::Bandwidth as usize] > 5.0 * one[0].time_ns[TimeShare::Bandwidth as usize]);
+}
+
+/// Several resources in series, none of which alone says who waits: eight dies' reads of one die's memory over its links.
+#[test]
+fn the_load_of_links_and_memory_in_series_is_found() {
+    for (name, count) in [("opteron32", 8), ("kunpeng64", 64), ("genoa96", 64)] {
+        let machine = machine(name);
+        let mut reading = profile("spin");
+        let nodes = machine.node_count();
+        let mut shares = vec![0.0; nodes];
+        shares[nodes - 1] = 1.0;
+        let home = if name == "opteron32" { Home::Shares(shares) } else { Home::Interleave };
+        reading.classes = vec![Class { home, ..Class::new("far", 4 << 30, 0.1, 0.3) }];
+        reading.mlp = 16.0;
+        let mut player = Player::new(&machine, &[reading]).unwrap();
+        for cpu in 0..count {
+            let task = player.add_task(&spec(0));
+            player.switch_in(CpuId(cpu), task);
+        }
+        player.advance(30 * MS);
+        let (solved, unsettled) = player.model().bandwidth_solutions();
+        assert!(solved > 0 && unsettled == 0, "{name}: {unsettled} of {solved}");
+    }
 }
 
 #[test]

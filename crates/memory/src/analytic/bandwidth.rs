@@ -44,7 +44,7 @@ pub(super) struct Bandwidth {
 }
 
 /// Sweeps over the resources before a solution counts as not converging.
-const MAX_SWEEPS: usize = 12;
+const MAX_SWEEPS: usize = 48;
 
 /// Relative change of a factor that counts as none.
 const TOLERANCE: f64 = 2e-3;
@@ -148,13 +148,17 @@ impl Bandwidth {
     }
 
     /// Solves all factors. Per stream, `exposed` and `bytes` have one entry per home node: idle stall nanoseconds and
-    /// bytes per instruction. Whether any factor moved noticeably.
-    pub fn solve(&mut self, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> bool {
+    /// bytes per instruction. Whether any factor moved noticeably; `None` if they did not settle and are what they were.
+    pub fn solve(&mut self, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> Option<bool> {
+        self.solve_within(MAX_SWEEPS, streams, exposed, bytes)
+    }
+
+    fn solve_within(&mut self, sweeps: usize, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> Option<bool> {
         self.solved += 1;
         let before = self.factors.clone();
         self.list_users(streams, bytes);
         let mut converged = false;
-        for sweep in 0..MAX_SWEEPS {
+        for sweep in 0..sweeps {
             let mut largest = 0.0_f64;
             for resource in 0..self.factors.len() {
                 let old = self.factors[resource];
@@ -171,8 +175,9 @@ impl Bandwidth {
         if !converged {
             self.not_converged += 1;
             self.factors.copy_from_slice(&before);
+            return None;
         }
-        self.factors.iter().zip(&before).any(|(new, old)| (new / old - 1.0).abs() > TOLERANCE)
+        Some(self.factors.iter().zip(&before).any(|(new, old)| (new / old - 1.0).abs() > TOLERANCE))
     }
 
     /// The factor of one resource with all others as they are.
@@ -308,6 +313,18 @@ mod tests {
         assert!(bandwidth.factor(0, 0, 0) > 2.0);
         assert!((bandwidth.node_use(0) / 255.0 - 1.0).abs() < 0.01, "{} GB/s", bandwidth.node_use(0));
         assert_eq!(bandwidth.not_converged, 0);
+    }
+
+    /// All CPUs of a socket read what one die's memory can hardly give, through a link that can hardly carry it.
+    #[test]
+    fn a_solution_that_does_not_settle_is_counted_and_changes_nothing() {
+        let (_, mut bandwidth) = solver("spr32");
+        let (many, exposed, bytes) = streams(200, 1);
+        assert_eq!(bandwidth.solve_within(2, &many, &exposed, &bytes), None);
+        assert_eq!((bandwidth.solved, bandwidth.not_converged, bandwidth.factor(0, 0, 1)), (1, 1, 1.0));
+        assert_eq!(bandwidth.solve(&many, &exposed, &bytes), Some(true));
+        assert_eq!((bandwidth.solved, bandwidth.not_converged), (2, 1));
+        assert!(bandwidth.factor(0, 0, 1) > 2.0);
     }
 
     #[test]

@@ -216,10 +216,12 @@ impl Analytic {
         let changed = |(now, then): (&f64, &f64)| (now - then).abs() > SAME_DEMAND * then.max(0.01 * limit);
         let same = scratch.solved_demand.len() == scratch.demand.len()
             && !scratch.demand.iter().zip(&scratch.solved_demand).any(changed);
-        let moved = !same && self.bandwidth.solve(&scratch.streams, &scratch.exposed, &scratch.bytes);
-        if !same {
+        let found =
+            if same { Some(false) } else { self.bandwidth.solve(&scratch.streams, &scratch.exposed, &scratch.bytes) };
+        if found.is_some() && !same {
             scratch.solved_demand.clone_from(&scratch.demand);
         }
+        let moved = found == Some(true);
         let period = if demand > 0.05 * limit { BANDWIDTH_NS } else { BANDWIDTH_IDLE_NS };
         self.bandwidth_due_ns = now_ns + period;
         if moved {
