@@ -4,11 +4,10 @@
 //! cost of a system call right after work is folded into that work's time, which saves an event. A step that blocks
 //! goes on in [`Stage::Woken`]; what that means depends on the step: a mutex is tried again, a sleep is over.
 //!
-//! Locks hand nothing over: a woken waiter competes again. Serving a list wakes its tasks at one instant, after the
-//! time of all the wake calls.
+//! Serving a list wakes its tasks at one instant, after the time of all the wake calls.
 
 use warmcore_topology::CpuId;
-use warmcore_trace::{EventKind, OverheadKind, TaskId};
+use warmcore_trace::{EventKind, TaskId};
 use warmcore_workload::{BarrierId, BarrierWait, ConditionId, ListId, LockId, Step, TimerMode};
 
 use crate::core::NeedResched;
@@ -234,7 +233,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         task.activity = Activity::Advance;
     }
 
-    fn program_error(&mut self, id: TaskId, message: String) {
+    pub(crate) fn program_error(&mut self, id: TaskId, message: String) {
         let (task, time_ns) = (self.task_name(id.index()), self.core.now_ns);
         self.core.error.get_or_insert(SimulationError::Program { task, time_ns, message });
     }
@@ -294,7 +293,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         owes
     }
 
-    fn futex_ns(&self) -> u64 {
+    pub(crate) fn futex_ns(&self) -> u64 {
         self.core.machine.costs().futex_ns
     }
 
@@ -308,12 +307,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// Lets the step be tried from its beginning.
-    fn retry(&mut self, id: TaskId) -> Done {
+    pub(crate) fn retry(&mut self, id: TaskId) -> Done {
         self.core.tasks[id.index()].stage = Stage::Begin;
         Done::Again
     }
 
-    fn stage(&self, id: TaskId) -> Stage {
+    pub(crate) fn stage(&self, id: TaskId) -> Stage {
         self.core.tasks[id.index()].stage
     }
 
@@ -359,94 +358,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         Done::Next
     }
 
-    /// Takes a free mutex, paying for the transfer of its line.
-    fn try_lock(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> bool {
-        let state = &mut self.objects.locks[lock.index()];
-        if state.owner.is_some() {
-            return false;
-        }
-        state.owner = Some(id);
-        let data_lines = state.data_lines;
-        if let Some(last) = state.last_cpu.replace(cpu) {
-            let cost = self.memory.handoff_ns(last, cpu) + self.memory.lines_ns(last, cpu, data_lines);
-            self.core.charge(cpu, cost, OverheadKind::Syscall);
-            self.memory.transferred(id, last, cpu, cost);
-        }
-        true
-    }
-
-    fn lock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
-        if self.objects.locks[lock.index()].owner == Some(id) {
-            let name = &self.workload.locks[lock.index()];
-            self.program_error(id, format!("locks `{name}`, which it holds already"));
-            return Done::Next;
-        }
-        if self.try_lock(cpu, id, lock) {
-            return Done::Next;
-        }
-        if self.stage(id) == Stage::Woken {
-            return self.retry(id);
-        }
-        let spin_ns = self.objects.locks[lock.index()].spin_ns;
-        if spin_ns > 0 {
-            self.objects.locks[lock.index()].waiters.push_back(id);
-            return self.spin(cpu, id, WaitReason::Lock(lock.0), Some(spin_ns));
-        }
-        if self.pay(id, self.futex_ns()) {
-            return Done::Busy;
-        }
-        self.objects.locks[lock.index()].waiters.push_back(id);
-        self.block(id, WaitReason::Lock(lock.0))
-    }
-
-    /// Releases a mutex without the wake call. False (and an error) if the task does not hold it.
-    fn give_up_lock(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> bool {
-        let state = &mut self.objects.locks[lock.index()];
-        if state.owner != Some(id) {
-            let name = &self.workload.locks[lock.index()];
-            self.program_error(id, format!("releases `{name}`, which it does not hold"));
-            return false;
-        }
-        state.owner = None;
-        state.last_cpu = Some(cpu);
-        true
-    }
-
-    /// Whether a released mutex is taken by a waiter that spins on a CPU, and needs nobody woken.
-    fn has_running_spinner(&self, lock: LockId) -> bool {
-        let runs = |waiter: &TaskId| self.core.tasks[waiter.index()].state == State::Running;
-        self.objects.locks[lock.index()].waiters.iter().any(runs)
-    }
-
-    /// Lets a waiter try a mutex that `cpu` has released: one that spins on a CPU sees it first, otherwise the one that has
-    /// waited longest.
-    fn wake_lock_waiter(&mut self, cpu: CpuId, lock: LockId) {
-        let tasks = &self.core.tasks;
-        let waiters = &mut self.objects.locks[lock.index()].waiters;
-        let spinner = waiters.iter().position(|waiter| tasks[waiter.index()].state == State::Running);
-        let Some(waiter) = waiters.remove(spinner.unwrap_or(0)) else { return };
-        if tasks[waiter.index()].is_spinning() {
-            // It sees the lock's line; what taking it costs comes then.
-            let seen_ns = self.memory.lines_ns(cpu, self.core.tasks[waiter.index()].cpu, 1);
-            self.release_spinner(waiter, seen_ns);
-        } else {
-            self.wake(waiter, BY_TASK);
-        }
-    }
-
-    fn unlock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
-        if self.stage(id) == Stage::Begin && !self.give_up_lock(cpu, id, lock) {
-            return Done::Next;
-        }
-        if !self.objects.locks[lock.index()].waiters.is_empty() {
-            if !self.has_running_spinner(lock) && self.pay(id, self.futex_ns()) {
-                return Done::Busy;
-            }
-            self.wake_lock_waiter(cpu, lock);
-        }
-        Done::Next
-    }
-
     fn wait_step(&mut self, cpu: CpuId, id: TaskId, condition: ConditionId, lock: LockId, signal: bool) -> Done {
         if self.stage(id) == Stage::Woken {
             if self.try_lock(cpu, id, lock) {
@@ -461,7 +372,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if !self.give_up_lock(cpu, id, lock) {
             return Done::Next;
         }
-        self.wake_lock_waiter(cpu, lock);
+        if !self.show_release(cpu, lock) || self.objects.locks[lock.index()].wakes_all {
+            self.wake_lock_waiters(cpu, lock);
+        }
         if signal && let Some(waiter) = self.objects.conditions[condition.index()].pop_front() {
             self.wake(waiter, BY_TASK);
         }
@@ -518,7 +431,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// The running task waits actively, for so long at most before it blocks.
-    fn spin(&mut self, cpu: CpuId, id: TaskId, reason: WaitReason, longest_ns: Option<u64>) -> Done {
+    pub(crate) fn spin(&mut self, cpu: CpuId, id: TaskId, reason: WaitReason, longest_ns: Option<u64>) -> Done {
         let activity = if longest_ns.is_some() { Activity::SpinUntil } else { Activity::Spin };
         let remaining_ns = longest_ns.unwrap_or(0);
         let task = &mut self.core.tasks[id.index()];
@@ -562,7 +475,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// A task that spins, on a CPU or preempted, sees the flag it waits for after so long.
-    fn release_spinner(&mut self, waiter: TaskId, seen_ns: u64) {
+    pub(crate) fn release_spinner(&mut self, waiter: TaskId, seen_ns: u64) {
         let task = &self.core.tasks[waiter.index()];
         let (cpu, running) = (task.cpu, task.state == State::Running);
         if running {

@@ -13,6 +13,7 @@ mod engine;
 mod error;
 mod event_queue;
 mod interpreter;
+mod latch;
 mod lifecycle;
 mod memory;
 mod memory_samples;

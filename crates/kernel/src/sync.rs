@@ -15,6 +15,10 @@ pub(crate) struct Lock {
     pub last_cpu: Option<CpuId>,
     /// Longest active wait before blocking.
     pub spin_ns: u64,
+    /// Mean time between two looks in it.
+    pub poll_ns: u64,
+    /// Whether a release wakes all who sleep.
+    pub wakes_all: bool,
     /// Lines of data that follow the lock.
     pub data_lines: u32,
 }
@@ -109,7 +113,8 @@ impl Objects {
         let mut locks: Vec<Lock> = several(workload.locks.len());
         for latch in &workload.latches {
             let lock = &mut locks[latch.lock.index()];
-            (lock.spin_ns, lock.data_lines) = (latch.spin_ns, latch.lines);
+            (lock.spin_ns, lock.poll_ns) = (latch.spin_ns, latch.poll_ns);
+            (lock.wakes_all, lock.data_lines) = (latch.wakes_all, latch.lines);
         }
         Self {
             locks,

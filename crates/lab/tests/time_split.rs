@@ -8,7 +8,7 @@ use warmcore_lab::experiment::{Experiment, Named, Place, TraceLevel};
 use warmcore_lab::time_split;
 use warmcore_lab::trial::Trial;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_workload::{Affinity, Workload};
+use warmcore_workload::{Affinity, Latch, ProgramBuilder, Step, Task, Workload};
 
 fn run(machine: &str, workload: &str, memory: MemoryChoice) -> Trial {
     run_under("eevdf", machine, workload, memory)
@@ -166,4 +166,38 @@ fn users_of_pipes_wait_more_for_each_other_between_llcs() {
     let (together, apart) = (waiting(0..8), waiting(4..12));
     println!("together {together}, apart {apart}");
     assert!(together > 0.02 && apart > together, "{apart} against {together}");
+}
+
+/// Time from a release of a latch to the next taking, of threads that want it all the time, one on each of these CPUs.
+fn hand_off_ns(cpus: &[u32], poll_ns: u64) -> f64 {
+    const PASSAGES: u64 = 2_000;
+    let mut workload = Workload::empty("latch");
+    let process = workload.add_process("server");
+    let latch = Latch { spin_ns: 100_000_000, poll_ns, ..Latch::default() };
+    let latch = workload.add_latch("latch", latch);
+    let program = ProgramBuilder::new().repeat(Some(PASSAGES), |body| {
+        let inside = body.step(Step::Lock(latch)).step(Step::Run { work_ns: 1_000 }).step(Step::Unlock(latch));
+        inside.step(Step::Run { work_ns: 100 })
+    });
+    let program = workload.add_program(program.finish());
+    for cpu in cpus {
+        let affinity = Affinity::OsCpus(vec![*cpu]);
+        workload.add_task(Task { affinity, ..Task::new(format!("thread {cpu}"), process, program) });
+    }
+    let trial = run_workload("eevdf", "naples32", workload, MemoryChoice::Analytic);
+    trial.elapsed_ns as f64 / (PASSAGES * cpus.len() as u64) as f64 - 1_000.0
+}
+
+/// `memory-model.md` 4.4, hot lines: what looks cost saturates at a transfer per looker and change, and grows with the distance.
+#[test]
+fn a_latch_passes_on_more_slowly_the_more_look_at_it_and_the_farther_they_are() {
+    // Cores of one LLC, of two LLCs, of all on the machine.
+    let every = |step: usize, count: usize| (0..count).map(|index| (index * step) as u32).collect::<Vec<u32>>();
+    let near = hand_off_ns(&every(1, 4), 300);
+    let few_far = hand_off_ns(&every(8, 4), 300);
+    let many_far = hand_off_ns(&every(2, 16), 300);
+    let seldom = hand_off_ns(&every(2, 16), 10_000);
+    assert!(near > 0.0 && few_far > 1.5 * near, "{near} near, {few_far} far");
+    assert!(many_far > 4.0 * few_far, "{few_far} with 4, {many_far} with 16");
+    assert!(seldom < many_far, "{seldom} with few looks, {many_far} with many");
 }

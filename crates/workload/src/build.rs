@@ -80,10 +80,10 @@ impl Workload {
         push(&mut self.locks, name.into(), LockId)
     }
 
-    /// Adds a mutex that spins before it blocks and guards so many lines of data.
-    pub fn add_latch(&mut self, name: impl Into<String>, spin_ns: u64, lines: u32) -> LockId {
+    /// Adds a mutex that spins before it blocks and guards data: `latch`, but for the mutex.
+    pub fn add_latch(&mut self, name: impl Into<String>, latch: Latch) -> LockId {
         let lock = self.add_lock(name);
-        self.latches.push(Latch { lock, spin_ns, lines });
+        self.latches.push(Latch { lock, ..latch });
         lock
     }
 

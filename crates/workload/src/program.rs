@@ -300,13 +300,17 @@ pub struct Barrier {
 }
 
 /// A mutex as database servers have them: who finds it taken waits actively for a while, then blocks. It guards data, which
-/// follows it from owner to owner.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// follows it from owner to owner. Those who wait actively look at it now and then, which takes its line from the owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Latch {
     /// The mutex.
     pub lock: LockId,
     /// Longest active wait in nanoseconds; 0 blocks at once.
     pub spin_ns: u64,
+    /// Mean time in nanoseconds between two looks of one who waits actively; 0 looks all the time.
+    pub poll_ns: u64,
+    /// Whether a release wakes all who sleep, as condition variables under a broadcast do, or one.
+    pub wakes_all: bool,
     /// Cache lines of the data that each owner writes.
     pub lines: u32,
 }

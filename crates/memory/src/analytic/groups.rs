@@ -368,8 +368,8 @@ impl Group {
 }
 
 /// Extra wait per transfer of a line that `contenders` tasks want, each after `think_ns` of other things, when a
-/// transfer takes `transfer_ns` and one line's transfers come one after the other: a closed queue.
-pub(super) fn queue_wait_ns(contenders: f64, think_ns: f64, transfer_ns: f64) -> f64 {
+/// transfer takes `transfer_ns` and one line's transfers come one after the other: a closed queue (`memory-model.md` 4.4).
+pub fn queue_wait_ns(contenders: f64, think_ns: f64, transfer_ns: f64) -> f64 {
     // Transfers all take the same time, so the one under way is half done on average: R = s (1 + (1 − 1 / n) (X R − X s / 2))
     // with X = n / (Z + R) is a quadratic in R. The reference leaves the half out. Nobody exceeds one per transfer.
     let b = think_ns - transfer_ns * contenders;

@@ -47,6 +47,8 @@ use compiled::Compiled;
 use conflicts::{EvictionAges, Vacancy};
 use geometry::Geometry;
 use groups::Group;
+
+pub use groups::queue_wait_ns;
 use moved::Moved;
 use premise::Premise;
 use rate::{Alone, Components, Rate};

@@ -3,7 +3,7 @@
 
 use warmcore_kernel::{End, SimulationError};
 use warmcore_trace::{EventKind, TaskId};
-use warmcore_workload::{BarrierWait, ChannelKind, ProgramBuilder, Step};
+use warmcore_workload::{BarrierWait, ChannelKind, Latch, ProgramBuilder, Step};
 
 use crate::support::*;
 
@@ -452,7 +452,7 @@ fn who_finds_a_latch_taken_spins_before_it_sleeps() {
     for scheduler in ALL {
         let run = |spin_ns: u64, held_ns: u64| {
             let mut scene = Scene::new();
-            let latch = scene.workload.add_latch("latch", spin_ns, 4);
+            let latch = scene.workload.add_latch("latch", Latch { spin_ns, lines: 4, ..Latch::default() });
             for cpu in 0..2 {
                 let steps = [Step::Lock(latch), run_for(held_ns), Step::Unlock(latch), run_for(5 * US)];
                 scene.task(&format!("thread {cpu}"), times(100, steps)).affinity = on_cpu(cpu);
@@ -468,5 +468,25 @@ fn who_finds_a_latch_taken_spins_before_it_sleeps() {
         assert!(spun > 0 && slept > 50, "{scheduler}: out of patience after 30 us: {spun} ns, {slept} sleeps");
         let (spun, slept) = run(0, 20 * US);
         assert!(spun == 0 && slept > 50, "{scheduler}: without patience: {spun} ns, {slept} sleeps");
+    }
+}
+
+/// Sleepers of a latch: a release wakes the one that has waited longest, or all, of whom one finds it free.
+#[test]
+fn a_latch_wakes_one_sleeper_or_all() {
+    for scheduler in ALL {
+        let wakeups = |wakes_all: bool| {
+            let mut scene = Scene::new();
+            let latch = scene.workload.add_latch("latch", Latch { wakes_all, ..Latch::default() });
+            for cpu in 0..4 {
+                let steps = [Step::Lock(latch), run_for(200 * US), Step::Unlock(latch), run_for(5 * US)];
+                scene.task(&format!("thread {cpu}"), times(50, steps)).affinity = on_cpu(cpu);
+            }
+            let run = scene.run("1s1n1l4c1t", scheduler);
+            assert!(run.outcome.tasks.iter().all(|task| task.exited_ns.is_some()), "{scheduler}: nobody is forgotten");
+            (0..4).map(|cpu| run.wakeups(&format!("thread {cpu}")).len()).sum::<usize>()
+        };
+        let (one, all) = (wakeups(false), wakeups(true));
+        assert!((150..250).contains(&one) && 2 * all > 3 * one, "{scheduler}: {one} and {all}");
     }
 }

@@ -7,15 +7,16 @@
 //!
 //! The sequence follows sysbench 1.0's `oltp_*.lua` and the shape of InnoDB 8.0 (one thread per connection; latches of the
 //! index, the undo segments, the transaction system, the lock system, the redo log and the binary log). Who finds a latch taken
-//! spins, then sleeps; what a latch guards moves to its new owner, 64 lines for a delete in all, as the memory model's reference
+//! looks now and then for a while, then sleeps; a release wakes all who sleep, as InnoDB's mutexes do (`os_event_set` is a
+//! broadcast). What a latch guards moves to its new owner, 64 lines for a delete in all, as the memory model's reference
 //! has it. Durations are assumed: a point select is about 75 µs of one
 //! core in client and server together, the others in proportion to what they do. What memory costs is the profiles' matter.
 
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};
 use crate::{
-    ChannelId, ChannelKind, GeneratorError, LockId, Program, ProgramBuilder, RecorderId, ResultStyle, Step, Task,
-    Workload, generate::channel_capacity,
+    ChannelId, ChannelKind, GeneratorError, Latch, LockId, Program, ProgramBuilder, RecorderId, ResultStyle, Step,
+    Task, Workload, generate::channel_capacity,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -24,7 +25,7 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "sysbench",
     summary: "sysbench and a MySQL server: connections, statements, latches, log writes",
     usage: "sysbench:[--test=NAME][,--threads=COUNT][,--time=SECONDS|,--events=COUNT][,--cost=PERCENT]\
-            [,--think=DURATION][,--start=DURATION][,-cCPUS][,--profile=NAME]",
+            [,--think=DURATION][,--start=DURATION][,--warmup-time=SECONDS][,-cCPUS][,--profile=NAME]",
     notes: "Tests: oltp_point_select (one statement), oltp_delete (one statement, one log write), oltp_read_write (18 \
             statements, one log write). Not modelled: disk reads (the tables are in memory), sockets of TCP, the server's \
             background threads.",
@@ -36,6 +37,13 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
         FlagInfo::new(None, "cost", Some("PERCENT"), "scales the work of a transaction (default 100)"),
         FlagInfo::new(None, "think", Some("DURATION"), "sleep of a client between transactions (default 0ns)"),
         FlagInfo::new(None, "start", Some("DURATION"), "when the clients begin (default 0ns)"),
+        FlagInfo::new(
+            None,
+            "warmup-time",
+            Some("SECONDS"),
+            "before it, about so long, transactions 100 times as long and not recorded: the load and its placement without \
+             the events (default 0)",
+        ),
         CPUS,
         PROFILE,
     ],
@@ -60,6 +68,18 @@ struct Test {
     profile: &'static str,
 }
 
+impl Test {
+    /// Work of the server for a statement.
+    fn statement_ns(&self) -> u64 {
+        self.server_ns + self.latches.iter().map(|section| section.held_ns).sum::<u64>()
+    }
+
+    /// Time of a transaction that meets nobody and waits for no memory.
+    fn transaction_ns(&self) -> u64 {
+        self.statements * (self.client_ns + self.statement_ns()) + self.log_write_ns
+    }
+}
+
 /// A critical section: the server's latch, how long it is held, and the lines of data written under it.
 struct Section {
     latch: &'static str,
@@ -71,10 +91,12 @@ const fn section(latch: &'static str, held_ns: u64, lines: u32) -> Section {
     Section { latch, held_ns, lines }
 }
 
-/// How long InnoDB spins for a latch before it sleeps: 30 rounds (`innodb_sync_spin_loops`) of up to 6 delays
-/// (`innodb_spin_wait_delay`) of 50 `PAUSE` each, 4 500 on average, at 7 ns (assumed; 16 cycles of 2.5 GHz, where measured
-/// processors take 3 to 140).
-const LATCH_SPIN_NS: u64 = 30_000;
+/// Mean time between two looks of who waits actively for a latch: up to 6 delays (`innodb_spin_wait_delay`) of 50 `PAUSE` each,
+/// 150 on average, at 7 ns (assumed; 16 cycles of 2.5 GHz, where measured processors take 3 to 140).
+const LATCH_POLL_NS: u64 = 1_050;
+
+/// How long it looks before it sleeps: `innodb_sync_spin_loops`, 30 times.
+const LATCH_SPIN_NS: u64 = 30 * LATCH_POLL_NS;
 
 /// The server's latches. Readers share most of them and are not modelled as excluding each other.
 const TESTS: [Test; 3] = [
@@ -120,6 +142,9 @@ const TESTS: [Test; 3] = [
     },
 ];
 
+/// How much longer the transactions of a warm-up are.
+const WARM_UP_FACTOR: u64 = 100;
+
 /// Memory profile of the clients.
 const CLIENT_PROFILE: &str = "sysbench-client";
 
@@ -131,6 +156,8 @@ struct Settings {
     cost_percent: u64,
     think_ns: u64,
     start_ns: u64,
+    /// Transactions of each thread before those that count.
+    warm_up: u64,
 }
 
 fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
@@ -145,17 +172,21 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     if runtime_ns == 0 {
         return Err(flags.bad_value("time", "longer than 0"));
     }
+    let cost_percent = flags.number("cost", 100, 1, 100_000)?;
+    let warm_up_ns = flags.duration_or_number("warmup-time", 0, SECOND)?;
     let settings = Settings {
         test,
         threads,
         transactions: (events > 0).then(|| events.div_ceil(threads.into())),
-        cost_percent: flags.number("cost", 100, 1, 100_000)?,
+        cost_percent,
         think_ns: flags.duration("think", 0)?,
         start_ns: flags.duration("start", 0)?,
+        warm_up: warm_up_ns / (test.transaction_ns() * cost_percent / 100 * WARM_UP_FACTOR).max(1),
     };
     let mut workload = build(&settings);
     flags.place_and_profile(&mut workload)?;
-    workload.duration_ns = (events == 0).then(|| settings.start_ns.saturating_add(runtime_ns));
+    let before_ns = settings.start_ns.saturating_add(warm_up_ns);
+    workload.duration_ns = (events == 0).then(|| before_ns.saturating_add(runtime_ns));
     Ok(workload)
 }
 
@@ -169,8 +200,14 @@ fn build(settings: &Settings) -> Workload {
         .latches
         .iter()
         .map(|section| {
-            let latch = workload.add_latch(section.latch, LATCH_SPIN_NS, section.lines);
-            (latch, scaled(settings, section.held_ns))
+            let latch = Latch {
+                spin_ns: LATCH_SPIN_NS,
+                poll_ns: LATCH_POLL_NS,
+                wakes_all: true,
+                lines: section.lines,
+                ..Latch::default()
+            };
+            (workload.add_latch(section.latch, latch), scaled(settings, section.held_ns))
         })
         .collect();
     for index in 0..settings.threads {
@@ -200,12 +237,13 @@ fn scaled(settings: &Settings, ns: u64) -> u64 {
 
 fn client_program(settings: &Settings, channels: (ChannelId, ChannelId), recorder: RecorderId) -> Program {
     let test = settings.test;
-    let statement = |body: ProgramBuilder| {
-        body.step(Step::Run { work_ns: scaled(settings, test.client_ns) })
+    let statement_of = |body: ProgramBuilder, work_ns: u64| {
+        body.step(Step::Run { work_ns })
             .step(Step::Send { channel: channels.0, bytes: test.request_bytes })
             .step(Step::Receive { channel: channels.1, bytes: test.reply_bytes })
     };
-    ProgramBuilder::new()
+    let statement = |body| statement_of(body, scaled(settings, test.client_ns));
+    warmed_up(settings, |body| statement_of(body, scaled(settings, test.client_ns) * WARM_UP_FACTOR))
         .repeat(settings.transactions, |body| {
             let body = body.step(Step::StartClock { slot: 0 }).repeat(Some(test.statements), statement);
             let body = body.step(Step::RecordClock { slot: 0, recorder });
@@ -227,17 +265,30 @@ fn server_program(settings: &Settings, channels: (ChannelId, ChannelId), latches
         })
     };
     let reply = Step::Send { channel: channels.1, bytes: test.reply_bytes };
-    ProgramBuilder::new()
-        .repeat(settings.transactions, |body| {
-            let body = if test.statements > 1 {
-                body.repeat(Some(test.statements - 1), |body| execute(body).step(reply.clone()))
-            } else {
-                body
-            };
-            let body = execute(body);
-            let body =
-                if test.log_write_ns > 0 { body.step(Step::Sleep { duration_ns: test.log_write_ns }) } else { body };
-            body.step(reply.clone())
-        })
-        .finish()
+    let log_write = |body: ProgramBuilder, factor: u64| match test.log_write_ns * factor {
+        0 => body,
+        duration_ns => body.step(Step::Sleep { duration_ns }),
+    };
+    warmed_up(settings, |body| {
+        let body = body.step(Step::Receive { channel: channels.0, bytes: test.request_bytes });
+        let work_ns = scaled(settings, test.statement_ns()) * WARM_UP_FACTOR;
+        log_write(body.step(Step::Run { work_ns }), WARM_UP_FACTOR).step(reply.clone())
+    })
+    .repeat(settings.transactions, |body| {
+        let body = if test.statements > 1 {
+            body.repeat(Some(test.statements - 1), |body| execute(body).step(reply.clone()))
+        } else {
+            body
+        };
+        log_write(execute(body), 1).step(reply.clone())
+    })
+    .finish()
+}
+
+/// A program that begins with the warm-up: its statements, without latches, as often as there are transactions in it.
+fn warmed_up(settings: &Settings, statement: impl Fn(ProgramBuilder) -> ProgramBuilder) -> ProgramBuilder {
+    match settings.warm_up {
+        0 => ProgramBuilder::new(),
+        times => ProgramBuilder::new().repeat(Some(times * settings.test.statements), statement),
+    }
 }

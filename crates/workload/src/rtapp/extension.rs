@@ -81,14 +81,17 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     ] {
         *table = names(node, key)?;
     }
-    for entry in objects(node, "latches", &["name", "spin_ns", "lines"])? {
+    for entry in objects(node, "latches", &["name", "spin_ns", "poll_ns", "wakes", "lines"])? {
         let lock = entry.require("name", "name one of the \"locks\"")?;
         let name = lock.text("the name of a lock")?;
         let position = workload.locks.iter().position(|known| known == name);
         let position = position.ok_or_else(|| lock.other("is not among the \"locks\"".to_owned()))?;
         let spin_ns = entry.get("spin_ns").map_or(Ok(0), |node| node.nanoseconds())?;
+        let poll_ns = entry.get("poll_ns").map_or(Ok(0), |node| node.nanoseconds())?;
+        let sleepers = [("one", false), ("all", true)];
+        let wakes_all = entry.get("wakes").map_or(Ok(false), |node| node.word("whom a release wakes", &sleepers))?;
         let lines = entry.get("lines").map_or(Ok(0), |node| node.u32("a number of lines"))?;
-        workload.latches.push(crate::Latch { lock: LockId(position as u32), spin_ns, lines });
+        workload.latches.push(crate::Latch { lock: LockId(position as u32), spin_ns, poll_ns, wakes_all, lines });
     }
     if node.get("applications").is_some() {
         workload.applications = names(node, "applications")?;

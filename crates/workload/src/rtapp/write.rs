@@ -321,7 +321,13 @@ fn tables(workload: &Workload) -> Entries {
     add("barriers", barriers.collect());
     let latches = workload.latches.iter().map(|latch| {
         let name = text(&workload.locks[latch.lock.index()]);
-        object([("name", name), ("spin_ns", latch.spin_ns.into()), ("lines", latch.lines.into())])
+        object([
+            ("name", name),
+            ("spin_ns", latch.spin_ns.into()),
+            ("poll_ns", latch.poll_ns.into()),
+            ("wakes", if latch.wakes_all { "all" } else { "one" }.into()),
+            ("lines", latch.lines.into()),
+        ])
     });
     add("latches", latches.collect());
     let semaphores = workload

@@ -249,7 +249,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             profiles: vec![own_profile()],
             aggregation: aggregation(warned),
             locks: named("lock", |name| name),
-            latches: vec![Latch { lock: LockId(0), spin_ns: 20_000, lines: 7 }],
+            latches: vec![Latch { lock: LockId(0), spin_ns: 20_000, poll_ns: 700, wakes_all: true, lines: 7 }],
             conditions: named("condition", |name| name),
             barriers: named("barrier", |name| Barrier { name, participants: 1, wait: BarrierWait::Spin }),
             semaphores: named("semaphore", |name| Semaphore { name, initial: 1 }),

@@ -1,0 +1,166 @@
+//! Mutexes: futexes, whose waiters sleep at once, and latches as database servers have them, whose waiters look for a while
+//! before they sleep.
+//!
+//! Nothing is handed over: a waiter that is woken, or sees a release, competes again.
+//!
+//! Where memory is modelled, taking a latch costs the transfer of its word and of the data behind it from the last owner's
+//! CPU, and the queue of looks: whenever the word changes, each of those who look fetches it again, one after the other. The
+//! release and the next taking wait in that queue, which is that of any hot line (`memory-model.md` 4.4): its members
+//! are the lookers and the new owner, their time between two uses is that between two looks, and a use takes as long as a
+//! line on average takes from a looker to the new owner. So hand-offs grow with the number of waiters and their distance, as
+//! measured for spin locks that do not queue (S. Boyd-Wickizer et al., "Non-scalable locks are dangerous", 2012). A release is
+//! seen at the first of the lookers' next looks.
+//!
+//! Not modelled: looks at a word that others write too, priorities, time limits, fairness of hardware between lookers.
+
+use warmcore_memory::analytic::queue_wait_ns;
+use warmcore_topology::CpuId;
+use warmcore_trace::{OverheadKind, TaskId};
+use warmcore_workload::LockId;
+
+use crate::engine::Engine;
+use crate::interpreter::{BY_TASK, Done};
+use crate::memory::Memory;
+use crate::scheduler::Scheduler;
+use crate::task::{Stage, State, WaitReason};
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// Whether a task waits actively, on a CPU.
+    fn looks(&self, waiter: TaskId) -> bool {
+        let task = &self.core.tasks[waiter.index()];
+        task.state == State::Running && task.is_spinning()
+    }
+
+    /// Time for which a release and the taking after it, by a CPU, wait behind the looks of those who go on waiting.
+    fn wait_behind_looks_ns(&self, cpu: CpuId, lock: LockId) -> u64 {
+        let state = &self.objects.locks[lock.index()];
+        let (mut lookers, mut transfers_ns) = (0, 0);
+        for &waiter in state.waiters.iter().filter(|waiter| self.looks(**waiter)) {
+            lookers += 1;
+            transfers_ns += self.memory.lines_ns(self.core.tasks[waiter.index()].cpu, cpu, 1);
+        }
+        if lookers == 0 {
+            return 0;
+        }
+        let transfer_ns = transfers_ns as f64 / f64::from(lookers);
+        (2.0 * queue_wait_ns(f64::from(lookers + 1), state.poll_ns as f64, transfer_ns)).round() as u64
+    }
+
+    /// Takes a free mutex, paying for the transfer of its line.
+    pub(crate) fn try_lock(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> bool {
+        let state = &mut self.objects.locks[lock.index()];
+        if state.owner.is_some() {
+            return false;
+        }
+        state.owner = Some(id);
+        let data_lines = state.data_lines;
+        if let Some(last) = state.last_cpu.replace(cpu) {
+            let cost = self.memory.handoff_ns(last, cpu) + self.memory.lines_ns(last, cpu, data_lines);
+            self.core.charge(cpu, cost, OverheadKind::Syscall);
+            self.memory.transferred(id, last, cpu, cost);
+        }
+        if M::MODELLED {
+            let wait_ns = self.wait_behind_looks_ns(cpu, lock);
+            self.core.charge(cpu, wait_ns, OverheadKind::Syscall);
+            self.memory.waited_for_line(id, wait_ns);
+        }
+        true
+    }
+
+    pub(crate) fn lock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
+        if self.objects.locks[lock.index()].owner == Some(id) {
+            let name = &self.workload.locks[lock.index()];
+            self.program_error(id, format!("locks `{name}`, which it holds already"));
+            return Done::Next;
+        }
+        if self.try_lock(cpu, id, lock) {
+            return Done::Next;
+        }
+        if self.stage(id) == Stage::Woken {
+            return self.retry(id);
+        }
+        let spin_ns = self.objects.locks[lock.index()].spin_ns;
+        if spin_ns > 0 {
+            self.objects.locks[lock.index()].waiters.push_back(id);
+            return self.spin(cpu, id, WaitReason::Lock(lock.0), Some(spin_ns));
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        self.objects.locks[lock.index()].waiters.push_back(id);
+        self.block(id, WaitReason::Lock(lock.0))
+    }
+
+    /// Releases a mutex without the wake call. False (and an error) if the task does not hold it.
+    pub(crate) fn give_up_lock(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> bool {
+        let state = &mut self.objects.locks[lock.index()];
+        if state.owner != Some(id) {
+            let name = &self.workload.locks[lock.index()];
+            self.program_error(id, format!("releases `{name}`, which it does not hold"));
+            return false;
+        }
+        state.owner = None;
+        state.last_cpu = Some(cpu);
+        true
+    }
+
+    /// Lets one of those who look see that `cpu` has released a mutex: it tries again. False if nobody looks.
+    pub(crate) fn show_release(&mut self, cpu: CpuId, lock: LockId) -> bool {
+        let waiters = &self.objects.locks[lock.index()].waiters;
+        let Some(position) = waiters.iter().position(|waiter| self.looks(*waiter)) else { return false };
+        let mut seen_ns = 0;
+        if M::MODELLED {
+            let lookers = waiters.iter().filter(|waiter| self.looks(**waiter)).count() as u64;
+            // The line comes to it; what taking the mutex costs comes then.
+            let line_ns = self.memory.lines_ns(cpu, self.core.tasks[waiters[position].index()].cpu, 1);
+            seen_ns = line_ns + self.objects.locks[lock.index()].poll_ns / (lookers + 1);
+        }
+        if let Some(waiter) = self.objects.locks[lock.index()].waiters.remove(position) {
+            self.release_spinner(waiter, seen_ns);
+        }
+        true
+    }
+
+    /// Lets those who do not look try a mutex that `cpu` has released: the one that has waited longest, or all.
+    pub(crate) fn wake_lock_waiters(&mut self, cpu: CpuId, lock: LockId) {
+        let mut position = 0;
+        while position < self.objects.locks[lock.index()].waiters.len() {
+            let state = &mut self.objects.locks[lock.index()];
+            let (waiter, wakes_all) = (state.waiters[position], state.wakes_all);
+            if self.looks(waiter) {
+                position += 1;
+                continue;
+            }
+            self.objects.locks[lock.index()].waiters.remove(position);
+            if self.core.tasks[waiter.index()].is_spinning() {
+                // It was preempted, and looks when it runs again.
+                let seen_ns = self.memory.lines_ns(cpu, self.core.tasks[waiter.index()].cpu, 1);
+                self.release_spinner(waiter, seen_ns);
+            } else {
+                self.wake(waiter, BY_TASK);
+            }
+            if !wakes_all {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn unlock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
+        if self.stage(id) == Stage::Begin {
+            if !self.give_up_lock(cpu, id, lock) {
+                return Done::Next;
+            }
+            if self.show_release(cpu, lock) && !self.objects.locks[lock.index()].wakes_all {
+                return Done::Next;
+            }
+        }
+        let asleep = |waiter: &TaskId| !self.looks(*waiter);
+        if self.objects.locks[lock.index()].waiters.iter().any(asleep) {
+            if self.pay(id, self.futex_ns()) {
+                return Done::Busy;
+            }
+            self.wake_lock_waiters(cpu, lock);
+        }
+        Done::Next
+    }
+}
