@@ -94,6 +94,7 @@ impl<P: Policy> Fair<P> {
             let home = self.cache_aware.as_ref().and_then(|cache_aware| cache_aware.preferred_cpu(task));
             let nodes = self.numa_scan_cpus(core, task, home);
             if let Some(cache_aware) = &mut self.cache_aware {
+                cache_aware.count_memory(task, self.numa.as_deref());
                 let (queues, rqs) = (&self.queues, &self.rqs);
                 let util = |cpu: u32| super::cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
                 let base = self.task_base;

@@ -89,3 +89,28 @@ fn item_50_numa_balancing_keeps_threads_apart_or_their_memory_follows_the_scope(
         assert_eq!(pages_moved(&run), 2, "seed {seed}: those of the two threads that came over");
     }
 }
+
+/// Two threads with little memory on node 0, one with much on node 1 (8.8), more than an LLC has, so the tolerance is 100: the
+/// scope begins where most threads run, or where the memory is.
+#[test]
+fn mode_n2_takes_a_process_to_its_memory_and_n1_its_memory_to_the_process() {
+    const RELEASE_NS: u64 = 5 * S;
+    let mut scene = Scene::lasting(20 * S);
+    for (n, (cpu, mib)) in [(0, 1), (1, 1), (8, 64)].into_iter().enumerate() {
+        let data = scene.workload.add_data_group(format!("data {n}"), mib * MIB);
+        let task = scene.task(&format!("thread {n}"), spin());
+        (task.affinity, task.release_ns) = (on_cpu(cpu), Some(RELEASE_NS));
+        task.data_groups = vec![data];
+    }
+    for seed in 1..=3 {
+        let moved = |run: &Run| decided(run, "pages moved").into_iter().filter(|time| *time > RELEASE_NS).count();
+        let run = scene.run_with_seed(TWO_NODES, "topology-aware:aggr_tolerance=100,numa_mode=N1", seed);
+        assert_eq!((run.tasks_per_llc(20 * S), moved(&run)), (vec![3, 0], 1), "seed {seed}: the one that came over");
+        let run = scene.run_with_seed(TWO_NODES, "topology-aware:aggr_tolerance=100,numa_mode=N2", seed);
+        assert_eq!((run.tasks_per_llc(20 * S), moved(&run)), (vec![0, 3], 2), "seed {seed}: the two that came over");
+        // Without faults there is nothing to go by but where threads run.
+        let run =
+            scene.run_with_seed(TWO_NODES, "topology-aware:aggr_tolerance=100,numa_mode=N2,numa_balancing=0", seed);
+        assert_eq!(run.tasks_per_llc(20 * S), [3, 0], "seed {seed}");
+    }
+}

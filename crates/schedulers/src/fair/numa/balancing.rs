@@ -14,7 +14,7 @@ use crate::fair::domains::flags;
 use crate::fair::task_work::work;
 use crate::fair::{Fair, Policy};
 
-/// `numa_mode` in which the scope decides where tasks run (`linux-fair.md` 8.8).
+/// `numa_mode` from which on the scope decides where tasks run (`linux-fair.md` 8.8).
 const N1: u64 = 1;
 
 /// What tasks a queue or a group of CPUs would give away, in order of how little that costs (`enum fbq_type`).
@@ -82,11 +82,11 @@ impl NumaBalancing {
 }
 
 impl<P: Policy> Fair<P> {
-    /// Whether something else than NUMA balancing decides where a task runs; pages follow all the same (8.8, mode N1).
+    /// Whether something else than NUMA balancing decides where a task runs; pages follow all the same (8.8, modes N1 and N2).
     pub(in crate::fair) fn numa_is_overridden(&self, task: TaskId) -> bool {
         let Some(cache_aware) = &self.cache_aware else { return false };
         let mode = cache_aware.topology.as_ref().map(|topology| topology.tunables.numa_mode);
-        mode == Some(N1) && cache_aware.preferred_cpu(task).is_some()
+        mode.is_some_and(|mode| mode >= N1) && cache_aware.preferred_cpu(task).is_some()
     }
 
     /// Preferred node of a task as far as others have to respect it.
@@ -175,7 +175,8 @@ impl<P: Policy> Fair<P> {
         if pending & work::NUMA_SCAN != 0 {
             numa.scan(core, task);
         }
-        if pending & work::NUMA_PLACE != 0 && !self.numa_is_overridden(task) {
+        let places = pending & work::NUMA_PLACE != 0;
+        if places && (!self.numa_is_overridden(task) || self.is_far_from_memory(core, task)) {
             self.look_for_place(core, task);
         }
     }

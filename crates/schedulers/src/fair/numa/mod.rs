@@ -33,7 +33,7 @@ use warmcore_kernel::{Core, Setup};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use self::groups::Statistics;
+use self::groups::{NodeFaults, Statistics};
 use self::nodes::Nodes;
 use self::pages::{NO_NODE, Pages};
 
@@ -212,6 +212,11 @@ impl NumaBalancing {
         let process = self.tasks[task.index()].process;
         self.pages.task_exited(task.index(), process);
         self.statistics.task_exited(task.index())
+    }
+
+    /// A task's decayed hint faults, by node.
+    pub fn faults_of(&self, task: usize) -> &[NodeFaults] {
+        self.statistics.of_task(task)
     }
 
     /// Preferred node of a task, or [`NONE`](super::state::NONE).

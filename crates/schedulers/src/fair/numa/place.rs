@@ -172,7 +172,11 @@ impl<P: Policy> Fair<P> {
         let index = task.index();
         let (src, preferred) = (core.task(task).cpu(), numa.tasks[index].preferred);
         let src_node = numa.nodes.of(src);
-        if numa.tasks[index].planned.is_some() || preferred == NO_NODE || preferred == src_node {
+        if numa.tasks[index].planned.is_some() || preferred == NO_NODE {
+            return;
+        }
+        let preferred = self.node_to_search(task, preferred);
+        if preferred == src_node {
             return;
         }
         let Some(domain) = self.domains.sd_numa(src).map(|index| self.domains.domain(index)) else { return };
@@ -265,7 +269,8 @@ impl<P: Policy> Fair<P> {
             !search.src_load.is_worse_after(&load, self.task_h_load(search.task) as i64)
         };
         for cpu in core.machine().cpus_of_node(warmcore_topology::NodeId(node)).iter() {
-            if core.may_run_on(search.task, cpu) && self.compare(core, search, cpu, gain, may_move) {
+            let allowed = core.may_run_on(search.task, cpu) && self.place_near_memory(search.task, cpu).is_some();
+            if allowed && self.compare(core, search, cpu, gain, may_move) {
                 break;
             }
         }
@@ -348,6 +353,7 @@ impl<P: Policy> Fair<P> {
             let after = cpus.iter().filter(|other| other.0 > cpu.0).chain(cpus.iter().filter(|other| other.0 <= cpu.0));
             let mut usable = after.filter(|&other| {
                 search.best != Some(other)
+                    && self.place_near_memory(search.task, other).is_some()
                     && self.is_idle_cpu(core, other)
                     && core.may_run_on(search.task, other)
                     && !numa.cpus[other.index()].migrate_on
@@ -367,7 +373,7 @@ impl<P: Policy> Fair<P> {
     fn node_load(&self, core: &Core<'_>, task: TaskId, node: u32) -> NodeLoad {
         let mut sums = NodeLoad::default();
         let Some(numa) = &self.numa else { return sums };
-        let mut on_idle_core = None;
+        let (mut on_idle_core, mut earliest) = (None, u32::MAX);
         for cpu in core.machine().cpus_of_node(warmcore_topology::NodeId(node)).iter() {
             sums.load += self.cpu_load(cpu);
             sums.runnable += self.cpu_runnable(cpu);
@@ -376,8 +382,14 @@ impl<P: Policy> Fair<P> {
             sums.capacity += u64::from(core.capacity(cpu));
             sums.cpus += 1;
             let usable = self.is_idle_cpu(core, cpu) && !numa.cpus[cpu.index()].migrate_on;
-            if on_idle_core.is_some() || !usable || !core.may_run_on(task, cpu) {
+            if !usable || !core.may_run_on(task, cpu) {
                 continue;
+            }
+            // The earliest LLC of a scope before all, if there is one to respect.
+            match self.place_near_memory(task, cpu) {
+                Some(place) if place < earliest => (earliest, on_idle_core, sums.idle_cpu) = (place, None, None),
+                Some(place) if place == earliest && on_idle_core.is_none() => {}
+                _ => continue,
             }
             sums.idle_cpu = sums.idle_cpu.or(Some(cpu));
             let llc = self.domains.sd_llc_id(cpu);

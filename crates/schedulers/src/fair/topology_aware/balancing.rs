@@ -18,7 +18,7 @@ const HINT_INTERVAL_NS: u64 = 16_000_000;
 impl TopologyAware {
     /// Whether an LLC is in a group's scope, given its home.
     fn in_scope(&self, group: u32, home: u32, llc: u32) -> bool {
-        self.sequences.position(home, llc) < self.scopes[group as usize].size
+        self.position(group, home, llc) < self.scopes[group as usize].size
     }
 
     /// What moving one task that prefers `home` gains.
@@ -42,7 +42,7 @@ impl CacheAware {
         let sequences = &topology.sequences;
         let place = |llc: u32| Place {
             llc: self.llcs[llc as usize].snapshot.get(),
-            position: sequences.position(home, llc),
+            position: topology.position(group, home, llc),
             distance: sequences.distance(home, llc),
         };
         let (from, to) = (place(src), place(dst));
@@ -56,7 +56,7 @@ impl CacheAware {
             size,
             pack: topology.tunables.fill == 0,
             waits,
-            has_room: leaves && sequences.order(home)[..size as usize].iter().any(fits),
+            has_room: leaves && topology.order(group, home)[..size as usize].iter().any(fits),
         };
         let why = match (from.position < size, to.position < size) {
             (true, false) => Decision::MoveLeavesScope,

@@ -28,7 +28,7 @@ impl CacheAware {
         }
         match self.preferred_llc(group) {
             NONE => &[],
-            home => &topology.sequences.order(home)[..topology.scopes[group as usize].size as usize],
+            home => &topology.order(group, home)[..topology.scopes[group as usize].size as usize],
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `permission` | may a task move between two LLCs (8.6) | toward and away from one LLC | \[O\] |
 //! | `promotion`, `balancing` | where to pull from: affinity promotion (8.7) | tasks that prefer the destination | form \[P\] v1, weights \[O\]; `gain=inverse` is v1's |
 //! | `balancing` | forced at every level; core-aware veto; wakeup hint (8.7, 8.9) | rule of siblings, veto | no siblings \[P\] v1, rest \[O\] |
+//! | `by_memory` | home node and order of nodes by the process's hint faults, with `numa_mode=N2` (8.8) | by occupancy | direction \[P\] from reviews, details \[O\] |
 //! | `conserve` | wakeups and ticks use idle CPUs of the whole scope | nothing | \[O\] |
 //!
 //! Tolerance 0 still refuses everybody; other tolerances do not limit threads, as the scope grows with them. The footprint is
@@ -21,6 +22,7 @@
 //! utilisation it has moved; the wakeup hint's 16 ms count from the task's last hint.
 
 mod balancing;
+mod by_memory;
 mod conserve;
 pub(crate) mod permission;
 pub(crate) mod promotion;
@@ -54,6 +56,10 @@ pub(crate) struct TopologyAware {
     found: Vec<scan::Found>,
     /// Room in the first LLCs of the sequence, added up.
     room: Vec<u64>,
+    /// By group of threads: its own sequence, if memory chooses homes.
+    own_sequences: Vec<by_memory::OwnSequence>,
+    /// By node: hint faults of the process that scans.
+    faults: Vec<i64>,
 }
 
 impl TopologyAware {
@@ -76,6 +82,8 @@ impl TopologyAware {
             counts: vec![0; llcs * llcs],
             found: vec![scan::Found::default(); llcs],
             room: Vec::with_capacity(llcs),
+            own_sequences: vec![by_memory::OwnSequence::default(); groups],
+            faults: vec![0; machine.node_count()],
             tunables,
         }
     }

@@ -24,7 +24,7 @@ pub(super) struct Found {
 }
 
 /// Whether `best` takes over from `present`, given the factor in percent.
-fn takes_over(best: u64, present: u64, hysteresis_pct: u64) -> bool {
+pub(super) fn takes_over(best: u64, present: u64, hysteresis_pct: u64) -> bool {
     best * 100 > present * hysteresis_pct
 }
 
@@ -48,24 +48,34 @@ impl TopologyAware {
                 node = home_node;
             }
         }
+        let home_node = (present != NONE).then(|| self.sequences.node(present));
+        if let Some(with_memory) = self.node_with_most_memory(home_node) {
+            node = with_memory;
+        }
         if node == NONE {
             return present;
         }
         let in_node = |llc: &u32| self.sequences.node(*llc) == node;
-        let (occupied, best) = best_of(&mut (0..llcs).filter(in_node).map(|llc| (own(llc), llc)));
+        let (occupied, mut best) = best_of(&mut (0..llcs).filter(in_node).map(|llc| (own(llc), llc)));
+        if best == NONE {
+            // Nobody has run where the memory is.
+            best = (0..llcs).find(in_node).unwrap_or(NONE);
+        }
         let stays = present != NONE && in_node(&present) && !takes_over(occupied, own(present), hysteresis);
         if stays || best == NONE { present } else { best }
     }
 
     /// Fits a group's scope to its demand; returns the sizes before and after.
     fn fit_scope(&mut self, group: u32, home: u32, demand: u64) -> (u32, u32) {
-        self.room.clear();
+        let mut room = std::mem::take(&mut self.room);
+        room.clear();
         let mut sum = 0;
-        for &llc in self.sequences.order(home) {
+        for &llc in self.order(group, home) {
             let found = &self.found[llc as usize];
             sum += found.limit.saturating_sub(found.util - found.own.min(found.util));
-            self.room.push(sum);
+            room.push(sum);
         }
+        self.room = room;
         let (sequences, ladder) = (&self.sequences, self.tunables.mode != 0);
         let rounded = |size| if ladder { sequences.rounded(home, size) } else { size };
         let less = |size| if ladder { sequences.one_step_less(home, size) } else { size - 1 };
@@ -111,8 +121,11 @@ impl CacheAware {
         let home = topology.home(present);
         if home != NONE {
             if home != present {
-                self.choose(core, group, task, topology.found[home as usize].most.1);
+                let ran_most = topology.found[home as usize].most.1;
+                let cpu = if ran_most == NONE { domains.llc_cpus(home)[0] } else { ran_most };
+                self.choose(core, group, task, cpu);
             }
+            topology.order_by_memory(group, home);
             let (old, new) = topology.fit_scope(group, home, demand);
             tell_scope(core, &topology, home, task, old, new);
         }

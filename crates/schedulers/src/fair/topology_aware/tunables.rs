@@ -15,8 +15,9 @@ tunables! {
         theta_c: 80 "%" in 1..=100,
         /// Scans in a row below theta_c before the scope shrinks by one step.
         hold: 4 "scans" in 1..=10_000,
-        /// Whether a task's preferred NUMA node or its process's scope decides where it runs (N2 of the design is not built).
-        numa_mode: 1 "" in 0..=1 as ["N0", "N1"],
+        /// Whether a task's preferred NUMA node (N0) or its process's scope (N1) decides where it runs, or a scope that begins where
+        /// the process's memory is (N2).
+        numa_mode: 1 "" in 0..=2 as ["N0", "N1", "N2"],
         /// Tasks moved per pass.
         batch: 1 "tasks" in 1..=32,
         /// Occupancy of another node or LLC, in percent of the home's, beyond which it becomes the home.
