@@ -11,7 +11,7 @@
 //!
 //! Not modelled: owners preempted with the lock held; waiters that go to sleep; slab memory freed on another CPU.
 
-use warmcore_topology::CpuId;
+use warmcore_topology::{Costs, CpuId};
 use warmcore_trace::{OverheadKind, TaskId};
 use warmcore_workload::{ChannelId, ChannelKind};
 
@@ -22,22 +22,23 @@ use crate::scheduler::{Scheduler, WakeFlags};
 use crate::sync::take_waiter;
 use crate::task::{Activity, WaitReason};
 
-/// Percent of a call during which the channel's lock is held (assumed): `pipe_write` and `pipe_read` hold `pipe->mutex` from
-/// before they look at the buffer until the data is copied; Unix stream sockets allocate and copy outside of the queue's lock.
-const fn locked_percent(kind: ChannelKind) -> u64 {
-    match kind {
-        ChannelKind::Pipe => 40,
-        ChannelKind::Socket => 10,
-    }
+/// Percent of a call during which the channel's lock is held: `pipe_write` and `pipe_read` hold `pipe->mutex` from before they look
+/// at the buffer until the data is copied; Unix stream sockets allocate and copy outside of the queue's lock.
+fn locked_percent(costs: &Costs, kind: ChannelKind) -> u64 {
+    u64::from(match kind {
+        ChannelKind::Pipe => costs.pipe_locked_percent,
+        ChannelKind::Socket => costs.socket_locked_percent,
+    })
 }
 
 /// Percent of a message's lines that are payload and its descriptor, which only the other side writes; the rest is the channel's
-/// own (assumed: 2 of a pipe's 10 lines with messages of 100 bytes; of a socket's 25 also the buffer's head and bookkeeping).
-const fn payload_percent(kind: ChannelKind) -> u64 {
-    match kind {
-        ChannelKind::Pipe => 20,
-        ChannelKind::Socket => 50,
-    }
+/// own: by assumption 8 of a pipe's 10 lines with messages of 100 bytes; of a socket's 25 those of the queue, not the buffer's head
+/// and bookkeeping.
+fn payload_percent(costs: &Costs, kind: ChannelKind) -> u64 {
+    u64::from(match kind {
+        ChannelKind::Pipe => costs.pipe_payload_percent,
+        ChannelKind::Socket => costs.socket_payload_percent,
+    })
 }
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
@@ -88,14 +89,15 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let now_ns = self.local_now(cpu);
         let mut lines_ns = 0;
         let last_user = self.objects.channels[channel.index()].last_user_cpu;
-        let payload = payload_percent(kind);
+        let payload = payload_percent(self.core.machine.costs(), kind);
         for (from, percent) in [(last_user, 100 - payload), (other_side, payload)] {
             let Some(from) = from else { continue };
             let cost_ns = self.memory.message_transfer_ns(kind, id, from, cpu) * percent / 100;
             self.memory.transferred(id, from, cpu, cost_ns);
             lines_ns += cost_ns;
         }
-        let locked_ns = memory::message_ns(self.core.machine, kind) * locked_percent(kind) / 100;
+        let locked = locked_percent(self.core.machine.costs(), kind);
+        let locked_ns = memory::message_ns(self.core.machine, kind) * locked / 100;
         let state = &mut self.objects.channels[channel.index()];
         // The part of the call under the lock lies behind the task already; the lines come on top.
         let wait_ns = state.lock_free_at_ns.saturating_sub(now_ns.saturating_sub(locked_ns));

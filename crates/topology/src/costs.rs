@@ -47,6 +47,14 @@ pub struct Costs {
     pub socket_message_lines: u32,
     /// Cache lines that move with one futex hand-over.
     pub futex_lines: u32,
+    /// Percent of a call on a pipe during which its lock is held.
+    pub pipe_locked_percent: u32,
+    /// Percent of a call on a socket during which its queue's lock is held.
+    pub socket_locked_percent: u32,
+    /// Percent of a pipe message's lines that are payload and its descriptor, which only the other side writes.
+    pub pipe_payload_percent: u32,
+    /// The same of a socket's message.
+    pub socket_payload_percent: u32,
     /// CPU time of one load balancing pass, fixed part.
     pub balance_base_ns: u64,
     /// CPU time of one load balancing pass per CPU looked at.
@@ -87,6 +95,10 @@ impl Costs {
             message_lines: 10,
             socket_message_lines: 25,
             futex_lines: 5,
+            pipe_locked_percent: 40,
+            socket_locked_percent: 10,
+            pipe_payload_percent: 20,
+            socket_payload_percent: 50,
             balance_base_ns: 1_000,
             balance_per_cpu_ns: 150,
         }

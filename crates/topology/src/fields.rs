@@ -199,6 +199,10 @@ fn each_cost(costs: &mut Costs, visit: &mut dyn FnMut(&str, Slot<'_>)) {
         ("message_lines", &mut costs.message_lines),
         ("socket_message_lines", &mut costs.socket_message_lines),
         ("futex_lines", &mut costs.futex_lines),
+        ("pipe_locked_percent", &mut costs.pipe_locked_percent),
+        ("socket_locked_percent", &mut costs.socket_locked_percent),
+        ("pipe_payload_percent", &mut costs.pipe_payload_percent),
+        ("socket_payload_percent", &mut costs.socket_payload_percent),
     ] {
         visit(&format!("costs.{key}"), Slot::Count(value));
     }

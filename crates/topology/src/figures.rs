@@ -49,7 +49,17 @@ pub(crate) fn default_costs(performance: &Performance) -> (Costs, BTreeMap<Strin
 }
 
 /// Refuses figures that contradict each other. The reason names both values.
-pub(crate) fn check_figures(performance: &Performance, caches: &[CacheTemplate]) -> Result<(), String> {
+pub(crate) fn check_figures(performance: &Performance, costs: &Costs, caches: &[CacheTemplate]) -> Result<(), String> {
+    for (name, percent) in [
+        ("pipe_locked_percent", costs.pipe_locked_percent),
+        ("socket_locked_percent", costs.socket_locked_percent),
+        ("pipe_payload_percent", costs.pipe_payload_percent),
+        ("socket_payload_percent", costs.socket_payload_percent),
+    ] {
+        if percent > 100 {
+            return Err(format!("costs.{name} is {percent}, more than 100"));
+        }
+    }
     let memory = &performance.memory;
     check_ascending(&[
         ("memory.local_ns", memory.local_ns),

@@ -220,7 +220,7 @@ impl Template {
         let (mut costs, mut origins) = default_costs(&performance);
         set_values(&mut performance, Some(&mut costs), &values);
         origins.extend(self.origins(&values));
-        check_figures(&performance, &self.caches).map_err(|reason| self.impossible(reason, ""))?;
+        check_figures(&performance, &costs, &self.caches).map_err(|reason| self.impossible(reason, ""))?;
         let description = MachineDescription {
             name: self.name.unwrap_or_else(|| UNNAMED.to_owned()),
             summary: self.summary.unwrap_or_default(),

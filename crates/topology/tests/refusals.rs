@@ -133,6 +133,7 @@ fn implausible_figures_are_refused() {
             "[[cache]]\nlevel = 1\nlatency_ns = 9.0\n[[cache]]\nlevel = 2\nlatency_ns = 5.0",
             "cache.L1d is slower than cache.L2",
         ),
+        ("[costs]\npipe_locked_percent = 101", "costs.pipe_locked_percent is 101, more than 100"),
         ("[[cache]]\nlevel = 1\nlatency_ns = 900.0\n[memory]\nlocal_ns = 100", "more than memory's"),
         ("[[cache]]\nlevel = 1\nline = 48", "48 bytes is not a power of two"),
         ("[[cache]]\nlevel = 1\nsize = \"100B\"", "100 bytes are not whole lines of 64"),

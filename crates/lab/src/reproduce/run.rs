@@ -170,7 +170,10 @@ fn add_run(
             value: variation.apply(&machine).map_err(|error| error.to_string())?,
         },
     };
-    let workload = warmcore_workload::from_generator(&run.workload).map_err(|error| error.to_string())?;
+    let mut workload = warmcore_workload::from_generator(&run.workload).map_err(|error| error.to_string())?;
+    if let Some(variation) = variation {
+        variation.apply_to(&mut workload);
+    }
     // As on the command line.
     let memory = if workload.has_profiles() { MemoryChoice::Analytic } else { MemoryChoice::None };
     let experiment = Experiment {

@@ -8,6 +8,7 @@
 use serde::Serialize;
 use toml::{Table, Value};
 use warmcore_topology::Machine;
+use warmcore_workload::Workload;
 
 use crate::experiment::TOOL_VERSION;
 use crate::reproduce::document::{CheckVerdict, ReproductionDocument};
@@ -19,7 +20,7 @@ pub const SCHEMA: &str = "warmcore-sensitivity-1";
 const FACTORS: [f64; 2] = [0.7, 1.3];
 
 /// Parameters of machines that are varied together: name, section of the machine's file, keys.
-const GROUPS: [(&str, &str, &[&str]); 6] = [
+const GROUPS: [(&str, &str, &[&str]); 9] = [
     ("core to core, inside an LLC", "core_to_core_ns", &["smt_sibling", "same_cluster", "same_llc"]),
     ("core to core, other LLCs", "core_to_core_ns", &["same_node", "same_socket", "other_socket", "far_socket"]),
     ("memory latencies", "memory", &["local_ns", "same_socket_ns", "other_socket_ns", "far_socket_ns"]),
@@ -35,6 +36,9 @@ const GROUPS: [(&str, &str, &[&str]); 6] = [
         ],
     ),
     ("costs of messages", "costs", &["syscall_ns", "pipe_message_ns", "socket_message_ns", "futex_ns"]),
+    ("lines of messages and locks", "costs", &["message_lines", "socket_message_lines", "futex_lines"]),
+    ("time under locks of pipes and sockets", "costs", &["pipe_locked_percent", "socket_locked_percent"]),
+    ("payload's part of messages", "costs", &["pipe_payload_percent", "socket_payload_percent"]),
     ("costs of wakeups and switches", "costs", &["wakeup_ns", "context_switch_ns", "idle_exit_ns"]),
 ];
 
@@ -54,6 +58,8 @@ enum Change {
     Scale { section: &'static str, keys: &'static [&'static str], factor: f64 },
     /// Latency or size of the last-level cache times a factor.
     LastLevelCache { size: bool, factor: f64 },
+    /// Of the workload: looks at latches, and lines of the data behind them, times a factor.
+    Latches { factor: f64 },
 }
 
 /// Why a machine cannot be varied.
@@ -90,6 +96,10 @@ pub fn variations(machine: &Machine) -> Vec<Variation> {
                 change: Change::LastLevelCache { size, factor },
             });
         }
+        found.push(Variation {
+            name: format!("looks at latches and lines behind them x {factor}"),
+            change: Change::Latches { factor },
+        });
     }
     found
 }
@@ -113,8 +123,21 @@ impl Variation {
             }
             Change::Scale { section, keys, factor } => scale_section(&mut file, machine, section, keys, *factor),
             Change::LastLevelCache { size, factor } => scale_cache(&mut file, *size, *factor),
+            Change::Latches { .. } => {}
         }
         warmcore_topology::from_toml(&file.to_string()).map_err(|problem| error(problem.to_string()))
+    }
+}
+
+impl Variation {
+    /// Makes the change to a workload, if it is one of workloads.
+    pub fn apply_to(&self, workload: &mut Workload) {
+        let Change::Latches { factor } = self.change else { return };
+        let scaled = |number: u64| (number as f64 * factor).round() as u64;
+        for latch in &mut workload.latches {
+            (latch.spin_ns, latch.poll_ns) = (scaled(latch.spin_ns), scaled(latch.poll_ns));
+            latch.lines = scaled(latch.lines.into()) as u32;
+        }
     }
 }
 
@@ -132,6 +155,13 @@ fn scale_section(file: &mut Table, machine: &Machine, section: &str, keys: &[&st
             ("wakeup_ns", costs.wakeup_ns),
             ("context_switch_ns", costs.context_switch_ns),
             ("idle_exit_ns", costs.idle_exit_ns),
+            ("message_lines", costs.message_lines.into()),
+            ("socket_message_lines", costs.socket_message_lines.into()),
+            ("futex_lines", costs.futex_lines.into()),
+            ("pipe_locked_percent", costs.pipe_locked_percent.into()),
+            ("socket_locked_percent", costs.socket_locked_percent.into()),
+            ("pipe_payload_percent", costs.pipe_payload_percent.into()),
+            ("socket_payload_percent", costs.socket_payload_percent.into()),
         ] {
             table.entry(key).or_insert(Value::Integer(value as i64));
         }
