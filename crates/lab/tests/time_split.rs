@@ -184,7 +184,7 @@ fn hand_off_ns(cpus: &[u32], poll_ns: u64) -> f64 {
         let affinity = Affinity::OsCpus(vec![*cpu]);
         workload.add_task(Task { affinity, ..Task::new(format!("thread {cpu}"), process, program) });
     }
-    let trial = run_workload("eevdf", "naples32", workload, MemoryChoice::Analytic);
+    let trial = run_workload("eevdf", "naples32", workload, MemoryChoice::Analytic, 7);
     trial.elapsed_ns as f64 / (PASSAGES * cpus.len() as u64) as f64 - 1_000.0
 }
 
