@@ -66,8 +66,8 @@ fn conclusions_are_repeated_with_assumed_parameters_changed() {
         scratch.run("reproduce ule-cfs --rows moved-off-core-0 -n 1 --sensitivity --json --out kept").exits_with(0);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
     let variations = document["variations"].as_array().expect("variations");
-    assert_eq!(variations.len(), 16, "eight groups of parameters, smaller and larger");
+    assert_eq!(variations.len(), 24, "twelve groups of parameters, smaller and larger");
     assert!(variations.iter().all(|varied| varied["ours"].as_array().map(Vec::len) == Some(4)));
     let files = scratch.files("kept");
-    assert!(files.contains(&"sensitivity.md".into()) && files.contains(&"variation-16/reproduction.json".into()));
+    assert!(files.contains(&"sensitivity.md".into()) && files.contains(&"variation-24/reproduction.json".into()));
 }

@@ -93,8 +93,9 @@ fn eight_sharing_threads_are_slower_over_two_sockets_by_rfo_alone() {
     let together = run(&machine, &verilator, &[0, 1, 2, 3, 4, 5, 6, 7], 2_000 * MS, 500 * MS);
     let apart = run(&machine, &verilator, &[0, 1, 2, 3, 32, 33, 34, 35], 2_000 * MS, 500 * MS);
     let ratio = rate(&together[0]) / rate(&apart[0]);
-    // The profile is fitted to this published ratio, 1.24 to 1.26.
-    assert!((1.22..1.28).contains(&ratio), "ratio {ratio}");
+    // The profile is fitted to another machine's gain from gathering over four LLCs, 1.24 to 1.26; the sockets of this one are
+    // farther apart than those LLCs on average.
+    assert!((1.26..1.38).contains(&ratio), "ratio {ratio}");
     let of = |counters: &[Counters], event| counters[0].per_kilo_instruction(event);
     assert!(of(&together, MemoryEvent::L3RfoMiss) < 0.02 && of(&apart, MemoryEvent::L3RfoMiss) > 1.0);
     let (l2_together, l2_apart) = (of(&together, MemoryEvent::L2Miss), of(&apart, MemoryEvent::L2Miss));
