@@ -188,7 +188,8 @@ fn whatever_a_task_waits_for_ends_with_the_run() {
     let forever = |step: Step| ProgramBuilder::new().repeat(None, |body| body.step(step));
     let programs = [
         one(Step::Lock(lock)).step(Step::Sleep { duration_ns: hour }),
-        one(Step::Sleep { duration_ns: 1_000_000 }).step(Step::Lock(lock)),
+        // Long after the other has it, even on a busy machine.
+        one(Step::Sleep { duration_ns: 200_000_000 }).step(Step::Lock(lock)),
         one(Step::Sleep { duration_ns: hour }),
         one(Step::Timer { timer, period_ns: hour, mode: TimerMode::Absolute }),
         one(Step::SemWait(semaphore)),
