@@ -42,7 +42,7 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
             "warmup-time",
             Some("SECONDS"),
             "before it, about so long, transactions 100 times as long and not recorded: the load and its placement without \
-             the events (default 0)",
+             the events; rates per second count its time, latencies do not (default 0)",
         ),
         CPUS,
         PROFILE,
