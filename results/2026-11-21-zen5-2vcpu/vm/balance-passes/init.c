@@ -1,67 +1,224 @@
+/* The only program of a guest: makes threads, lets them be balanced, and hands out what the kernel recorded.
+ *
+ * Options on the kernel's command line: bal.n threads; bal.pin: bound to CPU 0 until they are released; bal.cas: cache-aware
+ * scheduling; bal.before, bal.after: ms from the start to the release, and from there to the end; bal.probes: record passes and
+ * looks at tasks too; bal.idle: eight SCHED_IDLE spinners, the others run 2 ms of 10.
+ */
 #define _GNU_SOURCE
-#include <stdio.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <time.h>
-#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/reboot.h>
-#include <sys/sysmacros.h>
-#include <dirent.h>
-static int out=1;
-static void say(const char*f,...){char b[4096];va_list a;__builtin_va_start(a,f);int n=vsnprintf(b,sizeof b,f,a);__builtin_va_end(a);int o=0;while(o<n){int w=write(out,b+o,n-o);if(w<=0)break;o+=w;}}
-static int wr(const char*p,const char*s){int f=open(p,O_WRONLY|O_TRUNC);if(f<0){say("!open %s %d\n",p,errno);return -1;}int r=write(f,s,strlen(s));if(r<0)say("!write %s <%s> %d\n",p,s,errno);close(f);return r<0?-1:0;}
-static void app(const char*p,const char*s){int f=open(p,O_WRONLY|O_APPEND);int r=f<0?-1:write(f,s,strlen(s));if(r<0)say("!append %s <%s> %d\n",p,s,errno);close(f);}
-static void dump(const char*p){static char b[1<<16];int f=open(p,O_RDONLY);if(f<0){say("!dump %s %d\n",p,errno);return;}say("=== %s\n",p);int n;while((n=read(f,b,sizeof b))>0){int o=0;while(o<n){int w=write(out,b+o,n-o);if(w<=0)break;o+=w;}}close(f);say("\n");}
-static long now(void){struct timespec t;clock_gettime(CLOCK_MONOTONIC,&t);return t.tv_sec*1000000000L+t.tv_nsec;}
-static volatile int stop;static int tids[4096];
-static void*spin(void*a){tids[(long)a]=gettid();while(!stop){for(int i=0;i<2000;i++)__asm__ volatile("");__asm__ volatile("pause");}return 0;}
-static long cpu_now(void){struct timespec t;clock_gettime(CLOCK_THREAD_CPUTIME_ID,&t);return t.tv_sec*1000000000L+t.tv_nsec;}
-static void*periodic(void*a){tids[(long)a]=gettid();long next=now();while(!stop){long e=cpu_now()+2000000;while(cpu_now()<e){for(int i=0;i<1500;i++)__asm__ volatile("");__asm__ volatile("pause");}next+=10000000;struct timespec t={next/1000000000,next%1000000000};clock_nanosleep(CLOCK_MONOTONIC,TIMER_ABSTIME,&t,0);}return 0;}
-static void*idlespin(void*a){struct sched_param p={0};sched_setscheduler(0,SCHED_IDLE,&p);return spin(a);}
-static void ms(long n){struct timespec t={n/1000,n%1000*1000000L};nanosleep(&t,0);}
-#define T "/sys/kernel/tracing/"
-static int N=128;static char cmd[4096];static int opt(const char*k,int d){char*p=strstr(cmd,k);return p?atoi(p+strlen(k)):d;}
-int main(int c,char**v){
- mkdir("/proc",0755);mkdir("/sys",0755);mkdir("/dev",0755);mount("p","/proc","proc",0,0);mount("s","/sys","sysfs",0,0);mount("d","/dev","devtmpfs",0,0);mount("d","/sys/kernel/debug","debugfs",0,0);mount("t","/sys/kernel/tracing","tracefs",0,0);
- int con=open("/dev/ttyS0",O_WRONLY);if(con>=0)out=con;
- for(int i=0;i<100;i++){int f=open("/dev/vport1p1",O_WRONLY);if(f<0)f=open("/dev/vport0p1",O_WRONLY);if(f<0)f=open("/dev/vport2p1",O_WRONLY);if(f>=0){out=f;break;}ms(50);}
- int f=open("/proc/cmdline",O_RDONLY);read(f,cmd,4095);close(f);
- int probes=!!strstr(cmd,"bal.probes");N=opt("bal.n=",128);int pin=opt("bal.pin=",1),cas=opt("bal.cas=",0),before=opt("bal.before=",200),after=opt("bal.after=",650);
- say("start %ld probes %d\n",now(),probes);
- wr("/sys/kernel/debug/sched/llc_balancing/enabled",cas?"1":"0");
- wr("/proc/sys/kernel/sched_schedstats","1");
- wr(T"trace_clock","mono");wr(T"buffer_size_kb","4096");
- wr(T"events/irq/softirq_entry/filter","vec==7");wr(T"events/irq/softirq_exit/filter","vec==7");
- if(probes){
-  app(T"kprobe_events","p:k/bal sched_balance_rq cpu=this_cpu idle=idle w=sd->span_weight\n");
-  app(T"kprobe_events","p:k/det can_migrate_task src=env->src_cpu dst=env->dst_cpu failed=env->sd->nr_balance_failed imb=env->imbalance mt=env->migration_type pid=p->pid v=p->se.vruntime\n");app(T"kprobe_events","r:k/detr can_migrate_task ok=$retval\n");app(T"kprobe_events","r:k/balr sched_balance_rq moved=$retval\n");
-  wr(T"events/k/enable","1");
- }
- wr(T"events/irq/softirq_entry/enable","1");wr(T"events/irq/softirq_exit/enable","1");wr(T"events/sched/sched_migrate_task/enable","1");
- dump("/proc/schedstat");
- cpu_set_t one,all;CPU_ZERO(&one);CPU_SET(0,&one);CPU_ZERO(&all);for(int i=0;i<1024;i++)CPU_SET(i,&all);
- wr(T"trace","");
- ms(1200);
- static pthread_t th[4096];
- pthread_attr_t at;pthread_attr_init(&at);if(pin)pthread_attr_setaffinity_np(&at,sizeof one,&one);pthread_attr_setstacksize(&at,65536);
- long a=now();for(long i=0;i<N;i++)if(pthread_create(&th[i],&at,opt("bal.idle=",0)?(i<8?idlespin:periodic):spin,(void*)i))say("!create\n");
- say("made in %ld\n",now()-a);
- ms(before);
- dump("/proc/schedstat");
- say("release %ld\n",a=now());
- if(pin)for(int i=0;i<N;i++)sched_setaffinity(tids[i],sizeof all,&all);
- say("released in %ld\n",now()-a);
- ms(after);
- wr(T"tracing_on","0");say("end %ld\n",now());
- stop=1;
- dump("/proc/schedstat");
- dump("/sys/kernel/debug/sched/debug");
- dump(T"trace");
- say("done\n");sync();ms(500);reboot(RB_POWER_OFF);return 0;}
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TRACING "/sys/kernel/tracing/"
+#define MOST_THREADS 4096
+
+static int out = 1;
+static char options[4096];
+static volatile int stop;
+static int tids[MOST_THREADS];
+
+static void put(const char *bytes, int length)
+{
+	while (length > 0) {
+		int written = write(out, bytes, length);
+		if (written <= 0)
+			return;
+		bytes += written;
+		length -= written;
+	}
+}
+
+static void say(const char *format, ...)
+{
+	char text[4096];
+	va_list arguments;
+	va_start(arguments, format);
+	put(text, vsnprintf(text, sizeof text, format, arguments));
+	va_end(arguments);
+}
+
+static void set(const char *path, const char *value, int flags)
+{
+	int file = open(path, O_WRONLY | flags);
+	if (file < 0 || write(file, value, strlen(value)) < 0)
+		say("!cannot write %s to %s: %d\n", value, path, errno);
+	close(file);
+}
+
+static void probe(const char *definition)
+{
+	set(TRACING "kprobe_events", definition, O_APPEND);
+}
+
+static void dump(const char *path)
+{
+	static char bytes[1 << 16];
+	int file = open(path, O_RDONLY), length;
+	say("=== %s\n", path);
+	while ((length = read(file, bytes, sizeof bytes)) > 0)
+		put(bytes, length);
+	close(file);
+	say("\n");
+}
+
+static int option(const char *name, int otherwise)
+{
+	char *found = strstr(options, name);
+	return found ? atoi(found + strlen(name)) : otherwise;
+}
+
+static long clock_ns(clockid_t clock)
+{
+	struct timespec time;
+	clock_gettime(clock, &time);
+	return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static void rest_ms(long ms)
+{
+	struct timespec time = { ms / 1000, ms % 1000 * 1000000L };
+	nanosleep(&time, 0);
+}
+
+/* An emulated CPU passes its turn on at a pause. */
+static void work(int iterations)
+{
+	for (int i = 0; i < iterations; i++)
+		__asm__ volatile("");
+	__asm__ volatile("pause");
+}
+
+static void *spin(void *index)
+{
+	tids[(long)index] = gettid();
+	while (!stop)
+		work(2000);
+	return 0;
+}
+
+static void *idle_spin(void *index)
+{
+	struct sched_param none = { 0 };
+	sched_setscheduler(0, SCHED_IDLE, &none);
+	return spin(index);
+}
+
+static void *periodic(void *index)
+{
+	tids[(long)index] = gettid();
+	for (long next = clock_ns(CLOCK_MONOTONIC); !stop;) {
+		long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 2000000;
+		while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+			work(1500);
+		next += 10000000;
+		struct timespec time = { next / 1000000000, next % 1000000000 };
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0);
+	}
+	return 0;
+}
+
+static void open_channel(void)
+{
+	static const char *const ports[] = { "/dev/vport0p1", "/dev/vport1p1", "/dev/vport2p1" };
+	int console = open("/dev/ttyS0", O_WRONLY);
+	if (console >= 0)
+		out = console;
+	for (int i = 0; i < 300; i++) {
+		int port = open(ports[i % 3], O_WRONLY);
+		if (port >= 0) {
+			out = port;
+			return;
+		}
+		rest_ms(20);
+	}
+}
+
+static void record(void)
+{
+	set(TRACING "trace_clock", "mono", O_TRUNC);
+	set(TRACING "buffer_size_kb", "4096", O_TRUNC);
+	set(TRACING "events/irq/softirq_entry/filter", "vec==7", O_TRUNC);
+	set(TRACING "events/irq/softirq_exit/filter", "vec==7", O_TRUNC);
+	if (strstr(options, "bal.probes")) {
+		probe("p:k/bal sched_balance_rq cpu=this_cpu idle=idle w=sd->span_weight\n");
+		probe("r:k/balr sched_balance_rq moved=$retval\n");
+		probe("p:k/det can_migrate_task src=env->src_cpu dst=env->dst_cpu failed=env->sd->nr_balance_failed "
+		      "imb=env->imbalance mt=env->migration_type pid=p->pid v=p->se.vruntime\n");
+		probe("r:k/detr can_migrate_task ok=$retval\n");
+		set(TRACING "events/k/enable", "1", O_TRUNC);
+	}
+	set(TRACING "events/irq/softirq_entry/enable", "1", O_TRUNC);
+	set(TRACING "events/irq/softirq_exit/enable", "1", O_TRUNC);
+	set(TRACING "events/sched/sched_migrate_task/enable", "1", O_TRUNC);
+}
+
+int main(void)
+{
+	static pthread_t threads[MOST_THREADS];
+	cpu_set_t first, all;
+	pthread_attr_t attributes;
+
+	mkdir("/proc", 0755);
+	mkdir("/sys", 0755);
+	mkdir("/dev", 0755);
+	mount("p", "/proc", "proc", 0, 0);
+	mount("s", "/sys", "sysfs", 0, 0);
+	mount("d", "/dev", "devtmpfs", 0, 0);
+	mount("d", "/sys/kernel/debug", "debugfs", 0, 0);
+	mount("t", "/sys/kernel/tracing", "tracefs", 0, 0);
+	open_channel();
+	int file = open("/proc/cmdline", O_RDONLY);
+	if (read(file, options, sizeof options - 1) < 0)
+		say("!no command line\n");
+	close(file);
+	int count = option("bal.n=", 128), pin = option("bal.pin=", 1), idle = option("bal.idle=", 0);
+	set("/sys/kernel/debug/sched/llc_balancing/enabled", option("bal.cas=", 0) ? "1" : "0", O_TRUNC);
+	record();
+	dump("/proc/schedstat");
+	set(TRACING "trace", "", O_TRUNC);
+	rest_ms(1200);
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	CPU_ZERO(&all);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		CPU_SET(i, &all);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 65536);
+	if (pin)
+		pthread_attr_setaffinity_np(&attributes, sizeof first, &first);
+	long begun = clock_ns(CLOCK_MONOTONIC);
+	for (long i = 0; i < count; i++) {
+		void *(*does)(void *) = !idle ? spin : i < 8 ? idle_spin : periodic;
+		if (pthread_create(&threads[i], &attributes, does, (void *)i))
+			say("!no thread %ld\n", i);
+	}
+	say("made in %ld\n", clock_ns(CLOCK_MONOTONIC) - begun);
+	rest_ms(option("bal.before=", 200));
+	dump("/proc/schedstat");
+	begun = clock_ns(CLOCK_MONOTONIC);
+	say("release %ld\n", begun);
+	for (int i = 0; pin && i < count; i++)
+		sched_setaffinity(tids[i], sizeof all, &all);
+	say("released in %ld\n", clock_ns(CLOCK_MONOTONIC) - begun);
+	rest_ms(option("bal.after=", 650));
+	set(TRACING "tracing_on", "0", O_TRUNC);
+	say("end %ld\n", clock_ns(CLOCK_MONOTONIC));
+	stop = 1;
+	dump("/proc/schedstat");
+	dump(TRACING "trace");
+	say("done\n");
+	rest_ms(500);
+	reboot(RB_POWER_OFF);
+	return 0;
+}
