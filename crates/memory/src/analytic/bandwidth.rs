@@ -5,6 +5,8 @@
 //! how fast the tasks run with that factor. Demand falls with latency and latency rises with demand, so for each
 //! resource the crossing is unique; resources are solved one after the other until nothing moves.
 //!
+//! Reads load the link on their way to the CPU, the lines written back the other direction of it; ports are loaded by reads.
+//!
 //! Beyond the measured maximum the factor grows until demand equals the maximum.
 
 use crate::hierarchy::Hierarchy;
@@ -103,6 +105,9 @@ impl Bandwidth {
                     let first = (0..home).filter(used).all(|earlier| link_of(earlier) != link);
                     if let Some(link) = link.filter(|_| first) {
                         note(link);
+                        if stream.write_back > 0.0 {
+                            note(self.other_way(link));
+                        }
                     }
                 }
                 if (0..self.nodes).any(|home| used(&home)) {
@@ -129,6 +134,13 @@ impl Bandwidth {
     fn link(&self, node: usize, home: usize) -> Option<usize> {
         let (to, from) = (self.socket_of_node[node] as usize, self.socket_of_node[home] as usize);
         (to != from).then(|| self.nodes + from * self.sockets + to)
+    }
+
+    /// The same link in the other direction.
+    #[inline]
+    fn other_way(&self, link: usize) -> usize {
+        let (from, to) = ((link - self.nodes) / self.sockets, (link - self.nodes) % self.sockets);
+        self.nodes + to * self.sockets + from
     }
 
     fn port(&self, llc: u32) -> usize {
@@ -186,6 +198,9 @@ impl Bandwidth {
         if limits.0.is_infinite() {
             return 1.0;
         }
+        let is_node = resource < self.nodes;
+        let links = self.nodes..self.nodes + self.sockets * self.sockets;
+        let back = links.contains(&resource).then(|| self.other_way(resource));
         let (mut read_sum, mut write_sum) = (0.0, 0.0);
         let mut terms = std::mem::take(&mut self.terms);
         terms.clear();
@@ -194,15 +209,19 @@ impl Bandwidth {
             let stream = &streams[index];
             let row = index * self.nodes..(index + 1) * self.nodes;
             let (mut through, mut beside, mut used) = (0.0, stream.base_ns, 0.0);
+            // Read over the link's other direction, so that what is written back comes here.
+            let mut returned = 0.0;
             for home in 0..self.nodes {
                 let (stall, bytes) = (exposed[row.start + home], bytes[row.start + home]);
                 if bytes <= 0.0 {
                     continue;
                 }
                 let factor = self.factor(stream.node, stream.llc, home);
-                let uses = resource == home
-                    || self.link(stream.node as usize, home) == Some(resource)
-                    || self.port(stream.llc) == resource;
+                let link = self.link(stream.node as usize, home);
+                let uses = resource == home || link == Some(resource) || self.port(stream.llc) == resource;
+                if link.is_some() && link == back {
+                    returned += bytes;
+                }
                 if uses {
                     through += stall * factor / self.factors[resource];
                     used += bytes;
@@ -211,10 +230,16 @@ impl Bandwidth {
                 }
             }
             if used > 0.0 {
-                terms.push((beside, through, used * (1.0 + stream.write_back)));
+                let written = if is_node { stream.write_back } else { 0.0 };
+                terms.push((beside, through, used * (1.0 + written)));
                 let rate = used / (beside + through * self.factors[resource]);
                 read_sum += rate;
-                write_sum += rate * stream.write_back;
+                write_sum += rate * written;
+            }
+            if returned > 0.0 {
+                // At a rate that this direction's latency does not change.
+                terms.push((beside + through * self.factors[resource], 0.0, returned * stream.write_back));
+                read_sum += returned * stream.write_back / (beside + through * self.factors[resource]);
             }
         }
         let total = read_sum + write_sum;
