@@ -21,6 +21,7 @@ mod outcome;
 mod scheduler;
 mod score_samples;
 mod setup;
+mod switching;
 mod sync;
 mod task;
 

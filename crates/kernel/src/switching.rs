@@ -1,0 +1,188 @@
+//! `schedule()`: a CPU's task leaves, the scheduler picks, the next one runs.
+
+use warmcore_topology::CpuId;
+use warmcore_trace::{EventKind, OverheadKind, PrevState, TaskId};
+
+use crate::core::NeedResched;
+use crate::engine::{Engine, Leave, Now};
+use crate::event_queue::Slot;
+use crate::memory::Memory;
+use crate::scheduler::{Dequeue, Scheduler};
+use crate::task::{Activity, State};
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// `schedule()`: the running task leaves or may be replaced, the scheduler picks, the next one runs.
+    pub(crate) fn schedule(&mut self, cpu: CpuId, first: Leave) {
+        let caller = std::mem::replace(&mut self.core.this_cpu, cpu);
+        let mut leave = first;
+        loop {
+            if self.core.error.is_some() || self.ended.is_some() {
+                break;
+            }
+            self.switch(cpu, leave);
+            if self.scores.is_some() {
+                self.sample_scores(cpu);
+            }
+            if self.core.curr_is_idle(cpu) {
+                break;
+            }
+            if self.core.tasks[self.core.curr(cpu).index()].activity != Activity::Advance {
+                self.arm_progress(cpu);
+                break;
+            }
+            leave = match self.advance(cpu) {
+                Now::Busy => {
+                    self.arm_progress(cpu);
+                    break;
+                }
+                Now::Leaves(leave) => leave,
+                Now::ReschedPending => Leave::Preempted,
+            };
+        }
+        self.core.this_cpu = caller;
+    }
+
+    fn switch(&mut self, cpu: CpuId, leave: Leave) {
+        self.settle(cpu);
+        self.core.cpus[cpu.index()].need_resched = NeedResched::No;
+        let prev = self.core.curr(cpu);
+        let mut prev_state = PrevState::Runnable;
+        let mut runnable = !prev.is_idle();
+        if prev.is_idle() {
+            prev_state = PrevState::Idle;
+        } else {
+            match leave {
+                Leave::Preempted => {}
+                Leave::Yielded => self.scheduler.yield_task(&mut self.core, cpu, prev),
+                Leave::Blocked => {
+                    self.core.tasks[prev.index()].state = State::Blocked;
+                    self.live -= 1;
+                    prev_state = PrevState::Sleeping;
+                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::Sleep);
+                    runnable = false;
+                }
+                Leave::Exited => {
+                    self.exit(cpu, prev);
+                    prev_state = PrevState::Dead;
+                    runnable = false;
+                }
+                Leave::Displaced => {
+                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::Save);
+                    runnable = false;
+                }
+            }
+        }
+        let next = self.scheduler.pick_next(&mut self.core, cpu, runnable.then_some(prev));
+        self.switch_to(cpu, prev, prev_state, runnable, next);
+        if leave == Leave::Displaced && self.core.error.is_none() {
+            self.place_displaced(prev);
+        }
+    }
+
+    fn switch_to(&mut self, cpu: CpuId, prev: TaskId, prev_state: PrevState, runnable: bool, next: Option<TaskId>) {
+        if let Some(next) = next
+            && !self.pick_is_valid(cpu, prev, runnable, next)
+        {
+            return;
+        }
+        let next_id = next.unwrap_or(TaskId::IDLE);
+        if next_id == prev {
+            if std::mem::take(&mut self.core.cpus[cpu.index()].stopper_ran) {
+                self.scheduler.enter_idle(&mut self.core, cpu);
+            }
+            return;
+        }
+        self.core.cpus[cpu.index()].stopper_ran = false;
+        let now_ns = self.core.now_ns;
+        if prev.is_idle() {
+            self.leave_idle(cpu);
+        } else {
+            let queued = self.core.tasks[prev.index()].state == State::Running;
+            if M::MODELLED {
+                self.settle_siblings(cpu);
+                self.memory.switch_out(now_ns, cpu);
+            }
+            let task = &mut self.core.tasks[prev.index()];
+            task.cpu_time_ns += now_ns - task.switched_in_ns;
+            if queued && runnable {
+                task.state = State::Queued;
+            }
+            let stays = runnable || self.scheduler.holds(prev);
+            self.scheduler.put_prev(&mut self.core, cpu, prev, stays);
+            if prev_state == PrevState::Dead {
+                self.memory.task_dead(prev);
+                self.scheduler.task_dead(&mut self.core, prev);
+            }
+        }
+        self.core.cpus[cpu.index()].curr = next_id;
+        self.core.emit_on(cpu, EventKind::Switch { prev, prev_state, next: next_id });
+        let state = &mut self.core.cpus[cpu.index()];
+        match next {
+            None => {
+                self.core.queue.clear(Slot::Progress, cpu);
+                state.busy_ns += now_ns - state.changed_ns;
+                state.changed_ns = now_ns;
+                state.stolen_ns = 0;
+                self.core.cancel_hrtick(cpu);
+                self.scheduler.enter_idle(&mut self.core, cpu);
+            }
+            Some(next) => {
+                state.settled_ns = now_ns;
+                self.switched_in(cpu, next);
+                self.scheduler.set_next(&mut self.core, cpu, next);
+            }
+        }
+    }
+
+    fn switched_in(&mut self, cpu: CpuId, next: TaskId) {
+        let now_ns = self.core.now_ns;
+        let task = &mut self.core.tasks[next.index()];
+        task.state = State::Running;
+        task.switched_in_ns = now_ns;
+        let last_ran = task.last_ran.replace(cpu);
+        self.core.charge(cpu, self.core.machine.costs().context_switch_ns, OverheadKind::Switch);
+        if let Some(from) = last_ran
+            && from != cpu
+        {
+            let cost = self.memory.migration_ns(next, from, cpu);
+            self.core.charge(cpu, cost, OverheadKind::Migration);
+        }
+        if M::MODELLED {
+            self.settle_siblings(cpu);
+            self.memory.switch_in(now_ns, cpu, next);
+            if self.core.tasks[next.index()].is_spinning() {
+                self.memory.set_spinning(now_ns, cpu, true);
+            }
+        }
+    }
+
+    /// The CPU stops being idle: accounts, tick, way out of the idle state.
+    fn leave_idle(&mut self, cpu: CpuId) {
+        self.scheduler.exit_idle(&mut self.core, cpu);
+        let now_ns = self.core.now_ns;
+        let tick_ns = self.core.tick_ns;
+        let state = &mut self.core.cpus[cpu.index()];
+        state.idle_ns += now_ns - state.changed_ns;
+        state.changed_ns = now_ns;
+        if state.tick_stopped {
+            state.tick_stopped = false;
+            let since_phase = (now_ns + tick_ns - state.tick_phase_ns) % tick_ns;
+            let at = now_ns + tick_ns - since_phase;
+            self.core.queue.set(Slot::Tick, cpu, at);
+        }
+    }
+
+    fn pick_is_valid(&mut self, cpu: CpuId, prev: TaskId, prev_runnable: bool, next: TaskId) -> bool {
+        let task = &self.core.tasks[next.index()];
+        let valid = if next == prev {
+            prev_runnable
+        } else {
+            task.state == State::Queued && task.cpu == cpu && self.core.may_run_on(next, cpu)
+        };
+        if !valid {
+            let message = format!("picked task {} ({:?}, assigned to {}) on {cpu}", next.0, task.state, task.cpu);
+            self.core.fail(message);
+        }
+        valid
+    }
+}
