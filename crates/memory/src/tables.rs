@@ -4,6 +4,7 @@
 //! taken; between points values are linear.
 
 use crate::curves::{Curves, PerClass, Replacement};
+use crate::math::exp;
 use crate::profile::MAX_CLASSES;
 
 /// Points from a first one to infinity, 2^`log_parts` in each octave, and a point at 0 before them.
@@ -104,17 +105,13 @@ impl MissTable {
     }
 }
 
-/// F and m of a window, of all classes and of each.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct CurvePoint {
-    /// F, distinct lines.
-    pub lines: f64,
-    /// m, misses per instruction.
-    pub misses: f64,
-    /// F by class.
-    pub class_lines: PerClass,
-    /// m by class.
-    pub class_misses: PerClass,
+/// Where a window lies in a [`CurveTable`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cell {
+    point: usize,
+    part: f64,
+    /// Beyond the largest window: everything is there.
+    all: bool,
 }
 
 /// F and m by window, tabulated: within 0.2 % of a class's lines and touches.
@@ -166,19 +163,69 @@ impl CurveTable {
         (below.0 + part * (above.0 - below.0), below.1 + part * (above.1 - below.1))
     }
 
-    /// F(n) and m(n), also by class.
+    /// Where a window of `n` instructions lies, for the lookups that follow.
     #[inline]
-    pub fn look(&self, n: f64) -> CurvePoint {
-        let n = n.min(self.max_window);
-        let (point, part) = self.grid.locate(n);
-        let (lines, misses) = self.at(n);
-        let (below, above) = (&self.points[point], &self.points[point + 1]);
-        CurvePoint {
-            lines,
-            misses,
-            class_lines: mix(&below.0, &above.0, part),
-            class_misses: mix(&below.1, &above.1, part),
+    pub fn cell(&self, n: f64) -> Cell {
+        let (point, part) = self.grid.locate(n.min(self.max_window));
+        Cell { point, part, all: n >= self.max_window }
+    }
+
+    /// F and m there.
+    #[inline]
+    pub fn sums(&self, cell: Cell) -> (f64, f64) {
+        if cell.all {
+            return (self.total_lines, 0.0);
         }
+        let (below, above) = (self.sums[cell.point], self.sums[cell.point + 1]);
+        (below.0 + cell.part * (above.0 - below.0), below.1 + cell.part * (above.1 - below.1))
+    }
+
+    /// F by class.
+    #[inline]
+    pub fn class_lines(&self, cell: Cell) -> PerClass {
+        mix(&self.points[cell.point].0, &self.points[cell.point + 1].0, cell.part)
+    }
+
+    /// m by class.
+    #[inline]
+    pub fn class_misses(&self, cell: Cell) -> PerClass {
+        mix(&self.points[cell.point].1, &self.points[cell.point + 1].1, cell.part)
+    }
+}
+
+/// By class, the chances that a line is not touched, and not written, in so many instructions: e^(−λn) and e^(−wλn),
+/// tabulated to 0.2 %.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FateTable {
+    grid: Grid,
+    points: Vec<(PerClass, PerClass)>,
+}
+
+impl FateTable {
+    /// The table of classes whose lines are touched `touched` and written `written` times per instruction.
+    pub fn new(touched: &PerClass, written: &PerClass) -> Self {
+        let rates = || touched.iter().chain(written).copied().filter(|rate| *rate > 0.0);
+        let (least, most) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+        let (first, last) = if most > 0.0 { (0.01 / most, 40.0 / least) } else { (1.0, 1.0) };
+        let grid = Grid::new(first, last, 3);
+        let fate = |rates: &PerClass, n: f64| rates.map(|rate| exp(-rate * n));
+        let values = (0..grid.points).map(|point| grid.value(point));
+        let points = values.map(|n| (fate(touched, n), fate(written, n))).collect();
+        Self { grid, points }
+    }
+
+    /// Chances after `n` instructions that a line was not touched.
+    #[inline]
+    pub fn untouched(&self, n: f64) -> PerClass {
+        let (point, part) = self.grid.locate(n);
+        mix(&self.points[point].0, &self.points[point + 1].0, part)
+    }
+
+    /// Chances after `n` instructions that a line was not written.
+    #[inline]
+    pub fn unwritten(&self, n: f64) -> PerClass {
+        let (point, part) = self.grid.locate(n);
+        mix(&self.points[point].1, &self.points[point + 1].1, part)
     }
 }
 
@@ -224,11 +271,15 @@ mod tests {
         let table = CurveTable::new(&curves);
         let mut n = 0.0;
         while n < 2.0 * curves.max_window() {
-            let (point, (lines, misses)) = (table.look(n), curves.at(n));
-            assert!((point.lines - lines).abs() <= 2e-3 * lines, "F({n}) = {lines}, not {}", point.lines);
-            assert!((point.misses - misses).abs() <= 2e-3 * curves.total_touches(), "m({n}): {}", point.misses);
+            let (cell, (lines, misses)) = (table.cell(n), curves.at(n));
+            let sums = table.sums(cell);
+            assert_eq!(sums, table.at(n));
+            assert!((sums.0 - lines).abs() <= 2e-3 * lines, "F({n}) = {lines}, not {}", sums.0);
+            assert!((sums.1 - misses).abs() <= 2e-3 * curves.total_touches(), "m({n}): {}", sums.1);
+            let by_class: f64 = table.class_lines(cell).iter().sum();
+            assert!((by_class - lines).abs() <= 4e-3 * lines, "F({n}) = {lines}, by class {by_class}");
             for (class, exact) in curves.class_misses(n).into_iter().enumerate().take(4) {
-                let error = (point.class_misses[class] - exact).abs();
+                let error = (table.class_misses(cell)[class] - exact).abs();
                 assert!(error <= 2e-3 * list[class].touches_per_instruction, "class {class}, m({n}) = {exact}");
             }
             n = n * 1.07 + 1.0;
@@ -237,5 +288,24 @@ mod tests {
         let table = CurveTable::new(&Curves::of_classes(&list, 64, |_| true));
         assert!(table.at(1e12).1 < 0.002 && table.at(0.0).0 == 0.0);
         assert!((table.at(0.0).1 / 0.10301 - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_fates_of_lines_are_the_exponentials_within_a_fifth_of_a_percent() {
+        let (touched, written) =
+            ([3e-4, 2e-6, 1e-11, 0.0, 0.0, 0.0, 0.0, 0.0], [1e-4, 0.0, 3e-12, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        let table = FateTable::new(&touched, &written);
+        let mut n = 0.0;
+        while n < 1e14 {
+            let fates = [(touched, table.untouched(n)), (written, table.unwritten(n))];
+            for (rates, found) in fates {
+                for (rate, found) in rates.into_iter().zip(found) {
+                    assert!((found - exp(-rate * n)).abs() <= 2e-3, "rate {rate}, {n} instructions: {found}");
+                }
+            }
+            n = n * 1.07 + 1.0;
+        }
+        let nothing = FateTable::new(&[0.0; MAX_CLASSES], &[0.0; MAX_CLASSES]);
+        assert_eq!((nothing.untouched(5.0), nothing.unwritten(1e9)), ([1.0; MAX_CLASSES], [1.0; MAX_CLASSES]));
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::curves::{Curves, PerClass, Replacement};
 use crate::hierarchy::{Fill, Hierarchy};
-use crate::profile::{Class, MAX_CLASSES, Profile};
-use crate::tables::{CurveTable, MissTable};
+use crate::profile::{Class, Home, MAX_CLASSES, Profile};
+use crate::tables::{CurveTable, FateTable, MissTable};
 
 use super::rate::{self, Access};
 
@@ -33,6 +33,8 @@ pub(super) struct Compiled {
     pub lines: PerClass,
     pub shared: [bool; MAX_CLASSES],
     pub any_shared: bool,
+    /// Private classes whose pages are where the task first ran.
+    pub own_home: [bool; MAX_CLASSES],
     /// Lines of shared classes.
     pub shared_lines: PerClass,
     /// Misses of a whole and of half an L1, the latter beside a sibling thread.
@@ -47,6 +49,8 @@ pub(super) struct Compiled {
     pub private: Curves,
     pub private_quick: CurveTable,
     pub llc_table: MissTable,
+    /// What becomes of lines of private classes; those of shared ones stay untouched.
+    pub fates: FateTable,
     /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024.
     pub nominal: f64,
     /// It touches memory beyond an L1: not if it has no classes, or only private ones that fit half an L1 together.
@@ -69,8 +73,10 @@ impl Compiled {
             values
         };
         let mut shared = [false; MAX_CLASSES];
-        for (slot, class) in shared.iter_mut().zip(&profile.classes) {
-            *slot = class.is_shared();
+        let mut own_home = [false; MAX_CLASSES];
+        for (index, class) in profile.classes.iter().enumerate() {
+            shared[index] = class.is_shared();
+            own_home[index] = !class.is_shared() && class.home == Home::FirstTouch;
         }
         let touches = per_class(&|class| class.touches_per_instruction);
         let l1_misses = all.steady_in_sets(l1.lines as f64, l1.ways);
@@ -80,16 +86,25 @@ impl Compiled {
             class.touches_per_instruction =
                 misses.clamp(1e-9 * class.touches_per_instruction, class.touches_per_instruction);
         }
+        let lambda = per_class(&|class| class.touches_per_instruction / class.lines(line));
+        let own = |rate: &dyn Fn(&Class) -> f64| {
+            per_class(&|class| {
+                if class.is_shared() { 0.0 } else { rate(class) * class.touches_per_instruction / class.lines(line) }
+            })
+        };
+        let fates = FateTable::new(&own(&|_| 1.0), &own(&|class| class.write_fraction));
         let variants = if profile.classes.iter().any(is_written) { VALID_SHARES.len() } else { 1 };
         let mut compiled = Self {
             count: profile.classes.len(),
             touches,
             writes: per_class(&|class| class.write_fraction),
             exposure: per_class(&|class| class.exposure),
-            lambda: per_class(&|class| class.touches_per_instruction / class.lines(line)),
+            lambda,
+            fates,
             lines: per_class(&|class| class.lines(line)),
             any_shared: profile.has_shared_classes(),
             shared,
+            own_home,
             shared_lines: per_class(&|class| if class.is_shared() { class.lines(line) } else { 0.0 }),
             l1: l1_misses,
             l1_half: all.steady_in_sets(0.5 * l1.lines as f64, l1.ways),

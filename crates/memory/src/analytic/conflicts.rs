@@ -68,11 +68,11 @@ impl EvictionAges {
             } else {
                 window * (1.0 + (age - 1.0) * grown * grown)
             };
-            for (sum, m) in misses.iter_mut().zip(curves.look(in_front + covered).class_misses) {
+            for (sum, m) in misses.iter_mut().zip(curves.class_misses(curves.cell(in_front + covered))) {
                 *sum += m / NODES as f64;
             }
         }
-        for (sum, m) in misses.iter_mut().zip(curves.look(n).class_misses) {
+        for (sum, m) in misses.iter_mut().zip(curves.class_misses(curves.cell(n))) {
             *sum -= m;
         }
         misses

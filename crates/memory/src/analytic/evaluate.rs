@@ -4,6 +4,7 @@ use warmcore_topology::{CpuId, Relation};
 
 use crate::curves::PerClass;
 use crate::hierarchy::Fill;
+use crate::math::exp;
 use crate::profile::MAX_CLASSES;
 use crate::tables::CurveTable;
 
@@ -11,9 +12,9 @@ use super::compiled::Compiled;
 use super::conflicts::in_sets;
 use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
-use super::groups::queue_wait_ns;
+use super::groups::{Race, queue_wait_beside_hits_ns};
 use super::premise::Premise;
-use super::rate::{Access, Coherence, Place, SPEED_ONE};
+use super::rate::{Access, COHERENCE_OVERLAP, Coherence, Place, SPEED_ONE};
 use super::switching::SIBLING_REVIEW_NS;
 use super::tasks::LlcCurves;
 use super::window::{Window, advanced};
@@ -58,32 +59,43 @@ struct Outlook {
 }
 
 impl Outlook {
-    /// At the end of the longest horizon.
+    /// At the end of the longest horizon, the misses by class apart.
     #[inline]
     fn far(curves: &CurveTable, window: &Window, x: f64, phi: f64) -> Self {
         let end = window.after(x * LONGEST_HORIZON_NS, phi * LONGEST_HORIZON_NS).min(curves.max_window());
-        let point = curves.look(end);
-        Self { end, mean: point.class_misses, lines: point.lines, sum: point.misses }
+        let (lines, sum) = curves.sums(curves.cell(end));
+        Self { end, mean: [0.0; MAX_CLASSES], lines, sum }
+    }
+
+    /// Adds the misses by class at the end.
+    #[inline]
+    fn at_end(&mut self, curves: &CurveTable) {
+        for (mean, misses) in self.mean.iter_mut().zip(curves.class_misses(curves.cell(self.end))) {
+            *mean += misses;
+        }
     }
 
     /// On average over a shorter one.
     fn near(curves: &CurveTable, window: &Window, x: f64, phi: f64, horizon_ns: f64) -> Self {
         let n = window.n;
         let end = window.after(x * horizon_ns, phi * horizon_ns).min(curves.max_window());
-        let (before, after) = (curves.look(n), curves.look(end));
-        let mut mean = [0.0; MAX_CLASSES];
+        let (before, after) = (curves.cell(n), curves.cell(end));
         let span = end - n;
+        let mut mean;
         if span.abs() < 0.02 * end {
-            for (mean, (a, b)) in mean.iter_mut().zip(before.class_misses.iter().zip(&after.class_misses)) {
-                *mean = 0.5 * (a + b);
+            mean = curves.class_misses(before);
+            for (mean, b) in mean.iter_mut().zip(curves.class_misses(after)) {
+                *mean = 0.5 * (*mean + b);
             }
         } else {
             let per_instruction = 1.0 / span;
-            for (mean, (a, b)) in mean.iter_mut().zip(before.class_lines.iter().zip(&after.class_lines)) {
-                *mean = (b - a) * per_instruction;
+            mean = curves.class_lines(after);
+            for (mean, a) in mean.iter_mut().zip(curves.class_lines(before)) {
+                *mean = (*mean - a) * per_instruction;
             }
         }
-        Self { end, mean, lines: after.lines, sum: after.misses }
+        let (lines, sum) = curves.sums(after);
+        Self { end, mean, lines, sum }
     }
 }
 
@@ -122,12 +134,9 @@ impl Analytic {
         self.llc[llc].windows[state.llc_slot as usize].pending += instructions;
         let profile = &self.profiles[task.profile as usize];
         if profile.any_shared {
-            for class in 0..profile.count {
-                let group = task.groups[class];
-                if group != NONE {
-                    let slot = self.groups[group as usize].slots[llc] as usize;
-                    self.llc[llc].windows[slot].pending += instructions * profile.touches[class];
-                }
+            for (class, group) in task.shared_classes() {
+                let slot = self.groups[group as usize].slots[llc] as usize;
+                self.llc[llc].windows[slot].pending += instructions * profile.touches[class];
             }
         }
     }
@@ -203,12 +212,9 @@ impl Analytic {
         if !self.profiles[self.tasks[self.cpus[index].task as usize].executes as usize].any_shared {
             return;
         }
-        for class in 0..MAX_CLASSES {
+        for (class, group) in self.tasks[self.cpus[index].task as usize].shared_classes() {
             let old = std::mem::take(&mut self.cpus[index].registered[class]);
-            let group = self.tasks[self.cpus[index].task as usize].groups[class];
-            if group != NONE {
-                self.groups[group as usize].change(self.geometry.llc[index], old, (0.0, 0.0));
-            }
+            self.groups[group as usize].change(self.geometry.llc[index], old, (0.0, 0.0));
         }
     }
 
@@ -278,6 +284,11 @@ impl Analytic {
             if profile.any_shared {
                 shared = self.shared_misses(now_ns, index, profile, horizon_ns, &mut llc_ahead.mean).0;
             }
+        } else {
+            llc_ahead.at_end(&profile.private_quick);
+            if let Some(ahead) = &mut l2_ahead {
+                ahead.at_end(&forms.quick);
+            }
         }
 
         if let (Some(cache), Some(ahead), false) = (l2_cache.filter(|cache| !cache.young), &l2_ahead, halved) {
@@ -341,7 +352,7 @@ impl Analytic {
                 x / cache.phi,
                 cache.fills_per_eviction_time(),
             );
-            let full = profile.private_quick.look(llc_ahead.end).class_misses;
+            let full = profile.private_quick.class_misses(profile.private_quick.cell(llc_ahead.end));
             for class in (0..profile.count).filter(|&class| !profile.shared[class]) {
                 // As in `in_sets`: what is missing anyway is in nobody's way.
                 let warm = 1.0 - (mean[class] - full[class]).max(0.0) / profile.touches[class];
@@ -378,8 +389,7 @@ impl Analytic {
         let cache = &self.llc[llc as usize];
         let phi_now = cache.phi_at(now_ns);
         let (mut lines, mut drift) = (0.0, 0.0);
-        let groups = self.tasks[self.cpus[index].task as usize].groups;
-        for (class, group_index) in groups.into_iter().enumerate().filter(|(_, group)| *group != NONE) {
+        for (class, group_index) in self.tasks[self.cpus[index].task as usize].shared_classes() {
             let group = &self.groups[group_index as usize];
             let window = &cache.windows[group.slots[llc as usize] as usize];
             let n = advanced(window.n, window.pending, phi_now - window.mark);
@@ -403,18 +413,15 @@ impl Analytic {
         let task = &self.tasks[state.task as usize];
         let profile = &self.profiles[task.profile as usize];
         let llc = self.geometry.llc[index];
-        for class in 0..profile.count {
-            let group_index = task.groups[class];
-            if group_index == NONE {
-                continue;
-            }
+        for (class, group_index) in task.shared_classes() {
             let group = &self.groups[group_index as usize];
             let domain = &group.domains[llc as usize];
             let own = state.registered[class];
             let siblings = self.sibling_rates(index, group_index);
-            let race = group.race(llc, own, siblings);
             let touches = profile.touches[class];
             let w = profile.writes[class];
+            let contended = w > 0.0 || group.is_written();
+            let race = if contended { group.race(llc, own, siblings) } else { Race::default() };
             if w > 0.0 {
                 lines += group.lines;
                 valid_lines += group.lines * (1.0 - race.read_private);
@@ -426,9 +433,11 @@ impl Analytic {
             // What an outsider has lost to others since is not there any more: ours for the writing, memory's to read.
             let phi = self.llc[llc as usize].phi;
             let here_ns = if phi > 1e-15 { 1.0 / phi } else { 1e15 };
-            let (read_kept, write_kept) = group.kept(llc, here_ns);
+            let crosses = race.read_domain + race.write_domain > 0.0;
+            let (read_kept, write_kept) = if crosses { group.kept(llc, here_ns) } else { (1.0, 1.0) };
             let by_owner = race.read_domain * domain.owned * read_kept;
-            let from_alone = domain.alone * group.taken(llc, here_ns);
+            let handed = lacking > 0.0 && domain.alone > 0.0;
+            let from_alone = if handed { domain.alone * group.taken(llc, here_ns) } else { 0.0 };
             let memory = (1.0 - w) * (present * (race.read_domain - by_owner) + lacking * (1.0 - from_alone))
                 + w * lacking * (1.0 - domain.elsewhere);
             let mut result = Coherence {
@@ -464,8 +473,8 @@ impl Analytic {
             if state.task == IDLE {
                 continue;
             }
-            let groups = &self.tasks[state.task as usize].groups;
-            for class in (0..MAX_CLASSES).filter(|&class| groups[class] == group) {
+            let classes = self.tasks[state.task as usize].shared_classes();
+            for (class, _) in classes.filter(|(_, of_sibling)| *of_sibling == group) {
                 sum.0 += state.registered[class].0;
                 sum.1 += state.registered[class].1;
             }
@@ -488,8 +497,14 @@ impl Analytic {
         }
         let contenders: f64 = group.domains.iter().map(|domain| f64::from(domain.members)).sum();
         let own_ns = 1.0 / state.rate.x - state.rate.ns[TimeShare::HotLines as usize];
-        let think_ns = (group.lines / touches * own_ns - transfer_ns).max(0.0);
-        result.queue_ns = queue_wait_ns(contenders, think_ns, transfer_ns) * touches / transfers;
+        // The line is under way for longer than its writer waits for it: this may be below nothing.
+        let think_ns = group.lines / touches * own_ns - transfer_ns;
+        // Between its touches of a line, without waiting for it. The others have had all their transfers' time to ask.
+        let between_ns = think_ns + transfer_ns * (1.0 - transfers / touches / COHERENCE_OVERLAP);
+        let ahead = (contenders - 1.0).max(0.0) * transfer_ns / between_ns.max(1e-3);
+        let needed = 1.0 - (1.0 - transfers / touches).max(0.0) * exp(-ahead);
+        let wait_ns = queue_wait_beside_hits_ns(contenders, think_ns, transfer_ns, needed);
+        result.queue_ns = wait_ns * touches / transfers;
     }
 
     /// Adds up time and events per instruction.
@@ -551,11 +566,7 @@ impl Analytic {
         if !self.profiles[self.tasks[task].profile as usize].any_shared {
             return;
         }
-        for class in 0..MAX_CLASSES {
-            let group = self.tasks[task].groups[class];
-            if group == NONE {
-                continue;
-            }
+        for (class, group) in self.tasks[task].shared_classes() {
             let new = self.shared_rates(index, class);
             let old = std::mem::replace(&mut self.cpus[index].registered[class], new);
             self.groups[group as usize].change(self.geometry.llc[index], old, new);

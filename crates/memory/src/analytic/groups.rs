@@ -36,18 +36,20 @@ pub(super) struct Domain {
     pub invalid: f64,
     /// Touch rate when the members were last told.
     told_touch: f64,
-    /// How far the group had moved when the latencies were last mixed.
-    mixed: Moves,
+    /// For which of the group's states the latencies were last mixed; 0 if never.
+    mixed: u64,
 }
 
-/// Sums of changes: of rates, and of the chances that lines are not in LLCs.
-#[derive(Clone, Copy, Default)]
-struct Moves {
-    rates: f64,
-    kept: f64,
+impl Domain {
+    /// Touches of all that count, those of members that left included.
+    #[inline]
+    fn touches(&self) -> f64 {
+        self.touch + self.left_touch
+    }
 }
 
-/// A domain's mixes stand while the group's rates have moved by less than this part of them, and chances by less.
+/// A domain's mixes stand while the domains' rates are together within this part of what they were made for, and the chances
+/// that lines are not in LLCs within as much.
 const SAME_MIX: f64 = 0.002;
 
 pub(super) struct Group {
@@ -66,7 +68,11 @@ pub(super) struct Group {
     /// By LLC the chance that a line is not in it, as of `kept_ns`.
     pub kept: Vec<f64>,
     kept_ns: Option<u64>,
-    moves: Moves,
+    /// By LLC, rates and chances of the state that the present mixes are to be for, and its number.
+    state: Vec<(f64, f64)>,
+    state_number: u64,
+    /// Rates or chances are others since they were last compared with the state.
+    touched: bool,
     /// Share of its pages by node, and how many members have touched them first.
     pub home: Vec<f64>,
     pub touched_by: u32,
@@ -126,7 +132,9 @@ impl Group {
             decayed_ns: 0,
             kept: vec![1.0; llcs],
             kept_ns: None,
-            moves: Moves::default(),
+            state: vec![(0.0, 1.0); llcs],
+            state_number: 0,
+            touched: true,
             home: vec![0.0; nodes],
             touched_by: 0,
         }
@@ -141,6 +149,12 @@ impl Group {
         (lines * (1.0 - kept), kept)
     }
 
+    /// Whether anybody writes its lines, or did lately; if not, nobody loses any to another.
+    #[inline]
+    pub fn is_written(&self) -> bool {
+        self.write + self.left.1 > 0.0
+    }
+
     /// The window beyond which it does not matter.
     pub fn max_window(&self) -> f64 {
         40.0 * self.lines
@@ -153,7 +167,7 @@ impl Group {
         domain.write += new.1 - old.1;
         self.touch += new.0 - old.0;
         self.write += new.1 - old.1;
-        self.moves.rates += (new.0 - old.0).abs();
+        self.touched = true;
     }
 
     /// A member starts running in a domain. It takes over what members that left there still count for.
@@ -166,7 +180,7 @@ impl Group {
         domain.write += rates.1;
         self.touch += rates.0;
         self.write += rates.1;
-        self.moves.rates += rates.0;
+        self.touched = true;
         self.sum_left();
     }
 
@@ -187,7 +201,7 @@ impl Group {
         if self.domains.iter().all(|domain| domain.members == 0) {
             (self.touch, self.write) = (0.0, 0.0);
         }
-        self.moves.rates += rates.0;
+        self.touched = true;
         self.sum_left();
     }
 
@@ -201,19 +215,32 @@ impl Group {
         self.kept_ns != Some(now_ns)
     }
 
-    /// Sets the chances that lines are not in LLCs; what they were before is in `kept`.
+    /// Sets the chances that lines are not in LLCs.
     pub fn set_kept(&mut self, now_ns: u64, kept: &[f64]) {
         self.kept_ns = Some(now_ns);
-        for (old, new) in self.kept.iter_mut().zip(kept) {
-            self.moves.kept += (*new - std::mem::replace(old, *new)).abs();
-        }
+        self.kept.copy_from_slice(kept);
+        self.touched = true;
     }
 
     /// Whether the domain's mixes are worth another look; they are made anew if so.
-    pub fn is_mix_old(&self, llc: usize) -> bool {
-        let then = &self.domains[llc].mixed;
-        let limit = SAME_MIX * self.touch;
-        self.moves.rates - then.rates > limit || self.moves.kept - then.kept > SAME_MIX || then.rates == 0.0
+    pub fn is_mix_old(&mut self, llc: usize) -> bool {
+        if std::mem::take(&mut self.touched) && self.is_elsewhere() {
+            self.state_number += 1;
+            for ((state, domain), kept) in self.state.iter_mut().zip(&self.domains).zip(&self.kept) {
+                *state = (domain.touches(), *kept);
+            }
+        }
+        self.domains[llc].mixed != self.state_number
+    }
+
+    /// Whether rates or chances are not what the present state has.
+    fn is_elsewhere(&self) -> bool {
+        let (mut rates, mut chances) = (0.0, 0.0);
+        for ((state, domain), kept) in self.state.iter().zip(&self.domains).zip(&self.kept) {
+            rates += (domain.touches() - state.0).abs();
+            chances += (kept - state.1).abs();
+        }
+        self.state_number == 0 || rates > SAME_MIX * self.touch || chances > SAME_MIX
     }
 
     /// Lets what members that left still count for decay: others' touches replace theirs.
@@ -224,7 +251,6 @@ impl Group {
             return;
         }
         let kept = exp(-self.touch * elapsed);
-        let before = self.left.0;
         for domain in &mut self.domains {
             domain.left_touch *= kept;
             domain.left_write *= kept;
@@ -233,7 +259,7 @@ impl Group {
             }
         }
         self.sum_left();
-        self.moves.rates += (before - self.left.0).abs();
+        self.touched = true;
     }
 
     /// Sums inside a domain and over all of them, those that left included.
@@ -306,7 +332,7 @@ impl Group {
     pub fn mix(&mut self, llc: usize, geometry: &Geometry) {
         let kept = &self.kept;
         let is_present = |domain: &Domain, kept: f64| domain.members > 0 || domain.left_touch > 0.0 || kept < 1.0;
-        let inside = self.domains[llc].touch + self.domains[llc].left_touch;
+        let inside = self.domains[llc].touches();
         let inside_write = self.domains[llc].write + self.domains[llc].left_write;
         let (mut touch, mut write, mut absent) = (0.0, 0.0, 1.0);
         for &other in &geometry.farthest_llcs[llc] {
@@ -314,13 +340,14 @@ impl Group {
             if !is_present(domain, kept) {
                 continue;
             }
-            touch += domain.touch + domain.left_touch;
+            touch += domain.touches();
             write += domain.write + domain.left_write;
             absent *= kept;
         }
         let (mut alone, mut by_owner) = (0.0, Mean::default());
         let (mut to_sharers, mut reached) = (Mean::default(), 0.0);
         let (mut farther_touch, mut farther_write) = (0.0, 0.0);
+        let written = self.is_written();
         for &other in &geometry.farthest_llcs[llc] {
             let (index, ns) = (other as usize, geometry.transfer_ns(llc as u32, other));
             let far = geometry.is_far(llc as u32, other);
@@ -328,8 +355,17 @@ impl Group {
             if !is_present(domain, kept[index]) {
                 continue;
             }
-            alone += (1.0 - kept[index]) * if kept[index] > 1e-9 { absent / kept[index] } else { 0.0 };
-            let (own_touch, own_write) = (domain.touch + domain.left_touch, domain.write + domain.left_write);
+            if kept[index] < 1.0 && kept[index] > 1e-9 {
+                alone += (1.0 - kept[index]) * (absent / kept[index]);
+            }
+            let (own_touch, own_write) = (domain.touches(), domain.write + domain.left_write);
+            if !written {
+                // Nobody owns a line that nobody writes; a write would have to reach the farthest of all.
+                if own_touch > 0.0 && to_sharers.weight <= 0.0 {
+                    to_sharers.add(1.0, ns, far);
+                }
+                continue;
+            }
             // Backwards in time its write comes before anybody else's touch: it owns the line.
             by_owner.add(wins(own_write, inside + touch - own_touch), ns, far);
             // Acknowledgements are collected in parallel, so the farthest domain that has the line counts. One of those
@@ -342,9 +378,8 @@ impl Group {
         let lost = wins(write, inside);
         let owned = if lost > 0.0 { (by_owner.weight / lost).min(1.0) } else { 1.0 };
         let invalid = if inside > 0.0 { lost } else { 0.0 };
-        let mixed = self.moves;
         let domain = &mut self.domains[llc];
-        domain.mixed = mixed;
+        domain.mixed = self.state_number;
         domain.elsewhere = 1.0 - absent;
         domain.alone = alone;
         (domain.owned, domain.invalid) = (owned, invalid);
@@ -370,12 +405,18 @@ impl Group {
 /// Extra wait per transfer of a line that `contenders` tasks want, each after `think_ns` of other things, when a
 /// transfer takes `transfer_ns` and one line's transfers come one after the other: a closed queue (`memory-model.md` 4.4).
 pub fn queue_wait_ns(contenders: f64, think_ns: f64, transfer_ns: f64) -> f64 {
+    queue_wait_beside_hits_ns(contenders, think_ns, transfer_ns, 1.0)
+}
+
+/// The same per touch, of which only the part `transfers` needs a transfer where all wait: whoever touches the line again
+/// before anybody else has asked for it keeps it.
+pub(super) fn queue_wait_beside_hits_ns(contenders: f64, think_ns: f64, transfer_ns: f64, transfers: f64) -> f64 {
     // Transfers all take the same time, so the one under way is half done on average: R = s (1 + (1 − 1 / n) (X R − X s / 2))
     // with X = n / (Z + R) is a quadratic in R. The reference leaves the half out. Nobody exceeds one per transfer.
     let b = think_ns - transfer_ns * contenders;
     let c = transfer_ns * (think_ns - 0.5 * transfer_ns * (contenders - 1.0));
     let response = 0.5 * (-b + (b * b + 4.0 * c).max(0.0).sqrt());
-    (response.max(contenders * transfer_ns - think_ns) - transfer_ns).max(0.0)
+    (response.max(contenders * transfer_ns * transfers - think_ns) - transfer_ns).max(0.0)
 }
 
 #[cfg(test)]
@@ -454,6 +495,7 @@ mod tests {
             let machine = warmcore_topology::resolve("2s1n2l8c1t").unwrap();
             group.domains.resize(4, Domain::default());
             group.kept.resize(4, 1.0);
+            group.state.resize(4, (0.0, 1.0));
             group.mix(0, &Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap()));
             let threads: Vec<(usize, f64)> = domains
                 .iter()

@@ -1,7 +1,7 @@
 //! The analytic memory model (reference, section 4): how fast every running task runs, from closed forms whose cost
 //! does not depend on the number of accesses.
 //!
-//! Modelled: occupancy of L2s and LLCs as windows (`window`), coherence as a race of rates per LLC domain (`groups`),
+//! Modelled: occupancy of L2s and LLCs as windows (`window`, `occupancy`), coherence as a race of rates per LLC domain (`groups`),
 //! loaded memory and links (`bandwidth`), sibling threads, page homes, and from all of it cycles per instruction by
 //! cause (`rate`). What the model leaves out is listed in `docs/models/memory.md`.
 //!
@@ -27,6 +27,7 @@ mod evaluate;
 mod geometry;
 mod groups;
 mod moved;
+mod occupancy;
 mod player;
 mod premise;
 mod rate;
@@ -50,9 +51,9 @@ use groups::Group;
 
 pub use groups::queue_wait_ns;
 use moved::Moved;
+use occupancy::Occupancy;
 use premise::Premise;
 use rate::{Alone, Components, Rate};
-use window::Occupancy;
 
 pub use counters::{Counters, MemoryEvent, TimeShare};
 pub use player::Player;

@@ -15,7 +15,6 @@
 //! meanwhile elsewhere must be dropped") and the transitions of MESI; the reference's section 4.2 keeps the windows only.
 
 use crate::curves::PerClass;
-use crate::math::exp;
 use crate::profile::MAX_CLASSES;
 use crate::tables::CurveTable;
 
@@ -42,8 +41,9 @@ impl Left {
     /// Chance per line of each private class that it is good in the cache, which now covers the window `n`.
     pub fn held(&self, profile: &Compiled, n: f64) -> PerClass {
         let mut held = [0.0; MAX_CLASSES];
+        let untouched = profile.fates.untouched(n);
         for class in (0..profile.count).filter(|&class| !profile.shared[class]) {
-            let covered = 1.0 - exp(-profile.lambda[class] * n);
+            let covered = 1.0 - untouched[class];
             held[class] = self.lines.map_or(covered, |lines| covered.min(lines.alone[class] + lines.both[class]));
         }
         held
@@ -92,13 +92,14 @@ impl Moved {
         }
         let mut moved =
             Self { active: true, came: executed, good: [1.0; MAX_CLASSES], now: f64::INFINITY, ..Self::default() };
+        let lines = left.and_then(|left| left.lines);
+        let of_window = if left.is_some() { profile.fates.untouched(n) } else { [1.0; MAX_CLASSES] };
+        let (untouched, unwritten) = (profile.fates.untouched(away), profile.fates.unwritten(away));
         for class in 0..profile.count {
             if profile.shared[class] {
                 continue;
             }
-            let lambda = profile.lambda[class];
-            let covered = if left.is_some() { 1.0 - exp(-lambda * n) } else { 0.0 };
-            let lines = left.and_then(|left| left.lines);
+            let covered = 1.0 - of_window[class];
             let (alone, both) = match lines {
                 // The window may have faded since.
                 Some(LeftLines { alone, both, .. }) => {
@@ -107,8 +108,7 @@ impl Moved {
                 }
                 None => (covered, 0.0),
             };
-            let untouched = exp(-lambda * away);
-            let unwritten = exp(-profile.writes[class] * lambda * away);
+            let (untouched, unwritten) = (untouched[class], unwritten[class]);
             let alone_now = alone * untouched;
             moved.both[class] = alone * (unwritten - untouched) + both * unwritten;
             let good = alone_now + moved.both[class];
@@ -129,11 +129,11 @@ impl Moved {
         }
         let since = executed - self.came;
         let (mut alone, mut both, mut there) = ([0.0; MAX_CLASSES], [0.0; MAX_CLASSES], [0.0; MAX_CLASSES]);
+        let of_window = profile.fates.untouched(n);
+        let (untouched, unwritten) = (profile.fates.untouched(since), profile.fates.unwritten(since));
         for class in (0..profile.count).filter(|&class| !profile.shared[class]) {
-            let lambda = profile.lambda[class];
-            let untouched = exp(-lambda * since);
-            let unwritten = exp(-profile.writes[class] * lambda * since);
-            let missing = self.good[class] * exp(-lambda * n) + (1.0 - self.good[class]) * untouched;
+            let (untouched, unwritten) = (untouched[class], unwritten[class]);
+            let missing = self.good[class] * of_window[class] + (1.0 - self.good[class]) * untouched;
             both[class] = self.both[class] * unwritten + self.there[class] * (unwritten - untouched);
             alone[class] = (1.0 - missing - both[class]).max(0.0);
             there[class] = self.there[class] * untouched;
@@ -162,7 +162,11 @@ impl Moved {
         mean: &mut PerClass,
     ) -> Extra {
         let since = self.since(executed);
-        let (before, after) = (curves.look(since), curves.look(since + ahead));
+        let (before, after) = (curves.cell(since), curves.cell(since + ahead));
+        let (lines_before, lines_after) = (curves.class_lines(before), curves.class_lines(after));
+        let misses_before = curves.class_misses(before);
+        let (unwritten_before, unwritten_after) =
+            (profile.fates.unwritten(since), profile.fates.unwritten(since + ahead));
         let per_instruction = 1.0 / ahead.max(1.0);
         let mut extra = Extra::default();
         let (mut touches, mut now) = (0.0, 0.0);
@@ -172,19 +176,19 @@ impl Moved {
             }
             let q = profile.touches[class];
             touches += q;
-            let untouched = (after.class_lines[class] - before.class_lines[class]) * per_instruction;
+            let untouched = (lines_after[class] - lines_before[class]) * per_instruction;
             *mean = self.good[class] * *mean + (1.0 - self.good[class]) * untouched;
             extra.served[class] = self.there[class] * untouched;
-            now += (self.there[class] + (1.0 - self.good[class])) * before.class_misses[class];
+            now += (self.there[class] + (1.0 - self.good[class])) * misses_before[class];
             let rate = profile.writes[class] * profile.lambda[class];
             let maybe = self.both[class] + self.there[class];
             if rate > 0.0 && maybe > 1e-6 {
                 // Written for the first time while in both: wλ (maybe e^(−wλr) − there e^(−λr)), on average.
-                let (start, end) = (exp(-rate * since), exp(-rate * (since + ahead)));
+                let (start, end) = (unwritten_before[class], unwritten_after[class]);
                 let first_writes = profile.lines[class] * (start - end) * per_instruction;
                 let w = profile.writes[class];
                 extra.announced[class] = (maybe * first_writes - self.there[class] * w * untouched).max(0.0);
-                now += (maybe * start * w * q - self.there[class] * w * before.class_misses[class]).max(0.0);
+                now += (maybe * start * w * q - self.there[class] * w * misses_before[class]).max(0.0);
             }
         }
         self.now = now;

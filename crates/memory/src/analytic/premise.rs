@@ -6,7 +6,6 @@
 //! premises are those of the last evaluation.
 
 use super::counters::TimeShare;
-use super::geometry::NONE;
 use super::{Analytic, IDLE};
 
 /// Relative change of a speed that is not worth an evaluation.
@@ -61,17 +60,16 @@ impl Analytic {
         let llc = self.geometry.llc[index];
         let same_llc_ns = self.hierarchy.transfer_ns[warmcore_topology::Relation::SameLlc];
         let (mut misses, mut stall_ns, mut touch) = (0.0, 0.0, 0.0);
-        for class in 0..profile.count {
-            let group_index = task.groups[class];
-            if group_index == NONE {
-                continue;
-            }
+        for (class, group_index) in task.shared_classes() {
             let group = &self.groups[group_index as usize];
             let domain = &group.domains[llc as usize];
             touch += group.touch;
-            let race = group.race(llc, state.registered[class], (0.0, 0.0));
             let (touches, w) = (profile.touches[class], profile.writes[class]);
             misses += touches * self.llc[llc as usize].windows[group.slots[llc as usize] as usize].misses;
+            if !group.is_written() {
+                continue;
+            }
+            let race = group.race(llc, state.registered[class], (0.0, 0.0));
             stall_ns += touches
                 * (w * (race.write_domain * domain.write_ns + (race.write_private - race.write_domain) * same_llc_ns)
                     + (1.0 - w)

@@ -9,7 +9,7 @@ use super::counters::{MemoryEvent, TimeShare};
 /// Overlap of coherence misses on shared lines, where the next load or atomic operation depends on the last (assumed).
 /// Private lines that a task left in another cache overlap as its other misses do, and writes to copies that it can read
 /// wait in the store buffer: nothing depends on them, and 50 entries outlast a transfer.
-const COHERENCE_OVERLAP: f64 = 1.5;
+pub(super) const COHERENCE_OVERLAP: f64 = 1.5;
 
 /// Overlap of the line transfers of a message (assumed, as other coherence misses).
 pub(super) const MESSAGE_OVERLAP: f64 = COHERENCE_OVERLAP;
@@ -122,6 +122,8 @@ impl Components {
         let (mut left, mut announced, mut l1_hits, mut told, mut same_llc) = (0.0, 0.0, 0.0, 0.0, 0.0);
         // The part of the transfers that is waited for.
         let (mut left_exposed, mut same_llc_exposed) = (0.0, 0.0);
+        // What classes that share their homes get from memory.
+        let (mut own, mut own_exposed, mut own_class) = (0.0, 0.0, None);
         for class in 0..profile.count {
             let (a2, a3, a4) = (access.l1[class], access.l2[class], access.llc[class]);
             let exposed = profile.exposure[class] * overlap;
@@ -152,8 +154,14 @@ impl Components {
             left_exposed += moved * exposed;
             let from_memory = a4 - moved;
             if from_memory > 0.0 {
-                spread(class, from_memory, &mut self.memory);
-                spread(class, from_memory * exposed, &mut self.memory_exposed);
+                if profile.own_home[class] {
+                    own += from_memory;
+                    own_exposed += from_memory * exposed;
+                    own_class = Some(class);
+                } else {
+                    spread(class, from_memory, &mut self.memory);
+                    spread(class, from_memory * exposed, &mut self.memory_exposed);
+                }
                 reads += from_memory;
                 // A line is written back if any touch while it was here wrote it.
                 let touches = profile.touches[class] / from_memory;
@@ -162,6 +170,10 @@ impl Components {
             if profile.shared[class] {
                 add_coherence(&access.coherence[class], place, &mut stall, &mut events);
             }
+        }
+        if let Some(class) = own_class {
+            spread(class, own, &mut self.memory);
+            spread(class, own_exposed, &mut self.memory_exposed);
         }
         events[MemoryEvent::L1Miss as usize] += l1_hits;
         events[MemoryEvent::L2Miss as usize] += announced;

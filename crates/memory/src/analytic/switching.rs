@@ -2,8 +2,6 @@
 
 use warmcore_topology::CpuId;
 
-use crate::profile::MAX_CLASSES;
-
 use super::geometry::NONE;
 use super::moved::{Left, Moved};
 use super::tasks::{L2Curves, Level, LlcCurves, TaskSpec};
@@ -184,11 +182,7 @@ impl Analytic {
     fn enter_groups(&mut self, now_ns: u64, index: usize) {
         let task = self.cpus[index].task as usize;
         let llc = self.geometry.llc[index];
-        for class in 0..MAX_CLASSES {
-            let group = self.tasks[task].groups[class];
-            if group == NONE {
-                continue;
-            }
+        for (class, group) in self.tasks[task].shared_classes() {
             let slot = self.group_slot(now_ns, group, llc);
             let first = self.groups[group as usize].domains[llc as usize].members == 0;
             if first && !self.llc[llc as usize].windows[slot].running {
@@ -208,11 +202,7 @@ impl Analytic {
     fn leave_groups(&mut self, now_ns: u64, index: usize) {
         let task = self.cpus[index].task as usize;
         let llc = self.geometry.llc[index];
-        for class in 0..MAX_CLASSES {
-            let group = self.tasks[task].groups[class];
-            if group == NONE {
-                continue;
-            }
+        for (class, group) in self.tasks[task].shared_classes() {
             self.groups[group as usize].leave(llc, self.cpus[index].registered[class]);
             self.cpus[index].registered[class] = (0.0, 0.0);
             if self.groups[group as usize].domains[llc as usize].members == 0 {

@@ -12,7 +12,8 @@ use super::counters::{Counters, TimeShare};
 use super::geometry::NONE;
 use super::groups::Group;
 use super::moved::{Left, Moved};
-use super::window::{CurvesOf, Occupancy, Owner, advanced};
+use super::occupancy::Occupancy;
+use super::window::{CurvesOf, Owner, advanced};
 
 /// A task to be.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +89,13 @@ impl TaskState {
     #[inline]
     pub fn l2_forms<'a>(&self, profiles: &'a [Compiled]) -> &'a compiled::L2Curves {
         &profiles[self.profile as usize].l2[usize::from(self.l2_variant)]
+    }
+
+    /// Its shared classes, each with its group.
+    #[inline]
+    pub fn shared_classes(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
+        let groups = self.groups;
+        (0..MAX_CLASSES).map(move |class| (class, groups[class])).filter(|(_, group)| *group != NONE)
     }
 
     pub fn places(&mut self, level: Level) -> &mut Places {
@@ -218,7 +226,7 @@ impl Analytic {
         }
         state.touched = true;
         state.home[node as usize] = 1.0;
-        for group in state.groups.into_iter().filter(|group| *group != NONE) {
+        for (_, group) in state.shared_classes() {
             let group = &mut self.groups[group as usize];
             let before = f64::from(group.touched_by);
             for share in &mut group.home {

@@ -10,13 +10,14 @@
 //! Φ is found at each update as what makes the excess lines go, instead of being carried on at a frozen rate: windows
 //! that hold all their owners touch fade for a long time before they lose a line.
 
-use super::window::{CurvesOf, Occupancy, Window, faded};
+use super::occupancy::Occupancy;
+use super::window::{CurvesOf, Window, faded};
 
 /// With a smaller part of the capacity left of earlier turns they are over.
 const OVER: f64 = 0.01;
 
 /// The lines that go are found to this part of the capacity, in at most so many steps.
-const CLOSE: f64 = 5e-4;
+const CLOSE: f64 = 1e-3;
 const STEPS: u32 = 24;
 
 /// The first of them is no larger; and beyond this advance nothing is left to find.
@@ -60,7 +61,7 @@ impl Occupancy {
         let lines = self.settle_running(self.stale_lines, now_ns, curves);
         (self.updated_ns, self.fills, self.summed) = (now_ns, 0.0, false);
         self.running_lines = (lines - self.stale_lines).max(0.0);
-        if lines <= self.capacity {
+        if lines <= (1.0 + CLOSE) * self.capacity {
             self.phi = 0.0;
             return true;
         }
