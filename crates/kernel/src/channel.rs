@@ -9,7 +9,14 @@
 //!   (`mutex_spin_on_owner`), in order of arrival. So a channel whose users sit under different LLCs carries fewer messages.
 //! - *Lines of a wakeup*, told in `lifecycle`.
 //!
-//! Not modelled: owners preempted with the lock held; waiters that go to sleep; slab memory freed on another CPU.
+//! Who waits for room is not woken by every message that is read (Linux 7.2):
+//!
+//! - *Pipes* get room back by whole pages, and `pipe_read` wakes one writer when it frees a page of a full pipe; a writer that had to wait wakes
+//!   the next one if the pipe is not full after its own message (`pipe_write`).
+//! - *Unix sockets* wake all writers that wait, once no more than a quarter of the buffer is in use (`unix_writable`).
+//!
+//! Not modelled: owners preempted with the lock held; waiters that go to sleep; slab memory freed on another CPU; parts of a message, as every
+//! message is sent and received whole; pages that are not full because the next message did not fit, but for what capacities say.
 
 use warmcore_topology::{Costs, CpuId};
 use warmcore_trace::{OverheadKind, TaskId};
@@ -19,8 +26,8 @@ use crate::engine::Engine;
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::{self, Memory};
 use crate::scheduler::{Scheduler, WakeFlags};
-use crate::sync::take_waiter;
-use crate::task::{Activity, WaitReason};
+use crate::sync::{Channel, take_waiter};
+use crate::task::{Activity, Stage, WaitReason};
 
 /// Percent of a call during which the channel's lock is held: `pipe_write` and `pipe_read` hold `pipe->mutex` from before they look
 /// at the buffer until the data is copied; Unix stream sockets allocate and copy outside of the queue's lock.
@@ -41,6 +48,57 @@ fn payload_percent(costs: &Costs, kind: ChannelKind) -> u64 {
     })
 }
 
+/// Bytes of a page of memory.
+const PAGE: u64 = 4096;
+
+/// Room for data, and who is told when there is some again.
+#[derive(Clone, Copy)]
+struct Room {
+    kind: ChannelKind,
+    capacity_bytes: u64,
+}
+
+impl Room {
+    fn of(channel: &warmcore_workload::Channel) -> Self {
+        Self { kind: channel.kind, capacity_bytes: channel.capacity_bytes }
+    }
+
+    /// Bytes by which room comes back. Pipes of less than two pages, which no kernel has, are queues of bytes.
+    fn unit_bytes(self) -> u64 {
+        match self.kind {
+            ChannelKind::Pipe if self.capacity_bytes >= 2 * PAGE => {
+                self.capacity_bytes / self.capacity_bytes.div_ceil(PAGE)
+            }
+            _ => 1,
+        }
+    }
+
+    fn left_bytes(self, state: &Channel) -> u64 {
+        self.capacity_bytes - state.used_bytes - state.read_of_page_bytes
+    }
+
+    /// No page is free (`pipe_full`), though the last one may have room.
+    fn is_full(self, state: &Channel) -> bool {
+        let unit = self.unit_bytes();
+        (state.used_bytes + state.read_of_page_bytes).div_ceil(unit) >= self.capacity_bytes / unit
+    }
+
+    /// Takes a message out. Whether one of the writers that wait is to be woken, or, for a socket, all.
+    fn take(self, state: &mut Channel, bytes: u64) -> bool {
+        let (was_full, unit) = (self.is_full(state), self.unit_bytes());
+        state.used_bytes -= bytes;
+        if self.kind == ChannelKind::Socket {
+            return 4 * state.used_bytes <= self.capacity_bytes;
+        }
+        let read = state.read_of_page_bytes + bytes;
+        state.read_of_page_bytes = if state.used_bytes == 0 { 0 } else { read % unit };
+        let freed = read >= unit || state.used_bytes == 0;
+        // Messages of several pages are written in parts by the kernel; here they wait for all of their room.
+        let large = state.writers.front().is_some_and(|(_, bytes)| *bytes > unit);
+        freed && (was_full || large)
+    }
+}
+
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// The same for one side of a message. Where memory is modelled it is work: a busy sibling and cold caches make it slower,
     /// as they do the task's own code.
@@ -58,21 +116,25 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     pub(crate) fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
-        let description = &self.workload.channels[channel.index()];
-        if self.pay_message(id, description.kind) {
+        let room = Room::of(&self.workload.channels[channel.index()]);
+        if self.pay_message(id, room.kind) {
             return Done::Busy;
         }
+        let has_waited = self.core.tasks[id.index()].stage == Stage::Woken;
         let state = &mut self.objects.channels[channel.index()];
-        if state.used_bytes + bytes > description.capacity_bytes {
+        if bytes > room.left_bytes(state) {
             state.writers.push_back((id, bytes));
             return self.block_at_channel(cpu, id, channel, WaitReason::ChannelSpace(channel.0));
         }
         state.used_bytes += bytes;
         let last_reader = state.last_reader_cpu;
         state.last_writer_cpu = Some(cpu);
-        // Whoever leaves room behind passes the wakeup on (`wake_next_writer`).
         let reader = take_waiter(&mut state.readers, state.used_bytes, true);
-        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, false);
+        // Who had to wait and leaves room behind passes the wakeup on (`wake_next_writer`).
+        let passes_on =
+            room.kind == ChannelKind::Pipe && (has_waited || room.unit_bytes() == 1) && !room.is_full(state);
+        let left = room.left_bytes(state);
+        let writer = if passes_on { take_waiter(&mut state.writers, left, false) } else { None };
         // The sender writes what the receiver read last. Part of the constant cost otherwise.
         if M::MODELLED {
             self.use_channel(cpu, id, channel, last_reader);
@@ -123,8 +185,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     pub(crate) fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
-        let description = &self.workload.channels[channel.index()];
-        if self.pay_message(id, description.kind) {
+        let room = Room::of(&self.workload.channels[channel.index()]);
+        if self.pay_message(id, room.kind) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];
@@ -133,21 +195,37 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         if state.used_bytes < bytes {
             state.readers.push_back((id, bytes));
+            // The kernel's reader would have taken the part that is there.
+            self.wake_writers(channel, room);
             return self.block_at_channel(cpu, id, channel, WaitReason::ChannelData(channel.0));
         }
-        state.used_bytes -= bytes;
+        let wakes = room.take(state, bytes);
         // Whoever leaves data behind passes the wakeup on (`wake_next_reader`).
-        let writer = take_waiter(&mut state.writers, description.capacity_bytes - state.used_bytes, true);
         let reader = take_waiter(&mut state.readers, state.used_bytes, false);
         let last_writer = state.last_writer_cpu;
         if M::MODELLED {
             self.use_channel(cpu, id, channel, last_writer);
         } else if let Some(from) = last_writer {
-            let cost = self.memory.message_transfer_ns(description.kind, id, from, cpu);
+            let cost = self.memory.message_transfer_ns(room.kind, id, from, cpu);
             self.core.charge(cpu, cost, OverheadKind::Syscall);
         }
-        self.wake_sync(writer);
+        if wakes {
+            self.wake_writers(channel, room);
+        }
         self.wake_sync(reader);
         Done::Next
+    }
+
+    /// Wakes a writer that waits for room; of a socket all, as they do not wait exclusively.
+    fn wake_writers(&mut self, channel: ChannelId, room: Room) {
+        if room.kind == ChannelKind::Pipe {
+            let state = &mut self.objects.channels[channel.index()];
+            let left = room.left_bytes(state);
+            let writer = take_waiter(&mut state.writers, left, true);
+            return self.wake_sync(writer);
+        }
+        while let Some((writer, _)) = self.objects.channels[channel.index()].writers.pop_front() {
+            self.wake_sync(Some(writer));
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Semaphore {
 #[derive(Default)]
 pub(crate) struct Channel {
     pub used_bytes: u64,
+    /// Bytes of a pipe's first page that have been read; their room comes back with the page.
+    pub read_of_page_bytes: u64,
     /// Tasks that wait for data, with the size of their message.
     pub readers: VecDeque<(TaskId, u64)>,
     /// Tasks that wait for space, with the size of their message.

@@ -27,9 +27,10 @@ pub struct Costs {
     pub syscall_ns: u64,
     /// CPU time of a futex wait or wake call, the wakeup itself not included.
     pub futex_ns: u64,
-    /// CPU time of one read or write of a small message on a pipe.
+    /// CPU time of one read or write of a small message on a pipe. Measured 235 ns for 100 bytes on a Zen 5 at 3.4 GHz (Linux 6.18, one
+    /// thread); the 500 ns of machines that say nothing are that at the 1.9 to 2.5 GHz of servers with older cores.
     pub pipe_message_ns: u64,
-    /// CPU time of one send or receive of a small message on a Unix stream socket.
+    /// CPU time of one send or receive of a small message on a Unix stream socket. Measured 800 ns as above.
     pub socket_message_ns: u64,
     /// CPU time of creating a thread or process, on the parent's CPU.
     pub fork_ns: u64,
@@ -85,7 +86,7 @@ impl Costs {
             hrtick_ns: 900,
             syscall_ns: 150,
             futex_ns: 500,
-            pipe_message_ns: 1_100,
+            pipe_message_ns: 500,
             socket_message_ns: 1_600,
             fork_ns: 30_000,
             exit_ns: 20_000,
