@@ -97,6 +97,8 @@ pub fn judge(bound: Bound, sim: &[Measured], vm: &[Measured], events_lost: u64) 
         format!("only {samples} events")
     } else if spread.is_some_and(|spread| spread > bound.limit()) {
         "boots differ by more than the bound".to_owned()
+    } else if error.is_none() {
+        "it has no value in either place".to_owned()
     } else {
         String::new()
     };
@@ -152,6 +154,13 @@ mod tests {
         assert_eq!(verdict(&[100.0], &[100.0], 3, 0), Verdict::NotMeasured, "too few");
         assert_eq!(verdict(&[100.0], &[60.0, 140.0], 100, 0), Verdict::NotMeasured, "boots differ");
         assert_eq!(verdict(&[100.0], &[], 100, 0), Verdict::NotMeasured, "never run");
+    }
+
+    #[test]
+    fn a_value_that_both_places_lack_is_not_measured() {
+        let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
+        let judgement = judge(Bound::Absolute(9.0), &nothing, &nothing, 0);
+        assert_eq!((judgement.verdict, judgement.error), (Verdict::NotMeasured, None));
     }
 
     #[test]
