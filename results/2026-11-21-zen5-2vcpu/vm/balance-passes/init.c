@@ -2,7 +2,8 @@
  *
  * Options on the kernel's command line: bal.n threads; bal.pin: bound to CPU 0 until they are released; bal.cas: cache-aware
  * scheduling; bal.before, bal.after: ms from the start to the release, and from there to the end; bal.probes: record passes and
- * looks at tasks too; bal.idle: eight SCHED_IDLE spinners, the others run 2 ms of 10.
+ * looks at tasks too; bal.idle: eight SCHED_IDLE spinners, the others run 2 ms of 10;
+ * bal.duty: six spinners, the others run 3 ms of 10, each 0.7 ms after the last.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -127,6 +128,26 @@ static void *periodic(void *index)
 	return 0;
 }
 
+static void *duty(void *index)
+{
+	tids[(long)index] = gettid();
+	rest_ms(1);
+	long start = clock_ns(CLOCK_MONOTONIC);
+	struct timespec first = { 0, 0 };
+	long next = start + ((long)index - 6) * 700000;
+	first.tv_sec = next / 1000000000; first.tv_nsec = next % 1000000000;
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &first, 0);
+	for (; !stop;) {
+		long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 3000000;
+		while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+			work(1500);
+		next += 10000000;
+		struct timespec time = { next / 1000000000, next % 1000000000 };
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0);
+	}
+	return 0;
+}
+
 static void open_channel(void)
 {
 	static const char *const ports[] = { "/dev/vport0p1", "/dev/vport1p1", "/dev/vport2p1" };
@@ -199,7 +220,7 @@ int main(void)
 		pthread_attr_setaffinity_np(&attributes, sizeof first, &first);
 	long begun = clock_ns(CLOCK_MONOTONIC);
 	for (long i = 0; i < count; i++) {
-		void *(*does)(void *) = !idle ? spin : i < 8 ? idle_spin : periodic;
+		void *(*does)(void *) = option("bal.duty=", 0) ? (i < 6 ? spin : duty) : !idle ? spin : i < 8 ? idle_spin : periodic;
 		if (pthread_create(&threads[i], &attributes, does, (void *)i))
 			say("!no thread %ld\n", i);
 	}

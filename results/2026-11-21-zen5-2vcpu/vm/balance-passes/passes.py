@@ -29,7 +29,7 @@ for match in filter(None, map(pattern.match, lines)):
     elif name == "detr" and cpu in asked:
         of = asked.pop(cpu)
         looks[(int(of["pid"], 0), "failed " + of["failed"], "granted" if int(fields["ok"], 0) & 0xFF else "refused")] += time > 0
-for low, high in ((0, 50), (50, 250), (250, 650)):
+for low, high in ((0, 50), (50, 250), (250, 650), (0, 1000)):
     inside = [took for begun, took in softirqs if low * 1e6 <= begun < high * 1e6]
     print(f"{low} to {high} ms: {len(inside)} SCHED softirqs, {sum(inside) / 1e6:.1f} ms in all")
     kinds = collections.defaultdict(list)
