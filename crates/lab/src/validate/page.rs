@@ -11,7 +11,7 @@ const HEAD: &str = "\
 
 Made by `warmcore validate --between sim,vm --stored --page docs/fidelity.md book/*.toml`; do not edit. The experiments, their bounds and what is
 known about their disagreements are the files in `book/`; what the real kernel gave is in `book/results/`. `warmcore validate --between sim,vm
---store book/*.toml` runs the kernel again. What a virtual machine can and cannot show: [vm](models/vm.md).
+--virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and cannot show: [vm](models/vm.md).
 
 **inside**: the error of the simulator's median over seeds against the median over boots is within the bound. **outside**: it is not.
 **not measured**: too few events, lost events, or boots that differ by more than the bound. A **control** is a deliberately wrong model: the
