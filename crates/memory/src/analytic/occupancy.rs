@@ -47,7 +47,8 @@ const FORGET_LINES: f64 = 16.0;
 /// Below this part of its capacity a cache evicts nothing.
 const EMPTYING: f64 = 0.98;
 
-/// Fills of a step between updates, by the part of the capacity on which evictions set in.
+/// Most that the fills of the last step count in how full a cache will be after the next, by the part of the capacity on which
+/// evictions set in. Chosen, not derived: one long step, after rest, does not make evictions set in far below that part.
 const LONGEST_STEP: f64 = 4.0;
 
 /// Most windows a cache keeps, the smallest are forgotten first.
