@@ -114,38 +114,38 @@ static void *idle_spin(void *index)
 	return spin(index);
 }
 
-static void *periodic(void *index)
+static void sleep_until(long ns)
 {
-	tids[(long)index] = gettid();
-	for (long next = clock_ns(CLOCK_MONOTONIC); !stop;) {
-		long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 2000000;
+	struct timespec time = { ns / 1000000000, ns % 1000000000 };
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0);
+}
+
+/* Runs for run_ns now, and for as long at every 10 ms after the instant next. */
+static void *turns(long next, long run_ns)
+{
+	while (!stop) {
+		long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + run_ns;
 		while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
 			work(1500);
 		next += 10000000;
-		struct timespec time = { next / 1000000000, next % 1000000000 };
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0);
+		sleep_until(next);
 	}
 	return 0;
+}
+
+static void *periodic(void *index)
+{
+	tids[(long)index] = gettid();
+	return turns(clock_ns(CLOCK_MONOTONIC), 2000000);
 }
 
 static void *duty(void *index)
 {
 	tids[(long)index] = gettid();
 	rest_ms(1);
-	long start = clock_ns(CLOCK_MONOTONIC);
-	struct timespec first = { 0, 0 };
-	long next = start + ((long)index - 6) * 700000;
-	first.tv_sec = next / 1000000000; first.tv_nsec = next % 1000000000;
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &first, 0);
-	for (; !stop;) {
-		long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 3000000;
-		while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
-			work(1500);
-		next += 10000000;
-		struct timespec time = { next / 1000000000, next % 1000000000 };
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0);
-	}
-	return 0;
+	long first = clock_ns(CLOCK_MONOTONIC) + ((long)index - 6) * 700000;
+	sleep_until(first);
+	return turns(first, 3000000);
 }
 
 static void open_channel(void)
