@@ -17,10 +17,11 @@ pub struct VmArguments {
     #[arg(long, value_name = "FILE", requires = "kernel", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Count instructions instead of time: each takes 2^SHIFT ns, all CPUs together, and idle time is skipped, so that
-    /// results do not depend on the load of this computer. The default where virtualisation does not work
-    #[arg(long, value_name = "SHIFT", num_args = 0..=1, default_missing_value = "0", require_equals = true,
+    /// results do not depend on the load of this computer. 1 without a number, as the fidelity book has it; the default where
+    /// virtualisation does not work
+    #[arg(long, value_name = "SHIFT", num_args = 0..=1, require_equals = true,
           value_parser = clap::value_parser!(u8).range(0..=10))]
-    pub virtual_time: Option<u8>,
+    pub virtual_time: Option<Option<u8>>,
     /// Real time even when the guest is emulated; for shells, not for measurements
     #[arg(long, conflicts_with = "virtual_time")]
     pub real_time: bool,

@@ -69,7 +69,7 @@ pub fn choice(arguments: &VmArguments) -> Choice {
     Choice {
         kernel: arguments.kernel.clone(),
         config: arguments.config.clone(),
-        virtual_time: arguments.virtual_time,
+        virtual_time: arguments.virtual_time.map(|shift| shift.unwrap_or(select::DEFAULT_SHIFT)),
         real_time: arguments.real_time,
         limit: Some(Duration::from_nanos(arguments.boot_limit)),
         buffer_kib: Some(arguments.trace_buffer << 10),
