@@ -152,6 +152,40 @@ fn a_migration_costs_the_time_to_fill_the_l2_again() {
     }
 }
 
+/// A task that goes to and fro between two CPUs, `moves` times after `stay_ns` each; counters of the last two stays.
+fn to_and_fro(machine: &Machine, profile: &Profile, cpus: [u32; 2], moves: u64, stay_ns: u64) -> Counters {
+    let mut player = Player::new(machine, std::slice::from_ref(profile)).unwrap();
+    let task = player.add_task(&spec(0));
+    let mut before = Counters::default();
+    for stay in 0..moves {
+        if stay == moves - 2 {
+            before = player.counters(task);
+        }
+        let cpu = CpuId(cpus[(stay % 2) as usize]);
+        player.switch_in(cpu, task);
+        player.advance((stay + 1) * stay_ns);
+        player.switch_out(cpu);
+    }
+    difference(&player.counters(task), &before)
+}
+
+fn two_classes(fast_kib: u64, slow_kib: u64) -> Profile {
+    let mut profile = profile("perlbench");
+    profile.classes =
+        vec![Class::new("fast", fast_kib << 10, 0.01, 0.3), Class::new("slow", slow_kib << 10, 0.005, 0.3)];
+    profile
+}
+
+#[test]
+fn what_two_llcs_hold_is_never_read_from_memory_by_a_task_that_goes_to_and_fro() {
+    let machine = machine("1s1n2l4c1t");
+    let counters = to_and_fro(&machine, &two_classes(100, 400), [0, 4], 400, 100_000);
+    let from = |event: MemoryEvent| counters.events[event as usize];
+    let memory = from(MemoryEvent::DramLocal) + from(MemoryEvent::DramRemote);
+    let fetched = from(MemoryEvent::C2cOtherLlc);
+    assert!(fetched > 100.0 && memory < 0.002 * fetched, "{fetched} lines from the other LLC, {memory} from memory");
+}
+
 #[test]
 fn coming_back_early_finds_a_warm_cache_and_late_a_cold_one() {
     let machine = machine("spr32");

@@ -8,7 +8,8 @@
 //! - in both: those read but not written, e^(−wλΔ) − e^(−λΔ), and of those that were in both before e^(−wλΔ);
 //!
 //! and r instructions after the return the lines not good here are those not touched since, e^(−λr): each costs a miss,
-//! which the other cache serves if it has the line. A line in both costs the first write a message to the other cache;
+//! which the other cache serves if it has the line: what is good there is in both or there alone. Whoever has been back for
+//! longer than the window covers misses as one that never left. A line in both costs the first write a message to the other cache;
 //! lines fetched by a read are in both too. That is e^(−wλr) and e^(−wλr) − e^(−λr) of them.
 //!
 //! The same holds for cores (their L2s) and for the domains of LLCs. Source: reference, section 3.3 ("those written
@@ -114,8 +115,8 @@ impl Moved {
             let good = alone_now + moved.both[class];
             moved.good[class] = if covered > 1e-9 { (good / covered).min(1.0) } else { 1.0 };
             moved.there[class] = match there {
-                // Lines that were not here before may have been missing there too; lines lost since are there.
-                Some(there) => ((1.0 - good) - (1.0 - alone - both) * (1.0 - there[class])).max(0.0),
+                // What it has is in both or there alone; and what was written since is elsewhere, if not there then in a third.
+                Some(there) => (there[class] - moved.both[class]).max(alone + both - good).clamp(0.0, 1.0 - good),
                 None => lines.map_or(0.0, |lines| lines.there[class]),
             };
         }
@@ -177,9 +178,11 @@ impl Moved {
             let q = profile.touches[class];
             touches += q;
             let untouched = (lines_after[class] - lines_before[class]) * per_instruction;
-            *mean = self.good[class] * *mean + (1.0 - self.good[class]) * untouched;
+            let lost = 1.0 - self.good[class];
             extra.served[class] = self.there[class] * untouched;
-            now += (self.there[class] + (1.0 - self.good[class])) * misses_before[class];
+            now += self.there[class] * misses_before[class] + lost * (misses_before[class] - *mean).max(0.0);
+            // Touched since is not here for ever: what the window no longer covers is gone again.
+            *mean += lost * (untouched - *mean).max(0.0);
             let rate = profile.writes[class] * profile.lambda[class];
             let maybe = self.both[class] + self.there[class];
             if rate > 0.0 && maybe > 1e-6 {
@@ -196,5 +199,55 @@ impl Moved {
             self.active = false;
         }
         extra
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curves::Replacement;
+    use crate::hierarchy::Hierarchy;
+    use crate::library;
+
+    fn compiled() -> Compiled {
+        let machine = warmcore_topology::resolve("spr32").unwrap();
+        Compiled::new(library::find("perlbench").unwrap(), &Hierarchy::new(&machine).unwrap(), Replacement::Lru)
+    }
+
+    #[test]
+    fn every_line_is_in_one_of_two_caches_that_hold_all_however_often_the_task_moves() {
+        let profile = compiled();
+        // It has run in the first cache for long, and never in the second.
+        let (mut executed, mut window) = (1e15, [1e15, 0.0]);
+        let mut left = [Some(Left { executed, lines: None }), None];
+        for stay in 1..50 {
+            let here = stay % 2;
+            let there = left[1 - here].map(|left| left.held(&profile, window[1 - here]));
+            let moved = Moved::come(&profile, executed, window[here], left[here].as_ref(), there.as_ref());
+            for class in (0..profile.count).filter(|&class| stay > 1 && !profile.shared[class]) {
+                let covered = 1.0 - profile.fates.untouched(window[here])[class];
+                let somewhere = moved.good[class] * covered + moved.there[class];
+                assert!((somewhere - 1.0).abs() < 0.01, "stay {stay}, class {class}: {somewhere}");
+            }
+            let ran = 1e5 * (1 + stay % 7) as f64;
+            (executed, window[here]) = (executed + ran, window[here] + ran);
+            left[here] = Some(moved.leave(&profile, executed, window[here]));
+        }
+    }
+
+    #[test]
+    fn who_has_been_back_for_longer_than_the_window_misses_as_one_that_never_left() {
+        let profile = compiled();
+        let curves = &profile.l2[0].quick;
+        let (n, executed) = (2e5, 1e9);
+        let left = Left { executed: 0.0, lines: None };
+        let mut moved = Moved::come(&profile, executed, n, Some(&left), Some(&[1.0; MAX_CLASSES]));
+        let of_window = curves.class_misses(curves.cell(n));
+        let mut mean = of_window;
+        moved.correct(&profile, curves, executed + 20.0 * n, n, &mut mean);
+        assert!(of_window.iter().any(|misses| *misses > 1e-6));
+        for (after, window) in mean.iter().zip(of_window) {
+            assert!((after - window).abs() <= 1e-3 * window, "{after} misses per instruction, {window} of the window");
+        }
     }
 }

@@ -134,16 +134,20 @@ impl Components {
             same_llc_exposed += served * exposed;
             let (near, far) = (access.announced[class], access.left_announced[class]);
             if near + far > 0.0 {
-                // Some of these writes would have missed anyway.
-                let hits = 1.0 - a3 / profile.touches[class];
-                l1_hits += (near + far) * (1.0 - a2 / profile.touches[class]);
-                announced += (near + far) * hits;
+                // A line in both caches of a level is in this one, but may be missing in those in front of it.
+                let touches = profile.touches[class];
+                let missing = |misses: f64, good: f64| (misses / good.max(1e-12)).clamp(0.0, 1.0);
+                let near_missed = near * missing(a3 - served, touches - served);
+                let far_missed = far * missing(a3 - a4, touches - a4);
+                l1_hits += (near + far) * (1.0 - missing(a2 - a3, touches - a3));
+                announced += near + far - near_missed - far_missed;
                 same_llc += near;
                 told += far;
-                let missed = ((near + far) * (1.0 - hits)).min(a3 - a4 - served) * exposed;
-                stall[TimeShare::Llc as usize] -= missed * place.llc_ns;
-                same_llc_exposed += missed * near / (near + far);
-                left_exposed += missed * far / (near + far);
+                let missed = (near_missed + far_missed).min(a3 - a4 - served);
+                stall[TimeShare::Llc as usize] -= missed * exposed * place.llc_ns;
+                let near_part = if missed > 0.0 { near_missed / (near_missed + far_missed) } else { 0.0 };
+                same_llc_exposed += missed * exposed * near_part;
+                left_exposed += missed * exposed * (1.0 - near_part);
             }
             events[MemoryEvent::L1Miss as usize] += a2;
             events[MemoryEvent::L2Miss as usize] += a3;
