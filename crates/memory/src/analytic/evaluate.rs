@@ -14,7 +14,7 @@ use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::groups::{Race, queue_wait_beside_hits_ns};
 use super::premise::Premise;
-use super::rate::{Access, COHERENCE_OVERLAP, Coherence, Place, SPEED_ONE};
+use super::rate::{Access, Alone, COHERENCE_OVERLAP, Coherence, Place, SPEED_ONE};
 use super::switching::SIBLING_REVIEW_NS;
 use super::tasks::LlcCurves;
 use super::window::{Window, advanced};
@@ -203,8 +203,7 @@ impl Analytic {
         let profile = &self.profiles[self.tasks[state.task as usize].executes as usize];
         let compute_ns = profile.profile.core_cpi() / self.geometry.ghz[index];
         if state.untouching.replace(compute_ns) != Some(compute_ns) {
-            state.alone.stall_ns.fill(0.0);
-            state.alone.compute_ns = compute_ns;
+            state.alone = Alone { compute_ns, ..Alone::default() };
             state.components.clear();
         }
         (state.unsteady, state.review_ns) = (false, u64::MAX);
@@ -525,6 +524,7 @@ impl Analytic {
         });
         state.alone.compute_ns = profile.profile.core_cpi() / self.geometry.ghz[index];
         state.alone.stall_ns = state.components.stall_ns;
+        state.alone.communicated_ns = state.components.communicated_ns;
         for home in 0..state.components.memory.len() {
             let lines = state.components.memory[home];
             if lines <= 0.0 {
@@ -556,7 +556,7 @@ impl Analytic {
         let state = &mut self.cpus[index];
         let profile = &self.profiles[self.tasks[state.task as usize].executes as usize];
         let old = state.rate.speed;
-        state.rate = state.alone.beside(busy, profile.nominal);
+        state.rate = state.alone.beside(busy, profile.profile.mlp, profile.nominal);
         (f64::from(state.rate.speed) / f64::from(old.max(1)) - 1.0).abs() > HYSTERESIS
     }
 

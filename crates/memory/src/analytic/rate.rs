@@ -85,6 +85,9 @@ pub(super) struct Components {
     pub memory_exposed: Vec<f64>,
     /// Lines written back per line read.
     pub write_back: f64,
+    /// The part of the stalls that is for lines which several tasks use: they overlap little, so that a sibling thread takes
+    /// no buffers from them.
+    pub communicated_ns: f64,
 }
 
 impl Components {
@@ -95,12 +98,14 @@ impl Components {
             memory: vec![0.0; nodes],
             memory_exposed: vec![0.0; nodes],
             write_back: 0.0,
+            communicated_ns: 0.0,
         }
     }
 
     /// Nothing is touched.
     pub fn clear(&mut self) {
         self.stall_ns.fill(0.0);
+        self.communicated_ns = 0.0;
         self.events.fill(0.0);
         self.memory.fill(0.0);
         self.memory_exposed.fill(0.0);
@@ -172,7 +177,7 @@ impl Components {
                 write_backs += from_memory * (profile.writes[class] * touches).min(1.0);
             }
             if profile.shared[class] {
-                add_coherence(&access.coherence[class], place, &mut stall, &mut events);
+                self.communicated_ns += add_coherence(&access.coherence[class], place, &mut stall, &mut events);
             }
         }
         if let Some(class) = own_class {
@@ -200,15 +205,17 @@ impl Components {
     }
 }
 
+/// Returns the stall.
 fn add_coherence(
     coherence: &Coherence,
     place: &Place,
     stall: &mut [f64; TimeShare::COUNT],
     events: &mut [f64; MemoryEvent::COUNT],
-) {
+) -> f64 {
     let per_transfer = 1.0 / COHERENCE_OVERLAP;
     let (reads, writes) = (coherence.reads, coherence.writes);
-    stall[TimeShare::Llc as usize] += coherence.same_llc * place.same_llc_ns * per_transfer;
+    let near_ns = coherence.same_llc * place.same_llc_ns * per_transfer;
+    stall[TimeShare::Llc as usize] += near_ns;
     let far_reads = reads * coherence.read_far;
     let far_writes = writes * coherence.write_far;
     let read_ns = coherence.read_ns * per_transfer;
@@ -216,7 +223,8 @@ fn add_coherence(
     stall[TimeShare::OtherSocket as usize] += far_reads * read_ns + far_writes * write_ns;
     stall[TimeShare::OtherLlc as usize] += (reads - far_reads) * read_ns + (writes - far_writes) * write_ns;
     let transfers = coherence.same_llc + reads + writes;
-    stall[TimeShare::HotLines as usize] += transfers * coherence.queue_ns;
+    let queue_ns = transfers * coherence.queue_ns;
+    stall[TimeShare::HotLines as usize] += queue_ns;
     events[MemoryEvent::L1Miss as usize] += transfers;
     events[MemoryEvent::L2Miss as usize] += transfers;
     events[MemoryEvent::L3Miss as usize] += reads;
@@ -224,6 +232,7 @@ fn add_coherence(
     events[MemoryEvent::C2cSameLlc as usize] += coherence.same_llc;
     events[MemoryEvent::C2cOtherSocket as usize] += far_reads + far_writes;
     events[MemoryEvent::C2cOtherLlc as usize] += reads - far_reads + writes - far_writes;
+    near_ns + reads * read_ns + writes * write_ns + queue_ns
 }
 
 /// The speed in force on a CPU, and what its time goes to.
@@ -245,18 +254,23 @@ pub(super) struct Alone {
     pub compute_ns: f64,
     /// Stalls by share, memory included.
     pub stall_ns: [f64; TimeShare::COUNT],
+    /// See [`Components::communicated_ns`].
+    pub communicated_ns: f64,
 }
 
 impl Alone {
-    /// The rate beside siblings that are busy `sibling_busy` of the time together; `None` if there are none running.
-    pub fn beside(&self, sibling_busy: Option<f64>, nominal: f64) -> Rate {
+    /// The rate of a task with so many misses in flight beside siblings that are busy `sibling_busy` of the time together;
+    /// `None` if there are none running.
+    pub fn beside(&self, sibling_busy: Option<f64>, mlp: f64, nominal: f64) -> Rate {
         let mut ns = self.stall_ns;
         let stall: f64 = self.stall_ns.iter().sum();
         let (slower, fewer_buffers) = match sibling_busy {
             None => (0.0, 0.0),
             Some(busy) => {
-                let taken = SMT_BUFFERS * (1.0 - busy.min(1.0));
-                (self.compute_ns * SMT_KAPPA * busy, stall * taken / (1.0 - taken))
+                // Who has one miss in flight needs one buffer.
+                let taken = (SMT_BUFFERS * (1.0 - busy.min(1.0))).min(1.0 - 1.0 / mlp);
+                let overlapping = (stall - self.communicated_ns).max(0.0);
+                (self.compute_ns * SMT_KAPPA * busy, overlapping * taken / (1.0 - taken))
             }
         };
         ns[TimeShare::Compute as usize] = self.compute_ns;
@@ -265,5 +279,26 @@ impl Alone {
         let x = 1.0 / total;
         let speed = (x / nominal * f64::from(SPEED_ONE)).clamp(1.0, f64::from(u32::MAX / 2));
         Rate { x, ns, busy: ((self.compute_ns + slower) / total).min(1.0), speed: (speed + 0.5) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Section 4.5 of the reference: mlp' = mlp (1 − 0.25 (1 − b)), and 4.8: transfers of shared lines are divided by mlp_c.
+    #[test]
+    fn a_stalled_sibling_takes_buffers_from_misses_that_overlap_and_from_no_others() {
+        let mut alone = Alone { compute_ns: 1.0, ..Alone::default() };
+        alone.stall_ns[TimeShare::DramLocal as usize] = 3.0;
+        let smt = |alone: &Alone, mlp: f64| alone.beside(Some(0.0), mlp, 1.0).ns[TimeShare::Smt as usize];
+        let lost = smt(&alone, 4.0);
+        assert!(
+            (lost - 1.0).abs() < 1e-12,
+            "3 ns of stalls with three quarters of the buffers are 4 ns, not 1 + {lost}"
+        );
+        assert_eq!(smt(&alone, 1.0), 0.0, "one miss in flight needs one buffer");
+        alone.communicated_ns = 3.0;
+        assert_eq!(smt(&alone, 4.0), 0.0, "transfers of shared lines");
     }
 }
