@@ -43,26 +43,50 @@ pub fn monotonic_ns() -> u64 {
     (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// CPU 0's domains as `NAME:CPUs`. They are listed while `verbose` is set.
+/// CPU 0's domains as `NAME:CPUs`.
 fn domains() -> Vec<String> {
-    let verbose = format!("{SCHED}/verbose");
-    let before = files::read(&verbose);
-    if files::write(&verbose, "Y").is_err() {
-        return Vec::new();
-    }
-    let directory = format!("{SCHED}/domains/cpu0");
-    let mut found = Vec::new();
-    for domain in files::names(&directory) {
-        let file = |name: &str| files::read(&format!("{directory}/{domain}/{name}"));
-        if let Ok(name) = file("name") {
-            let interval = file("min_interval").map(|interval| format!(":{interval}")).unwrap_or_default();
-            found.push(format!("{name}{interval}"));
+    with_domains_listed(|| {
+        let directory = format!("{SCHED}/domains/cpu0");
+        let mut found = Vec::new();
+        for domain in files::names(&directory) {
+            let file = |name: &str| files::read(&format!("{directory}/{domain}/{name}"));
+            if let Ok(name) = file("name") {
+                let interval = file("min_interval").map(|interval| format!(":{interval}")).unwrap_or_default();
+                found.push(format!("{name}{interval}"));
+            }
+        }
+        found
+    })
+    .unwrap_or_default()
+}
+
+/// Has every CPU's domains forget what a new-idle pass took at most (`max_newidle_lb_cost`).
+///
+/// # Errors
+/// When domains are not listed, or cannot be written to.
+pub fn forget_pass_costs() -> Result<(), String> {
+    with_domains_listed(|| forget_in(&format!("{SCHED}/domains")))?
+}
+
+fn forget_in(domains: &str) -> Result<(), String> {
+    for cpu in files::names(domains) {
+        for domain in files::names(&format!("{domains}/{cpu}")) {
+            files::write(&format!("{domains}/{cpu}/{domain}/max_newidle_lb_cost"), "0")?;
         }
     }
+    Ok(())
+}
+
+/// The kernel lists domains while `verbose` is set.
+fn with_domains_listed<T>(look: impl FnOnce() -> T) -> Result<T, String> {
+    let verbose = format!("{SCHED}/verbose");
+    let before = files::read(&verbose);
+    files::write(&verbose, "Y")?;
+    let found = look();
     if before.as_deref() == Ok("N") {
         let _ = files::write(&verbose, "N");
     }
-    found
+    Ok(found)
 }
 
 fn scx_refusal() -> Option<String> {
@@ -86,4 +110,29 @@ fn memory_bytes() -> u64 {
     let line = text.lines().find(|line| line.starts_with("MemTotal:")).unwrap_or_default();
     let kib: u64 = line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
     kib * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_domain_of_every_cpu_forgets_what_passes_took() {
+        let root = std::env::temp_dir().join(format!("warmcore-domains-{}", std::process::id()));
+        let file = |cpu: u32, domain: u32| root.join(format!("cpu{cpu}/domain{domain}/max_newidle_lb_cost"));
+        let all = [(0, 0), (0, 1), (1, 0), (1, 1)];
+        for (cpu, domain) in all {
+            std::fs::create_dir_all(file(cpu, domain).parent().unwrap()).unwrap();
+            // Not truncated by the write: debugfs files have no length.
+            std::fs::write(file(cpu, domain), "7").unwrap();
+        }
+        forget_in(&root.display().to_string()).unwrap();
+        assert!(all.iter().all(|&(cpu, domain)| std::fs::read_to_string(file(cpu, domain)).unwrap() == "0"));
+        std::fs::remove_file(file(1, 1)).unwrap();
+        assert!(
+            forget_in(&root.display().to_string()).unwrap_err().contains("cpu1/domain1"),
+            "a kernel without the file"
+        );
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

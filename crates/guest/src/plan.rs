@@ -62,6 +62,9 @@ pub struct RunPlan {
     /// Interval of samples of `/proc/schedstat` and of the threads' `sched` files; besides, the former is read before
     /// and after each run.
     pub sample_ns: Option<u64>,
+    /// Begin with the times of balancing passes forgotten (`max_newidle_lb_cost` 0, as a new domain has it). For emulated CPUs,
+    /// whose passes are timed while other CPUs have their turns.
+    pub forget_pass_costs: bool,
 }
 
 /// A file to write, and what to write.

@@ -14,7 +14,7 @@ use warmcore_guest::split::by_process;
 use warmcore_native::calibrate;
 use warmcore_workload::{Options, Workload, from_rtapp, to_rtapp};
 
-use crate::facts::monotonic_ns;
+use crate::facts::{forget_pass_costs, monotonic_ns};
 use crate::scx::{Scx, Watch};
 use crate::settings::{self, Changed};
 use crate::worker::{ARGUMENT, Order};
@@ -98,6 +98,10 @@ fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: 
     let mut workers = start_workers(&workload, run, speed)?;
     for worker in &mut workers {
         worker.expect_ready()?;
+    }
+    if run.forget_pass_costs {
+        // Before the rest: listing domains leaves kernel threads with something to clean up.
+        forget_pass_costs()?;
     }
     come_to_rest()?;
     send_sample(channel, &schedstat()?)?;

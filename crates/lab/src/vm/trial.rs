@@ -19,6 +19,7 @@ use super::ftrace::convert::{Cast, Converted, Decoder};
 use super::initramfs::Initramfs;
 use super::layout::Layout;
 use super::libraries;
+use super::qemu::Execution;
 use super::settings::settings_of;
 
 /// Trace buffer, KiB per CPU: some 60 000 events.
@@ -103,6 +104,7 @@ pub fn run_all(
             buffer_kib: request.buffer_kib,
             sample_ns: request.sample_ns,
             phase_ns: request.seed % PHASES_NS,
+            forget_pass_costs: lab.execution != Execution::Kvm,
         });
     }
     let buffers: u64 = requests.iter().map(|request| u64::from(request.buffer_kib)).max().unwrap_or(0);
