@@ -2,8 +2,10 @@
  *
  * Options on the kernel's command line: bal.n threads; bal.pin: bound to CPU 0 until they are released; bal.cas: cache-aware
  * scheduling; bal.before, bal.after: ms from the start to the release, and from there to the end; bal.probes: record passes and
- * looks at tasks too; bal.idle: eight SCHED_IDLE spinners, the others run 2 ms of 10;
- * bal.duty: six spinners, the others run 3 ms of 10, each 0.7 ms after the last.
+ * looks at tasks too; bal.idle: eight SCHED_IDLE spinners, the others run 2 ms (bal.run_us) of 10 (bal.period_ms), with bal.place two of
+ * them on CPUs 0 and 1, the others on 4 and 5;
+ * bal.duty: six spinners, the others run 3 ms of 10, each 0.7 ms after the last; bal.bursts: one thread that makes ten of 6 ms
+ * every 30 ms; bal.switches: record switches; bal.cost: first set what new-idle passes are known to take at most, ns.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -120,14 +122,14 @@ static void sleep_until(long ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0);
 }
 
-/* Runs for run_ns now, and for as long at every 10 ms after the instant next. */
+/* Runs for run_ns now, and for as long at every 10 ms (bal.period_ms) after the instant next. */
 static void *turns(long next, long run_ns)
 {
 	while (!stop) {
 		long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + run_ns;
 		while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
 			work(1500);
-		next += 10000000;
+		next += option("bal.period_ms=", 10) * 1000000L;
 		sleep_until(next);
 	}
 	return 0;
@@ -135,8 +137,16 @@ static void *turns(long next, long run_ns)
 
 static void *periodic(void *index)
 {
+	long of = (long)index - 8;
+	cpu_set_t two;
 	tids[(long)index] = gettid();
-	return turns(clock_ns(CLOCK_MONOTONIC), 2000000);
+	if (option("bal.place=", 0)) {
+		CPU_ZERO(&two);
+		CPU_SET(of < 2 ? 0 : 4, &two);
+		CPU_SET(of < 2 ? 1 : 5, &two);
+		sched_setaffinity(0, sizeof two, &two);
+	}
+	return turns(clock_ns(CLOCK_MONOTONIC), option("bal.run_us=", 2000) * 1000L);
 }
 
 static void *duty(void *index)
@@ -146,6 +156,35 @@ static void *duty(void *index)
 	long first = clock_ns(CLOCK_MONOTONIC) + ((long)index - 6) * 700000;
 	sleep_until(first);
 	return turns(first, 3000000);
+}
+
+static void *child(void *unused)
+{
+	long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 6000000;
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+		work(1500);
+	return unused;
+}
+
+/* Every 30 ms ten threads of 6 ms. */
+static void *bursts(void *index)
+{
+	pthread_attr_t detached;
+	pthread_t thread;
+	tids[(long)index] = gettid();
+	pthread_attr_init(&detached);
+	pthread_attr_setstacksize(&detached, 65536);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	while (!stop) {
+		for (int i = 0; i < 10; i++) {
+			long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 20000;
+			pthread_create(&thread, &detached, child, 0);
+			while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+				work(1500);
+		}
+		rest_ms(30);
+	}
+	return 0;
 }
 
 static void open_channel(void)
@@ -176,11 +215,38 @@ static void record(void)
 		probe("p:k/det can_migrate_task src=env->src_cpu dst=env->dst_cpu failed=env->sd->nr_balance_failed "
 		      "imb=env->imbalance mt=env->migration_type pid=p->pid v=p->se.vruntime\n");
 		probe("r:k/detr can_migrate_task ok=$retval\n");
+		probe("p:k/ni pick_task_fair avg=rq->avg_idle over=rq->rd->overloaded "
+		      "ratio0=rq->sd->newidle_ratio ratio1=rq->sd->parent->newidle_ratio "
+		      "call1=rq->sd->parent->newidle_call suc1=rq->sd->parent->newidle_success "
+		      "cost0=rq->sd->max_newidle_lb_cost cost1=rq->sd->parent->max_newidle_lb_cost "
+		      "nr=rq->cfs.h_nr_runnable ttwu=rq->ttwu_pending curr=rq->curr->pid\n");
+		probe("r:k/nir pick_task_fair found=$retval\n");
 		set(TRACING "events/k/enable", "1", O_TRUNC);
 	}
+	if (strstr(options, "bal.switches"))
+		set(TRACING "events/sched/sched_switch/enable", "1", O_TRUNC);
 	set(TRACING "events/irq/softirq_entry/enable", "1", O_TRUNC);
 	set(TRACING "events/irq/softirq_exit/enable", "1", O_TRUNC);
 	set(TRACING "events/sched/sched_migrate_task/enable", "1", O_TRUNC);
+}
+
+/* What a new-idle pass is known to have taken at most, of every CPU and domain. */
+static void set_costs(int ns)
+{
+	char path[128], value[16];
+	set("/sys/kernel/debug/sched/verbose", "Y", O_TRUNC);
+	snprintf(value, sizeof value, "%d", ns);
+	for (int cpu = 0;; cpu++)
+		for (int level = 0;; level++) {
+			snprintf(path, sizeof path, "/sys/kernel/debug/sched/domains/cpu%d/domain%d/max_newidle_lb_cost", cpu, level);
+			if (access(path, W_OK)) {
+				if (!level)
+					return;
+				break;
+			}
+			dump(path);
+			set(path, value, 0);
+		}
 }
 
 int main(void)
@@ -205,6 +271,8 @@ int main(void)
 	int count = option("bal.n=", 128), pin = option("bal.pin=", 1), idle = option("bal.idle=", 0);
 	set("/sys/kernel/debug/sched/llc_balancing/enabled", option("bal.cas=", 0) ? "1" : "0", O_TRUNC);
 	record();
+	if (strstr(options, "bal.cost="))
+		set_costs(option("bal.cost=", 0));
 	dump("/proc/schedstat");
 	set(TRACING "trace", "", O_TRUNC);
 	rest_ms(1200);
@@ -220,7 +288,7 @@ int main(void)
 		pthread_attr_setaffinity_np(&attributes, sizeof first, &first);
 	long begun = clock_ns(CLOCK_MONOTONIC);
 	for (long i = 0; i < count; i++) {
-		void *(*does)(void *) = option("bal.duty=", 0) ? (i < 6 ? spin : duty) : !idle ? spin : i < 8 ? idle_spin : periodic;
+		void *(*does)(void *) = option("bal.bursts=", 0) ? bursts : option("bal.duty=", 0) ? (i < 6 ? spin : duty) : !idle ? spin : i < 8 ? idle_spin : periodic;
 		if (pthread_create(&threads[i], &attributes, does, (void *)i))
 			say("!no thread %ld\n", i);
 	}
