@@ -3,7 +3,8 @@
 //! Where memory is modelled, a message has three costs beside the kernel's instructions ([`Activity::Message`]):
 //!
 //! - *Lines of the channel* (its lock, positions, wait queue, buffer descriptors) come from the CPU that used the channel last,
-//!   whatever it did; those of the *payload* from the other side. `message_lines` of the machine or profile counts both.
+//!   whatever it did; those of the *payload* from the other side. `message_lines` of the machine or profile counts both, for sender and
+//!   receiver together.
 //! - *The channel's lock.* Who uses a channel keeps others out for a part of the call (`locked_percent`), and for as long as
 //!   the channel's lines are on their way to him. Others wait actively, as mutexes of the kernel do while the owner runs
 //!   (`mutex_spin_on_owner`), in order of arrival. So a channel whose users sit under different LLCs carries fewer messages.
@@ -39,14 +40,16 @@ fn locked_percent(costs: &Costs, kind: ChannelKind) -> u64 {
 }
 
 /// Percent of a message's lines that are payload and its descriptor, which only the other side writes; the rest is the channel's
-/// own: by assumption 8 of a pipe's 10 lines with messages of 100 bytes; of a socket's 25 those of the queue, not the buffer's head
-/// and bookkeeping.
+/// own: by assumption a fifth of a pipe's with messages of 100 bytes, and half of a socket's (the buffer's head and bookkeeping).
 fn payload_percent(costs: &Costs, kind: ChannelKind) -> u64 {
     u64::from(match kind {
         ChannelKind::Pipe => costs.pipe_payload_percent,
         ChannelKind::Socket => costs.socket_payload_percent,
     })
 }
+
+/// Sender and receiver, who wait for half of a message's lines each.
+const SIDES: u64 = 2;
 
 /// Bytes of a page of memory.
 const PAGE: u64 = 4096;
@@ -154,7 +157,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let payload = payload_percent(self.core.machine.costs(), kind);
         for (from, percent) in [(last_user, 100 - payload), (other_side, payload)] {
             let Some(from) = from else { continue };
-            let cost_ns = self.memory.message_transfer_ns(kind, id, from, cpu) * percent / 100;
+            let cost_ns = self.memory.message_transfer_ns(kind, id, from, cpu) * percent / 100 / SIDES;
             self.memory.transferred(id, from, cpu, cost_ns);
             lines_ns += cost_ns;
         }
