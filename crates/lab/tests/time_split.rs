@@ -147,11 +147,11 @@ fn equal_runs_have_equal_memory_counters() {
     assert_eq!(trial(), trial());
 }
 
-/// Senders on cores of one LLC, receivers on others of the same LLC or of the next: the pipes' lines come from farther away, so who
+/// Senders on cores of one LLC, receivers on others of the same LLC or of the other socket: the pipes' lines come from farther away, so who
 /// has a pipe keeps the others waiting for longer. Sides are apart in both, as who sleeps, and so how many meet at a pipe,
 /// depends on who runs beside whom.
 #[test]
-fn users_of_pipes_wait_more_for_each_other_between_llcs() {
+fn users_of_pipes_wait_more_for_each_other_between_sockets() {
     let waiting = |fds: u32, receivers: std::ops::Range<u32>| {
         let mut workload = workload_of(&format!("hackbench:-T,-p,-f{fds},-g1,-l3000"));
         for task in &mut workload.tasks {
@@ -159,15 +159,15 @@ fn users_of_pipes_wait_more_for_each_other_between_llcs() {
             task.affinity = Affinity::OsCpus(cpus.collect());
         }
         let of_seed = |seed| {
-            let trial = run_workload("eevdf", "2s1n2l8c1t", workload.clone(), MemoryChoice::Analytic, seed);
+            let trial = run_workload("eevdf", "milan64", workload.clone(), MemoryChoice::Analytic, seed);
             trial.time_ns["hot_lines"]
         };
         (1..=8).map(of_seed).sum::<f64>()
     };
     for fds in [1, 2, 4] {
-        let (together, apart) = (waiting(fds, fds..2 * fds), waiting(fds, 8..8 + fds));
+        let (together, apart) = (waiting(fds, fds..2 * fds), waiting(fds, 64..64 + fds));
         println!("{fds}: together {together}, apart {apart}");
-        assert!(together > 0.0 && apart > 1.5 * together, "{fds}: {apart} against {together}");
+        assert!(together > 0.0 && apart > 1.2 * together, "{fds}: {apart} against {together}");
     }
 }
 
