@@ -33,8 +33,9 @@ pub(super) fn groups(effort: Effort) -> Result<Outcome, ValidateError> {
                 let machine = machine(shape, &caches)?;
                 let places = choose(count, cpus, 1_000 * effort.seed + 10 * number as u64 + 100 * count as u64);
                 let profiles = threads(count, writes, 256.0);
-                let mut scenario =
-                    Scenario::steady(effort, machine, profiles, &places, 4_000_000, effort.pick(2, 6) * 1_000_000);
+                // As many events of a small group as of the largest, so that chance is as small.
+                let ns = effort.pick(2, 6) * 1_000_000 * 32 / count as u64;
+                let mut scenario = Scenario::steady(effort, machine, profiles, &places, 4_000_000, ns);
                 // A line is touched every 30 us or so; conflicts within a quantum must be rare.
                 scenario.options.quantum_ns = 250;
                 let (exact, analytic) = play(&scenario)?;
