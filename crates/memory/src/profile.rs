@@ -107,7 +107,7 @@ pub struct Profile {
     pub mlp: f64,
     /// Most instructions per cycle, if the core alone does not say it.
     pub ipc_ceiling: Option<f64>,
-    /// Hand-offs of lines that a message through a pipe costs, both sides together; `None` takes the machine's value.
+    /// Cache lines that a message through a pipe is waited for, both sides together; `None` takes the machine's value.
     pub message_lines: Option<u32>,
     /// Line classes, small to large by convention.
     pub classes: Vec<Class>,

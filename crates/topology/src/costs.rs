@@ -42,11 +42,11 @@ pub struct Costs {
     pub migration_ns: PerRelation<u64>,
     /// Time of handing one modified cache line from one CPU to another.
     pub line_transfer_ns: PerRelation<u64>,
-    /// How many hand-offs of a line one pipe message costs beyond its work, both sides together, when they sit on different cores:
-    /// fewer than lines move, as some come while others do. Measured on a Zen 4 server (Linux 6.18, 100 bytes, two threads in turn;
-    /// `results/2026-11-22-zen4-2vcpu/message-lines`): 5.3 between LLCs, 7.4 under one.
+    /// Cache lines that one pipe message is waited for, both sides together. The analytic memory model has 1.5 of them come at a time, so
+    /// 6 lines are 4 hand-offs there. Measured on a Zen 4 server (Linux 6.18, 100 bytes, two threads in turn;
+    /// `results/2026-11-22-zen4-2vcpu/message-lines`): 5.3 hand-offs between LLCs, 7.4 under one.
     pub message_lines: u32,
-    /// The same of a Unix stream socket. Measured: 11.6 between LLCs, 4.4 under one, where more of it hides behind the work.
+    /// The same of a Unix stream socket: 12 lines, 8 hand-offs. Measured: 11.6 between LLCs, 4.4 under one, where more of it hides behind the work.
     pub socket_message_lines: u32,
     /// Cache lines that move with one futex hand-over.
     pub futex_lines: u32,
