@@ -60,19 +60,29 @@ fn domains() -> Vec<String> {
     .unwrap_or_default()
 }
 
-/// Has every CPU's domains forget what a new-idle pass took at most (`max_newidle_lb_cost`).
+/// Has every CPU's domains forget what a new-idle pass took at most (`max_newidle_lb_cost`). One CPU alone has no domains.
 ///
 /// # Errors
-/// When domains are not listed, or cannot be written to.
+/// When domains are not listed although there are several CPUs, or cannot be written to.
 pub fn forget_pass_costs() -> Result<(), String> {
-    with_domains_listed(|| forget_in(&format!("{SCHED}/domains")))?
+    let cpus = std::thread::available_parallelism().map_err(|error| format!("cannot count CPUs: {error}"))?.get();
+    with_domains_listed(|| forget_in(&format!("{SCHED}/domains"), cpus))?
 }
 
-fn forget_in(domains: &str) -> Result<(), String> {
+fn forget_in(domains: &str, cpus: usize) -> Result<(), String> {
+    let mut found = 0;
     for cpu in files::names(domains) {
         for domain in files::names(&format!("{domains}/{cpu}")) {
             files::write(&format!("{domains}/{cpu}/{domain}/max_newidle_lb_cost"), "0")?;
+            found += 1;
         }
+    }
+    if found == 0 && cpus > 1 {
+        return Err(format!(
+            "the kernel lists no scheduling domain of its {cpus} CPUs in {domains}, so it cannot be made to forget what \
+             balancing passes took while it booted, which on emulated CPUs keeps later passes from being made; boot one that \
+             balances between its CPUs and has max_newidle_lb_cost there"
+        ));
     }
     Ok(())
 }
@@ -126,13 +136,21 @@ mod tests {
             // Not truncated by the write: debugfs files have no length.
             std::fs::write(file(cpu, domain), "7").unwrap();
         }
-        forget_in(&root.display().to_string()).unwrap();
+        let root_text = root.display().to_string();
+        forget_in(&root_text, 2).unwrap();
         assert!(all.iter().all(|&(cpu, domain)| std::fs::read_to_string(file(cpu, domain)).unwrap() == "0"));
         std::fs::remove_file(file(1, 1)).unwrap();
-        assert!(
-            forget_in(&root.display().to_string()).unwrap_err().contains("cpu1/domain1"),
-            "a kernel without the file"
-        );
+        assert!(forget_in(&root_text, 2).unwrap_err().contains("cpu1/domain1"), "a kernel without the file");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+    #[test]
+    fn several_cpus_without_a_domain_are_an_error_and_one_cpu_is_not() {
+        let root = std::env::temp_dir().join(format!("warmcore-no-domains-{}", std::process::id()));
+        let text = root.display().to_string();
+        assert!(forget_in(&text, 4).unwrap_err().contains("no scheduling domain of its 4 CPUs"), "no directory at all");
+        std::fs::create_dir_all(root.join("cpu0")).unwrap();
+        assert!(forget_in(&text, 2).unwrap_err().contains("no scheduling domain of its 2 CPUs"), "an empty one");
+        forget_in(&text, 1).unwrap();
         std::fs::remove_dir_all(&root).unwrap();
     }
 }
