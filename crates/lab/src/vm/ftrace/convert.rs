@@ -6,8 +6,9 @@
 //! What a migration is for, the kernel's event does not say. It follows from what surrounds it:
 //! - between a task's waking and its wakeup: `Wakeup`; right after its creation: `Fork`;
 //! - announced by a NUMA event: `Numa`;
-//! - off a CPU that is forbidden to the task, or by the thread that changes affinities: `Affinity`;
-//! - by the stopper thread of a CPU: `Active`; all others: `Balance`.
+//! - off a CPU that is forbidden to the task, by the thread that changes affinities, or by a stopper thread that the task
+//!   itself has woken, because it changed its own: `Affinity`;
+//! - by a stopper thread otherwise: `Active`; all others: `Balance`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,6 +215,8 @@ struct Conversion<'a> {
     waking: BTreeSet<TaskId>,
     new: BTreeSet<TaskId>,
     numa: BTreeSet<TaskId>,
+    /// Who woke each stopper thread last.
+    summoned_by: BTreeMap<i32, i32>,
     /// Since when a foreign thread runs, by CPU.
     foreign_since: BTreeMap<u32, u64>,
 }
@@ -228,6 +231,7 @@ impl<'a> Conversion<'a> {
             waking: BTreeSet::new(),
             new: BTreeSet::new(),
             numa: BTreeSet::new(),
+            summoned_by: BTreeMap::new(),
             foreign_since: BTreeMap::new(),
         }
     }
@@ -267,6 +271,9 @@ impl<'a> Conversion<'a> {
         match stamped.record {
             Record::Switch { prev, state, next } => self.switch(now, cpu, stamped.cpu, (prev, state, next)),
             Record::Thread { kind, thread, numbers } => {
+                if kind == Kind::Waking && self.cast.stoppers.contains(&thread) {
+                    self.summoned_by.insert(thread, stamped.by);
+                }
                 if let Some(task) = self.task(thread) {
                     self.task_record(now, cpu, stamped, (kind, task, numbers))?;
                 }
@@ -342,7 +349,11 @@ impl<'a> Conversion<'a> {
         {
             MigrationKind::Affinity
         } else if self.cast.stoppers.contains(&stamped.by) {
-            MigrationKind::Active
+            // Balancing wakes the stopper from another CPU, never from the task that is to leave.
+            match self.summoned_by.get(&stamped.by).and_then(|by| self.task(*by)) {
+                Some(by) if by == task => MigrationKind::Affinity,
+                _ => MigrationKind::Active,
+            }
         } else {
             MigrationKind::Balance
         }
@@ -365,6 +376,12 @@ mod tests {
     use super::super::pages::tests::{HEADER, page};
     use super::*;
 
+    const WAKING: &str = "name: sched_waking\nID: 318\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:int target_cpu;\toffset:12;\tsize:4;\tsigned:1;\n";
+
     const MIGRATE: &str = "name: sched_migrate_task\nID: 317\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
@@ -380,8 +397,13 @@ mod tests {
         vec![delta << 5 | 5, 317, by, thread, from, to]
     }
 
+    fn waking(delta: u32, by: u32, thread: u32) -> Vec<u32> {
+        vec![delta << 5 | 4, 318, by, thread, 0]
+    }
+
     fn convert(pages: &[(u32, Vec<u32>)]) -> Result<Converted, String> {
-        let events = vec![("sched_switch".into(), SWITCH.into()), ("sched_migrate_task".into(), MIGRATE.into())];
+        let events = [("sched_switch", SWITCH), ("sched_migrate_task", MIGRATE), ("sched_waking", WAKING)];
+        let events = events.map(|(name, text)| (name.into(), text.into())).to_vec();
         let mut decoder = Decoder::new(&EventFormats { header_page: HEADER.into(), events }).unwrap();
         for (cpu, words) in pages {
             decoder.page(*cpu, &page(1000, words))?;
@@ -422,13 +444,20 @@ mod tests {
     #[test]
     fn migrations_get_their_reason_from_who_makes_them() {
         let words = [migrate(1, 0, 50, 0, 1), migrate(1, 40, 50, 1, 0), migrate(1, 12, 50, 0, 1)].concat();
+        assert_eq!(reasons(words), [MigrationKind::Balance, MigrationKind::Affinity, MigrationKind::Active]);
+    }
+
+    #[test]
+    fn a_task_that_wakes_the_stopper_to_be_moved_changed_its_affinity() {
+        let moves = |waker| [waking(1, waker, 12), migrate(1, 12, 50, 0, 1)].concat();
+        let words = [moves(50), moves(51), moves(50)].concat();
+        assert_eq!(reasons(words), [MigrationKind::Affinity, MigrationKind::Active, MigrationKind::Affinity]);
+    }
+
+    fn reasons(words: Vec<u32>) -> Vec<MigrationKind> {
         let converted = convert(&[(0, words)]).unwrap();
-        let reasons: Vec<MigrationKind> = converted
-            .events
-            .iter()
-            .filter_map(|event| if let EventKind::Migrate { kind, .. } = event.kind { Some(kind) } else { None })
-            .collect();
-        assert_eq!(reasons, [MigrationKind::Balance, MigrationKind::Affinity, MigrationKind::Active]);
+        let reason = |event: &Event| if let EventKind::Migrate { kind, .. } = event.kind { Some(kind) } else { None };
+        converted.events.iter().filter_map(reason).collect()
     }
 
     #[test]
