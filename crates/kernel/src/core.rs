@@ -57,6 +57,8 @@ pub(crate) struct Cpu {
     pub settled_ns: u64,
     /// Overhead since then that the running task has not been charged with yet.
     pub stolen_ns: u64,
+    /// Until when the running task is charged already, for a wakeup; long past most of the time.
+    pub clock_task_ns: u64,
     /// Phase of the ordinary tick.
     pub tick_phase_ns: u64,
     pub tick_stopped: bool,
@@ -373,6 +375,23 @@ impl<'a> Core<'a> {
             state.stolen_ns += duration_ns;
         }
         state.overhead_ns[kind as usize] += duration_ns;
+    }
+
+    /// Time passes on the waker's CPU, in the name of what runs there, after a wakeup has queued its task: see [`Core::clock_task_ns`].
+    #[inline]
+    pub(crate) fn advance_clock_task(&mut self, duration_ns: u64) {
+        let state = &mut self.cpus[self.this_cpu.index()];
+        if !state.curr.is_idle() {
+            state.clock_task_ns = state.clock_task_ns.max(self.now_ns) + duration_ns;
+        }
+    }
+
+    /// Up to when a CPU's running task has used it (`rq_clock_task`): now, or the end of a wakeup that it makes or that an
+    /// interrupt makes on its CPU. An event has no length, so a task that a wakeup preempts leaves when the wakeup begins; the time
+    /// until it is over is nevertheless the leaving task's, and the next one's begins after it.
+    #[inline]
+    pub fn clock_task_ns(&self, cpu: CpuId) -> u64 {
+        self.cpus[cpu.index()].clock_task_ns.max(self.now_ns)
     }
 
     /// At a CPU's tick: tells the trace what it has spent since the last report, if that is long ago.

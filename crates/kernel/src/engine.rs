@@ -576,6 +576,7 @@ fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
             ttwu_pending: 0,
             settled_ns: 0,
             stolen_ns: 0,
+            clock_task_ns: 0,
             tick_phase_ns: random.next_u64() % parameters.tick_ns(),
             tick_stopped: true,
             softirq_raised: false,

@@ -23,8 +23,14 @@ const RUN_QUEUE_LINES: u32 = 5;
 const REQUEST_LINES: u32 = 2;
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
-    /// `try_to_wake_up` from the present CPU.
+    /// `try_to_wake_up` from the present CPU. What it takes comes after the task is queued: rest of the call, return from the
+    /// interrupt and way into `schedule()` are time that a preempted task still uses, beside one that is placed already.
     pub(crate) fn wake(&mut self, task: TaskId, flags: WakeFlags) {
+        self.queue_wakee(task, flags);
+        self.core.advance_clock_task(self.core.machine.costs().wakeup_ns);
+    }
+
+    fn queue_wakee(&mut self, task: TaskId, flags: WakeFlags) {
         let prev = self.core.tasks[task.index()].cpu;
         debug_assert_eq!(self.core.tasks[task.index()].state, State::Blocked);
         self.live += 1;

@@ -290,7 +290,9 @@ impl Fair<Eevdf> {
         let real =
             if entity.weight == 1024 { left as u64 } else { (left as u64 * u64::from(entity.weight)).div_ceil(1024) };
         let switch_ns = if switching { core.machine().costs().context_switch_ns } else { 0 };
-        let delay = real.max(HRTICK_MIN_NS) + switch_ns;
+        // What it is charged with already is no part of the rest of its request.
+        let charged_ns = core.clock_task_ns(cpu) - core.now_ns();
+        let delay = charged_ns + real.max(HRTICK_MIN_NS) + switch_ns;
         let wanted = core.now_ns() + delay;
         if core.hrtick_at_ns(cpu).is_some_and(|at| at.abs_diff(wanted) <= HRTICK_SLOP_NS) {
             return;

@@ -82,12 +82,13 @@ impl<P: Policy> Fair<P> {
         if curr == NONE {
             return;
         }
+        let clock_ns = core.clock_task_ns(CpuId(self.queues[queue as usize].cpu));
         let entity = &mut self.entities[curr as usize];
-        let delta = core.now_ns() - entity.exec_start_ns;
+        let delta = clock_ns - entity.exec_start_ns;
         if delta == 0 {
             return;
         }
-        entity.exec_start_ns = core.now_ns();
+        entity.exec_start_ns = clock_ns;
         entity.sum_exec_ns += delta;
         entity.vruntime += virtual_delta(delta, entity.weight);
         if self.cache_aware.is_some() && self.entities[curr as usize].my_queue == NONE {
@@ -450,8 +451,9 @@ impl<P: Policy> Fair<P> {
         self.update_load_avg(core.now_ns(), index);
         self.tree_remove(queue, index);
         self.queues[queue as usize].curr = index;
+        let clock_ns = core.clock_task_ns(CpuId(self.queues[queue as usize].cpu));
         let entity = &mut self.entities[index as usize];
-        entity.exec_start_ns = core.now_ns();
+        entity.exec_start_ns = clock_ns;
         entity.prev_sum_exec_ns = entity.sum_exec_ns;
         P::switched_in(self, queue, index);
     }

@@ -1,7 +1,7 @@
 //! Policies, nice values and slices, at the start and while running.
 
 use warmcore_trace::EventKind;
-use warmcore_workload::{Policy, Step};
+use warmcore_workload::{Policy, Step, TimerMode};
 
 use crate::support::*;
 
@@ -247,4 +247,21 @@ fn cfs_divides_a_period() {
         assert!(lengths.len() > 20);
         assert!(lengths.iter().all(|&length| length == expected_ms * MS), "{tasks} spinners: {:?}", &lengths[..4]);
     }
+}
+
+/// The wakeup is the preempted task's last work: 0.7 µs, which at weight 3 are 0.24 ms of its virtual time. So it has had more than its
+/// share while the other runs, and idle CPUs with room leave it where it is. A kernel moves 0 to 54 such tasks a second (experiment
+/// `room-of-idle-policy` of the book, twelve boots); charged to the woken task instead, the wakeup let 250 go.
+#[test]
+fn a_wakeup_is_charged_to_the_task_that_it_preempts() {
+    let mut scene = Scene::lasting(1200 * MS);
+    let background = scene.task("background", spin());
+    (background.policy, background.instances) = (Policy::Idle, 8);
+    let timer = scene.workload.add_timer("unique");
+    let period = Step::Timer { timer, period_ns: 10 * MS, mode: TimerMode::Relative };
+    scene.task("periodic", forever([run_for(2 * MS), period])).instances = 4;
+    let run = scene.run("1s1n2l4c1t", "eevdf");
+    let moves = run.moves().iter().filter(|moved| moved.time_ns >= 200 * MS).count();
+    println!("{moves} moves in a second");
+    assert!(moves <= 60, "{moves} moves in a second");
 }

@@ -106,7 +106,7 @@ fn item_24_after_a_long_time_pinned_the_first_pass_may_be_half_a_second_away() {
 }
 
 /// Load is balanced, not counts. The item's 28 and 100 depend on how much of the time the heavy task runs; at 90 % the
-/// 17 % that may remain between LLCs allow 25 to 33. ± 4 covers both.
+/// 17 % that may remain between LLCs allow 25 to 33. ± 5 covers both.
 #[test]
 fn item_27_the_llc_of_a_heavy_task_keeps_few_spinners() {
     for seed in 1..=3 {
@@ -124,7 +124,7 @@ fn item_27_the_llc_of_a_heavy_task_keeps_few_spinners() {
                 spinners[host],
                 spinners[1 - host]
             );
-            assert!(spinners[host].abs_diff(28) <= 4 && spinners[1 - host].abs_diff(100) <= 4);
+            assert!(spinners[host].abs_diff(28) <= 5 && spinners[1 - host].abs_diff(100) <= 5);
         }
     }
 }

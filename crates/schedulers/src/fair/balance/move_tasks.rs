@@ -160,7 +160,7 @@ impl<P: Policy> Fair<P> {
         if dst_busy && self.queues[entity.queue as usize].next == index {
             return true;
         }
-        core.now_ns() - entity.exec_start_ns < self.parameters.migration_cost_ns
+        core.clock_task_ns(pass.src) - entity.exec_start_ns < self.parameters.migration_cost_ns
     }
 
     /// Takes a task off the source queue and assigns it to the destination (`detach_task`).
