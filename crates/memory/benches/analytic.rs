@@ -1,5 +1,6 @@
 //! What the analytic level costs the host: nanoseconds per running task and update of its LLC, and per evaluation of a
-//! CPU's speed, for tasks that keep the caches in motion. Prints one JSON document.
+//! CPU's speed, for tasks that keep the caches in motion. Prints one JSON document. Arguments restrict it to machines or
+//! profiles of that name.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -80,9 +81,14 @@ fn measure(name: &'static str, profiles: &'static [&'static str], ms: u64) -> Re
 fn main() -> ExitCode {
     let private: &[&str] = &["perlbench", "canneal"];
     let sharing: &[&str] = &["verilator", "mysql-select"];
+    // Cargo adds options of its own.
+    let names: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
     let mut results = Vec::new();
     for machine in ["graviton3", "turin128"] {
         for profiles in [private, sharing] {
+            if !names.iter().all(|name| name == machine || profiles.contains(&name.as_str())) {
+                continue;
+            }
             match measure(machine, profiles, 200) {
                 Ok(result) => results.push(result),
                 Err(message) => {

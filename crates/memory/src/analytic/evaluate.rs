@@ -131,13 +131,12 @@ impl Analytic {
             let l2 = self.geometry.l2[index] as usize;
             self.l2[l2].windows[state.l2_slot as usize].pending += instructions;
         }
-        self.llc[llc].windows[state.llc_slot as usize].pending += instructions;
+        let windows = &mut self.llc[llc].windows;
+        windows[state.llc_slot as usize].pending += instructions;
         let profile = &self.profiles[task.profile as usize];
-        if profile.any_shared {
-            for (class, group) in task.shared_classes() {
-                let slot = self.groups[group as usize].slots[llc] as usize;
-                self.llc[llc].windows[slot].pending += instructions * profile.touches[class];
-            }
+        for (class, group) in task.shared_classes() {
+            let slot = self.groups[group as usize].slots[llc] as usize;
+            windows[slot].pending += instructions * profile.touches[class];
         }
     }
 
@@ -338,8 +337,11 @@ impl Analytic {
         for class in (0..profile.count).filter(|&class| profile.shared[class]) {
             // Of a shared class only lines that no outsider has written since want room.
             let group = &self.groups[self.tasks[task_index].groups[class] as usize];
-            let wanted = (1.0 - group.domains[llc as usize].invalid).max(1e-3);
-            access.llc[class] = in_sets(profile, &profile.llc_table, mean, room / wanted)[class];
+            let invalid = group.domains[llc as usize].invalid;
+            if invalid > 0.0 {
+                let wanted = (1.0 - invalid).max(1e-3);
+                access.llc[class] = in_sets(profile, &profile.llc_table, mean, room / wanted)[class];
+            }
         }
         let own_part = own / (held - shared).max(1.0);
         if cache.phi > 0.0 && own_part < MOSTLY_OWN {
@@ -569,8 +571,9 @@ impl Analytic {
         for (class, group) in self.tasks[task].shared_classes() {
             let new = self.shared_rates(index, class);
             let old = std::mem::replace(&mut self.cpus[index].registered[class], new);
-            self.groups[group as usize].change(self.geometry.llc[index], old, new);
-            self.group_changed(now_ns, group);
+            let llc = self.geometry.llc[index];
+            self.groups[group as usize].change(llc, old, new);
+            self.group_changed(now_ns, group, llc);
         }
     }
 }

@@ -1,11 +1,21 @@
 //! Where CPUs are, as arrays the hot path indexes.
 
-use warmcore_topology::{CpuId, LlcId, Machine, Relation};
+use warmcore_topology::{CpuId, LlcId, Machine, NodeId, Relation};
 
 use crate::hierarchy::Hierarchy;
 
 /// No such cache.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// Lines of another LLC in a node, seen from an LLC in the same or another one.
+#[derive(Clone, Copy)]
+pub(super) struct FromNode {
+    pub node: u32,
+    /// Hand-off of a modified line.
+    pub transfer_ns: f64,
+    /// It is in another socket.
+    pub far: bool,
+}
 
 pub(super) struct Geometry {
     pub core: Vec<u32>,
@@ -24,10 +34,11 @@ pub(super) struct Geometry {
     /// L2s under each LLC.
     pub l2s_of_llc: Vec<Vec<u32>>,
     pub socket_of_llc: Vec<u32>,
+    pub node_of_llc: Vec<u32>,
     pub socket_of_node: Vec<u32>,
     pub sockets: usize,
-    /// By LLC the others, those with the slowest hand-off first.
-    pub farthest_llcs: Vec<Vec<u32>>,
+    /// By node all nodes, those with the slowest hand-off first.
+    pub farthest_nodes: Vec<Vec<FromNode>>,
     /// Hand-off of a modified line between two LLCs, by rows.
     transfer_ns: Vec<f64>,
 }
@@ -48,10 +59,17 @@ impl Geometry {
             list.dedup();
             list
         });
-        let farthest_llcs = machine.llcs().map(|llc| {
-            let mut others: Vec<LlcId> = machine.llcs().filter(|other| *other != llc).collect();
-            others.sort_by(|a, b| transfer(llc, *b).total_cmp(&transfer(llc, *a)));
-            others.into_iter().map(|other| other.0).collect()
+        let first_of_node = |node| machine.cpus_of_node(node).first().unwrap_or_default();
+        let farthest_nodes = machine.nodes().map(|node| {
+            let from = |other: NodeId| {
+                let (a, b) = (first_of_node(node), first_of_node(other));
+                let relation = if other == node { Relation::SameNode } else { machine.relation(a, b) };
+                let far = machine.socket_of(a) != machine.socket_of(b);
+                FromNode { node: other.0, transfer_ns: hierarchy.transfer_ns[relation], far }
+            };
+            let mut others: Vec<FromNode> = machine.nodes().map(from).collect();
+            others.sort_by(|a, b| b.transfer_ns.total_cmp(&a.transfer_ns));
+            others
         });
         let node_socket = |node| machine.cpus_of_node(node).first().map_or(0, |cpu: CpuId| machine.socket_of(cpu).0);
         Self {
@@ -77,8 +95,9 @@ impl Geometry {
                 .collect(),
             cpus_of_llc: machine.llcs().map(|llc| machine.cpus_of_llc(llc).iter().map(|cpu| cpu.0).collect()).collect(),
             l2s_of_llc: l2s_of_llc.collect(),
-            farthest_llcs: farthest_llcs.collect(),
+            farthest_nodes: farthest_nodes.collect(),
             socket_of_llc: machine.llcs().map(|llc| machine.socket_of(first(llc)).0).collect(),
+            node_of_llc: machine.llcs().map(|llc| machine.node_of(first(llc)).0).collect(),
             socket_of_node: machine.nodes().map(node_socket).collect(),
             sockets: machine.socket_count(),
             transfer_ns: machine

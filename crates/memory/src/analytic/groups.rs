@@ -9,7 +9,8 @@
 
 use crate::math::exp;
 
-use super::geometry::{Geometry, NONE};
+use super::geometry::NONE;
+use super::mixes::Standing;
 
 /// Sums over the members of a group in one LLC domain. Rates are per line and nanosecond.
 #[derive(Clone, Copy, Default)]
@@ -36,21 +37,23 @@ pub(super) struct Domain {
     pub invalid: f64,
     /// Touch rate when the members were last told.
     told_touch: f64,
-    /// For which of the group's states the latencies were last mixed; 0 if never.
-    mixed: u64,
+    /// For which of the group's standings the latencies were last mixed; 0 if never.
+    pub mixed: u64,
 }
 
 impl Domain {
     /// Touches of all that count, those of members that left included.
     #[inline]
-    fn touches(&self) -> f64 {
+    pub fn touches(&self) -> f64 {
         self.touch + self.left_touch
     }
-}
 
-/// A domain's mixes stand while the domains' rates are together within this part of what they were made for, and the chances
-/// that lines are not in LLCs within as much.
-const SAME_MIX: f64 = 0.002;
+    /// Their writes.
+    #[inline]
+    pub fn writes(&self) -> f64 {
+        self.write + self.left_write
+    }
+}
 
 pub(super) struct Group {
     /// W.
@@ -65,14 +68,8 @@ pub(super) struct Group {
     /// Of members that left, over the domains.
     left: (f64, f64),
     decayed_ns: u64,
-    /// By LLC the chance that a line is not in it, as of `kept_ns`.
-    pub kept: Vec<f64>,
-    kept_ns: Option<u64>,
-    /// By LLC, rates and chances of the state that the present mixes are to be for, and its number.
-    state: Vec<(f64, f64)>,
-    state_number: u64,
-    /// Rates or chances are others since they were last compared with the state.
-    touched: bool,
+    /// What the domains' mixes are made of.
+    pub standing: Standing,
     /// Share of its pages by node, and how many members have touched them first.
     pub home: Vec<f64>,
     pub touched_by: u32,
@@ -93,28 +90,8 @@ pub(super) struct Race {
 
 /// a / (a + b), 0 if both are. Differences of sums may leave a rounding error below 0 for nothing.
 #[inline]
-fn wins(a: f64, b: f64) -> f64 {
+pub(super) fn wins(a: f64, b: f64) -> f64 {
     if a > 0.0 { a / (a + b.max(0.0)) } else { 0.0 }
-}
-
-/// A mean latency, and the part of it that crosses sockets.
-#[derive(Clone, Copy, Default)]
-struct Mean {
-    weight: f64,
-    ns: f64,
-    far: f64,
-}
-
-impl Mean {
-    fn add(&mut self, weight: f64, ns: f64, far: bool) {
-        self.weight += weight;
-        self.ns += weight * ns;
-        self.far += weight * f64::from(u8::from(far));
-    }
-
-    fn mean(&self) -> Option<(f64, f64)> {
-        (self.weight > 0.0).then(|| (self.ns / self.weight, self.far / self.weight))
-    }
 }
 
 impl Group {
@@ -130,11 +107,7 @@ impl Group {
             write: 0.0,
             left: (0.0, 0.0),
             decayed_ns: 0,
-            kept: vec![1.0; llcs],
-            kept_ns: None,
-            state: vec![(0.0, 1.0); llcs],
-            state_number: 0,
-            touched: true,
+            standing: Standing::new(llcs, nodes),
             home: vec![0.0; nodes],
             touched_by: 0,
         }
@@ -160,48 +133,57 @@ impl Group {
         40.0 * self.lines
     }
 
+    /// Changes a domain's rates.
+    #[inline]
+    fn alter(&mut self, llc: usize, change: impl FnOnce(&mut Domain)) {
+        let domain = &mut self.domains[llc];
+        let before = domain.touches();
+        change(domain);
+        self.standing.note(llc, before, domain.touches());
+    }
+
     /// A member's rates in a domain change from old to new (touch, write).
     pub fn change(&mut self, llc: u32, old: (f64, f64), new: (f64, f64)) {
-        let domain = &mut self.domains[llc as usize];
-        domain.touch += new.0 - old.0;
-        domain.write += new.1 - old.1;
+        self.alter(llc as usize, |domain| {
+            domain.touch += new.0 - old.0;
+            domain.write += new.1 - old.1;
+        });
         self.touch += new.0 - old.0;
         self.write += new.1 - old.1;
-        self.touched = true;
     }
 
     /// A member starts running in a domain. It takes over what members that left there still count for.
     pub fn enter(&mut self, llc: u32, rates: (f64, f64)) {
-        let domain = &mut self.domains[llc as usize];
-        domain.members += 1;
-        domain.left_touch = (domain.left_touch - rates.0).max(0.0);
-        domain.left_write = (domain.left_write - rates.1).max(0.0);
-        domain.touch += rates.0;
-        domain.write += rates.1;
+        self.alter(llc as usize, |domain| {
+            domain.members += 1;
+            domain.left_touch = (domain.left_touch - rates.0).max(0.0);
+            domain.left_write = (domain.left_write - rates.1).max(0.0);
+            domain.touch += rates.0;
+            domain.write += rates.1;
+        });
         self.touch += rates.0;
         self.write += rates.1;
-        self.touched = true;
         self.sum_left();
     }
 
     /// A member stops running in a domain.
     pub fn leave(&mut self, llc: u32, rates: (f64, f64)) {
-        let domain = &mut self.domains[llc as usize];
-        domain.members -= 1;
-        domain.touch -= rates.0;
-        domain.write -= rates.1;
-        domain.left_touch += rates.0;
-        domain.left_write += rates.1;
+        self.alter(llc as usize, |domain| {
+            domain.members -= 1;
+            domain.touch -= rates.0;
+            domain.write -= rates.1;
+            domain.left_touch += rates.0;
+            domain.left_write += rates.1;
+            if domain.members == 0 {
+                // Nothing of the rounding of many sums is left behind.
+                (domain.touch, domain.write) = (0.0, 0.0);
+            }
+        });
         self.touch -= rates.0;
         self.write -= rates.1;
-        if domain.members == 0 {
-            // Nothing of the rounding of many sums is left behind.
-            (domain.touch, domain.write) = (0.0, 0.0);
-        }
         if self.domains.iter().all(|domain| domain.members == 0) {
             (self.touch, self.write) = (0.0, 0.0);
         }
-        self.touched = true;
         self.sum_left();
     }
 
@@ -210,62 +192,31 @@ impl Group {
         self.left = self.domains.iter().fold((0.0, 0.0), add);
     }
 
-    /// Whether `kept` is as of another time; it is to be set then, by [`Group::set_kept`].
-    pub fn is_kept_old(&self, now_ns: u64) -> bool {
-        self.kept_ns != Some(now_ns)
-    }
-
-    /// Sets the chances that lines are not in LLCs.
-    pub fn set_kept(&mut self, now_ns: u64, kept: &[f64]) {
-        self.kept_ns = Some(now_ns);
-        self.kept.copy_from_slice(kept);
-        self.touched = true;
-    }
-
-    /// Whether the domain's mixes are worth another look; they are made anew if so.
-    pub fn is_mix_old(&mut self, llc: usize) -> bool {
-        if std::mem::take(&mut self.touched) && self.is_elsewhere() {
-            self.state_number += 1;
-            for ((state, domain), kept) in self.state.iter_mut().zip(&self.domains).zip(&self.kept) {
-                *state = (domain.touches(), *kept);
-            }
-        }
-        self.domains[llc].mixed != self.state_number
-    }
-
-    /// Whether rates or chances are not what the present state has.
-    fn is_elsewhere(&self) -> bool {
-        let (mut rates, mut chances) = (0.0, 0.0);
-        for ((state, domain), kept) in self.state.iter().zip(&self.domains).zip(&self.kept) {
-            rates += (domain.touches() - state.0).abs();
-            chances += (kept - state.1).abs();
-        }
-        self.state_number == 0 || rates > SAME_MIX * self.touch || chances > SAME_MIX
-    }
-
     /// Lets what members that left still count for decay: others' touches replace theirs.
     pub fn decay(&mut self, now_ns: u64) {
         let elapsed = (now_ns - self.decayed_ns) as f64;
         self.decayed_ns = now_ns;
-        if self.left == (0.0, 0.0) {
+        if self.left == (0.0, 0.0) || elapsed == 0.0 {
             return;
         }
         let kept = exp(-self.touch * elapsed);
-        for domain in &mut self.domains {
-            domain.left_touch *= kept;
-            domain.left_write *= kept;
-            if domain.left_touch < 1e-3 * self.touch {
-                (domain.left_touch, domain.left_write) = (0.0, 0.0);
-            }
+        let least = 1e-3 * self.touch;
+        for llc in 0..self.domains.len() {
+            self.alter(llc, |domain| {
+                domain.left_touch *= kept;
+                domain.left_write *= kept;
+                if domain.left_touch < least {
+                    (domain.left_touch, domain.left_write) = (0.0, 0.0);
+                }
+            });
         }
         self.sum_left();
-        self.touched = true;
     }
 
     /// Sums inside a domain and over all of them, those that left included.
     fn sums(&self, llc: u32) -> ((f64, f64), (f64, f64)) {
         let inside = &self.domains[llc as usize];
-        let inside = (inside.touch + inside.left_touch, inside.write + inside.left_write);
+        let inside = (inside.touches(), inside.writes());
         (inside, (self.touch + self.left.0, self.write + self.left.1))
     }
 
@@ -328,71 +279,10 @@ impl Group {
         1.0 - together * unwritten
     }
 
-    /// Sets the latency mixes of a domain, and which lines are elsewhere.
-    pub fn mix(&mut self, llc: usize, geometry: &Geometry) {
-        let kept = &self.kept;
-        let is_present = |domain: &Domain, kept: f64| domain.members > 0 || domain.left_touch > 0.0 || kept < 1.0;
-        let inside = self.domains[llc].touches();
-        let inside_write = self.domains[llc].write + self.domains[llc].left_write;
-        let (mut touch, mut write, mut absent) = (0.0, 0.0, 1.0);
-        for &other in &geometry.farthest_llcs[llc] {
-            let (domain, kept) = (&self.domains[other as usize], kept[other as usize]);
-            if !is_present(domain, kept) {
-                continue;
-            }
-            touch += domain.touches();
-            write += domain.write + domain.left_write;
-            absent *= kept;
-        }
-        let (mut alone, mut by_owner) = (0.0, Mean::default());
-        let (mut to_sharers, mut reached) = (Mean::default(), 0.0);
-        let (mut farther_touch, mut farther_write) = (0.0, 0.0);
-        let written = self.is_written();
-        for &other in &geometry.farthest_llcs[llc] {
-            let (index, ns) = (other as usize, geometry.transfer_ns(llc as u32, other));
-            let far = geometry.is_far(llc as u32, other);
-            let domain = &self.domains[index];
-            if !is_present(domain, kept[index]) {
-                continue;
-            }
-            if kept[index] < 1.0 && kept[index] > 1e-9 {
-                alone += (1.0 - kept[index]) * (absent / kept[index]);
-            }
-            let (own_touch, own_write) = (domain.touches(), domain.write + domain.left_write);
-            if !written {
-                // Nobody owns a line that nobody writes; a write would have to reach the farthest of all.
-                if own_touch > 0.0 && to_sharers.weight <= 0.0 {
-                    to_sharers.add(1.0, ns, far);
-                }
-                continue;
-            }
-            // Backwards in time its write comes before anybody else's touch: it owns the line.
-            by_owner.add(wins(own_write, inside + touch - own_touch), ns, far);
-            // Acknowledgements are collected in parallel, so the farthest domain that has the line counts. One of those
-            // so far or farther has it if, backwards in time, a touch of theirs comes before a write of all the rest.
-            (farther_touch, farther_write) = (farther_touch + own_touch, farther_write + own_write);
-            let now = wins(farther_touch, (inside_write + write - farther_write).max(0.0));
-            to_sharers.add((now - reached).max(0.0), ns, far);
-            reached = reached.max(now);
-        }
-        let lost = wins(write, inside);
-        let owned = if lost > 0.0 { (by_owner.weight / lost).min(1.0) } else { 1.0 };
-        let invalid = if inside > 0.0 { lost } else { 0.0 };
-        let domain = &mut self.domains[llc];
-        domain.mixed = self.state_number;
-        domain.elsewhere = 1.0 - absent;
-        domain.alone = alone;
-        (domain.owned, domain.invalid) = (owned, invalid);
-        if let Some(mean) = to_sharers.mean() {
-            (domain.write_ns, domain.write_far) = mean;
-        }
-        (domain.read_ns, domain.read_far) = by_owner.mean().unwrap_or((domain.write_ns, domain.write_far));
-    }
-
-    /// Whether the sums moved so far that members should look again; then remembers the new ones.
-    pub fn moved(&mut self) -> bool {
-        let limit = 0.02 * self.touch;
-        let moved = self.domains.iter().any(|domain| (domain.touch - domain.told_touch).abs() > limit);
+    /// Whether a domain's sum moved so far that members should look again; then remembers the new ones.
+    pub fn moved(&mut self, llc: u32) -> bool {
+        let domain = &self.domains[llc as usize];
+        let moved = (domain.touch - domain.told_touch).abs() > 0.02 * self.touch;
         if moved {
             for domain in &mut self.domains {
                 domain.told_touch = domain.touch;
@@ -422,9 +312,15 @@ pub(super) fn queue_wait_beside_hits_ns(contenders: f64, think_ns: f64, transfer
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analytic::geometry::Geometry;
 
     fn group(domains: &[&[f64]], w: f64) -> Group {
-        let mut group = Group::new(domains.len(), false, 1);
+        group_of(domains.len(), domains, w)
+    }
+
+    /// On a machine with more LLCs, in two nodes.
+    fn group_of(llcs: usize, domains: &[&[f64]], w: f64) -> Group {
+        let mut group = Group::new(llcs, false, 2);
         for (llc, members) in domains.iter().enumerate() {
             for rate in *members {
                 group.enter(llc as u32, (*rate, rate * w));
@@ -490,13 +386,12 @@ mod tests {
             (&[&[1.0; 7], &[1.0]], 0.6),
         ];
         for (domains, w) in cases {
-            let mut group = group(domains, w);
+            let mut group = group_of(4, domains, w);
             // Two LLCs in each socket.
             let machine = warmcore_topology::resolve("2s1n2l8c1t").unwrap();
-            group.domains.resize(4, Domain::default());
-            group.kept.resize(4, 1.0);
-            group.state.resize(4, (0.0, 1.0));
-            group.mix(0, &Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap()));
+            let geometry = Geometry::new(&machine, &crate::Hierarchy::new(&machine).unwrap());
+            assert!(group.is_mix_old(0, &geometry));
+            group.mix(0, &geometry);
             let threads: Vec<(usize, f64)> = domains
                 .iter()
                 .enumerate()

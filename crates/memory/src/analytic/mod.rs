@@ -26,6 +26,7 @@ mod counters;
 mod evaluate;
 mod geometry;
 mod groups;
+mod mixes;
 mod moved;
 mod occupancy;
 mod player;

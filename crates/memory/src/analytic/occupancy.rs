@@ -3,7 +3,7 @@
 
 use crate::math::exp;
 
-use super::window::{CurvesOf, Owner, Window, advanced};
+use super::window::{Advance, CurvesOf, Owner, Window, advanced};
 
 /// A cache's windows.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +35,8 @@ pub(super) struct Occupancy {
     pub(super) turns: bool,
     /// It has some now. Φ is brought up to date by updates only, and `phi` foretells how fast.
     pub(super) young: bool,
+    /// The advance of Φ with which a window was last brought up to date.
+    advance: Advance,
 }
 
 /// Φ may advance this far between exact sums over the windows off the CPU.
@@ -53,9 +55,6 @@ const LONGEST_STEP: f64 = 4.0;
 
 /// Most windows a cache keeps, the smallest are forgotten first.
 pub(super) const MAX_WINDOWS: usize = 4_096;
-
-/// Time over which a window's mean speed is taken.
-const MEAN_NS: f64 = 20_000.0;
 
 impl Occupancy {
     /// A cache that many use at once.
@@ -88,36 +87,45 @@ impl Occupancy {
         (self.running_lines + self.stale_lines).min(self.capacity)
     }
 
-    /// Brings one window up to `phi` and applies what it executed.
+    /// Brings one window up to now and applies what it executed.
     #[inline]
-    pub fn settle(&mut self, slot: usize, now_ns: u64, limit: f64) -> f64 {
+    fn settle(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
         let phi = self.phi_at(now_ns);
         let window = &mut self.windows[slot];
-        self.fills += window.misses * window.pending;
-        let elapsed = (now_ns - window.settled_ns) as f64;
-        if elapsed > 0.0 && window.running {
-            let part = if window.x == 0.0 { 1.0 } else { (elapsed / MEAN_NS).min(1.0) };
-            window.x += part * (window.pending / elapsed - window.x);
+        self.fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.advance);
+    }
+
+    /// Brings the running windows up to now; adds their lines to `sum`. `each` looks at them.
+    pub(super) fn settle_running(
+        &mut self,
+        mut sum: f64,
+        now_ns: u64,
+        curves: &impl CurvesOf,
+        mut each: impl FnMut(&mut Window),
+    ) -> f64 {
+        let phi = self.phi_at(now_ns);
+        for &slot in &self.running {
+            let window = &mut self.windows[slot as usize];
+            self.fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.advance);
+            window.shape(curves);
+            sum += window.lines;
+            each(window);
         }
-        window.settled_ns = now_ns;
-        if window.pending > 0.0 || phi > window.mark {
-            window.n = window.after(window.pending, phi - window.mark).min(limit);
-            if window.young {
-                window.in_front += window.pending;
-                window.aged += phi - window.mark;
-            }
-            window.in_front = window.in_front.min(window.n);
-            window.mark = phi;
-            window.pending = 0.0;
-        }
-        window.n
+        sum
+    }
+
+    /// Lines of a window, by what it has executed and how far Φ has advanced; `lines` computes them.
+    #[inline]
+    pub fn lines_at(&self, slot: usize, now_ns: u64, lines: impl FnOnce(f64) -> f64) -> f64 {
+        let (window, advanced) = (&self.windows[slot], self.phi_at(now_ns) - self.windows[slot].mark);
+        let n = if window.pending > 0.0 || advanced > 0.0 { window.after(window.pending, advanced) } else { window.n };
+        if n == window.known_n { window.lines } else { lines(n) }
     }
 
     /// Brings one running window up to now: its n, and m of it.
     #[inline]
     pub fn look(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) -> (f64, f64) {
-        let limit = curves.max_window(self.windows[slot].owner);
-        self.settle(slot, now_ns, limit);
+        self.settle(slot, now_ns, curves);
         let window = &mut self.windows[slot];
         let before = window.lines;
         window.shape(curves);
@@ -132,8 +140,7 @@ impl Occupancy {
 
     /// The owner stops running: its window is from now on one of those off the CPU.
     pub fn leave(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
-        let owner = self.windows[slot].owner;
-        self.settle(slot, now_ns, curves.max_window(owner));
+        self.settle(slot, now_ns, curves);
         let window = &mut self.windows[slot];
         self.running_lines = (self.running_lines - window.lines).max(0.0);
         window.shape(curves);
@@ -147,9 +154,8 @@ impl Occupancy {
 
     /// The owner of an existing window runs again.
     pub fn enter(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
-        let owner = self.windows[slot].owner;
         let aged = (self.phi_at(now_ns) - self.windows[slot].mark).max(0.0);
-        self.settle(slot, now_ns, curves.max_window(owner));
+        self.settle(slot, now_ns, curves);
         let window = &mut self.windows[slot];
         window.aged = aged;
         window.shape(curves);
@@ -265,23 +271,17 @@ impl Occupancy {
         if self.summed {
             self.sum_stale(phi, curves);
         }
-        let (mut lines, mut known_fills, mut squares) = (self.stale_lines, 0.0, 0.0);
-        for position in 0..self.running.len() {
-            let slot = self.running[position] as usize;
-            let owner = self.windows[slot].owner;
-            let n = self.settle(slot, now_ns, curves.max_window(owner));
-            let window = &mut self.windows[slot];
-            window.shape(curves);
-            lines += window.lines;
-            if let Some(x) = speed(owner) {
+        let (mut known_fills, mut squares) = (0.0, 0.0);
+        let mut lines = self.settle_running(self.stale_lines, now_ns, curves, |window| {
+            if let Some(x) = speed(window.owner) {
                 window.x = x;
                 known_fills += window.misses * x;
             }
             if window.x > 0.0 {
-                let older = n - window.in_front;
+                let older = window.n - window.in_front;
                 squares += window.misses * older * older / window.x;
             }
-        }
+        });
         (self.phi_total, self.updated_ns) = (phi, now_ns);
         let fills = std::mem::take(&mut self.fills);
         let rate = if known_fills > 0.0 || elapsed_ns <= 0.0 { known_fills } else { fills / elapsed_ns };

@@ -19,16 +19,24 @@ const HOT_TOLERANCE: f64 = 0.02;
 pub(super) struct Premise {
     /// LLC misses per instruction of the private classes, least and most until the next review.
     misses: (f64, f64),
-    /// The same of the shared ones, when evaluated.
-    shared_misses: f64,
     /// Capacity of the LLC by lines that running tasks hold in it or want.
     crowd: f64,
     /// Change of the LLC misses per instruction by relative change of `crowd`.
     slope: f64,
     /// Stall for others' lines, without waiting for turns.
     coherence_ns: f64,
+    sharing: Sharing,
+}
+
+/// What tells whether a task's groups are what they were.
+#[derive(Clone, Copy, Default)]
+struct Sharing {
+    /// LLC misses per instruction of the shared classes.
+    misses: f64,
     /// Touches per line and nanosecond of all members, over its groups.
     touch: f64,
+    /// Sum of the numbers of the groups' standings, which only grow: as long as it is the same, rates are within 0.2 %.
+    standings: u64,
 }
 
 impl Premise {
@@ -45,38 +53,49 @@ impl Analytic {
     pub(super) fn complete_premise(&mut self, index: usize) {
         let task = self.cpus[index].task as usize;
         if self.profiles[self.tasks[task].profile as usize].any_shared {
-            let (misses, stall_ns, touch) = self.sharing(index);
+            let (sharing, coherence_ns) = (self.sharing(index), self.coherence_ns(index));
             let premise = &mut self.cpus[index].premise;
-            (premise.shared_misses, premise.coherence_ns, premise.touch) = (misses, stall_ns, touch);
+            (premise.sharing, premise.coherence_ns) = (sharing, coherence_ns);
         }
     }
 
-    /// LLC misses of the shared classes per instruction, the stall for lines that others have, and how often the groups
-    /// touch a line.
-    fn sharing(&self, index: usize) -> (f64, f64, f64) {
+    fn sharing(&self, index: usize) -> Sharing {
+        let task = &self.tasks[self.cpus[index].task as usize];
+        let profile = &self.profiles[task.profile as usize];
+        let llc = self.geometry.llc[index] as usize;
+        let windows = &self.llc[llc].windows;
+        let mut sharing = Sharing::default();
+        for (class, group) in task.shared_classes() {
+            let group = &self.groups[group as usize];
+            sharing.misses += profile.touches[class] * windows[group.slots[llc] as usize].misses;
+            sharing.touch += group.touch;
+            sharing.standings += group.standing.number;
+        }
+        sharing
+    }
+
+    /// The stall per instruction for lines that others have.
+    fn coherence_ns(&self, index: usize) -> f64 {
         let state = &self.cpus[index];
         let task = &self.tasks[state.task as usize];
         let profile = &self.profiles[task.profile as usize];
         let llc = self.geometry.llc[index];
         let same_llc_ns = self.hierarchy.transfer_ns[warmcore_topology::Relation::SameLlc];
-        let (mut misses, mut stall_ns, mut touch) = (0.0, 0.0, 0.0);
-        for (class, group_index) in task.shared_classes() {
-            let group = &self.groups[group_index as usize];
-            let domain = &group.domains[llc as usize];
-            touch += group.touch;
-            let (touches, w) = (profile.touches[class], profile.writes[class]);
-            misses += touches * self.llc[llc as usize].windows[group.slots[llc as usize] as usize].misses;
+        let mut stall_ns = 0.0;
+        for (class, group) in task.shared_classes() {
+            let group = &self.groups[group as usize];
             if !group.is_written() {
                 continue;
             }
+            let (domain, w) = (&group.domains[llc as usize], profile.writes[class]);
             let race = group.race(llc, state.registered[class], (0.0, 0.0));
-            stall_ns += touches
+            stall_ns += profile.touches[class]
                 * (w * (race.write_domain * domain.write_ns + (race.write_private - race.write_domain) * same_llc_ns)
                     + (1.0 - w)
                         * (race.read_domain * domain.read_ns
                             + (race.read_private - race.read_domain - race.read_llc) * same_llc_ns));
         }
-        (misses, stall_ns, touch)
+        stall_ns
     }
 
     /// Whether the CPU's speed would hardly change if it were evaluated again, its own progress apart.
@@ -94,12 +113,15 @@ impl Analytic {
         let mut change_ns = memory_ns * (outside + premise.slope * moved);
         let profile = &self.profiles[self.tasks[state.task as usize].profile as usize];
         if profile.any_shared {
-            let (misses, stall_ns, touch) = self.sharing(index);
+            let (sharing, then) = (self.sharing(index), &premise.sharing);
             let waits = state.rate.ns[TimeShare::HotLines as usize] > 0.0;
-            if waits && (touch - premise.touch).abs() > HOT_TOLERANCE * premise.touch {
+            if waits && (sharing.touch - then.touch).abs() > HOT_TOLERANCE * then.touch {
                 return false;
             }
-            change_ns += (misses - premise.shared_misses).abs() * memory_ns + (stall_ns - premise.coherence_ns).abs();
+            change_ns += (sharing.misses - then.misses).abs() * memory_ns;
+            if sharing.standings != then.standings {
+                change_ns += (self.coherence_ns(index) - premise.coherence_ns).abs();
+            }
         }
         let shares = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth];
         let stall_ns: f64 = shares.iter().map(|share| state.alone.stall_ns[*share as usize]).sum();

@@ -27,6 +27,8 @@ pub(super) struct Scratch {
     solved_demand: Vec<f64>,
     kept: Vec<f64>,
     groups: Vec<u32>,
+    /// LLCs that are due.
+    due: Vec<usize>,
 }
 
 impl Analytic {
@@ -70,19 +72,25 @@ impl Analytic {
     /// Brings everything that is due up to date. CPUs whose speed changed are listed for [`Analytic::take_changed`].
     pub fn refresh(&mut self, now_ns: u64) {
         let mut next = self.bandwidth_due_ns;
-        for llc in 0..self.llc.len() {
-            if self.llc_due_ns[llc] <= now_ns {
-                self.llc_due_ns[llc] = u64::MAX;
-                self.refresh_llc(now_ns, llc);
-            }
+        let mut due = std::mem::take(&mut self.scratch.due);
+        due.clear();
+        due.extend((0..self.llc.len()).filter(|&llc| self.llc_due_ns[llc] <= now_ns));
+        // All windows first: what a group has in one LLC its members in the others look at.
+        for &llc in &due {
+            self.update_llc(now_ns, llc);
         }
+        for &llc in &due {
+            self.refresh_speeds(now_ns, llc);
+        }
+        self.scratch.due = due;
         for &at in &self.llc_due_ns {
             next = next.min(at);
         }
         self.due_ns = next.max(now_ns + 1);
     }
 
-    fn refresh_llc(&mut self, now_ns: u64, llc: usize) {
+    /// Steps the windows of an LLC.
+    fn update_llc(&mut self, now_ns: u64, llc: usize) {
         for position in 0..self.geometry.cpus_of_llc[llc].len() {
             let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
             self.feed_windows(cpu);
@@ -98,11 +106,17 @@ impl Analytic {
         let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc: llc as u32 };
         self.llc[llc].update(now_ns, &curves, |_| None);
         self.forget_faded(Level::Llc, llc as u32);
+    }
+
+    /// Sets the speeds anew that an update of the LLC has moved.
+    fn refresh_speeds(&mut self, now_ns: u64, llc: usize) {
         // While lines are filled the state moves on though nobody comes or goes.
         let period_ns = 4.0 * self.llc[llc].patience_ns(0.0);
-        if period_ns < SLOWEST_UPDATE_NS {
-            self.llc_due_ns[llc] = now_ns + period_ns.max(2.0 * REFRESH_NS as f64) as u64;
-        }
+        self.llc_due_ns[llc] = if period_ns < SLOWEST_UPDATE_NS {
+            now_ns + period_ns.max(2.0 * REFRESH_NS as f64) as u64
+        } else {
+            u64::MAX
+        };
         self.refresh_groups(now_ns, llc);
         for position in 0..self.geometry.cpus_of_llc[llc].len() {
             let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
@@ -152,22 +166,21 @@ impl Analytic {
     pub(super) fn mix_group(&mut self, now_ns: u64, group: u32, llc: usize) {
         let group = group as usize;
         self.groups[group].decay(now_ns);
-        if self.groups[group].is_kept_old(now_ns) {
+        if self.groups[group].standing.is_kept_old(now_ns, REFRESH_NS) {
+            let group = &mut self.groups[group];
             self.scratch.kept.clear();
             for (other, cache) in self.llc.iter().enumerate() {
-                let slot = self.groups[group].slots[other];
-                let kept = if slot == NONE {
-                    1.0
+                let slot = group.slots[other];
+                let lines = if slot == NONE {
+                    0.0
                 } else {
-                    let window = &cache.windows[slot as usize];
-                    let n = window.after(window.pending, cache.phi_at(now_ns) - window.mark);
-                    1.0 - self.groups[group].at(other as u32, n).0 / self.groups[group].lines
+                    cache.lines_at(slot as usize, now_ns, |n| group.at(other as u32, n).0)
                 };
-                self.scratch.kept.push(kept);
+                self.scratch.kept.push(1.0 - lines / group.lines);
             }
-            self.groups[group].set_kept(now_ns, &self.scratch.kept);
+            group.standing.set_kept(now_ns, &self.scratch.kept);
         }
-        if !self.groups[group].is_mix_old(llc) {
+        if !self.groups[group].is_mix_old(llc, &self.geometry) {
             return;
         }
         self.groups[group].mix(llc, &self.geometry);

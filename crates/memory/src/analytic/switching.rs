@@ -195,7 +195,7 @@ impl Analytic {
             if first {
                 self.mix_group(now_ns, group, llc as usize);
             }
-            self.group_changed(now_ns, group);
+            self.group_changed(now_ns, group, llc);
         }
     }
 
@@ -210,7 +210,7 @@ impl Analytic {
                 let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
                 self.llc[llc as usize].leave(slot, now_ns, &curves);
             }
-            self.group_changed(now_ns, group);
+            self.group_changed(now_ns, group, llc);
         }
     }
 
@@ -251,7 +251,8 @@ impl Analytic {
             }
         }
         let state = &mut self.tasks[task as usize];
-        (state.profile, state.groups, state.l2_variant) = (spec.profile as u32, groups, 0);
+        (state.profile, state.l2_variant) = (spec.profile as u32, 0);
+        state.set_groups(groups);
         let executed = state.counters.instructions;
         for place in state.l2.iter_mut().chain(&mut state.llc) {
             place.left = Left { executed, lines: None };

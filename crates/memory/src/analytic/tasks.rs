@@ -66,8 +66,9 @@ pub(super) struct TaskState {
     pub profile: u32,
     /// The profile it executes now: the same, or one without memory while its windows fade.
     pub executes: u32,
-    /// Group of each shared class.
+    /// Group of each shared class, and these classes as bits; see [`TaskState::set_groups`].
     pub groups: [u32; MAX_CLASSES],
+    shared: u32,
     /// Share of its first-touch pages by node.
     pub home: Vec<f64>,
     /// It has run, so its pages have homes.
@@ -94,8 +95,19 @@ impl TaskState {
     /// Its shared classes, each with its group.
     #[inline]
     pub fn shared_classes(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
-        let groups = self.groups;
-        (0..MAX_CLASSES).map(move |class| (class, groups[class])).filter(|(_, group)| *group != NONE)
+        let (groups, mut left) = (self.groups, self.shared);
+        std::iter::from_fn(move || {
+            let class = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            groups.get(class).map(|group| (class, *group))
+        })
+    }
+
+    /// Sets the groups of its shared classes.
+    pub fn set_groups(&mut self, groups: [u32; MAX_CLASSES]) {
+        self.groups = groups;
+        let shared = groups.iter().enumerate().filter(|(_, group)| **group != NONE);
+        self.shared = shared.map(|(class, _)| 1 << class).sum();
     }
 
     pub fn places(&mut self, level: Level) -> &mut Places {
@@ -161,10 +173,11 @@ impl Analytic {
     /// If there is no such profile.
     pub fn add_task(&mut self, spec: &TaskSpec<'_>) -> u32 {
         let groups = self.groups_of(spec);
-        self.tasks.push(TaskState {
+        let mut task = TaskState {
             profile: spec.profile as u32,
             executes: spec.profile as u32,
-            groups,
+            groups: [NONE; MAX_CLASSES],
+            shared: 0,
             home: vec![0.0; self.hierarchy.memory_ns.len()],
             touched: false,
             l2: Places::with_capacity(PLACES),
@@ -174,7 +187,9 @@ impl Analytic {
             running_on: None,
             l2_variant: 0,
             counters: Counters::default(),
-        });
+        };
+        task.set_groups(groups);
+        self.tasks.push(task);
         self.tasks.len() as u32 - 1
     }
 
@@ -352,9 +367,9 @@ impl Analytic {
         (touch, touch * profile.writes[class])
     }
 
-    /// Members of a group look again at the next update of their LLC if its sums moved.
-    pub(super) fn group_changed(&mut self, now_ns: u64, group: u32) {
-        if !self.groups[group as usize].moved() {
+    /// Members of a group look again at the next update of their LLC if its sums in one have moved.
+    pub(super) fn group_changed(&mut self, now_ns: u64, group: u32, llc: u32) {
+        if !self.groups[group as usize].moved(llc) {
             return;
         }
         for llc in 0..self.llc.len() {

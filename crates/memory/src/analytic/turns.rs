@@ -58,7 +58,7 @@ impl Occupancy {
     /// any others.
     pub(super) fn update_turn(&mut self, now_ns: u64, curves: &impl CurvesOf) -> bool {
         let elapsed_ns = (now_ns - self.updated_ns) as f64;
-        let lines = self.settle_running(self.stale_lines, now_ns, curves);
+        let lines = self.settle_running(self.stale_lines, now_ns, curves, |_| ());
         (self.updated_ns, self.fills, self.summed) = (now_ns, 0.0, false);
         self.running_lines = (lines - self.stale_lines).max(0.0);
         if lines <= (1.0 + CLOSE) * self.capacity {
@@ -75,21 +75,8 @@ impl Occupancy {
         self.phi_total += d;
         self.phi = if elapsed_ns > 0.0 { d / elapsed_ns } else { 0.0 };
         self.summed = true;
-        self.running_lines = self.settle_running(0.0, now_ns, curves);
+        self.running_lines = self.settle_running(0.0, now_ns, curves, |_| ());
         true
-    }
-
-    /// Brings the running windows to `now_ns`; adds their lines to `sum`.
-    fn settle_running(&mut self, mut sum: f64, now_ns: u64, curves: &impl CurvesOf) -> f64 {
-        for position in 0..self.running.len() {
-            let slot = self.running[position] as usize;
-            let owner = self.windows[slot].owner;
-            self.settle(slot, now_ns, curves.max_window(owner));
-            let window = &mut self.windows[slot];
-            window.shape(curves);
-            sum += window.lines;
-        }
-        sum
     }
 
     /// The advance of Φ that makes `excess` lines go; sums over the windows off the CPU are those after it.

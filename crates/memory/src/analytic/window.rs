@@ -14,6 +14,9 @@
 use crate::curves::Curves;
 use crate::math::exp;
 
+/// Time over which a window's mean speed is taken.
+const MEAN_NS: f64 = 20_000.0;
+
 /// Whose window: a task, or a group of tasks that share lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
@@ -54,10 +57,39 @@ impl Window {
     /// What it covers after `executed` more instructions during which Φ advanced by `phi`.
     #[inline]
     pub fn after(&self, executed: f64, phi: f64) -> f64 {
+        self.after_as(executed, phi, &mut Advance::default())
+    }
+
+    /// The same, with what is known of an advance of Φ.
+    #[inline]
+    pub fn after_as(&self, executed: f64, phi: f64, known: &mut Advance) -> f64 {
         if self.young {
             return self.in_front + executed + faded(self.n - self.in_front, self.aged, phi);
         }
-        self.in_front + advanced(self.n - self.in_front, executed, phi)
+        self.in_front + advanced_as(self.n - self.in_front, executed, phi, known)
+    }
+
+    /// Brings it up to `phi` and applies what its owner has executed. Returns the lines filled.
+    #[inline]
+    pub fn settle(&mut self, now_ns: u64, phi: f64, limit: f64, known: &mut Advance) -> f64 {
+        let fills = self.misses * self.pending;
+        let elapsed = (now_ns - self.settled_ns) as f64;
+        if elapsed > 0.0 && self.running {
+            let part = if self.x == 0.0 { 1.0 } else { (elapsed / MEAN_NS).min(1.0) };
+            self.x += part * (self.pending / elapsed - self.x);
+        }
+        self.settled_ns = now_ns;
+        if self.pending > 0.0 || phi > self.mark {
+            self.n = self.after_as(self.pending, phi - self.mark, known).min(limit);
+            if self.young {
+                self.in_front += self.pending;
+                self.aged += phi - self.mark;
+            }
+            self.in_front = self.in_front.min(self.n);
+            self.mark = phi;
+            self.pending = 0.0;
+        }
+        fills
     }
 
     /// F and m of `n`, computed if it is another one than last time.
@@ -88,20 +120,44 @@ impl CurvesOf for Curves {
     }
 }
 
+/// What an advance of Φ does to all windows that run meanwhile: those of a cache were mostly brought up to date together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Advance {
+    phi: f64,
+    tanh: f64,
+    /// tanh φ / φ.
+    growth: f64,
+}
+
+impl Advance {
+    #[inline]
+    fn by(phi: f64) -> Self {
+        let kept = exp(-2.0 * phi);
+        let tanh = if phi < 1e-4 { phi } else { (1.0 - kept) / (1.0 + kept) };
+        Self { phi, tanh, growth: tanh / phi }
+    }
+}
+
 /// The window after `executed` more instructions during which Φ advanced by `phi`.
 #[inline]
 pub(super) fn advanced(n: f64, executed: f64, phi: f64) -> f64 {
+    advanced_as(n, executed, phi, &mut Advance::default())
+}
+
+#[inline]
+fn advanced_as(n: f64, executed: f64, phi: f64, known: &mut Advance) -> f64 {
     if phi <= 0.0 {
         return n + executed;
     }
     if executed <= 0.0 {
         return faded(n, 0.0, phi);
     }
+    if known.phi != phi {
+        *known = Advance::by(phi);
+    }
     // dr/dφ = 1 − r² is solved by r = (r0 + tanh φ) / (1 + r0 tanh φ).
-    let kept = exp(-2.0 * phi);
-    let tanh = if phi < 1e-4 { phi } else { (1.0 - kept) / (1.0 + kept) };
     let r = n * phi / executed;
-    (n + executed * (tanh / phi)) / (1.0 + r * tanh)
+    (n + executed * known.growth) / (1.0 + r * known.tanh)
 }
 
 /// A window after Φ advanced by `phi` while its owner touched nothing of it, as it had by `aged` before.
