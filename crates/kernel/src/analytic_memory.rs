@@ -96,15 +96,16 @@ impl Memory for AnalyticMemory<'_> {
             ChannelKind::Pipe => of_profile.unwrap_or(of_machine),
             ChannelKind::Socket => of_machine,
         };
-        self.model.message_ns(from, to, lines)
+        // What was measured is waiting, whatever overlaps.
+        (f64::from(lines) * self.model.line_ns(from, to)).round() as u64
     }
 
     fn handoff_ns(&self, from: CpuId, to: CpuId) -> u64 {
-        self.model.message_ns(from, to, self.machine.costs().futex_lines)
+        self.lines_ns(from, to, self.machine.costs().futex_lines)
     }
 
     fn lines_ns(&self, from: CpuId, to: CpuId, lines: u32) -> u64 {
-        self.model.message_ns(from, to, lines)
+        self.model.lines_ns(from, to, lines).round() as u64
     }
 
     fn task_created(&mut self, template: u32) {

@@ -25,7 +25,7 @@ use warmcore_workload::{ChannelId, ChannelKind};
 
 use crate::engine::Engine;
 use crate::interpreter::{BY_TASK, Done};
-use crate::memory::{self, Memory};
+use crate::memory::{self, Memory, Side};
 use crate::scheduler::{Scheduler, WakeFlags};
 use crate::sync::{Channel, take_waiter};
 use crate::task::{Activity, Stage, WaitReason};
@@ -47,9 +47,6 @@ fn payload_percent(costs: &Costs, kind: ChannelKind) -> u64 {
         ChannelKind::Socket => costs.socket_payload_percent,
     })
 }
-
-/// Sender and receiver, who wait for half of a message's lines each.
-const SIDES: u64 = 2;
 
 /// Bytes of a page of memory.
 const PAGE: u64 = 4096;
@@ -103,10 +100,15 @@ impl Room {
 }
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
-    /// The same for one side of a message. Where memory is modelled it is work: a busy sibling and cold caches make it slower,
+    /// The kernel's work for one side of a message.
+    pub(crate) fn message_ns(&self, channel: ChannelId, side: Side) -> u64 {
+        memory::message_ns(self.core.machine, self.workload.channels[channel.index()].kind, side)
+    }
+
+    /// Pays for one side of a message. Where memory is modelled it is work: a busy sibling and cold caches make it slower,
     /// as they do the task's own code.
-    fn pay_message(&mut self, id: TaskId, kind: ChannelKind) -> bool {
-        let cost_ns = memory::message_ns(self.core.machine, kind);
+    fn pay_message(&mut self, id: TaskId, channel: ChannelId, side: Side) -> bool {
+        let cost_ns = self.message_ns(channel, side);
         if !M::MODELLED {
             return self.pay(id, cost_ns);
         }
@@ -120,7 +122,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     pub(crate) fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let room = Room::of(&self.workload.channels[channel.index()]);
-        if self.pay_message(id, room.kind) {
+        if self.pay_message(id, channel, Side::Sender) {
             return Done::Busy;
         }
         let has_waited = self.core.tasks[id.index()].stage == Stage::Woken;
@@ -140,7 +142,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let writer = if passes_on { take_waiter(&mut state.writers, left, false) } else { None };
         // The sender writes what the receiver read last. Part of the constant cost otherwise.
         if M::MODELLED {
-            self.use_channel(cpu, id, channel, last_reader);
+            self.use_channel(cpu, id, channel, Side::Sender, last_reader);
         }
         self.wake_sync(reader);
         self.wake_sync(writer);
@@ -149,7 +151,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// Charges the task, which has just done its call's work on the CPU, with the lines it needed and with its wait for the
     /// channel's lock. `other_side`: where the payload's lines were used last.
-    fn use_channel(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, other_side: Option<CpuId>) {
+    fn use_channel(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, side: Side, other_side: Option<CpuId>) {
         let kind = self.workload.channels[channel.index()].kind;
         let now_ns = self.local_now(cpu);
         let mut lines_ns = 0;
@@ -157,12 +159,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let payload = payload_percent(self.core.machine.costs(), kind);
         for (from, percent) in [(last_user, 100 - payload), (other_side, payload)] {
             let Some(from) = from else { continue };
-            let cost_ns = self.memory.message_transfer_ns(kind, id, from, cpu) * percent / 100 / SIDES;
+            let cost_ns =
+                self.memory.message_transfer_ns(kind, id, from, cpu) * percent * side.lines_percent() / 10_000;
             self.memory.transferred(id, from, cpu, cost_ns);
             lines_ns += cost_ns;
         }
         let locked = locked_percent(self.core.machine.costs(), kind);
-        let locked_ns = memory::message_ns(self.core.machine, kind) * locked / 100;
+        let locked_ns = memory::message_ns(self.core.machine, kind, side) * locked / 100;
         let state = &mut self.objects.channels[channel.index()];
         // The part of the call under the lock lies behind the task already; the lines come on top.
         let wait_ns = state.lock_free_at_ns.saturating_sub(now_ns.saturating_sub(locked_ns));
@@ -189,7 +192,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     pub(crate) fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let room = Room::of(&self.workload.channels[channel.index()]);
-        if self.pay_message(id, room.kind) {
+        if self.pay_message(id, channel, Side::Receiver) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];
@@ -207,7 +210,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let reader = take_waiter(&mut state.readers, state.used_bytes, false);
         let last_writer = state.last_writer_cpu;
         if M::MODELLED {
-            self.use_channel(cpu, id, channel, last_writer);
+            self.use_channel(cpu, id, channel, Side::Receiver, last_writer);
         } else if let Some(from) = last_writer {
             let cost = self.memory.message_transfer_ns(room.kind, id, from, cpu);
             self.core.charge(cpu, cost, OverheadKind::Syscall);

@@ -14,7 +14,7 @@ use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
-use crate::memory::{self, Memory};
+use crate::memory::{self, Memory, Side};
 use crate::scheduler::{Scheduler, WakeFlags};
 use crate::task::{Activity, Stage, State, WaitReason};
 
@@ -265,9 +265,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let costs = self.core.machine.costs();
         match step {
             Step::Sleep { .. } => costs.timer_ns,
-            Step::Send { channel, .. } | Step::Receive { channel, .. } if !M::MODELLED => {
-                memory::message_ns(self.core.machine, self.workload.channels[channel.index()].kind)
-            }
+            Step::Send { channel, .. } if !M::MODELLED => self.message_ns(*channel, Side::Sender),
+            Step::Receive { channel, .. } if !M::MODELLED => self.message_ns(*channel, Side::Receiver),
             Step::Yield => costs.syscall_ns,
             _ => 0,
         }

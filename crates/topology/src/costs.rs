@@ -27,7 +27,7 @@ pub struct Costs {
     pub syscall_ns: u64,
     /// CPU time of a futex wait or wake call, the wakeup itself not included.
     pub futex_ns: u64,
-    /// CPU time of one read or write of a small message on a pipe. Measured 235 ns for 100 bytes on a Zen 5 at 3.4 GHz (Linux 6.18, one
+    /// CPU time of one read or write of a small message on a pipe, the mean of both. Measured 235 ns for 100 bytes on a Zen 5 at 3.4 GHz (Linux 6.18, one
     /// thread); the 500 ns of machines that say nothing are that at the 1.9 to 2.5 GHz of servers with older cores.
     pub pipe_message_ns: u64,
     /// CPU time of one send or receive of a small message on a Unix stream socket. Measured 800 ns as above.
@@ -42,11 +42,11 @@ pub struct Costs {
     pub migration_ns: PerRelation<u64>,
     /// Time of handing one modified cache line from one CPU to another.
     pub line_transfer_ns: PerRelation<u64>,
-    /// Cache lines that one pipe message is waited for, both sides together. The analytic memory model has 1.5 of them come at a time, so
-    /// 6 lines are 4 hand-offs there. Measured on a Zen 4 server (Linux 6.18, 100 bytes, two threads in turn;
-    /// `results/2026-11-22-zen4-2vcpu/message-lines`): 5.3 hand-offs between LLCs, 7.4 under one.
+    /// Cache lines that one pipe message is waited for, one after the other, both sides together. Measured (100 bytes, Linux 6.18,
+    /// `results/2026-11-22-*/message-lines`): two threads in turn, 5.3 hand-offs between LLCs and 7.4 under one on a Zen 4, 4.5 and 4.6 on a
+    /// Zen 5. A message of a stream takes 3.0 to 4.2 hand-offs longer on two LLCs of the Zen 5 than under one: the receiver's part.
     pub message_lines: u32,
-    /// The same of a Unix stream socket: 12 lines, 8 hand-offs. Measured: 11.6 between LLCs, 4.4 under one, where more of it hides behind the work.
+    /// The same of a Unix stream socket. Measured: 11.6 and 4.4 on the Zen 4, 6.8 and 3.5 on the Zen 5; of a stream 6.5 to 9.6.
     pub socket_message_lines: u32,
     /// Cache lines that move with one futex hand-over.
     pub futex_lines: u32,
@@ -95,8 +95,8 @@ impl Costs {
             timer_ns: 800,
             migration_ns: PerRelation::from_fn(|relation| derived_migration_ns(relation, &line_transfer_ns)),
             line_transfer_ns,
-            message_lines: 6,
-            socket_message_lines: 12,
+            message_lines: 5,
+            socket_message_lines: 10,
             futex_lines: 5,
             pipe_locked_percent: 40,
             socket_locked_percent: 10,

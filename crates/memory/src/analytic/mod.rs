@@ -344,18 +344,26 @@ impl Analytic {
         self.hierarchy.memory_ns[node as usize][home] * self.bandwidth.factor(node, llc, home)
     }
 
-    /// Time a message's lines take to get from one CPU to another, on each side.
-    pub fn message_ns(&self, from: CpuId, to: CpuId, lines: u32) -> u64 {
+    /// Time until a line that a CPU wrote last has come to another, if nothing else comes at the same time.
+    pub fn line_ns(&self, from: CpuId, to: CpuId) -> f64 {
         if from == to {
-            return 0;
+            return 0.0;
         }
         let (a, b) = (from.index(), to.index());
-        let ns = if self.geometry.core[a] == self.geometry.core[b] {
+        if self.geometry.core[a] == self.geometry.core[b] {
             self.hierarchy.transfer_ns[warmcore_topology::Relation::SmtSibling]
         } else {
             self.geometry.transfer_ns(self.geometry.llc[a], self.geometry.llc[b])
+        }
+    }
+
+    /// Time until so many lines have come, of which [`rate::COHERENCE_OVERLAP`] come at a time: one does not come faster for being alone.
+    pub fn lines_ns(&self, from: CpuId, to: CpuId, lines: u32) -> f64 {
+        let one_by_one = match lines {
+            0 => 0.0,
+            lines => (f64::from(lines) / rate::COHERENCE_OVERLAP).max(1.0),
         };
-        (f64::from(lines) * ns / rate::MESSAGE_OVERLAP + 0.5) as u64
+        one_by_one * self.line_ns(from, to)
     }
 }
 

@@ -11,9 +11,6 @@ use super::counters::{MemoryEvent, TimeShare};
 /// wait in the store buffer: nothing depends on them, and 50 entries outlast a transfer.
 pub(super) const COHERENCE_OVERLAP: f64 = 1.5;
 
-/// Overlap of the line transfers of a message (assumed, as other coherence misses).
-pub(super) const MESSAGE_OVERLAP: f64 = COHERENCE_OVERLAP;
-
 /// How much of the busy part of a sibling thread lengthens one's own (assumed; two computing threads reach 1.21 times
 /// one).
 const SMT_KAPPA: f64 = 0.65;
