@@ -15,7 +15,7 @@ mod shell;
 mod worker;
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use rustix::system::{RebootCommand, reboot};
@@ -44,12 +44,14 @@ fn main() {
     let _ = reboot(RebootCommand::PowerOff);
 }
 
-/// Does the plan. An error that could be sent was sent.
+/// Does the plan. An error that could be sent was sent, and read by the host.
 fn guest() -> Result<(), String> {
     mounts::mount_all()?;
     let mut channel = open_channel()?;
     let send_failed = |channel: &mut File, failed: &Failed| {
-        let _ = write_document(channel, FrameKind::Failed, failed);
+        if write_document(channel, FrameKind::Failed, failed).is_ok() {
+            wait_for_end(channel);
+        }
     };
     let plan = match read_plan() {
         Ok(plan) => plan,
@@ -75,7 +77,16 @@ fn guest() -> Result<(), String> {
         send_failed(&mut channel, &failed);
         return Err(failed.reason);
     }
-    write_frame(&mut channel, FrameKind::Done, &[]).map_err(|error| error.to_string())
+    write_frame(&mut channel, FrameKind::Done, &[]).map_err(|error| error.to_string())?;
+    wait_for_end(&mut channel);
+    Ok(())
+}
+
+/// Waits until the host, which ends the guest after its last frame, has done so. A write to a port returns before the host has fetched the
+/// data (`port_fops_write`), and a guest that powers off resets its devices (`virtio_dev_shutdown`): a host busy with other work would lose
+/// what is still queued. The host never answers, so the read ends only if it is gone.
+fn wait_for_end(channel: &mut File) {
+    let _ = channel.read(&mut [0]);
 }
 
 fn read_plan() -> Result<Plan, String> {
@@ -90,7 +101,7 @@ fn read_plan() -> Result<Plan, String> {
 fn open_channel() -> Result<File, String> {
     for _ in 0..200 {
         if let Some(device) = port() {
-            let opened = OpenOptions::new().write(true).open(&device);
+            let opened = OpenOptions::new().read(true).write(true).open(&device);
             return opened.map_err(|error| format!("cannot open {device}: {error}"));
         }
         std::thread::sleep(Duration::from_millis(10));
