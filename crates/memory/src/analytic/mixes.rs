@@ -11,7 +11,7 @@ use super::groups::{Domain, Group, wins};
 /// not in LLCs within as much.
 const SAME_STANDING: f64 = 0.002;
 
-/// Chances below this are nothing.
+/// No line is surely in an LLC: chances that it is not are at least this, so that odds are finite.
 const LEAST_KEPT: f64 = 1e-9;
 
 /// A domain's part of a standing, or a sum of such parts. Rates are per line and nanosecond, those of members that left included.
@@ -108,7 +108,7 @@ impl Standing {
         let touches: f64 = domains.iter().map(Domain::touches).sum();
         for (llc, (part, domain)) in self.parts.iter_mut().zip(domains).enumerate() {
             let (touch, write, kept) = (domain.touches(), domain.writes(), self.kept[llc]);
-            let odds = if kept > LEAST_KEPT && kept < 1.0 { (1.0 - kept) / kept } else { 0.0 };
+            let odds = (1.0 - kept) / kept.max(LEAST_KEPT);
             *part = Part { touch, write, owner: wins(write, touches - touch), odds };
             self.in_none *= kept.max(LEAST_KEPT);
             self.all.add(part);
@@ -263,6 +263,22 @@ mod tests {
         group.mix(0, &geometry);
         assert_eq!((group.domains[0].write_ns, group.domains[0].write_far), (geometry.transfer_ns(0, 6), 1.0));
         assert_eq!((group.domains[0].invalid, group.domains[0].owned), (0.0, 1.0));
+    }
+
+    /// A group that has moved left all its lines behind: they come from there, not from memory.
+    #[test]
+    fn an_llc_that_has_every_line_hands_them_over_if_it_is_the_only_one() {
+        let (mut group, geometry) = standing(0.3);
+        let alone = |group: &mut Group, kept: [f64; 8]| {
+            group.standing.set_kept(0, &kept);
+            assert!(group.is_mix_old(3, &geometry));
+            group.mix(3, &geometry);
+            (group.domains[3].alone, group.domains[3].elsewhere)
+        };
+        let only = alone(&mut group, [0.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0]);
+        assert!((only.0 - 1.0).abs() < 1e-6 && (only.1 - 1.0).abs() < 1e-6, "{only:?}");
+        let two = alone(&mut group, [0.0, 1.0, 1.0, 0.5, 1.0, 1.0, 0.0, 1.0]);
+        assert!(two.0 < 1e-6 && (two.1 - 1.0).abs() < 1e-6, "{two:?}");
     }
 
     #[test]
