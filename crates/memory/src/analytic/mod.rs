@@ -357,7 +357,7 @@ impl Analytic {
         }
     }
 
-    /// Time until so many lines have come, of which [`rate::COHERENCE_OVERLAP`] come at a time: one does not come faster for being alone.
+    /// Time until so many lines have come, of which 1.5 come at a time, as of other coherence misses; one does not come faster for being alone.
     pub fn lines_ns(&self, from: CpuId, to: CpuId, lines: u32) -> f64 {
         let one_by_one = match lines {
             0 => 0.0,
