@@ -118,26 +118,28 @@ impl Analytic {
     }
 
     /// Tells the windows what the CPU's task has executed.
-    pub(super) fn feed_windows(&mut self, index: usize) {
+    fn feed_windows(&mut self, index: usize) {
+        if let Some((team, instructions)) = self.feed_private(index).filter(|(team, _)| *team != NONE) {
+            self.feed_groups(team, self.geometry.llc[index] as usize, instructions);
+        }
+    }
+
+    /// Tells the windows of the CPU's task what it has executed. Returns its team and the instructions, if there are any.
+    #[inline]
+    pub(super) fn feed_private(&mut self, index: usize) -> Option<(u32, f64)> {
         let state = &mut self.cpus[index];
         let ran_ns = std::mem::take(&mut state.unseen_ns);
         if ran_ns == 0 || state.paused || !state.touches_memory() {
-            return;
+            return None;
         }
         let instructions = ran_ns as f64 * state.rate.x;
-        let task = &self.tasks[state.task as usize];
-        let llc = self.geometry.llc[index] as usize;
         if state.l2_slot != NONE {
             let l2 = self.geometry.l2[index] as usize;
             self.l2[l2].windows[state.l2_slot as usize].pending += instructions;
         }
-        let windows = &mut self.llc[llc].windows;
-        windows[state.llc_slot as usize].pending += instructions;
-        let profile = &self.profiles[task.profile as usize];
-        for (class, group) in task.shared_classes() {
-            let slot = self.groups[group as usize].slots[llc] as usize;
-            windows[slot].pending += instructions * profile.touches[class];
-        }
+        let llc = self.geometry.llc[index] as usize;
+        self.llc[llc].windows[state.llc_slot as usize].pending += instructions;
+        Some((self.tasks[state.task as usize].team, instructions))
     }
 
     /// Sets the speed of the CPU's task anew. `remaining_ns` is the work it has left, at nominal speed, if known: a

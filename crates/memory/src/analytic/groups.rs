@@ -253,6 +253,18 @@ impl Group {
         }
     }
 
+    /// Stall per touch of a member with a mean part of the domain's touches, of which `write_fraction` write, for lines that
+    /// others have; transfers under an LLC take `same_llc_ns`.
+    pub fn mean_stall_ns(&self, llc: u32, write_fraction: f64, same_llc_ns: f64) -> f64 {
+        let domain = &self.domains[llc as usize];
+        let members = f64::from(domain.members.max(1));
+        let race = self.race(llc, (domain.touch / members, domain.write / members), (0.0, 0.0));
+        let written_ns = race.write_domain * domain.write_ns + (race.write_private - race.write_domain) * same_llc_ns;
+        let read_ns =
+            race.read_domain * domain.read_ns + (race.read_private - race.read_domain - race.read_llc) * same_llc_ns;
+        write_fraction * written_ns + (1.0 - write_fraction) * read_ns
+    }
+
     /// Chances that an outsider's write, and an outsider's touch, which came after all of this domain's touches and writes,
     /// is less than `age_ns` ago: lines live so long in LLCs.
     pub fn kept(&self, llc: u32, age_ns: f64) -> (f64, f64) {

@@ -35,6 +35,7 @@ mod rate;
 mod refresh;
 mod switching;
 mod tasks;
+mod teams;
 mod turns;
 mod window;
 
@@ -145,6 +146,7 @@ pub struct Analytic {
     llc_filled: Vec<f64>,
     groups: Vec<Group>,
     group_names: Vec<tasks::GroupName>,
+    teams: Vec<teams::Team>,
     bandwidth: Bandwidth,
     bandwidth_due_ns: u64,
     /// When each LLC is to be brought up to date; never if nothing changed since the last time.
@@ -217,6 +219,7 @@ impl Analytic {
             llc: hierarchy.llc.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
             groups: Vec::new(),
             group_names: Vec::new(),
+            teams: Vec::new(),
             bandwidth: Bandwidth::new(&hierarchy, &geometry),
             bandwidth_due_ns: BANDWIDTH_NS,
             llc_due_ns: vec![u64::MAX; hierarchy.llc.len()],

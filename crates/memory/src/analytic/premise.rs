@@ -6,6 +6,8 @@
 //! premises are those of the last evaluation.
 
 use super::counters::TimeShare;
+use super::geometry::NONE;
+use super::teams::{Present, Sharing};
 use super::{Analytic, IDLE};
 
 /// Relative change of a speed that is not worth an evaluation.
@@ -23,20 +25,7 @@ pub(super) struct Premise {
     crowd: f64,
     /// Change of the LLC misses per instruction by relative change of `crowd`.
     slope: f64,
-    /// Stall for others' lines, without waiting for turns.
-    coherence_ns: f64,
     sharing: Sharing,
-}
-
-/// What tells whether a task's groups are what they were.
-#[derive(Clone, Copy, Default)]
-struct Sharing {
-    /// LLC misses per instruction of the shared classes.
-    misses: f64,
-    /// Touches per line and nanosecond of all members, over its groups.
-    touch: f64,
-    /// Sum of the numbers of the groups' standings, which only grow: as long as it is the same, rates are within 0.2 %.
-    standings: u64,
 }
 
 impl Premise {
@@ -51,55 +40,15 @@ impl Premise {
 impl Analytic {
     /// Adds to the premises of a CPU's speed what its groups are like.
     pub(super) fn complete_premise(&mut self, index: usize) {
-        let task = self.cpus[index].task as usize;
-        if self.profiles[self.tasks[task].profile as usize].any_shared {
-            let (sharing, coherence_ns) = (self.sharing(index), self.coherence_ns(index));
-            let premise = &mut self.cpus[index].premise;
-            (premise.sharing, premise.coherence_ns) = (sharing, coherence_ns);
+        let team = self.tasks[self.cpus[index].task as usize].team;
+        if team != NONE {
+            self.cpus[index].premise.sharing = self.sharing(team, self.geometry.llc[index]);
         }
-    }
-
-    fn sharing(&self, index: usize) -> Sharing {
-        let task = &self.tasks[self.cpus[index].task as usize];
-        let profile = &self.profiles[task.profile as usize];
-        let llc = self.geometry.llc[index] as usize;
-        let windows = &self.llc[llc].windows;
-        let mut sharing = Sharing::default();
-        for (class, group) in task.shared_classes() {
-            let group = &self.groups[group as usize];
-            sharing.misses += profile.touches[class] * windows[group.slots[llc] as usize].misses;
-            sharing.touch += group.touch;
-            sharing.standings += group.standing.number;
-        }
-        sharing
-    }
-
-    /// The stall per instruction for lines that others have.
-    fn coherence_ns(&self, index: usize) -> f64 {
-        let state = &self.cpus[index];
-        let task = &self.tasks[state.task as usize];
-        let profile = &self.profiles[task.profile as usize];
-        let llc = self.geometry.llc[index];
-        let same_llc_ns = self.hierarchy.transfer_ns[warmcore_topology::Relation::SameLlc];
-        let mut stall_ns = 0.0;
-        for (class, group) in task.shared_classes() {
-            let group = &self.groups[group as usize];
-            if !group.is_written() {
-                continue;
-            }
-            let (domain, w) = (&group.domains[llc as usize], profile.writes[class]);
-            let race = group.race(llc, state.registered[class], (0.0, 0.0));
-            stall_ns += profile.touches[class]
-                * (w * (race.write_domain * domain.write_ns + (race.write_private - race.write_domain) * same_llc_ns)
-                    + (1.0 - w)
-                        * (race.read_domain * domain.read_ns
-                            + (race.read_private - race.read_domain - race.read_llc) * same_llc_ns));
-        }
-        stall_ns
     }
 
     /// Whether the CPU's speed would hardly change if it were evaluated again, its own progress apart.
-    pub(super) fn is_settled(&self, index: usize) -> bool {
+    /// `present` are the LLC's teams looked at so far.
+    pub(super) fn is_settled(&mut self, index: usize, present: &mut Present) -> bool {
         let state = &self.cpus[index];
         debug_assert_ne!(state.task, IDLE);
         let (llc, node) = (self.geometry.llc[index], self.geometry.node[index]);
@@ -111,18 +60,17 @@ impl Analytic {
         // Where the cache has room to spare, how much does not matter.
         let moved = (crowd.min(8.0) / premise.crowd.clamp(1e-9, 8.0) - 1.0).abs();
         let mut change_ns = memory_ns * (outside + premise.slope * moved);
-        let profile = &self.profiles[self.tasks[state.task as usize].profile as usize];
-        if profile.any_shared {
-            let (sharing, then) = (self.sharing(index), &premise.sharing);
-            let waits = state.rate.ns[TimeShare::HotLines as usize] > 0.0;
+        let team = self.tasks[state.task as usize].team;
+        if team != NONE {
+            let (sharing, then) = (self.known_sharing(team, llc, present), &self.cpus[index].premise.sharing);
+            let waits = self.cpus[index].rate.ns[TimeShare::HotLines as usize] > 0.0;
             if waits && (sharing.touch - then.touch).abs() > HOT_TOLERANCE * then.touch {
                 return false;
             }
             change_ns += (sharing.misses - then.misses).abs() * memory_ns;
-            if sharing.standings != then.standings {
-                change_ns += (self.coherence_ns(index) - premise.coherence_ns).abs();
-            }
+            change_ns += (sharing.coherence_ns - then.coherence_ns).abs();
         }
+        let state = &self.cpus[index];
         let shares = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth];
         let stall_ns: f64 = shares.iter().map(|share| state.alone.stall_ns[*share as usize]).sum();
         if stall_ns > 0.0 {

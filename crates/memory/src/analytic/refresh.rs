@@ -8,6 +8,7 @@ use super::bandwidth::Stream;
 use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::tasks::{L2Curves, Level, LlcCurves};
+use super::teams::Present;
 use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS, SLOW_REFRESH_NS};
 
 /// An LLC of which 8 % are filled in this time is not updated but when tasks come or go.
@@ -27,6 +28,8 @@ pub(super) struct Scratch {
     solved_demand: Vec<f64>,
     kept: Vec<f64>,
     groups: Vec<u32>,
+    /// Teams under the LLC being looked at.
+    pub(super) present: Present,
     /// LLCs that are due.
     due: Vec<usize>,
 }
@@ -91,10 +94,7 @@ impl Analytic {
 
     /// Steps the windows of an LLC.
     fn update_llc(&mut self, now_ns: u64, llc: usize) {
-        for position in 0..self.geometry.cpus_of_llc[llc].len() {
-            let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
-            self.feed_windows(cpu);
-        }
+        self.feed_llc(llc);
         if self.hierarchy.fill == Fill::Victim {
             let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
             let filled = self.llc_vacancy.filled(self.llc_miss_ratio(llc));
@@ -118,11 +118,13 @@ impl Analytic {
             u64::MAX
         };
         self.refresh_groups(now_ns, llc);
+        let mut present = std::mem::take(&mut self.scratch.present);
         for position in 0..self.geometry.cpus_of_llc[llc].len() {
             let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
             let state = &self.cpus[cpu];
             // Who has just come is evaluated before it executes anything.
-            if !state.touches_memory() || state.paused || state.came_ns.is_some() || self.is_settled(cpu) {
+            if !state.touches_memory() || state.paused || state.came_ns.is_some() || self.is_settled(cpu, &mut present)
+            {
                 continue;
             }
             let old = self.cpus[cpu].rate.speed;
@@ -132,6 +134,8 @@ impl Analytic {
                 self.list_changed(cpu);
             }
         }
+        self.forget_sharing(&mut present);
+        self.scratch.present = present;
     }
 
     /// Part of the running tasks' L2 misses that the LLC misses too.

@@ -236,6 +236,7 @@ impl Analytic {
     /// The lines of a task that does not run are from now on those of another profile.
     fn convert_windows(&mut self, task: u32, spec: &TaskSpec<'_>) {
         let groups = self.groups_of(spec);
+        let team = self.team_of(spec.profile as u32, groups);
         let new = &self.profiles[spec.profile];
         let state = &self.tasks[task as usize];
         let old = &self.profiles[state.profile as usize];
@@ -252,7 +253,7 @@ impl Analytic {
         }
         let state = &mut self.tasks[task as usize];
         (state.profile, state.l2_variant) = (spec.profile as u32, 0);
-        state.set_groups(groups);
+        state.set_groups(groups, team);
         let executed = state.counters.instructions;
         for place in state.l2.iter_mut().chain(&mut state.llc) {
             place.left = Left { executed, lines: None };

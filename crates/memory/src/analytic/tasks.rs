@@ -69,6 +69,8 @@ pub(super) struct TaskState {
     /// Group of each shared class, and these classes as bits; see [`TaskState::set_groups`].
     pub groups: [u32; MAX_CLASSES],
     shared: u32,
+    /// Those who share as it does; [`NONE`] if it shares nothing.
+    pub team: u32,
     /// Share of its first-touch pages by node.
     pub home: Vec<f64>,
     /// It has run, so its pages have homes.
@@ -103,9 +105,9 @@ impl TaskState {
         })
     }
 
-    /// Sets the groups of its shared classes.
-    pub fn set_groups(&mut self, groups: [u32; MAX_CLASSES]) {
-        self.groups = groups;
+    /// Sets the groups of its shared classes, and the team they make it a member of.
+    pub fn set_groups(&mut self, groups: [u32; MAX_CLASSES], team: u32) {
+        (self.groups, self.team) = (groups, team);
         let shared = groups.iter().enumerate().filter(|(_, group)| **group != NONE);
         self.shared = shared.map(|(class, _)| 1 << class).sum();
     }
@@ -173,11 +175,13 @@ impl Analytic {
     /// If there is no such profile.
     pub fn add_task(&mut self, spec: &TaskSpec<'_>) -> u32 {
         let groups = self.groups_of(spec);
+        let team = self.team_of(spec.profile as u32, groups);
         let mut task = TaskState {
             profile: spec.profile as u32,
             executes: spec.profile as u32,
             groups: [NONE; MAX_CLASSES],
             shared: 0,
+            team: NONE,
             home: vec![0.0; self.hierarchy.memory_ns.len()],
             touched: false,
             l2: Places::with_capacity(PLACES),
@@ -188,7 +192,7 @@ impl Analytic {
             l2_variant: 0,
             counters: Counters::default(),
         };
-        task.set_groups(groups);
+        task.set_groups(groups, team);
         self.tasks.push(task);
         self.tasks.len() as u32 - 1
     }
