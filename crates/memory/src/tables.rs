@@ -13,8 +13,14 @@ struct Grid {
     first: f64,
     first_bits: u64,
     shift: u32,
+    /// 2^`log_parts`.
+    parts: f64,
     points: usize,
 }
+
+/// The bits of a number's mantissa, and those of 1.
+const MANTISSA: u64 = (1 << 52) - 1;
+const ONE: u64 = 1.0_f64.to_bits();
 
 impl Grid {
     /// The points that enclose `first` to `last`.
@@ -23,7 +29,7 @@ impl Grid {
         let cell = |value: f64| value.to_bits() >> shift;
         let first_bits = cell(first) << shift;
         let points = (cell(last.max(first)) + 2 - cell(first)) as usize + 1;
-        Self { first: f64::from_bits(first_bits), first_bits, shift, points }
+        Self { first: f64::from_bits(first_bits), first_bits, shift, parts: f64::from(1 << log_parts), points }
     }
 
     fn value(&self, point: usize) -> f64 {
@@ -36,13 +42,14 @@ impl Grid {
         if value < self.first {
             return (0, value / self.first);
         }
-        let offset = value.to_bits() - self.first_bits;
-        let cell = (offset >> self.shift) as usize + 1;
+        let bits = value.to_bits();
+        let cell = ((bits - self.first_bits) >> self.shift) as usize + 1;
         if cell > self.points - 2 {
             return (self.points - 2, 1.0);
         }
-        let part = (offset & ((1 << self.shift) - 1)) as f64 / (1_u64 << self.shift) as f64;
-        (cell, part)
+        // The bits below the cell's, as the mantissa of a number from 1 on.
+        let beyond = f64::from_bits(bits & (MANTISSA >> (52 - self.shift)) | ONE) - 1.0;
+        (cell, beyond * self.parts)
     }
 }
 
@@ -110,8 +117,15 @@ impl MissTable {
 pub struct Cell {
     point: usize,
     part: f64,
-    /// Beyond the largest window: everything is there.
-    all: bool,
+}
+
+/// F and m at a point, and how much they rise to the next one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Segment {
+    lines: f64,
+    lines_rise: f64,
+    misses: f64,
+    misses_rise: f64,
 }
 
 /// F and m by window, tabulated: within 0.2 % of a class's lines and touches.
@@ -120,7 +134,7 @@ pub struct CurveTable {
     grid: Grid,
     max_window: f64,
     total_lines: f64,
-    sums: Vec<(f64, f64)>,
+    segments: Vec<Segment>,
     points: Vec<(PerClass, PerClass)>,
 }
 
@@ -129,19 +143,28 @@ impl CurveTable {
     pub fn new(curves: &Curves) -> Self {
         let last = curves.max_window();
         let grid = Grid::new(curves.shortest_window().min(last).max(1e-3), last.max(1.0), 3);
-        let values = (0..grid.points).map(|point| grid.value(point).min(last));
+        let values = (0..grid.points).map(|point| grid.value(point));
         let points: Vec<(PerClass, PerClass)> =
             values.clone().map(|n| (curves.class_footprints(n), curves.class_misses(n))).collect();
+        // At the end everything is there.
+        let end = std::iter::once((curves.total_lines(), 0.0));
+        let sums: Vec<(f64, f64)> = values.map(|n| curves.at(n)).take(grid.points - 1).chain(end).collect();
+        let segment = |pair: &[(f64, f64)]| Segment {
+            lines: pair[0].0,
+            lines_rise: pair[1].0 - pair[0].0,
+            misses: pair[0].1,
+            misses_rise: pair[1].1 - pair[0].1,
+        };
         Self {
-            sums: values.map(|n| curves.at(n)).collect(),
+            segments: sums.windows(2).map(segment).collect(),
+            max_window: grid.value(grid.points - 1),
             grid,
-            max_window: last,
             total_lines: curves.total_lines(),
             points,
         }
     }
 
-    /// See [`Curves::max_window`].
+    /// The last point: like [`Curves::max_window`], a window beyond which nothing is missed.
     #[inline]
     pub fn max_window(&self) -> f64 {
         self.max_window
@@ -155,29 +178,21 @@ impl CurveTable {
     /// F(n) and m(n).
     #[inline]
     pub fn at(&self, n: f64) -> (f64, f64) {
-        if n >= self.max_window {
-            return (self.total_lines, 0.0);
-        }
-        let (point, part) = self.grid.locate(n);
-        let (below, above) = (self.sums[point], self.sums[point + 1]);
-        (below.0 + part * (above.0 - below.0), below.1 + part * (above.1 - below.1))
+        self.sums(self.cell(n))
     }
 
     /// Where a window of `n` instructions lies, for the lookups that follow.
     #[inline]
     pub fn cell(&self, n: f64) -> Cell {
-        let (point, part) = self.grid.locate(n.min(self.max_window));
-        Cell { point, part, all: n >= self.max_window }
+        let (point, part) = self.grid.locate(n);
+        Cell { point, part }
     }
 
     /// F and m there.
     #[inline]
     pub fn sums(&self, cell: Cell) -> (f64, f64) {
-        if cell.all {
-            return (self.total_lines, 0.0);
-        }
-        let (below, above) = (self.sums[cell.point], self.sums[cell.point + 1]);
-        (below.0 + cell.part * (above.0 - below.0), below.1 + cell.part * (above.1 - below.1))
+        let segment = &self.segments[cell.point];
+        (segment.lines + cell.part * segment.lines_rise, segment.misses + cell.part * segment.misses_rise)
     }
 
     /// F by class.

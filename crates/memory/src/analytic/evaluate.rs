@@ -234,7 +234,7 @@ impl Analytic {
         let mut access = Access { l1: if halved { profile.l1_half } else { profile.l1 }, ..Access::default() };
 
         let (l2_slot, llc_slot) = (self.cpus[index].l2_slot as usize, self.cpus[index].llc_slot as usize);
-        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
+        let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc };
         let (llc_n, llc_misses) = self.llc[llc as usize].look(llc_slot, now_ns, &curves);
         if self.hierarchy.fill == Fill::Victim && l2 != NONE {
             let in_front = self.l2[l2 as usize].windows[l2_slot].n;

@@ -3,7 +3,7 @@
 
 use crate::math::exp;
 
-use super::window::{Advance, CurvesOf, Owner, Window, advanced};
+use super::window::{CurvesOf, Owner, Step, Window, advanced};
 
 /// A cache's windows.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +35,8 @@ pub(super) struct Occupancy {
     pub(super) turns: bool,
     /// It has some now. Φ is brought up to date by updates only, and `phi` foretells how fast.
     pub(super) young: bool,
-    /// The advance of Φ with which a window was last brought up to date.
-    advance: Advance,
+    /// With which a window was last brought up to date.
+    step: Step,
 }
 
 /// Φ may advance this far between exact sums over the windows off the CPU.
@@ -92,7 +92,7 @@ impl Occupancy {
     fn settle(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
         let phi = self.phi_at(now_ns);
         let window = &mut self.windows[slot];
-        self.fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.advance);
+        self.fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.step);
     }
 
     /// Brings the running windows up to now; adds their lines to `sum`. `each` looks at them.
@@ -104,13 +104,15 @@ impl Occupancy {
         mut each: impl FnMut(&mut Window),
     ) -> f64 {
         let phi = self.phi_at(now_ns);
+        let mut fills = 0.0;
         for &slot in &self.running {
             let window = &mut self.windows[slot as usize];
-            self.fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.advance);
+            fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.step);
             window.shape(curves);
             sum += window.lines;
             each(window);
         }
+        self.fills += fills;
         sum
     }
 
@@ -118,8 +120,11 @@ impl Occupancy {
     #[inline]
     pub fn lines_at(&self, slot: usize, now_ns: u64, lines: impl FnOnce(f64) -> f64) -> f64 {
         let (window, advanced) = (&self.windows[slot], self.phi_at(now_ns) - self.windows[slot].mark);
-        let n = if window.pending > 0.0 || advanced > 0.0 { window.after(window.pending, advanced) } else { window.n };
-        if n == window.known_n { window.lines } else { lines(n) }
+        if window.pending > 0.0 || advanced > 0.0 {
+            lines(window.after(window.pending, advanced))
+        } else {
+            window.lines
+        }
     }
 
     /// Brings one running window up to now: its n, and m of it.
@@ -321,9 +326,10 @@ impl Occupancy {
         for &slot in &self.running {
             let window = &mut self.windows[slot as usize];
             let older = window.n - window.in_front;
-            let r = if window.x > 0.0 { (older * phi / window.x).min(20.0) } else { 0.0 };
-            window.lines = (window.lines - window.misses * older * d * r).max(0.0);
-            window.n = window.in_front + older * exp(-d * r);
+            // As r falls with the window, dn/dΦ = −n r is solved by n / (1 + r ΔΦ).
+            let advance = if window.x > 0.0 { d * (older * phi / window.x).min(20.0) } else { 0.0 };
+            window.lines = (window.lines - window.misses * older * advance).max(0.0);
+            window.n = window.in_front + older / (1.0 + advance);
             // Close enough until the next time it is computed.
             window.known_n = -1.0;
             window.mark = self.phi_total;
@@ -391,12 +397,12 @@ mod tests {
 
     impl CurvesOf for Several {
         fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
-            let Owner::Task(task) = owner else { unreachable!() };
+            let Owner::Task { task, .. } = owner else { unreachable!() };
             self.0[task as usize].at(n)
         }
 
         fn max_window(&self, owner: Owner) -> f64 {
-            let Owner::Task(task) = owner else { unreachable!() };
+            let Owner::Task { task, .. } = owner else { unreachable!() };
             self.0[task as usize].max_window()
         }
     }
@@ -470,7 +476,7 @@ mod tests {
                 match *slot {
                     Some(slot) if ran && !runs => cache.leave(slot, now_ns, &several),
                     Some(slot) if !ran && runs => cache.enter(slot, now_ns, &several),
-                    None if runs => *slot = Some(cache.add(Owner::Task(task as u32), now_ns)),
+                    None if runs => *slot = Some(cache.add(Owner::Task { task: task as u32, profile: 0 }, now_ns)),
                     _ => {}
                 }
             }
@@ -511,7 +517,8 @@ mod tests {
     fn co_runners_share_one_eviction_time() {
         let several = Several(vec![curves(&[(8_000, 0.05)]), curves(&[(8_000, 0.05)])]);
         let mut cache = Occupancy::new(4_000.0);
-        let slots = [cache.add(Owner::Task(0), 0), cache.add(Owner::Task(1), 0)];
+        let slots =
+            [cache.add(Owner::Task { task: 0, profile: 0 }, 0), cache.add(Owner::Task { task: 1, profile: 0 }, 0)];
         for step in 1..2_000_u64 {
             cache.windows[slots[0]].pending += 1_000.0;
             cache.windows[slots[1]].pending += 3_000.0;
@@ -526,7 +533,7 @@ mod tests {
     fn a_cache_that_everything_fits_into_evicts_nothing() {
         let curves = curves(&[(1_000, 0.05)]);
         let mut cache = Occupancy::new(4_000.0);
-        let slot = cache.add(Owner::Task(0), 0);
+        let slot = cache.add(Owner::Task { task: 0, profile: 0 }, 0);
         for step in 1..1_000_u64 {
             cache.windows[slot].pending += 5_000.0;
             cache.update(step * 5_000, &curves, |_| None);

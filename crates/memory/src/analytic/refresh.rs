@@ -9,6 +9,7 @@ use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::tasks::{L2Curves, Level, LlcCurves};
 use super::teams::Present;
+use super::window::Owner;
 use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS, SLOW_REFRESH_NS};
 
 /// An LLC of which 8 % are filled in this time is not updated but when tasks come or go.
@@ -50,7 +51,7 @@ impl Analytic {
         let cpus = &self.cpus;
         self.l2[l2 as usize].update(now_ns, &curves, |owner| {
             // Those who run here are few and change often: their present speed is what counts.
-            let super::window::Owner::Task(task) = owner else { return None };
+            let Owner::Task { task, .. } = owner else { return None };
             let cpu = self.tasks[task as usize].running_on?;
             Some(cpus[cpu as usize].rate.x)
         });
@@ -103,7 +104,7 @@ impl Analytic {
             *part = if *part > 0.0 { 0.5 * (*part + filled) } else { filled };
             self.llc[llc].capacity = *part * self.hierarchy.llc[llc].lines as f64 + in_front;
         }
-        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc: llc as u32 };
+        let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc: llc as u32 };
         self.llc[llc].update(now_ns, &curves, |_| None);
         self.forget_faded(Level::Llc, llc as u32);
     }

@@ -5,6 +5,7 @@ use warmcore_topology::CpuId;
 use super::geometry::NONE;
 use super::moved::{Left, Moved};
 use super::tasks::{L2Curves, Level, LlcCurves, TaskSpec};
+use super::window::Owner;
 use super::{Analytic, IDLE};
 
 /// Latest look at a task's caches after its sibling thread became another one or idle.
@@ -90,7 +91,7 @@ impl Analytic {
             let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
             self.l2[l2 as usize].leave(self.cpus[index].l2_slot as usize, now_ns, &curves);
         }
-        let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
+        let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc };
         self.llc[llc as usize].leave(self.cpus[index].llc_slot as usize, now_ns, &curves);
         self.note_left(index);
         if self.profiles[self.tasks[self.cpus[index].task as usize].profile as usize].any_shared {
@@ -186,7 +187,7 @@ impl Analytic {
             let slot = self.group_slot(now_ns, group, llc);
             let first = self.groups[group as usize].domains[llc as usize].members == 0;
             if first && !self.llc[llc as usize].windows[slot].running {
-                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
+                let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc };
                 self.llc[llc as usize].enter(slot, now_ns, &curves);
             }
             let rates = self.shared_rates(index, class);
@@ -207,7 +208,7 @@ impl Analytic {
             self.cpus[index].registered[class] = (0.0, 0.0);
             if self.groups[group as usize].domains[llc as usize].members == 0 {
                 let slot = self.groups[group as usize].slots[llc as usize] as usize;
-                let curves = LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc };
+                let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc };
                 self.llc[llc as usize].leave(slot, now_ns, &curves);
             }
             self.group_changed(now_ns, group, llc);
@@ -248,6 +249,7 @@ impl Analytic {
                 let window = &mut caches[place.cache as usize].windows[place.slot as usize];
                 window.n = to.window(from.footprint(window.n).min(to.total_lines()));
                 window.in_front = 0.0;
+                window.owner = Owner::Task { task, profile: spec.profile as u32 };
                 caches[place.cache as usize].reshape(place.slot as usize);
             }
         }

@@ -130,14 +130,14 @@ impl CurvesOf for L2Curves<'_> {
     #[inline]
     fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
         match owner {
-            Owner::Task(task) => self.tasks[task as usize].l2_forms(self.profiles).quick.at(n),
+            Owner::Task { task, .. } => self.tasks[task as usize].l2_forms(self.profiles).quick.at(n),
             Owner::Group(_) => (0.0, 0.0),
         }
     }
 
     fn max_window(&self, owner: Owner) -> f64 {
         match owner {
-            Owner::Task(task) => self.tasks[task as usize].l2_forms(self.profiles).quick.max_window(),
+            Owner::Task { task, .. } => self.tasks[task as usize].l2_forms(self.profiles).quick.max_window(),
             Owner::Group(_) => 0.0,
         }
     }
@@ -145,7 +145,6 @@ impl CurvesOf for L2Curves<'_> {
 
 /// Curves of owners in an LLC: a task's private classes; shared ones belong to their group.
 pub(super) struct LlcCurves<'a> {
-    pub tasks: &'a [TaskState],
     pub profiles: &'a [Compiled],
     pub groups: &'a [Group],
     pub llc: u32,
@@ -155,14 +154,14 @@ impl CurvesOf for LlcCurves<'_> {
     #[inline]
     fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
         match owner {
-            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private_quick.at(n),
+            Owner::Task { profile, .. } => self.profiles[profile as usize].private_quick.at(n),
             Owner::Group(group) => self.groups[group as usize].at(self.llc, n),
         }
     }
 
     fn max_window(&self, owner: Owner) -> f64 {
         match owner {
-            Owner::Task(task) => self.profiles[self.tasks[task as usize].profile as usize].private_quick.max_window(),
+            Owner::Task { profile, .. } => self.profiles[profile as usize].private_quick.max_window(),
             Owner::Group(group) => self.groups[group as usize].max_window(),
         }
     }
@@ -279,8 +278,7 @@ impl Analytic {
                     self.l2[cache as usize].enter(slot as usize, now_ns, &curves);
                 }
                 Level::Llc => {
-                    let curves =
-                        LlcCurves { tasks: &self.tasks, profiles: &self.profiles, groups: &self.groups, llc: cache };
+                    let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc: cache };
                     self.llc[cache as usize].enter(slot as usize, now_ns, &curves);
                 }
             }
@@ -292,7 +290,8 @@ impl Analytic {
             let Place { cache: oldest, slot, .. } = places[0];
             self.forget(level, oldest, slot as usize);
         }
-        let slot = self.cache(level, cache).add(Owner::Task(task), now_ns) as u32;
+        let owner = Owner::Task { task, profile: self.tasks[task as usize].profile };
+        let slot = self.cache(level, cache).add(owner, now_ns) as u32;
         let left = Left { executed, lines: None };
         self.tasks[task as usize].places(level).push(Place { cache, slot, left });
         let profile = &self.profiles[self.tasks[task as usize].profile as usize];
@@ -320,12 +319,12 @@ impl Analytic {
         let removed = occupancy.remove(slot);
         let moved = occupancy.windows.get(slot).copied();
         match removed.owner {
-            Owner::Task(task) => self.tasks[task as usize].places(level).retain(|place| place.cache != cache),
+            Owner::Task { task, .. } => self.tasks[task as usize].places(level).retain(|place| place.cache != cache),
             Owner::Group(group) => self.groups[group as usize].slots[cache as usize] = NONE,
         }
         let Some(moved) = moved else { return };
         match moved.owner {
-            Owner::Task(task) => {
+            Owner::Task { task, .. } => {
                 for place in self.tasks[task as usize].places(level).iter_mut().filter(|place| place.cache == cache) {
                     place.slot = slot as u32;
                 }

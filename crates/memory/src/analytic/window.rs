@@ -20,7 +20,11 @@ const MEAN_NS: f64 = 20_000.0;
 /// Whose window: a task, or a group of tasks that share lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
-    Task(u32),
+    /// With the profile whose lines they are.
+    Task {
+        task: u32,
+        profile: u32,
+    },
     Group(u32),
 }
 
@@ -62,7 +66,7 @@ impl Window {
 
     /// The same, with what is known of an advance of Φ.
     #[inline]
-    pub fn after_as(&self, executed: f64, phi: f64, known: &mut Advance) -> f64 {
+    fn after_as(&self, executed: f64, phi: f64, known: &mut Advance) -> f64 {
         if self.young {
             return self.in_front + executed + faded(self.n - self.in_front, self.aged, phi);
         }
@@ -71,16 +75,16 @@ impl Window {
 
     /// Brings it up to `phi` and applies what its owner has executed. Returns the lines filled.
     #[inline]
-    pub fn settle(&mut self, now_ns: u64, phi: f64, limit: f64, known: &mut Advance) -> f64 {
+    pub fn settle(&mut self, now_ns: u64, phi: f64, limit: f64, known: &mut Step) -> f64 {
         let fills = self.misses * self.pending;
-        let elapsed = (now_ns - self.settled_ns) as f64;
-        if elapsed > 0.0 && self.running {
-            let part = if self.x == 0.0 { 1.0 } else { (elapsed / MEAN_NS).min(1.0) };
-            self.x += part * (self.pending / elapsed - self.x);
+        if now_ns > self.settled_ns && self.running {
+            known.took(now_ns - self.settled_ns);
+            let part = if self.x == 0.0 { 1.0 } else { known.part };
+            self.x += part * (self.pending * known.per_ns - self.x);
         }
         self.settled_ns = now_ns;
         if self.pending > 0.0 || phi > self.mark {
-            self.n = self.after_as(self.pending, phi - self.mark, known).min(limit);
+            self.n = self.after_as(self.pending, phi - self.mark, &mut known.advance).min(limit);
             if self.young {
                 self.in_front += self.pending;
                 self.aged += phi - self.mark;
@@ -120,11 +124,32 @@ impl CurvesOf for Curves {
     }
 }
 
-/// What an advance of Φ does to all windows that run meanwhile: those of a cache were mostly brought up to date together.
+/// What windows that are brought up to date together have in common: mostly all of a cache's.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Advance {
+pub(super) struct Step {
+    elapsed_ns: u64,
+    /// 1 / elapsed, and the part of the mean speed that it makes up.
+    per_ns: f64,
+    part: f64,
+    advance: Advance,
+}
+
+impl Step {
+    #[inline]
+    fn took(&mut self, elapsed_ns: u64) {
+        if elapsed_ns != self.elapsed_ns {
+            let elapsed = elapsed_ns as f64;
+            (self.elapsed_ns, self.per_ns, self.part) = (elapsed_ns, 1.0 / elapsed, (elapsed / MEAN_NS).min(1.0));
+        }
+    }
+}
+
+/// What an advance of Φ does to all windows that run meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Advance {
     phi: f64,
-    tanh: f64,
+    /// φ tanh φ.
+    shrinking: f64,
     /// tanh φ / φ.
     growth: f64,
 }
@@ -134,7 +159,7 @@ impl Advance {
     fn by(phi: f64) -> Self {
         let kept = exp(-2.0 * phi);
         let tanh = if phi < 1e-4 { phi } else { (1.0 - kept) / (1.0 + kept) };
-        Self { phi, tanh, growth: tanh / phi }
+        Self { phi, shrinking: phi * tanh, growth: tanh / phi }
     }
 }
 
@@ -155,9 +180,8 @@ fn advanced_as(n: f64, executed: f64, phi: f64, known: &mut Advance) -> f64 {
     if known.phi != phi {
         *known = Advance::by(phi);
     }
-    // dr/dφ = 1 − r² is solved by r = (r0 + tanh φ) / (1 + r0 tanh φ).
-    let r = n * phi / executed;
-    (n + executed * known.growth) / (1.0 + r * known.tanh)
+    // dr/dφ = 1 − r² is solved by r = (r0 + tanh φ) / (1 + r0 tanh φ), where r = n φ / executed.
+    (n + executed * known.growth) * executed / (executed + n * known.shrinking)
 }
 
 /// A window after Φ advanced by `phi` while its owner touched nothing of it, as it had by `aged` before.
