@@ -100,48 +100,6 @@ impl Outlook {
 }
 
 impl Analytic {
-    /// Accounts for the time a CPU's task has run at the speed in force.
-    pub(super) fn flush(&mut self, index: usize) {
-        self.feed_windows(index);
-        let state = &mut self.cpus[index];
-        if state.pending_ns == 0 || state.task == IDLE {
-            return;
-        }
-        if state.untouching.is_some() {
-            state.flush_untouching(&mut self.tasks[state.task as usize].counters);
-            return;
-        }
-        let counters = super::pending(state);
-        state.pending_ns = 0;
-        state.counters += &counters;
-        self.tasks[state.task as usize].counters += &counters;
-    }
-
-    /// Tells the windows what the CPU's task has executed.
-    fn feed_windows(&mut self, index: usize) {
-        if let Some((team, instructions)) = self.feed_private(index).filter(|(team, _)| *team != NONE) {
-            self.feed_groups(team, self.geometry.llc[index] as usize, instructions);
-        }
-    }
-
-    /// Tells the windows of the CPU's task what it has executed. Returns its team and the instructions, if there are any.
-    #[inline]
-    pub(super) fn feed_private(&mut self, index: usize) -> Option<(u32, f64)> {
-        let state = &mut self.cpus[index];
-        let ran_ns = std::mem::take(&mut state.unseen_ns);
-        if ran_ns == 0 || state.paused || !state.touches_memory() {
-            return None;
-        }
-        let instructions = ran_ns as f64 * state.rate.x;
-        if state.l2_slot != NONE {
-            let l2 = self.geometry.l2[index] as usize;
-            self.l2[l2].windows[state.l2_slot as usize].pending += instructions;
-        }
-        let llc = self.geometry.llc[index] as usize;
-        self.llc[llc].windows[state.llc_slot as usize].pending += instructions;
-        Some((self.tasks[state.task as usize].team, instructions))
-    }
-
     /// Sets the speed of the CPU's task anew. `remaining_ns` is the work it has left, at nominal speed, if known: a
     /// speed for a short run counts the lines of that run only.
     pub fn evaluate(&mut self, now_ns: u64, cpu: CpuId, remaining_ns: Option<u64>) {
@@ -334,7 +292,12 @@ impl Analytic {
         held = held.max(own + shared);
         let crowd = cache.capacity / held.max(1.0);
         let room = crowd * (own + shared);
-        let premise = Premise::new((llc_misses, llc_ahead.sum), crowd, profile.llc_table.slope(room));
+        let premise = Premise::new(
+            (llc_misses, llc_ahead.sum),
+            self.geometry.local_ns[index],
+            crowd,
+            profile.llc_table.slope(room),
+        );
         access.llc = in_sets(profile, &profile.llc_table, mean, room);
         for class in (0..profile.count).filter(|&class| profile.shared[class]) {
             // Of a shared class only lines that no outsider has written since want room.

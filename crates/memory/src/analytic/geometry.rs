@@ -31,6 +31,7 @@ pub(super) struct Geometry {
     /// The other hardware threads of the CPU's core.
     pub siblings: Vec<Vec<u32>>,
     pub cpus_of_llc: Vec<Vec<u32>>,
+    pub cpus_of_l2: Vec<Vec<u32>>,
     /// L2s under each LLC.
     pub l2s_of_llc: Vec<Vec<u32>>,
     pub socket_of_llc: Vec<u32>,
@@ -94,6 +95,9 @@ impl Geometry {
                 })
                 .collect(),
             cpus_of_llc: machine.llcs().map(|llc| machine.cpus_of_llc(llc).iter().map(|cpu| cpu.0).collect()).collect(),
+            cpus_of_l2: (0..hierarchy.l2.len() as u32)
+                .map(|cache| (0..l2.len() as u32).filter(|&cpu| l2[cpu as usize] == cache).collect())
+                .collect(),
             l2s_of_llc: l2s_of_llc.collect(),
             farthest_nodes: farthest_nodes.collect(),
             socket_of_llc: machine.llcs().map(|llc| machine.socket_of(first(llc)).0).collect(),

@@ -24,6 +24,7 @@ mod compiled;
 mod conflicts;
 mod counters;
 mod evaluate;
+mod feed;
 mod geometry;
 mod groups;
 mod mixes;
@@ -87,6 +88,8 @@ struct CpuState {
     /// Time it ran at `rate` that is not yet accounted for: in the counters, and in the windows.
     pending_ns: u64,
     unseen_ns: u64,
+    /// Instructions that the window in the LLC has been told of, but not the one in the L2.
+    untold_l2: f64,
     rate: Rate,
     alone: Alone,
     components: Components,
@@ -106,6 +109,8 @@ struct CpuState {
     /// Windows of the running task; [`geometry::NONE`] if it touches no memory beyond an L1.
     l2_slot: u32,
     llc_slot: u32,
+    /// The running task's team; [`geometry::NONE`] if it shares nothing.
+    team: u32,
     /// Its lines here since it came from elsewhere.
     moved_l2: Moved,
     moved_llc: Moved,
@@ -192,6 +197,7 @@ impl Analytic {
             paused: false,
             pending_ns: 0,
             unseen_ns: 0,
+            untold_l2: 0.0,
             rate: Rate::default(),
             alone: Alone::default(),
             components: Components::new(nodes),
@@ -204,6 +210,7 @@ impl Analytic {
             premise: Premise::default(),
             l2_slot: geometry::NONE,
             llc_slot: geometry::NONE,
+            team: geometry::NONE,
             moved_l2: Moved::default(),
             moved_llc: Moved::default(),
             counters: Counters::default(),

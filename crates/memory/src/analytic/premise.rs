@@ -5,10 +5,12 @@
 //! off; below [`TOLERANCE`] of the task's time the speed stays in force. Errors do not add up over updates, since the
 //! premises are those of the last evaluation.
 
+use warmcore_topology::Relation;
+
 use super::counters::TimeShare;
 use super::geometry::NONE;
 use super::teams::{Present, Sharing};
-use super::{Analytic, IDLE};
+use super::{Analytic, CpuState};
 
 /// Relative change of a speed that is not worth an evaluation.
 const TOLERANCE: f64 = 0.005;
@@ -16,73 +18,110 @@ const TOLERANCE: f64 = 0.005;
 /// Relative change of a group's touches that those look at who wait for its lines.
 const HOT_TOLERANCE: f64 = 0.02;
 
+/// Where the cache has so many times the room that is wanted, how much does not matter.
+const ROOMY: f64 = 8.0;
+
 /// Premises of a CPU's speed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Premise {
     /// LLC misses per instruction of the private classes, least and most until the next review.
     misses: (f64, f64),
-    /// Capacity of the LLC by lines that running tasks hold in it or want.
+    /// Memory of the CPU's own node when idle: what a miss costs.
+    miss_ns: f64,
+    /// Lines that running tasks hold in the LLC or want, by its capacity.
     crowd: f64,
-    /// Change of the LLC misses per instruction by relative change of `crowd`.
-    slope: f64,
+    /// Change of the time for LLC misses per instruction by relative change of the room.
+    slope_ns: f64,
     sharing: Sharing,
+    /// Stall per instruction for memory as loaded as it was after the last solution, counted from 1.
+    memory_ns: f64,
+    solution: u64,
+}
+
+/// Lines wanted by lines of room, where that matters.
+fn crowd(room: f64) -> f64 {
+    1.0 / room.clamp(1e-9, ROOMY)
 }
 
 impl Premise {
-    /// Premises of a task without sharing: its misses at the beginning and the end of the time looked at.
+    /// Premises of a task without sharing: its misses at the beginning and the end of the time looked at, the capacity of the
+    /// LLC by lines that are held in it or wanted, and the change of misses by relative change of that.
     #[inline]
-    pub fn new(misses: (f64, f64), crowd: f64, slope: f64) -> Self {
+    pub fn new(misses: (f64, f64), miss_ns: f64, room: f64, slope: f64) -> Self {
         let misses = (misses.0.min(misses.1), misses.0.max(misses.1));
-        Self { misses, crowd, slope, ..Self::default() }
+        Self { misses, miss_ns, crowd: crowd(room), slope_ns: slope * miss_ns, ..Self::default() }
+    }
+}
+
+impl CpuState {
+    /// Whether the speed would hardly change if it were evaluated again, its own progress apart: with these LLC misses per
+    /// instruction of private classes, lines of room by lines wanted, what sharing is like, and the stall for memory.
+    #[inline]
+    fn is_settled(&self, misses: f64, room: f64, sharing: Option<Sharing>, memory_ns: f64) -> bool {
+        let premise = &self.premise;
+        let outside = (misses - premise.misses.1).max(premise.misses.0 - misses).max(0.0);
+        let mut change_ns = outside * premise.miss_ns
+            + premise.slope_ns * (room * premise.crowd - 1.0).abs()
+            + (memory_ns - premise.memory_ns).abs();
+        if let Some(sharing) = sharing {
+            let then = &premise.sharing;
+            let waits = self.rate.ns[TimeShare::HotLines as usize] > 0.0;
+            if waits && (sharing.touch - then.touch).abs() > HOT_TOLERANCE * then.touch {
+                return false;
+            }
+            change_ns += (sharing.misses - then.misses).abs() * premise.miss_ns;
+            change_ns += (sharing.coherence_ns - then.coherence_ns).abs();
+        }
+        change_ns * self.rate.x < TOLERANCE
     }
 }
 
 impl Analytic {
-    /// Adds to the premises of a CPU's speed what its groups are like.
+    /// Adds to the premises of a CPU's speed what its groups are like, and the load of memory.
     pub(super) fn complete_premise(&mut self, index: usize) {
-        let team = self.tasks[self.cpus[index].task as usize].team;
+        let team = self.cpus[index].team;
         if team != NONE {
             self.cpus[index].premise.sharing = self.sharing(team, self.geometry.llc[index]);
         }
+        let state = &mut self.cpus[index];
+        let shares = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth];
+        state.premise.memory_ns = shares.iter().map(|share| state.alone.stall_ns[*share as usize]).sum();
+        state.premise.solution = self.bandwidth.solved;
     }
 
-    /// Whether the CPU's speed would hardly change if it were evaluated again, its own progress apart.
-    /// `present` are the LLC's teams looked at so far.
-    pub(super) fn is_settled(&mut self, index: usize, present: &mut Present) -> bool {
-        let state = &self.cpus[index];
-        debug_assert_ne!(state.task, IDLE);
-        let (llc, node) = (self.geometry.llc[index], self.geometry.node[index]);
-        let (cache, premise) = (&self.llc[llc as usize], &state.premise);
-        let memory_ns = self.geometry.local_ns[index];
-        let misses = cache.windows[state.llc_slot as usize].misses;
-        let outside = (misses - premise.misses.1).max(premise.misses.0 - misses).max(0.0);
-        let crowd = cache.capacity / cache.running_lines.max(1.0);
-        // Where the cache has room to spare, how much does not matter.
-        let moved = (crowd.min(8.0) / premise.crowd.clamp(1e-9, 8.0) - 1.0).abs();
-        let mut change_ns = memory_ns * (outside + premise.slope * moved);
-        let team = self.tasks[state.task as usize].team;
-        if team != NONE {
-            let (sharing, then) = (self.known_sharing(team, llc, present), &self.cpus[index].premise.sharing);
-            let waits = self.cpus[index].rate.ns[TimeShare::HotLines as usize] > 0.0;
-            if waits && (sharing.touch - then.touch).abs() > HOT_TOLERANCE * then.touch {
-                return false;
+    /// The CPU's stall per instruction for memory as it is loaded now.
+    fn memory_ns(&self, index: usize) -> f64 {
+        let (node, llc) = (self.geometry.node[index], self.geometry.llc[index]);
+        let idle_ns = self.cpus[index].components.memory_exposed.iter().zip(&self.hierarchy.memory_ns[node as usize]);
+        let loaded =
+            |(home, (exposed, ns)): (usize, (&f64, &f64))| exposed * ns * self.bandwidth.factor(node, llc, home);
+        idle_ns.enumerate().map(loaded).sum()
+    }
+
+    /// Lists the CPUs under an LLC whose speeds no longer fit what they were evaluated for.
+    pub(super) fn list_unsettled(&mut self, llc: usize, unsettled: &mut Vec<u32>, present: &mut Present) {
+        let cache = &self.llc[llc];
+        let room = (cache.capacity / cache.running_lines.max(1.0)).min(ROOMY);
+        let same_llc_ns = self.hierarchy.transfer_ns[Relation::SameLlc];
+        for &cpu in &self.geometry.cpus_of_llc[llc] {
+            let state = &self.cpus[cpu as usize];
+            // Who has just come is evaluated before it executes anything.
+            if !state.touches_memory() || state.paused || state.came_ns.is_some() {
+                continue;
             }
-            change_ns += (sharing.misses - then.misses).abs() * memory_ns;
-            change_ns += (sharing.coherence_ns - then.coherence_ns).abs();
-        }
-        let state = &self.cpus[index];
-        let shares = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth];
-        let stall_ns: f64 = shares.iter().map(|share| state.alone.stall_ns[*share as usize]).sum();
-        if stall_ns > 0.0 {
-            let mut loaded_ns = 0.0;
-            for (home, exposed) in state.components.memory_exposed.iter().enumerate() {
-                if *exposed > 0.0 {
-                    let idle_ns = exposed * self.hierarchy.memory_ns[node as usize][home];
-                    loaded_ns += idle_ns * self.bandwidth.factor(node, llc, home);
-                }
+            let misses = cache.windows[state.llc_slot as usize].misses;
+            let sharing = (state.team != NONE).then(|| {
+                let team = &mut self.teams[state.team as usize];
+                team.known_sharing(state.team, present, &cache.windows, &self.groups, llc as u32, same_llc_ns)
+            });
+            let same_load = state.premise.solution == self.bandwidth.solved;
+            let memory_ns = if same_load { state.premise.memory_ns } else { self.memory_ns(cpu as usize) };
+            if !state.is_settled(misses, room, sharing, memory_ns) {
+                unsettled.push(cpu);
             }
-            change_ns += (loaded_ns - stall_ns).abs();
         }
-        change_ns * state.rate.x < TOLERANCE
+        for team in present.drain(..) {
+            self.teams[team as usize].known = None;
+        }
     }
 }

@@ -29,8 +29,9 @@ pub(super) struct Scratch {
     solved_demand: Vec<f64>,
     kept: Vec<f64>,
     groups: Vec<u32>,
-    /// Teams under the LLC being looked at.
-    pub(super) present: Present,
+    /// Teams under the LLC being looked at, and CPUs whose speeds are to be evaluated.
+    present: Present,
+    unsettled: Vec<u32>,
     /// LLCs that are due.
     due: Vec<usize>,
 }
@@ -47,6 +48,9 @@ impl Analytic {
 
     /// Brings an L2 up to date.
     pub(super) fn update_l2(&mut self, now_ns: u64, l2: u32) {
+        for position in 0..self.geometry.cpus_of_l2[l2 as usize].len() {
+            self.feed_l2(self.geometry.cpus_of_l2[l2 as usize][position] as usize);
+        }
         let curves = L2Curves { tasks: &self.tasks, profiles: &self.profiles };
         let cpus = &self.cpus;
         self.l2[l2 as usize].update(now_ns, &curves, |owner| {
@@ -95,7 +99,9 @@ impl Analytic {
 
     /// Steps the windows of an LLC.
     fn update_llc(&mut self, now_ns: u64, llc: usize) {
-        self.feed_llc(llc);
+        let mut present = std::mem::take(&mut self.scratch.present);
+        self.feed_llc(llc, &mut present);
+        self.scratch.present = present;
         if self.hierarchy.fill == Fill::Victim {
             let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
             let filled = self.llc_vacancy.filled(self.llc_miss_ratio(llc));
@@ -119,24 +125,18 @@ impl Analytic {
             u64::MAX
         };
         self.refresh_groups(now_ns, llc);
+        let mut unsettled = std::mem::take(&mut self.scratch.unsettled);
         let mut present = std::mem::take(&mut self.scratch.present);
-        for position in 0..self.geometry.cpus_of_llc[llc].len() {
-            let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
-            let state = &self.cpus[cpu];
-            // Who has just come is evaluated before it executes anything.
-            if !state.touches_memory() || state.paused || state.came_ns.is_some() || self.is_settled(cpu, &mut present)
-            {
-                continue;
-            }
-            let old = self.cpus[cpu].rate.speed;
-            self.evaluate(now_ns, CpuId::from_index(cpu), None);
-            let new = self.cpus[cpu].rate.speed;
-            if new != old {
-                self.list_changed(cpu);
+        self.list_unsettled(llc, &mut unsettled, &mut present);
+        self.scratch.present = present;
+        for cpu in unsettled.drain(..) {
+            let old = self.cpus[cpu as usize].rate.speed;
+            self.evaluate(now_ns, CpuId(cpu), None);
+            if self.cpus[cpu as usize].rate.speed != old {
+                self.list_changed(cpu as usize);
             }
         }
-        self.forget_sharing(&mut present);
-        self.scratch.present = present;
+        self.scratch.unsettled = unsettled;
     }
 
     /// Part of the running tasks' L2 misses that the LLC misses too.

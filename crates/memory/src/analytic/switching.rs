@@ -19,7 +19,9 @@ impl Analytic {
         debug_assert_eq!(self.cpus[index].task, IDLE);
         let profile = &self.profiles[self.tasks[task as usize].executes as usize];
         let (nominal, touches_memory, any_shared) = (profile.nominal, profile.touches_memory, profile.any_shared);
+        let team = self.tasks[task as usize].team;
         let state = &mut self.cpus[index];
+        state.team = if touches_memory { team } else { NONE };
         (state.task, state.paused, state.pending_ns, state.unseen_ns) = (task, false, 0, 0);
         (state.rate.x, state.rate.busy) = (nominal, 1.0);
         (state.came_ns, state.review_ns) = (Some(now_ns), now_ns);
@@ -71,7 +73,7 @@ impl Analytic {
         let state = &mut self.cpus[index];
         let task = std::mem::replace(&mut state.task, IDLE);
         (state.paused, state.came_ns, state.review_ns) = (false, None, u64::MAX);
-        (state.rate.x, state.l2_slot, state.llc_slot) = (0.0, NONE, NONE);
+        (state.rate.x, state.l2_slot, state.llc_slot, state.team) = (0.0, NONE, NONE, NONE);
         self.tasks[task as usize].running_on = None;
         let l2 = self.geometry.l2[index];
         if touched && l2 != NONE {

@@ -424,7 +424,11 @@ impl Analytic {
         let window = &occupancy.windows[place.slot as usize];
         // What its CPU has not told the window yet counts too.
         let cpu = state.running_on.map(|cpu| &self.cpus[cpu as usize]).filter(|_| window.running);
-        let executed = window.pending + cpu.map_or(0.0, |cpu| cpu.unseen_ns as f64 * cpu.rate.x);
+        let executed = window.pending
+            + cpu.map_or(0.0, |cpu| {
+                let untold = if level == Level::L2 { cpu.untold_l2 } else { 0.0 };
+                untold + cpu.unseen_ns as f64 * cpu.rate.x
+            });
         let n = window.after(executed, occupancy.phi_at(now_ns) - window.mark);
         let profile = &self.profiles[state.profile as usize];
         match level {

@@ -7,6 +7,8 @@ use crate::profile::MAX_CLASSES;
 
 use super::Analytic;
 use super::geometry::NONE;
+use super::groups::Group;
+use super::window::Window;
 
 /// One of a team's shared classes.
 #[derive(Clone, Copy)]
@@ -23,9 +25,9 @@ pub(super) struct Team {
     groups: [u32; MAX_CLASSES],
     classes: Vec<SharedClass>,
     /// Instructions that members executed under the LLC being updated and their groups have not been told yet.
-    executed: f64,
+    pub executed: f64,
     /// What sharing is like under the LLC whose speeds are being looked at, once a member has asked.
-    known: Option<Sharing>,
+    pub known: Option<Sharing>,
 }
 
 /// What speeds of a team's members under one LLC depend on.
@@ -42,6 +44,60 @@ pub(super) struct Sharing {
 
 /// Teams under the LLC being looked at.
 pub(super) type Present = Vec<u32>;
+
+impl Team {
+    /// A member has executed something under the LLC being updated; `present` are the teams that have.
+    #[inline]
+    pub fn ran(&mut self, number: u32, instructions: f64, present: &mut Present) {
+        if self.executed == 0.0 {
+            present.push(number);
+        }
+        self.executed += instructions;
+    }
+
+    /// Tells the windows of its groups in an LLC what members have executed.
+    pub fn feed(&self, windows: &mut [Window], groups: &[Group], llc: usize, instructions: f64) {
+        for class in &self.classes {
+            let slot = groups[class.group as usize].slots[llc] as usize;
+            windows[slot].pending += instructions * class.touches;
+        }
+    }
+
+    /// What sharing is like for members under an LLC with these windows.
+    fn sharing(&self, windows: &[Window], groups: &[Group], llc: u32, same_llc_ns: f64) -> Sharing {
+        let mut sharing = Sharing::default();
+        for class in &self.classes {
+            let group = &groups[class.group as usize];
+            sharing.misses += class.touches * windows[group.slots[llc as usize] as usize].misses;
+            sharing.touch += group.touch;
+            if group.is_written() {
+                let stall_ns = group.mean_stall_ns(llc, class.write_fraction, same_llc_ns);
+                sharing.coherence_ns += class.touches * stall_ns;
+            }
+        }
+        sharing
+    }
+
+    /// The same, found out once per look at an LLC; `present` are the teams for which it was.
+    #[inline]
+    pub fn known_sharing(
+        &mut self,
+        number: u32,
+        present: &mut Present,
+        windows: &[Window],
+        groups: &[Group],
+        llc: u32,
+        same_llc_ns: f64,
+    ) -> Sharing {
+        if let Some(known) = self.known {
+            return known;
+        }
+        present.push(number);
+        let sharing = self.sharing(windows, groups, llc, same_llc_ns);
+        self.known = Some(sharing);
+        sharing
+    }
+}
 
 impl Analytic {
     /// The team of tasks with this profile and these groups; [`NONE`] if they share nothing.
@@ -66,69 +122,9 @@ impl Analytic {
         team as u32
     }
 
-    /// Tells the windows of a team's groups in an LLC what a member has executed.
-    pub(super) fn feed_groups(&mut self, team: u32, llc: usize, instructions: f64) {
-        for class in &self.teams[team as usize].classes {
-            let slot = self.groups[class.group as usize].slots[llc] as usize;
-            self.llc[llc].windows[slot].pending += instructions * class.touches;
-        }
-    }
-
-    /// Tells all windows of an LLC what its CPUs' tasks have executed.
-    pub(super) fn feed_llc(&mut self, llc: usize) {
-        let mut present = std::mem::take(&mut self.scratch.present);
-        for position in 0..self.geometry.cpus_of_llc[llc].len() {
-            let cpu = self.geometry.cpus_of_llc[llc][position] as usize;
-            let Some((team, instructions)) = self.feed_private(cpu) else { continue };
-            if team == NONE {
-                continue;
-            }
-            let team_state = &mut self.teams[team as usize];
-            if team_state.executed == 0.0 {
-                present.push(team);
-            }
-            team_state.executed += instructions;
-        }
-        for team in present.drain(..) {
-            let executed = std::mem::take(&mut self.teams[team as usize].executed);
-            self.feed_groups(team, llc, executed);
-        }
-        self.scratch.present = present;
-    }
-
-    /// [`Analytic::sharing`], found out once per team and look at an LLC; `present` are the teams for which it was.
-    #[inline]
-    pub(super) fn known_sharing(&mut self, team: u32, llc: u32, present: &mut Present) -> Sharing {
-        if let Some(known) = self.teams[team as usize].known {
-            return known;
-        }
-        let sharing = self.sharing(team, llc);
-        self.teams[team as usize].known = Some(sharing);
-        present.push(team);
-        sharing
-    }
-
-    /// The look at an LLC is over.
-    pub(super) fn forget_sharing(&mut self, present: &mut Present) {
-        for team in present.drain(..) {
-            self.teams[team as usize].known = None;
-        }
-    }
-
     /// What sharing is like for a team under an LLC.
     pub(super) fn sharing(&self, team: u32, llc: u32) -> Sharing {
-        let windows = &self.llc[llc as usize].windows;
         let same_llc_ns = self.hierarchy.transfer_ns[Relation::SameLlc];
-        let mut sharing = Sharing::default();
-        for class in &self.teams[team as usize].classes {
-            let group = &self.groups[class.group as usize];
-            sharing.misses += class.touches * windows[group.slots[llc as usize] as usize].misses;
-            sharing.touch += group.touch;
-            if group.is_written() {
-                let stall_ns = group.mean_stall_ns(llc, class.write_fraction, same_llc_ns);
-                sharing.coherence_ns += class.touches * stall_ns;
-            }
-        }
-        sharing
+        self.teams[team as usize].sharing(&self.llc[llc as usize].windows, &self.groups, llc, same_llc_ns)
     }
 }
