@@ -361,12 +361,15 @@ impl Analytic {
             let n = advanced(window.n, window.pending, phi_now - window.mark);
             let touches_per_ns = group.domains[llc as usize].touch * group.lines;
             let end = advanced(n, touches_per_ns * horizon_ns, cache.phi * horizon_ns);
-            let (before, (after, kept)) = (group.at(llc, n), group.at(llc, end));
-            let mean_kept =
-                if (end - n).abs() < 0.02 * end { 0.5 * (before.1 + kept) } else { (after - before.0) / (end - n) };
+            let (before, after) = (group.at(llc, n), group.at(llc, end));
+            let mean_kept = if (end - n).abs() < 0.02 * end {
+                0.5 * (before.misses + after.misses)
+            } else {
+                (after.lines - before.lines) / (end - n)
+            };
             mean[class] = profile.touches[class] * mean_kept;
-            drift += profile.touches[class] * (before.1 - kept).abs();
-            lines += after;
+            drift += profile.touches[class] * (before.misses - after.misses).abs();
+            lines += after.lines;
         }
         (lines, drift)
     }

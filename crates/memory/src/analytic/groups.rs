@@ -11,6 +11,10 @@ use crate::math::exp;
 
 use super::geometry::NONE;
 use super::mixes::Standing;
+use super::window::Shape;
+
+/// A window of so many touches of each line has them all.
+const LONGEST: f64 = 40.0;
 
 /// Sums over the members of a group in one LLC domain. Rates are per line and nanosecond.
 #[derive(Clone, Copy, Default)]
@@ -115,22 +119,17 @@ impl Group {
 
     /// Lines in an LLC and misses per touch for lack of room, of a window of `n` touches there.
     #[inline]
-    pub fn at(&self, llc: u32, n: f64) -> (f64, f64) {
+    pub fn at(&self, llc: u32, n: f64) -> Shape {
         // A line leaves by the next touch or by an outsider's write: of all that were touched only so many are there.
         let lines = self.lines * (1.0 - self.domains[llc as usize].invalid);
         let kept = exp(-n / lines);
-        (lines * (1.0 - kept), kept)
+        Shape { n: n.min(LONGEST * self.lines), lines: lines * (1.0 - kept), misses: kept }
     }
 
     /// Whether anybody writes its lines, or did lately; if not, nobody loses any to another.
     #[inline]
     pub fn is_written(&self) -> bool {
         self.write + self.left.1 > 0.0
-    }
-
-    /// The window beyond which it does not matter.
-    pub fn max_window(&self) -> f64 {
-        40.0 * self.lines
     }
 
     /// Changes a domain's rates.

@@ -92,7 +92,7 @@ impl Occupancy {
     fn settle(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
         let phi = self.phi_at(now_ns);
         let window = &mut self.windows[slot];
-        self.fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.step);
+        self.fills += window.settle(now_ns, phi, curves, &mut self.step);
     }
 
     /// Brings the running windows up to now; adds their lines to `sum`. `each` looks at them.
@@ -107,8 +107,7 @@ impl Occupancy {
         let mut fills = 0.0;
         for &slot in &self.running {
             let window = &mut self.windows[slot as usize];
-            fills += window.settle(now_ns, phi, curves.max_window(window.owner), &mut self.step);
-            window.shape(curves);
+            fills += window.settle(now_ns, phi, curves, &mut self.step);
             sum += window.lines;
             each(window);
         }
@@ -130,25 +129,23 @@ impl Occupancy {
     /// Brings one running window up to now: its n, and m of it.
     #[inline]
     pub fn look(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) -> (f64, f64) {
+        let before = self.windows[slot].lines;
         self.settle(slot, now_ns, curves);
-        let window = &mut self.windows[slot];
-        let before = window.lines;
-        window.shape(curves);
+        let window = &self.windows[slot];
         self.running_lines = (self.running_lines + window.lines - before).max(0.0);
         (window.n, window.misses)
     }
 
     /// The owner's curves are others now.
     pub fn reshape(&mut self, slot: usize) {
-        self.windows[slot].known_n = -1.0;
+        self.windows[slot].known = false;
     }
 
     /// The owner stops running: its window is from now on one of those off the CPU.
     pub fn leave(&mut self, slot: usize, now_ns: u64, curves: &impl CurvesOf) {
+        self.running_lines = (self.running_lines - self.windows[slot].lines).max(0.0);
         self.settle(slot, now_ns, curves);
         let window = &mut self.windows[slot];
-        self.running_lines = (self.running_lines - window.lines).max(0.0);
-        window.shape(curves);
         window.running = false;
         // Others push its lines out of the cache in front.
         (window.in_front, window.young) = (0.0, false);
@@ -163,7 +160,6 @@ impl Occupancy {
         self.settle(slot, now_ns, curves);
         let window = &mut self.windows[slot];
         window.aged = aged;
-        window.shape(curves);
         window.running = true;
         self.running_lines += window.lines;
         self.stale_lines = (self.stale_lines - window.lines).max(0.0);
@@ -255,7 +251,7 @@ impl Occupancy {
             settled_ns: now_ns,
             lines: 0.0,
             misses: 0.0,
-            known_n: -1.0,
+            known: false,
         });
         let slot = self.windows.len() - 1;
         self.running.push(slot as u32);
@@ -331,7 +327,7 @@ impl Occupancy {
             window.lines = (window.lines - window.misses * older * advance).max(0.0);
             window.n = window.in_front + older / (1.0 + advance);
             // Close enough until the next time it is computed.
-            window.known_n = -1.0;
+            window.known = false;
             window.mark = self.phi_total;
         }
         self.stale_lines = (self.stale_lines - self.stale_fade * d).max(0.0);
@@ -350,9 +346,10 @@ impl Occupancy {
             let older = phi - self.windows[slot].mark;
             let n = advanced(self.windows[slot].n, 0.0, older);
             let window = &mut self.windows[slot];
-            (window.lines, window.misses) = curves.at(owner, n);
+            let shape = curves.at(owner, n);
+            (window.lines, window.misses) = (shape.lines, shape.misses);
             // What they are computed for is not the window at its mark.
-            window.known_n = -1.0;
+            window.known = false;
             lines += window.lines;
             fade += window.misses * n * (1.0 + 2.0 * older);
         }
@@ -383,6 +380,7 @@ impl Occupancy {
 
 #[cfg(test)]
 mod tests {
+    use super::super::window::Shape;
     use super::*;
     use crate::curves::Curves;
     use crate::profile::Class;
@@ -396,14 +394,9 @@ mod tests {
     struct Several(Vec<Curves>);
 
     impl CurvesOf for Several {
-        fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
+        fn at(&self, owner: Owner, n: f64) -> Shape {
             let Owner::Task { task, .. } = owner else { unreachable!() };
-            self.0[task as usize].at(n)
-        }
-
-        fn max_window(&self, owner: Owner) -> f64 {
-            let Owner::Task { task, .. } = owner else { unreachable!() };
-            self.0[task as usize].max_window()
+            CurvesOf::at(&self.0[task as usize], owner, n)
         }
     }
 

@@ -38,6 +38,18 @@ pub(super) struct Premise {
     solution: u64,
 }
 
+/// What a look at an LLC finds out.
+#[derive(Default)]
+pub(super) struct Look {
+    /// CPUs whose speeds are to be evaluated.
+    pub unsettled: Vec<u32>,
+    /// Teams of which it is known what sharing is like.
+    present: Present,
+    /// Latencies of memory as loaded as it is now, by home node, for CPUs of `node`.
+    latency_ns: Vec<f64>,
+    node: Option<u32>,
+}
+
 /// Lines wanted by lines of room, where that matters.
 fn crowd(room: f64) -> f64 {
     1.0 / room.clamp(1e-9, ROOMY)
@@ -89,17 +101,9 @@ impl Analytic {
         state.premise.solution = self.bandwidth.solved;
     }
 
-    /// The CPU's stall per instruction for memory as it is loaded now.
-    fn memory_ns(&self, index: usize) -> f64 {
-        let (node, llc) = (self.geometry.node[index], self.geometry.llc[index]);
-        let idle_ns = self.cpus[index].components.memory_exposed.iter().zip(&self.hierarchy.memory_ns[node as usize]);
-        let loaded =
-            |(home, (exposed, ns)): (usize, (&f64, &f64))| exposed * ns * self.bandwidth.factor(node, llc, home);
-        idle_ns.enumerate().map(loaded).sum()
-    }
-
     /// Lists the CPUs under an LLC whose speeds no longer fit what they were evaluated for.
-    pub(super) fn list_unsettled(&mut self, llc: usize, unsettled: &mut Vec<u32>, present: &mut Present) {
+    pub(super) fn list_unsettled(&mut self, llc: usize, look: &mut Look) {
+        look.node = None;
         let cache = &self.llc[llc];
         let room = (cache.capacity / cache.running_lines.max(1.0)).min(ROOMY);
         let same_llc_ns = self.hierarchy.transfer_ns[Relation::SameLlc];
@@ -112,15 +116,26 @@ impl Analytic {
             let misses = cache.windows[state.llc_slot as usize].misses;
             let sharing = (state.team != NONE).then(|| {
                 let team = &mut self.teams[state.team as usize];
-                team.known_sharing(state.team, present, &cache.windows, &self.groups, llc as u32, same_llc_ns)
+                team.known_sharing(state.team, &mut look.present, &cache.windows, &self.groups, llc as u32, same_llc_ns)
             });
             let same_load = state.premise.solution == self.bandwidth.solved;
-            let memory_ns = if same_load { state.premise.memory_ns } else { self.memory_ns(cpu as usize) };
+            let memory_ns = if same_load {
+                state.premise.memory_ns
+            } else {
+                let node = self.geometry.node[cpu as usize];
+                if look.node != Some(node) {
+                    look.node = Some(node);
+                    look.latency_ns.clear();
+                    let idle = self.hierarchy.memory_ns[node as usize].iter().enumerate();
+                    look.latency_ns.extend(idle.map(|(home, ns)| ns * self.bandwidth.factor(node, llc as u32, home)));
+                }
+                state.components.memory_exposed.iter().zip(&look.latency_ns).map(|(exposed, ns)| exposed * ns).sum()
+            };
             if !state.is_settled(misses, room, sharing, memory_ns) {
-                unsettled.push(cpu);
+                look.unsettled.push(cpu);
             }
         }
-        for team in present.drain(..) {
+        for team in look.present.drain(..) {
             self.teams[team as usize].known = None;
         }
     }

@@ -7,6 +7,7 @@ use crate::hierarchy::Fill;
 use super::bandwidth::Stream;
 use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
+use super::premise::Look;
 use super::tasks::{L2Curves, Level, LlcCurves};
 use super::teams::Present;
 use super::window::Owner;
@@ -29,9 +30,9 @@ pub(super) struct Scratch {
     solved_demand: Vec<f64>,
     kept: Vec<f64>,
     groups: Vec<u32>,
-    /// Teams under the LLC being looked at, and CPUs whose speeds are to be evaluated.
+    /// Teams under the LLC being updated.
     present: Present,
-    unsettled: Vec<u32>,
+    look: Look,
     /// LLCs that are due.
     due: Vec<usize>,
 }
@@ -125,18 +126,16 @@ impl Analytic {
             u64::MAX
         };
         self.refresh_groups(now_ns, llc);
-        let mut unsettled = std::mem::take(&mut self.scratch.unsettled);
-        let mut present = std::mem::take(&mut self.scratch.present);
-        self.list_unsettled(llc, &mut unsettled, &mut present);
-        self.scratch.present = present;
-        for cpu in unsettled.drain(..) {
+        let mut look = std::mem::take(&mut self.scratch.look);
+        self.list_unsettled(llc, &mut look);
+        for cpu in look.unsettled.drain(..) {
             let old = self.cpus[cpu as usize].rate.speed;
             self.evaluate(now_ns, CpuId(cpu), None);
             if self.cpus[cpu as usize].rate.speed != old {
                 self.list_changed(cpu as usize);
             }
         }
-        self.scratch.unsettled = unsettled;
+        self.scratch.look = look;
     }
 
     /// Part of the running tasks' L2 misses that the LLC misses too.
@@ -179,7 +178,7 @@ impl Analytic {
                 let lines = if slot == NONE {
                     0.0
                 } else {
-                    cache.lines_at(slot as usize, now_ns, |n| group.at(other as u32, n).0)
+                    cache.lines_at(slot as usize, now_ns, |n| group.at(other as u32, n).lines)
                 };
                 self.scratch.kept.push(1.0 - lines / group.lines);
             }

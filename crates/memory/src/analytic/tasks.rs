@@ -13,7 +13,7 @@ use super::geometry::NONE;
 use super::groups::Group;
 use super::moved::{Left, Moved};
 use super::occupancy::Occupancy;
-use super::window::{CurvesOf, Owner, advanced};
+use super::window::{CurvesOf, Owner, Shape, advanced};
 
 /// A task to be.
 #[derive(Clone, Copy, Debug)]
@@ -128,17 +128,12 @@ pub(super) struct L2Curves<'a> {
 
 impl CurvesOf for L2Curves<'_> {
     #[inline]
-    fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
+    fn at(&self, owner: Owner, n: f64) -> Shape {
         match owner {
-            Owner::Task { task, .. } => self.tasks[task as usize].l2_forms(self.profiles).quick.at(n),
-            Owner::Group(_) => (0.0, 0.0),
-        }
-    }
-
-    fn max_window(&self, owner: Owner) -> f64 {
-        match owner {
-            Owner::Task { task, .. } => self.tasks[task as usize].l2_forms(self.profiles).quick.max_window(),
-            Owner::Group(_) => 0.0,
+            Owner::Task { task, .. } => {
+                CurvesOf::at(&self.tasks[task as usize].l2_forms(self.profiles).quick, owner, n)
+            }
+            Owner::Group(_) => unreachable!("groups have windows in LLCs"),
         }
     }
 }
@@ -151,18 +146,11 @@ pub(super) struct LlcCurves<'a> {
 }
 
 impl CurvesOf for LlcCurves<'_> {
-    #[inline]
-    fn at(&self, owner: Owner, n: f64) -> (f64, f64) {
+    #[inline(always)]
+    fn at(&self, owner: Owner, n: f64) -> Shape {
         match owner {
-            Owner::Task { profile, .. } => self.profiles[profile as usize].private_quick.at(n),
+            Owner::Task { profile, .. } => CurvesOf::at(&self.profiles[profile as usize].private_quick, owner, n),
             Owner::Group(group) => self.groups[group as usize].at(self.llc, n),
-        }
-    }
-
-    fn max_window(&self, owner: Owner) -> f64 {
-        match owner {
-            Owner::Task { profile, .. } => self.profiles[profile as usize].private_quick.max_window(),
-            Owner::Group(group) => self.groups[group as usize].max_window(),
         }
     }
 }

@@ -47,9 +47,9 @@ impl Occupancy {
         for &slot in &self.running {
             let window = &self.windows[slot as usize];
             let earlier = faded(window.n - window.in_front, window.aged, d);
-            let (held, misses) = curves.at(window.owner, window.in_front + earlier);
-            lines += held;
-            slope += misses * earlier * (1.0 + 2.0 * (window.aged + d));
+            let shape = curves.at(window.owner, window.in_front + earlier);
+            lines += shape.lines;
+            slope += shape.misses * earlier * (1.0 + 2.0 * (window.aged + d));
         }
         (lines - self.capacity, slope)
     }
@@ -65,7 +65,7 @@ impl Occupancy {
             self.phi = 0.0;
             return true;
         }
-        let fresh = |window: &Window| curves.at(window.owner, window.in_front).0;
+        let fresh = |window: &Window| curves.at(window.owner, window.in_front).lines;
         let kept: f64 = self.running.iter().map(|&slot| fresh(&self.windows[slot as usize])).sum();
         if kept > (1.0 - OVER) * self.capacity {
             self.end_turn(curves);

@@ -13,6 +13,7 @@
 
 use crate::curves::Curves;
 use crate::math::exp;
+use crate::tables::CurveTable;
 
 /// Time over which a window's mean speed is taken.
 const MEAN_NS: f64 = 20_000.0;
@@ -51,10 +52,10 @@ pub(super) struct Window {
     pub x: f64,
     /// When `x` was right.
     pub settled_ns: u64,
-    /// F and m of `known_n`, which was `n` when they were last computed.
+    /// F and m of `n`, unless they are to be computed anew.
     pub lines: f64,
     pub misses: f64,
-    pub known_n: f64,
+    pub known: bool,
 }
 
 impl Window {
@@ -74,8 +75,8 @@ impl Window {
     }
 
     /// Brings it up to `phi` and applies what its owner has executed. Returns the lines filled.
-    #[inline]
-    pub fn settle(&mut self, now_ns: u64, phi: f64, limit: f64, known: &mut Step) -> f64 {
+    #[inline(always)]
+    pub fn settle(&mut self, now_ns: u64, phi: f64, curves: &impl CurvesOf, known: &mut Step) -> f64 {
         let fills = self.misses * self.pending;
         if now_ns > self.settled_ns && self.running {
             known.took(now_ns - self.settled_ns);
@@ -84,43 +85,56 @@ impl Window {
         }
         self.settled_ns = now_ns;
         if self.pending > 0.0 || phi > self.mark {
-            self.n = self.after_as(self.pending, phi - self.mark, &mut known.advance).min(limit);
+            self.n = self.after_as(self.pending, phi - self.mark, &mut known.advance);
             if self.young {
                 self.in_front += self.pending;
                 self.aged += phi - self.mark;
             }
+            (self.mark, self.pending) = (phi, 0.0);
+            self.shape(curves);
             self.in_front = self.in_front.min(self.n);
-            self.mark = phi;
-            self.pending = 0.0;
+        } else if !self.known {
+            self.shape(curves);
         }
         fills
     }
 
-    /// F and m of `n`, computed if it is another one than last time.
-    #[inline]
+    /// Computes F and m of `n`.
+    #[inline(always)]
     pub(super) fn shape(&mut self, curves: &impl CurvesOf) {
-        if self.n != self.known_n {
-            (self.lines, self.misses) = curves.at(self.owner, self.n);
-            self.known_n = self.n;
-        }
+        let shape = curves.at(self.owner, self.n);
+        (self.n, self.lines, self.misses, self.known) = (shape.n, shape.lines, shape.misses, true);
     }
+}
+
+/// F and m of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// No more than matters.
+    pub n: f64,
+    pub lines: f64,
+    pub misses: f64,
 }
 
 /// Looks up the curves of an owner.
 pub(super) trait CurvesOf {
     /// The closed forms of its lines in this cache.
-    fn at(&self, owner: Owner, n: f64) -> (f64, f64);
-    /// Beyond which a window does not matter.
-    fn max_window(&self, owner: Owner) -> f64;
+    fn at(&self, owner: Owner, n: f64) -> Shape;
 }
 
 impl CurvesOf for Curves {
-    fn at(&self, _owner: Owner, n: f64) -> (f64, f64) {
-        Curves::at(self, n)
+    fn at(&self, _owner: Owner, n: f64) -> Shape {
+        let (lines, misses) = Curves::at(self, n);
+        Shape { n: n.min(self.max_window()), lines, misses }
     }
+}
 
-    fn max_window(&self, _owner: Owner) -> f64 {
-        Curves::max_window(self)
+impl CurvesOf for CurveTable {
+    #[inline(always)]
+    fn at(&self, _owner: Owner, n: f64) -> Shape {
+        let n = n.min(self.max_window());
+        let (lines, misses) = CurveTable::at(self, n);
+        Shape { n, lines, misses }
     }
 }
 
@@ -169,7 +183,7 @@ pub(super) fn advanced(n: f64, executed: f64, phi: f64) -> f64 {
     advanced_as(n, executed, phi, &mut Advance::default())
 }
 
-#[inline]
+#[inline(always)]
 fn advanced_as(n: f64, executed: f64, phi: f64, known: &mut Advance) -> f64 {
     if phi <= 0.0 {
         return n + executed;
