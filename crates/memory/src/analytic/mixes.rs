@@ -12,7 +12,7 @@ use super::groups::{Domain, Group, wins};
 const SAME_STANDING: f64 = 0.002;
 
 /// No line is surely in an LLC: chances that it is not are at least this, so that odds are finite.
-const LEAST_KEPT: f64 = 1e-9;
+const LEAST_ABSENT: f64 = 1e-9;
 
 /// A domain's part of a standing, or a sum of such parts. Rates are per line and nanosecond, those of members that left included.
 #[derive(Clone, Copy, Default)]
@@ -30,15 +30,14 @@ pub(super) struct Standing {
     parts: Vec<Part>,
     by_node: Vec<Part>,
     all: Part,
-    /// By LLC the chance that a line is not in it, as of `kept_ns`.
-    kept: Vec<f64>,
-    kept_ns: Option<u64>,
+    /// By LLC the chance that a line is not in it, as of the LLC's last update.
+    absent: Vec<f64>,
     /// The same as the parts have it, and the product of all.
-    known_kept: Vec<f64>,
+    known_absent: Vec<f64>,
     in_none: f64,
     /// By how much rates and chances differ from what the parts have.
     moved_touch: f64,
-    moved_kept: f64,
+    moved_held: f64,
     /// 0 before the first.
     pub number: u64,
 }
@@ -69,12 +68,11 @@ impl Standing {
             parts: vec![Part::default(); llcs],
             by_node: vec![Part::default(); nodes],
             all: Part::default(),
-            kept: vec![1.0; llcs],
-            kept_ns: None,
-            known_kept: vec![1.0; llcs],
+            absent: vec![1.0; llcs],
+            known_absent: vec![1.0; llcs],
             in_none: 1.0,
             moved_touch: 0.0,
-            moved_kept: 0.0,
+            moved_held: 0.0,
             number: 0,
         }
     }
@@ -86,31 +84,27 @@ impl Standing {
         self.moved_touch += (after - known).abs() - (before - known).abs();
     }
 
-    /// Whether the chances that LLCs have lines are older than `age_ns`; they are to be set then.
-    pub fn is_kept_old(&self, now_ns: u64, age_ns: u64) -> bool {
-        self.kept_ns.is_none_or(|kept_ns| now_ns >= kept_ns + age_ns)
-    }
-
-    /// Sets the chances that lines are not in LLCs.
-    pub fn set_kept(&mut self, now_ns: u64, kept: &[f64]) {
-        self.kept_ns = Some(now_ns);
-        self.kept.copy_from_slice(kept);
-        self.moved_kept = kept.iter().zip(&self.known_kept).map(|(kept, known)| (kept - known).abs()).sum();
+    /// The LLC has a part of the lines.
+    #[inline]
+    pub fn hold(&mut self, llc: usize, part: f64) {
+        let (known, before) = (self.known_absent[llc], self.absent[llc]);
+        self.absent[llc] = 1.0 - part;
+        self.moved_held += (self.absent[llc] - known).abs() - (before - known).abs();
     }
 
     /// Takes over what the domains are like.
     fn renew(&mut self, domains: &[Domain], geometry: &Geometry) {
         self.number += 1;
-        (self.moved_touch, self.moved_kept) = (0.0, 0.0);
-        self.known_kept.copy_from_slice(&self.kept);
+        (self.moved_touch, self.moved_held) = (0.0, 0.0);
+        self.known_absent.copy_from_slice(&self.absent);
         self.by_node.fill(Part::default());
         (self.all, self.in_none) = (Part::default(), 1.0);
         let touches: f64 = domains.iter().map(Domain::touches).sum();
         for (llc, (part, domain)) in self.parts.iter_mut().zip(domains).enumerate() {
-            let (touch, write, kept) = (domain.touches(), domain.writes(), self.kept[llc]);
-            let odds = (1.0 - kept) / kept.max(LEAST_KEPT);
+            let (touch, write, absent) = (domain.touches(), domain.writes(), self.absent[llc]);
+            let odds = (1.0 - absent) / absent.max(LEAST_ABSENT);
             *part = Part { touch, write, owner: wins(write, touches - touch), odds };
-            self.in_none *= kept.max(LEAST_KEPT);
+            self.in_none *= absent.max(LEAST_ABSENT);
             self.all.add(part);
             self.by_node[geometry.node_of_llc[llc] as usize].add(part);
         }
@@ -145,7 +139,7 @@ impl Group {
         let standing = &mut self.standing;
         if standing.number == 0
             || standing.moved_touch > SAME_STANDING * self.touch
-            || standing.moved_kept > SAME_STANDING
+            || standing.moved_held > SAME_STANDING
         {
             standing.renew(&self.domains, geometry);
         }
@@ -157,7 +151,7 @@ impl Group {
         let standing = &self.standing;
         let own = &standing.parts[llc];
         let others = standing.all.without(own);
-        let absent = standing.in_none / standing.known_kept[llc].max(LEAST_KEPT);
+        let absent = standing.in_none / standing.known_absent[llc].max(LEAST_ABSENT);
         let (mut by_owner, mut to_sharers, mut reached) = (Mean::default(), Mean::default(), 0.0);
         let (mut farther_touch, mut farther_write) = (0.0, 0.0);
         let written = self.is_written();
@@ -202,7 +196,11 @@ mod tests {
 
     /// Four nodes with two LLCs each; some have no members, some all lines and some none.
     const RATES: [f64; 8] = [1.0, 0.0, 2.5, 0.25, 0.0, 0.0, 3.0, 0.125];
-    const KEPT: [f64; 8] = [0.5, 1.0, 0.25, 0.9, 1.0, 0.75, 0.125, 0.99];
+    const ABSENT: [f64; 8] = [0.5, 1.0, 0.25, 0.9, 1.0, 0.75, 0.125, 0.99];
+
+    fn hold(group: &mut Group, absent: &[f64; 8]) {
+        absent.iter().enumerate().for_each(|(llc, absent)| group.standing.hold(llc, 1.0 - absent));
+    }
 
     fn standing(write_fraction: f64) -> (Group, Geometry) {
         let machine = warmcore_topology::resolve("2s2n2l4c1t").unwrap();
@@ -211,7 +209,7 @@ mod tests {
         for (llc, rate) in RATES.into_iter().enumerate().filter(|(_, rate)| *rate > 0.0) {
             group.enter(llc as u32, (rate, write_fraction * rate));
         }
-        group.standing.set_kept(0, &KEPT);
+        hold(&mut group, &ABSENT);
         (group, geometry)
     }
 
@@ -226,8 +224,8 @@ mod tests {
             let mut others: Vec<usize> = (0..RATES.len()).filter(|other| *other != llc).collect();
             let ns = |other: usize| geometry.transfer_ns(llc as u32, other as u32);
             others.sort_by(|a, b| ns(*b).total_cmp(&ns(*a)));
-            let in_none: f64 = others.iter().map(|&other| KEPT[other]).product();
-            let in_one: f64 = others.iter().map(|&other| in_none / KEPT[other] * (1.0 - KEPT[other])).sum();
+            let in_none: f64 = others.iter().map(|&other| ABSENT[other]).product();
+            let in_one: f64 = others.iter().map(|&other| in_none / ABSENT[other] * (1.0 - ABSENT[other])).sum();
             let (mut owned, mut read_ns, mut write_ns, mut farther, mut reached) = (0.0, 0.0, 0.0, 0.0, 0.0);
             for &other in &others {
                 let owner = wins(w * RATES[other], all - RATES[other]);
@@ -269,8 +267,8 @@ mod tests {
     #[test]
     fn an_llc_that_has_every_line_hands_them_over_if_it_is_the_only_one() {
         let (mut group, geometry) = standing(0.3);
-        let alone = |group: &mut Group, kept: [f64; 8]| {
-            group.standing.set_kept(0, &kept);
+        let alone = |group: &mut Group, absent: [f64; 8]| {
+            hold(group, &absent);
             assert!(group.is_mix_old(3, &geometry));
             group.mix(3, &geometry);
             (group.domains[3].alone, group.domains[3].elsewhere)

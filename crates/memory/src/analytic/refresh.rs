@@ -28,8 +28,6 @@ pub(super) struct Scratch {
     /// Bytes per nanosecond from each node to each, now and at the last solution.
     demand: Vec<f64>,
     solved_demand: Vec<f64>,
-    kept: Vec<f64>,
-    groups: Vec<u32>,
     /// Teams under the LLC being updated.
     present: Present,
     look: Look,
@@ -114,6 +112,7 @@ impl Analytic {
         let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc: llc as u32 };
         self.llc[llc].update(now_ns, &curves, |_| None);
         self.forget_faded(Level::Llc, llc as u32);
+        self.note_held(now_ns, llc);
     }
 
     /// Sets the speeds anew that an update of the LLC has moved.
@@ -151,46 +150,35 @@ impl Analytic {
         misses / accesses
     }
 
-    /// Latency mixes of all groups with members in an LLC.
-    fn refresh_groups(&mut self, now_ns: u64, llc: usize) {
-        let mut groups = std::mem::take(&mut self.scratch.groups);
-        groups.clear();
-        for (index, group) in self.groups.iter().enumerate() {
-            if group.domains[llc].members > 0 {
-                groups.push(index as u32);
+    /// Notes what an LLC holds of the groups' lines.
+    fn note_held(&mut self, now_ns: u64, llc: usize) {
+        for group in &mut self.groups {
+            if group.slots[llc] != NONE {
+                let slot = group.slots[llc] as usize;
+                let lines = self.llc[llc].lines_at(slot, now_ns, |n| group.at(llc as u32, n).lines);
+                group.standing.hold(llc, lines / group.lines);
             }
         }
-        for &group in &groups {
-            self.mix_group(now_ns, group, llc);
+    }
+
+    /// Latency mixes of all groups with members in an LLC.
+    fn refresh_groups(&mut self, now_ns: u64, llc: usize) {
+        for group in 0..self.groups.len() {
+            if self.groups[group].domains[llc].members > 0 {
+                self.mix_group(now_ns, group, llc);
+            }
         }
-        self.scratch.groups = groups;
     }
 
     /// Latency mixes of a group's members in an LLC.
-    pub(super) fn mix_group(&mut self, now_ns: u64, group: u32, llc: usize) {
-        let group = group as usize;
-        self.groups[group].decay(now_ns);
-        if self.groups[group].standing.is_kept_old(now_ns, REFRESH_NS) {
-            let group = &mut self.groups[group];
-            self.scratch.kept.clear();
-            for (other, cache) in self.llc.iter().enumerate() {
-                let slot = group.slots[other];
-                let lines = if slot == NONE {
-                    0.0
-                } else {
-                    cache.lines_at(slot as usize, now_ns, |n| group.at(other as u32, n).lines)
-                };
-                self.scratch.kept.push(1.0 - lines / group.lines);
+    pub(super) fn mix_group(&mut self, now_ns: u64, group: usize, llc: usize) {
+        let group = &mut self.groups[group];
+        group.decay(now_ns);
+        if group.is_mix_old(llc, &self.geometry) {
+            group.mix(llc, &self.geometry);
+            if group.slots[llc] != NONE {
+                self.llc[llc].reshape(group.slots[llc] as usize);
             }
-            group.standing.set_kept(now_ns, &self.scratch.kept);
-        }
-        if !self.groups[group].is_mix_old(llc, &self.geometry) {
-            return;
-        }
-        self.groups[group].mix(llc, &self.geometry);
-        let slot = self.groups[group].slots[llc];
-        if slot != NONE {
-            self.llc[llc].reshape(slot as usize);
         }
     }
 

@@ -196,7 +196,7 @@ impl Analytic {
             self.cpus[index].registered[class] = rates;
             self.groups[group as usize].enter(llc, rates);
             if first {
-                self.mix_group(now_ns, group, llc as usize);
+                self.mix_group(now_ns, group as usize, llc as usize);
             }
             self.group_changed(now_ns, group, llc);
         }

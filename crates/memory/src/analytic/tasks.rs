@@ -308,7 +308,10 @@ impl Analytic {
         let moved = occupancy.windows.get(slot).copied();
         match removed.owner {
             Owner::Task { task, .. } => self.tasks[task as usize].places(level).retain(|place| place.cache != cache),
-            Owner::Group(group) => self.groups[group as usize].slots[cache as usize] = NONE,
+            Owner::Group(group) => {
+                self.groups[group as usize].slots[cache as usize] = NONE;
+                self.groups[group as usize].standing.hold(cache as usize, 0.0);
+            }
         }
         let Some(moved) = moved else { return };
         match moved.owner {
