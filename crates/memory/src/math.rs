@@ -47,6 +47,18 @@ pub fn exp(x: f64) -> f64 {
     polynomial * POWERS[(k & 63) as usize] * scale
 }
 
+/// The smaller of two numbers, neither of them NaN: one instruction, which `f64::min` is not.
+#[inline]
+pub fn least(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// The larger of two numbers, neither of them NaN.
+#[inline]
+pub fn most(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
 /// Natural logarithm.
 pub fn ln(x: f64) -> f64 {
     libm::log(x)

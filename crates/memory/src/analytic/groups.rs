@@ -7,7 +7,7 @@
 //!
 //! Members share uniformly: who reads whose lines is not distinguished.
 
-use crate::math::exp;
+use crate::math::{exp, least, most};
 
 use super::geometry::NONE;
 use super::mixes::Standing;
@@ -95,7 +95,7 @@ pub(super) struct Race {
 /// a / (a + b), 0 if both are. Differences of sums may leave a rounding error below 0 for nothing.
 #[inline]
 pub(super) fn wins(a: f64, b: f64) -> f64 {
-    if a > 0.0 { a / (a + b.max(0.0)) } else { 0.0 }
+    if a > 0.0 { a / (a + most(b, 0.0)) } else { 0.0 }
 }
 
 impl Group {
@@ -123,7 +123,7 @@ impl Group {
         // A line leaves by the next touch or by an outsider's write: of all that were touched only so many are there.
         let lines = self.lines * (1.0 - self.domains[llc as usize].invalid);
         let kept = exp(-n / lines);
-        Shape { n: n.min(LONGEST * self.lines), lines: lines * (1.0 - kept), misses: kept }
+        Shape { n: least(n, LONGEST * self.lines), lines: lines * (1.0 - kept), misses: kept }
     }
 
     /// Whether anybody writes its lines, or did lately; if not, nobody loses any to another.

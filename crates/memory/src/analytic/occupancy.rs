@@ -138,7 +138,7 @@ impl Occupancy {
 
     /// The owner's curves are others now.
     pub fn reshape(&mut self, slot: usize) {
-        self.windows[slot].known = false;
+        self.windows[slot].known_n = -1.0;
     }
 
     /// The owner stops running: its window is from now on one of those off the CPU.
@@ -251,7 +251,7 @@ impl Occupancy {
             settled_ns: now_ns,
             lines: 0.0,
             misses: 0.0,
-            known: false,
+            known_n: -1.0,
         });
         let slot = self.windows.len() - 1;
         self.running.push(slot as u32);
@@ -327,7 +327,7 @@ impl Occupancy {
             window.lines = (window.lines - window.misses * older * advance).max(0.0);
             window.n = window.in_front + older / (1.0 + advance);
             // Close enough until the next time it is computed.
-            window.known = false;
+            window.known_n = -1.0;
             window.mark = self.phi_total;
         }
         self.stale_lines = (self.stale_lines - self.stale_fade * d).max(0.0);
@@ -349,7 +349,7 @@ impl Occupancy {
             let shape = curves.at(owner, n);
             (window.lines, window.misses) = (shape.lines, shape.misses);
             // What they are computed for is not the window at its mark.
-            window.known = false;
+            window.known_n = -1.0;
             lines += window.lines;
             fade += window.misses * n * (1.0 + 2.0 * older);
         }

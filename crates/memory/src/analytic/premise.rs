@@ -7,6 +7,8 @@
 
 use warmcore_topology::Relation;
 
+use crate::math::most;
+
 use super::counters::TimeShare;
 use super::geometry::NONE;
 use super::teams::{Present, Sharing};
@@ -33,8 +35,11 @@ pub(super) struct Premise {
     /// Change of the time for LLC misses per instruction by relative change of the room.
     slope_ns: f64,
     sharing: Sharing,
-    /// Stall per instruction for memory as loaded as it was after the last solution, counted from 1.
+    /// Most that the touches of its groups may change, if it waits for their lines.
+    touch_tolerance: f64,
+    /// Stall per instruction for memory, and by how much that was another one after this solution of the bandwidth equations.
     memory_ns: f64,
+    memory_change_ns: f64,
     solution: u64,
 }
 
@@ -67,24 +72,16 @@ impl Premise {
 
 impl CpuState {
     /// Whether the speed would hardly change if it were evaluated again, its own progress apart: with these LLC misses per
-    /// instruction of private classes, lines of room by lines wanted, what sharing is like, and the stall for memory.
+    /// instruction of private classes, lines of room by lines wanted, and what sharing is like.
     #[inline]
-    fn is_settled(&self, misses: f64, room: f64, sharing: Option<Sharing>, memory_ns: f64) -> bool {
-        let premise = &self.premise;
-        let outside = (misses - premise.misses.1).max(premise.misses.0 - misses).max(0.0);
-        let mut change_ns = outside * premise.miss_ns
-            + premise.slope_ns * (room * premise.crowd - 1.0).abs()
-            + (memory_ns - premise.memory_ns).abs();
-        if let Some(sharing) = sharing {
-            let then = &premise.sharing;
-            let waits = self.rate.ns[TimeShare::HotLines as usize] > 0.0;
-            if waits && (sharing.touch - then.touch).abs() > HOT_TOLERANCE * then.touch {
-                return false;
-            }
-            change_ns += (sharing.misses - then.misses).abs() * premise.miss_ns;
-            change_ns += (sharing.coherence_ns - then.coherence_ns).abs();
-        }
-        change_ns * self.rate.x < TOLERANCE
+    fn is_settled(&self, misses: f64, room: f64, sharing: &Sharing) -> bool {
+        let (premise, then) = (&self.premise, &self.premise.sharing);
+        let outside = most(most(misses - premise.misses.1, premise.misses.0 - misses), 0.0);
+        let misses_ns = (outside + (sharing.misses - then.misses).abs()) * premise.miss_ns;
+        let room_ns = premise.slope_ns * (room * premise.crowd - 1.0).abs();
+        let coherence_ns = (sharing.coherence_ns - then.coherence_ns).abs();
+        let change_ns = misses_ns + room_ns + coherence_ns + premise.memory_change_ns;
+        change_ns * self.rate.x < TOLERANCE && (sharing.touch - then.touch).abs() <= premise.touch_tolerance
     }
 }
 
@@ -92,10 +89,11 @@ impl Analytic {
     /// Adds to the premises of a CPU's speed what its groups are like, and the load of memory.
     pub(super) fn complete_premise(&mut self, index: usize) {
         let team = self.cpus[index].team;
-        if team != NONE {
-            self.cpus[index].premise.sharing = self.sharing(team, self.geometry.llc[index]);
-        }
+        let sharing = if team == NONE { Sharing::default() } else { self.sharing(team, self.geometry.llc[index]) };
         let state = &mut self.cpus[index];
+        let waits = state.rate.ns[TimeShare::HotLines as usize] > 0.0;
+        state.premise.touch_tolerance = if waits { HOT_TOLERANCE * sharing.touch } else { f64::INFINITY };
+        state.premise.sharing = sharing;
         let shares = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth];
         state.premise.memory_ns = shares.iter().map(|share| state.alone.stall_ns[*share as usize]).sum();
         state.premise.solution = self.bandwidth.solved;
@@ -108,20 +106,12 @@ impl Analytic {
         let room = (cache.capacity / cache.running_lines.max(1.0)).min(ROOMY);
         let same_llc_ns = self.hierarchy.transfer_ns[Relation::SameLlc];
         for &cpu in &self.geometry.cpus_of_llc[llc] {
-            let state = &self.cpus[cpu as usize];
+            let state = &mut self.cpus[cpu as usize];
             // Who has just come is evaluated before it executes anything.
             if !state.touches_memory() || state.paused || state.came_ns.is_some() {
                 continue;
             }
-            let misses = cache.windows[state.llc_slot as usize].misses;
-            let sharing = (state.team != NONE).then(|| {
-                let team = &mut self.teams[state.team as usize];
-                team.known_sharing(state.team, &mut look.present, &cache.windows, &self.groups, llc as u32, same_llc_ns)
-            });
-            let same_load = state.premise.solution == self.bandwidth.solved;
-            let memory_ns = if same_load {
-                state.premise.memory_ns
-            } else {
+            if state.premise.solution != self.bandwidth.solved {
                 let node = self.geometry.node[cpu as usize];
                 if look.node != Some(node) {
                     look.node = Some(node);
@@ -129,14 +119,30 @@ impl Analytic {
                     let idle = self.hierarchy.memory_ns[node as usize].iter().enumerate();
                     look.latency_ns.extend(idle.map(|(home, ns)| ns * self.bandwidth.factor(node, llc as u32, home)));
                 }
-                state.components.memory_exposed.iter().zip(&look.latency_ns).map(|(exposed, ns)| exposed * ns).sum()
+                let exposed = state.components.memory_exposed.iter().zip(&look.latency_ns);
+                let memory_ns: f64 = exposed.map(|(exposed, ns)| exposed * ns).sum();
+                state.premise.memory_change_ns = (memory_ns - state.premise.memory_ns).abs();
+                state.premise.solution = self.bandwidth.solved;
+            }
+            let misses = cache.windows[state.llc_slot as usize].misses;
+            let settled = if state.team == NONE {
+                state.is_settled(misses, room, &state.premise.sharing)
+            } else {
+                let team = &mut self.teams[state.team as usize];
+                let windows = &cache.windows;
+                let present = &mut look.present;
+                state.is_settled(
+                    misses,
+                    room,
+                    team.known_sharing(state.team, present, windows, &self.groups, llc, same_llc_ns),
+                )
             };
-            if !state.is_settled(misses, room, sharing, memory_ns) {
+            if !settled {
                 look.unsettled.push(cpu);
             }
         }
         for team in look.present.drain(..) {
-            self.teams[team as usize].known = None;
+            self.teams[team as usize].forget_sharing();
         }
     }
 }

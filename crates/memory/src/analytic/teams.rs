@@ -26,8 +26,9 @@ pub(super) struct Team {
     classes: Vec<SharedClass>,
     /// Instructions that members executed under the LLC being updated and their groups have not been told yet.
     pub executed: f64,
-    /// What sharing is like under the LLC whose speeds are being looked at, once a member has asked.
-    pub known: Option<Sharing>,
+    /// What sharing is like under the LLC whose speeds are being looked at, if that is known because a member has asked.
+    known: Sharing,
+    is_known: bool,
 }
 
 /// What speeds of a team's members under one LLC depend on.
@@ -86,16 +87,19 @@ impl Team {
         present: &mut Present,
         windows: &[Window],
         groups: &[Group],
-        llc: u32,
+        llc: usize,
         same_llc_ns: f64,
-    ) -> Sharing {
-        if let Some(known) = self.known {
-            return known;
+    ) -> &Sharing {
+        if !self.is_known {
+            present.push(number);
+            (self.known, self.is_known) = (self.sharing(windows, groups, llc as u32, same_llc_ns), true);
         }
-        present.push(number);
-        let sharing = self.sharing(windows, groups, llc, same_llc_ns);
-        self.known = Some(sharing);
-        sharing
+        &self.known
+    }
+
+    /// The look at an LLC is over.
+    pub fn forget_sharing(&mut self) {
+        self.is_known = false;
     }
 }
 
@@ -116,7 +120,14 @@ impl Analytic {
         }
         let known = self.teams.iter().position(|team| team.profile == profile && team.groups == groups);
         let team = known.unwrap_or_else(|| {
-            self.teams.push(Team { profile, groups, classes, executed: 0.0, known: None });
+            self.teams.push(Team {
+                profile,
+                groups,
+                classes,
+                executed: 0.0,
+                known: Sharing::default(),
+                is_known: false,
+            });
             self.teams.len() - 1
         });
         team as u32

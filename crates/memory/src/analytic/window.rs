@@ -12,11 +12,14 @@
 //! by ΔΦ: both rest where the reference's do, come closer to LRU on the way there, and have closed forms.
 
 use crate::curves::Curves;
-use crate::math::exp;
+use crate::math::{exp, least};
 use crate::tables::CurveTable;
 
 /// Time over which a window's mean speed is taken.
 const MEAN_NS: f64 = 20_000.0;
+
+/// Windows that differ by a smaller part have the same F and m: tables are no closer to these.
+const SAME_WINDOW: f64 = 1e-3;
 
 /// Whose window: a task, or a group of tasks that share lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,10 +55,10 @@ pub(super) struct Window {
     pub x: f64,
     /// When `x` was right.
     pub settled_ns: u64,
-    /// F and m of `n`, unless they are to be computed anew.
+    /// F and m of `known_n`; negative if they are to be computed anew.
     pub lines: f64,
     pub misses: f64,
-    pub known: bool,
+    pub known_n: f64,
 }
 
 impl Window {
@@ -91,9 +94,9 @@ impl Window {
                 self.aged += phi - self.mark;
             }
             (self.mark, self.pending) = (phi, 0.0);
-            self.shape(curves);
-            self.in_front = self.in_front.min(self.n);
-        } else if !self.known {
+            self.in_front = least(self.in_front, self.n);
+        }
+        if (self.n - self.known_n).abs() > SAME_WINDOW * self.n || self.known_n < 0.0 {
             self.shape(curves);
         }
         fills
@@ -103,7 +106,8 @@ impl Window {
     #[inline(always)]
     pub(super) fn shape(&mut self, curves: &impl CurvesOf) {
         let shape = curves.at(self.owner, self.n);
-        (self.n, self.lines, self.misses, self.known) = (shape.n, shape.lines, shape.misses, true);
+        (self.n, self.lines, self.misses, self.known_n) = (shape.n, shape.lines, shape.misses, shape.n);
+        self.in_front = least(self.in_front, self.n);
     }
 }
 
@@ -132,7 +136,7 @@ impl CurvesOf for Curves {
 impl CurvesOf for CurveTable {
     #[inline(always)]
     fn at(&self, _owner: Owner, n: f64) -> Shape {
-        let n = n.min(self.max_window());
+        let n = least(n, self.max_window());
         let (lines, misses) = CurveTable::at(self, n);
         Shape { n, lines, misses }
     }
