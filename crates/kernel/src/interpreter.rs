@@ -412,7 +412,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.objects.barriers[barrier.index()].arrived + 1 == description.participants {
             return self.open_barrier(cpu, id, barrier);
         }
-        if description.wait == BarrierWait::Block && self.pay(id, self.futex_ns()) {
+        let blocks = matches!(description.wait, BarrierWait::Block | BarrierWait::Poll);
+        if blocks && self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }
         let state = &mut self.objects.barriers[barrier.index()];
@@ -422,7 +423,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         state.arrived += 1;
         state.waiters.push(id);
         let longest_ns = match description.wait {
-            BarrierWait::Block => return self.block(id, WaitReason::Barrier(barrier.0)),
+            BarrierWait::Block | BarrierWait::Poll => return self.block(id, WaitReason::Barrier(barrier.0)),
             BarrierWait::Spin => None,
             BarrierWait::SpinThenBlock { spin_ns } => Some(spin_ns),
         };
@@ -461,9 +462,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let state = &mut self.objects.barriers[barrier.index()];
         state.arrived = 0;
         let mut waiters = std::mem::take(&mut state.waiters);
+        let sync = self.workload.barriers[barrier.index()].wait == BarrierWait::Poll;
         for waiter in waiters.drain(..) {
             if self.core.tasks[waiter.index()].state == State::Blocked {
-                self.wake(waiter, BY_TASK);
+                self.wake(waiter, WakeFlags { sync, ..BY_TASK });
             } else {
                 let seen_ns = self.memory.handoff_ns(cpu, self.core.tasks[waiter.index()].cpu);
                 self.release_spinner(waiter, seen_ns);

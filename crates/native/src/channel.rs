@@ -71,7 +71,8 @@ fn message(buffer: &mut Vec<u8>, bytes: u32) -> &mut [u8] {
 /// Creates all channels of the workload. Where the kernel's channel holds another number of bytes than the workload
 /// states, that is a warning.
 pub(crate) fn create_all(workload: &Workload, warnings: &mut Vec<Warning>) -> Result<Vec<Channel>, NativeError> {
-    raise_file_limit(2 * workload.channels.len() as u64);
+    // A barrier may need two pipes.
+    raise_file_limit(2 * workload.channels.len() as u64 + 4 * workload.barriers.len() as u64);
     let sizes = message_sizes(workload);
     workload
         .channels

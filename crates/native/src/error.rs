@@ -35,6 +35,14 @@ pub enum NativeError {
         /// Why.
         source: Errno,
     },
+    /// The pipes of a barrier at which tasks poll could not be created.
+    #[error("cannot create barrier \"{barrier}\": {source}; see ulimit -n")]
+    Barrier {
+        /// The barrier.
+        barrier: String,
+        /// Why.
+        source: Errno,
+    },
     /// A system call failed that never should.
     #[error("task \"{task}\": {call} failed: {source}")]
     Call {

@@ -115,7 +115,7 @@ pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, Nati
     if let Some(start_ns) = options.start_at_ns {
         while sleep_until(start_ns) {}
     }
-    let shared = Shared::new(workload, options, channels, host, calibration, warnings);
+    let shared = Shared::new(workload, options, channels, host, calibration, warnings)?;
     let ended = launch(&shared, options);
     let elapsed_ns = now_ns() - shared.start_ns;
     stop_all(&shared);

@@ -54,19 +54,22 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    fn new(workload: &Workload, channels: Vec<Channel>) -> Self {
-        let barriers = workload.barriers.iter();
+    fn new(workload: &Workload, channels: Vec<Channel>) -> Result<Self, NativeError> {
+        let barriers = workload.barriers.iter().map(|barrier| {
+            let failed = |source| NativeError::Barrier { barrier: barrier.name.clone(), source };
+            Barrier::new(barrier.participants, barrier.wait).map_err(failed)
+        });
         let semaphores = workload.semaphores.iter();
-        Self {
+        Ok(Self {
             locks: workload.locks.iter().map(|_| Lock::default()).collect(),
             conditions: workload.conditions.iter().map(|_| WaitQueue::default()).collect(),
-            barriers: barriers.map(|barrier| Barrier::new(barrier.participants, barrier.wait)).collect(),
+            barriers: barriers.collect::<Result<_, _>>()?,
             semaphores: semaphores.map(|semaphore| Semaphore::new(semaphore.initial)).collect(),
             channels,
             lists: workload.lists.iter().map(|_| List::default()).collect(),
             timers: workload.timers.iter().map(|_| Mutex::new(None)).collect(),
             suspended: workload.tasks.iter().map(|_| WaitQueue::default()).collect(),
-        }
+        })
     }
 }
 
@@ -115,10 +118,10 @@ impl Shared {
         host: Host,
         calibration: Calibration,
         warnings: Vec<Warning>,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, NativeError> {
         let register = Register { created: vec![0; workload.tasks.len()], warnings, ..Register::default() };
-        Arc::new(Self {
-            objects: Objects::new(workload, channels),
+        Ok(Arc::new(Self {
+            objects: Objects::new(workload, channels)?,
             workload: workload.clone(),
             host,
             calibration,
@@ -130,7 +133,7 @@ impl Shared {
             bell: AtomicU32::new(0),
             creations: AtomicU64::new(0),
             register: Mutex::new(register),
-        })
+        }))
     }
 
     /// Counts something that could not be done as the workload asks.

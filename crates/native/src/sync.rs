@@ -6,9 +6,13 @@
 //! they do.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::futex;
 use warmcore_workload::BarrierWait;
 
@@ -109,18 +113,50 @@ impl WaitQueue {
     }
 }
 
+/// A pipe that is readable while somebody may pass.
+struct Gate {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Gate {
+    fn new() -> Result<Self, Errno> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { reader, writer })
+    }
+
+    /// Lets everybody pass who waits. A byte that is there already says the same.
+    fn open(&self) {
+        let _ = rustix::io::write(&self.writer, &[0]);
+    }
+
+    /// From now on nobody passes. It may have been shut already.
+    fn shut(&self) {
+        let _ = rustix::io::read(&self.reader, &mut [0]);
+    }
+
+    /// Waits until it is open, or interrupted.
+    fn wait(&self) {
+        let _ = poll(&mut [PollFd::new(&self.reader, PollFlags::IN)], None);
+    }
+}
+
 /// A barrier of a workload.
 pub(crate) struct Barrier {
     participants: u32,
     wait: BarrierWait,
+    /// Of barriers at which tasks poll: the gates of even and of odd openings.
+    gates: Option<[Gate; 2]>,
     arrived: Mutex<u32>,
     /// Counts openings; changes only while `arrived` is locked.
     generation: AtomicU32,
 }
 
 impl Barrier {
-    pub(crate) fn new(participants: u32, wait: BarrierWait) -> Self {
-        Self { participants, wait, arrived: Mutex::new(0), generation: AtomicU32::new(0) }
+    /// Fails if the system has no pipe for a barrier at which tasks poll.
+    pub(crate) fn new(participants: u32, wait: BarrierWait) -> Result<Self, Errno> {
+        let gates = if wait == BarrierWait::Poll { Some([Gate::new()?, Gate::new()?]) } else { None };
+        Ok(Self { participants, wait, gates, arrived: Mutex::new(0), generation: AtomicU32::new(0) })
     }
 
     pub(crate) fn arrive(&self, stop: &Stop) -> Result<(), Stopped> {
@@ -129,10 +165,16 @@ impl Barrier {
         *arrived += 1;
         if *arrived == self.participants {
             *arrived = 0;
+            if let Some(gates) = &self.gates {
+                // Whoever passed here last time has arrived since.
+                gates[(generation as usize + 1) % 2].shut();
+            }
             self.generation.fetch_add(1, Ordering::Release);
             drop(arrived);
-            if self.wait != BarrierWait::Spin {
-                wake(&self.generation, ALL);
+            match (&self.gates, self.wait) {
+                (Some(gates), _) => gates[generation as usize % 2].open(),
+                (None, BarrierWait::Spin) => {}
+                (None, _) => wake(&self.generation, ALL),
             }
             return Ok(());
         }
@@ -140,7 +182,7 @@ impl Barrier {
         let closed = || self.generation.load(Ordering::Acquire) == generation;
         let spin_until = match self.wait {
             BarrierWait::Spin => u64::MAX,
-            BarrierWait::Block => 0,
+            BarrierWait::Block | BarrierWait::Poll => 0,
             BarrierWait::SpinThenBlock { spin_ns } => now_ns().saturating_add(spin_ns),
         };
         while closed() && spin_until > 0 {
@@ -157,7 +199,10 @@ impl Barrier {
             }
         }
         while closed() {
-            wait(&self.generation, generation);
+            match &self.gates {
+                Some(gates) => gates[generation as usize % 2].wait(),
+                None => wait(&self.generation, generation),
+            }
             stop.check()?;
         }
         Ok(())
@@ -306,8 +351,9 @@ mod tests {
 
     #[test]
     fn nobody_passes_a_barrier_before_all_have_arrived() {
-        for wait in [BarrierWait::Block, BarrierWait::Spin, BarrierWait::SpinThenBlock { spin_ns: 10_000 }] {
-            let (barrier, stop, arrivals) = (Barrier::new(3, wait), Stop::default(), AtomicU64::new(0));
+        let waits = [BarrierWait::Block, BarrierWait::Poll, BarrierWait::Spin];
+        for wait in waits.into_iter().chain([BarrierWait::SpinThenBlock { spin_ns: 10_000 }]) {
+            let (barrier, stop, arrivals) = (Barrier::new(3, wait).unwrap(), Stop::default(), AtomicU64::new(0));
             in_threads(3, |_| {
                 for round in 1..=40 {
                     arrivals.fetch_add(1, Ordering::SeqCst);

@@ -176,7 +176,8 @@ fn whatever_a_task_waits_for_ends_with_the_run() {
     let mut workload = empty();
     let lock = workload.add_lock("lock");
     let condition = workload.add_condition("condition");
-    let barriers = [BarrierWait::Block, BarrierWait::Spin, BarrierWait::SpinThenBlock { spin_ns: 1_000 }]
+    let spin_then_block = BarrierWait::SpinThenBlock { spin_ns: 1_000 };
+    let barriers = [BarrierWait::Block, BarrierWait::Poll, BarrierWait::Spin, spin_then_block]
         .map(|wait| workload.add_barrier(format!("{wait:?}"), 2, wait));
     let semaphore = workload.add_semaphore("semaphore", 0);
     let empty_pipe = workload.add_channel("empty", ChannelKind::Pipe, 65_536);
@@ -221,7 +222,7 @@ fn whatever_a_task_waits_for_ends_with_the_run() {
     let outcome = outcome(&workload);
     assert_eq!(outcome.ended, Ended::Duration);
     let completed = outcome.tasks.iter().filter(|task| task.completed).count();
-    assert_eq!(completed, 6, "only those that met at a barrier came to their end");
+    assert_eq!(completed, 8, "only those that met at a barrier came to their end");
     assert_eq!(outcome.tasks.len(), tasks + 2, "the child that task 10 forks, and \"wait\", count too");
 }
 

@@ -279,8 +279,11 @@ pub enum Policy {
 pub enum BarrierWait {
     /// Busy-wait on the CPU.
     Spin,
-    /// Block at once.
+    /// Block at once, on a futex.
     Block,
+    /// Block in `poll` on a pipe, into which the last to arrive writes: one call that wakes all, with the hint that the waker may
+    /// sleep soon (`WF_SYNC`).
+    Poll,
     /// Busy-wait for a while, then block.
     SpinThenBlock {
         /// Longest busy wait.

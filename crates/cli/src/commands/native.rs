@@ -71,7 +71,7 @@ fn failure(error: NativeError) -> Failure {
         NativeError::Check(_) => Failure::usage("warmcore::workload", error),
         NativeError::NoCpus { .. } => Failure::unable("warmcore::native", error)
             .help("this computer does not have the CPUs that the workload asks for; change its affinities"),
-        NativeError::Thread { .. } | NativeError::Channel { .. } => {
+        NativeError::Thread { .. } | NativeError::Channel { .. } | NativeError::Barrier { .. } => {
             Failure::unable("warmcore::native", error).help("raise the limit, or make the workload smaller")
         }
         NativeError::Call { .. } | NativeError::Panic { .. } => Failure::failed("warmcore::native", error),

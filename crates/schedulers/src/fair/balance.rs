@@ -84,11 +84,10 @@ impl BalanceState {
         }
     }
 
-    /// The jiffy at which a CPU looks at its domains for the first time, up to the longest interval of its top domain: CPUs of
-    /// a machine that has been up for a while are not in step.
-    pub(super) fn first_balance(&mut self, longest_interval_ms: u32, hz: u64) -> u64 {
-        let jiffies = (u64::from(longest_interval_ms) * hz).div_ceil(1000).max(1);
-        u64::from(self.random.next_u32()) % jiffies
+    /// How long before the run a CPU looked at a domain, as a part of the domain's interval in 1/2^32: CPUs of a machine that has
+    /// been up for a while are not in step.
+    fn throw_phase(&mut self) -> u32 {
+        self.random.next_u32()
     }
 
     /// A throw of the 1024-sided die of new-idle balancing (`sched_rng() % 1024`).
@@ -119,6 +118,21 @@ fn decay_newidle_cost(domain: &mut Domain, jiffies: u64, hz: u64) -> bool {
 }
 
 impl<P: Policy> Fair<P> {
+    /// Gives each CPU its place in the intervals of its domains at the start of the run.
+    pub(super) fn begin_balancing(&mut self, hz: u64) {
+        for cpu in 0..self.rqs.len() {
+            let phase = u64::from(self.balance.throw_phase());
+            let mut next_balance = u64::MAX;
+            for index in self.domains.range(CpuId(cpu as u32)) {
+                let interval = self.interval(index, false, hz);
+                let domain = self.domains.domain_mut(index);
+                domain.last_balance = -(((interval * phase) >> 32) as i64);
+                next_balance = next_balance.min(domain.due(interval));
+            }
+            self.rqs[cpu].next_balance = next_balance;
+        }
+    }
+
     /// At each tick: raises the softirq when the CPU's domains are due, and has idle CPUs help a busy one
     /// (`sched_balance_trigger`). `idle` tells whether the tick found the CPU idle.
     pub(crate) fn sched_balance_trigger(&mut self, core: &mut Core<'_>, cpu: CpuId, idle: bool) {
@@ -162,18 +176,18 @@ impl<P: Policy> Fair<P> {
                 }
                 break;
             }
-            let mut interval = self.interval(core, index, busy);
-            if jiffies >= self.domains.domain(index).last_balance + interval {
+            let mut interval = self.interval(index, busy, hz);
+            if jiffies >= self.domains.domain(index).due(interval) {
                 let outcome = self.sched_balance_rq(core, cpu, index, idle);
                 entitled = outcome.entitled;
                 if outcome.moved > 0 {
                     idle = if self.is_idle_cpu(core, cpu) { IdleType::Idle } else { IdleType::NotIdle };
                     busy = self.is_busy(core, cpu, idle);
                 }
-                self.domains.domain_mut(index).last_balance = jiffies;
-                interval = self.interval(core, index, busy);
+                self.domains.domain_mut(index).last_balance = jiffies as i64;
+                interval = self.interval(index, busy, hz);
             }
-            next_balance = next_balance.min(self.domains.domain(index).last_balance + interval);
+            next_balance = next_balance.min(self.domains.domain(index).due(interval));
         }
         let rq = &mut self.rqs[cpu.index()];
         if decayed {
@@ -188,8 +202,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Interval of a domain in jiffies.
-    pub(super) fn interval(&self, core: &Core<'_>, index: usize, busy: bool) -> u64 {
-        let hz = u64::from(core.parameters().hz);
+    pub(super) fn interval(&self, index: usize, busy: bool, hz: u64) -> u64 {
         // `update_max_interval`: a tenth of a second per CPU.
         let longest = (hz * self.rqs.len() as u64 / 10).max(1);
         balance_interval(self.domains.domain(index), busy, !self.parameters.load_only_balance, hz, longest)

@@ -434,7 +434,7 @@ fn passes(cpu: u32, level: usize, workload: &Workload) -> Vec<u64> {
         let time = fair.domains.domain(index).last_balance;
         (last.replace(time) != Some(time)).then_some(time * 4)
     });
-    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    times.windows(2).map(|pair| (pair[1] - pair[0]).unsigned_abs()).collect()
 }
 
 /// Two tasks per LLC, so that there is something to look for and nothing to move. Passes of idle CPUs follow a kick, which comes

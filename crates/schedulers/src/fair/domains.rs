@@ -123,8 +123,8 @@ pub struct Domain {
     pub newidle_ratio: u32,
     /// When the ratio was last computed.
     pub newidle_stamp_ns: u64,
-    /// Jiffy of the last periodic pass.
-    pub last_balance: u64,
+    /// Jiffy of the last periodic pass; negative before the run.
+    pub last_balance: i64,
     /// Highest cost of a new-idle pass seen lately.
     pub max_newidle_lb_cost_ns: u64,
     /// Jiffy in which that was last raised or decayed.
@@ -136,6 +136,11 @@ impl Domain {
     #[inline]
     pub const fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags
+    }
+
+    /// Jiffy from which on a periodic pass is due, with so many jiffies between passes.
+    pub fn due(&self, interval: u64) -> u64 {
+        self.last_balance.saturating_add_unsigned(interval).max(0) as u64
     }
 
     /// Number of groups.

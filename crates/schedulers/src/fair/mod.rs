@@ -221,32 +221,28 @@ impl<P: Policy> Fair<P> {
                 }
                 Box::new(cache_aware)
             });
-        let mut balance = BalanceState::new(setup.seed, cpus);
-        let mut rqs = vec![Rq::default(); cpus];
-        for (cpu, rq) in rqs.iter_mut().enumerate() {
-            let top = domains.range(CpuId(cpu as u32)).last().map(|index| domains.domain(index).max_interval_ms);
-            rq.next_balance = top.map_or(0, |longest_ms| balance.first_balance(longest_ms, hz));
-        }
-        Self {
+        let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
             cache_aware,
             numa: NumaBalancing::new(&features.numa, setup, hz).map(Box::new),
             task_work: TaskWork::default(),
             parameters,
             policy,
-            rqs,
+            rqs: vec![Rq::default(); cpus],
             queues,
             entities,
             task_base: group_entities as u32,
             groups,
             autogroup_base,
             domains,
-            balance,
+            balance: BalanceState::new(setup.seed, cpus),
             overloaded: false,
             idle: vec![true; cpus],
             llc_idle_cpus,
             picked_group: vec![NONE; cpus],
-        }
+        };
+        fair.begin_balancing(hz);
+        fair
     }
 
     /// Group that a group queue belongs to.

@@ -109,7 +109,8 @@ fn a_semaphore_counts() {
 /// Nobody passes the barrier before the last has come, whichever way they wait; also with four times as many tasks as CPUs.
 #[test]
 fn nobody_passes_a_barrier_early() {
-    let waits = [BarrierWait::Spin, BarrierWait::Block, BarrierWait::SpinThenBlock { spin_ns: 200 * US }];
+    let spin_then_block = BarrierWait::SpinThenBlock { spin_ns: 200 * US };
+    let waits = [BarrierWait::Spin, BarrierWait::Block, BarrierWait::Poll, spin_then_block];
     for scheduler in ALL {
         for (wait, participants) in waits.into_iter().flat_map(|wait| [(wait, 3), (wait, 16)]) {
             let mut scene = Scene::new();
@@ -151,6 +152,7 @@ fn waiting_at_a_barrier_costs_what_its_kind_costs() {
     };
     assert!(cpu_time(BarrierWait::Spin) > 4_900 * US);
     assert!(cpu_time(BarrierWait::Block) < 10 * US);
+    assert!(cpu_time(BarrierWait::Poll) < 10 * US);
     let both = cpu_time(BarrierWait::SpinThenBlock { spin_ns: MS });
     assert!((MS..1_010 * US).contains(&both), "{both}");
 }

@@ -213,7 +213,8 @@ fn random_workloads_end_with_all_work_done_under_every_scheduler() {
         let mut dice = Dice(Pcg32::seed_from_u64(seed));
         let (machine, cpus) = MACHINES[dice.below(MACHINES.len() as u64) as usize];
         let scene = dice.scene(cpus);
-        let busy_waits = scene.workload.barriers.iter().any(|barrier| barrier.wait != BarrierWait::Block);
+        let spins = |wait| matches!(wait, BarrierWait::Spin | BarrierWait::SpinThenBlock { .. });
+        let busy_waits = scene.workload.barriers.iter().any(|barrier| spins(barrier.wait));
         // All schedulers take turns; every one sees every kind of workload.
         for offset in [0, 4, 8] {
             let scheduler = SCHEDULERS[(seed as usize + offset) % SCHEDULERS.len()];

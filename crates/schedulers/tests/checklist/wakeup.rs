@@ -1,7 +1,7 @@
 //! Items 17 to 21: choosing a CPU at wakeup and fork.
 
 use warmcore_trace::MigrationKind;
-use warmcore_workload::{Affinity, ChannelId, ChannelKind, ProgramBuilder, SemaphoreId, Step};
+use warmcore_workload::{Affinity, BarrierWait, ChannelId, ChannelKind, ProgramBuilder, SemaphoreId, Step};
 
 use crate::support::*;
 
@@ -50,13 +50,30 @@ fn item_17_a_ping_pong_on_one_llc_never_migrates() {
     }
 }
 
+/// What a task of [`wakeup_across_llcs`] is woken by.
+enum By {
+    Semaphore,
+    Pipe,
+    Barrier(BarrierWait),
+}
+
 /// A wakee that slept on CPU 12 of LLC 1 and may use any CPU, woken by a task bound to CPU 3 of LLC 0.
-fn wakeup_across_llcs(pipe: bool) -> Run {
+fn wakeup_across_llcs(by: By) -> Run {
     let mut scene = Scene::lasting(200 * MS);
-    let channel = scene.workload.add_channel("pipe", ChannelKind::Pipe, 65_536);
-    let semaphore = scene.workload.add_semaphore("semaphore", 0);
-    let (wake, wait) =
-        if pipe { (send(channel), receive(channel)) } else { (Step::SemPost(semaphore), Step::SemWait(semaphore)) };
+    let (wake, wait) = match by {
+        By::Semaphore => {
+            let semaphore = scene.workload.add_semaphore("semaphore", 0);
+            (Step::SemPost(semaphore), Step::SemWait(semaphore))
+        }
+        By::Pipe => {
+            let channel = scene.workload.add_channel("pipe", ChannelKind::Pipe, 65_536);
+            (send(channel), receive(channel))
+        }
+        By::Barrier(wait) => {
+            let barrier = scene.workload.add_barrier("barrier", 2, wait);
+            (Step::Barrier(barrier), Step::Barrier(barrier))
+        }
+    };
     let wakee = scene.task("wakee", once([run_for(MS), Step::SetAffinity(Affinity::All), wait, run_for(MS)]));
     wakee.affinity = on_cpu(12);
     scene.task("waker", once([run_for(100 * MS), wake, sleep(20 * MS)])).affinity = on_cpu(3);
@@ -65,17 +82,21 @@ fn wakeup_across_llcs(pipe: bool) -> Run {
 
 #[test]
 fn item_18_without_the_sync_hint_a_wakee_stays_on_its_idle_cpu_in_the_other_llc() {
-    let run = wakeup_across_llcs(false);
-    assert_eq!(run.wakeups("wakee")[0].cpu, 12);
-    assert_eq!(wakeup_moves(&run, "wakee", 0), []);
+    for by in [By::Semaphore, By::Barrier(BarrierWait::Block)] {
+        let run = wakeup_across_llcs(by);
+        assert_eq!(run.wakeups("wakee")[0].cpu, 12);
+        assert_eq!(wakeup_moves(&run, "wakee", 0), []);
+    }
 }
 
 #[test]
 fn item_18_with_the_sync_hint_a_wakee_comes_to_the_wakers_llc() {
-    let run = wakeup_across_llcs(true);
-    let to = run.wakeups("wakee")[0].cpu;
-    assert!((0..8).contains(&to) && to != 3, "an idle CPU of LLC 0, not {to}");
-    assert_eq!(wakeup_moves(&run, "wakee", 0).len(), 1);
+    for by in [By::Pipe, By::Barrier(BarrierWait::Poll)] {
+        let run = wakeup_across_llcs(by);
+        let to = run.wakeups("wakee")[0].cpu;
+        assert!((0..8).contains(&to) && to != 3, "an idle CPU of LLC 0, not {to}");
+        assert_eq!(wakeup_moves(&run, "wakee", 0).len(), 1);
+    }
 }
 
 /// A dispatcher on CPU 0 first wakes two others in turn `flips` times. 24 workers in LLC 1 wake each of their `partners` once

@@ -20,7 +20,7 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "hackbench",
     summary: "groups of senders that spray messages at receivers through pipes or sockets",
     usage: "hackbench:[-T|-P][,-p][,-fFDS][,-gGROUPS][,-lLOOPS][,-sBYTES]",
-    notes: "The start signal is a barrier that the parent reaches last. Not modelled: --inet, --fifo (a warning).",
+    notes: "The start signal is a barrier that the parent reaches last; children poll a pipe. Not modelled: --inet, --fifo (a warning).",
     flags: &[
         FlagInfo::new(Some('T'), "threads", None, "children are threads"),
         FlagInfo::new(Some('P'), "processes", None, "children are processes (default)"),
@@ -71,7 +71,7 @@ fn build(settings: &Settings, children: u32) -> Workload {
     let mut workload = Workload::empty("hackbench");
     let own_process = workload.add_process("hackbench");
     let ready = workload.add_channel("ready", settings.kind, channel_capacity(settings.kind, 1));
-    let start = workload.add_barrier("start", children + 1, BarrierWait::Block);
+    let start = workload.add_barrier("start", children + 1, BarrierWait::Poll);
     let time = workload.add_recorder(HACKBENCH_TIME);
     workload.style = ResultStyle::Hackbench { header: header(settings, children) };
 

@@ -316,8 +316,8 @@ fn barrier_wait(node: &Node<'_>) -> Read<BarrierWait> {
         let spin = node.require("spin_then_block_ns", "state the longest busy wait")?;
         return Ok(BarrierWait::SpinThenBlock { spin_ns: spin.nanoseconds()? });
     }
-    let expected = "\"spin\", \"block\" or { \"spin_then_block_ns\": … }";
-    node.word(expected, &[("spin", BarrierWait::Spin), ("block", BarrierWait::Block)])
+    let expected = "\"spin\", \"block\", \"poll\" or { \"spin_then_block_ns\": … }";
+    node.word(expected, &[("spin", BarrierWait::Spin), ("block", BarrierWait::Block), ("poll", BarrierWait::Poll)])
 }
 
 fn read_style(node: &Node<'_>, names: &Names) -> Read<ResultStyle> {

@@ -314,6 +314,7 @@ fn tables(workload: &Workload) -> Entries {
         let wait = match barrier.wait {
             BarrierWait::Spin => "spin".into(),
             BarrierWait::Block => "block".into(),
+            BarrierWait::Poll => "poll".into(),
             BarrierWait::SpinThenBlock { spin_ns } => object([("spin_then_block_ns", spin_ns.into())]),
         };
         object([("name", text(&barrier.name)), ("participants", barrier.participants.into()), ("wait", wait)])

@@ -146,6 +146,6 @@ impl<P: Policy> Fair<P> {
 
     /// When a domain is due if the CPU stays idle (`update_next_balance`).
     fn next_idle_balance(&self, core: &Core<'_>, index: usize) -> u64 {
-        self.domains.domain(index).last_balance + self.interval(core, index, false)
+        self.domains.domain(index).due(self.interval(index, false, u64::from(core.parameters().hz)))
     }
 }

@@ -233,7 +233,8 @@ fn the_warmcore_key_says_what_rtapp_cannot() {
             "warmcore": { "version": 1, "duration_ns": 1500000000, "applications": ["x", "y"],
               "processes": [ { "name": "one" }, { "name": "two", "application": "y" } ],
               "groups": [ { "name": "/g", "shares": 512 } ], "data_groups": [ { "name": "heap", "bytes": 4096 } ],
-              "barriers": [ { "name": "b", "participants": 3, "wait": { "spin_then_block_ns": 7 } } ],
+              "barriers": [ { "name": "b", "participants": 3, "wait": { "spin_then_block_ns": 7 } },
+                            { "name": "polled", "participants": 1, "wait": "poll" } ],
               "semaphores": [ { "name": "s", "initial": 2 } ],
               "channels": [ { "name": "c", "kind": "socket", "capacity_bytes": 100 }, { "name": "d" } ],
               "lists": ["l"], "recorders": ["r"], "style": { "hackbench": { "header": "h" } },
@@ -252,6 +253,7 @@ fn the_warmcore_key_says_what_rtapp_cannot() {
     assert_eq!(workload.groups[0].shares, 512);
     assert_eq!(workload.barriers[0].participants, 3, "the stated number, not the count of references");
     assert_eq!(workload.barriers[0].wait, BarrierWait::SpinThenBlock { spin_ns: 7 });
+    assert_eq!(workload.barriers[1].wait, BarrierWait::Poll);
     assert_eq!(workload.semaphores[0].initial, 2);
     assert_eq!((workload.channels[0].kind, workload.channels[0].capacity_bytes), (ChannelKind::Socket, 100));
     assert_eq!((workload.channels[1].kind, workload.channels[1].capacity_bytes), (ChannelKind::Pipe, 65536));

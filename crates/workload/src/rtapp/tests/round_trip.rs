@@ -251,7 +251,11 @@ fn workload() -> impl Strategy<Value = Workload> {
             locks: named("lock", |name| name),
             latches: vec![Latch { lock: LockId(0), spin_ns: 20_000, poll_ns: 700, wakes_all: true, lines: 7 }],
             conditions: named("condition", |name| name),
-            barriers: named("barrier", |name| Barrier { name, participants: 1, wait: BarrierWait::Spin }),
+            barriers: named("barrier", |name| Barrier {
+                name,
+                participants: 1,
+                wait: [BarrierWait::Spin, BarrierWait::Poll][group as usize],
+            }),
             semaphores: named("semaphore", |name| Semaphore { name, initial: 1 }),
             channels: named("channel", |name| Channel { name, kind: ChannelKind::Socket, capacity_bytes: 100 }),
             lists: named("list", |name| name),
