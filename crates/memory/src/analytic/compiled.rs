@@ -159,7 +159,11 @@ impl Compiled {
             same_llc_ns: 0.0,
         };
         let mut components = rate::Components::new(1);
-        components.compose(self, &access, &place, |_, miss, memory| memory[0] += miss);
+        components.compose(self, &access, &place, |_, misses, memory| {
+            for (sum, misses) in memory.into_iter().zip(misses) {
+                sum[0] += misses;
+            }
+        });
         let memory_ns = hierarchy.memory_ns[0][0];
         let stall: f64 = components.stall_ns.iter().sum::<f64>() + components.memory_exposed[0] * memory_ns;
         1.0 / (compute_ns + stall)

@@ -13,7 +13,7 @@ use super::conflicts::in_sets;
 use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::groups::{Race, queue_wait_beside_hits_ns};
-use super::premise::Premise;
+use super::premise::{Expected, Premise};
 use super::rate::{Access, Alone, COHERENCE_OVERLAP, Coherence, Place, SPEED_ONE};
 use super::switching::SIBLING_REVIEW_NS;
 use super::tasks::LlcCurves;
@@ -56,6 +56,16 @@ struct Outlook {
     lines: f64,
     /// Misses per instruction at its end.
     sum: f64,
+}
+
+/// The same of the shared classes.
+#[derive(Default)]
+struct SharedOutlook {
+    /// The groups' lines at the end, and misses per instruction there.
+    lines: f64,
+    end: f64,
+    /// How far the misses per instruction move until then.
+    drift: f64,
 }
 
 impl Outlook {
@@ -213,15 +223,15 @@ impl Analytic {
             drift_ns += (window.misses - ahead.sum).abs() * self.geometry.llc_ns[index];
             l2_ahead = Some(ahead);
         }
-        let mut shared = 0.0;
-        if profile.any_shared {
-            let (lines, drift) = self.shared_misses(now_ns, index, profile, LONGEST_HORIZON_NS, &mut llc_ahead.mean);
-            shared = lines;
-            drift_ns += drift * self.geometry.local_ns[index];
-        }
         let executed = self.tasks[task_index].counters.instructions;
         let (mut moved_l2, mut moved_llc) = (self.cpus[index].moved_l2, self.cpus[index].moved_llc);
         drift_ns += moved_l2.now() * self.geometry.llc_ns[index] + moved_llc.now() * self.geometry.local_ns[index];
+        let mut shared = SharedOutlook::default();
+        // If the private classes are unsteady already, the shared ones need not be looked at that far ahead.
+        if profile.any_shared && drift_ns * x <= STEADY {
+            shared = self.shared_misses(now_ns, index, profile, LONGEST_HORIZON_NS, &mut llc_ahead.mean);
+            drift_ns += shared.drift * self.geometry.local_ns[index];
+        }
         let mut horizon_ns = if halved { SHARED_HORIZON_NS } else { LONGEST_HORIZON_NS };
         let unsteady = drift_ns * x > STEADY;
         if unsteady {
@@ -240,7 +250,7 @@ impl Analytic {
             }
             llc_ahead = Outlook::near(&profile.private_quick, llc_window, x, llc_cache.phi, horizon_ns);
             if profile.any_shared {
-                shared = self.shared_misses(now_ns, index, profile, horizon_ns, &mut llc_ahead.mean).0;
+                shared = self.shared_misses(now_ns, index, profile, horizon_ns, &mut llc_ahead.mean);
             }
         } else {
             llc_ahead.at_end(&profile.private_quick);
@@ -289,15 +299,16 @@ impl Analytic {
         let (mean, own) = (llc_ahead.mean, llc_ahead.lines);
         let mut held = cache.running_lines - cache.windows[llc_slot].lines + own;
         // A group that has just come is not in the sums of the last update.
-        held = held.max(own + shared);
+        held = held.max(own + shared.lines);
         let crowd = cache.capacity / held.max(1.0);
-        let room = crowd * (own + shared);
-        let premise = Premise::new(
-            (llc_misses, llc_ahead.sum),
-            self.geometry.local_ns[index],
-            crowd,
-            profile.llc_table.slope(room),
-        );
+        let room = crowd * (own + shared.lines);
+        let expected = Expected {
+            misses: (llc_misses, llc_ahead.sum),
+            shared_misses: shared.end,
+            room: (cache.capacity / cache.running_lines.max(1.0), crowd),
+            slope: profile.llc_table.slope(room),
+        };
+        let premise = Premise::new(&expected, self.geometry.local_ns[index]);
         access.llc = in_sets(profile, &profile.llc_table, mean, room);
         for class in (0..profile.count).filter(|&class| profile.shared[class]) {
             // Of a shared class only lines that no outsider has written since want room.
@@ -308,7 +319,7 @@ impl Analytic {
                 access.llc[class] = in_sets(profile, &profile.llc_table, mean, room / wanted)[class];
             }
         }
-        let own_part = own / (held - shared).max(1.0);
+        let own_part = own / (held - shared.lines).max(1.0);
         if cache.phi > 0.0 && own_part < MOSTLY_OWN {
             let window = &cache.windows[llc_slot];
             let added = self.llc_ages.added(
@@ -341,8 +352,7 @@ impl Analytic {
         unsteady.then_some(x * horizon_ns)
     }
 
-    /// Misses of the shared classes for lack of room: from the groups' windows in this LLC. Returns the groups' lines,
-    /// and how far the misses per instruction move.
+    /// Misses of the shared classes for lack of room, over the time looked at: from the groups' windows in this LLC.
     fn shared_misses(
         &self,
         now_ns: u64,
@@ -350,11 +360,11 @@ impl Analytic {
         profile: &Compiled,
         horizon_ns: f64,
         mean: &mut PerClass,
-    ) -> (f64, f64) {
+    ) -> SharedOutlook {
         let llc = self.geometry.llc[index];
         let cache = &self.llc[llc as usize];
         let phi_now = cache.phi_at(now_ns);
-        let (mut lines, mut drift) = (0.0, 0.0);
+        let mut outlook = SharedOutlook::default();
         for (class, group_index) in self.tasks[self.cpus[index].task as usize].shared_classes() {
             let group = &self.groups[group_index as usize];
             let window = &cache.windows[group.slots[llc as usize] as usize];
@@ -368,10 +378,11 @@ impl Analytic {
                 (after.lines - before.lines) / (end - n)
             };
             mean[class] = profile.touches[class] * mean_kept;
-            drift += profile.touches[class] * (before.misses - after.misses).abs();
-            lines += after.lines;
+            outlook.drift += profile.touches[class] * (before.misses - after.misses).abs();
+            outlook.end += profile.touches[class] * after.misses;
+            outlook.lines += after.lines;
         }
-        (lines, drift)
+        outlook
     }
 
     /// What sharing makes of the touches of shared classes. Returns the part of the written ones that stays valid in the

@@ -280,7 +280,7 @@ impl Group {
     pub fn taken(&self, llc: u32, age_ns: f64) -> f64 {
         let (inside, total) = self.sums(llc);
         let outside = ((total.0 - inside.0).max(0.0), (total.1 - inside.1).max(0.0));
-        let unwritten = exp(-outside.1 * age_ns) * wins(inside.0, outside.1);
+        let unwritten = if outside.1 > 0.0 { exp(-outside.1 * age_ns) * wins(inside.0, outside.1) } else { 1.0 };
         let aged = outside.0 * age_ns;
         if aged <= 0.0 || inside.0 <= 0.0 {
             return 1.0;

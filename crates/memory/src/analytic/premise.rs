@@ -7,7 +7,7 @@
 
 use warmcore_topology::Relation;
 
-use crate::math::most;
+use crate::math::{least, most};
 
 use super::counters::TimeShare;
 use super::geometry::NONE;
@@ -23,16 +23,41 @@ const HOT_TOLERANCE: f64 = 0.02;
 /// Where the cache has so many times the room that is wanted, how much does not matter.
 const ROOMY: f64 = 8.0;
 
+/// Least and most of something until the next review.
+#[derive(Clone, Copy, Default)]
+struct Range {
+    least: f64,
+    most: f64,
+}
+
+impl Range {
+    #[inline]
+    fn between(a: f64, b: f64) -> Self {
+        Self { least: least(a, b), most: most(a, b) }
+    }
+
+    fn include(&mut self, value: f64) {
+        *self = Self { least: least(self.least, value), most: most(self.most, value) };
+    }
+
+    /// How far a number is outside.
+    #[inline]
+    fn outside(&self, value: f64) -> f64 {
+        most(most(value - self.most, self.least - value), 0.0)
+    }
+}
+
 /// Premises of a CPU's speed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Premise {
-    /// LLC misses per instruction of the private classes, least and most until the next review.
-    misses: (f64, f64),
+    /// LLC misses per instruction of the private and of the shared classes.
+    misses: Range,
+    shared_misses: Range,
     /// Memory of the CPU's own node when idle: what a miss costs.
     miss_ns: f64,
-    /// Lines that running tasks hold in the LLC or want, by its capacity.
-    crowd: f64,
-    /// Change of the time for LLC misses per instruction by relative change of the room.
+    /// Capacity of the LLC by lines that running tasks hold in it or want, and the change of the time for LLC misses per
+    /// instruction by that of it.
+    room: Range,
     slope_ns: f64,
     sharing: Sharing,
     /// Most that the touches of its groups may change, if it waits for their lines.
@@ -55,18 +80,30 @@ pub(super) struct Look {
     node: Option<u32>,
 }
 
-/// Lines wanted by lines of room, where that matters.
-fn crowd(room: f64) -> f64 {
-    1.0 / room.clamp(1e-9, ROOMY)
+/// What an evaluation expects of the LLC, now and at the end of the time that it looks at.
+pub(super) struct Expected {
+    /// LLC misses per instruction of the private classes; of the shared ones only those at the end.
+    pub misses: (f64, f64),
+    pub shared_misses: f64,
+    /// Capacity by lines that running tasks hold or want.
+    pub room: (f64, f64),
+    /// Change of the misses per instruction by relative change of the room.
+    pub slope: f64,
 }
 
 impl Premise {
-    /// Premises of a task without sharing: its misses at the beginning and the end of the time looked at, the capacity of the
-    /// LLC by lines that are held in it or wanted, and the change of misses by relative change of that.
+    /// Premises of a task's own where an LLC miss costs `miss_ns`.
     #[inline]
-    pub fn new(misses: (f64, f64), miss_ns: f64, room: f64, slope: f64) -> Self {
-        let misses = (misses.0.min(misses.1), misses.0.max(misses.1));
-        Self { misses, miss_ns, crowd: crowd(room), slope_ns: slope * miss_ns, ..Self::default() }
+    pub fn new(expected: &Expected, miss_ns: f64) -> Self {
+        let room = Range::between(least(expected.room.0, ROOMY), least(expected.room.1, ROOMY));
+        Self {
+            misses: Range::between(expected.misses.0, expected.misses.1),
+            shared_misses: Range::between(expected.shared_misses, expected.shared_misses),
+            miss_ns,
+            room,
+            slope_ns: expected.slope * miss_ns / most(room.least, 1e-9),
+            ..Self::default()
+        }
     }
 }
 
@@ -76,9 +113,8 @@ impl CpuState {
     #[inline]
     fn is_settled(&self, misses: f64, room: f64, sharing: &Sharing) -> bool {
         let (premise, then) = (&self.premise, &self.premise.sharing);
-        let outside = most(most(misses - premise.misses.1, premise.misses.0 - misses), 0.0);
-        let misses_ns = (outside + (sharing.misses - then.misses).abs()) * premise.miss_ns;
-        let room_ns = premise.slope_ns * (room * premise.crowd - 1.0).abs();
+        let misses = premise.misses.outside(misses) + premise.shared_misses.outside(sharing.misses);
+        let (misses_ns, room_ns) = (misses * premise.miss_ns, premise.room.outside(room) * premise.slope_ns);
         let coherence_ns = (sharing.coherence_ns - then.coherence_ns).abs();
         let change_ns = misses_ns + room_ns + coherence_ns + premise.memory_change_ns;
         change_ns * self.rate.x < TOLERANCE && (sharing.touch - then.touch).abs() <= premise.touch_tolerance
@@ -93,6 +129,7 @@ impl Analytic {
         let state = &mut self.cpus[index];
         let waits = state.rate.ns[TimeShare::HotLines as usize] > 0.0;
         state.premise.touch_tolerance = if waits { HOT_TOLERANCE * sharing.touch } else { f64::INFINITY };
+        state.premise.shared_misses.include(sharing.misses);
         state.premise.sharing = sharing;
         let shares = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth];
         state.premise.memory_ns = shares.iter().map(|share| state.alone.stall_ns[*share as usize]).sum();

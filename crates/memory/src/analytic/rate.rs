@@ -108,13 +108,13 @@ impl Components {
         self.memory_exposed.fill(0.0);
     }
 
-    /// Adds everything up. `spread` puts misses of a class on home nodes.
+    /// Adds everything up. `spread` puts misses of a class, and the exposed part of them, on home nodes.
     pub fn compose(
         &mut self,
         profile: &Compiled,
         access: &Access,
         place: &Place,
-        spread: impl Fn(usize, f64, &mut [f64]),
+        spread: impl Fn(usize, [f64; 2], [&mut [f64]; 2]),
     ) {
         self.clear();
         let overlap = 1.0 / profile.profile.mlp;
@@ -165,8 +165,8 @@ impl Components {
                     own_exposed += from_memory * exposed;
                     own_class = Some(class);
                 } else {
-                    spread(class, from_memory, &mut self.memory);
-                    spread(class, from_memory * exposed, &mut self.memory_exposed);
+                    let by_node = [&mut self.memory[..], &mut self.memory_exposed[..]];
+                    spread(class, [from_memory, from_memory * exposed], by_node);
                 }
                 reads += from_memory;
                 // A line is written back if any touch while it was here wrote it.
@@ -178,8 +178,7 @@ impl Components {
             }
         }
         if let Some(class) = own_class {
-            spread(class, own, &mut self.memory);
-            spread(class, own_exposed, &mut self.memory_exposed);
+            spread(class, [own, own_exposed], [&mut self.memory[..], &mut self.memory_exposed[..]]);
         }
         events[MemoryEvent::L1Miss as usize] += l1_hits;
         events[MemoryEvent::L2Miss as usize] += announced;

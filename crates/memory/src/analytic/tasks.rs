@@ -465,27 +465,32 @@ impl Analytic {
         (private * state.rate.x, shared * state.rate.x)
     }
 
-    /// Puts misses of a class on the nodes that have its pages.
+    /// Puts misses of a class, and the exposed part of them, on the nodes that have its pages.
     pub(super) fn spread(
         profile: &Compiled,
         task: &TaskState,
         groups: &[Group],
         class: usize,
-        misses: f64,
-        by_node: &mut [f64],
+        misses: [f64; 2],
+        by_node: [&mut [f64]; 2],
     ) {
+        let [all, exposed] = by_node;
         let shares = match (&profile.profile.classes[class].home, task.groups[class]) {
             (Home::Interleave, _) => {
-                let each = misses / by_node.len() as f64;
-                by_node.iter_mut().for_each(|sum| *sum += each);
+                let part = 1.0 / all.len() as f64;
+                for (all, exposed) in all.iter_mut().zip(exposed) {
+                    *all += misses[0] * part;
+                    *exposed += misses[1] * part;
+                }
                 return;
             }
             (Home::Shares(shares), _) => shares,
             (Home::FirstTouch, NONE) => &task.home,
             (Home::FirstTouch, group) => &groups[group as usize].home,
         };
-        for (sum, share) in by_node.iter_mut().zip(shares) {
-            *sum += misses * share;
+        for ((all, exposed), share) in all.iter_mut().zip(exposed).zip(shares) {
+            *all += misses[0] * share;
+            *exposed += misses[1] * share;
         }
     }
 }
