@@ -8,7 +8,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, TaskId};
-use warmcore_workload::{BarrierId, BarrierWait, ConditionId, ListId, LockId, Step, TimerMode};
+use warmcore_workload::{ConditionId, ListId, LockId, Step, TimerMode};
 
 use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
@@ -16,7 +16,7 @@ use crate::error::SimulationError;
 use crate::event_queue::Class;
 use crate::memory::{self, Memory, Side};
 use crate::scheduler::{Scheduler, WakeFlags};
-use crate::task::{Activity, Stage, State, WaitReason};
+use crate::task::{Activity, Stage, WaitReason};
 
 /// Steps at one instant after which a program is taken to loop for ever.
 const STEP_LIMIT: u32 = 1_000_000;
@@ -402,100 +402,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.wake(task, BY_TASK);
         }
         self.objects.to_wake = tasks;
-    }
-
-    fn barrier_step(&mut self, cpu: CpuId, id: TaskId, barrier: BarrierId) -> Done {
-        if self.stage(id) == Stage::Woken {
-            return Done::Next;
-        }
-        let description = &self.workload.barriers[barrier.index()];
-        if self.objects.barriers[barrier.index()].arrived + 1 == description.participants {
-            return self.open_barrier(cpu, id, barrier);
-        }
-        let blocks = matches!(description.wait, BarrierWait::Block | BarrierWait::Poll);
-        if blocks && self.pay(id, self.futex_ns()) {
-            return Done::Busy;
-        }
-        let state = &mut self.objects.barriers[barrier.index()];
-        if state.arrived + 1 == description.participants {
-            return self.open_barrier(cpu, id, barrier);
-        }
-        state.arrived += 1;
-        state.waiters.push(id);
-        let longest_ns = match description.wait {
-            BarrierWait::Block | BarrierWait::Poll => return self.block(id, WaitReason::Barrier(barrier.0)),
-            BarrierWait::Spin => None,
-            BarrierWait::SpinThenBlock { spin_ns } => Some(spin_ns),
-        };
-        self.spin(cpu, id, WaitReason::Barrier(barrier.0), longest_ns)
-    }
-
-    /// The running task waits actively, for so long at most before it blocks.
-    pub(crate) fn spin(&mut self, cpu: CpuId, id: TaskId, reason: WaitReason, longest_ns: Option<u64>) -> Done {
-        let activity = if longest_ns.is_some() { Activity::SpinUntil } else { Activity::Spin };
-        let remaining_ns = longest_ns.unwrap_or(0);
-        let task = &mut self.core.tasks[id.index()];
-        task.waiting_for = reason;
-        task.stage = Stage::Woken;
-        task.activity = activity;
-        task.remaining_ns = remaining_ns;
-        task.syscall_ns = 0;
-        if M::MODELLED {
-            self.settle_siblings(cpu);
-        }
-        if activity == Activity::Spin {
-            self.live -= 1;
-        }
-        if M::MODELLED {
-            self.memory.set_spinning(self.core.now_ns, cpu, true);
-        }
-        Done::Busy
-    }
-
-    /// The last participant has arrived: everybody goes on.
-    fn open_barrier(&mut self, cpu: CpuId, id: TaskId, barrier: BarrierId) -> Done {
-        let state = &mut self.objects.barriers[barrier.index()];
-        let blocked = state.waiters.iter().any(|waiter| self.core.tasks[waiter.index()].state == State::Blocked);
-        if blocked && self.pay(id, self.futex_ns()) {
-            return Done::Busy;
-        }
-        let state = &mut self.objects.barriers[barrier.index()];
-        state.arrived = 0;
-        let mut waiters = std::mem::take(&mut state.waiters);
-        let sync = self.workload.barriers[barrier.index()].wait == BarrierWait::Poll;
-        for waiter in waiters.drain(..) {
-            if self.core.tasks[waiter.index()].state == State::Blocked {
-                self.wake(waiter, WakeFlags { sync, ..BY_TASK });
-            } else {
-                let seen_ns = self.memory.handoff_ns(cpu, self.core.tasks[waiter.index()].cpu);
-                self.release_spinner(waiter, seen_ns);
-            }
-        }
-        self.objects.barriers[barrier.index()].waiters = waiters;
-        Done::Next
-    }
-
-    /// A task that spins, on a CPU or preempted, sees the flag it waits for after so long.
-    pub(crate) fn release_spinner(&mut self, waiter: TaskId, seen_ns: u64) {
-        let task = &self.core.tasks[waiter.index()];
-        let (cpu, running) = (task.cpu, task.state == State::Running);
-        if running {
-            self.settle(cpu);
-        }
-        let task = &mut self.core.tasks[waiter.index()];
-        if task.activity == Activity::Spin {
-            self.live += 1;
-        }
-        task.waiting_for = WaitReason::None;
-        task.activity = Activity::Syscall;
-        task.syscall_ns = seen_ns;
-        if running {
-            if M::MODELLED {
-                self.settle_siblings(cpu);
-                self.memory.set_spinning(self.core.now_ns, cpu, false);
-            }
-            self.arm_progress(cpu);
-        }
     }
 
     fn suspend_step(&mut self, id: TaskId) -> Done {

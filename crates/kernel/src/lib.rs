@@ -7,6 +7,7 @@
 
 mod accounts;
 mod analytic_memory;
+mod barrier;
 mod channel;
 mod core;
 mod engine;
