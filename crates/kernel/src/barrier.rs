@@ -70,6 +70,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         state.arrived = 0;
         let mut waiters = std::mem::take(&mut state.waiters);
         let sync = self.workload.barriers[barrier.index()].wait == BarrierWait::Poll;
+        if sync {
+            // add_wait_queue puts who polls at the head.
+            waiters.reverse();
+        }
         for waiter in waiters.drain(..) {
             if self.core.tasks[waiter.index()].state == State::Blocked {
                 self.wake(waiter, WakeFlags { sync, ..BY_TASK });

@@ -42,29 +42,46 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.activate(prev, task, Enqueue::Delayed, flags);
             return;
         }
+        let on_cpu_ns = self.core.tasks[task.index()].on_cpu_until_ns.saturating_sub(self.core.now_ns);
+        if on_cpu_ns > 0 && prev != this_cpu {
+            // Its CPU is still switching away from it (`p->on_cpu`), and queues it again (`ttwu_queue_wakelist` before
+            // `select_task_rq`) or, if it shares the waker's LLC and runs another task by now, is waited for.
+            if self.wakes_by_interrupt(prev) {
+                let ipi_ns = self.core.machine.costs().ipi_ns[self.core.machine.relation(this_cpu, prev)];
+                self.queue_by_interrupt(task, (prev, prev), ipi_ns.max(on_cpu_ns));
+                return;
+            }
+            self.core.charge(this_cpu, on_cpu_ns, OverheadKind::Wakeup);
+        }
         let cpu = self.select_cpu(task, prev, flags);
         self.core.set_task_cpu(task, cpu, MigrationKind::Wakeup);
-        let by_interrupt = cpu != this_cpu && self.wakes_by_interrupt(cpu);
+        if cpu != this_cpu && self.wakes_by_interrupt(cpu) {
+            self.queue_by_interrupt(task, (prev, cpu), self.core.ipi_delay(cpu));
+            return;
+        }
         if M::MODELLED {
-            self.charge_wakeup_lines((prev, cpu), by_interrupt);
+            self.charge_wakeup_lines((prev, cpu), RUN_QUEUE_LINES);
         }
-        if by_interrupt {
-            self.core.tasks[task.index()].state = State::Waking;
-            self.core.cpus[cpu.index()].ttwu_pending += 1;
-            self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
-            let at = self.core.now_ns + self.core.ipi_delay(cpu);
-            self.core.queue.push(at, Class::WakeIpi, cpu, task.0, 0);
-        } else {
-            self.activate(cpu, task, Enqueue::Wakeup, flags);
+        self.activate(cpu, task, Enqueue::Wakeup, flags);
+    }
+
+    /// `__ttwu_queue_wakelist`: `cpu`, which reacts so much later, is to queue the task.
+    fn queue_by_interrupt(&mut self, task: TaskId, (prev, cpu): (CpuId, CpuId), delay_ns: u64) {
+        if M::MODELLED {
+            self.charge_wakeup_lines((prev, cpu), REQUEST_LINES);
         }
+        self.core.tasks[task.index()].state = State::Waking;
+        self.core.cpus[cpu.index()].ttwu_pending += 1;
+        self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
+        let at = self.core.now_ns + delay_ns;
+        self.core.queue.push(at, Class::WakeIpi, cpu, task.0, 0);
     }
 
     /// Charges a waker with the lines that `try_to_wake_up` needs and others wrote last: those of the task, from where it slept,
     /// and those of the run queue that it joins. `wakeup_ns` is the time of the instructions.
     #[inline]
-    fn charge_wakeup_lines(&mut self, (prev, cpu): (CpuId, CpuId), by_interrupt: bool) {
+    fn charge_wakeup_lines(&mut self, (prev, cpu): (CpuId, CpuId), queue_lines: u32) {
         let this_cpu = self.core.this_cpu;
-        let queue_lines = if by_interrupt { REQUEST_LINES } else { RUN_QUEUE_LINES };
         let task_ns = self.memory.lines_ns(prev, this_cpu, TASK_LINES);
         let queue_ns = self.memory.lines_ns(cpu, this_cpu, queue_lines);
         self.core.charge(this_cpu, task_ns + queue_ns, OverheadKind::Wakeup);
@@ -192,6 +209,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             clocks: [0; 4],
             exited_children: 0,
             last_ran: None,
+            on_cpu_until_ns: 0,
             switched_in_ns: 0,
             started_ns: self.core.now_ns,
             exited_ns: None,

@@ -72,7 +72,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 }
             }
         }
+        let before_ns = self.core.cpus[cpu.index()].stolen_ns;
         let next = self.scheduler.pick_next(&mut self.core, cpu, runnable.then_some(prev));
+        if leave == Leave::Blocked {
+            let picking_ns = self.core.cpus[cpu.index()].stolen_ns - before_ns;
+            let switch_ns = self.core.machine.costs().context_switch_ns;
+            self.core.tasks[prev.index()].on_cpu_until_ns = self.core.now_ns + picking_ns + switch_ns;
+        }
         self.switch_to(cpu, prev, prev_state, runnable, next);
         if leave == Leave::Displaced && self.core.error.is_none() {
             self.place_displaced(prev);

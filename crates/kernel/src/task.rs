@@ -123,6 +123,8 @@ pub struct Task {
     /// CPU it last ran on, to charge a migration once; `None` before the first run.
     pub(crate) last_ran: Option<CpuId>,
 
+    /// Until when the CPU on which it blocked last is still switching away from it (`on_cpu`).
+    pub(crate) on_cpu_until_ns: u64,
     /// When it was switched in, while running.
     pub(crate) switched_in_ns: u64,
     pub(crate) started_ns: u64,

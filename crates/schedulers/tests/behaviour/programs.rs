@@ -157,6 +157,27 @@ fn waiting_at_a_barrier_costs_what_its_kind_costs() {
     assert!((MS..1_010 * US).contains(&both), "{both}");
 }
 
+/// Who waits in poll() is woken last come first served (`add_wait_queue` puts it at the head); who waits on a futex, in order of arrival.
+#[test]
+fn barriers_wake_in_the_order_of_their_wait_queues() {
+    let woken = |wait| {
+        let mut scene = Scene::new();
+        let barrier = scene.workload.add_barrier("barrier", 4, wait);
+        for n in 0..3 {
+            scene.task(&format!("task {n}"), once([run_for((n + 1) * MS), Step::Barrier(barrier)]));
+        }
+        scene.task("opens", once([run_for(10 * MS), Step::Barrier(barrier)]));
+        let run = scene.run("1s1n1l4c1t", "eevdf");
+        let woken = |event: &warmcore_trace::Event| match event.kind {
+            EventKind::Waking { task, .. } => Some(task.0),
+            _ => None,
+        };
+        run.events.iter().filter_map(woken).collect::<Vec<u32>>()
+    };
+    assert_eq!(woken(BarrierWait::Poll), [2, 1, 0]);
+    assert_eq!(woken(BarrierWait::Block), [0, 1, 2]);
+}
+
 /// A buffer of four messages between a fast writer and a slow reader, and the other way round.
 #[test]
 fn pipes_block_writers_when_full_and_readers_when_empty() {

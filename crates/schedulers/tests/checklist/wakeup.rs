@@ -1,6 +1,6 @@
 //! Items 17 to 21: choosing a CPU at wakeup and fork.
 
-use warmcore_trace::MigrationKind;
+use warmcore_trace::{MigrationKind, OverheadKind};
 use warmcore_workload::{Affinity, BarrierWait, ChannelId, ChannelKind, ProgramBuilder, SemaphoreId, Step};
 
 use crate::support::*;
@@ -97,6 +97,51 @@ fn item_18_with_the_sync_hint_a_wakee_comes_to_the_wakers_llc() {
         assert!((0..8).contains(&to) && to != 3, "an idle CPU of LLC 0, not {to}");
         assert_eq!(wakeup_moves(&run, "wakee", 0).len(), 1);
     }
+}
+
+/// A wakee that blocks at a pipe on CPU 12 of LLC 1 after 10 ms, beside another task there if it is not `alone`, and may then
+/// use any CPU. A task bound to `waker_cpu` writes so long after it has blocked.
+fn woken_after(after_ns: u64, waker_cpu: u32, alone: bool) -> Run {
+    let scene = |start_ns: u64| {
+        let mut scene = Scene::lasting(200 * MS);
+        let channel = scene.workload.add_channel("pipe", ChannelKind::Pipe, 65_536);
+        let steps = [run_for(10 * MS), Step::SetAffinity(Affinity::All), receive(channel), run_for(MS)];
+        scene.task("wakee", once(steps)).affinity = on_cpu(12);
+        if !alone {
+            scene.task("other", once([run_for(150 * MS)])).affinity = on_cpu(12);
+        }
+        let waker = scene.task("waker", once([run_for(10 * US), send(channel)]));
+        (waker.affinity, waker.start_ns) = (on_cpu(waker_cpu), start_ns);
+        // A delayed task is queued where it slept whatever else holds.
+        scene.run(TWO_LLCS_OF_8, "eevdf:delay_dequeue=0")
+    };
+    let late = scene(100 * MS);
+    let blocked_ns = late.stays("wakee").iter().map(|stay| stay.end_ns).rfind(|end_ns| *end_ns < 100 * MS).unwrap();
+    let woken_ns = late.wakeups("wakee")[0].waking_ns;
+    let run = scene(100 * MS - (woken_ns - blocked_ns) + after_ns);
+    assert_eq!(run.wakeups("wakee")[0].waking_ns, blocked_ns + after_ns);
+    run
+}
+
+#[test]
+fn item_18_who_is_woken_while_its_cpu_still_switches_away_from_it_stays_there() {
+    // try_to_wake_up: `p->on_cpu` and ttwu_queue_wakelist, before select_task_rq. A switch takes 1.2 us.
+    for (after_ns, moves) in [(100, 0), (600, 0), (1_100, 0), (1_300, 1), (50 * US, 1)] {
+        let run = woken_after(after_ns, 3, true);
+        assert_eq!(wakeup_moves(&run, "wakee", MS).len(), moves, "{after_ns} ns");
+        let latency_ns = run.wakeups("wakee")[0].latency_ns();
+        assert!(moves == 1 || after_ns + latency_ns >= 1_200, "{after_ns} ns: ran {latency_ns} ns later");
+    }
+}
+
+#[test]
+fn item_18_a_waker_under_the_same_llc_waits_for_the_switch_to_another_task() {
+    let [early, late] = [100, 50 * US].map(|after_ns| woken_after(after_ns, 8, false));
+    for run in [&early, &late] {
+        assert_ne!(run.wakeups("wakee")[0].cpu, 12, "a CPU is selected, and CPU 12 is busy");
+    }
+    let paid = |run: &Run| run.outcome.cpus[8].overhead_ns[OverheadKind::Wakeup as usize];
+    assert_eq!(paid(&early) - paid(&late), 1_100);
 }
 
 /// A dispatcher on CPU 0 first wakes two others in turn `flips` times. 24 workers in LLC 1 wake each of their `partners` once
