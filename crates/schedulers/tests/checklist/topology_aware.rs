@@ -187,6 +187,34 @@ fn no_cpu_of_the_scope_is_idle_while_a_thread_waits_for_longer_than_a_tick() {
     assert!(longest_without > 4 * MS, "balancing alone is not that fast");
 }
 
+/// How often an idle CPU began to run a task beside a busy sibling, from a time on.
+fn began_beside_a_busy_sibling(run: &Run, from_ns: u64) -> usize {
+    let mut busy = vec![false; run.machine.cpu_count()];
+    let mut began = 0;
+    for event in &run.events {
+        if let EventKind::Switch { prev, next, .. } = event.kind {
+            busy[event.cpu.index()] = !next.is_idle();
+            let core = run.machine.cpus_of_core(run.machine.core_of(event.cpu));
+            let busy_threads = core.iter().filter(|thread| busy[thread.index()]).count();
+            began += usize::from(prev.is_idle() && event.time_ns >= from_ns && busy_threads > 1);
+        }
+    }
+    began
+}
+
+/// Seven threads and who wakes them, in a scope of two LLCs, four cores of two siblings each.
+#[test]
+fn a_wakeup_prefers_an_idle_core_of_the_scope_to_the_sibling_of_a_busy_one() {
+    let began = |scheduler| {
+        let run = waves(7, 3 * MS).run("1s1n2l4c2t", scheduler);
+        assert_eq!(decided(&run, "scope expanded").last().map(|(_, llcs)| *llcs), Some(2));
+        began_beside_a_busy_sibling(&run, START_NS + S)
+    };
+    let (conserving, without) = (began("topology-aware"), began("topology-aware:conserve=0"));
+    println!("{conserving} times beside a busy sibling, {without} without");
+    assert!(conserving * 4 < without, "{conserving} of {without}");
+}
+
 /// Woken together by one, in one LLC, threads go to the other LLC of the scope as soon as theirs is full.
 #[test]
 fn wakeups_use_idle_cpus_of_the_whole_scope_unless_told_not_to() {

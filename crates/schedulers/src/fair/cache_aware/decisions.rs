@@ -60,7 +60,7 @@ pub(crate) const DECISIONS: [&str; 26] = [
     "move refused: farther from home",
     "wakeup hinted: to the previous LLC, in scope",
     "wakeup hinted: to the home LLC",
-    "task woken elsewhere: its LLC is busy, the scope has an idle CPU",
+    "task woken elsewhere: the scope has an idle CPU or core, its LLC none",
     "task pushed: it waits, the scope has an idle CPU",
 ];
 

@@ -1,7 +1,8 @@
 //! Work conservation inside a scope (\[O\], `conserve`): nobody waits while a CPU of his process's scope is idle.
 //!
 //! A scope is several LLCs, but wakeups search one, and balancing across LLCs is rare. So a wakeup whose own search finds no idle
-//! CPU goes on through the scope, from home outwards; and a tick that finds tasks waiting sends them to idle CPUs of their
+//! CPU, or no more than the sibling of a busy one, goes on through the scope, from home outwards: `theta` sizes scopes for a core
+//! each where siblings share them. And a tick that finds tasks waiting sends them to idle CPUs of their
 //! scope, so that nobody waits beside one for longer than a tick. Packing is for those that find room: what these two
 //! spread, later passes pull back while it fits.
 //!
@@ -34,30 +35,46 @@ impl CacheAware {
 }
 
 impl<P: Policy> Fair<P> {
+    /// An idle CPU of an idle core, or any idle CPU, of these LLCs.
+    fn idle_cpu_among(&self, core: &Core<'_>, task: TaskId, llcs: &[u32], whole_core: bool) -> Option<CpuId> {
+        let usable = |&cpu: &CpuId| self.idle[cpu.index()] && core.may_run_on(task, cpu);
+        let fits = |&cpu: &CpuId| !whole_core || self.is_core_idle(core, cpu);
+        let roomy = llcs.iter().filter(|&&llc| {
+            self.llc_idle_cpus[llc as usize] > 0 && (!whole_core || self.domains.shared(llc).has_idle_cores)
+        });
+        let cpus = roomy.flat_map(|&llc| self.domains.llc_cpus(llc)).map(|&number| CpuId(number));
+        cpus.filter(usable).find(fits)
+    }
+
+    /// An idle core's CPU in a task's scope.
+    #[inline(never)]
+    fn idle_core_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
+        self.idle_cpu_among(core, task, self.cache_aware.as_ref()?.conserved_scope(task), true)
+    }
+
     /// An idle CPU of a task's scope, an idle core's if there is one.
     #[inline(never)]
     fn idle_cpu_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
         let scope = self.cache_aware.as_ref()?.conserved_scope(task);
-        let roomy = || scope.iter().copied().filter(|&llc| self.llc_idle_cpus[llc as usize] > 0);
-        let usable = |&cpu: &CpuId| self.idle[cpu.index()] && core.may_run_on(task, cpu);
-        let cpus_of = |llc: u32| self.domains.llc_cpus(llc).iter().map(|&number| CpuId(number)).filter(usable);
-        if self.domains.smt_active() {
-            let with_cores = roomy().filter(|&llc| self.domains.shared(llc).has_idle_cores);
-            let found = with_cores.flat_map(cpus_of).find(|&cpu| self.is_core_idle(core, cpu));
-            if found.is_some() {
-                return found;
-            }
-        }
-        roomy().flat_map(cpus_of).next()
+        let whole = if self.domains.smt_active() { self.idle_cpu_among(core, task, scope, true) } else { None };
+        whole.or_else(|| self.idle_cpu_among(core, task, scope, false))
     }
 
-    /// Where a wakeup goes whose search ended at `found`: there if it is idle, else to an idle CPU of the task's scope.
+    /// Where a wakeup goes whose search ended at `found`: there if its core is idle; else to an idle core of the task's scope; else
+    /// there if it is an idle sibling, or to another of the scope.
     #[inline]
     pub(in crate::fair) fn conserving_target(&self, core: &mut Core<'_>, task: TaskId, found: CpuId) -> CpuId {
-        if self.idle[found.index()] || self.cache_aware.is_none() {
+        if self.cache_aware.as_ref().is_none_or(|cache_aware| cache_aware.topology.is_none()) {
             return found;
         }
-        let Some(cpu) = self.idle_cpu_of_scope(core, task) else { return found };
+        let target = if !self.idle[found.index()] {
+            self.idle_cpu_of_scope(core, task)
+        } else if self.domains.smt_active() && !self.is_core_idle(core, found) {
+            self.idle_core_of_scope(core, task)
+        } else {
+            None
+        };
+        let Some(cpu) = target else { return found };
         core.decide(Decision::WokenInScope as u32, task, i64::from(self.domains.sd_llc_id(cpu)));
         cpu
     }
