@@ -202,7 +202,7 @@ impl<P: Policy> Scheduler for Fair<P> {
             rq.idle_stamp_ns = core.now_ns().max(1);
         }
         self.refresh_idle(core, cpu);
-        self.note_idle_core(core, cpu);
+        self.note_idle_core(cpu);
     }
 
     fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {

@@ -1,4 +1,4 @@
-//! Which CPUs are idle, and how many in each LLC.
+//! Which CPUs and cores are idle, and how many in each LLC.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
@@ -19,6 +19,12 @@ impl<P: Policy> Fair<P> {
         cfs.h_nr_idle > 0 && cfs.h_nr_idle == self.rqs[cpu.index()].nr_running
     }
 
+    /// Whether the other hardware threads of a CPU's core are idle (`is_core_idle`).
+    #[inline]
+    pub(crate) fn is_core_idle(&self, cpu: CpuId) -> bool {
+        self.busy_threads[self.core_of[cpu.index()] as usize] == u8::from(!self.idle[cpu.index()])
+    }
+
     pub(super) fn refresh_idle(&mut self, core: &Core<'_>, cpu: CpuId) {
         let idle = core.curr_is_idle(cpu) && self.rqs[cpu.index()].nr_running == 0 && !core.ttwu_pending(cpu);
         self.set_idle(cpu, idle);
@@ -30,8 +36,17 @@ impl<P: Policy> Fair<P> {
         let known = &mut self.idle[cpu.index()];
         if *known != idle {
             *known = idle;
-            let count = &mut self.llc_idle_cpus[self.domains.sd_llc_id(cpu) as usize];
-            *count = if idle { *count + 1 } else { *count - 1 };
+            let llc = self.domains.sd_llc_id(cpu) as usize;
+            let busy_threads = &mut self.busy_threads[self.core_of[cpu.index()] as usize];
+            if idle {
+                self.llc_idle_cpus[llc] += 1;
+                *busy_threads -= 1;
+                self.llc_idle_cores[llc] += u32::from(*busy_threads == 0);
+            } else {
+                self.llc_idle_cpus[llc] -= 1;
+                self.llc_idle_cores[llc] -= u32::from(*busy_threads == 0);
+                *busy_threads += 1;
+            }
         }
     }
 }

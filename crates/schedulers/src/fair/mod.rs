@@ -171,6 +171,12 @@ pub struct Fair<P> {
     pub(crate) idle: Vec<bool>,
     /// By LLC: how many of its CPUs are so.
     pub(crate) llc_idle_cpus: Vec<u32>,
+    /// By CPU: its core.
+    core_of: Vec<u32>,
+    /// By core: how many of its threads are not idle.
+    busy_threads: Vec<u8>,
+    /// By LLC: how many of its cores have only idle threads.
+    pub(crate) llc_idle_cores: Vec<u32>,
     /// Group entity that the last pick on a CPU went through, or [`NONE`]; consumed by `put_prev` and `set_next`.
     picked_group: Vec<u32>,
     /// Cache-aware scheduling, where it is on and there are LLCs to choose from.
@@ -210,6 +216,14 @@ impl<P: Policy> Fair<P> {
             .collect();
         let domains = Domains::build(machine, &parameters);
         let llc_idle_cpus = (0..domains.llc_count()).map(|llc| domains.llc_cpus(llc as u32).len() as u32).collect();
+        let core_of: Vec<u32> = machine.cpus().map(|cpu| machine.core_of(cpu).0).collect();
+        let cores_of_llc = |llc: usize| {
+            let mut cores: Vec<u32> = domains.llc_cpus(llc as u32).iter().map(|&cpu| core_of[cpu as usize]).collect();
+            cores.sort_unstable();
+            cores.dedup();
+            cores.len() as u32
+        };
+        let llc_idle_cores = (0..domains.llc_count()).map(cores_of_llc).collect();
         let hz = u64::from(policy.kernel_parameters().hz);
         let cache_aware = features
             .cache_aware
@@ -239,6 +253,9 @@ impl<P: Policy> Fair<P> {
             overloaded: false,
             idle: vec![true; cpus],
             llc_idle_cpus,
+            core_of,
+            busy_threads: vec![0; machine.core_count()],
+            llc_idle_cores,
             picked_group: vec![NONE; cpus],
         };
         fair.begin_balancing(hz);

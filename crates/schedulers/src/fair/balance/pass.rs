@@ -215,19 +215,12 @@ impl<P: Policy> Fair<P> {
             if self.balance.is_excluded(number) || !self.is_idle_cpu(core, cpu) {
                 continue;
             }
-            if !cores_matter || self.is_core_idle(core, cpu) {
+            if !cores_matter || self.is_core_idle(cpu) {
                 return cpu == pass.dst;
             }
             idle_thread.get_or_insert(cpu);
         }
         idle_thread.or(mask.first().map(|&first| CpuId(first))) == Some(pass.dst)
-    }
-
-    /// Whether the other hardware threads of a CPU's core are idle (`is_core_idle`).
-    pub(in crate::fair) fn is_core_idle(&self, core: &Core<'_>, cpu: CpuId) -> bool {
-        let machine = core.machine();
-        let mut threads = machine.cpus_of_core(machine.core_of(cpu)).iter();
-        threads.all(|thread| thread == cpu || self.is_idle_cpu(core, thread))
     }
 
     /// Accounts for a look at the whole domain. `false` if another CPU is just balancing a NUMA level, which is done by one

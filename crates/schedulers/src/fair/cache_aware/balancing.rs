@@ -244,7 +244,7 @@ impl<P: Policy> Fair<P> {
         let mut vetoed = at_home && alone;
         if cache_aware.topology.is_some() {
             // The extension lets a task leave a core it shares for one of its own, but no task that is in the scope for good.
-            vetoed &= self.is_core_idle(core, src) || !self.is_core_idle(core, pass.dst);
+            vetoed &= self.is_core_idle(src) || !self.is_core_idle(pass.dst);
         } else if !at_home {
             return false;
         }

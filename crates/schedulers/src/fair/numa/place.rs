@@ -393,7 +393,7 @@ impl<P: Policy> Fair<P> {
             }
             sums.idle_cpu = sums.idle_cpu.or(Some(cpu));
             let llc = self.domains.sd_llc_id(cpu);
-            if self.domains.smt_active() && self.domains.shared(llc).has_idle_cores && self.is_core_idle(core, cpu) {
+            if self.domains.smt_active() && self.domains.shared(llc).has_idle_cores && self.is_core_idle(cpu) {
                 on_idle_core = Some(cpu);
             }
         }

@@ -239,22 +239,19 @@ impl<P: Policy> Fair<P> {
 
     /// `select_idle_core`: whether the CPU's whole core is idle; remembers the first idle CPU seen.
     fn test_idle_core(&self, core: &Core<'_>, wakee: Wakee, cpu: CpuId, first_idle: &mut Option<CpuId>) -> bool {
-        let machine = core.machine();
-        let mut whole = true;
-        for sibling in machine.cpus_of_core(machine.core_of(cpu)).iter() {
-            if self.idle[sibling.index()] {
-                if first_idle.is_none() && core.may_run_on(wakee.task, sibling) {
-                    *first_idle = Some(sibling);
-                }
-            } else {
-                whole = false;
-            }
+        if self.idle[cpu.index()] && self.is_core_idle(cpu) {
+            return true;
         }
-        whole
+        if first_idle.is_none() {
+            let machine = core.machine();
+            let usable = |&sibling: &CpuId| self.idle[sibling.index()] && core.may_run_on(wakee.task, sibling);
+            *first_idle = machine.cpus_of_core(machine.core_of(cpu)).iter().find(usable);
+        }
+        false
     }
 
     /// `__update_idle_core`: a CPU went idle; if its whole core is, the LLC has an idle core.
-    pub(super) fn note_idle_core(&mut self, core: &Core<'_>, cpu: CpuId) {
+    pub(super) fn note_idle_core(&mut self, cpu: CpuId) {
         if !self.domains.smt_active() {
             return;
         }
@@ -262,9 +259,7 @@ impl<P: Policy> Fair<P> {
         if self.domains.shared(llc).has_idle_cores {
             return;
         }
-        let machine = core.machine();
-        let mut siblings = machine.cpus_of_core(machine.core_of(cpu)).iter();
-        if siblings.all(|sibling| sibling == cpu || self.idle[sibling.index()]) {
+        if self.is_core_idle(cpu) {
             self.domains.shared_mut(llc).has_idle_cores = true;
         }
     }

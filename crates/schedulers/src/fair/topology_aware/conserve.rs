@@ -38,10 +38,9 @@ impl<P: Policy> Fair<P> {
     /// An idle CPU of an idle core, or any idle CPU, of these LLCs.
     fn idle_cpu_among(&self, core: &Core<'_>, task: TaskId, llcs: &[u32], whole_core: bool) -> Option<CpuId> {
         let usable = |&cpu: &CpuId| self.idle[cpu.index()] && core.may_run_on(task, cpu);
-        let fits = |&cpu: &CpuId| !whole_core || self.is_core_idle(core, cpu);
-        let roomy = llcs.iter().filter(|&&llc| {
-            self.llc_idle_cpus[llc as usize] > 0 && (!whole_core || self.domains.shared(llc).has_idle_cores)
-        });
+        let fits = |&cpu: &CpuId| !whole_core || self.is_core_idle(cpu);
+        let rooms = if whole_core { &self.llc_idle_cores } else { &self.llc_idle_cpus };
+        let roomy = llcs.iter().filter(|&&llc| rooms[llc as usize] > 0);
         let cpus = roomy.flat_map(|&llc| self.domains.llc_cpus(llc)).map(|&number| CpuId(number));
         cpus.filter(usable).find(fits)
     }
@@ -69,7 +68,7 @@ impl<P: Policy> Fair<P> {
         }
         let target = if !self.idle[found.index()] {
             self.idle_cpu_of_scope(core, task)
-        } else if self.domains.smt_active() && !self.is_core_idle(core, found) {
+        } else if self.domains.smt_active() && !self.is_core_idle(found) {
             self.idle_core_of_scope(core, task)
         } else {
             None
