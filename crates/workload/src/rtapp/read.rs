@@ -112,6 +112,9 @@ fn read_task(
         Some(described) => extension::read_task_program(described, names, survey, name)?,
         None => None,
     };
+    if own.is_some() {
+        tasks::refuse_properties(node)?;
+    }
     let (mut task, program): (Task, Option<(Program, Vec<String>)>) = match own {
         Some(OwnProgram::Shared(program)) => (Task::without_events(name, program), None),
         Some(OwnProgram::Own(program, paths)) => (Task::without_events(name, next), Some((program, paths))),

@@ -116,6 +116,17 @@ pub(super) fn compile(
     Ok(CompiledTask { task, program: program_steps, paths })
 }
 
+/// For a task that `warmcore.tasks` has a program of: refuses scheduling properties that nobody would read.
+pub(super) fn refuse_properties(node: &Node<'_>) -> Read<()> {
+    match node.entries("an object")?.iter().find(|(key, _)| PROPERTY_KEYS.contains(key)) {
+        Some((key, value)) => Err(value.other(format!(
+            "the task's program is under \"warmcore.tasks\", where its scheduling is described too: not by {key:?} here, but by \
+             \"affinity\", \"policy\", \"nice\", \"slice_ns\" or \"taskgroup\" there"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// The task's loop, phases and events.
 fn body(compiler: &mut Compiler<'_>, node: &Node<'_>, affinity: &Affinity, policy: PolicyChoice) -> Read<()> {
     if node.get("phases").is_none() {

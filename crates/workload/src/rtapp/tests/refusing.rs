@@ -32,6 +32,24 @@ fn wrong_values_are_named_with_their_path() {
     assert_says(&refused(r#""t": { "timer": { "ref": "x", "mode": "absolut" } }"#), &["mode", "\"absolute\"?"]);
 }
 
+/// rt-app's keys of a task whose program is elsewhere would be read by nobody.
+#[test]
+fn scheduling_of_a_task_with_a_program_of_its_own_is_described_there() {
+    let document = |task: &str, described: &str| {
+        format!(
+            r#"{{ "tasks": {{ "t": {{ "instance": 0, "loop": 1, "sleep": 0{task} }}, "u": {{ "run": 1 }} }},
+                 "warmcore": {{ "version": 1, "tasks": {{ "t": {{ "program": ["yield"]{described} }} }} }} }}"#
+        )
+    };
+    for (key, value) in [("cpus", "[0]"), ("policy", "\"SCHED_IDLE\""), ("priority", "3"), ("taskgroup", "\"/a\"")] {
+        let error = refused_document(&document(&format!(r#", "{key}": {value}"#), "")).to_string();
+        assert_says(&error, &[&format!("tasks.t.{key}"), "warmcore.tasks", "affinity"]);
+    }
+    let pinned = from_rtapp("test", &document("", r#", "affinity": { "cpus": [0] }"#), &Options::default())
+        .expect("it is described there");
+    assert_eq!(pinned.tasks[0].affinity, crate::Affinity::OsCpus(vec![0]));
+}
+
 #[test]
 fn unknown_names_are_named_with_the_nearest_one() {
     assert_says(
