@@ -2,7 +2,7 @@
 //!
 //! A scope is several LLCs, but wakeups search one, and balancing across LLCs is rare. So a wakeup whose own search finds no idle
 //! CPU, or no more than the sibling of a busy one, goes on through the scope, from home outwards: `theta` sizes scopes for a core
-//! each where siblings share them. And a tick that finds tasks waiting sends them to idle CPUs of their
+//! each where siblings share them. (Not for a sibling's sake if the scope crosses sockets.) And a tick that finds tasks waiting sends them to idle CPUs of their
 //! scope, so that nobody waits beside one for longer than a tick. Packing is for those that find room: what these two
 //! spread, later passes pull back while it fits.
 //!
@@ -15,11 +15,13 @@ use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 use crate::fair::cache_aware::CacheAware;
 use crate::fair::cache_aware::decisions::Decision;
 use crate::fair::state::NONE;
+use crate::fair::topology_aware::sequence::Reach;
 use crate::fair::{Fair, Policy};
 
 impl CacheAware {
-    /// LLCs of the scope of a task's group, from home outwards, if work is conserved inside it; none without a home.
-    fn conserved_scope(&self, task: TaskId) -> &[u32] {
+    /// LLCs of the scope of a task's group, from home outwards, if work is conserved inside it; none without a home, or if it
+    /// reaches farther than so far.
+    fn conserved_scope(&self, task: TaskId, farthest: Reach) -> &[u32] {
         let group = self.tasks[task.index()].group;
         let Some(topology) = self.topology.as_ref().filter(|topology| topology.tunables.conserve != 0) else {
             return &[];
@@ -29,7 +31,13 @@ impl CacheAware {
         }
         match self.preferred_llc(group) {
             NONE => &[],
-            home => &topology.order(group, home)[..topology.scopes[group as usize].size as usize],
+            home => {
+                let size = topology.scopes[group as usize].size;
+                if topology.sequences.reach(home, size) > farthest {
+                    return &[];
+                }
+                &topology.order(group, home)[..size as usize]
+            }
         }
     }
 }
@@ -45,16 +53,16 @@ impl<P: Policy> Fair<P> {
         cpus.filter(usable).find(fits)
     }
 
-    /// An idle core's CPU in a task's scope.
+    /// An idle core's CPU in a task's scope, unless it crosses sockets, whose lines cost more than sharing a core.
     #[inline(never)]
     fn idle_core_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
-        self.idle_cpu_among(core, task, self.cache_aware.as_ref()?.conserved_scope(task), true)
+        self.idle_cpu_among(core, task, self.cache_aware.as_ref()?.conserved_scope(task, Reach::Socket), true)
     }
 
     /// An idle CPU of a task's scope, an idle core's if there is one.
     #[inline(never)]
     fn idle_cpu_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
-        let scope = self.cache_aware.as_ref()?.conserved_scope(task);
+        let scope = self.cache_aware.as_ref()?.conserved_scope(task, Reach::System);
         let whole = if self.domains.smt_active() { self.idle_cpu_among(core, task, scope, true) } else { None };
         whole.or_else(|| self.idle_cpu_among(core, task, scope, false))
     }
