@@ -210,7 +210,7 @@ fn a_wakeup_prefers_an_idle_core_of_the_scope_to_the_sibling_of_a_busy_one() {
         assert_eq!(decided(&run, "scope expanded").last().map(|(_, llcs)| *llcs), Some(2));
         began_beside_a_busy_sibling(&run, START_NS + S)
     };
-    let (conserving, without) = (began("topology-aware"), began("topology-aware:conserve=0"));
+    let (conserving, without) = (began("topology-aware:conserve=cores"), began("topology-aware"));
     println!("{conserving} times beside a busy sibling, {without} without");
     assert!(conserving * 4 < without, "{conserving} of {without}");
 }

@@ -1,8 +1,8 @@
 //! Work conservation inside a scope (\[O\], `conserve`): nobody waits while a CPU of his process's scope is idle.
 //!
 //! A scope is several LLCs, but wakeups search one, and balancing across LLCs is rare. So a wakeup whose own search finds no idle
-//! CPU, or no more than the sibling of a busy one, goes on through the scope, from home outwards: `theta` sizes scopes for a core
-//! each where siblings share them. (Not for a sibling's sake if the scope crosses sockets.) And a tick that finds tasks waiting sends them to idle CPUs of their
+//! CPU goes on through the scope, from home outwards; with `conserve=2` also one that finds no more than the sibling of a busy
+//! CPU, for an idle core, as long as the scope is within a socket. And a tick that finds tasks waiting sends them to idle CPUs of their
 //! scope, so that nobody waits beside one for longer than a tick. Packing is for those that find room: what these two
 //! spread, later passes pull back while it fits.
 //!
@@ -19,11 +19,11 @@ use crate::fair::topology_aware::sequence::Reach;
 use crate::fair::{Fair, Policy};
 
 impl CacheAware {
-    /// LLCs of the scope of a task's group, from home outwards, if work is conserved inside it; none without a home, or if it
+    /// LLCs of the scope of a task's group, from home outwards, if `conserve` is so much at least; none without a home, or if it
     /// reaches farther than so far.
-    fn conserved_scope(&self, task: TaskId, farthest: Reach) -> &[u32] {
+    fn conserved_scope(&self, task: TaskId, conserve: u64, farthest: Reach) -> &[u32] {
         let group = self.tasks[task.index()].group;
-        let Some(topology) = self.topology.as_ref().filter(|topology| topology.tunables.conserve != 0) else {
+        let Some(topology) = self.topology.as_ref().filter(|topology| topology.tunables.conserve >= conserve) else {
             return &[];
         };
         if group == NONE {
@@ -56,19 +56,19 @@ impl<P: Policy> Fair<P> {
     /// An idle core's CPU in a task's scope, unless it crosses sockets, whose lines cost more than sharing a core.
     #[inline(never)]
     fn idle_core_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
-        self.idle_cpu_among(core, task, self.cache_aware.as_ref()?.conserved_scope(task, Reach::Socket), true)
+        self.idle_cpu_among(core, task, self.cache_aware.as_ref()?.conserved_scope(task, 2, Reach::Socket), true)
     }
 
     /// An idle CPU of a task's scope, an idle core's if there is one.
     #[inline(never)]
     fn idle_cpu_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
-        let scope = self.cache_aware.as_ref()?.conserved_scope(task, Reach::System);
+        let scope = self.cache_aware.as_ref()?.conserved_scope(task, 1, Reach::System);
         let whole = if self.domains.smt_active() { self.idle_cpu_among(core, task, scope, true) } else { None };
         whole.or_else(|| self.idle_cpu_among(core, task, scope, false))
     }
 
-    /// Where a wakeup goes whose search ended at `found`: there if its core is idle; else to an idle core of the task's scope; else
-    /// there if it is an idle sibling, or to another of the scope.
+    /// Where a wakeup goes whose search ended at `found`: there if it is idle, unless an idle core of the task's scope is preferred
+    /// to a sibling; else to an idle CPU of the scope.
     #[inline]
     pub(in crate::fair) fn conserving_target(&self, core: &mut Core<'_>, task: TaskId, found: CpuId) -> CpuId {
         if self.cache_aware.as_ref().is_none_or(|cache_aware| cache_aware.topology.is_none()) {

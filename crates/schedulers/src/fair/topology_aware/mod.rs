@@ -13,7 +13,7 @@
 //! | `promotion`, `balancing` | where to pull from: affinity promotion (8.7) | tasks that prefer the destination | form \[P\] v1, weights \[O\]; `gain=inverse` is v1's |
 //! | `balancing` | forced at every level; core-aware veto; wakeup hint (8.7, 8.9) | rule of siblings, veto | no siblings \[P\] v1, rest \[O\] |
 //! | `by_memory` | home node and order of nodes by the process's hint faults, with `numa_mode=N2` (8.8) | by occupancy | direction \[P\] from reviews, details \[O\] |
-//! | `conserve` | wakeups and ticks use idle CPUs of the whole scope | nothing | \[O\] |
+//! | `conserve` | wakeups and ticks use idle CPUs of the whole scope; with 2, idle cores first | nothing | \[O\] |
 //!
 //! Tolerance 0 still refuses everybody; other tolerances do not limit threads, as the scope grows with them. The footprint is
 //! tested as in 7.2.

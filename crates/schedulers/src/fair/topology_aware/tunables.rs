@@ -25,8 +25,9 @@ tunables! {
         /// Weight of a task in choosing where to pull from: by the distance gained, or 1024 / distance (first RFC).
         gain: 0 "" in 0..=1 as ["distance", "inverse"],
         /// Let wakeups that find no idle CPU, and ticks that find tasks waiting, use idle CPUs of the whole scope; 0 leaves
-        /// that to balancing, as both RFCs do.
-        conserve: 1 "" in 0..=1,
+        /// that to balancing, as both RFCs do. With 2, wakeups also prefer an idle core of a scope within a socket to the
+        /// sibling of a busy one.
+        conserve: 1 "" in 0..=2 as ["off", "cpus", "cores"],
         /// Let wakeups prefer the previous or the home LLC to one out of the scope.
         wake_hint: 0 "" in 0..=1,
     }
