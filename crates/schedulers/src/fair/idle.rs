@@ -22,7 +22,7 @@ impl<P: Policy> Fair<P> {
     /// Whether the other hardware threads of a CPU's core are idle (`is_core_idle`).
     #[inline]
     pub(crate) fn is_core_idle(&self, cpu: CpuId) -> bool {
-        self.busy_threads[self.core_of[cpu.index()] as usize] == u8::from(!self.idle[cpu.index()])
+        self.busy_threads[self.core_of[cpu.index()] as usize] == u32::from(!self.idle[cpu.index()])
     }
 
     pub(super) fn refresh_idle(&mut self, core: &Core<'_>, cpu: CpuId) {

@@ -174,7 +174,7 @@ pub struct Fair<P> {
     /// By CPU: its core.
     core_of: Vec<u32>,
     /// By core: how many of its threads are not idle.
-    busy_threads: Vec<u8>,
+    busy_threads: Vec<u32>,
     /// By LLC: how many of its cores have only idle threads.
     pub(crate) llc_idle_cores: Vec<u32>,
     /// Group entity that the last pick on a CPU went through, or [`NONE`]; consumed by `put_prev` and `set_next`.

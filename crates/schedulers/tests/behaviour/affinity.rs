@@ -129,3 +129,12 @@ fn cpus_the_machine_does_not_have_are_refused_with_their_names() {
     assert_eq!(task, "task");
     assert!(wanted.contains("17") && online == "0-3", "{wanted} {online}");
 }
+
+/// All threads of a core of 300 are busy at a time, and then idle.
+#[test]
+fn a_core_may_have_more_threads_than_a_byte_counts() {
+    let mut scene = Scene::new();
+    scene.task("task", once([run_for(50 * MS)])).instances = 300;
+    let run = scene.run("1s1n1l1c300t", "eevdf");
+    assert!(run.outcome.cpus.iter().all(|cpu| cpu.busy_ns > 40 * MS));
+}
