@@ -1,4 +1,4 @@
-//! Builds the program that becomes `/init` of guest kernels (crate `guest`) and leaves it for `src/vm/agent.rs` to embed.
+//! Builds the program that becomes `/init` of guest kernels (crate `agent`) and leaves it for `src/vm/agent.rs` to embed.
 //!
 //! It must be linked statically, which takes a flag for the whole build and so a build of its own: cargo is run once
 //! more, in its own directory below ours. That needs no network, because all it depends on is needed by this program
@@ -11,7 +11,7 @@ use std::process::Command;
 /// Guests are x86-64 machines.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Crates the program is made of.
-const SOURCES: [&str; 5] = ["guest", "native", "workload", "memory", "topology"];
+const SOURCES: [&str; 5] = ["agent", "native", "workload", "memory", "topology"];
 
 fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));
@@ -38,7 +38,7 @@ fn build(out: &Path, crates: &Path) -> Result<Vec<u8>, String> {
     }
     let directory = out.join("guest");
     let mut cargo = Command::new(variable("CARGO"));
-    cargo.args(["build", "--quiet", "--locked", "--package", "warmcore-guest", "--profile", "guest"]);
+    cargo.args(["build", "--quiet", "--locked", "--package", "warmcore-agent", "--profile", "guest"]);
     cargo.args(["--target", TARGET, "--target-dir"]).arg(&directory).current_dir(crates);
     // The flags and wrappers of the build around this one are not for this program (sanitizers, clippy, coverage).
     for name in ["CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET"] {
@@ -49,7 +49,7 @@ fn build(out: &Path, crates: &Path) -> Result<Vec<u8>, String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    let program = directory.join(TARGET).join("guest").join("warmcore-guest");
+    let program = directory.join(TARGET).join("guest").join("warmcore-agent");
     std::fs::read(&program).map_err(|error| format!("cannot read {}: {error}", program.display()))
 }
 

@@ -12,10 +12,10 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("workload", &["topology", "memory"]),
     ("trace", &["topology", "statistics"]),
     ("native", &["topology", "workload"]),
-    ("guest", &["topology", "workload", "native"]),
+    ("agent", &["topology", "workload", "native"]),
     ("kernel", &["topology", "memory", "workload", "trace"]),
     ("schedulers", &["topology", "memory", "workload", "trace", "kernel"]),
-    ("lab", &["topology", "memory", "workload", "trace", "guest", "kernel", "schedulers", "statistics"]),
+    ("lab", &["topology", "memory", "workload", "trace", "agent", "kernel", "schedulers", "statistics"]),
     ("report", &["topology", "workload", "trace", "kernel", "schedulers", "statistics", "lab"]),
     (
         "cli",
@@ -25,7 +25,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "workload",
             "trace",
             "native",
-            "guest",
+            "agent",
             "kernel",
             "schedulers",
             "statistics",
@@ -57,10 +57,10 @@ fn crates_use_only_what_lies_below_them() {
 
 #[test]
 fn core_crates_do_not_read_files_clocks_or_the_environment() {
-    // `native` runs real threads, `guest` is the first program of a kernel, `lab` keeps run directories, `cli` is the
+    // `native` runs real threads, `agent` carries out plans on a kernel, `lab` keeps run directories, `cli` is the
     // program; all others are pure. Readers of
     // directory trees and writers of tables take a path from their caller; they are the named exceptions.
-    let exceptions = ["topology", "trace", "native", "guest", "lab", "cli"];
+    let exceptions = ["topology", "trace", "native", "agent", "lab", "cli"];
     let forbidden = ["std::env", "std::fs", "std::process", "std::thread", "SystemTime", "Instant::now"];
     for (name, _) in ARROWS.iter().filter(|(name, _)| !exceptions.contains(name)) {
         let mut files = Vec::new();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use warmcore_guest::report::Hello;
+use warmcore_agent::report::Hello;
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
 use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_topology::Machine;

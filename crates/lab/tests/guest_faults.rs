@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use warmcore_guest::PROTOCOL;
-use warmcore_guest::plan::{Plan, Purpose};
-use warmcore_guest::report::{Failed, FrameKind, Hello, Sample, write_document, write_frame};
+use warmcore_agent::PROTOCOL;
+use warmcore_agent::plan::{Plan, Purpose};
+use warmcore_agent::report::{Failed, FrameKind, Hello, Sample, write_document, write_frame};
 use warmcore_lab::vm::VmError;
 use warmcore_lab::vm::boot::{Boot, Lab};
 use warmcore_lab::vm::initramfs::Initramfs;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use warmcore_guest::PROTOCOL;
-use warmcore_guest::plan::{Fault, Plan, Purpose};
-use warmcore_guest::report::Hello;
+use warmcore_agent::PROTOCOL;
+use warmcore_agent::plan::{Fault, Plan, Purpose};
+use warmcore_agent::report::Hello;
 use warmcore_lab::experiment::{Place, TOOL_VERSION};
 use warmcore_lab::session::pretty;
 use warmcore_lab::vm::VmError;

@@ -10,9 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use warmcore_guest::plan::{Plan, Purpose};
-use warmcore_guest::report::{Failed, Frame, FrameKind, Hello, read_frame};
-use warmcore_guest::{CONFIG_PATH, PLAN_PATH, PROTOCOL};
+use warmcore_agent::plan::{Plan, Purpose};
+use warmcore_agent::report::{Failed, Frame, FrameKind, Hello, read_frame};
+use warmcore_agent::{CONFIG_PATH, PLAN_PATH, PROTOCOL};
 use warmcore_topology::Machine;
 
 use super::VmError;

@@ -9,7 +9,7 @@
 //! - [`ftrace`]: the kernel's trace as the project's events.
 //! - [`libraries`]: programs of the host in a guest.
 //!
-//! What it shows and what it cannot: `docs/models/vm.md`. The program inside the guest is crate `guest`.
+//! What it shows and what it cannot: `docs/models/vm.md`. The program inside the guest is crate `agent`.
 
 pub mod agent;
 pub mod boot;

@@ -17,7 +17,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use warmcore_guest::PORT_NAME;
+use warmcore_agent::PORT_NAME;
 
 use super::VmError;
 use super::kernel::Kernel;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use warmcore_guest::report::{Hello, Sample};
+use warmcore_agent::report::{Hello, Sample};
 use warmcore_schedulers::SchedulerSpec;
 
 use super::VmError;

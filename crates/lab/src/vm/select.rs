@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use warmcore_guest::PROTOCOL;
-use warmcore_guest::plan::{Plan, Purpose};
-use warmcore_guest::report::Hello;
+use warmcore_agent::PROTOCOL;
+use warmcore_agent::plan::{Plan, Purpose};
+use warmcore_agent::report::Hello;
 use warmcore_topology::{Machine, resolve};
 
 use super::VmError;

@@ -4,7 +4,7 @@
 //! files of its `llc_balancing`. What differs from the defaults is written and read back; what a real kernel fixes when it
 //! is built (`hz`) must agree with it.
 
-use warmcore_guest::plan::Setting;
+use warmcore_agent::plan::Setting;
 use warmcore_schedulers::SchedulerSpec;
 
 use super::VmError;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use warmcore_guest::PROTOCOL;
-use warmcore_guest::plan::{Plan, Purpose, RunPlan, ScxPlan};
-use warmcore_guest::report::{EventFormats, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
+use warmcore_agent::PROTOCOL;
+use warmcore_agent::plan::{Plan, Purpose, RunPlan, ScxPlan};
+use warmcore_agent::report::{EventFormats, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
 use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, TaskOutcome};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{CpuId, Machine};

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use warmcore_guest::report::EventFormats;
+use warmcore_agent::report::EventFormats;
 use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use warmcore_guest::plan::{Plan, RunPlan};
-use warmcore_guest::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
-use warmcore_guest::split::by_process;
+use warmcore_agent::plan::{Plan, RunPlan};
+use warmcore_agent::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
+use warmcore_agent::split::by_process;
 use warmcore_native::calibrate;
 use warmcore_workload::{Options, Workload, from_rtapp, to_rtapp};
 

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::io::Write;
 
-use warmcore_guest::report::{EventFormats, FrameKind, write_frame};
+use warmcore_agent::report::{EventFormats, FrameKind, write_frame};
 
 use crate::files;
 

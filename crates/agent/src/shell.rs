@@ -22,6 +22,6 @@ pub fn run() -> Result<(), String> {
         });
     }
     let status = command.status().map_err(|error| format!("cannot run /bin/sh: {error}"))?;
-    println!("warmcore-guest: the shell ended ({status})");
+    println!("warmcore-agent: the shell ended ({status})");
     Ok(())
 }

@@ -28,7 +28,7 @@ pub fn mount_all() -> Result<(), String> {
         });
         match mounted {
             Err(reason) if required => return Err(reason),
-            Err(reason) => println!("warmcore-guest: {reason}"),
+            Err(reason) => println!("warmcore-agent: {reason}"),
             Ok(()) => {}
         }
     }

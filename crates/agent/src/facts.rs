@@ -2,8 +2,8 @@
 
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
-use warmcore_guest::PROTOCOL;
-use warmcore_guest::report::Hello;
+use warmcore_agent::PROTOCOL;
+use warmcore_agent::report::Hello;
 
 use crate::{btf, files};
 

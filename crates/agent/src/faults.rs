@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::time::Duration;
 
-use warmcore_guest::plan::Fault;
-use warmcore_guest::report::{FrameKind, Sample, write_document};
+use warmcore_agent::plan::Fault;
+use warmcore_agent::report::{FrameKind, Sample, write_document};
 
 use crate::files;
 

@@ -1,6 +1,6 @@
 //! Settings of the kernel: written, read back, set back.
 
-use warmcore_guest::plan::Setting;
+use warmcore_agent::plan::Setting;
 
 use crate::files;
 

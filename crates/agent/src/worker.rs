@@ -6,7 +6,7 @@
 use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
-use warmcore_guest::report::{ProcessReport, TaskReport};
+use warmcore_agent::report::{ProcessReport, TaskReport};
 use warmcore_native::{Calibration, Ended, NativeOutcome};
 use warmcore_workload::{Options, from_rtapp};
 

@@ -19,9 +19,9 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use rustix::system::{RebootCommand, reboot};
-use warmcore_guest::plan::{Plan, Purpose};
-use warmcore_guest::report::{Failed, FrameKind, write_document, write_frame};
-use warmcore_guest::{PLAN_PATH, PORT_NAME, PROTOCOL};
+use warmcore_agent::plan::{Plan, Purpose};
+use warmcore_agent::report::{Failed, FrameKind, write_document, write_frame};
+use warmcore_agent::{PLAN_PATH, PORT_NAME, PROTOCOL};
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some(worker::ARGUMENT) {
@@ -33,11 +33,11 @@ fn main() {
         return;
     }
     if std::process::id() != 1 {
-        eprintln!("warmcore-guest is the first program of a guest kernel and does nothing elsewhere");
+        eprintln!("warmcore-agent is the first program of a guest kernel and does nothing elsewhere");
         std::process::exit(2);
     }
     if let Err(reason) = guest() {
-        println!("warmcore-guest: {reason}");
+        println!("warmcore-agent: {reason}");
     }
     rustix::fs::sync();
     // It returns only when the kernel refuses; then process 1 ends and the kernel panics, which the host sees.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
-use warmcore_guest::plan::ScxPlan;
+use warmcore_agent::plan::ScxPlan;
 
 use crate::facts::monotonic_ns;
 use crate::files;
