@@ -11,7 +11,7 @@ use std::process::Command;
 /// Guests are x86-64 machines.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Crates the program is made of.
-const SOURCES: [&str; 5] = ["agent", "native", "workload", "memory", "topology"];
+const SOURCES: [&str; 8] = ["agent", "native", "capture", "workload", "memory", "trace", "statistics", "topology"];
 
 fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));

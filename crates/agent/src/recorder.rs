@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::io::Write;
 
-use warmcore_agent::report::{EventFormats, FrameKind, write_frame};
+use warmcore_agent::report::{FrameKind, write_frame};
+use warmcore_capture::EventFormats;
 
 use crate::files;
 

@@ -16,7 +16,7 @@ pub const MAX_PAYLOAD: u32 = 16 << 20;
 pub enum FrameKind {
     /// [`Hello`]: the first one.
     Hello = 0x5743_0001,
-    /// [`EventFormats`].
+    /// [`EventFormats`](warmcore_capture::EventFormats).
     Formats = 0x5743_0002,
     /// [`RunBegin`].
     RunBegin = 0x5743_0003,
@@ -124,15 +124,6 @@ pub struct Hello {
     pub stoppers: Vec<i32>,
     /// Memory, bytes.
     pub memory_bytes: u64,
-}
-
-/// The kernel's description of the events that are recorded.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct EventFormats {
-    /// `events/header_page`.
-    pub header_page: String,
-    /// Name and `format` of each event.
-    pub events: Vec<(String, String)>,
 }
 
 /// A run begins: its settings were applied.

@@ -5,17 +5,18 @@ use std::fs;
 use std::path::Path;
 
 /// For each crate, the crates of ours it may use (outside of its tests).
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("topology", &[]),
     ("statistics", &[]),
-    ("memory", &["topology"]),
+    ("memory", &["topology", "trace"]),
     ("workload", &["topology", "memory"]),
     ("trace", &["topology", "statistics"]),
     ("native", &["topology", "workload"]),
-    ("agent", &["topology", "workload", "native"]),
+    ("capture", &["topology", "trace"]),
+    ("agent", &["topology", "workload", "native", "capture"]),
     ("kernel", &["topology", "memory", "workload", "trace"]),
     ("schedulers", &["topology", "memory", "workload", "trace", "kernel"]),
-    ("lab", &["topology", "memory", "workload", "trace", "agent", "kernel", "schedulers", "statistics"]),
+    ("lab", &["topology", "memory", "workload", "trace", "capture", "agent", "kernel", "schedulers", "statistics"]),
     ("report", &["topology", "workload", "trace", "kernel", "schedulers", "statistics", "lab"]),
     (
         "cli",

@@ -8,9 +8,9 @@ use warmcore_trace::TaskId;
 use crate::engine::Engine;
 use crate::error::SimulationError;
 use crate::memory::Memory;
-use crate::outcome::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
 use crate::scheduler::Scheduler;
 use crate::task::{State, WaitReason};
+use warmcore_trace::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
 
 /// Lines of a deadlock message; more tasks are counted.
 const MAX_WAIT_LINES: usize = 12;

@@ -19,12 +19,12 @@ use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
 use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
-use crate::outcome::{End, Outcome};
 use crate::scheduler::{Enqueue, Scheduler, WakeFlags};
 use crate::score_samples::ScoreSamples;
 use crate::setup::{MemoryChoice, Setup};
 use crate::sync::Objects;
 use crate::task::{Activity, State};
+use warmcore_trace::{End, Outcome};
 
 /// How often the stop flag is looked at, in engine events.
 const STOP_CHECK_INTERVAL: u64 = 1 << 14;

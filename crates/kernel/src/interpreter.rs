@@ -211,7 +211,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 Done::Leaves(Leave::Exited)
             }
             Step::Stop => {
-                self.ended = Some(crate::outcome::End::Stopped);
+                self.ended = Some(warmcore_trace::End::Stopped);
                 Done::Next
             }
             other => {

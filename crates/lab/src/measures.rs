@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
-use warmcore_kernel::Outcome;
 use warmcore_statistics::Better;
+use warmcore_trace::Outcome;
 use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use warmcore_kernel::Outcome;
-use warmcore_memory::analytic::{Counters, MemoryEvent};
 use warmcore_statistics::Better;
+use warmcore_trace::Outcome;
+use warmcore_trace::{MemoryCounters, MemoryEvent};
 use warmcore_workload::Workload;
 
 use crate::measures::{Measure, Unit};
@@ -68,7 +68,7 @@ pub(crate) fn of_workload(workload: &Workload) -> Vec<Measure> {
 
 /// Their values.
 pub(crate) fn of_run(outcome: &Outcome) -> BTreeMap<String, Option<f64>> {
-    let mut sum = Counters::default();
+    let mut sum = MemoryCounters::default();
     let mut cycles = 0.0;
     for cpu in &outcome.cpus {
         let Some(memory) = &cpu.memory else { return BTreeMap::new() };

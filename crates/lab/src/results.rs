@@ -1,7 +1,7 @@
 //! The lines that the imitated program would have printed after a run.
 
-use warmcore_kernel::Outcome;
 use warmcore_trace::Histogram;
+use warmcore_trace::Outcome;
 use warmcore_workload::results::{
     LatencyHistogram, SchbenchReport, SysbenchReport, hackbench_lines, schbench_text, sysbench_text,
 };

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use warmcore_agent::report::Hello;
-use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, SetupError, SimulationError, TaskOutcome};
+use warmcore_kernel::{Setup, SetupError, SimulationError};
 use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
+use warmcore_trace::{ApplicationOutcome, End, Outcome, TaskOutcome};
 use warmcore_trace::{RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo, Tee};
 
 use crate::directory::{GUESTS, RunDirectory};

@@ -14,10 +14,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use warmcore_kernel::{Outcome, TaskOutcome};
-use warmcore_memory::analytic::TimeShare;
 use warmcore_trace::OverheadKind;
+use warmcore_trace::TimeShare;
 use warmcore_trace::metrics::Metrics;
+use warmcore_trace::{Outcome, TaskOutcome};
 
 use crate::trial::Trial;
 use crate::verdict::percent;

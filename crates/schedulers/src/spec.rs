@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
-use warmcore_kernel::{Outcome, Setup, SimulationError, run};
+use warmcore_kernel::{Setup, SimulationError, run};
+use warmcore_trace::Outcome;
 use warmcore_trace::{RunTables, Sink};
 
 use crate::fair::cache_aware::CacheAwareTunables;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use warmcore_kernel::{Outcome, Setup};
+use warmcore_kernel::Setup;
 use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_topology::{CpuId, CpuSet, resolve};
+use warmcore_trace::Outcome;
 use warmcore_trace::{Event, EventKind, MigrationKind, OverheadKind, Sink, TaskId};
 use warmcore_workload::{Affinity, ProgramBuilder, Step, Task, Workload};
 

@@ -3,6 +3,7 @@
 //! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
+//! - [`outcome`]: what a run leaves behind besides its events; [`memory_counters`]: what its time and accesses went to.
 //! - [`slices`]: who ran where, from when to when; shared by everything that makes or draws traces.
 //! - [`metrics`]: every metric that follows from events alone, computed while they stream by.
 //! - [`store`]: a run as Parquet tables, written while it happens and read back.
@@ -14,7 +15,9 @@
 mod error;
 pub mod event;
 pub mod histogram;
+pub mod memory_counters;
 pub mod metrics;
+pub mod outcome;
 #[cfg(test)]
 mod random_events;
 pub mod sink;
@@ -26,7 +29,9 @@ pub mod tables;
 pub use error::EventError;
 pub use event::*;
 pub use histogram::Histogram;
+pub use memory_counters::{MemoryCounters, MemoryEvent, TimeShare};
 pub use metrics::{Counters, Metrics, Start};
+pub use outcome::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
 pub use sink::{NullSink, Tee};
 pub use slices::{Slice, SliceBuilder, SliceEnd};
 #[cfg(feature = "store")]

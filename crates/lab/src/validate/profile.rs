@@ -6,8 +6,8 @@
 
 use std::io;
 
-use warmcore_kernel::Outcome;
 use warmcore_topology::{CpuId, Machine, Relation};
+use warmcore_trace::Outcome;
 use warmcore_trace::{Event, EventKind, MIGRATION_KINDS, MigrationKind, PrevState, Sink, TaskId};
 use warmcore_workload::Workload;
 
@@ -353,8 +353,8 @@ fn template_name<'a>(task: &'a str, workload: &Workload) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warmcore_kernel::{End, TaskOutcome};
     use warmcore_topology::resolve;
+    use warmcore_trace::{End, TaskOutcome};
 
     fn outcome(names: &[&str], elapsed_ns: u64) -> Outcome {
         let task = |(id, name): (u32, &&str)| TaskOutcome {

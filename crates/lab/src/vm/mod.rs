@@ -6,7 +6,6 @@
 //! - [`qemu`], [`boot`], [`initramfs`], [`agent`]: a guest from start to end, watched.
 //! - [`record`]: what guests were made of, to go on with a run.
 //! - [`trial`], [`settings`]: runs in a guest, and trials made of them; schedulers as settings of a kernel.
-//! - [`ftrace`]: the kernel's trace as the project's events.
 //! - [`libraries`]: programs of the host in a guest.
 //!
 //! What it shows and what it cannot: `docs/models/vm.md`. The program inside the guest is crate `agent`.
@@ -14,7 +13,6 @@
 pub mod agent;
 pub mod boot;
 pub mod fetch;
-pub mod ftrace;
 pub mod initramfs;
 pub mod kernel;
 pub mod layout;

@@ -6,16 +6,18 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{Plan, Purpose, RunPlan, ScxPlan};
-use warmcore_agent::report::{EventFormats, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
-use warmcore_kernel::{ApplicationOutcome, End, Outcome, Setup, TaskOutcome};
+use warmcore_agent::report::{Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
+use warmcore_capture::EventFormats;
+use warmcore_capture::convert::{Cast, Converted, Decoder};
+use warmcore_kernel::Setup;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::{ApplicationOutcome, End, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
 use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload, to_rtapp};
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
-use super::ftrace::convert::{Cast, Converted, Decoder};
 use super::initramfs::Initramfs;
 use super::layout::Layout;
 use super::libraries;

@@ -10,7 +10,6 @@ use crate::tables::CurveTable;
 
 use super::compiled::Compiled;
 use super::conflicts::in_sets;
-use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::groups::{Race, queue_wait_beside_hits_ns};
 use super::premise::{Expected, Premise};
@@ -19,6 +18,7 @@ use super::switching::SIBLING_REVIEW_NS;
 use super::tasks::LlcCurves;
 use super::window::{Window, advanced};
 use super::{Analytic, HYSTERESIS, IDLE};
+use super::{MemoryEvent, TimeShare};
 
 /// A speed is the mean over at least so much time to come.
 const LEAST_HORIZON_NS: f64 = 5_000.0;

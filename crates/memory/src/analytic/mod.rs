@@ -22,7 +22,6 @@
 mod bandwidth;
 mod compiled;
 mod conflicts;
-mod counters;
 mod evaluate;
 mod feed;
 mod geometry;
@@ -58,10 +57,10 @@ use occupancy::Occupancy;
 use premise::Premise;
 use rate::{Alone, Components, Rate};
 
-pub use counters::{Counters, MemoryEvent, TimeShare};
 pub use player::Player;
 pub use rate::SPEED_ONE;
 pub use tasks::TaskSpec;
+pub use warmcore_trace::{MemoryCounters as Counters, MemoryEvent, TimeShare};
 
 use tasks::TaskState;
 

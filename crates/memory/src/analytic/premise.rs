@@ -9,7 +9,7 @@ use warmcore_topology::Relation;
 
 use crate::math::{least, most};
 
-use super::counters::TimeShare;
+use super::TimeShare;
 use super::geometry::NONE;
 use super::teams::{Present, Sharing};
 use super::{Analytic, CpuState};

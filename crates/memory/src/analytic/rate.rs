@@ -4,7 +4,7 @@ use crate::curves::PerClass;
 use crate::profile::MAX_CLASSES;
 
 use super::compiled::Compiled;
-use super::counters::{MemoryEvent, TimeShare};
+use super::{MemoryEvent, TimeShare};
 
 /// Overlap of coherence misses on shared lines, where the next load or atomic operation depends on the last (assumed).
 /// Private lines that a task left in another cache overlap as its other misses do, and writes to copies that it can read

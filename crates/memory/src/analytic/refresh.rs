@@ -5,13 +5,13 @@ use warmcore_topology::CpuId;
 use crate::hierarchy::Fill;
 
 use super::bandwidth::Stream;
-use super::counters::{MemoryEvent, TimeShare};
 use super::geometry::NONE;
 use super::premise::Look;
 use super::tasks::{L2Curves, Level, LlcCurves};
 use super::teams::Present;
 use super::window::Owner;
 use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS, SLOW_REFRESH_NS};
+use super::{MemoryEvent, TimeShare};
 
 /// An LLC of which 8 % are filled in this time is not updated but when tasks come or go.
 const SLOWEST_UPDATE_NS: f64 = 5e6;

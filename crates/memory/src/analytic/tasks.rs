@@ -8,12 +8,12 @@ use crate::profile::{Home, MAX_CLASSES, Sharing};
 
 use super::Analytic;
 use super::compiled::{self, Compiled};
-use super::counters::{Counters, TimeShare};
 use super::geometry::NONE;
 use super::groups::Group;
 use super::moved::{Left, Moved};
 use super::occupancy::Occupancy;
 use super::window::{CurvesOf, Owner, Shape, advanced};
+use super::{Counters, TimeShare};
 
 /// A task to be.
 #[derive(Clone, Copy, Debug)]

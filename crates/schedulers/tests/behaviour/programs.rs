@@ -1,7 +1,8 @@
 //! Locks, conditions, semaphores, barriers, pipes, lists, forks: what programs do to each other, under every scheduler; and what is
 //! said when they cannot go on.
 
-use warmcore_kernel::{End, SimulationError};
+use warmcore_kernel::SimulationError;
+use warmcore_trace::End;
 use warmcore_trace::{EventKind, TaskId};
 use warmcore_workload::{BarrierWait, ChannelKind, Latch, ProgramBuilder, Step};
 

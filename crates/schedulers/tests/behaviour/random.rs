@@ -3,7 +3,7 @@
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use warmcore_kernel::End;
+use warmcore_trace::End;
 use warmcore_workload::{Affinity, BarrierWait, ChannelKind, Policy, Program, ProgramBuilder, Step, Workload};
 
 use crate::support::*;

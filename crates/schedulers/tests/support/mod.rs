@@ -7,9 +7,10 @@ mod trace_check;
 
 use std::collections::BTreeMap;
 
-use warmcore_kernel::{Outcome, Setup, SimulationError};
+use warmcore_kernel::{Setup, SimulationError};
 use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_trace::Outcome;
 use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, Sink, TaskId};
 use warmcore_workload::{Affinity, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId, Workload};
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use warmcore_kernel::Outcome;
 use warmcore_topology::{CpuId, CpuSet};
+use warmcore_trace::Outcome;
 use warmcore_trace::{Event, EventKind, PrevState, TaskId};
 
 /// What is known of a task.

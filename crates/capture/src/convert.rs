@@ -12,12 +12,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use warmcore_agent::report::EventFormats;
 use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
 
-use super::format::{Field, Format};
-use super::pages::PageLayout;
+use crate::EventFormats;
+use crate::format::{Field, Format};
+use crate::pages::PageLayout;
 
 /// A record, as far as it matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -372,9 +372,9 @@ impl<'a> Conversion<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::tests::SWITCH;
-    use super::super::pages::tests::{HEADER, page};
     use super::*;
+    use crate::format::tests::SWITCH;
+    use crate::pages::tests::{HEADER, page};
 
     const WAKING: &str = "name: sched_waking\nID: 318\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\

@@ -1,8 +1,11 @@
-//! What a run leaves behind, besides its trace.
+//! What a run leaves behind, besides its events: in the simulator and on a real kernel the same, with what a place cannot know left
+//! empty.
 
 use serde::Serialize;
-use warmcore_memory::analytic::Counters;
-use warmcore_trace::{Histogram, OVERHEAD_KINDS};
+
+use crate::event::OVERHEAD_KINDS;
+use crate::histogram::Histogram;
+use crate::memory_counters::MemoryCounters;
 
 /// Why a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -12,7 +15,7 @@ pub enum End {
     AllExited,
     /// The workload's duration was over, or a task stopped it.
     Stopped,
-    /// [`Setup::max_time_ns`](crate::Setup) was reached first.
+    /// The longest time that the run was given was over first.
     TimeLimit,
 }
 
@@ -43,7 +46,7 @@ pub struct TaskOutcome {
     pub slept_ns: u64,
     /// What its time and accesses went to, if the memory was modelled.
     #[serde(skip)]
-    pub memory: Option<Counters>,
+    pub memory: Option<MemoryCounters>,
 }
 
 /// An application of the run.
@@ -66,11 +69,11 @@ pub struct CpuOutcome {
     pub idle_ns: u64,
     /// With a task on it.
     pub busy_ns: u64,
-    /// Kernel time by [`OverheadKind`](warmcore_trace::OverheadKind), spent on busy and idle CPUs.
+    /// Kernel time by [`OverheadKind`](crate::OverheadKind), spent on busy and idle CPUs.
     pub overhead_ns: [u64; OVERHEAD_KINDS],
     /// What its time and accesses went to, if the memory was modelled.
     #[serde(skip)]
-    pub memory: Option<Counters>,
+    pub memory: Option<MemoryCounters>,
     /// Clock in cycles per nanosecond, if the memory was modelled; 1 otherwise.
     #[serde(skip)]
     pub frequency_ghz: f64,
@@ -81,7 +84,7 @@ pub struct CpuOutcome {
 pub struct Outcome {
     /// Why it ended.
     pub end: End,
-    /// Simulated time at the end.
+    /// Time of the run at its end: simulated, or the monotonic clock of a real kernel.
     pub elapsed_ns: u64,
     /// Tasks, by id.
     pub tasks: Vec<TaskOutcome>,

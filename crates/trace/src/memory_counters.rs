@@ -1,4 +1,4 @@
-//! What a task's time and accesses went to.
+//! What the time and the accesses of tasks and CPUs went to, where the memory is modelled or counted.
 
 use std::ops::AddAssign;
 
@@ -122,11 +122,11 @@ impl MemoryEvent {
 
 /// Sums over the instructions of a task or a CPU.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Counters {
+pub struct MemoryCounters {
     /// Instructions executed.
     pub instructions: f64,
     /// Nanoseconds by [`TimeShare`]; together the time spent on the instructions and
-    /// on [`Counters::transfer_ns`].
+    /// on [`MemoryCounters::transfer_ns`].
     pub time_ns: [f64; TimeShare::COUNT],
     /// Of that, time in the kernel for lines of messages and locks; it passes without instructions being counted.
     pub transfer_ns: f64,
@@ -134,20 +134,23 @@ pub struct Counters {
     pub events: [f64; MemoryEvent::COUNT],
 }
 
-impl Counters {
+impl MemoryCounters {
     /// All time counted.
+    #[inline]
     pub fn total_ns(&self) -> f64 {
         self.time_ns.iter().sum()
     }
 
     /// Events per 1000 instructions; 0 before the first.
+    #[inline]
     pub fn per_kilo_instruction(&self, event: MemoryEvent) -> f64 {
         if self.instructions > 0.0 { self.events[event as usize] * 1e3 / self.instructions } else { 0.0 }
     }
 }
 
-impl AddAssign<&Counters> for Counters {
-    fn add_assign(&mut self, other: &Counters) {
+impl AddAssign<&MemoryCounters> for MemoryCounters {
+    #[inline]
+    fn add_assign(&mut self, other: &MemoryCounters) {
         self.instructions += other.instructions;
         self.transfer_ns += other.transfer_ns;
         for (sum, value) in self.time_ns.iter_mut().zip(other.time_ns) {
