@@ -3,7 +3,7 @@
 //! They name cores, packages, nodes and caches; clusters and last-level caches are derived here:
 //!
 //! - the LLC of a CPU is its highest data or unified cache, cut at borders of NUMA nodes and sockets as Linux's
-//!   scheduler does with sub-NUMA clustering; without any cache, all CPUs of a node in a socket;
+//!   scheduler does with sub-NUMA clustering, into parts of whole sets; without any cache, all CPUs of a node in a socket;
 //! - the cluster is the group of cores that share an L2, or that the operating system calls a cluster.
 //!
 //! Contradictions that leave a usable machine become notes; the others are refused by the builder.
@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cache_entries::cache_entries;
 use crate::{
-    Basis, CacheDescription, CacheKind, CpuDescription, Machine, MachineDescription, NodeDescription, Origin, Result,
+    Basis, CacheDescription, CacheKind, CpuDescription, LOCAL_DISTANCE, MAX_DISTANCE, Machine, MachineDescription,
+    NodeDescription, Origin, Result,
 };
 
 /// One CPU as found.
@@ -48,6 +49,7 @@ impl Found {
     /// The machine, with typical costs and no figures; `origin` says where the topology comes from.
     pub(crate) fn into_machine(mut self, name: &str, summary: &str, origin: &str) -> Result<Machine> {
         self.keep_known_cpus();
+        self.keep_possible_distances();
         let llcs = self.llcs();
         let clusters = self.clusters(&llcs);
         let biggest = self.cpus.values().map(|cpu| cpu.capacity).max().unwrap_or(0).max(1);
@@ -88,6 +90,41 @@ impl Found {
         }
         self.caches.retain(|cache| !cache.cpus.is_empty());
         self.offline.retain(|cpu| !self.cpus.contains_key(cpu));
+    }
+
+    /// Firmware's distances may be no distances. As the kernel does (`slit_valid` in `drivers/acpi/numa/srat.c`), a
+    /// table with a node that is not at 10 from itself, or with another outside 10 to 255, is not used at all. Of two
+    /// directions that differ the longer one counts for both: one distance is modelled.
+    fn keep_possible_distances(&mut self) {
+        let Some(rows) = &mut self.distances else { return };
+        let cells = rows
+            .iter()
+            .enumerate()
+            .flat_map(|(from, row)| row.iter().enumerate().map(move |(to, &distance)| (from == to, distance)));
+        let wrong = cells.into_iter().find(|&(local, distance)| match local {
+            true => distance != LOCAL_DISTANCE,
+            false => !(LOCAL_DISTANCE..=MAX_DISTANCE).contains(&distance),
+        });
+        if let Some((local, distance)) = wrong {
+            let of = if local { "a node to itself" } else { "two nodes" };
+            let note = format!("node distances are not used, as one of {of} is {distance}; they are assumed");
+            self.notes.push(note);
+            self.distances = None;
+            return;
+        }
+        let stated = rows.clone();
+        let mut differing = 0;
+        for (from, row) in rows.iter_mut().enumerate() {
+            for (to, distance) in row.iter_mut().enumerate() {
+                let back = stated[to][from];
+                differing += usize::from(from < to && *distance != back);
+                *distance = (*distance).max(back);
+            }
+        }
+        if differing > 0 {
+            let pairs = if differing == 1 { "1 pair of nodes" } else { &format!("{differing} pairs of nodes") };
+            self.notes.push(format!("the distances of {pairs} depend on the direction: the longer one counts"));
+        }
     }
 
     /// Key of the last-level cache of each CPU.
@@ -137,8 +174,8 @@ impl Found {
             ));
             let mut parts = parts.into_values().map(|cpus| {
                 let share = u128::from(whole.cache.size_bytes) * cpus.len() as u128 / whole.cpus.len() as u128;
-                let line = u64::from(whole.cache.line_bytes.max(1));
-                let cache = crate::Cache { size_bytes: share as u64 / line * line, ..whole.cache.clone() };
+                let set = whole.cache.set_bytes();
+                let cache = crate::Cache { size_bytes: share as u64 / set * set, ..whole.cache.clone() };
                 CacheDescription { cache, cpus }
             });
             if let Some(first) = parts.next() {

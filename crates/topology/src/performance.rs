@@ -75,6 +75,15 @@ impl Cache {
         };
         format!("L{}{suffix}", self.level)
     }
+
+    /// The smallest part by which a cache can grow: one set, or a line where the ways are not known. At least 1.
+    pub(crate) fn set_bytes(&self) -> u64 {
+        let ways = match self.ways {
+            Ways::Count(ways) => u64::from(ways),
+            Ways::Full | Ways::Unknown => 1,
+        };
+        (ways * u64::from(self.line_bytes)).max(1)
+    }
 }
 
 /// What an origin rests on.

@@ -201,7 +201,7 @@ fn llc_box(machine: &Machine, llc: LlcId) -> Vec<String> {
     let core_numbers = cpus.iter().map(|cpu| machine.core_of(cpu).0).collect::<std::collections::BTreeSet<_>>();
     let mut lines = Vec::new();
     if let Some(cache) = machine.llc_cache(llc) {
-        lines.push(format!("{} {}", cache.name(), format_size_rounded(cache.size_bytes)));
+        lines.push(format!("{} {}", cache.name(), size(cache)));
     }
     let clusters = cores.iter().map(|(_, cluster, _)| cluster).collect::<std::collections::BTreeSet<_>>().len();
     let in_clusters =
@@ -241,13 +241,18 @@ fn caches(machine: &Machine, text: &mut String) {
         let line = format!(
             "  {:<4} {:>10}  {:<10} {:<14} {:>9}  {shared:<12} {origin}",
             cache.name(),
-            format_size_rounded(cache.size_bytes),
+            size(cache),
             ways(cache),
             line_and_inclusion(cache),
             latency,
         );
         let _ = writeln!(text, "{}", shorten(line.trim_end(), WIDTH));
     }
+}
+
+/// The size of a cache for people.
+fn size(cache: &Cache) -> String {
+    if cache.size_bytes == 0 { "? size".to_owned() } else { format_size_rounded(cache.size_bytes) }
 }
 
 fn ways(cache: &Cache) -> String {

@@ -2,21 +2,35 @@
 //!
 //! Source: the kernel's `Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu` and `...-node`. Read are
 //! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity` and
-//! `node*/{cpulist,distance,meminfo}`; what a kernel does not provide is noted and replaced by the plainest
+//! `node*/{cpumap,cpulist,distance,meminfo}`; what a kernel does not provide is noted and replaced by the plainest
 //! assumption.
+//!
+//! Sets of CPUs stand there twice, as a bit map and as a list. Old kernels give maps only, and trees that were made by
+//! hand often have wrong lists: the map is read, and the list only where there is no map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::discovered::{Found, FoundCpu};
+use crate::hwloc_bitmap::parse_bitmap;
 use crate::{
     Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, MAX_CPUS, Machine, NodeDescription, Place, Result,
     Ways, parse_cpu_list,
 };
 
 pub(crate) const FORMAT: &str = "sysfs";
+
+/// Where the CPUs of one core are listed, newest name first, each as a map and as a list.
+pub(crate) const CORE_FILES: [[&str; 2]; 2] =
+    [["core_cpus", "core_cpus_list"], ["thread_siblings", "thread_siblings_list"]];
+/// The same for a cluster, a cache and a NUMA node.
+pub(crate) const CLUSTER_FILES: [&str; 2] = ["cluster_cpus", "cluster_cpus_list"];
+/// See [`CLUSTER_FILES`].
+pub(crate) const CACHE_CPU_FILES: [&str; 2] = ["shared_cpu_map", "shared_cpu_list"];
+/// See [`CLUSTER_FILES`].
+pub(crate) const NODE_CPU_FILES: [&str; 2] = ["cpumap", "cpulist"];
 
 /// No file that is read here is longer: a distance row of 1024 nodes has 4 KiB, a list of 8192 CPUs at worst 40 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -40,11 +54,9 @@ pub fn from_sysfs(root: &Path) -> Result<Machine> {
     found.offline = present.difference(&online).copied().collect();
     tree.read_nodes(&online, &mut found)?;
     let node_of = tree.nodes_of_cpus(&found)?;
-    for &cpu in &online {
-        let found_cpu = tree.read_cpu(cpu, node_of.get(&cpu).copied(), &mut found)?;
-        found.cpus.insert(cpu, found_cpu);
-    }
+    let unpackaged = tree.read_cpus(&online, &node_of, &mut found)?;
     house_the_homeless(&node_of, &mut found);
+    assume_packages(&unpackaged, &mut found);
     tree.read_caches(&online, &mut found)?;
     found.into_machine("detected", "read from a /sys tree", FORMAT)
 }
@@ -69,23 +81,24 @@ impl SysTree {
         }
     }
 
-    /// The trimmed text of a file; `None` when it does not exist.
+    /// The trimmed text of a file; `None` when it does not exist. Copies of sysfs files made page by page are padded
+    /// with zero bytes, which do not count.
     pub(crate) fn text(&self, file: &str) -> Result<Option<String>> {
         let path = self.system.join(file);
         let failed = |source| Error::Read { path: path.clone(), source };
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
-                Err(Error::invalid(Place::file(FORMAT, path), "the file is longer than 1 MiB"))
-            }
-            Ok(_) => {
-                let bytes = fs::read(&path).map_err(failed)?;
-                let text = String::from_utf8(bytes)
-                    .map_err(|_| Error::invalid(Place::file(FORMAT, path.clone()), "the file is not text"))?;
-                Ok(Some(text.trim().to_owned()))
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(failed(error)),
+        let invalid = |reason: &str| Error::invalid(Place::file(FORMAT, path.clone()), reason);
+        let opened = match fs::File::open(&path) {
+            Ok(opened) => opened,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut bytes = Vec::new();
+        opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(invalid("the file is longer than 1 MiB"));
         }
+        let text = String::from_utf8(bytes).map_err(|_| invalid("the file is not text"))?;
+        Ok(Some(text.trim_end_matches('\0').trim().to_owned()))
     }
 
     fn invalid(&self, file: &str, reason: impl Into<String>) -> Error {
@@ -96,6 +109,15 @@ impl SysTree {
     pub(crate) fn list(&self, file: &str) -> Result<Option<BTreeSet<u32>>> {
         let text = self.text(file)?;
         text.map(|text| parse_cpu_list(&text).map_err(|error| self.invalid(file, error.to_string()))).transpose()
+    }
+
+    /// A set of CPUs that `directory` has as a map or as a list.
+    fn cpus(&self, directory: &str, [map, list]: [&str; 2]) -> Result<Option<BTreeSet<u32>>> {
+        let file = format!("{directory}/{map}");
+        match self.text(&file)? {
+            Some(text) => parse_bitmap(&text).map(Some).map_err(|reason| self.invalid(&file, reason)),
+            None => self.list(&format!("{directory}/{list}")),
+        }
     }
 
     fn number(&self, file: &str) -> Result<Option<i64>> {
@@ -153,6 +175,7 @@ impl SysTree {
             let row: Option<Vec<u32>> = text.split_whitespace().map(|distance| distance.parse().ok()).collect();
             rows.push(row.ok_or_else(|| self.invalid(&file, format!("`{}` are not distances", first(&text))))?);
         }
+        self.keep_columns_of_online_nodes(&numbers, &mut rows, found)?;
         if rows.len() == numbers.len() {
             found.distances = Some(rows);
         } else {
@@ -161,61 +184,116 @@ impl SysTree {
         Ok(())
     }
 
+    /// A kernel prints the distances to online nodes; other trees have a column for each possible node.
+    fn keep_columns_of_online_nodes(
+        &self,
+        online: &BTreeSet<u32>,
+        rows: &mut Vec<Vec<u32>>,
+        found: &mut Found,
+    ) -> Result<()> {
+        if rows.iter().all(|row| row.len() == online.len()) {
+            return Ok(());
+        }
+        let possible = self.list("node/possible")?.unwrap_or_default();
+        if rows.iter().all(|row| row.len() == possible.len()) && online.is_subset(&possible) {
+            for row in rows.iter_mut() {
+                let columns = possible.iter().zip(&*row).filter(|(node, _)| online.contains(node));
+                *row = columns.map(|(_, distance)| *distance).collect();
+            }
+            found.notes.push("distances to nodes that are offline are left out".to_owned());
+        } else {
+            rows.clear();
+            let (nodes, one) = (online.len(), if online.len() == 1 { "" } else { "s" });
+            found.notes.push(format!("node distances do not name the {nodes} online node{one}"));
+        }
+        Ok(())
+    }
+
     /// The node of each CPU that a node lists.
     fn nodes_of_cpus(&self, found: &Found) -> Result<BTreeMap<u32, u32>> {
         let mut node_of: BTreeMap<u32, u32> = BTreeMap::new();
         for node in &found.nodes {
-            let file = format!("node/node{}/cpulist", node.os_index);
-            for cpu in self.list(&file)?.unwrap_or_default() {
+            let directory = format!("node/node{}", node.os_index);
+            for cpu in self.cpus(&directory, NODE_CPU_FILES)?.unwrap_or_default() {
                 if let Some(other) = node_of.insert(cpu, node.os_index) {
                     let reason = format!("CPU {cpu} is in node {} and in node {other}", node.os_index);
-                    return Err(self.invalid(&file, reason));
+                    return Err(self.invalid(&directory, reason));
                 }
             }
         }
         Ok(node_of)
     }
 
-    fn read_cpu(&self, cpu: u32, node: Option<u32>, found: &mut Found) -> Result<FoundCpu> {
-        let topology = format!("cpu/cpu{cpu}/topology");
-        let siblings = match self.list(&format!("{topology}/core_cpus_list"))? {
-            Some(siblings) => Some(siblings),
-            None => self.list(&format!("{topology}/thread_siblings_list"))?,
-        };
-        let package = self.number(&format!("{topology}/physical_package_id"))?;
-        if siblings.is_none() || package.is_none() {
-            found.notes.push(format!("CPU {cpu} has no topology: counted as a core of its own"));
-        }
-        if let Some(cluster) = self.list(&format!("{topology}/cluster_cpus_list"))?
-            && let Some(lowest) = cluster.first()
-        {
-            found.clusters.insert(cpu, *lowest);
-        }
-        let capacity = self.number(&format!("cpu/cpu{cpu}/cpu_capacity"))?.unwrap_or(i64::from(crate::CAPACITY_SCALE));
-        Ok(FoundCpu {
-            core: siblings.and_then(|siblings| siblings.first().copied()).unwrap_or(cpu),
+    /// Reads the CPUs; returns those whose package nothing names.
+    fn read_cpus(
+        &self,
+        online: &BTreeSet<u32>,
+        node_of: &BTreeMap<u32, u32>,
+        found: &mut Found,
+    ) -> Result<BTreeSet<u32>> {
+        let (mut alone, mut unpackaged) = (BTreeSet::new(), BTreeSet::new());
+        for &cpu in online {
+            let topology = format!("cpu/cpu{cpu}/topology");
+            let mut siblings = self.cpus(&topology, CORE_FILES[0])?;
+            if siblings.is_none() {
+                siblings = self.cpus(&topology, CORE_FILES[1])?;
+            }
+            let core = siblings.and_then(|siblings| siblings.first().copied());
+            if core.is_none() {
+                alone.insert(cpu);
+            }
             // Firmware that says nothing gives package -1.
-            socket: package.and_then(|package| u32::try_from(package).ok()).unwrap_or(0),
-            node: node.unwrap_or(0),
-            capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
-        })
+            let package = self.number(&format!("{topology}/physical_package_id"))?;
+            let package = package.and_then(|package| u32::try_from(package).ok());
+            if package.is_none() {
+                unpackaged.insert(cpu);
+            }
+            let cluster = self.cpus(&topology, CLUSTER_FILES)?.and_then(|cluster| cluster.first().copied());
+            found.clusters.extend(cluster.map(|lowest| (cpu, lowest)));
+            let capacity = self.number(&format!("cpu/cpu{cpu}/cpu_capacity"))?;
+            let found_cpu = FoundCpu {
+                core: core.unwrap_or(cpu),
+                socket: package.unwrap_or(0),
+                node: node_of.get(&cpu).copied().unwrap_or(0),
+                capacity: u32::try_from(capacity.unwrap_or(i64::from(crate::CAPACITY_SCALE))).unwrap_or(u32::MAX),
+            };
+            found.cpus.insert(cpu, found_cpu);
+        }
+        if !alone.is_empty() {
+            found
+                .notes
+                .push(format!("{} not said to share a core: each counts as a core of its own", cpus_are(&alone)));
+        }
+        Ok(unpackaged)
     }
 
     fn read_caches(&self, online: &BTreeSet<u32>, found: &mut Found) -> Result<()> {
         let mut seen: BTreeSet<(u8, CacheKind, BTreeSet<u32>)> = BTreeSet::new();
+        let mut unshared: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for &cpu in online {
             for index in self.numbered(&format!("cpu/cpu{cpu}/cache"), "index")? {
-                let Some(description) = self.read_cache(cpu, index)? else { continue };
+                let Some(mut description) = self.read_cache(cpu, index)? else { continue };
+                if description.cpus.is_empty() {
+                    // Some kernels print an empty map: no cache is smaller than a core.
+                    let core = found.cpus[&cpu].core;
+                    description.cpus = online.iter().copied().filter(|other| found.cpus[other].core == core).collect();
+                    unshared.entry(description.cache.name()).or_default().insert(cpu);
+                }
+                description.cpus.insert(cpu);
                 let key = (description.cache.level, description.cache.kind, description.cpus.clone());
                 if seen.insert(key) {
                     found.caches.push(description);
                 }
             }
         }
+        found.notes.extend(unshared.iter().map(|(cache, cpus)| {
+            let list = crate::format_cpu_list(cpus.iter().copied());
+            format!("nothing says which CPUs share the {cache} of CPUs {list}: counted as one per core")
+        }));
         Ok(())
     }
 
-    /// One cache of one CPU; `None` for entries that are not caches.
+    /// One cache of one CPU, with the CPUs that the tree says share it; `None` for entries that are not caches.
     fn read_cache(&self, cpu: u32, index: u32) -> Result<Option<CacheDescription>> {
         let directory = format!("cpu/cpu{cpu}/cache/index{index}");
         let file = |name: &str| format!("{directory}/{name}");
@@ -246,8 +324,7 @@ impl SysTree {
             None | Some(0) => Ways::Unknown,
             Some(ways) => Ways::Count(ways),
         };
-        let mut cpus = self.list(&file("shared_cpu_list"))?.unwrap_or_default();
-        cpus.insert(cpu);
+        let cpus = self.cpus(&directory, CACHE_CPU_FILES)?.unwrap_or_default();
         let cache = Cache {
             level,
             kind,
@@ -271,15 +348,31 @@ fn house_the_homeless(node_of: &BTreeMap<u32, u32>, found: &mut Found) {
             node_of_package.entry(cpu.socket).or_insert(*node);
         }
     }
-    let mut moved = BTreeMap::new();
+    let mut moved: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for (os_index, cpu) in found.cpus.iter_mut().filter(|(os_index, _)| !node_of.contains_key(os_index)) {
         cpu.node = node_of_package.get(&cpu.socket).copied().unwrap_or(lowest);
-        moved.insert(*os_index, cpu.node);
+        moved.entry(cpu.node).or_default().insert(*os_index);
     }
+    if !node_of.is_empty() || found.nodes.len() > 1 {
+        let note = |(node, cpus): (&u32, &BTreeSet<u32>)| {
+            format!("{} in no NUMA node: counted in node {node}", cpus_are(cpus))
+        };
+        found.notes.extend(moved.iter().map(note));
+    }
+}
+
+/// Where no CPU's package is known, as on POWER, every NUMA node counts as a socket; single CPUs without one are in
+/// socket 0.
+fn assume_packages(unpackaged: &BTreeSet<u32>, found: &mut Found) {
+    if unpackaged.len() < found.cpus.len() {
+        if !unpackaged.is_empty() {
+            found.notes.push(format!("{} in no package: counted in socket 0", cpus_are(unpackaged)));
+        }
+        return;
+    }
+    found.cpus.values_mut().for_each(|cpu| cpu.socket = cpu.node);
     if found.nodes.len() > 1 {
-        found
-            .notes
-            .extend(moved.iter().map(|(cpu, node)| format!("CPU {cpu} is in no NUMA node: counted in node {node}")));
+        found.notes.push("no package is described: each NUMA node counts as a socket".to_owned());
     }
 }
 
@@ -288,6 +381,12 @@ fn total_memory(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains("MemTotal:"))?;
     let kibibytes: u64 = line.split("MemTotal:").nth(1)?.split_whitespace().next()?.parse().ok()?;
     kibibytes.checked_mul(1024)
+}
+
+/// `CPU 3 is` or `CPUs 0-2,5 are`.
+fn cpus_are(cpus: &BTreeSet<u32>) -> String {
+    let list = crate::format_cpu_list(cpus.iter().copied());
+    if cpus.len() == 1 { format!("CPU {list} is") } else { format!("CPUs {list} are") }
 }
 
 /// The beginning of a text, for messages.

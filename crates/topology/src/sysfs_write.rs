@@ -7,14 +7,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sysfs::SysTree;
+use crate::sysfs::{CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, NODE_CPU_FILES, SysTree};
 use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Ways, format_cpu_list};
 
 const CPU_LISTS: [&str; 3] = ["possible", "present", "online"];
-const TOPOLOGY_FILES: [&str; 5] =
-    ["core_cpus_list", "thread_siblings_list", "physical_package_id", "cluster_cpus_list", "core_id"];
-const CACHE_FILES: [&str; 6] =
-    ["level", "type", "size", "coherency_line_size", "ways_of_associativity", "shared_cpu_list"];
+const TOPOLOGY_FILES: [&str; 2] = ["physical_package_id", "core_id"];
+const CACHE_FILES: [&str; 5] = ["level", "type", "size", "coherency_line_size", "ways_of_associativity"];
 
 /// Copies what describes the machine from the `/sys` tree below `root` to a new tree below `out`, which must not
 /// exist or be an empty directory. Returns the number of files written.
@@ -28,19 +26,23 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
         writer.copy(&tree, &format!("cpu/{list}"))?;
     }
     for cpu in tree.numbered("cpu", "cpu")? {
-        for file in TOPOLOGY_FILES {
+        let sets = CORE_FILES.iter().flatten().chain(&CLUSTER_FILES);
+        for file in TOPOLOGY_FILES.iter().chain(sets) {
             writer.copy(&tree, &format!("cpu/cpu{cpu}/topology/{file}"))?;
         }
         writer.copy(&tree, &format!("cpu/cpu{cpu}/cpu_capacity"))?;
         for index in tree.numbered(&format!("cpu/cpu{cpu}/cache"), "index")? {
-            for file in CACHE_FILES {
+            for file in CACHE_FILES.iter().chain(&CACHE_CPU_FILES) {
                 writer.copy(&tree, &format!("cpu/cpu{cpu}/cache/index{index}/{file}"))?;
             }
         }
     }
+    writer.copy(&tree, "node/possible")?;
     writer.copy(&tree, "node/online")?;
     for node in tree.numbered("node", "node")? {
-        writer.copy(&tree, &format!("node/node{node}/cpulist"))?;
+        for file in NODE_CPU_FILES {
+            writer.copy(&tree, &format!("node/node{node}/{file}"))?;
+        }
         writer.copy(&tree, &format!("node/node{node}/distance"))?;
         writer.copy_total_memory(&tree, node)?;
     }
