@@ -224,9 +224,14 @@ pub struct ReportArguments {
     /// Markdown to write, with the table of a patch letter; `-` for standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub markdown: Option<PathBuf>,
-    /// Perfetto trace of the trial that the page looks at; with several schedulers one file each, named after them
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline")]
+    /// Perfetto trace of the trial that the page looks at. FILE itself for one scheduler (`-` for standard output); for
+    /// several one file each, FILE with `-SCHEDULER` before its ending. A directory, or a name that ends with `/`:
+    /// trace-SCHEDULER.pftrace in it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
     pub perfetto: Option<PathBuf>,
+    /// Events of that trial as text, one a line; FILE as for --perfetto, in a directory trace-SCHEDULER.txt
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
+    pub events: Option<PathBuf>,
     /// Leave out the timeline and everything else that needs the events of a trial
     #[arg(long)]
     pub no_timeline: bool,

@@ -177,6 +177,85 @@ fn a_perfetto_trace_is_written_per_scheduler_with_the_topology_beside_it() {
 }
 
 #[test]
+fn a_directory_as_target_of_traces_means_files_in_it() {
+    let scratch = compared("--no-report");
+    scratch.run("report run --perfetto traces/ --events traces/").exits_with(0).complains("traces/trace-cfs.pftrace");
+    let expected = [
+        "trace-cfs.pftrace",
+        "trace-cfs.topology.json",
+        "trace-cfs.txt",
+        "trace-eevdf.pftrace",
+        "trace-eevdf.topology.json",
+        "trace-eevdf.txt",
+    ];
+    assert_eq!(scratch.files("traces"), expected);
+    scratch
+        .run("report run --perfetto traces")
+        .exits_with(2)
+        .complains("traces/trace-cfs.topology.json exists already");
+}
+
+#[test]
+fn one_trace_goes_to_the_file_named_or_to_standard_output_and_several_do_not_fit_there() {
+    let scratch = compared("--no-report");
+    for option in ["--perfetto", "--events"] {
+        let ran = scratch.run(&format!("report run {option} -")).exits_with(2);
+        ran.complains("standard output holds one trace");
+    }
+    scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --out one")).exits_with(0);
+    scratch.run("report one --perfetto x.pftrace --events x.txt").exits_with(0);
+    assert_eq!(scratch.files(".").iter().filter(|name| name.starts_with('x')).count(), 3, "{:?}", scratch.files("."));
+    let trace = scratch.command("report one --perfetto -").output().unwrap();
+    assert!(trace.status.success() && trace.stdout == fs::read(scratch.path("x.pftrace")).unwrap());
+    let events = scratch.run("report one --events -").exits_with(0);
+    assert_eq!(events.out, read(&scratch, "x.txt"));
+    assert!(!scratch.files(".").iter().any(|name| name.starts_with('-')), "no file is named after standard output");
+}
+
+#[test]
+fn events_as_text_are_those_of_the_trial_whether_they_were_kept_or_not() {
+    let scratch = Scratch::new();
+    for (name, rest) in [("kept", "--trace full"), ("again", "")] {
+        scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s cfs {rest} --out {name}")).exits_with(0);
+    }
+    let lines = |name: &str| {
+        let text = scratch.run(&format!("report {name} --events -")).exits_with(0).out;
+        // Scores are sampled while a trial is simulated again, and were not kept.
+        text.lines().filter(|line| !line.contains(" scores ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let kept = lines("kept");
+    assert!(kept == lines("again"));
+    let trial: Value = serde_json::from_str(&read(&scratch, "kept/trials/s0-t0000.json")).unwrap();
+    let count = |word: &str| kept.iter().filter(|line| line.contains(word)).count() as f64;
+    assert_eq!(Some(count(" sched_migrate ")), trial["measures"]["migrations_event"].as_f64());
+    assert_eq!(kept[0], "0 cpu0 fork_exit event=fork task=main/0 parent=idle");
+}
+
+#[test]
+fn a_reader_of_events_who_has_seen_enough_ends_the_program_quietly() {
+    let scratch = Scratch::new();
+    scratch
+        .run(&format!("sim -m {MACHINE} -w hackbench:-T,-p,-f4,-g2,-l40 -s cfs --trace full --out run"))
+        .exits_with(0);
+    let line = format!("set -o pipefail; {} report run --events - | head -n 1", env!("CARGO_BIN_EXE_warmcore"));
+    let output =
+        std::process::Command::new("bash").args(["-c", &line]).current_dir(scratch.path(".")).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn markdown_needs_no_events_and_is_written_where_they_are_damaged() {
+    let scratch = compared("--trace full --no-report");
+    for name in scratch.files("run/trace") {
+        scratch.write(&format!("run/trace/{name}"), "damaged");
+    }
+    scratch.run("report run").exits_with(1).complains("the events of trial");
+    let markdown = scratch.run("report run --markdown -").exits_with(0).complains("checksum");
+    let verdict: Value = serde_json::from_str(&read(&scratch, "run/verdict.json")).unwrap();
+    assert!(markdown.out.contains(verdict["verdict"]["sentence"].as_str().unwrap()), "{}", markdown.out);
+}
+
+#[test]
 fn the_page_opens_in_the_user_s_browser_and_says_so_where_there_is_none() {
     use std::os::unix::fs::PermissionsExt as _;
     let scratch = compared("--no-report");

@@ -4,7 +4,7 @@
 //! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
 //! - [`text`]: the verdict as Markdown and as the table of a patch letter.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
-//! - [`perfetto`]: one trial as a Perfetto trace, streamed.
+//! - [`perfetto`]: one trial as a Perfetto trace, streamed; [`event_lines`]: its events as text.
 //! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
 //!
 //! Reads run directories through `lab` and `trace`; returns texts and bytes, and writes no files. Computes no metric and no
@@ -12,6 +12,7 @@
 
 pub mod colour;
 pub mod counters;
+pub mod event_lines;
 pub mod figures;
 pub mod html;
 pub mod pack;

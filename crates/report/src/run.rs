@@ -19,6 +19,7 @@ use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{Event, RunTables, Sink, StoreError, StoreReader, TaskInfo, Tee};
 
+use crate::event_lines::EventLines;
 use crate::perfetto::PerfettoWriter;
 use crate::scene::{Limits, Recorder, Recording, Scene};
 use crate::scores::ScoreTracks;
@@ -127,30 +128,40 @@ impl Run {
         out: W,
         stop: &Arc<AtomicBool>,
     ) -> Result<(), ReportError> {
-        let (scene, number) = (&self.scenes[scheduler], self.representative);
+        let scene = &self.scenes[scheduler];
         let machine = &self.disk.experiment.machine.value;
         let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
         let writer = PerfettoWriter::new(out, machine, &scene.tables, &scene.tasks).map_err(failed)?;
-        let writer = match self.disk.trace(scheduler, number) {
-            Some(path) => {
-                let failed =
-                    |source| ReportError::Trace { scheduler: scene.scheduler.clone(), trial: scene.trial, source };
-                let mut writer = writer;
-                replay(&StoreReader::open(&path).map_err(failed)?, &mut writer, stop).map_err(failed)?;
-                writer
-            }
-            None => {
-                let every_ns = Some(ScoreTracks::interval_ns(scene.end_ns));
-                rerun_trial(&self.disk.experiment, &self.disk.record, scheduler, number, every_ns, stop, |_| writer)
-                    .map_err(|source| ReportError::Rerun {
-                        scheduler: scene.scheduler.clone(),
-                        trial: scene.trial,
-                        source,
-                    })?
-                    .sink
-            }
-        };
+        let writer = self.events_into(scheduler, writer, stop)?;
         writer.finish(scene.end_ns).map(|_| ()).map_err(failed)
+    }
+
+    /// Writes the events of the trial of a scheduler as lines of text, streamed likewise.
+    ///
+    /// # Errors
+    /// When its events cannot be had, or the text not be written.
+    pub fn write_events<W: Write>(&self, scheduler: usize, out: W, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+        let scene = &self.scenes[scheduler];
+        let lines = self.events_into(scheduler, EventLines::new(out, &scene.tables, &scene.tasks), stop)?;
+        lines.finish().map(|_| ()).map_err(|source| ReportError::Write { scheduler: scene.scheduler.clone(), source })
+    }
+
+    /// Hands the events of the trial of a scheduler to a sink, and gives the sink back.
+    fn events_into<S: Sink>(&self, scheduler: usize, mut sink: S, stop: &Arc<AtomicBool>) -> Result<S, ReportError> {
+        let (scene, number) = (&self.scenes[scheduler], self.representative);
+        let Some(path) = self.disk.trace(scheduler, number) else {
+            let every_ns = Some(ScoreTracks::interval_ns(scene.end_ns));
+            let (experiment, record) = (&self.disk.experiment, &self.disk.record);
+            let rerun = rerun_trial(experiment, record, scheduler, number, every_ns, stop, |_| sink);
+            return rerun.map(|rerun| rerun.sink).map_err(|source| ReportError::Rerun {
+                scheduler: scene.scheduler.clone(),
+                trial: scene.trial,
+                source,
+            });
+        };
+        let failed = |source| ReportError::Trace { scheduler: scene.scheduler.clone(), trial: scene.trial, source };
+        replay(&StoreReader::open(&path).map_err(failed)?, &mut sink, stop).map_err(failed)?;
+        Ok(sink)
     }
 
     /// Whether its trials are functions of its record.

@@ -1,8 +1,10 @@
 //! `warmcore report`: finished runs to look at, and the page that `compare` leaves in its run directory.
 
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use warmcore_lab::directory::REPORT;
 use warmcore_lab::files::{FileError, write_atomically};
@@ -21,7 +23,14 @@ const COMPARE_RERUN_EVENTS: u64 = 10_000_000;
 /// Runs the verb.
 pub fn run(arguments: ReportArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    let options = Options { scenes: !arguments.no_timeline, ..Options::default() };
+    let traces = [(Format::Perfetto, &arguments.perfetto), (Format::Lines, &arguments.events)];
+    let traces: Vec<(Format, &Path)> =
+        traces.into_iter().filter_map(|(format, path)| Some((format, path.as_deref()?))).collect();
+    let others = arguments.svg.is_some() || arguments.markdown.is_some() || !traces.is_empty();
+    let page = arguments.html.is_some() || arguments.open || !others;
+    // The Markdown is made of the trials' numbers alone: damaged events are no reason to refuse it.
+    let scenes = !arguments.no_timeline && (page || arguments.svg.is_some() || !traces.is_empty());
+    let options = Options { scenes, ..Options::default() };
     let runs = arguments
         .runs
         .iter()
@@ -44,13 +53,10 @@ pub fn run(arguments: ReportArguments, console: &Console) -> Result<(), Failure>
             write_new(path, text.as_bytes(), arguments.force)?;
         }
     }
-    if let Some(path) = &arguments.perfetto {
-        for (run, directory) in runs.iter().zip(&arguments.runs) {
-            write_traces(run, directory, path, runs.len() > 1, arguments.force, &signals, console)?;
-        }
+    for (format, path) in traces {
+        write_traces(format, &runs, &arguments, path, &signals, console)?;
     }
-    let others = arguments.svg.is_some() || arguments.markdown.is_some() || arguments.perfetto.is_some();
-    if arguments.html.is_some() || arguments.open || !others {
+    if page {
         let path = write_page(&arguments, &runs)?;
         console.note(&format!("report: {}", path.display()));
         if arguments.open {
@@ -89,9 +95,7 @@ pub fn into_run_directory(directory: &Path, signals: &Signals) -> Result<PathBuf
 
 /// Writes every figure as SVG and CSV; returns how many.
 fn write_figures(runs: &[Run], directory: &Path, force: bool) -> Result<usize, Failure> {
-    std::fs::create_dir_all(directory).map_err(|error| {
-        Failure::failed("warmcore::output", format!("cannot create {}: {error}", directory.display()))
-    })?;
+    create_directory(directory)?;
     let mut count = 0;
     for (index, run) in runs.iter().enumerate() {
         let prefix = if runs.len() > 1 { format!("run{}-", index + 1) } else { String::new() };
@@ -105,56 +109,147 @@ fn write_figures(runs: &[Run], directory: &Path, force: bool) -> Result<usize, F
     Ok(count)
 }
 
-/// Writes the trial that the page looks at as Perfetto traces, and the topology beside each.
+/// How a trial's events are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Perfetto,
+    Lines,
+}
+
+impl Format {
+    /// The ending of files that are not named one by one.
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Perfetto => "pftrace",
+            Self::Lines => "txt",
+        }
+    }
+
+    fn write(self, run: &Run, scheduler: usize, out: impl Write, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+        match self {
+            Self::Perfetto => run.write_perfetto(scheduler, out, stop),
+            Self::Lines => run.write_events(scheduler, out, stop),
+        }
+    }
+}
+
+/// Writes the trial that the page looks at, of every run and scheduler, to the file or files that `path` stands for.
 fn write_traces(
-    run: &Run,
-    directory: &Path,
+    format: Format,
+    runs: &[Run],
+    arguments: &ReportArguments,
     path: &Path,
-    several_runs: bool,
-    force: bool,
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
-    if run.scenes.is_empty() {
+    if let Some((_, directory)) = runs.iter().zip(&arguments.runs).find(|(run, _)| run.scenes.is_empty()) {
         let message = format!("{}: there are no events of a trial to write", directory.display());
         return Err(Failure::failed("warmcore::report", message)
             .help("a run on a real kernel keeps its events with `--trace full`, the default of `compare --on vm`"));
     }
-    let several = several_runs || run.scenes.len() > 1;
-    let ending = path.extension().map_or_else(|| "pftrace".into(), |ending| ending.to_string_lossy());
-    let stem = path.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy());
-    let prefix =
-        if several_runs { format!("-{}", figures::file_name(&directory.to_string_lossy())) } else { String::new() };
-    for (index, scene) in run.scenes.iter().enumerate() {
-        let name = format!("{stem}{prefix}-{}.{ending}", figures::file_name(&scene.scheduler));
-        let file = if several { path.with_file_name(name) } else { path.to_owned() };
-        write_new(
-            &file.with_extension("topology.json"),
-            topology_json(&run.disk.experiment.machine.value).as_bytes(),
-            force,
-        )?;
-        if file.exists() && !force {
-            return Err(exists(&file));
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        create_directory(path)?;
+    }
+    let several = runs.iter().map(|run| run.scenes.len()).sum::<usize>() > 1;
+    for (run, directory) in runs.iter().zip(&arguments.runs) {
+        let of_run = if runs.len() > 1 { figures::file_name(&directory.to_string_lossy()) } else { String::new() };
+        for (index, scene) in run.scenes.iter().enumerate() {
+            if path == Path::new("-") {
+                if several {
+                    let message = "standard output holds one trace, and there is one of every run and scheduler";
+                    return Err(Failure::usage("warmcore::usage", message)
+                        .help("name a directory, or a file whose name every trace's own is made from"));
+                }
+                return to_standard_output(format, run, directory, signals);
+            }
+            let names = [of_run.as_str(), &figures::file_name(&scene.scheduler)];
+            let file = trace_file(path, format.ending(), names, several);
+            if format == Format::Perfetto {
+                let topology = topology_json(&run.disk.experiment.machine.value);
+                write_new(&file.with_extension("topology.json"), topology.as_bytes(), arguments.force)?;
+            }
+            to_file(format, run, index, &file, arguments.force, signals)?;
+            let hint = match format {
+                Format::Perfetto => " (open it at ui.perfetto.dev, which keeps it on this computer)",
+                Format::Lines => "",
+            };
+            console.note(&format!("trace: {}{hint}", file.display()));
         }
-        // Streamed under another name, so that a trace that was cut off is not taken for a whole one.
-        let partial = file.with_extension("partial");
-        let failed = |error: &dyn std::fmt::Display| {
-            // The first error is the one to report.
-            let _ = std::fs::remove_file(&partial);
-            Failure::failed("warmcore::output", format!("cannot write {}: {error}", file.display()))
-        };
-        let out = std::fs::File::create(&partial).map_err(|error| failed(&error))?;
-        let written = run.write_perfetto(index, BufWriter::new(out), &signals.stop);
-        if signals.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            let _ = failed(&"interrupted");
-            return Err(signals.failure("interrupted"));
-        }
-        written.map_err(|error| failed(&error))?;
-        std::fs::rename(&partial, &file).map_err(|error| failed(&error))?;
-        console
-            .note(&format!("trace: {} (open it at ui.perfetto.dev, which keeps it on this computer)", file.display()));
     }
     Ok(())
+}
+
+/// The file of one trace of those that `path` stands for. `names`: of the run, if there are several, and of the scheduler.
+fn trace_file(path: &Path, ending: &str, names: [&str; 2], several: bool) -> PathBuf {
+    let names: String = names.iter().filter(|name| !name.is_empty()).map(|name| format!("-{name}")).collect();
+    if path.is_dir() {
+        return path.join(format!("trace{names}.{ending}"));
+    }
+    if !several {
+        return path.to_owned();
+    }
+    let ending = path.extension().map_or(ending.into(), |ending| ending.to_string_lossy());
+    let stem = path.file_stem().map_or("trace".into(), |stem| stem.to_string_lossy());
+    path.with_file_name(format!("{stem}{names}.{ending}"))
+}
+
+/// Streams a trace under another name first, so that one that was cut off is not taken for a whole one.
+fn to_file(
+    format: Format,
+    run: &Run,
+    scheduler: usize,
+    file: &Path,
+    force: bool,
+    signals: &Signals,
+) -> Result<(), Failure> {
+    if file.exists() && !force {
+        return Err(exists(file));
+    }
+    let partial = file.with_extension("partial");
+    let failed = |error: &dyn std::fmt::Display| {
+        // The first error is the one to report.
+        let _ = std::fs::remove_file(&partial);
+        Failure::failed("warmcore::output", format!("cannot write {}: {error}", file.display()))
+    };
+    let out = std::fs::File::create(&partial).map_err(|error| failed(&error))?;
+    let written = format.write(run, scheduler, BufWriter::new(out), &signals.stop);
+    if signals.stop.load(Ordering::Relaxed) {
+        let _ = failed(&"interrupted");
+        return Err(signals.failure("interrupted"));
+    }
+    written.map_err(|error| failed(&error))?;
+    std::fs::rename(&partial, file).map_err(|error| failed(&error))
+}
+
+/// Writes the only trace there is to standard output.
+fn to_standard_output(format: Format, run: &Run, directory: &Path, signals: &Signals) -> Result<(), Failure> {
+    let mut out = StandardOutput { inner: BufWriter::new(std::io::stdout().lock()), failed: None };
+    let written = format.write(run, 0, &mut out, &signals.stop);
+    if let Some(kind) = out.failed {
+        return Err(std::io::Error::from(kind).into());
+    }
+    written.map_err(|error| report_failure(&error, directory, signals))
+}
+
+/// Standard output that keeps why it failed: whoever closed a pipe has seen enough, whatever was being done meanwhile.
+struct StandardOutput<W> {
+    inner: W,
+    failed: Option<std::io::ErrorKind>,
+}
+
+impl<W: Write> Write for StandardOutput<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.inner.write(bytes).inspect_err(|error| self.failed = Some(error.kind()))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush().inspect_err(|error| self.failed = Some(error.kind()))
+    }
+}
+
+fn create_directory(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path)
+        .map_err(|error| Failure::failed("warmcore::output", format!("cannot create {}: {error}", path.display())))
 }
 
 fn exists(path: &Path) -> Failure {
@@ -177,7 +272,7 @@ fn file_failure(error: &FileError) -> Failure {
 
 /// The failure for a run that cannot be shown.
 fn report_failure(error: &ReportError, path: &Path, signals: &Signals) -> Failure {
-    if signals.stop.load(std::sync::atomic::Ordering::Relaxed) {
+    if signals.stop.load(Ordering::Relaxed) {
         return signals.failure("interrupted; the run is complete, `warmcore report` makes its report later");
     }
     let (message, path) = (error.to_string(), path.display().to_string());
