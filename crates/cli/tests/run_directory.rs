@@ -90,6 +90,32 @@ fn events_are_those_of_the_golden_traces() {
 }
 
 #[test]
+fn a_trace_that_differs_from_the_golden_one_is_shown_from_its_first_line_that_does() {
+    let scratch = Scratch::new();
+    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let copy = "mkdir scripts tests && cp $0/scripts/golden-traces scripts && cp -r $0/tests/golden tests";
+    assert!(shell(&scratch, copy, repository).status.success());
+    let golden = fs::read_to_string(scratch.path("tests/golden/traces/analytic-rr.txt")).unwrap();
+    let line = "0 cpu0 sched_wakeup task=main/0";
+    assert!(golden.contains(line));
+    scratch.write("tests/golden/traces/analytic-rr.txt", &golden.replace(line, "0 cpu7 sched_wakeup task=main/0"));
+
+    let output = shell(&scratch, "scripts/golden-traces $0", env!("CARGO_BIN_EXE_warmcore"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("golden traces/analytic-rr.txt"), "{text}");
+    assert!(text.contains(&format!("-0 cpu7 sched_wakeup task=main/0\n+{line}\n")), "{text}");
+    assert!(!text.contains("eevdf"), "the others are equal: {text}");
+}
+
+/// Runs a line of shell in the scratch directory; `$0` is the argument.
+fn shell(scratch: &Scratch, line: &str, argument: &str) -> std::process::Output {
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-c", line, argument]).current_dir(scratch.path("."));
+    bash.output().expect("bash is there")
+}
+
+#[test]
 fn another_seed_gives_other_trials() {
     let scratch = Scratch::new();
     scratch.run(&compare("--out one")).exits_with(0);
