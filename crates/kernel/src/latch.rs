@@ -5,11 +5,11 @@
 //!
 //! Where memory is modelled, taking a latch costs the transfer of its word and of the data behind it from the last owner's
 //! CPU, and the queue of looks: whenever the word changes, each of those who look fetches it again, one after the other. The
-//! release and the next taking wait in that queue, which is that of any hot line (`memory-model.md` 4.4): its members
-//! are the lookers and the new owner, their time between two uses is that between two looks, and a use takes as long as a
-//! line on average takes from a looker to the new owner. So hand-offs grow with the number of waiters and their distance, as
-//! measured for spin locks that do not queue (S. Boyd-Wickizer et al., "Non-scalable locks are dangerous", 2012). A release is
-//! seen at the first of the lookers' next looks.
+//! release and the next taking wait in that queue, which is that of any hot line (`docs/spec/memory-model.md` section
+//! 4.4): its members are the lookers and the new owner, their time between two uses is that between two looks, and a
+//! use takes as long as a line on average takes from a looker to the new owner. So hand-offs grow with the number of
+//! waiters and their distance, as measured for spin locks that do not queue (S. Boyd-Wickizer et al., "Non-scalable
+//! locks are dangerous", 2012). A release is seen at the first of the lookers' next looks.
 //!
 //! Not modelled: looks at a word that others write too, priorities, time limits, fairness of hardware between lookers.
 

@@ -209,7 +209,8 @@ fn hand_off_ns(cpus: &[u32], poll_ns: u64) -> f64 {
     trial.elapsed_ns as f64 / (PASSAGES * cpus.len() as u64) as f64 - 1_000.0
 }
 
-/// `memory-model.md` 4.4, hot lines: what looks cost saturates at a transfer per looker and change, and grows with the distance.
+/// `docs/spec/memory-model.md` section 4.4, hot lines: what looks cost saturates at a transfer per looker and change,
+/// and grows with the distance.
 #[test]
 fn a_latch_passes_on_more_slowly_the_more_look_at_it_and_the_farther_they_are() {
     // Cores of one LLC, of two LLCs, of all on the machine.

@@ -1,5 +1,6 @@
-//! How fast the exact level is: line touches per second of one host thread, on the reference's mix (section 3.3: about
-//! 4 % L1 misses and 1 % L2 misses), with and without lines that all cores write.
+//! How fast the exact level is: line touches per second of one host thread, on the specification's mix
+//! (`docs/spec/memory-model.md` section 3.3: about 4 % L1 misses and 1 % L2 misses), with and without lines that all
+//! cores write.
 //!
 //! Prints one JSON document. `--only NAME` selects the run of that name, or runs whose name contains the text, `--repeat N` repeats each,
 //! `--touches N` sets the number of touches. `--native N` simulates nothing: it touches a stream's lines in real memory
@@ -31,7 +32,7 @@ struct Measurement {
     cross_transactions_per_1000: f64,
 }
 
-/// Caches of the reference's measurement: 48 KiB, 2 MiB, and for 16 cores 60 MiB or what is given.
+/// Caches of the specification's measurement: 48 KiB, 2 MiB, and for 16 cores 60 MiB or what is given.
 fn machine(cores: usize, llc: &str) -> Result<Machine, String> {
     let shape = if cores == 1 { "1s1n1l1c1t".to_owned() } else { format!("{}s1n1l16c1t", cores.div_ceil(16)) };
     let cache = |level: u32, size: &str, ways: u32| {
@@ -56,7 +57,7 @@ fn profile(shared: f64) -> Profile {
     Profile {
         name: "mix".into(),
         summary: String::new(),
-        origin: "reference, section 3.3".into(),
+        origin: "docs/spec/memory-model.md section 3.3".into(),
         cpi0: 0.4,
         mlp: 4.0,
         ipc_ceiling: None,

@@ -1,5 +1,5 @@
-//! Closed forms of a profile (reference, section 2): footprint, misses per instruction, the inverse, and what limited
-//! associativity and other replacement rules change.
+//! Closed forms of a profile (`docs/spec/memory-model.md` section 2): footprint, misses per instruction, the inverse,
+//! and what limited associativity and other replacement rules change.
 //!
 //! With W lines, q touches per instruction and λ = q / W of each class, n instructions touch
 //! F(n) = Σ W (1 − e^(−λn)) distinct lines, and a cache that holds that window misses m(n) = F'(n) = Σ q e^(−λn) times
@@ -28,11 +28,11 @@ pub enum Replacement {
     Random,
 }
 
-/// Share of the way from LRU to random at which tree-PLRU is taken to lie (assumed; the reference states an added miss
+/// Share of the way from LRU to random at which tree-PLRU is taken to lie (assumed; the specification states an added miss
 /// ratio of 0.005 to 0.02).
 const PLRU_RANDOM_SHARE: f64 = 0.2;
 
-/// Weight of a scan's lines in the occupancy under SRRIP (reference, section 2; assumed there).
+/// Weight of a scan's lines in the occupancy under SRRIP (`docs/spec/memory-model.md` section 2; assumed there).
 const SRRIP_SCAN_WEIGHT: f64 = 0.25;
 
 /// Window beyond which e^(−λn) is nothing for the slowest class.
@@ -439,8 +439,8 @@ mod tests {
         misses as f64 / counted as f64
     }
 
-    /// Section 2: the correction is within 0.004 where the fully associative formula is off by 0.10 to 0.14, which is
-    /// when the working set equals the capacity.
+    /// `docs/spec/memory-model.md` section 2: the correction is within 0.004 where the fully associative formula is off
+    /// by 0.10 to 0.14, which is when the working set equals the capacity.
     #[test]
     fn misses_in_sets_agree_with_an_exact_cache() {
         let mixtures: [(&[(u64, f64)], u64); 4] = [

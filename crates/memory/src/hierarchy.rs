@@ -81,7 +81,7 @@ pub struct Hierarchy {
 }
 
 /// Latency factor by utilisation where a machine states no curve: Ice Lake's, in the middle of those measured
-/// (reference, section 4.7).
+/// (`docs/spec/memory-model.md` section 4.7).
 const TYPICAL_CURVE: [(f64, f64); 9] = [
     (0.0, 1.0),
     (0.25, 1.09),

@@ -1,4 +1,5 @@
-//! Memory profiles by name: the starting table of the reference (section 6.2), as shipped in `data/profiles.toml`.
+//! Memory profiles by name: the starting table of `docs/spec/memory-model.md` section 6.2, as shipped in
+//! `data/profiles.toml`.
 //!
 //! Every profile states its origin there. Rows calibrated against a published number say so; that number must not be
 //! used to score the model.

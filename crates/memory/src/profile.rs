@@ -1,4 +1,5 @@
-//! The memory profile of a task or of one of its phases: a mixture of line classes (reference, section 2).
+//! The memory profile of a task or of one of its phases: a mixture of line classes (`docs/spec/memory-model.md` section
+//! 2).
 //!
 //! A class is a set of cache lines that are touched at random, or in cyclic order, at a constant rate per instruction. A
 //! *touch* is an access to another line of the class than the last one, so runs within a line count once. Rates are per

@@ -62,14 +62,15 @@ fn a_lone_warm_task_runs_at_nominal_speed() {
     }
 }
 
-/// Section 6.2's columns of consequences on spr32 at 2.8 GHz: L1, L2 and L3 misses per 1000 instructions, and IPC.
+/// `docs/spec/memory-model.md` section 6.2's columns of consequences on spr32 at 2.8 GHz: L1, L2 and L3 misses per 1000
+/// instructions, and IPC.
 #[test]
 fn the_starting_table_has_the_consequences_the_reference_states() {
     let machine = machine("spr32");
     let rows = [
         ("spin", 0.0, 0.0, 0.0, 3.3),
         ("perlbench", 8.6, 0.24, 0.01, 2.1),
-        // Stated with IPC 0.95, which follows from the reference's equations only without the class's exposure of 0.25.
+        // Stated with IPC 0.95, which follows from the specification's equations only without the class's exposure of 0.25.
         ("nas-mg", 26.0, 16.0, 14.0, 1.5),
         ("mediawiki", 50.0, 6.3, 0.4, 0.64),
         ("hackbench", 23.0, 0.3, 0.0, 1.0),
@@ -78,7 +79,7 @@ fn the_starting_table_has_the_consequences_the_reference_states() {
         let counters = run(&machine, &profile(name), &[0], 20_000 * MS, 1_000 * MS)[0];
         let close = |value: f64, expected: f64, part: f64| (value - expected).abs() <= part * expected + 0.15;
         let of = |event| counters.per_kilo_instruction(event);
-        // The reference takes the L1 as fully associative here.
+        // The specification takes the L1 as fully associative here.
         assert!(close(of(MemoryEvent::L1Miss), l1, 0.3), "{name}: L1 {}", of(MemoryEvent::L1Miss));
         assert!(close(of(MemoryEvent::L2Miss), l2, 0.2), "{name}: L2 {}", of(MemoryEvent::L2Miss));
         assert!(close(of(MemoryEvent::L3Miss), l3, 0.2), "{name}: L3 {}", of(MemoryEvent::L3Miss));
@@ -125,8 +126,8 @@ fn two_computing_siblings_reach_one_and_a_fifth_of_one() {
     assert!((gain - 1.21).abs() < 0.02, "{gain}");
 }
 
-/// Section 8.2, P11: reloading an L2-filling working set after a migration costs 0.25 to 1.5 ms, whether its lines are
-/// only read or 30 % of the touches write them.
+/// `docs/spec/memory-model.md` section 8.2, P11: reloading an L2-filling working set after a migration costs 0.25 to
+/// 1.5 ms, whether its lines are only read or 30 % of the touches write them.
 #[test]
 fn a_migration_costs_the_time_to_fill_the_l2_again() {
     let machine = machine("spr32");

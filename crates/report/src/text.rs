@@ -1,7 +1,7 @@
 //! The verdict as text: Markdown, with the table of a kernel patch letter in it.
 //!
 //! Such letters give `case  load  baseline  patched  improvement`: the baseline normalised to 1.00, standard deviations in
-//! per cent of the mean in brackets, and the direction of the metric stated (`ecosystem.md` section 4).
+//! per cent of the mean in brackets, and the direction of the metric stated (`docs/spec/ecosystem.md` section 4).
 
 use std::fmt::Write as _;
 

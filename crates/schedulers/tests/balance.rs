@@ -1,4 +1,5 @@
-//! The load balancer on a running machine: items of the fidelity checklist of `linux-fair.md` section 9, by number.
+//! The load balancer on a running machine: items of the fidelity checklist of `docs/spec/linux-fair.md` section 9, by
+//! number.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -169,7 +170,7 @@ fn item_26_a_cache_hot_task_moves_only_after_two_failed_passes() {
     assert!(hot <= cold + 20 * MS, "moved at {hot} if hot, at {cold} if not");
 }
 
-/// With the consequence in section 5.4: nobody asks idle CPUs to balance.
+/// With the consequence in `docs/spec/linux-fair.md` section 5.4: nobody asks idle CPUs to balance.
 #[test]
 fn item_29_one_spinner_per_llc_is_left_in_peace() {
     let scene = Scene::of(3_000 * MS).spinners(2, |_| ());
@@ -181,7 +182,7 @@ fn item_29_one_spinner_per_llc_is_left_in_peace() {
     assert!(idle.iter().all(|&cpu| run.balance_ns(cpu) == 0));
 }
 
-/// Section 5.4: two busy CPUs in an LLC are a reason to kick an idle one.
+/// `docs/spec/linux-fair.md` section 5.4: two busy CPUs in an LLC are a reason to kick an idle one.
 #[test]
 fn two_busy_cpus_of_an_llc_have_an_idle_one_balance() {
     let scene =

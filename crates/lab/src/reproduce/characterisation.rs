@@ -4,7 +4,8 @@
 //! "1S" is 8 threads on cores of one socket, "2S" four of them on each; they are placed by affinity, as the paper's
 //! runs are by its virtual LLCs. Rows about single hardware threads of a core use the machine of the paper's first
 //! half, which has them (`spr40`). Statements in words become predicates; the thresholds are the project's own
-//! (reference P3 to P5), or follow from the words where it has none. Rows that need LAVD wait for that scheduler.
+//! (`docs/spec/memory-model.md` section 8.2, P3 to P5), or follow from the words where it has none. Rows that need LAVD
+//! wait for that scheduler.
 
 use crate::experiment::Observation;
 use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};

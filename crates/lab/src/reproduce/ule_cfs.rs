@@ -174,6 +174,6 @@ fn doubled_up() -> Coverage {
         [run("-c0-31"), run("-c0-30")],
         Figure::Ratio("elapsed_ns"),
         Stated::Value(1.73),
-        Band::within(1.55, 1.90, "reference P9: 55 to 90 %"),
+        Band::within(1.55, 1.90, "docs/spec/memory-model.md section 8.2, P9: 55 to 90 %"),
     )])
 }

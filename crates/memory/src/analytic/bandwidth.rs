@@ -1,4 +1,4 @@
-//! How much slower memory is because it is loaded (reference, sections 4.6 and 4.7).
+//! How much slower memory is because it is loaded (`docs/spec/memory-model.md` sections 4.6 and 4.7).
 //!
 //! Resources are the memory of each node, the link between each two sockets per direction, and the port of each LLC to
 //! memory where it is known. Each has a latency factor that follows a measured curve of its load; the load follows from

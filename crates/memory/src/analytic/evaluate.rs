@@ -23,7 +23,7 @@ use super::{MemoryEvent, TimeShare};
 /// A speed is the mean over at least so much time to come.
 const LEAST_HORIZON_NS: f64 = 5_000.0;
 
-/// And over at least this part of the instructions that warm an L2 (reference, section 4.9).
+/// And over at least this part of the instructions that warm an L2 (`docs/spec/memory-model.md` section 4.9).
 const WARMING: f64 = 0.125;
 
 /// And is looked at again after at most so much.

@@ -1,4 +1,4 @@
-//! Lines that several tasks share: who had them last (reference, section 4.4).
+//! Lines that several tasks share: who had them last (`docs/spec/memory-model.md` section 4.4).
 //!
 //! Per class and sharing scope one group. For every line, touches of its members are independent random processes, so
 //! "did somebody in another domain touch (write) this line since we last owned (touched) it" is a race of exponentials
@@ -304,7 +304,8 @@ impl Group {
 }
 
 /// Extra wait per transfer of a line that `contenders` tasks want, each after `think_ns` of other things, when a
-/// transfer takes `transfer_ns` and one line's transfers come one after the other: a closed queue (`memory-model.md` 4.4).
+/// transfer takes `transfer_ns` and one line's transfers come one after the other: a closed queue
+/// (`docs/spec/memory-model.md` section 4.4).
 pub fn queue_wait_ns(contenders: f64, think_ns: f64, transfer_ns: f64) -> f64 {
     queue_wait_beside_hits_ns(contenders, think_ns, transfer_ns, 1.0)
 }
@@ -313,7 +314,7 @@ pub fn queue_wait_ns(contenders: f64, think_ns: f64, transfer_ns: f64) -> f64 {
 /// before anybody else has asked for it keeps it.
 pub(super) fn queue_wait_beside_hits_ns(contenders: f64, think_ns: f64, transfer_ns: f64, transfers: f64) -> f64 {
     // Transfers all take the same time, so the one under way is half done on average: R = s (1 + (1 − 1 / n) (X R − X s / 2))
-    // with X = n / (Z + R) is a quadratic in R. The reference leaves the half out. Nobody exceeds one per transfer.
+    // with X = n / (Z + R) is a quadratic in R. The specification leaves the half out. Nobody exceeds one per transfer.
     let b = think_ns - transfer_ns * contenders;
     let c = transfer_ns * (think_ns - 0.5 * transfer_ns * (contenders - 1.0));
     let response = 0.5 * (-b + (b * b + 4.0 * c).max(0.0).sqrt());
@@ -340,7 +341,8 @@ mod tests {
         group
     }
 
-    /// Section 4.4: two equal halves of 8 threads with w = 0.3 give PW = 0.77 and PR = 0.23.
+    /// `docs/spec/memory-model.md` section 4.4: two equal halves of 8 threads with w = 0.3 give PW = 0.77 and PR =
+    /// 0.23.
     #[test]
     fn two_halves_fight_over_their_lines() {
         let group = group(&[&[1.0; 4], &[1.0; 4]], 0.3);
@@ -349,7 +351,8 @@ mod tests {
         assert!((race.read_domain - 0.23).abs() < 0.005, "{race:?}");
     }
 
-    /// Section 4.4: one stray thread of 8 makes the other seven see PW = 0.32 (w = 0.3) or 0.74 (w = 0.05).
+    /// `docs/spec/memory-model.md` section 4.4: one stray thread of 8 makes the other seven see PW = 0.32 (w = 0.3) or
+    /// 0.74 (w = 0.05).
     #[test]
     fn one_stray_thread_hurts_the_other_seven() {
         for (w, expected) in [(0.3, 0.32), (0.05, 0.74)] {
@@ -387,7 +390,8 @@ mod tests {
         assert!(race.write_private > 0.9);
     }
 
-    /// Section 4.4: verified to 0.0015 against exact coherence; here lines, owners and sharers are simulated one by one.
+    /// `docs/spec/memory-model.md` section 4.4: verified to 0.0015 against exact coherence; here lines, owners and
+    /// sharers are simulated one by one.
     #[test]
     fn the_race_agrees_with_lines_simulated_one_by_one() {
         let cases: [(&[&[f64]], f64); 4] = [
@@ -494,7 +498,7 @@ mod tests {
     #[test]
     fn a_hot_line_is_free_when_alone_and_a_queue_when_contended() {
         assert!(queue_wait_ns(1.0, 1_000.0, 50.0) < 1e-6);
-        // Limits of section 4.4: X = n / (Z + s) when idle and 1 / s when saturated.
+        // Limits of `docs/spec/memory-model.md` section 4.4: X = n / (Z + s) when idle and 1 / s when saturated.
         let throughput = |n: f64, think: f64, transfer: f64| n / (think + transfer + queue_wait_ns(n, think, transfer));
         assert!((throughput(2.0, 100_000.0, 50.0) / (2.0 / 100_050.0) - 1.0).abs() < 1e-3);
         assert!((throughput(64.0, 100.0, 50.0) * 50.0 - 1.0).abs() < 0.05);

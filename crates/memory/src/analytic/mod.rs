@@ -1,5 +1,5 @@
-//! The analytic memory model (reference, section 4): how fast every running task runs, from closed forms whose cost
-//! does not depend on the number of accesses.
+//! The analytic memory model (`docs/spec/memory-model.md` section 4): how fast every running task runs, from closed
+//! forms whose cost does not depend on the number of accesses.
 //!
 //! Modelled: occupancy of L2s and LLCs as windows (`window`, `occupancy`), coherence as a race of rates per LLC domain (`groups`),
 //! loaded memory and links (`bandwidth`), sibling threads, page homes, and from all of it cycles per instruction by

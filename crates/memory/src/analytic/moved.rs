@@ -12,8 +12,9 @@
 //! longer than the window covers misses as one that never left. A line in both costs the first write a message to the other cache;
 //! lines fetched by a read are in both too. That is e^(−wλr) and e^(−wλr) − e^(−λr) of them.
 //!
-//! The same holds for cores (their L2s) and for the domains of LLCs. Source: reference, section 3.3 ("those written
-//! meanwhile elsewhere must be dropped") and the transitions of MESI; the reference's section 4.2 keeps the windows only.
+//! The same holds for cores (their L2s) and for the domains of LLCs. Source: `docs/spec/memory-model.md` section 3.3
+//! ("those written meanwhile elsewhere must be dropped") and the transitions of MESI; `docs/spec/memory-model.md`
+//! section 4.2 keeps the windows only.
 
 use crate::curves::PerClass;
 use crate::profile::MAX_CLASSES;

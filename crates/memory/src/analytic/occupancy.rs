@@ -1,5 +1,5 @@
-//! Occupancy of one cache (reference, section 4.2): its windows, how fast their owners fill it, and the eviction rate φ that
-//! follows. φ is 0 while everything fits and otherwise makes fills equal evictions.
+//! Occupancy of one cache (`docs/spec/memory-model.md` section 4.2): its windows, how fast their owners fill it, and
+//! the eviction rate φ that follows. φ is 0 while everything fits and otherwise makes fills equal evictions.
 
 use crate::math::exp;
 
@@ -450,7 +450,8 @@ mod tests {
         }
     }
 
-    /// Section 8.1, X3: tasks join, leave and return; occupancy within 3 % (mean) and 12 % (most) of the capacity.
+    /// `docs/spec/memory-model.md` section 8.1, X3: tasks join, leave and return; occupancy within 3 % (mean) and 12 %
+    /// (most) of the capacity.
     #[test]
     fn windows_follow_an_exact_cache_when_tasks_join_leave_and_return() {
         let classes: [&[(u64, f64)]; 3] =

@@ -1,4 +1,5 @@
-//! From misses to time: cycles per instruction and their shares (reference, sections 4.3, 4.5 and 4.8).
+//! From misses to time: cycles per instruction and their shares (`docs/spec/memory-model.md` sections 4.3, 4.5 and
+//! 4.8).
 
 use crate::curves::PerClass;
 use crate::profile::MAX_CLASSES;
@@ -282,7 +283,8 @@ impl Alone {
 mod tests {
     use super::*;
 
-    /// Section 4.5 of the reference: mlp' = mlp (1 − 0.25 (1 − b)), and 4.8: transfers of shared lines are divided by mlp_c.
+    /// `docs/spec/memory-model.md` section 4.5: mlp' = mlp (1 − 0.25 (1 − b)), and 4.8: transfers of shared lines are
+    /// divided by mlp_c.
     #[test]
     fn a_stalled_sibling_takes_buffers_from_misses_that_overlap_and_from_no_others() {
         let mut alone = Alone { compute_ns: 1.0, ..Alone::default() };

@@ -1,4 +1,4 @@
-//! Bringing caches, groups and memory up to date, at most every so often (reference, section 4.10).
+//! Bringing caches, groups and memory up to date, at most every so often (`docs/spec/memory-model.md` section 4.10).
 
 use warmcore_topology::CpuId;
 

@@ -3,9 +3,9 @@
 //! When a task comes to a CPU, all that its L2 holds is older than what the task touches from then on, and least recently
 //! used lines go first: those of tasks that were there before, and the task's own of its last turn. Its window is *young*
 //! then: `in_front` counts what it executed in this turn, which does not shrink; the rest fades like the windows of those off
-//! the CPU. When all of that is gone the window is one like any other. The reference's section 4.2 has the running window
-//! shrink by the same factor as the others, and offers a walk over the last turns as a sharper variant; this has the
-//! walk's order between turns without a list of them.
+//! the CPU. When all of that is gone the window is one like any other. `docs/spec/memory-model.md` section 4.2 has the
+//! running window shrink by the same factor as the others, and offers a walk over the last turns as a sharper variant;
+//! this has the walk's order between turns without a list of them.
 //!
 //! Φ is found at each update as what makes the excess lines go, instead of being carried on at a frozen rate: windows
 //! that hold all their owners touch fade for a long time before they lose a line.

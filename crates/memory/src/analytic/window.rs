@@ -1,15 +1,15 @@
-//! An owner's share of a cache (reference, section 4.2): its *window*, the number of its own most recent instructions whose
-//! lines the cache still holds; `occupancy` has a cache's.
+//! An owner's share of a cache (`docs/spec/memory-model.md` section 4.2): its *window*, the number of its own most
+//! recent instructions whose lines the cache still holds; `occupancy` has a cache's.
 //!
 //! A window grows with its owner's instructions and shrinks as the cache's oldest time advances, at the cache's eviction
 //! rate φ. φ is 0 while everything fits and otherwise makes fills equal evictions. Owners off the CPU cost nothing: their
 //! windows shrink with Φ, the integral of φ, when they are looked at.
 //!
-//! The reference has dn/dt = x − φ n = x (1 − r), with r = n φ / x the window's age in units of the cache's; it rests at
+//! The specification has dn/dt = x − φ n = x (1 − r), with r = n φ / x the window's age in units of the cache's; it rests at
 //! r = 1, where all co-runners share one eviction time. Under LRU lines older than that go first and younger ones not at
 //! all. A victim cache's lines are as old as their eviction from the cache in front of it: of a window the part that
 //! this cache covers does not grow older. Here running windows follow dn/dt = x (1 − r²), and those off the CPU dn/dΦ = −n (1 + 2 ΔΦ), as they grow older
-//! by ΔΦ: both rest where the reference's do, come closer to LRU on the way there, and have closed forms.
+//! by ΔΦ: both rest where the specification's do, come closer to LRU on the way there, and have closed forms.
 
 use crate::curves::Curves;
 use crate::math::{exp, least};

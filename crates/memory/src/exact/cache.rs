@@ -1,7 +1,7 @@
 //! One set-associative cache: tags and two state bits per line, no data.
 //!
 //! Under LRU the lanes of a set are kept in order of use, so that the last one is the victim and nothing else is
-//! stored. The other rules keep lines in place and 64 bits per set. Source: reference, section 3.2.
+//! stored. The other rules keep lines in place and 64 bits per set. Source: `docs/spec/memory-model.md` section 3.2.
 
 use super::lanes::{DIRTY, EMPTY, Isa, LANES, Lanes, Portable, STATE, key, line_of};
 use super::stream::BLOCK;

@@ -4,7 +4,7 @@
 //! An access that the domain's right covers is settled here and now. Any other becomes a request; the domain goes on
 //! as if it had been granted, and the home directory settles who was first (see [`super::home`]). The directory
 //! forgets nothing and has room for everything: the limited directories of real machines are not modelled.
-//! Source: reference, sections 3.1 and 4.4.
+//! Source: `docs/spec/memory-model.md` sections 3.1 and 4.4.
 
 use super::domain::{Ask, Context, Domain, Entry, NO_CORE, Request, Right, Task};
 use super::lanes::{DIRTY, EMPTY, Portable, WRITABLE, line_of};

@@ -6,7 +6,7 @@
 //! private classes take the path in this module, which knows no sharers; the others are in [`super::coherence`].
 //!
 //! A domain touches nothing outside of itself: what concerns other domains becomes a [`Request`] that
-//! [`super::home`] answers between two quanta. Source: reference, sections 3.1 to 3.3 and 3.6.
+//! [`super::home`] answers between two quanta. Source: `docs/spec/memory-model.md` sections 3.1 to 3.3 and 3.6.
 
 use super::block::{EVICTED, LlcWork, Scratch};
 use super::cache::Cache;

@@ -4,7 +4,7 @@
 //! Within a quantum a domain goes on as if its requests had been granted. Two domains that write the same line in one
 //! quantum are therefore told so at its end: both are counted and pay, the earlier one loses the line then. The error
 //! is the chance of a second conflicting touch within the quantum; hot lines need a shorter one. Waiting of one
-//! transfer for another of the same line is not modelled. Source: reference, sections 3.1 and 3.6.
+//! transfer for another of the same line is not modelled. Source: `docs/spec/memory-model.md` sections 3.1 and 3.6.
 
 use warmcore_topology::Relation;
 

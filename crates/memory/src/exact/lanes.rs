@@ -2,7 +2,7 @@
 //! lanes with a line at once, and insert in front of a prefix of lanes. With AVX-512, AVX2 or in portable code; the
 //! results are the same, a test compares them.
 //!
-//! A lane is a line's number times four plus two state bits. Source: reference, section 3.2.
+//! A lane is a line's number times four plus two state bits. Source: `docs/spec/memory-model.md` section 3.2.
 
 use super::stream::{self, BLOCK, Tables};
 

@@ -8,7 +8,7 @@
 //! banks and queues of memory, limited directories, the L1 for instructions apart from traces, an L2 shared by several
 //! cores, caches beyond the LLC. Waiting of one line transfer for another is not either.
 //!
-//! Source: reference "memory-model", section 3; deviations are listed in `docs/models/memory-exact.md`.
+//! Source: `docs/spec/memory-model.md` section 3; deviations are listed in `docs/models/memory-exact.md`.
 
 pub mod address_trace;
 #[cfg(target_arch = "x86_64")]

@@ -58,7 +58,7 @@ pub struct Options {
     pub llc_replacement: Replacement,
     /// Set index of all caches.
     pub index: SetIndex,
-    /// Simulate one line in 2^this; 0 is all, 4 and 6 are the reference's 1/16 and 1/64.
+    /// Simulate one line in 2^this; 0 is all, 4 and 6 are the specification's 1/16 and 1/64.
     pub sampling_shift: u32,
     /// Time between two exchanges of the LLC domains' transactions.
     pub quantum_ns: u64,
@@ -73,17 +73,19 @@ pub struct Options {
     pub instruction_set: InstructionSet,
 }
 
-/// Overlap of coherence misses on shared lines, mlp_c (reference, section 4.8; assumed there). Transfers of private lines,
-/// which a task left in another cache, overlap as its other misses do, and writes to copies it can read wait in the store
-/// buffer: nothing depends on them.
+/// Overlap of coherence misses on shared lines, mlp_c (`docs/spec/memory-model.md` section 4.8; assumed there).
+/// Transfers of private lines, which a task left in another cache, overlap as its other misses do, and writes to copies
+/// it can read wait in the store buffer: nothing depends on them.
 pub const COHERENCE_OVERLAP: f64 = 1.5;
-/// Slowdown of a hyperthread by its sibling's issue slots, kappa (reference, section 4.5; assumed there).
+/// Slowdown of a hyperthread by its sibling's issue slots, kappa (`docs/spec/memory-model.md` section 4.5; assumed
+/// there).
 pub const SMT_ISSUE_SHARE: f64 = 0.65;
-/// Part of the misses in flight that a busy sibling takes (reference, section 4.5; assumed there).
+/// Part of the misses in flight that a busy sibling takes (`docs/spec/memory-model.md` section 4.5; assumed there).
 pub const SMT_OVERLAP_SHARE: f64 = 0.25;
-/// Shared classes of fewer lines than this are never sampled (reference, section 3.5).
+/// Shared classes of fewer lines than this are never sampled (`docs/spec/memory-model.md` section 3.5).
 pub const MIN_SAMPLED_LINES: u64 = 2_000;
-/// Bytes that a line's transfer between sockets takes on the link, data and protocol (reference, section 4.7; assumed).
+/// Bytes that a line's transfer between sockets takes on the link, data and protocol (`docs/spec/memory-model.md`
+/// section 4.7; assumed).
 pub const TRANSFER_BYTES: u64 = 88;
 
 impl Options {

@@ -1,8 +1,9 @@
 //! The touches of a task: an endless, random but reproducible sequence of lines drawn from its classes.
 //!
 //! Every touch is a function of the task's seed and the touch's number, so a sequence does not depend on when and in
-//! what pieces it is asked for. The class is chosen by the alias method: a table of 4,096 entries, as the reference
-//! has it (section 3.3), cannot hold classes that get less than one touch in 4,096, and those are what misses the LLC.
+//! what pieces it is asked for. The class is chosen by the alias method: a table of 4,096 entries, as the specification
+//! has it (`docs/spec/memory-model.md` section 3.3), cannot hold classes that get less than one touch in 4,096, and
+//! those are what misses the LLC.
 
 use super::lanes::{Isa, Portable};
 use crate::profile::MAX_CLASSES;

@@ -1,5 +1,5 @@
-//! Profiles from counters (reference, section 6.1 a): what a program missed at several cache sizes, what it stalled for,
-//! and what its threads took from each other when they were split over two last-level caches.
+//! Profiles from counters (`docs/spec/memory-model.md` section 6.1 a): what a program missed at several cache sizes,
+//! what it stalled for, and what its threads took from each other when they were split over two last-level caches.
 //!
 //! Input, as TOML ([`Counters::from_toml`]):
 //!
@@ -36,7 +36,7 @@
 //! Output: one class of half the smallest size, which takes the touches that nothing else explains; classes whose sizes
 //! and rates make the set-associative LRU formula of [`Curves::steady_in_sets`](crate::Curves::steady_in_sets) meet the
 //! points, as few as meet them within 2 %, by damped least squares on logarithms; the shared class, whose rate and writes
-//! follow from the race of section 4.4 for threads of equal speed.
+//! follow from the race of `docs/spec/memory-model.md` section 4.4 for threads of equal speed.
 //!
 //! What the points do not say is assumed, and [`Fit::notes`] tells it. Sizes beyond the largest capacity are known from
 //! the slope of the last points only. Scans and exposure are not fitted.

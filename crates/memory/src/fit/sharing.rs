@@ -1,8 +1,8 @@
 //! The shared class: touches and writes from what two halves of the threads took from each other.
 //!
-//! For threads of equal speed, `near` of them under one LLC and `far` under the other, the race of the reference
-//! (section 4.4) needs counts only: a write of a near thread needs the other LLC with probability
-//! far / (far + near w), a read with far w / (far w + near).
+//! For threads of equal speed, `near` of them under one LLC and `far` under the other, the race of the specification
+//! (`docs/spec/memory-model.md` section 4.4) needs counts only: a write of a near thread needs the other LLC with
+//! probability far / (far + near w), a read with far w / (far w + near).
 
 use super::{FitError, SharedData, Split, range};
 

@@ -103,7 +103,7 @@ fn shared_touches_and_writes_follow_from_splits_over_two_llcs() {
         let shared = SharedData { bytes: 1 << 20, write_fraction: Some(writes), splits: vec![blind(measured[0])] };
         assert!((sharing::solve(&shared).unwrap().0 / rate - 1.0).abs() < 1e-9);
     }
-    // The reference's vectors: two halves of eight threads, w = 0.3.
+    // The specification's vectors: two halves of eight threads, w = 0.3.
     let (rfo, read) = sharing::per_touch(4, 4, 0.3);
     assert!((rfo / 300.0 - 0.77).abs() < 0.002 && (read / 700.0 - 0.23).abs() < 0.002, "{rfo} {read}");
 }

@@ -1,11 +1,12 @@
-//! The X-suite: the analytic level against the exact one (reference, section 8.1), experiment by experiment.
+//! The X-suite: the analytic level against the exact one (`docs/spec/memory-model.md` section 8.1), experiment by
+//! experiment.
 //!
 //! Both levels get the same machine, the same profiles and the same schedule; per task and segment of the schedule the
 //! suite compares what they count. Experiments on one cache or one queue use that alone. Every experiment has several
-//! scenarios; its verdict is about the worst, or the mean, as the reference demands, and with several seeds about the
+//! scenarios; its verdict is about the worst, or the mean, as the specification demands, and with several seeds about the
 //! worst of them ([`summary`]).
 //!
-//! The bounds are the reference's. What does not meet them is explained in `docs/models/memory-exact.md`.
+//! The bounds are the specification's. What does not meet them is explained in `docs/models/memory-exact.md`.
 
 mod driver;
 mod placement;
@@ -147,7 +148,7 @@ pub enum ValidateError {
 /// An experiment of the suite.
 #[derive(Clone, Copy)]
 pub struct Experiment {
-    /// The reference's name: `X1`.
+    /// The specification's name: `X1`.
     pub id: &'static str,
     /// What is done.
     pub summary: &'static str,
@@ -164,7 +165,7 @@ impl Experiment {
     }
 }
 
-/// All experiments, in the reference's order: one level against the other, then the model against measurements.
+/// All experiments, in the specification's order: one level against the other, then the model against measurements.
 pub const EXPERIMENTS: [Experiment; 17] = [
     Experiment { id: "X1", summary: "solo mixtures, 0.25 to 4 times their size, 8 to 16 ways", run: single::solo },
     Experiment { id: "X2", summary: "2 to 8 co-runners of one LLC, steady", run: single::co_runners },

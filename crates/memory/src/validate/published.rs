@@ -1,4 +1,5 @@
-//! P1, P2 and P11: the model on presets against what was measured on such machines (reference, section 8.2).
+//! P1, P2 and P11: the model on presets against what was measured on such machines (`docs/spec/memory-model.md` section
+//! 8.2).
 //!
 //! In these points "exact" is the published value. Latencies of transfers, curves of loaded memory and bandwidths of
 //! the presets come from the same publications, so P1 and P2 say that the model charges what the machine states, with
@@ -16,10 +17,10 @@ use crate::exact;
 use crate::profile::{Class, Home, Profile};
 
 const MS: u64 = 1_000_000;
-/// Part of a transfer that a writer of independent lines waits for: the reference's mlp_c (section 4.8).
+/// Part of a transfer that a writer of independent lines waits for: mlp_c (`docs/spec/memory-model.md` section 4.8).
 const OVERLAP: f64 = 1.5;
 
-/// Medians of section 7.2 in ns: preset, same LLC, other LLC of the socket, other socket.
+/// Medians of `docs/spec/memory-model.md` section 7.2 in ns: preset, same LLC, other LLC of the socket, other socket.
 const TRANSFERS: [(&str, [Option<f64>; 3]); 7] = [
     ("spr32", [Some(55.0), None, None]),
     ("clx26", [Some(47.5), None, Some(137.5)]),
@@ -116,14 +117,15 @@ fn exact_transfer_ns(machine: &Machine, cpu: CpuId, effort: Effort) -> Result<f6
 type Curve = &'static [(f64, f64)];
 
 /// Published loaded latency over idle latency by load over peak, reads only, and the peak of a node in GB/s
-/// (sections 4.7 and 7.3; Kunpeng's was measured per socket of two nodes and is halved).
+/// (`docs/spec/memory-model.md` sections 4.7 and 7.3; Kunpeng's was measured per socket of two nodes and is halved).
 const LOADED: [(&str, f64, Curve); 3] = [
     ("spr32", 255.0, &[(0.0, 1.0), (0.25, 1.06), (0.5, 1.14), (0.6, 1.21), (0.7, 1.30), (0.8, 1.41), (0.9, 1.57)]),
     ("clx26", 113.0, &[(0.0, 1.0), (0.25, 1.11), (0.5, 1.20), (0.6, 1.26), (0.7, 1.32), (0.8, 1.39), (0.9, 1.55)]),
     ("kunpeng64", 79.0, &[(0.0, 1.0), (0.25, 1.16), (0.5, 1.32), (0.6, 1.42), (0.7, 1.54), (0.8, 1.71), (0.9, 2.12)]),
 ];
 
-/// Published bandwidth of one socket's cores from another socket's memory in GB/s (section 7.3).
+/// Published bandwidth of one socket's cores from another socket's memory in GB/s (`docs/spec/memory-model.md` section
+/// 7.3).
 const LINKS: [(&str, f64); 2] = [("spr32", 119.0), ("clx26", 34.0)];
 
 /// A task that reads as fast as its misses allow.
@@ -206,7 +208,7 @@ fn interpolated(curve: &[(f64, f64)], load: f64) -> f64 {
     y0 + (y1 - y0) * (load - x0) / (x1 - x0)
 }
 
-/// Presets whose L2 has 2 MiB, which the reference's range of reload times is about.
+/// Presets whose L2 has 2 MiB, which the specification's range of reload times is about.
 const LARGE_L2: [&str; 5] = ["spr32", "spr40", "xeon60", "emr32", "gnr72"];
 
 /// P11: what a task that fills its L2 loses by moving to another core under the same LLC.

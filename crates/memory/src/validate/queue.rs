@@ -10,7 +10,7 @@ use super::{Effort, Outcome, Point, ValidateError};
 use crate::exact::stream::mix;
 use crate::hierarchy::Hierarchy;
 
-/// Part of a transfer that a writer waits for: the reference's mlp_c (section 4.8).
+/// Part of a transfer that a writer waits for: mlp_c (`docs/spec/memory-model.md` section 4.8).
 const OVERLAP: f64 = 1.5;
 
 /// X8: throughput of threads on one line, from rare touches to nothing but touches.

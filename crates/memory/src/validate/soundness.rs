@@ -11,7 +11,7 @@ use crate::exact::{Simulation, TaskCounters, TaskSpec};
 /// X12: a sampled simulation against the whole one, segment by segment.
 pub(super) fn sampling(effort: Effort) -> Result<Outcome, ValidateError> {
     let mut outcome = Outcome::default();
-    // 61,440 sets of 16 in the reference; a quarter of that here.
+    // 61,440 sets of 16 in the specification; a quarter of that here.
     let caches = Caches { l1: (32, 8), l2: (512, 8), llc: (16 << 10, 16) };
     let schedule: &[u32] = &[0b0001, 0b0011, 0b1111, 0b1110, 0b0101, 0b1111];
     let machine = machine("1s1n1l8c1t", &caches)?;

@@ -10,8 +10,8 @@
 //! | `newidle` | `sched_balance_newidle` |
 //! | `nohz` | `nohz_balancer_kick`, `nohz_idle_balance` and the set of idle CPUs without tick |
 //!
-//! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `linux-fair.md` sections 1.16 and 5. Not modelled:
-//! misfit tasks and reduced capacity, asymmetric packing.
+//! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `docs/spec/linux-fair.md` sections 1.16 and 5. Not
+//! modelled: misfit tasks and reduced capacity, asymmetric packing.
 //!
 //! What cache-aware scheduling adds is in [`cache_aware`](super::cache_aware), what NUMA balancing adds in [`numa`](super::numa).
 //!

@@ -1,4 +1,5 @@
-//! CFS, the policy of the fair class from Linux 2.6.23 to 6.5, as of 4.9 … 6.5 (`linux-fair.md` section 1.16).
+//! CFS, the policy of the fair class from Linux 2.6.23 to 6.5, as of 4.9 … 6.5 (`docs/spec/linux-fair.md` section
+//! 1.16).
 //!
 //! The entity with the smallest virtual runtime runs; a slice is the entity's share of a period; sleepers get credit.
 //! `balance_by_load=1,imbalance_pct=125,busy_factor=32` is the balancer of 4.9 to 5.4, the default that of 5.10 to 6.5.

@@ -1,5 +1,6 @@
-//! Items of the fidelity checklist (`linux-fair.md` section 9) that need a look inside: lag and delayed dequeue (9 to 11), load
-//! tracking (14 to 16), balance intervals (22). The others are in `tests/checklist` and `tests/balance.rs`.
+//! Items of the fidelity checklist (`docs/spec/linux-fair.md` section 9) that need a look inside: lag and delayed
+//! dequeue (9 to 11), load tracking (14 to 16), balance intervals (22). The others are in `tests/checklist` and
+//! `tests/balance.rs`.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -4,8 +4,8 @@
 //! new-idle statistics) is per CPU. Spans, groups and group rings are shared between them by index. Does not balance
 //! and does not select CPUs; `balance` and `select` do.
 //!
-//! Source: Linux 7.2 `kernel/sched/topology.c` and `arch/x86/kernel/smpboot.c`, as specified in `linux-fair.md`
-//! section 3. Not modelled: asymmetric packing, `split_llc`, CPU hotplug.
+//! Source: Linux 7.2 `kernel/sched/topology.c` and `arch/x86/kernel/smpboot.c`, as specified in
+//! `docs/spec/linux-fair.md` section 3. Not modelled: asymmetric packing, `split_llc`, CPU hotplug.
 
 mod build;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! EEVDF, the policy of the fair class since Linux 6.6, as of 7.2 (`linux-fair.md` section 1).
+//! EEVDF, the policy of the fair class since Linux 6.6, as of 7.2 (`docs/spec/linux-fair.md` section 1).
 //!
 //! Every queued entity has a virtual runtime, a lag against the queue's weighted average, and a virtual deadline one
 //! request ahead. The eligible entity (lag ≥ 0) with the earliest deadline runs.
@@ -511,7 +511,7 @@ impl Policy for Eevdf {
 
     fn tick(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId, _queue: u32, _index: u32) {}
 
-    /// `wakeup_preempt_fair`, steps 4 to 8 of section 1.9.
+    /// `wakeup_preempt_fair`, steps 4 to 8 of `docs/spec/linux-fair.md` section 1.9.
     fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags) {
         if fair.policy.tunables.wakeup_preemption == 0 {
             return;

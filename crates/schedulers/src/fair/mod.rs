@@ -1,8 +1,8 @@
 //! The fair class: what EEVDF and CFS have in common.
 //!
-//! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `linux-fair.md`. Per-CPU picking is a [`Policy`]; queueing
-//! ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are shared, with
-//! the few differences of older kernels as [`FairParameters`].
+//! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `docs/spec/linux-fair.md`. Per-CPU picking is a [`Policy`];
+//! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
+//! shared, with the few differences of older kernels as [`FairParameters`].
 //!
 //! Differs from the kernel: tasks of one application or task group form at most one level of groups; group load
 //! reaches the root by its share at the moment of attaching; no bandwidth control, no asymmetric capacity in
@@ -54,7 +54,7 @@ pub struct FairParameters {
     pub imbalance_pct_smt: u32,
     /// `busy_factor` (16; 32 before 5.10).
     pub busy_factor: u32,
-    /// Balance as Linux 4.9 to 5.4 did, by load alone (`linux-fair.md` 1.16).
+    /// Balance as Linux 4.9 to 5.4 did, by load alone (`docs/spec/linux-fair.md` section 1.16).
     pub load_only_balance: bool,
     /// `NI_RANDOM`: skip new-idle passes at random when they rarely succeed.
     pub newidle_random: bool,

@@ -1,4 +1,4 @@
-//! Per-entity load tracking (`linux-fair.md` section 2; kernel `pelt.c`).
+//! Per-entity load tracking (`docs/spec/linux-fair.md` section 2; kernel `pelt.c`).
 //!
 //! Each signal is an average of a state with exponentially decaying memory: half-life 32 periods of 1024 × 1024 ns,
 //! which is exactly 2^25 ns. Between two events the state is constant, so the average has a closed form,
@@ -107,8 +107,8 @@ mod tests {
         assert_eq!(decay(u64::MAX), 0.0);
     }
 
-    /// linux-fair.md section 2.1: always running from zero, by milliseconds of the load tracking clock, whose microsecond
-    /// is 1024 ns.
+    /// `docs/spec/linux-fair.md` section 2.1: always running from zero, by milliseconds of the load tracking clock,
+    /// whose microsecond is 1024 ns.
     #[test]
     fn a_running_task_ramps_up_as_tabulated() {
         for (ms, util) in [(4, 83), (8, 159), (16, 294), (32, 504), (64, 760), (100, 901), (200, 1009), (345, 1023)] {

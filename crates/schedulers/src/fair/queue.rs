@@ -1,5 +1,5 @@
 //! Queueing of entities: what EEVDF and CFS share of `enqueue_task_fair`, `dequeue_entities`, `put_prev_entity`,
-//! `set_next_entity`, `update_curr` and `update_load_avg` (`linux-fair.md` sections 1.3, 1.8, 1.13, 1.14, 2).
+//! `set_next_entity`, `update_curr` and `update_load_avg` (`docs/spec/linux-fair.md` sections 1.3, 1.8, 1.13, 1.14, 2).
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;

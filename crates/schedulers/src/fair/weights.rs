@@ -36,7 +36,7 @@ pub fn virtual_delta(delta_ns: u64, weight: u32) -> i64 {
 mod tests {
     use super::*;
 
-    /// linux-fair.md section 1.1.
+    /// `docs/spec/linux-fair.md` section 1.1.
     #[test]
     fn weights_follow_the_table() {
         assert_eq!(weight_of(Policy::Normal, 0), 1024);

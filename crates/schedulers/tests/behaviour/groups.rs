@@ -1,4 +1,4 @@
-//! Task groups and autogroup: fairness between applications (`linux-fair.md` 1.13).
+//! Task groups and autogroup: fairness between applications (`docs/spec/linux-fair.md` section 1.13).
 
 use warmcore_workload::{GroupId, Step};
 

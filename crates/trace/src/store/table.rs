@@ -20,7 +20,7 @@ use crate::TaskId;
 /// Added to a file's name until it is finished.
 pub(crate) const PARTIAL: &str = ".partial";
 
-/// The one compression level in use: `ecosystem.md` asks for 3.
+/// The one compression level in use: `docs/spec/ecosystem.md` section 2 asks for 3.
 const ZSTD_LEVEL: i32 = 3;
 
 /// One value of a row.

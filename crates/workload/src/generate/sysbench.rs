@@ -8,9 +8,9 @@
 //! The sequence follows sysbench 1.0's `oltp_*.lua` and the shape of InnoDB 8.0 (one thread per connection; latches of the
 //! index, the undo segments, the transaction system, the lock system, the redo log and the binary log). Who finds a latch taken
 //! looks now and then for a while, then sleeps; a release wakes all who sleep, as InnoDB's mutexes do (`os_event_set` is a
-//! broadcast). What a latch guards moves to its new owner, 64 lines for a delete in all, as the memory model's reference
-//! has it. Durations are assumed: a point select is about 75 µs of one
-//! core in client and server together, the others in proportion to what they do. What memory costs is the profiles' matter.
+//! broadcast). What a latch guards moves to its new owner, 64 lines for a delete in all, as `docs/spec/memory-model.md`
+//! section 6.2 has it. Durations are assumed: a point select is about 75 µs of one core in client and server together,
+//! the others in proportion to what they do. What memory costs is the profiles' matter.
 
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};

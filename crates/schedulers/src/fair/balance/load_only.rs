@@ -1,5 +1,5 @@
-//! Balancing by load alone, as Linux 4.9 to 5.4 did it (`linux-fair.md` 1.16): every imbalance is a difference in
-//! weighted load per capacity, even when some CPUs are idle.
+//! Balancing by load alone, as Linux 4.9 to 5.4 did it (`docs/spec/linux-fair.md` section 1.16): every imbalance is a
+//! difference in weighted load per capacity, even when some CPUs are idle.
 //!
 //! Where those versions differ: tasks are examined from the least recently run on (4.15 and later), and an imbalance
 //! that comes out as nothing counts as balanced (4.20 and later).

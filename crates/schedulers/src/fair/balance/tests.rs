@@ -266,7 +266,7 @@ fn numa_nodes_keep_small_imbalances() {
     assert_eq!(find(numa(IdleType::Idle), no_preference(0), no_preference(4)), tasks(2));
 }
 
-/// `linux-fair.md` 4.5 and item 20 of its checklist.
+/// `docs/spec/linux-fair.md` section 4.5 and item 20 of its checklist.
 #[test]
 fn the_idle_search_shrinks_with_utilisation() {
     let scan = |percent: u64| nr_idle_scan(16 * 1024 * percent / 100, 16, PCT);

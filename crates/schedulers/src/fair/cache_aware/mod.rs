@@ -1,8 +1,8 @@
 //! Cache-aware scheduling: a process keeps to one last-level cache while it fits there.
 //!
-//! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_SCHED_CACHE`, as specified in `linux-fair.md` section 6. It is a
-//! feature of the fair class, not a policy: [`Fair`](super::Fair) holds a `CacheAware` when it is on and some LLC has
-//! a neighbour to aggregate away from; otherwise nothing here runs.
+//! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_SCHED_CACHE`, as specified in `docs/spec/linux-fair.md` section
+//! 6. It is a feature of the fair class, not a policy: [`Fair`](super::Fair) holds a `CacheAware` when it is on and
+//! some LLC has a neighbour to aggregate away from; otherwise nothing here runs.
 //!
 //! | module | rule | kernel functions |
 //! |---|---|---|

@@ -111,7 +111,8 @@ mod tests {
         }
     }
 
-    /// `linux-fair.md` 6.6: an idle CPU keeps the share until its counters are shifted to 0: log2 of the run time in epochs.
+    /// `docs/spec/linux-fair.md` section 6.6: an idle CPU keeps the share until its counters are shifted to 0: log2 of
+    /// the run time in epochs.
     #[test]
     fn item_38_a_share_outlives_the_process_by_24_epochs() {
         let mut cpu = CpuState { runtime_ns: 16_000_000, ..CpuState::default() };

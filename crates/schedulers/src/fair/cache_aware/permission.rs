@@ -1,5 +1,5 @@
-//! May a task move between two LLCs? The decision on utilisation snapshots alone (`can_migrate_llc`; `linux-fair.md`
-//! section 6.7), without any state.
+//! May a task move between two LLCs? The decision on utilisation snapshots alone (`can_migrate_llc`;
+//! `docs/spec/linux-fair.md` section 6.7), without any state.
 
 /// Utilisation and capacity of an LLC as a balancing pass last recorded them; all zero before the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// `linux-fair.md` 6.7, the examples with two threads per core.
+    /// `docs/spec/linux-fair.md` section 6.7, the examples with two threads per core.
     #[test]
     fn the_examples_with_two_threads_per_core() {
         use Direction::{Away, Toward};

@@ -4,7 +4,7 @@ use super::permission::Limits;
 use crate::tunables::tunables;
 
 tunables! {
-    /// Tunables of cache-aware scheduling (`linux-fair.md` section 6.11).
+    /// Tunables of cache-aware scheduling (`docs/spec/linux-fair.md` section 6.11).
     pub struct CacheAwareTunables for "cache-aware" {
         /// The user's switch. Without several LLCs in a node or machine there is nothing to switch on.
         enabled: 1 "" in 0..=1,

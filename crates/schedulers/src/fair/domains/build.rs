@@ -239,7 +239,8 @@ fn clear_prefer_sibling_below_asymmetry(chain: &mut [Draft], spans: &Spans, mach
     }
 }
 
-/// Number of tasks up to which a NUMA imbalance is left alone (`linux-fair.md` 3.5; in `build_sched_domains`).
+/// Number of tasks up to which a NUMA imbalance is left alone (`docs/spec/linux-fair.md` section 3.5; in
+/// `build_sched_domains`).
 fn set_imb_numa_nr(chain: &mut [Draft], levels: &[TopologyLevel], spans: &Spans) {
     let mut imbalance = 0;
     let mut imbalance_span = 1;

@@ -1,5 +1,5 @@
 //! NUMA balancing and the rest of the fair class: hooks at ticks and switches, and what the load balancer, the placement of new tasks
-//! and cache-aware scheduling ask (`linux-fair.md` 4.6, 5.8, 6.2, 6.5, 6.6, 7.4).
+//! and cache-aware scheduling ask (`docs/spec/linux-fair.md` sections 4.6, 5.8, 6.2, 6.5, 6.6, 7.4).
 
 use warmcore_kernel::Core;
 use warmcore_topology::{CpuId, CpuSet, NodeId};
@@ -14,7 +14,7 @@ use crate::fair::domains::flags;
 use crate::fair::task_work::work;
 use crate::fair::{Fair, Policy};
 
-/// `numa_mode` from which on the scope decides where tasks run (`linux-fair.md` 8.8).
+/// `numa_mode` from which on the scope decides where tasks run (`docs/spec/linux-fair.md` section 8.8).
 const N1: u64 = 1;
 
 /// What tasks a queue or a group of CPUs would give away, in order of how little that costs (`enum fbq_type`).

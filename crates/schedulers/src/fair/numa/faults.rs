@@ -1,5 +1,6 @@
 //! Hint faults: which marked pages a running thread touches, what it learns from them, and which of them move to its node
-//! (`task_numa_fault`, `task_numa_placement`, `should_numa_migrate_memory`; `linux-fair.md` 7.1, 7.2, 7.5).
+//! (`task_numa_fault`, `task_numa_placement`, `should_numa_migrate_memory`; `docs/spec/linux-fair.md` sections 7.1,
+//! 7.2, 7.5).
 //!
 //! A thread's faults are settled at its ticks and when it stops running, as expectations over the run time in between.
 

@@ -1,5 +1,5 @@
 //! Fault statistics: per task and per group of tasks that touch each other's pages, and the weights that are compared
-//! (`struct numa_group`, `task_weight`, `group_weight`; `linux-fair.md` 7.2).
+//! (`struct numa_group`, `task_weight`, `group_weight`; `docs/spec/linux-fair.md` section 7.2).
 
 use super::nodes::Nodes;
 use crate::fair::state::NONE;

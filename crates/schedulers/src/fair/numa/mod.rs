@@ -1,9 +1,9 @@
 //! NUMA balancing: tasks go where their memory is, and memory where its tasks are.
 //!
-//! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_NUMA_BALANCING`, as specified in `linux-fair.md` section 7, with the
-//! simulator model of 7.6. It is a feature of the fair class, not a policy: [`Fair`](super::Fair) holds a `NumaBalancing` when it is
-//! on, the machine has several nodes, and the workload says what memory it uses (memory profiles or data groups); otherwise nothing
-//! here runs.
+//! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_NUMA_BALANCING`, as specified in `docs/spec/linux-fair.md`
+//! section 7, with the simulator model of 7.6. It is a feature of the fair class, not a policy: [`Fair`](super::Fair)
+//! holds a `NumaBalancing` when it is on, the machine has several nodes, and the workload says what memory it uses
+//! (memory profiles or data groups); otherwise nothing here runs.
 //!
 //! | module | rule | kernel functions |
 //! |---|---|---|

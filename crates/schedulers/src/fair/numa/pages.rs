@@ -5,8 +5,9 @@
 //! group. The pages of a region are alike: which of them a thread touches next is random, so everything about them is a number of
 //! pages, and every flow an expectation. Nothing is drawn by lot.
 //!
-//! Source: `linux-fair.md` 7.6, `memory-model.md` sections 2 and 4.6. Not modelled: huge pages (every page is one of 4 KiB), nodes
-//! that run out of memory, files, pages that a process gives back before it ends, mappings that come later than their users.
+//! Source: `docs/spec/linux-fair.md` section 7.6, `docs/spec/memory-model.md` sections 2 and 4.6. Not modelled: huge
+//! pages (every page is one of 4 KiB), nodes that run out of memory, files, pages that a process gives back before it
+//! ends, mappings that come later than their users.
 
 use warmcore_memory::math::exp;
 use warmcore_memory::{ClassKind, Home, Sharing};

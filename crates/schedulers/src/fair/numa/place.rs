@@ -1,5 +1,5 @@
 //! Finding a task a place near its memory: an idle CPU, a move that evens out load, or a swap with a task that gains too
-//! (`task_numa_migrate`, `task_numa_find_cpu`, `task_numa_compare`; `linux-fair.md` 7.3).
+//! (`task_numa_migrate`, `task_numa_find_cpu`, `task_numa_compare`; `docs/spec/linux-fair.md` section 7.3).
 //!
 //! None of this looks at caches: the CPU chosen is the first that will do.
 

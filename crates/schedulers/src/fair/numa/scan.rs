@@ -1,5 +1,6 @@
 //! When a process's memory is sampled, and how much of it: scan periods, their adaptation, and the scan that makes pages
-//! inaccessible (`task_tick_numa`, `task_numa_work`, `update_task_scan_period`; `linux-fair.md` 7.1, 7.5).
+//! inaccessible (`task_tick_numa`, `task_numa_work`, `update_task_scan_period`; `docs/spec/linux-fair.md` sections 7.1,
+//! 7.5).
 
 use warmcore_kernel::Core;
 use warmcore_trace::{OverheadKind, TaskId};

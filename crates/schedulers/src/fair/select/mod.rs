@@ -1,4 +1,4 @@
-//! Choosing a CPU at wakeup, fork and exec (`select_task_rq_fair`; `linux-fair.md` section 4).
+//! Choosing a CPU at wakeup, fork and exec (`select_task_rq_fair`; `docs/spec/linux-fair.md` section 4).
 //!
 //! Not modelled: energy-aware placement, asymmetric capacity, per-CPU kernel threads as wakers. Idle tasks do not count
 //! wakee flips (the kernel counts those of whatever a timer interrupts, idle tasks included).

@@ -1,5 +1,5 @@
 //! Placement of new tasks: down the domains to the idlest group and the idlest CPU in it (`sched_balance_find_dst_cpu`;
-//! `linux-fair.md` 4.6).
+//! `docs/spec/linux-fair.md` section 4.6).
 
 use std::cmp::Ordering;
 

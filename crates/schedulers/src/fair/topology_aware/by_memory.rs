@@ -1,5 +1,5 @@
-//! Home and sequence by where a process's memory is (`numa_mode=N2`, `linux-fair.md` 8.8: the direction \[P\] from the reviews
-//! of the RFCs, the details \[O\]).
+//! Home and sequence by where a process's memory is (`numa_mode=N2`, `docs/spec/linux-fair.md` section 8.8: the
+//! direction \[P\] from the reviews of the RFCs, the details \[O\]).
 //!
 //! The home node is the one with most of the process's hint faults. Nodes with more than a third as many come next, the most
 //! first; then all others as in every home's sequence. The scope is a prefix of that, so it takes as few of the nodes

@@ -1,8 +1,9 @@
 //! The topology-aware extension of cache-aware scheduling: a process that outgrows one LLC takes the next ones in an order that
 //! keeps it together, instead of spreading over the machine.
 //!
-//! Source: `linux-fair.md` section 8. Marks as there: **\[P\]** published in one of the two RFCs, **\[O\]** this project's
-//! design, as their code is not public. Everything of [`cache_aware`](super::cache_aware) stays but what this table lists.
+//! Source: `docs/spec/linux-fair.md` section 8. Marks as there: **\[P\]** published in one of the two RFCs, **\[O\]**
+//! this project's design, as their code is not public. Everything of [`cache_aware`](super::cache_aware) stays but what
+//! this table lists.
 //!
 //! | module | rule | replaces | mark |
 //! |---|---|---|---|
@@ -18,8 +19,9 @@
 //! Tolerance 0 still refuses everybody; other tolerances do not limit threads, as the scope grows with them. The footprint is
 //! tested as in 7.2.
 //!
-//! Deviations from section 8: utilisations in permissions are the snapshots of 6.8, as in 7.2; a batch of several tasks counts the
-//! utilisation it has moved; the wakeup hint's 16 ms count from the task's last hint.
+//! Deviations from `docs/spec/linux-fair.md` section 8: utilisations in permissions are the snapshots of 6.8, as in
+//! 7.2; a batch of several tasks counts the utilisation it has moved; the wakeup hint's 16 ms count from the task's
+//! last hint.
 
 mod balancing;
 mod by_memory;

@@ -1,4 +1,4 @@
-//! May a task of a group move between two LLCs? (`linux-fair.md` 8.6, \[O\].)
+//! May a task of a group move between two LLCs? (`docs/spec/linux-fair.md` section 8.6, \[O\].)
 
 use crate::fair::cache_aware::permission::{Limits, Permission, Snapshot};
 

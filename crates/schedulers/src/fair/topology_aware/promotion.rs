@@ -1,5 +1,5 @@
-//! What a move brings, so that passes pull from where most is gained: affinity promotion (`linux-fair.md` 8.7; the idea \[P\]
-//! from the first RFC, the weights \[O\] or, with `gain=inverse`, its published formula).
+//! What a move brings, so that passes pull from where most is gained: affinity promotion (`docs/spec/linux-fair.md`
+//! section 8.7; the idea \[P\] from the first RFC, the weights \[O\] or, with `gain=inverse`, its published formula).
 
 use super::sequence::Sequences;
 

@@ -1,4 +1,4 @@
-//! The scan of the extension: demand, home and scope of a process (`linux-fair.md` 8.3 to 8.5).
+//! The scan of the extension: demand, home and scope of a process (`docs/spec/linux-fair.md` sections 8.3 to 8.5).
 
 use warmcore_kernel::Core;
 use warmcore_trace::TaskId;

@@ -1,5 +1,5 @@
-//! How many LLCs a process needs: its demand, and the scope that grows at once and shrinks slowly (`linux-fair.md` 8.3 and
-//! 8.5, \[O\]; the smoothing of the utilisation \[P\] from the second RFC).
+//! How many LLCs a process needs: its demand, and the scope that grows at once and shrinks slowly
+//! (`docs/spec/linux-fair.md` sections 8.3 and 8.5, \[O\]; the smoothing of the utilisation \[P\] from the second RFC).
 
 /// Demand and scope of a group of threads.
 #[derive(Clone, Copy, Debug, Default)]

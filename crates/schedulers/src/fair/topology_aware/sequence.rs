@@ -1,5 +1,5 @@
 //! In which order a process takes LLCs, given its home: its LLC, those of its node, then node by node outwards
-//! (`linux-fair.md` 8.4, \[O\], the idea \[P\] from the second RFC).
+//! (`docs/spec/linux-fair.md` section 8.4, \[O\], the idea \[P\] from the second RFC).
 
 use warmcore_topology::{CpuId, Machine};
 

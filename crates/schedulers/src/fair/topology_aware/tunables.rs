@@ -3,7 +3,7 @@
 use crate::tunables::tunables;
 
 tunables! {
-    /// Tunables of the topology-aware extension (`linux-fair.md` section 8.2).
+    /// Tunables of the topology-aware extension (`docs/spec/linux-fair.md` section 8.2).
     pub struct TopologyAwareTunables for "topology-aware" {
         /// How a scope grows: LLC by LLC (as the second RFC) or to the whole node, socket, machine (as the first).
         mode: 0 "" in 0..=1 as ["prefix", "ladder"],
