@@ -10,7 +10,6 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::{ChannelKind, DataGroupId, Workload};
 
-use crate::core::PageMove;
 use crate::memory::Memory;
 
 /// The model, and which profile each task template has in it.
@@ -168,9 +167,12 @@ impl Memory for AnalyticMemory<'_> {
         self.model.refresh(now_ns);
     }
 
-    fn pages_moved(&mut self, page_move: &PageMove) {
-        let &PageMove { task, class, from, to, share } = page_move;
-        self.model.move_pages(task.0, class.map(|class| class as usize), from.index(), to.index(), share);
+    fn set_home(&mut self, task: TaskId, class: Option<u32>, shares: &[f64]) {
+        // Pages are those of the template's profile, whatever the phase; private ones are the task's with any.
+        let profile = self.profiles[self.templates[task.index()] as usize];
+        if class.is_none() || profile == self.current[task.index()] {
+            self.model.set_home(task.0, class.map(|class| class as usize), shares);
+        }
     }
 
     #[inline]

@@ -3,11 +3,13 @@
 //! Commands that make no sense (moving a running task, a CPU the task may not use) are remembered as the run's error
 //! and end it; see [`Core::fail`]. What a scheduler cannot do here, it cannot do.
 
-use warmcore_topology::{CpuId, CpuSet, Machine, NodeId, Relation};
+use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId};
 
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Slot};
+use crate::hint_faults::{HomeChange, Touches};
+use crate::pages::Pages;
 use crate::task::{State, Task};
 
 /// A pending request to call the scheduler on a CPU.
@@ -126,23 +128,13 @@ pub struct Core<'a> {
     pub(crate) error: Option<SimulationError>,
     /// Threads alive per process.
     pub(crate) process_threads: Vec<u32>,
-    /// Moves of pages that the memory has not been told of.
-    pub(crate) page_moves: Vec<PageMove>,
-}
-
-/// Pages of a task that NUMA balancing has moved to another node (`migrate_misplaced_folio`).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PageMove {
-    /// The task that faulted on them.
-    pub task: TaskId,
-    /// Class of its profile, if others share the pages; `None` for its private memory.
-    pub class: Option<u32>,
-    /// Node they were on.
-    pub from: NodeId,
-    /// Node they are on now.
-    pub to: NodeId,
-    /// Share of all pages of that class, or of its private memory: 0 to 1.
-    pub share: f64,
+    /// Where pages are, if there are nodes to choose from and tasks say what memory they use; and by task what hint faults have to do
+    /// with its run time.
+    pub(crate) pages: Option<Pages>,
+    pub(crate) touches: Vec<Touches>,
+    /// Homes of pages that the memory has not been told of, if it wants to know.
+    pub(crate) home_changes: Vec<HomeChange>,
+    pub(crate) tells_homes: bool,
 }
 
 impl<'a> Core<'a> {
@@ -413,11 +405,6 @@ impl<'a> Core<'a> {
                 self.emit_on(cpu, EventKind::Overhead { kind, duration_ns: spent - told });
             }
         }
-    }
-
-    /// Tells the memory that pages of a task are on another node from now on.
-    pub fn move_pages(&mut self, page_move: PageMove) {
-        self.page_moves.push(page_move);
     }
 
     /// Puts a decision into the trace: `decision` is an index into [`Scheduler::decisions`](crate::Scheduler).

@@ -17,8 +17,10 @@ use crate::analytic_memory::AnalyticMemory;
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
+use crate::hint_faults::HomeChange;
 use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
+use crate::pages::Pages;
 use crate::scheduler::{Enqueue, Scheduler, WakeFlags};
 use crate::score_samples::ScoreSamples;
 use crate::setup::{MemoryChoice, Setup};
@@ -133,7 +135,12 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             resched_list: Vec::new(),
             error: None,
             process_threads: vec![0; setup.workload.processes.len()],
-            page_moves: Vec::new(),
+            pages: (setup.machine.node_count() > 1)
+                .then(|| Pages::new(setup.workload, setup.machine.node_count()))
+                .flatten(),
+            touches: Vec::new(),
+            home_changes: Vec::new(),
+            tells_homes: M::MODELLED,
         };
         Self {
             core,
@@ -287,8 +294,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     /// Puts speeds into force that changed because of others, and lets the memory catch up if it is time.
     fn ask_memory(&mut self) {
         let now_ns = self.core.now_ns;
-        for page_move in self.core.page_moves.drain(..) {
-            self.memory.pages_moved(&page_move);
+        if !self.core.home_changes.is_empty() {
+            self.tell_homes();
         }
         if now_ns >= self.memory.due_ns() {
             let mut due = std::mem::take(&mut self.due);
@@ -304,6 +311,23 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             if self.core.queue.slot_time_ns(Slot::Progress, cpu).is_some() {
                 self.settle(cpu);
                 self.arm_progress(cpu);
+            }
+        }
+    }
+
+    /// Tells the memory where pages are now that have come to other nodes, or have been touched first. Speeds follow when the CPUs
+    /// concerned are reviewed next.
+    #[inline(never)]
+    pub(crate) fn tell_homes(&mut self) {
+        let Some(pages) = &self.core.pages else { return };
+        for HomeChange { task, region, mut classes } in self.core.home_changes.drain(..) {
+            if pages.is_private(region) {
+                self.memory.set_home(task, None, pages.private_shares(task.index()));
+                continue;
+            }
+            while classes != 0 {
+                self.memory.set_home(task, Some(classes.trailing_zeros()), pages.shares(region));
+                classes &= classes - 1;
             }
         }
     }

@@ -151,6 +151,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.instances[template.index()] += 1;
         self.core.tasks.push(state);
         self.memory.task_created(template.0);
+        self.core.pages_of_new_task(task);
         self.alive += 1;
         self.live += 1;
         self.core.emit(EventKind::Fork { parent: parent.unwrap_or(TaskId::IDLE), child: task });

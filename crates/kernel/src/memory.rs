@@ -11,8 +11,6 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::ChannelKind;
 
-use crate::core::PageMove;
-
 /// What the engine asks of a memory. Methods with a body are those that constant speeds have no answer to.
 pub(crate) trait Memory {
     /// Whether speeds depend on who runs where. If not, no method with a body is called.
@@ -69,8 +67,9 @@ pub(crate) trait Memory {
     /// Brings shared caches and memory up to date.
     fn refresh(&mut self, _now_ns: u64) {}
 
-    /// NUMA balancing has moved pages; speeds follow when the CPUs concerned are reviewed next.
-    fn pages_moved(&mut self, _page_move: &PageMove) {}
+    /// From now on the pages of a task's private classes, or with `class` those of one of the shared classes of its template's
+    /// profile, are on the nodes in these shares. The kernel keeps pages; speeds follow when the CPUs concerned are reviewed next.
+    fn set_home(&mut self, _task: TaskId, _class: Option<u32>, _shares: &[f64]) {}
 
     /// The next CPU whose speed changed for a reason of others.
     fn take_changed(&mut self) -> Option<CpuId> {

@@ -117,6 +117,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.scheduler.put_prev(&mut self.core, cpu, prev, stays);
             if prev_state == PrevState::Dead {
                 self.memory.task_dead(prev);
+                self.core.pages_of_dead_task(prev);
                 self.scheduler.task_dead(&mut self.core, prev);
             }
         }
@@ -146,6 +147,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         task.state = State::Running;
         task.switched_in_ns = now_ns;
         let last_ran = task.last_ran.replace(cpu);
+        if last_ran.is_none() {
+            self.core.touch_pages_first(cpu, next);
+        }
         self.core.charge(cpu, self.core.machine.costs().context_switch_ns, OverheadKind::Switch);
         if let Some(from) = last_ran
             && from != cpu
@@ -156,6 +160,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if M::MODELLED {
             self.settle_siblings(cpu);
             self.memory.switch_in(now_ns, cpu, next);
+            if last_ran.is_none() {
+                self.tell_homes();
+            }
             if self.core.tasks[next.index()].is_spinning() {
                 self.memory.set_spinning(now_ns, cpu, true);
             }

@@ -9,6 +9,11 @@
 
 use thiserror::Error;
 
+/// Instructions per nanosecond that a running thread is taken to execute where a profile's rates, which are per instruction, are to be
+/// rates in time and no model says how fast it runs: how soon it touches the pages of a region again. Assumed: between one and three
+/// instructions per cycle at two to four GHz programs with large memory reach a quarter to a half.
+pub const NOMINAL_INSTRUCTIONS_PER_NS: f64 = 1.0;
+
 /// Most classes of a profile: the models' per-task state has this many entries.
 pub const MAX_CLASSES: usize = 8;
 

@@ -263,7 +263,7 @@ fn memory_of_another_node_is_slower_until_its_pages_move() {
     player.advance(20 * MS);
     let remote = player.model().instructions_per_ns(CpuId(32));
     assert!((local / remote - 1.5).abs() < 0.3, "{local} and {remote}");
-    assert_eq!(player.model_mut().move_pages(task, None, 0, 1, 1.0), 1.0);
+    player.model_mut().set_home(task, None, &[0.0, 1.0]);
     player.advance(40 * MS);
     let moved = player.model().instructions_per_ns(CpuId(32));
     assert!((moved / local - 1.0).abs() < 0.02, "{moved} after the move");

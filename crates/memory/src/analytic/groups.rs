@@ -77,6 +77,8 @@ pub(super) struct Group {
     /// Share of its pages by node, and how many members have touched them first.
     pub home: Vec<f64>,
     pub touched_by: u32,
+    /// The driver says where its pages are.
+    pub told: bool,
 }
 
 /// A member's outcome of the race. Probabilities per touch.
@@ -114,6 +116,7 @@ impl Group {
             standing: Standing::new(llcs, nodes),
             home: vec![0.0; nodes],
             touched_by: 0,
+            told: false,
         }
     }
 

@@ -75,6 +75,8 @@ pub(super) struct TaskState {
     pub home: Vec<f64>,
     /// It has run, so its pages have homes.
     pub touched: bool,
+    /// The driver says where its own pages are.
+    pub told: bool,
     pub l2: Places,
     pub llc: Places,
     /// The LLC from which it came to the one where it is now, or was last.
@@ -171,6 +173,7 @@ impl Analytic {
             team: NONE,
             home: vec![0.0; self.hierarchy.memory_ns.len()],
             touched: false,
+            told: false,
             l2: Places::with_capacity(PLACES),
             llc: Places::with_capacity(PLACES),
             from_llc: 0,
@@ -224,16 +227,22 @@ impl Analytic {
         groups
     }
 
-    /// First touch: pages of the task, and its part of shared ones, are put on the node where it first runs.
+    /// First touch: pages of the task, and its part of shared ones, are put on the node where it first runs, unless the driver has
+    /// said where they are.
     pub(super) fn touch_first(&mut self, task: u32, node: u32) {
         let state = &mut self.tasks[task as usize];
         if state.touched {
             return;
         }
         state.touched = true;
-        state.home[node as usize] = 1.0;
+        if !state.told {
+            state.home[node as usize] = 1.0;
+        }
         for (_, group) in state.shared_classes() {
             let group = &mut self.groups[group as usize];
+            if group.told {
+                continue;
+            }
             let before = f64::from(group.touched_by);
             for share in &mut group.home {
                 *share *= before / (before + 1.0);
@@ -439,18 +448,19 @@ impl Analytic {
         (group != NONE).then(|| self.groups[group as usize].home.as_slice())
     }
 
-    /// Moves pages of a task's private classes, or with `class` of one of its shared classes: `share` of all the pages,
-    /// as far as `from` has them. Returns the share moved.
-    pub fn move_pages(&mut self, task: u32, class: Option<usize>, from: usize, to: usize, share: f64) -> f64 {
+    /// Says where the pages of a task's private classes are, or with `class` those of one of its shared classes: shares by node. From
+    /// then on that is the driver's to know; pages of which it says nothing stay where they were touched first.
+    pub fn set_home(&mut self, task: u32, class: Option<usize>, shares: &[f64]) {
         let state = &mut self.tasks[task as usize];
-        let home = match class.map(|class| state.groups[class]).filter(|group| *group != NONE) {
-            Some(group) => &mut self.groups[group as usize].home,
-            None => &mut state.home,
+        let (home, told) = match class.map(|class| state.groups[class]).filter(|group| *group != NONE) {
+            Some(group) => {
+                let group = &mut self.groups[group as usize];
+                (&mut group.home, &mut group.told)
+            }
+            None => (&mut state.home, &mut state.told),
         };
-        let moved = share.clamp(0.0, home[from]);
-        home[from] -= moved;
-        home[to] += moved;
-        moved
+        home.copy_from_slice(shares);
+        *told = true;
     }
 
     /// Touches per nanosecond of the CPU's task that go to its private and to its shared classes.

@@ -42,7 +42,11 @@ impl<P: Policy> Scheduler for Fair<P> {
         }
     }
 
-    fn init(&mut self, _core: &mut Core<'_>) {}
+    fn init(&mut self, core: &mut Core<'_>) {
+        if !core.knows_pages() {
+            self.numa = None;
+        }
+    }
 
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
         let state = core.task(task);

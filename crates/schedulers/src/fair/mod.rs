@@ -181,7 +181,7 @@ pub struct Fair<P> {
     picked_group: Vec<u32>,
     /// Cache-aware scheduling, where it is on and there are LLCs to choose from.
     pub(crate) cache_aware: Option<Box<CacheAware>>,
-    /// NUMA balancing, where it is on, there are nodes to choose from, and the workload says what memory it uses.
+    /// NUMA balancing, where it is on and there are nodes to choose from; gone from the start where the kernel knows no pages.
     pub(crate) numa: Option<Box<NumaBalancing>>,
     /// What tasks have to do when they return to user mode.
     task_work: TaskWork,
@@ -238,7 +238,7 @@ impl<P: Policy> Fair<P> {
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
             cache_aware,
-            numa: NumaBalancing::new(&features.numa, setup, hz).map(Box::new),
+            numa: NumaBalancing::new(&features.numa, machine, hz).map(Box::new),
             task_work: TaskWork::default(),
             parameters,
             policy,
@@ -370,7 +370,7 @@ impl<P: Policy> Fair<P> {
         entity.queue = queue;
         entity.exec_start_ns = 0;
         let [from, to] = [old, queue].map(|queue| CpuId(self.queues[queue as usize].cpu));
-        self.numa_migrated(self.entity_task(index), from, to);
+        self.numa_migrated(core, self.entity_task(index), from, to);
     }
 
     /// `init_entity_runnable_average` and `post_init_entity_util_avg`.

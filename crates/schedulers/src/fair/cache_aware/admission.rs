@@ -1,11 +1,10 @@
 //! Which processes are not kept together: those with more threads than an LLC has cores, and those whose memory does not fit
 //! into it.
 
+use warmcore_kernel::PAGE_BYTES;
+
 use super::CacheAware;
 use super::decisions::Decision;
-
-/// Bytes of a page.
-const PAGE_BYTES: u64 = 4096;
 
 /// Why a group is not kept together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,11 +3,10 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::{CpuId, CpuSet, NodeId};
-use warmcore_trace::{OverheadKind, TaskId};
+use warmcore_trace::TaskId;
 
-use super::NumaBalancing;
 use super::faults::Running;
-use super::pages::NO_NODE;
+use super::{NO_NODE, NumaBalancing};
 use crate::fair::balance::IdleType;
 use crate::fair::balance::pass::Pass;
 use crate::fair::domains::flags;
@@ -133,7 +132,7 @@ impl<P: Policy> Fair<P> {
     /// Accounts for the memory that the running task of a CPU touched: at its tick, and when it stops running.
     #[inline]
     pub(in crate::fair) fn settle_numa(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
-        if self.numa.as_ref().is_some_and(|numa| numa.is_attentive(task)) {
+        if self.numa.is_some() && core.may_fault(task) {
             self.settle_touches(core, cpu, task);
         }
     }
@@ -144,7 +143,7 @@ impl<P: Policy> Fair<P> {
         let (sum_exec_ns, load, queued) = (entity.sum_exec_ns, entity.pelt.load, entity.on_rq);
         let Some(numa) = &mut self.numa else { return };
         let settled = numa.settle(core, Running { task, cpu, sum_exec_ns, load, queued });
-        let owes = numa.owes(task);
+        let owes = core.owes_hint_faults(task);
         if settled.look {
             self.task_work.add(task, work::NUMA_PLACE);
         }
@@ -159,7 +158,7 @@ impl<P: Policy> Fair<P> {
         self.settle_numa(core, cpu, task);
         let sum_exec_ns = self.entities[self.task_entity(task) as usize].sum_exec_ns;
         let Some(numa) = &mut self.numa else { return false };
-        if numa.scan_due(task.index(), sum_exec_ns, core.jiffies()) {
+        if numa.scan_due(core, task, sum_exec_ns) {
             self.task_work.add(task, work::NUMA_SCAN);
         }
         self.task_work.has(task, work::NUMA_SCAN | work::NUMA_PLACE | work::NUMA_FAULTS)
@@ -169,8 +168,7 @@ impl<P: Policy> Fair<P> {
     pub(in crate::fair) fn do_numa_work(&mut self, core: &mut Core<'_>, task: TaskId, pending: u8) {
         let Some(numa) = &mut self.numa else { return };
         if pending & work::NUMA_FAULTS != 0 {
-            let owed_ns = numa.take_owed(task);
-            core.charge(core.task(task).cpu(), owed_ns, OverheadKind::Numa);
+            core.charge_hint_faults(task);
         }
         if pending & work::NUMA_SCAN != 0 {
             numa.scan(core, task);
@@ -182,9 +180,9 @@ impl<P: Policy> Fair<P> {
     }
 
     /// A task comes to another CPU's queue.
-    pub(in crate::fair) fn numa_migrated(&mut self, task: TaskId, from: CpuId, to: CpuId) {
+    pub(in crate::fair) fn numa_migrated(&mut self, core: &Core<'_>, task: TaskId, from: CpuId, to: CpuId) {
         if let Some(numa) = &mut self.numa {
-            numa.migrated(task, from, to);
+            numa.migrated(core, task, from, to);
         }
     }
 

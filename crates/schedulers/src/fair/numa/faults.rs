@@ -4,20 +4,13 @@
 //!
 //! A thread's faults are settled at its ticks and when it stops running, as expectations over the run time in between.
 
-use warmcore_kernel::{Core, PageMove};
-use warmcore_topology::{CpuId, NodeId};
+use warmcore_kernel::{Core, HintFault, LastTouch};
+use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use super::decisions::Decision;
 use super::groups::{NodeFaults, PRIVATE, SHARED};
-use super::pages::{LastTouch, NO_NODE, Use};
-use super::{NodeBuffer, NumaBalancing};
-
-/// Nanoseconds of a hint fault that leaves the page where it is. Assumed.
-const FAULT_NS: f64 = 1_000.0;
-
-/// Nanoseconds to move a page: copy, unmapping everywhere, remapping. Assumed.
-const MOVE_PAGE_NS: f64 = 3_000.0;
+use super::{NO_NODE, NodeBuffer, NumaBalancing};
 
 /// Passes in which private pages and those touched first move at the first fault.
 const EARLY_PASSES: u32 = 4;
@@ -50,77 +43,30 @@ pub(in crate::fair) struct Settled {
 }
 
 impl NumaBalancing {
-    /// Accounts for what a task touched since this was called last.
+    /// Takes a task's hint faults since this was called last, decides which of their pages move, and learns from them.
     pub(in crate::fair) fn settle(&mut self, core: &mut Core<'_>, running: Running) -> Settled {
         let index = running.task.index();
-        let state = &mut self.tasks[index];
-        if std::mem::take(&mut state.stale) {
-            // Since when it has been of interest what it touches is not known; for less than a tick.
-            (state.settled_ns, state.charged_ns) = (running.sum_exec_ns, 0);
-            return Settled::default();
-        }
-        let elapsed_ns = running.sum_exec_ns - state.settled_ns;
-        state.settled_ns = running.sum_exec_ns;
-        // Faults and scans take run time in which nothing is touched.
-        let overhead_ns = elapsed_ns.min(state.charged_ns);
-        state.charged_ns -= overhead_ns;
-        let useful_ns = elapsed_ns - overhead_ns;
-        let process = state.process;
         let mut settled = Settled::default();
-        if useful_ns == 0 {
-            return settled;
+        let mut faults = std::mem::take(&mut self.faults);
+        if core.take_hint_faults(running.cpu, running.task, running.sum_exec_ns, &mut faults) {
+            self.tasks[index].fault_cpu = running.cpu.0;
         }
         let here = self.nodes.of(running.cpu);
-        self.pages.first_touch(index, here);
-        if !self.pages.is_touch_of_interest(index) {
-            self.tasks[index].attentive = false;
-            return settled;
-        }
-        self.tasks[index].fault_cpu = running.cpu.0;
-        let share = self.share_of_tick(index, here, useful_ns, core.tick_ns());
-        for position in 0..self.pages.uses(index).len() {
-            let used = self.pages.uses(index)[position];
-            let reach = self.pages.reach(used, useful_ns);
-            if self.pages.region(used.region).marked <= 0.0 {
-                continue;
-            }
-            let last = self.pages.last_touch(used, here, self.tasks[index].last_fault_node);
-            let mut faulted = 0.0;
-            for home in 0..self.nodes.count() as u32 {
-                let pages = self.pages.fault(used.region, home, reach * share);
-                if pages <= 0.0 {
-                    continue;
-                }
-                faulted += pages;
-                if self.is_retry_due(index, core.jiffies(), pages) {
+        for of_region in faults.chunk_by(|a, b| a.position == b.position) {
+            for fault in of_region {
+                if self.is_retry_due(index, core.jiffies(), fault.pages) {
                     settled.footprint_change += self.place(core, running);
                     settled.look |= self.retry(index, here, core.jiffies());
                 }
-                self.record(core, index, used, &last, (home, here), pages);
+                let moved = self.record(index, fault, here);
+                core.answer_hint_fault(running.cpu, running.task, fault, moved);
             }
-            self.pages.note_touch(used, here, faulted);
-            if faulted > 0.0 && last.others_here + last.others_elsewhere > 0.0 {
-                self.meet(core, index, position, process);
+            if of_region[0].last.others_here + of_region[0].last.others_elsewhere > 0.0 {
+                self.meet(core, index, &of_region[0]);
             }
         }
-        self.tasks[index].last_fault_node = here;
+        self.faults = faults;
         settled
-    }
-
-    /// How much of its faults a thread can take in the time it has: they cost at most as much as a tick, what is left comes later.
-    fn share_of_tick(&self, index: usize, here: u32, useful_ns: u64, tick_ns: u64) -> f64 {
-        let mut cost_ns = 0.0;
-        for &used in self.pages.uses(index) {
-            if self.pages.region(used.region).marked > 0.0 {
-                let reach = self.pages.reach(used, useful_ns);
-                let marked = self.pages.marked(used.region).iter().enumerate();
-                let costs = marked.map(|(home, pages)| {
-                    pages * if home == here as usize { FAULT_NS } else { FAULT_NS + MOVE_PAGE_NS }
-                });
-                cost_ns += reach * costs.sum::<f64>();
-            }
-        }
-        if cost_ns > tick_ns as f64 { tick_ns as f64 / cost_ns } else { 1.0 }
     }
 
     /// Whether a whole fault has come together, and it is time for a look at the statistics.
@@ -146,20 +92,10 @@ impl NumaBalancing {
         state.preferred != here
     }
 
-    /// Faults on pages of one home, made on another node (or the same): moves those that should, and counts all.
-    fn record(
-        &mut self,
-        core: &mut Core<'_>,
-        index: usize,
-        used: Use,
-        last: &LastTouch,
-        (home, here): (u32, u32),
-        pages: f64,
-    ) {
-        let moved = if home == here { 0.0 } else { pages * self.accepted(index, last, home, here) };
-        if moved > 0.0 {
-            self.move_pages(core, index, used, (home, here), moved);
-        }
+    /// Counts faults, made on node `here`. Returns how many of their pages are to move there.
+    fn record(&mut self, index: usize, fault: &HintFault, here: u32) -> f64 {
+        let &HintFault { home, pages, last, .. } = fault;
+        let moved = if home == here { 0.0 } else { pages * self.accepted(index, &last, home, here) };
         // A page nobody has touched counts as the thread's own.
         let private = (last.nobody + last.self_here + last.self_elsewhere).clamp(0.0, 1.0);
         let buffers = &mut self.buffers[index * self.nodes.count()..][..self.nodes.count()];
@@ -183,25 +119,7 @@ impl NumaBalancing {
         state.locality[0] += pages - local;
         state.locality[1] += local;
         state.pages_moved += moved;
-        state.owed_ns += pages * FAULT_NS + moved * MOVE_PAGE_NS;
-    }
-
-    /// Moves pages of a region, and tells the memory: the private ones as a share of all of the task's private pages, for the memory
-    /// has one home for them.
-    fn move_pages(&mut self, core: &mut Core<'_>, index: usize, used: Use, (home, here): (u32, u32), pages: f64) {
-        let moved = self.pages.migrate(used.region, home, here, pages);
-        let (task, from, to) = (TaskId(index as u32), NodeId(home), NodeId(here));
-        if self.pages.is_private(used.region) {
-            let share = moved / self.pages.private_migratable(index).max(1.0);
-            core.move_pages(PageMove { task, class: None, from, to, share });
-            return;
-        }
-        let share = moved / self.pages.region(used.region).size.max(1.0);
-        let mut classes = used.classes;
-        while classes != 0 {
-            core.move_pages(PageMove { task, class: Some(classes.trailing_zeros()), from, to, share });
-            classes &= classes - 1;
-        }
+        moved
     }
 
     /// Share of faults on pages of another node after which the page moves here (`should_numa_migrate_memory`).
@@ -215,32 +133,31 @@ impl NumaBalancing {
     }
 
     /// A task found pages that others touched last: those of them that are running where they did so and it share a group from now
-    /// on.
-    fn meet(&mut self, core: &Core<'_>, index: usize, position: usize, process: u32) {
-        let used = self.pages.uses(index)[position];
-        let users = self.pages.region(used.region).users.len();
-        if used.joined as usize == users {
+    /// on. Pages of several processes are shared mappings here, which join groups as threads do.
+    fn meet(&mut self, core: &Core<'_>, index: usize, fault: &HintFault) {
+        let users = core.user_count(fault.region) as u32;
+        let known = &mut self.tasks[index].joined;
+        if known.len() <= fault.position {
+            known.resize(fault.position + 1, 0);
+        }
+        if known[fault.position] == users {
             return;
         }
         self.statistics.found_group(index);
         let mut together = true;
-        for number in 0..users {
-            let other = self.pages.region(used.region).users[number] as usize;
-            if other == index || self.tasks[other].exited {
+        for (other, touched) in core.users_of(fault.region) {
+            let state = &self.tasks[other.index()];
+            if other.index() == index || state.exited {
                 continue;
             }
-            let touched = self.pages.held_by(used.region, number as u32) >= 1.0;
-            let state = &self.tasks[other];
-            let there = state.fault_cpu != NO_NODE && core.curr(CpuId(state.fault_cpu)).index() == other;
-            // Pages of several processes are shared mappings here, which join groups as threads do.
-            debug_assert!(state.process == process || self.pages.is_data(used.region));
-            if touched && there {
-                self.statistics.join(index, other);
+            let there = state.fault_cpu != NO_NODE && core.curr(CpuId(state.fault_cpu)) == other;
+            if touched >= 1.0 && there {
+                self.statistics.join(index, other.index());
             }
-            together &= self.statistics.group_of(other) == self.statistics.group_of(index);
+            together &= self.statistics.group_of(other.index()) == self.statistics.group_of(index);
         }
         if together {
-            self.pages.uses_mut(index)[position].joined = users as u32;
+            self.tasks[index].joined[fault.position] = users;
         }
     }
 
@@ -253,7 +170,7 @@ impl NumaBalancing {
             return 0;
         }
         self.tasks[index].scan_seq = passes;
-        self.tasks[index].scan_max_ms = self.scan_max_ms(index);
+        self.tasks[index].scan_max_ms = self.scan_max_ms(core, index);
         let before = self.statistics.total(index);
         let run_share = self.run_share(core.now_ns(), running);
         let kinds = self.decay(index, run_share);
@@ -280,7 +197,7 @@ impl NumaBalancing {
         if moved >= 1.0 {
             core.decide(Decision::PagesMoved as u32, running.task, moved as i64);
         }
-        self.adapt_period(index, kinds, core.jiffies());
+        self.adapt_period(core, index, kinds);
         self.statistics.total(index) - before
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_NUMA_BALANCING`, as specified in `docs/spec/linux-fair.md`
 //! section 7, with the simulator model of 7.6. It is a feature of the fair class, not a policy: [`Fair`](super::Fair)
-//! holds a `NumaBalancing` when it is on, the machine has several nodes, and the workload says what memory it uses
-//! (memory profiles or data groups); otherwise nothing here runs.
+//! holds a `NumaBalancing` when it is on, the machine has several nodes, and the kernel knows pages (tasks have memory
+//! profiles or data groups); otherwise nothing here runs. Who touches what, and where it is, is the kernel's to know
+//! ([`Core::take_hint_faults`]): here are its faults.
 //!
 //! | module | rule | kernel functions |
 //! |---|---|---|
 //! | here | data, counters of queued tasks (5.8) | `init_numa_balancing`, `account_numa_enqueue` |
 //! | `nodes` | distances, wiring | `init_numa_topology_type`, `score_nearby_nodes`, `preferred_group_nid` |
-//! | `pages` | who touches what, where it is (7.6) | `struct vm_area_struct`, page flags |
 //! | `scan` | sampling and its rate (7.1, 7.5) | `task_tick_numa`, `task_numa_work`, `update_task_scan_period` |
 //! | `faults` | hint faults, statistics, page migration (7.1, 7.2, 7.5) | `task_numa_fault`, `task_numa_placement` |
 //! | `groups` | statistics of tasks and groups (7.2) | `struct numa_group`, `task_numa_group`, `task_weight` |
@@ -24,22 +24,24 @@ pub(crate) mod decisions;
 mod faults;
 mod groups;
 mod nodes;
-mod pages;
 mod place;
 mod scan;
 mod tunables;
 
-use warmcore_kernel::{Core, Setup};
-use warmcore_topology::CpuId;
+use warmcore_kernel::{Core, HintFault};
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 
 use self::groups::{NodeFaults, Statistics};
 use self::nodes::Nodes;
-use self::pages::{NO_NODE, Pages};
+use super::state::NONE;
 
 pub(crate) use self::balancing::NumaClass;
 pub(super) use self::place::STOPPER_MOVE;
 pub use self::tunables::NumaTunables;
+
+/// No node.
+const NO_NODE: u32 = NONE;
 
 /// Faults since a task's last placement on one node, shared and private.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,25 +70,16 @@ struct TaskState {
     /// When its statistics were updated last, and its run time then.
     placed_ns: u64,
     placed_exec_ns: u64,
-    /// Run time up to which its touches are accounted for.
-    settled_ns: u64,
-    /// Time of faults and moved pages to charge its CPU with when it returns to user mode.
-    owed_ns: f64,
-    /// Time charged that its run time will contain.
-    charged_ns: u64,
     /// Faults short of a whole one.
     part_of_fault: f64,
     /// Pages that its faults moved since its last placement.
     pages_moved: f64,
-    /// CPU and node of its last fault, or [`NO_NODE`].
+    /// CPU where it last had pages to fault on, or [`NO_NODE`].
     fault_cpu: u32,
-    last_fault_node: u32,
+    /// By region it uses, in their order: users of it that were found to be in the same fault group as the task.
+    joined: Vec<u32>,
     /// Move or swap that waits for the stopper.
     planned: Option<place::Plan>,
-    /// What it touches is of interest: it has not run, or some of its pages are marked.
-    attentive: bool,
-    /// It was not until a moment ago.
-    stale: bool,
     exited: bool,
 }
 
@@ -102,6 +95,14 @@ struct ProcessState {
     /// Where the next scan begins: position among its regions, pages into that.
     region: usize,
     offset: f64,
+}
+
+/// What the scanner knows of a region (`struct vma_numab_state`).
+#[derive(Clone, Copy, Debug)]
+struct RegionState {
+    /// Passes that its processes had completed when it was first there, and when it was scanned last.
+    first_pass: u32,
+    last_pass: u32,
 }
 
 /// What belongs to a CPU.
@@ -121,32 +122,33 @@ pub(crate) struct NumaBalancing {
     tunables: NumaTunables,
     hz: u64,
     pub(super) nodes: Nodes,
-    pages: Pages,
     tasks: Vec<TaskState>,
     /// By task, then node.
     buffers: Vec<NodeBuffer>,
     statistics: Statistics,
     processes: Vec<ProcessState>,
+    regions: Vec<RegionState>,
+    /// Faults that are being looked at.
+    faults: Vec<HintFault>,
     pub(super) cpus: Vec<CpuState>,
 }
 
 impl NumaBalancing {
-    /// The feature on a machine for a workload; `None` if it is switched off, there is one node, or no memory to sample.
-    pub fn new(tunables: &NumaTunables, setup: &Setup<'_>, hz: u64) -> Option<Self> {
-        let (machine, workload) = (setup.machine(), setup.workload());
+    /// The feature on a machine; `None` if it is switched off or there is one node.
+    pub fn new(tunables: &NumaTunables, machine: &Machine, hz: u64) -> Option<Self> {
         let nodes = Nodes::new(machine);
-        let pages = Pages::new(workload, nodes.count());
-        if tunables.numa_balancing == 0 || nodes.count() < 2 || pages.is_empty() {
+        if tunables.numa_balancing == 0 || nodes.count() < 2 {
             return None;
         }
         Some(Self {
             tunables: tunables.clone(),
             hz,
-            pages,
             tasks: Vec::new(),
             buffers: Vec::new(),
             statistics: Statistics::new(nodes.count()),
-            processes: vec![ProcessState::default(); workload.processes.len()],
+            processes: Vec::new(),
+            regions: Vec::new(),
+            faults: Vec::new(),
             cpus: vec![CpuState::default(); machine.cpu_count()],
             nodes,
         })
@@ -158,6 +160,9 @@ impl NumaBalancing {
         let process = core.task(task).process();
         let jiffies = core.jiffies();
         let delay = self.jiffies_of(self.tunables.scan_delay_ms);
+        if self.processes.len() <= process as usize {
+            self.processes.resize(process as usize + 1, ProcessState::default());
+        }
         let state = &mut self.processes[process as usize];
         let first = !std::mem::replace(&mut state.started, true);
         if first {
@@ -178,16 +183,11 @@ impl NumaBalancing {
             locality: [0.0; 2],
             placed_ns: 0,
             placed_exec_ns: 0,
-            settled_ns: 0,
-            owed_ns: 0.0,
-            charged_ns: 0,
             part_of_fault: 0.0,
             pages_moved: 0.0,
             fault_cpu: NO_NODE,
-            last_fault_node: NO_NODE,
+            joined: Vec::new(),
             planned: None,
-            attentive: true,
-            stale: false,
             exited: false,
         };
         if !first {
@@ -198,7 +198,7 @@ impl NumaBalancing {
         self.tasks.push(state);
         self.buffers.extend(std::iter::repeat_n(NodeBuffer::EMPTY, self.nodes.count()));
         self.statistics.task_created();
-        self.pages.task_created(core.task(task).template(), process, passes);
+        self.regions.resize(core.region_count(), RegionState { first_pass: passes, last_pass: passes.wrapping_sub(1) });
     }
 
     /// A task is gone (`task_numa_free`). Returns its total faults, in pages.
@@ -209,8 +209,6 @@ impl NumaBalancing {
         if let Some(plan) = state.planned.take() {
             self.cpus[plan.dst.index()].migrate_on = false;
         }
-        let process = self.tasks[task.index()].process;
-        self.pages.task_exited(task.index(), process);
         self.statistics.task_exited(task.index())
     }
 
@@ -245,7 +243,7 @@ impl NumaBalancing {
 
     /// A task changes CPUs (`update_scan_period`): leaving its preferred node, or for another node before it has one, it is sampled
     /// afresh.
-    pub fn migrated(&mut self, task: TaskId, from: CpuId, to: CpuId) {
+    pub fn migrated(&mut self, core: &Core<'_>, task: TaskId, from: CpuId, to: CpuId) {
         let (from, to) = (self.nodes.of(from), self.nodes.of(to));
         let index = task.index();
         let state = &self.tasks[index];
@@ -256,31 +254,12 @@ impl NumaBalancing {
         if state.scan_seq > 0 && keeps {
             return;
         }
-        self.tasks[index].scan_period_ms = self.scan_start_ms(index);
-    }
-
-    /// Whether what a task touches is of interest.
-    #[inline]
-    fn is_attentive(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].attentive
+        self.tasks[index].scan_period_ms = self.scan_start_ms(core, index);
     }
 
     /// Whether a task has had hint faults.
     #[inline]
     fn has_faults(&self, task: TaskId) -> bool {
         self.tasks[task.index()].fault_cpu != NO_NODE
-    }
-
-    /// Whether a task's CPU is to be charged with the time of faults.
-    fn owes(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].owed_ns >= 1.0
-    }
-
-    /// Time of faults that a task's CPU is to be charged with.
-    fn take_owed(&mut self, task: TaskId) -> u64 {
-        let state = &mut self.tasks[task.index()];
-        let owed_ns = std::mem::take(&mut state.owed_ns) as u64;
-        state.charged_ns += owed_ns;
-        owed_ns
     }
 }

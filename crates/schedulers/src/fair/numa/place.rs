@@ -7,11 +7,10 @@ use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, TaskId};
 
-use super::NumaBalancing;
 use super::decisions::Decision;
 use super::groups::weight_difference;
 use super::nodes::Wiring;
-use super::pages::NO_NODE;
+use super::{NO_NODE, NumaBalancing};
 use crate::fair::balance::stats::adjust_numa_imbalance;
 use crate::fair::{Fair, Policy};
 

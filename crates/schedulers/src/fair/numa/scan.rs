@@ -2,12 +2,11 @@
 //! inaccessible (`task_tick_numa`, `task_numa_work`, `update_task_scan_period`; `docs/spec/linux-fair.md` sections 7.1,
 //! 7.5).
 
-use warmcore_kernel::Core;
-use warmcore_trace::{OverheadKind, TaskId};
+use warmcore_kernel::{Core, PAGE_BYTES, RegionId};
+use warmcore_trace::TaskId;
 
 use super::NumaBalancing;
 use super::groups::{PRIVATE, SHARED};
-use super::pages::PAGE_BYTES;
 
 /// Memory that may be sampled per second, in MB: limits the shortest period (`MAX_SCAN_WINDOW`).
 const MAX_SCAN_WINDOW_MB: u64 = 2560;
@@ -17,9 +16,6 @@ const WALK_FACTOR: f64 = 8.0;
 
 /// Run time to pass before the next scan, per run time a scan took.
 const SCAN_SHARE: u64 = 32;
-
-/// Nanoseconds to make one page inaccessible, the TLB flush included. Assumed.
-const MARK_PAGE_NS: f64 = 20.0;
 
 /// Tenths in which ratios are taken (`NUMA_PERIOD_SLOTS`) and how many make a good one (`NUMA_PERIOD_THRESHOLD`).
 const SLOTS: i64 = 10;
@@ -46,8 +42,8 @@ pub(super) fn period_change_ms(period_ms: u64, [remote, local]: [i64; 2], [share
 
 impl NumaBalancing {
     /// Scans it takes to cover a process (`task_nr_scan_windows`).
-    fn windows(&self, process: u32) -> u64 {
-        let pages = self.pages.resident(process) as u64;
+    fn windows(&self, core: &Core<'_>, process: u32) -> u64 {
+        let pages = core.resident_pages(process) as u64;
         pages.div_ceil(self.scan_pages()).max(1)
     }
 
@@ -56,9 +52,9 @@ impl NumaBalancing {
     }
 
     /// `task_scan_min`.
-    pub(super) fn scan_min_ms(&self, task: usize) -> u64 {
+    pub(super) fn scan_min_ms(&self, core: &Core<'_>, task: usize) -> u64 {
         let floor = 1000 / (MAX_SCAN_WINDOW_MB / self.tunables.scan_size_mb).max(1);
-        floor.max(self.tunables.scan_period_min_ms / self.windows(self.tasks[task].process)).max(1)
+        floor.max(self.tunables.scan_period_min_ms / self.windows(core, self.tasks[task].process)).max(1)
     }
 
     /// A period stretched by the amount of memory that a task's group shares.
@@ -72,15 +68,15 @@ impl NumaBalancing {
     }
 
     /// Period with which a task begins (`task_scan_start`).
-    pub(super) fn scan_start_ms(&self, task: usize) -> u64 {
-        let shortest = self.scan_min_ms(task);
+    pub(super) fn scan_start_ms(&self, core: &Core<'_>, task: usize) -> u64 {
+        let shortest = self.scan_min_ms(core, task);
         shortest.max(self.stretched_ms(task, shortest))
     }
 
     /// `task_scan_max`.
-    pub(super) fn scan_max_ms(&self, task: usize) -> u64 {
-        let longest = self.tunables.scan_period_max_ms / self.windows(self.tasks[task].process);
-        self.scan_min_ms(task).max(longest).max(self.stretched_ms(task, longest))
+    pub(super) fn scan_max_ms(&self, core: &Core<'_>, task: usize) -> u64 {
+        let longest = self.tunables.scan_period_max_ms / self.windows(core, self.tasks[task].process);
+        self.scan_min_ms(core, task).max(longest).max(self.stretched_ms(task, longest))
     }
 
     /// Jiffies that so many milliseconds take at least.
@@ -89,18 +85,19 @@ impl NumaBalancing {
     }
 
     /// Ordinary tick of a running task (`task_tick_numa`). Whether it has to scan when it returns to user mode.
-    pub(super) fn scan_due(&mut self, task: usize, sum_exec_ns: u64, jiffies: u64) -> bool {
+    pub(super) fn scan_due(&mut self, core: &Core<'_>, task: TaskId, sum_exec_ns: u64) -> bool {
+        let task = task.index();
         let state = &self.tasks[task];
         let period_ns = state.scan_period_ms * NS_PER_MS;
         if state.scan_pending || sum_exec_ns <= state.node_stamp_ns + period_ns {
             return false;
         }
         if state.node_stamp_ns == 0 {
-            self.tasks[task].scan_period_ms = self.scan_start_ms(task);
+            self.tasks[task].scan_period_ms = self.scan_start_ms(core, task);
         }
         let state = &mut self.tasks[task];
         state.node_stamp_ns += period_ns;
-        state.scan_pending = jiffies >= self.processes[state.process as usize].next_scan;
+        state.scan_pending = core.jiffies() >= self.processes[state.process as usize].next_scan;
         state.scan_pending
     }
 
@@ -118,48 +115,43 @@ impl NumaBalancing {
         self.processes[process as usize].next_scan = jiffies + self.jiffies_of(period_ms);
         // Another thread of the process is likely to be next.
         self.tasks[task.index()].node_stamp_ns += 2 * core.tick_ns();
-        let marked = self.mark_next(process, task, core.process_threads(process));
-        let cost_ns = (marked * MARK_PAGE_NS) as u64;
-        let state = &mut self.tasks[task.index()];
-        state.node_stamp_ns += SCAN_SHARE * cost_ns;
-        state.charged_ns += cost_ns;
-        core.charge(core.task(task).cpu(), cost_ns, OverheadKind::Numa);
+        let marked = self.mark_next(core, process, task);
+        self.tasks[task.index()].node_stamp_ns += SCAN_SHARE * core.charge_marking(task, marked);
     }
 
     /// Marks pages from where the last scan of the process stopped. At the end of the address space a pass is complete. Returns
     /// how many were marked.
-    fn mark_next(&mut self, process: u32, task: TaskId, threads: u32) -> f64 {
+    fn mark_next(&mut self, core: &mut Core<'_>, process: u32, task: TaskId) -> f64 {
+        let threads = core.process_threads(process);
         let mut budget = self.scan_pages() as f64;
         let mut walk = budget * WALK_FACTOR;
         let mut marked = 0.0;
         let state = &self.processes[process as usize];
         let (passes, start) = (state.passes, (state.region, state.offset));
-        let regions = self.pages.of_process(process).len();
+        let regions = core.regions_of(process).len();
         // What other threads use is left to them, unless nothing else is left.
         for forced in [false, true] {
             let mut skipped = false;
             let (mut position, mut offset) = start;
             while position < regions {
-                let region = self.pages.of_process(process)[position];
+                let region = core.regions_of(process)[position];
                 let begun = std::mem::take(&mut offset);
-                let state = self.pages.region(region);
-                let due = begun > 0.0 || forced || self.is_scanned_by(region, task, passes, threads);
-                let migratable = self.pages.is_migratable(region);
+                let size = core.region_pages(region);
+                let due = begun > 0.0 || forced || self.is_scanned_by(core, region, task, passes, threads);
+                let migratable = core.is_migratable(region);
                 if !migratable || !due {
                     skipped |= migratable;
                     position += 1;
                     continue;
                 }
-                let pages = (state.size - begun).min(budget).min(walk);
-                let newly = self.pages.mark(region, begun, pages);
+                let pages = (size - begun).min(budget).min(walk);
+                let newly = core.mark_pages(region, begun, pages);
                 marked += newly;
-                self.alert_users(region, newly);
                 // Only pages that were there and accessible count.
                 budget -= if newly > 0.0 { pages } else { 0.0 };
                 walk -= pages;
-                let state = &mut self.pages.regions[region as usize];
-                state.last_pass = passes;
-                let end = begun + pages >= state.size;
+                self.regions[region.index()].last_pass = passes;
+                let end = begun + pages >= size;
                 if budget < 1.0 || walk < 1.0 {
                     let state = &mut self.processes[process as usize];
                     (state.region, state.offset) = if end { (position + 1, 0.0) } else { (position, begun + pages) };
@@ -176,39 +168,28 @@ impl NumaBalancing {
         marked
     }
 
-    /// Users of a region that has marked pages now look at what they touch again.
-    fn alert_users(&mut self, region: u32, newly: f64) {
-        if newly > 0.0 {
-            for &user in &self.pages.region(region).users {
-                let state = &mut self.tasks[user as usize];
-                state.stale |= !state.attentive;
-                state.attentive = true;
-            }
-        }
-    }
-
     /// Whether a thread's scan includes a region (`vma_is_accessed`): for its first two passes, if the thread uses it, or if nobody
     /// has scanned it for more passes than there are threads.
-    fn is_scanned_by(&self, region: u32, task: TaskId, passes: u32, threads: u32) -> bool {
-        let state = self.pages.region(region);
+    fn is_scanned_by(&self, core: &Core<'_>, region: RegionId, task: TaskId, passes: u32, threads: u32) -> bool {
+        let state = &self.regions[region.index()];
         passes - state.first_pass < 2
-            || self.pages.uses(task.index()).iter().any(|used| used.region == region)
+            || core.uses_region(task, region)
             || passes > state.last_pass.wrapping_add(threads)
     }
 
     /// Adapts a task's period to what its faults were like (`update_task_scan_period`).
-    pub(super) fn adapt_period(&mut self, task: usize, kinds: [i64; 2], jiffies: u64) {
+    pub(super) fn adapt_period(&mut self, core: &Core<'_>, task: usize, kinds: [i64; 2]) {
         let state = &self.tasks[task];
         let locality = state.locality.map(|faults| faults as i64);
         match period_change_ms(state.scan_period_ms, locality, kinds) {
             None => {
                 let period_ms = (2 * state.scan_period_ms).min(state.scan_max_ms);
-                let next_scan = jiffies + self.jiffies_of(period_ms);
+                let next_scan = core.jiffies() + self.jiffies_of(period_ms);
                 self.processes[state.process as usize].next_scan = next_scan;
                 self.tasks[task].scan_period_ms = period_ms;
             }
             Some(change_ms) => {
-                let (shortest, longest) = (self.scan_min_ms(task), self.scan_max_ms(task));
+                let (shortest, longest) = (self.scan_min_ms(core, task), self.scan_max_ms(core, task));
                 let state = &mut self.tasks[task];
                 let period_ms = state.scan_period_ms.saturating_add_signed(change_ms);
                 state.scan_period_ms = period_ms.clamp(shortest, longest.max(shortest));

@@ -1,5 +1,6 @@
 //! Pages of the workload's processes: what memory there is, who touches it how often, on which node it is, and who touched
-//! it last.
+//! it last. This is the only place that knows where pages are: the memory model is told of homes, and a policy sees hint faults
+//! ([`hint_faults`](crate::hint_faults)).
 //!
 //! Memory is divided into regions: the classes of a task's memory profile, private ones by task, shared ones by process or data
 //! group. The pages of a region are alike: which of them a thread touches next is random, so everything about them is a number of
@@ -10,19 +11,27 @@
 //! ends, mappings that come later than their users.
 
 use warmcore_memory::math::exp;
-use warmcore_memory::{ClassKind, Home, Sharing};
+use warmcore_memory::{ClassKind, Home, NOMINAL_INSTRUCTIONS_PER_NS, Sharing};
 use warmcore_workload::{Task, TaskTemplateId, Workload};
 
-use crate::fair::state::NONE;
-
 /// Bytes of a page.
-pub(crate) const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = 4096;
+
+/// A region of memory: pages that are alike, such as a thread's heap or a table that threads share. Numbered in order of
+/// creation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RegionId(pub u32);
+
+impl RegionId {
+    /// For tables by region.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Lines of a page that a scan touches one after the other.
 const LINES_PER_PAGE: f64 = 64.0;
-
-/// Instructions per nanosecond of a running thread, to turn a profile's rates into times. Assumed.
-const INSTRUCTIONS_PER_NS: f64 = 1.0;
 
 /// Touches per nanosecond of data that a task uses without a profile that says how often: ten per thousand instructions. Assumed.
 const DEFAULT_TOUCHES_PER_NS: f64 = 0.01;
@@ -30,7 +39,7 @@ const DEFAULT_TOUCHES_PER_NS: f64 = 0.01;
 /// How little of the pages' memory of who touched them last may be left before the scale is carried into the numbers.
 const SMALLEST_SCALE: f64 = 1e-9;
 
-/// What a region is to the scanner.
+/// A region's state.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
     /// Pages when all of it has been touched.
@@ -43,9 +52,6 @@ pub(crate) struct Region {
     pub marked: f64,
     /// Tasks that use it, living or not; a use has its number here.
     pub users: Vec<u32>,
-    /// Passes that its processes had completed when it was first there, and when it was scanned last.
-    pub first_pass: u32,
-    pub last_pass: u32,
     /// Pages last touched in a hint fault by each user, and by anybody from each node; in units of `scale`.
     by_user: Vec<f64>,
     by_node: Vec<f64>,
@@ -65,29 +71,27 @@ enum Key {
 /// A task's use of a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
-    pub region: u32,
+    pub region: RegionId,
     /// The task's number among the region's users.
     pub user: u32,
     /// Page visits per nanosecond of run time.
     pub visits_per_ns: f64,
     /// Classes of the task's profile that are in it, as bits.
     pub classes: u32,
-    /// The task has run: its part of the pages has a home.
-    pub touched: bool,
-    /// Users of the region that were found to be in the same fault group as the task.
-    pub joined: u32,
 }
 
 /// Who touched a page last, as shares of a region's pages that sum to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct LastTouch {
+pub struct LastTouch {
     /// Nobody in a hint fault.
     pub nobody: f64,
-    /// The task itself, from the node it is on, and from others.
+    /// The task itself, from the node it is on.
     pub self_here: f64,
+    /// The task itself, from others.
     pub self_elsewhere: f64,
-    /// Other tasks, likewise.
+    /// Other tasks, from that node.
     pub others_here: f64,
+    /// Other tasks, from others.
     pub others_elsewhere: f64,
 }
 
@@ -99,11 +103,15 @@ pub(crate) struct Pages {
     /// By region, then node: pages there, and how many of those are marked.
     homes: Vec<f64>,
     marked: Vec<f64>,
+    /// By region, then node, and for private memory by task, then node: `homes` as shares. Running sums of what was touched first and
+    /// moved.
+    shares: Vec<f64>,
+    private_shares: Vec<f64>,
     /// By region, then node: pages in the part that the present pass has not come to yet.
     ahead: Vec<f64>,
     /// By task: what it uses. By process: regions in the order of their addresses.
     uses: Vec<Vec<Use>>,
-    of_process: Vec<Vec<u32>>,
+    of_process: Vec<Vec<RegionId>>,
     /// By task template: the memory its tasks need.
     templates: Vec<Vec<Need>>,
 }
@@ -119,34 +127,34 @@ struct Need {
 }
 
 impl Pages {
-    pub fn new(workload: &Workload, nodes: usize) -> Self {
-        Self {
+    /// Nothing yet, for a workload on a machine with so many nodes; `None` if no task says what memory it uses.
+    pub fn new(workload: &Workload, nodes: usize) -> Option<Self> {
+        let templates: Vec<Vec<Need>> = workload.tasks.iter().map(|task| needs_of(workload, task)).collect();
+        templates.iter().any(|needs| !needs.is_empty()).then(|| Self {
             nodes,
             regions: Vec::new(),
             homes: Vec::new(),
             marked: Vec::new(),
+            shares: Vec::new(),
+            private_shares: Vec::new(),
             ahead: Vec::new(),
             uses: Vec::new(),
             of_process: vec![Vec::new(); workload.processes.len()],
-            templates: workload.tasks.iter().map(|task| needs_of(workload, task)).collect(),
-        }
-    }
-
-    /// Whether anything in the workload says what memory it uses.
-    pub fn is_empty(&self) -> bool {
-        self.templates.iter().all(Vec::is_empty)
+            templates,
+        })
     }
 
     /// The next task exists: its private regions appear, and shared ones with their first user.
-    pub fn task_created(&mut self, template: TaskTemplateId, process: u32, passes: u32) {
+    pub fn task_created(&mut self, template: TaskTemplateId, process: u32) {
         let task = self.uses.len() as u32;
         self.uses.push(Vec::new());
+        self.private_shares.extend(std::iter::repeat_n(0.0, self.nodes));
         for number in 0..self.templates[template.index()].len() {
             let need = &self.templates[template.index()][number];
             let (visits_per_ns, classes) = (need.visits_per_ns, need.classes);
             let shared = need.key != Key::Private;
             let known = self.regions.iter().position(|region| shared && region.key == need.key);
-            let region = known.unwrap_or_else(|| self.create(template, number, passes)) as u32;
+            let region = RegionId(known.unwrap_or_else(|| self.create(template, number)) as u32);
             let regions = &mut self.of_process[process as usize];
             if !regions.contains(&region) {
                 regions.push(region);
@@ -155,7 +163,7 @@ impl Pages {
         }
     }
 
-    fn create(&mut self, template: TaskTemplateId, number: usize, passes: u32) -> usize {
+    fn create(&mut self, template: TaskTemplateId, number: usize) -> usize {
         let need = &self.templates[template.index()][number];
         let size = need.bytes.div_ceil(PAGE_BYTES).max(1) as f64;
         let mut homes = vec![0.0; self.nodes];
@@ -168,14 +176,13 @@ impl Pages {
         self.homes.extend(homes);
         self.marked.extend(std::iter::repeat_n(0.0, self.nodes));
         self.ahead.extend(std::iter::repeat_n(0.0, self.nodes));
+        self.shares.extend(std::iter::repeat_n(0.0, self.nodes));
         self.regions.push(Region {
             size,
             touched_by: 0,
             placed,
             marked: 0.0,
             users: Vec::new(),
-            first_pass: passes,
-            last_pass: passes.wrapping_sub(1),
             by_user: Vec::new(),
             by_node: vec![0.0; self.nodes],
             scale: 1.0,
@@ -184,32 +191,32 @@ impl Pages {
         self.regions.len() - 1
     }
 
-    fn add_use(&mut self, task: u32, region: u32, visits_per_ns: f64, classes: u32) {
+    fn add_use(&mut self, task: u32, region: RegionId, visits_per_ns: f64, classes: u32) {
         // A profile may have several classes in one data group: one use with the sum of their rates.
         if let Some(known) = self.uses[task as usize].iter_mut().find(|known| known.region == region) {
             known.visits_per_ns += visits_per_ns;
             known.classes |= classes;
             return;
         }
-        let state = &mut self.regions[region as usize];
-        let (user, placed) = (state.users.len() as u32, state.placed);
+        let state = &mut self.regions[region.index()];
+        let user = state.users.len() as u32;
         state.users.push(task);
         state.by_user.push(0.0);
-        self.uses[task as usize].push(Use { region, user, visits_per_ns, classes, touched: placed, joined: 0 });
+        self.uses[task as usize].push(Use { region, user, visits_per_ns, classes });
     }
 
-    /// A task is gone, and its private pages with it. Returns the process's regions that are left.
+    /// A task is gone, and its private pages with it.
     pub fn task_exited(&mut self, task: usize, process: u32) {
         for used in std::mem::take(&mut self.uses[task]) {
-            let region = &mut self.regions[used.region as usize];
+            let range = self.row(used.region);
+            let region = &mut self.regions[used.region.index()];
             if region.key != Key::Private {
                 continue;
             }
             (region.size, region.marked) = (0.0, 0.0);
-            let start = used.region as usize * self.nodes;
-            self.homes[start..start + self.nodes].fill(0.0);
-            self.marked[start..start + self.nodes].fill(0.0);
-            self.ahead[start..start + self.nodes].fill(0.0);
+            for table in [&mut self.homes, &mut self.marked, &mut self.ahead] {
+                table[range.clone()].fill(0.0);
+            }
             self.of_process[process as usize].retain(|&region| region != used.region);
         }
     }
@@ -220,38 +227,44 @@ impl Pages {
         &self.uses[task]
     }
 
-    pub fn uses_mut(&mut self, task: usize) -> &mut [Use] {
-        &mut self.uses[task]
+    /// A region's entries in tables by region and node.
+    #[inline]
+    fn row(&self, region: RegionId) -> std::ops::Range<usize> {
+        let start = region.index() * self.nodes;
+        start..start + self.nodes
     }
 
     /// Regions of a process in the order of their addresses.
     #[inline]
-    pub fn of_process(&self, process: u32) -> &[u32] {
+    pub fn of_process(&self, process: u32) -> &[RegionId] {
         &self.of_process[process as usize]
     }
 
     /// Pages of a region by node.
     #[cfg(test)]
-    pub fn homes(&self, region: u32) -> &[f64] {
-        let start = region as usize * self.nodes;
-        &self.homes[start..start + self.nodes]
+    pub fn homes(&self, region: RegionId) -> &[f64] {
+        &self.homes[self.row(region)]
+    }
+
+    /// Share of a region's pages by node; they sum to 1 once somebody has touched it. Regions with a policy of their own have none.
+    pub fn shares(&self, region: RegionId) -> &[f64] {
+        &self.shares[self.row(region)]
+    }
+
+    /// The same of all private memory of a task that has no policy of its own.
+    pub fn private_shares(&self, task: usize) -> &[f64] {
+        &self.private_shares[task * self.nodes..(task + 1) * self.nodes]
     }
 
     /// Marked pages of a region by node.
     #[inline]
-    pub fn marked(&self, region: u32) -> &[f64] {
-        let start = region as usize * self.nodes;
-        &self.marked[start..start + self.nodes]
+    pub fn marked(&self, region: RegionId) -> &[f64] {
+        &self.marked[self.row(region)]
     }
 
-    /// Whether what a task touches means anything now.
-    pub fn is_touch_of_interest(&self, task: usize) -> bool {
-        self.uses(task).iter().any(|used| !used.touched || self.region(used.region).marked > 0.0)
-    }
-
-    /// Whether a region belongs to a data group, which several processes may have.
-    pub fn is_data(&self, region: u32) -> bool {
-        matches!(self.region(region).key, Key::Data { .. })
+    /// Whether some of what a task uses is marked.
+    pub fn uses_marked(&self, task: usize) -> bool {
+        self.uses(task).iter().any(|used| self.region(used.region).marked > 0.0)
     }
 
     /// Pages of a process that have a home (its resident set, as far as it is known).
@@ -261,8 +274,8 @@ impl Pages {
     }
 
     #[inline]
-    pub fn region(&self, region: u32) -> &Region {
-        &self.regions[region as usize]
+    pub fn region(&self, region: RegionId) -> &Region {
+        &self.regions[region.index()]
     }
 
     /// Share of a region's pages that a task visits at least once in so much run time.
@@ -272,40 +285,42 @@ impl Pages {
         if size > 0.0 { 1.0 - exp(-used.visits_per_ns * run_ns as f64 / size) } else { 0.0 }
     }
 
-    /// A task runs for the first time: its private pages, and its part of shared ones, get a home on its node. This is the rule of
-    /// the analytic memory model.
+    /// A task runs for the first time: its private pages, and its part of shared ones, get a home on its node
+    /// (`docs/spec/memory-model.md` section 4.6).
     pub fn first_touch(&mut self, task: usize, node: u32) {
-        for used in &mut self.uses[task] {
-            if std::mem::replace(&mut used.touched, true) {
+        for used in &self.uses[task] {
+            let region = &mut self.regions[used.region.index()];
+            if region.placed {
                 continue;
             }
-            let region = &mut self.regions[used.region as usize];
             let before = f64::from(region.touched_by);
             let kept = before / (before + 1.0);
             region.touched_by += 1;
             region.marked *= kept;
-            let start = used.region as usize * self.nodes;
-            for table in [&mut self.homes, &mut self.marked, &mut self.ahead] {
+            let start = used.region.index() * self.nodes;
+            for table in [&mut self.homes, &mut self.marked, &mut self.ahead, &mut self.shares] {
                 table[start..start + self.nodes].iter_mut().for_each(|pages| *pages *= kept);
             }
             self.homes[start + node as usize] += region.size / (before + 1.0);
+            self.shares[start + node as usize] += 1.0 / (before + 1.0);
         }
+        self.private_shares[task * self.nodes + node as usize] = 1.0;
     }
 
     /// Whether the kernel may sample and move a region's pages: it leaves those with a policy of their own alone.
-    pub fn is_migratable(&self, region: u32) -> bool {
+    pub fn is_migratable(&self, region: RegionId) -> bool {
         !self.region(region).placed
     }
 
     /// Makes so many consecutive pages of a region inaccessible, from page `begin` on. Returns how many were accessible and there.
-    pub fn mark(&mut self, region: u32, begin: f64, pages: f64) -> f64 {
-        let range = region as usize * self.nodes..(region as usize + 1) * self.nodes;
+    pub fn mark(&mut self, region: RegionId, begin: f64, pages: f64) -> f64 {
+        let range = self.row(region);
         let (homes, marked) = (&self.homes[range.clone()], &mut self.marked[range.clone()]);
         let ahead = &mut self.ahead[range];
         if begin == 0.0 {
             ahead.copy_from_slice(homes);
         }
-        let share = (pages / (self.regions[region as usize].size - begin).max(1.0)).min(1.0);
+        let share = (pages / (self.regions[region.index()].size - begin).max(1.0)).min(1.0);
         let mut newly = 0.0;
         for ((home, marked), ahead) in homes.iter().zip(marked).zip(ahead) {
             let added = (*ahead * share).min(home - *marked).max(0.0);
@@ -313,34 +328,29 @@ impl Pages {
             *marked += added;
             newly += added;
         }
-        self.regions[region as usize].marked += newly;
+        self.regions[region.index()].marked += newly;
         newly
     }
 
     /// Makes the marked pages on a node that a task reaches accessible again. Returns how many those are.
-    pub fn fault(&mut self, region: u32, node: u32, reach: f64) -> f64 {
-        let marked = &mut self.marked[region as usize * self.nodes + node as usize];
+    pub fn fault(&mut self, region: RegionId, node: u32, reach: f64) -> f64 {
+        let marked = &mut self.marked[region.index() * self.nodes + node as usize];
         let pages = if *marked * (1.0 - reach) < 0.5 { *marked } else { *marked * reach };
         *marked -= pages;
-        let state = &mut self.regions[region as usize];
+        let state = &mut self.regions[region.index()];
         state.marked = (state.marked - pages).max(0.0);
         pages
     }
 
     /// Whether a region belongs to one task.
-    pub fn is_private(&self, region: u32) -> bool {
+    pub fn is_private(&self, region: RegionId) -> bool {
         self.region(region).key == Key::Private
     }
 
-    /// Pages of a task's private memory that the kernel may move.
-    pub fn private_migratable(&self, task: usize) -> f64 {
-        let regions = self.uses(task).iter().map(|used| self.region(used.region));
-        regions.filter(|region| region.key == Key::Private && !region.placed).map(|region| region.size).sum()
-    }
-
-    /// Moves pages of a region from one node to another. Returns how many were there.
-    pub fn migrate(&mut self, region: u32, from: u32, to: u32, pages: f64) -> f64 {
-        let start = region as usize * self.nodes;
+    /// Moves pages of a region that a task uses from one node to another, as far as they are there.
+    pub fn migrate(&mut self, task: usize, region: RegionId, from: u32, to: u32, pages: f64) {
+        let start = region.index() * self.nodes;
+        let nodes = (from as usize, to as usize);
         let (from, to) = (start + from as usize, start + to as usize);
         let pages = pages.min(self.homes[from]);
         self.homes[from] -= pages;
@@ -349,7 +359,22 @@ impl Pages {
         let excess = (self.ahead[from] - self.homes[from]).max(0.0);
         self.ahead[from] -= excess;
         self.ahead[to] += excess;
-        pages
+        let (shares, size) = if self.is_private(region) {
+            let size = self.private_migratable(task);
+            (&mut self.private_shares[task * self.nodes..(task + 1) * self.nodes], size)
+        } else {
+            let size = self.regions[region.index()].size;
+            (&mut self.shares[start..start + self.nodes], size)
+        };
+        let moved = (pages / size.max(1.0)).clamp(0.0, shares[nodes.0]);
+        shares[nodes.0] -= moved;
+        shares[nodes.1] += moved;
+    }
+
+    /// Pages of a task's private memory that the kernel may move.
+    fn private_migratable(&self, task: usize) -> f64 {
+        let regions = self.uses(task).iter().map(|used| self.region(used.region));
+        regions.filter(|region| region.key == Key::Private && !region.placed).map(|region| region.size).sum()
     }
 
     /// Who touched the pages of a region last, as a user sees it who is on a node.
@@ -373,7 +398,7 @@ impl Pages {
 
     /// A user has touched pages in hint faults: it is the one who touched them last.
     pub fn note_touch(&mut self, used: Use, here: u32, pages: f64) {
-        let region = &mut self.regions[used.region as usize];
+        let region = &mut self.regions[used.region.index()];
         let pages = pages.min(region.size);
         region.scale *= 1.0 - pages / region.size.max(1.0);
         if region.scale < SMALLEST_SCALE {
@@ -387,7 +412,7 @@ impl Pages {
     }
 
     /// Pages of a region that a user touched last.
-    pub fn held_by(&self, region: u32, user: u32) -> f64 {
+    pub fn held_by(&self, region: RegionId, user: u32) -> f64 {
         let region = self.region(region);
         region.by_user[user as usize] * region.scale
     }
@@ -415,7 +440,7 @@ fn needs_of(workload: &Workload, task: &Task) -> Vec<Need> {
                 None => Key::Private,
             };
             let bytes = group.map_or(0, |group| workload.data_groups[group as usize].bytes).max(class.bytes);
-            let touches_per_ns = class.touches_per_instruction * INSTRUCTIONS_PER_NS;
+            let touches_per_ns = class.touches_per_instruction * NOMINAL_INSTRUCTIONS_PER_NS;
             let lines = if class.kind == ClassKind::Scan { LINES_PER_PAGE } else { 1.0 };
             Need { key, bytes, home: class.home.clone(), visits_per_ns: touches_per_ns / lines, classes: 1 << number }
         })
@@ -431,7 +456,7 @@ fn needs_of(workload: &Workload, task: &Task) -> Vec<Need> {
 }
 
 /// No node.
-pub(crate) const NO_NODE: u32 = NONE;
+pub(crate) const NO_NODE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -452,9 +477,9 @@ mod tests {
             task.data_groups = groups;
             workload.add_task(task);
         }
-        let mut pages = Pages::new(&workload, 2);
+        let mut pages = Pages::new(&workload, 2).unwrap();
         for template in 0..2 {
-            pages.task_created(TaskTemplateId(template), 0, 0);
+            pages.task_created(TaskTemplateId(template), 0);
         }
         pages
     }
@@ -464,12 +489,13 @@ mod tests {
         let mut pages = two_tasks();
         assert_eq!(pages.resident(0), 0.0);
         pages.first_touch(0, 0);
-        assert_eq!((pages.homes(0), pages.homes(1)), ([1024.0, 0.0].as_slice(), [256.0, 0.0].as_slice()));
+        assert_eq!(
+            (pages.homes(RegionId(0)), pages.homes(RegionId(1))),
+            ([1024.0, 0.0].as_slice(), [256.0, 0.0].as_slice())
+        );
         pages.first_touch(1, 1);
-        assert_eq!(pages.homes(0), [512.0, 512.0]);
-        // Later runs elsewhere change nothing.
-        pages.first_touch(1, 0);
-        assert_eq!((pages.homes(0), pages.resident(0)), ([512.0, 512.0].as_slice(), 1280.0));
+        assert_eq!(pages.homes(RegionId(0)), [512.0, 512.0]);
+        assert_eq!(pages.resident(0), 1280.0);
     }
 
     #[test]
@@ -485,18 +511,18 @@ mod tests {
     fn marked_pages_fault_once_and_are_conserved() {
         let mut pages = two_tasks();
         pages.first_touch(0, 0);
-        pages.migrate(0, 0, 1, 256.0);
+        pages.migrate(0, RegionId(0), 0, 1, 256.0);
         // Half of the region, so half of the pages on each node.
-        assert_eq!(pages.mark(0, 0.0, 512.0), 512.0);
-        assert_eq!(pages.marked(0), [384.0, 128.0]);
-        assert_eq!(pages.fault(0, 0, 0.5), 192.0);
+        assert_eq!(pages.mark(RegionId(0), 0.0, 512.0), 512.0);
+        assert_eq!(pages.marked(RegionId(0)), [384.0, 128.0]);
+        assert_eq!(pages.fault(RegionId(0), 0, 0.5), 192.0);
         // The second half has as many on each node, wherever those of the first have gone.
-        pages.migrate(0, 0, 1, 192.0);
-        assert_eq!(pages.mark(0, 512.0, 512.0), 512.0);
-        assert_eq!(pages.marked(0), [576.0, 256.0]);
-        pages.migrate(0, 0, 1, 100.0);
-        pages.migrate(0, 0, 1, 10_000.0);
-        assert_eq!(pages.homes(0), [0.0, 1024.0]);
+        pages.migrate(0, RegionId(0), 0, 1, 192.0);
+        assert_eq!(pages.mark(RegionId(0), 512.0, 512.0), 512.0);
+        assert_eq!(pages.marked(RegionId(0)), [576.0, 256.0]);
+        pages.migrate(0, RegionId(0), 0, 1, 100.0);
+        pages.migrate(0, RegionId(0), 0, 1, 10_000.0);
+        assert_eq!(pages.homes(RegionId(0)), [0.0, 1024.0]);
     }
 
     #[test]
