@@ -11,7 +11,7 @@ use crate::fields::{Quantity, Unit, VALUE_SECTIONS, known_values};
 use crate::nearest::nearest;
 use crate::template::{CacheScope, CacheTemplate, Distances, Stated, Template};
 use crate::toml_topology::RawTopology;
-use crate::units::{parse_size, scaled};
+use crate::units::{SizeValue, scaled};
 use crate::{
     Basis, Cache, CacheKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Machine, Origin,
     PerRelation, Place, Relation, Result, Ways, parse_cpu_list,
@@ -70,7 +70,7 @@ struct RawCache {
     kind: Option<RawKind>,
     shared_by: Option<RawScope>,
     cpus: Option<String>,
-    size: Option<String>,
+    size: Option<SizeValue>,
     line: Option<u32>,
     ways: Option<RawWays>,
     inclusion: Option<RawInclusion>,
@@ -308,7 +308,7 @@ impl Reader<'_> {
             cache: Cache {
                 level: raw.level,
                 kind,
-                size_bytes: raw.size.as_deref().map(parse_size).transpose().map_err(fail)?.unwrap_or(0),
+                size_bytes: raw.size.as_ref().map(SizeValue::bytes).transpose().map_err(fail)?.unwrap_or(0),
                 line_bytes: raw.line.unwrap_or(64),
                 ways: raw.ways.map_or(Ways::Unknown, |ways| ways.0),
                 inclusion: match raw.inclusion {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::template::{Layout, Template};
 use crate::toml_read::{given, optional_origin};
-use crate::units::parse_size;
+use crate::units::SizeValue;
 use crate::{CpuDescription, NodeDescription, Origin, ShortForm, SmtNumbering, parse_cpu_list};
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ pub(crate) struct RawTopology {
     pub(crate) distances: Option<Vec<Vec<u32>>>,
     #[serde(default, deserialize_with = "optional_origin")]
     pub(crate) distances_origin: Option<Origin>,
-    node_memory: Option<String>,
+    node_memory: Option<SizeValue>,
     offline: Option<String>,
     #[serde(default)]
     nodes: Vec<RawNode>,
@@ -50,7 +50,7 @@ struct RawNode {
     id: u32,
     #[serde(default)]
     cpus: String,
-    memory: Option<String>,
+    memory: Option<SizeValue>,
 }
 
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ impl RawTopology {
     pub(crate) fn read(mut self, template: &mut Template) -> Result<(), String> {
         template.distances = self.read_distances()?;
         template.distances_origin = self.distances_origin.take().or_else(|| self.origin.clone());
-        template.node_memory_bytes = self.node_memory.as_deref().map(parse_size).transpose()?;
+        template.node_memory_bytes = self.node_memory.as_ref().map(SizeValue::bytes).transpose()?;
         let offline = self.offline.as_deref().map(parse_cpu_list).transpose().map_err(|error| error.to_string())?;
         template.offline = offline.unwrap_or_default();
         for RawCapacity { cpus, capacity } in &self.capacities {
@@ -114,7 +114,7 @@ impl RawTopology {
         let mut nodes = Vec::new();
         let mut node_of = BTreeMap::new();
         for node in &self.nodes {
-            let memory_bytes = node.memory.as_deref().map(parse_size).transpose()?;
+            let memory_bytes = node.memory.as_ref().map(SizeValue::bytes).transpose()?;
             nodes.push(NodeDescription { os_index: node.id, memory_bytes });
             add_group(&mut node_of, node.id, &node.cpus, "NUMA nodes")?;
         }

@@ -1,19 +1,24 @@
 //! Sizes and decimal numbers in text: `48KiB`, `35.75MiB`, `5.4` ns as 5400 ps.
 
+use serde::Deserialize;
+
 /// Binary prefixes, largest first.
 const SIZE_UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// The largest size that is accepted: 1 EiB.
 const MAX_SIZE: u64 = 1 << 60;
 
-/// Reads a size with a binary unit: `48KiB`, `35.75MiB`, `64 B`.
+/// Reads a size: with a binary unit, `48KiB`, `35.75MiB`, `64 B`, or as a number of bytes, `49152`. A decimal number of
+/// units that is no whole number of bytes is rounded to the nearest: `19.2MiB` is 20 132 659 bytes.
 ///
 /// # Errors
 /// Anything else, with the reason.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let fail = || format!("`{text}` is not a size; write for example `48KiB`, `35.75MiB` or `16GiB`");
+    let fail =
+        || format!("`{text}` is not a size; write for example `48KiB`, `35.75MiB`, `16GiB` or a number of bytes");
     let trimmed = text.trim();
-    let (unit, bytes_per_unit) = SIZE_UNITS.iter().find(|(unit, _)| trimmed.ends_with(unit)).ok_or_else(fail)?;
+    let unit = SIZE_UNITS.iter().find(|(unit, _)| trimmed.ends_with(unit));
+    let (unit, bytes_per_unit) = *unit.unwrap_or(&("", 1));
     let number = trimmed[..trimmed.len() - unit.len()].trim_end();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -22,13 +27,31 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
     let scale = 10_u128.pow(fraction.len() as u32);
     let scaled: u128 = format!("{whole}{fraction}").parse().map_err(|_| fail())?;
-    let bytes = scaled.checked_mul(u128::from(*bytes_per_unit)).ok_or_else(fail)?;
-    if bytes % scale != 0 {
+    let bytes = scaled.checked_mul(u128::from(bytes_per_unit)).ok_or_else(fail)?;
+    if bytes_per_unit == 1 && bytes % scale != 0 {
         return Err(format!("`{text}` is not a whole number of bytes"));
     }
-    match u64::try_from(bytes / scale) {
+    match u64::try_from((bytes + scale / 2) / scale) {
         Ok(bytes) if bytes <= MAX_SIZE => Ok(bytes),
         _ => Err(format!("`{text}` is larger than 1 EiB")),
+    }
+}
+
+/// A size in a file: a text that [`parse_size`] reads, or a number of bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a size such as \"48KiB\", or a number of bytes")]
+pub(crate) enum SizeValue {
+    Text(String),
+    Bytes(u64),
+}
+
+impl SizeValue {
+    /// The size; fails with a reason.
+    pub(crate) fn bytes(&self) -> Result<u64, String> {
+        match self {
+            SizeValue::Text(text) => parse_size(text),
+            SizeValue::Bytes(bytes) => parse_size(&bytes.to_string()),
+        }
     }
 }
 
@@ -86,8 +109,16 @@ mod tests {
     }
 
     #[test]
-    fn sizes_without_binary_unit_are_refused() {
-        for text in ["48", "48K", "48 KB", "", "KiB", "1.KiB", ".5KiB", "-1KiB", "0.3B", "9999999999999TiB", "1e3KiB"] {
+    fn numbers_of_bytes_and_decimal_numbers_of_units_are_sizes() {
+        assert_eq!(parse_size("49152"), Ok(49_152));
+        assert_eq!(parse_size("19.2MiB"), Ok(20_132_659));
+        assert_eq!(parse_size("0.3KiB"), Ok(307));
+        assert_eq!(parse_size("1.5"), Err("`1.5` is not a whole number of bytes".to_owned()));
+    }
+
+    #[test]
+    fn sizes_with_other_units_are_refused() {
+        for text in ["48K", "48 KB", "", "KiB", "1.KiB", ".5KiB", "-1KiB", "0.3B", "9999999999999TiB", "1e3KiB"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

@@ -138,10 +138,23 @@ fn implausible_figures_are_refused() {
         ("[[cache]]\nlevel = 1\nline = 48", "48 bytes is not a power of two"),
         ("[[cache]]\nlevel = 1\nsize = \"100B\"", "100 bytes are not whole lines of 64"),
         ("[[cache]]\nlevel = 1\nsize = \"32K\"", "`32K` is not a size"),
+        ("[[cache]]\nlevel = 1\nsize = true", "a size such as"),
         ("[[cache]]\nlevel = 1\nways = 0", "neither 1 to 1024 nor \"full\""),
         ("[[cache]]\nlevel = 1\nlatency_ns = -1.0", "is not 0.001 to 1000000"),
     ] {
         assert_refused(&file(rest), wanted);
+    }
+}
+
+#[test]
+fn sizes_may_be_numbers_of_bytes_and_decimal_numbers_of_units() {
+    for size in ["32768", "\"32768\"", "\"0.03125MiB\"", "\"32 KiB\""] {
+        let text = format!(
+            "[topology]\nnodes = [{{ id = 0, cpus = \"0\", memory = 1000001 }}]\n[[cache]]\nlevel = 1\nsize = {size}"
+        );
+        let machine = from_toml(&text).unwrap_or_else(|error| panic!("{size}: {error}"));
+        assert_eq!(machine.caches()[0].size_bytes, 32_768, "{size}");
+        assert_eq!(machine.node_memory_bytes(warmcore_topology::NodeId(0)), Some(1_000_001));
     }
 }
 

@@ -78,7 +78,10 @@ fn read(node: &Node<'_>, name: &str) -> Read<Profile> {
 fn read_class(node: &Node<'_>, write_fraction: f64) -> Read<Class> {
     node.only_keys(&CLASS_KEYS, "an object")?;
     let size = node.require("size", "state its size, such as \"1.5MiB\"")?;
-    let size_text = size.text("a size such as \"1.5MiB\"")?;
+    let size_text = match size.value {
+        Json::Integer(bytes) => bytes.to_string(),
+        _ => size.text("a size such as \"1.5MiB\", or a number of bytes")?.to_owned(),
+    };
     let word = |key, default| node.get(key).map_or(Ok(default), |value| value.text("a word"));
     let number = |key, default| node.get(key).map_or(Ok(default), |value| value.number());
     let of = |key: &str, message: String| node.get(key).unwrap_or_else(|| node.clone()).other(message);
@@ -93,8 +96,8 @@ fn read_class(node: &Node<'_>, write_fraction: f64) -> Read<Class> {
         },
     };
     Ok(Class {
-        name: word("name", size_text)?.to_owned(),
-        bytes: parse_size(size_text).map_err(|message| size.other(message))?,
+        name: word("name", &size_text)?.to_owned(),
+        bytes: parse_size(&size_text).map_err(|message| size.other(message))?,
         touches_per_instruction: node
             .require("touches_per_ki", "state the line touches per 1000 instructions")?
             .number()?
