@@ -111,8 +111,7 @@ impl MemoryKind {
 /// What events of all tasks mean together, found before they are compiled.
 #[derive(Clone, Default)]
 pub(super) struct Survey {
-    /// Names in `suspend` events that are not the name of the task itself: named conditions, as in rt-app before it
-    /// ignored the name.
+    /// Names in `suspend` events that are not the name of the task itself: rt-app of today ignores them.
     pub(super) foreign_suspends: BTreeSet<String>,
     /// Timers that some event declares absolute, which makes them so for all events; private ones with their task.
     pub(super) absolute_timers: BTreeSet<(String, String)>,
@@ -281,37 +280,31 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The name may be left out (rt-app's `workgen` fills in the task's). Another name than the task's own is a
-    /// condition of that name with a mutex of that name.
+    /// The name is ignored, as rt-app of today does: a task is resumed by its own name.
     fn suspend(&mut self, node: &Node<'_>) -> Read<()> {
         let name = match node.value {
             Json::Null => "",
             _ => node.text("the name of a task")?,
         };
-        if name.is_empty() || name == self.task {
-            self.push(Step::Suspend, node);
-            return Ok(());
+        if !name.is_empty() && name != self.task {
+            self.warn(
+                "event \"suspend\" with a name that is not its task's",
+                "the name is ignored, as rt-app does: the task waits for a \"resume\" of its own name",
+            );
         }
-        let (condition, lock) = (self.names.condition(name), self.names.lock(name));
-        self.push(Step::Lock(lock), node);
-        self.push(Step::Wait { condition, lock }, node);
-        self.push(Step::Unlock(lock), node);
+        self.push(Step::Suspend, node);
         Ok(())
     }
 
+    /// Whom nobody is called after, but somebody suspends with, an older rt-app woke; that of today wakes nobody.
     fn resume(&mut self, node: &Node<'_>) -> Read<()> {
         let name = node.text("the name of a task")?;
-        let foreign = self.survey.foreign_suspends.contains(name);
-        if self.names.is_task(name) || !foreign {
-            let task = self.names.task(node)?;
-            self.push(Step::Resume(task), node);
+        if !self.names.is_task(name) && self.survey.foreign_suspends.contains(name) {
+            self.warn("event \"resume\" of a name that no task has", "it resumes nobody, as in rt-app");
+            return Ok(());
         }
-        if foreign {
-            let (condition, lock) = (self.names.condition(name), self.names.lock(name));
-            self.push(Step::Lock(lock), node);
-            self.push(Step::Broadcast(condition), node);
-            self.push(Step::Unlock(lock), node);
-        }
+        let task = self.names.task(node)?;
+        self.push(Step::Resume(task), node);
         Ok(())
     }
 

@@ -17,8 +17,9 @@
 //!
 //! Choices where rt-app is unclear or its versions differ:
 //! - `sync` signals and waits, with the mutex held around it, as the code does (the tutorial's text also locks).
-//! - `suspend` without a name, or with the task's own, waits for a `resume` of the task. With another name it waits for
-//!   a `resume` of that name (as before rt-app ignored the name; its video example depends on it).
+//! - `suspend` waits for a `resume` of its task's name; a name of its own is ignored, with a warning, as rt-app of today does.
+//!   In older versions the name was a condition that several tasks could wait for; rt-app's browser and video examples were
+//!   written for that and run differently today. A `resume` of such a name, if no task has it, resumes nobody.
 //! - A barrier waits for as many tasks as there are references to it, each counted once per instance.
 //! - `timer` with a `ref` that begins with `unique` belongs to each task alone.
 //! - The first expiry of a timer is one period after the task's start. If one event of a timer is absolute, all are.

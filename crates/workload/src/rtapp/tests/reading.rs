@@ -149,18 +149,19 @@ fn a_timer_with_one_absolute_event_is_absolute() {
 }
 
 #[test]
-fn suspend_with_another_name_waits_for_a_resume_of_that_name() {
+fn suspend_ignores_its_name_and_waits_for_a_resume_of_its_task() {
     // As in rt-app's video example: no task is called "frame".
     let workload = tasks(
         r#""a": { "suspend": "frame", "run": 1 }, "b": { "resume": "frame", "resume1": "a", "sleep": 1 },
            "c": { "suspend", "run": 1 }"#,
     );
-    let (lock, condition) = (LockId(0), ConditionId(0));
-    let expected = [Step::Lock(lock), Step::Wait { condition, lock }, Step::Unlock(lock)];
-    assert_eq!(steps(&workload, 0)[1..4], expected);
-    let expected = [Step::Lock(lock), Step::Broadcast(condition), Step::Unlock(lock), Step::Resume(TaskTemplateId(0))];
-    assert_eq!(steps(&workload, 1)[1..5], expected);
+    assert_eq!(steps(&workload, 0)[1..3], [Step::Suspend, Step::Run { work_ns: 1_000 }]);
+    assert_eq!(steps(&workload, 1)[1..3], [Step::Resume(TaskTemplateId(0)), Step::Sleep { duration_ns: 1_000 }]);
     assert_eq!(steps(&workload, 2)[1], Step::Suspend);
+    assert_eq!(
+        warnings(&workload),
+        ["event \"suspend\" with a name that is not its task's", "event \"resume\" of a name that no task has"]
+    );
 }
 
 #[test]

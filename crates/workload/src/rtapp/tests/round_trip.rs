@@ -306,7 +306,7 @@ fn plain_files_stay_plain() {
         r#""t": { "instance": 4, "delay": 5, "cpus": [1, 2], "priority": 3, "run": 1, "run": 2, "sleep": 5 }"#,
         r#""t": { "loop": 3, "phases": { "a": { "cpus": [1], "run": 1 }, 
                  "b": { "policy": "SCHED_IDLE", "loop": 7, "sleep": 1 } } }"#,
-        r#""t": { "suspend": "x", "run": 1 }, "u": { "resume": "x", "resume": "t", "sleep": 1 }"#,
+        r#""t": { "suspend": "t", "run": 1 }, "u": { "resume": "u", "resume": "t", "sleep": 1 }"#,
         r#""t": { "mem": 100, "memrun": { "type": "chase", "size": 1000, "count": 9 }, "yield": "", "iorun": 5 }"#,
         r#""t": { "run": 1, "timer": { "ref": "unique", "period": 9, "mode": "absolute" }, "barrier": "b" }"#,
     ] {
