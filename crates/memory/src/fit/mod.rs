@@ -203,6 +203,19 @@ pub enum FitError {
     /// Sharing without any measurement.
     #[error("sharing has no splits; give at least one [[sharing.split]]")]
     NoSplits,
+    /// Classes were found, but not such that the points come out.
+    #[error(
+        "the nearest profile has {fitted:.4} misses per 1000 instructions in a cache of {capacity} bytes, where \
+         {measured:.4} were measured; check this point, add points, or leave out what is not cache misses of one phase"
+    )]
+    Poor {
+        /// The point's capacity in bytes.
+        capacity: u64,
+        /// Misses per 1000 instructions as measured.
+        measured: f64,
+        /// The same of the fitted profile.
+        fitted: f64,
+    },
     /// What came out is no profile.
     #[error("the fitted profile is impossible: {0}")]
     Profile(#[from] ProfileError),
@@ -223,6 +236,8 @@ pub struct Fit {
 const FLOOR: f64 = 0.002;
 /// How far a fit may be from the points to be good: 2 %.
 const GOOD: f64 = 0.02;
+/// Factor by which a fit may miss a point and still be one: beyond it the profile says nothing about the workload.
+const USABLE: f64 = 2.0;
 /// Touches per 1000 instructions beyond the misses of the smallest cache, where nothing is stated.
 const ASSUMED_HITS: f64 = 100.0;
 /// Most classes that are fitted.
@@ -261,8 +276,23 @@ pub fn fit(counters: &Counters) -> Result<Fit, FitError> {
         classes,
     };
     profile.check()?;
-    let fitted = points.iter().map(|point| (*point, mixture.mpki(point, counters.line_bytes))).collect();
+    let fitted: Vec<_> = points.iter().map(|point| (*point, mixture.mpki(point, counters.line_bytes))).collect();
+    refuse_poor(&fitted)?;
     Ok(Fit { profile, points: fitted, notes })
+}
+
+/// Refuses a fit that misses its worst point by more than a factor of [`USABLE`].
+fn refuse_poor(fitted: &[(CachePoint, f64)]) -> Result<(), FitError> {
+    let factor = |(point, mpki): &(CachePoint, f64)| {
+        let ratio = (mpki + FLOOR) / (point.mpki + FLOOR);
+        ratio.max(1.0 / ratio)
+    };
+    match fitted.iter().max_by(|a, b| factor(a).total_cmp(&factor(b))) {
+        Some(worst) if factor(worst) > USABLE => {
+            Err(FitError::Poor { capacity: worst.0.capacity, measured: worst.0.mpki, fitted: worst.1 })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn range(field: &str, value: f64, least: f64, most: f64, allowed: &'static str) -> Result<(), FitError> {

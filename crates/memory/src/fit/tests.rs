@@ -181,3 +181,16 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     assert!(file("name = \"x\"\n[[point]]\ncapacity = \"48\"\nways = 1\nmpki = 1").contains("point 1, capacity"));
     assert!(file("name = \"x\"\ncolour = 1").contains("unknown field `colour`"));
 }
+
+#[test]
+fn counters_that_no_profile_explains_are_refused_with_the_worst_point() {
+    // All misses vanish between two capacities that are almost the same: no mixture of sizes falls so steeply.
+    let all = counters(|_| 1.0);
+    let point = |capacity, mpki| CachePoint { capacity, ways: 16, mpki };
+    let points = vec![point(1 << 20, 200.0), point((1 << 20) + (16 << 10), 0.01), point(32 << 20, 0.01)];
+    let error = fit(&Counters { points, ..all }).unwrap_err();
+    assert!(
+        matches!(error, FitError::Poor { measured, fitted, .. } if fitted > 2.0 * measured || measured > 2.0 * fitted)
+    );
+    assert!(error.to_string().contains("in a cache of"), "{error}");
+}
