@@ -18,6 +18,7 @@ pub mod html;
 pub mod pack;
 pub mod packed;
 pub mod perfetto;
+pub mod printable;
 pub mod rows;
 pub mod run;
 pub mod scale;

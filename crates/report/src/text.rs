@@ -10,6 +10,7 @@ use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal};
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
+use crate::printable::printable;
 use crate::run::Run;
 use crate::units::with_unit;
 
@@ -21,7 +22,7 @@ pub fn markdown(runs: &[Run]) -> String {
         one(&mut text, run);
     }
     let _ = write!(text, "## As a patch letter has it\n\n```\n{}```\n", patch_letter(runs));
-    text
+    printable(&text).into_owned()
 }
 
 /// The question that a run answers.

@@ -187,7 +187,8 @@ fn shared_rows(rows: &[Row], scene: &Scene) -> String {
     if rows.len() == scene.tasks.len() {
         return String::new();
     }
-    format!("{} tasks share {} rows by application and role.", scene.tasks.len(), rows.len())
+    let (tasks, rows) = (scene.tasks.len(), rows.len());
+    format!("{tasks} tasks share {rows} row{} by application and role.", if rows == 1 { "" } else { "s" })
 }
 
 /// Coloured bands over the columns, one per LLC, with separating lines.
