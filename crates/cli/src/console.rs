@@ -3,10 +3,12 @@
 //! Tables have lines only on a terminal. Piped, they are aligned columns separated by two or more spaces, which `cut`,
 //! `awk` and `diff` can work with.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{GraphicalReportHandler, GraphicalTheme};
+use warmcore_report::printable::printable;
 
 use crate::failure::Failure;
 
@@ -53,25 +55,25 @@ impl Console {
         }
     }
 
-    /// Writes a result to standard output.
+    /// Writes a result to standard output. Control characters are shown as numbers, apart from the colours of tables.
     ///
     /// # Errors
     /// When the stream is closed or full.
     pub fn out(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        out.write_all(without_orders(text, self.color).as_bytes())?;
         out.flush()
     }
 
     /// Something to check before the result is trusted; shown even with `--quiet`.
     pub fn warn(&self, text: &str) {
-        self.line(&format!("warning: {text}"));
+        self.line(&printable(&format!("warning: {text}")));
     }
 
     /// What is going on, one line per phase; not shown with `--quiet`.
     pub fn note(&self, text: &str) {
         if self.verbosity >= 0 {
-            self.line(text);
+            self.line(&printable(text));
         }
     }
 
@@ -83,7 +85,7 @@ impl Console {
     /// Detail for `-v`.
     pub fn info(&self, text: &str) {
         if self.verbosity >= 1 {
-            self.line(text);
+            self.line(&printable(text));
         }
     }
 
@@ -123,6 +125,26 @@ impl Console {
     }
 }
 
+/// The text with all control characters shown as numbers but those of the colours that [`Tone::escape`] makes.
+fn without_orders(text: &str, color: bool) -> Cow<'_, str> {
+    let colours = [RESET, Tone::Good.escape(), Tone::Bad.escape()];
+    if !color || !colours.iter().any(|colour| text.contains(colour)) {
+        return printable(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, colour)) = colours.iter().filter_map(|colour| Some((rest.find(colour)?, *colour))).min() {
+        shown.push_str(&printable(&rest[..at]));
+        shown.push_str(colour);
+        rest = &rest[at + colour.len()..];
+    }
+    shown.push_str(&printable(rest));
+    Cow::Owned(shown)
+}
+
+/// Ends a colour.
+const RESET: &str = "\u{1b}[0m";
+
 /// What a cell's content means; shown as colour where there is any, never by colour alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
@@ -158,7 +180,8 @@ impl Table {
 
     /// Adds a row whose cells have a meaning.
     pub fn toned_row(&mut self, cells: impl IntoIterator<Item = (String, Tone)>) {
-        self.rows.push(cells.into_iter().collect());
+        let in_one_line = |cell: String| printable(&cell).replace('\n', "\\u{a}");
+        self.rows.push(cells.into_iter().map(|(cell, tone)| (in_one_line(cell), tone)).collect());
     }
 
     /// Columns separated by at least two spaces; no line ends in a space.
@@ -199,7 +222,7 @@ impl Table {
         for (column, (cell, escape)) in cells.enumerate() {
             let padding = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
             let separator = if column == 0 { "" } else { "  " };
-            let reset = if escape.is_empty() { "" } else { "\u{1b}[0m" };
+            let reset = if escape.is_empty() { "" } else { RESET };
             let (before, after) = if self.right[column] { (padding.as_str(), "") } else { ("", padding.as_str()) };
             text.push_str(&format!("{separator}{before}{escape}{cell}{reset}{after}"));
         }
@@ -229,6 +252,15 @@ mod tests {
         table.row(["a".into(), "1".into()]);
         table.row(["longer".into(), "12345".into()]);
         assert_eq!(table.aligned(), "name    count\na           1\nlonger  12345\n");
+    }
+
+    #[test]
+    fn control_characters_from_files_do_not_reach_the_terminal() {
+        let mut table = Table::new(["name"]);
+        table.toned_row([("a\u{1b}]0;title\u{7}\nb".into(), Tone::Good)]);
+        let text = without_orders(&table.lay_out(false, true), true).into_owned();
+        assert_eq!(text, "name\n\u{1b}[32ma\\u{1b}]0;title\\u{7}\\u{a}b\u{1b}[0m\n");
+        assert_eq!(without_orders("\u{1b}[32mx", false), "\\u{1b}[32mx");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::io;
 use std::path::Path;
 
 use miette::Diagnostic;
+use warmcore_report::printable::printable;
 
 /// Class of a failure, which decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +61,8 @@ impl Failure {
 
     /// Any class.
     pub fn new(class: Class, code: &'static str, message: impl fmt::Display) -> Self {
-        Self { class, code, message: message.to_string(), help: None, closed_pipe: false }
+        let message = printable(&message.to_string()).into_owned();
+        Self { class, code, message, help: None, closed_pipe: false }
     }
 
     /// A file that is an input could not be read.
@@ -76,7 +78,7 @@ impl Failure {
     /// What to try.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(printable(&help.into()).into_owned());
         self
     }
 

@@ -1,19 +1,19 @@
 //! From texts on the command line to machines, workloads and schedulers.
 
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::Path;
 
 use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::Named;
 use warmcore_lab::verdict::describe_warning;
+use warmcore_memory::Hierarchy;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::Machine;
+use warmcore_topology::{Basis, Machine};
 use warmcore_workload::{Options, Workload, WorkloadError};
 
 use crate::args::MemoryModel;
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::input;
 
 /// The text that stands for this computer.
 pub const HOST: &str = "host";
@@ -25,7 +25,7 @@ pub fn machine(text: &str) -> Result<Named<Machine>, Failure> {
         HOST => detect(Path::new("/"))?,
         "-" => {
             let text =
-                read_standard_input().map_err(|error| Failure::cannot_read(Path::new("standard input"), &error))?;
+                input::standard_input().map_err(|error| Failure::cannot_read(Path::new("standard input"), &error))?;
             machine_from_text(&text).map_err(bad_machine)?
         }
         _ if path.is_dir() => detect(path)?,
@@ -66,9 +66,13 @@ fn bad_machine(error: warmcore_topology::Error) -> Failure {
 
 /// A workload from a file, a generator with its flags, `-`, or several of them joined by `+`.
 pub fn workload(text: &str, strict: bool) -> Result<Named<Workload>, Failure> {
-    let read = |path: &str| if path == "-" { read_standard_input() } else { fs::read_to_string(path) };
-    let value =
-        warmcore_workload::resolve(text, &Options { strict }, read).map_err(|error| bad_workload(&error, text))?;
+    workload_with(text, &Options { strict, ..Options::default() })
+}
+
+/// The same, read in a given way.
+pub fn workload_with(text: &str, options: &Options) -> Result<Named<Workload>, Failure> {
+    let read = |path: &str| if path == "-" { input::standard_input() } else { input::file(Path::new(path)) };
+    let value = warmcore_workload::resolve(text, options, read).map_err(|error| bad_workload(&error, text))?;
     Ok(Named { source: text.to_owned(), value })
 }
 
@@ -146,23 +150,39 @@ fn looks_like_path(text: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::cannot_read(path, &error))
+    input::file(path).map_err(|error| Failure::cannot_read(path, &error))
 }
 
-fn read_standard_input() -> io::Result<String> {
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// The memory model asked for, or the one that fits the workload.
-pub fn memory(chosen: Option<MemoryModel>, workload: &Workload) -> MemoryChoice {
-    match chosen {
-        Some(MemoryModel::None) => MemoryChoice::None,
-        Some(MemoryModel::Analytic) => MemoryChoice::Analytic,
-        None if workload.has_profiles() => MemoryChoice::Analytic,
-        None => MemoryChoice::None,
+/// The memory model asked for, or the one that fits the workload. A machine whose caches the memory model refuses is an
+/// error where the model was asked for; otherwise memory of constant speed is used, with a warning.
+pub fn memory(
+    chosen: Option<MemoryModel>,
+    machine: &Machine,
+    workload: &Workload,
+    console: &Console,
+) -> Result<MemoryChoice, Failure> {
+    let asked = match chosen {
+        Some(MemoryModel::None) => return Ok(MemoryChoice::None),
+        Some(MemoryModel::Analytic) => true,
+        None if workload.has_profiles() => false,
+        None => return Ok(MemoryChoice::None),
+    };
+    match Hierarchy::new(machine) {
+        Ok(_) => Ok(MemoryChoice::Analytic),
+        Err(error) if asked => Err(Failure::usage("warmcore::memory", error)
+            .help("`--memory none` simulates this machine with memory of constant speed")),
+        Err(error) => {
+            console.warn(&format!("{error}; the memory profiles have no effect, as with `--memory none`"));
+            Ok(MemoryChoice::None)
+        }
     }
+}
+
+/// Says what the reader of a machine found odd in another system's description. What presets and files of our own say
+/// about themselves is no warning.
+pub fn warn_of_machine(machine: &Machine, console: &Console) {
+    let read = machine.origin("topology").is_some_and(|origin| origin.basis == Basis::Read);
+    machine.notes().iter().filter(|_| read).for_each(|note| console.warn(note));
 }
 
 /// For the lines that say what is run.

@@ -398,7 +398,8 @@ fn warnings(
     let mut warnings: Vec<String> = workload.warnings.iter().map(describe_warning).collect();
     let count = record.seeds.len();
     if count < MIN_TRIALS {
-        warnings.push(format!("{count} trials give no intervals and no verdict; use at least {MIN_TRIALS}"));
+        let trials = if count == 1 { "1 trial gives" } else { &format!("{count} trials give") };
+        warnings.push(format!("{trials} no intervals and no verdict; use at least {MIN_TRIALS}"));
     }
     for scheduler in schedulers.iter().filter(|scheduler| scheduler.unfinished > 0) {
         warnings.push(format!(

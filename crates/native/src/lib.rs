@@ -24,6 +24,7 @@ mod channel;
 mod clock;
 mod error;
 mod host;
+mod multiply;
 mod run;
 mod shared;
 mod spin;
@@ -32,5 +33,6 @@ mod sys;
 mod task;
 
 pub use error::NativeError;
+pub use multiply::measure_multiply_add_ps;
 pub use run::{Ended, NativeOutcome, Options, TaskOutcome, run};
 pub use spin::{Calibration, calibrate};

@@ -1,13 +1,13 @@
 //! From what a user typed to a workload: a generator, a file, or several of them joined by `+`.
 
-use crate::generate::{combine, from_part, is_generator, parts, unknown};
-use crate::{Options, Workload, WorkloadError, from_generator, from_rtapp};
+use crate::generate::{combine, from_part, generate, is_generator, parts, unknown};
+use crate::{Options, Workload, WorkloadError, from_rtapp};
 
 /// Makes the workload that `spec` names: `hackbench:-T`, `tasks.json`, or several joined by `+`. Files are read with
 /// `read_file`, which gets the path as typed; a path that contains `+` itself works if it is the whole text.
 ///
 /// # Errors
-/// Those of [`from_generator`] and [`from_rtapp`], files that cannot be read, and names that are neither.
+/// Those of [`from_generator`](crate::from_generator) and [`from_rtapp`], files that cannot be read, and names that are neither.
 pub fn resolve(
     spec: &str,
     options: &Options,
@@ -15,7 +15,7 @@ pub fn resolve(
 ) -> Result<Workload, WorkloadError> {
     let spec = spec.trim();
     let workload = if is_generator(spec) {
-        from_generator(spec)?
+        generate(spec, options)?
     } else {
         let whole = read_file(spec);
         match (whole, parts(spec).as_slice()) {
@@ -26,7 +26,7 @@ pub fn resolve(
                     .iter()
                     .map(|part| {
                         if is_generator(part) {
-                            return from_part(part);
+                            return from_part(part, options);
                         }
                         let text = read_file(part).map_err(|error| unreadable(part, error))?;
                         from_rtapp(stem(part), &text, options)
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn strict_reading_refuses_what_generators_do_not_model() {
-        let strict = Options { strict: true };
+        let strict = Options { strict: true, ..Options::default() };
         let none = |_: &str| Err(Error::from(ErrorKind::NotFound));
         assert!(matches!(resolve("schbench:-t2", &strict, none), Err(WorkloadError::Strict { .. })));
         assert!(resolve("schbench:-t2,-L", &strict, none).is_ok());

@@ -89,7 +89,7 @@ pub fn begin(
     };
     // A real kernel has real memory.
     let memory = match place {
-        Place::Sim => load::memory(arguments.memory, &workload.value),
+        Place::Sim => load::memory(arguments.memory, &machine.value, &workload.value, console)?,
         Place::Vm(_) | Place::PastVm(_) => MemoryChoice::None,
     };
     // The page looks at a trial by simulating it again. A boot cannot be had again, so its events are kept.
@@ -240,11 +240,12 @@ fn describe(record: &ExperimentRecord, directory: Option<&RunDirectory>, jobs: u
     let memory = if simulated { format!(", {}", load::memory_in_words(record.memory)) } else { String::new() };
     let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
     console.note(&format!(
-        "{} on {}: {} schedulers, {} trials each, {jobs} at a time{memory}",
+        "{} on {}: {} schedulers, {} trial{} each, {jobs} at a time{memory}",
         record.workload.source,
         record.machine.source,
         labels.len(),
-        record.seeds.len()
+        record.seeds.len(),
+        if record.seeds.len() == 1 { "" } else { "s" }
     ));
     if let Some(directory) = directory {
         console.info(&format!("writing to {}", directory.path().display()));

@@ -38,14 +38,25 @@ struct Entry {
 pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
     match command {
         MachineCommand::List { json } => list(json, console),
-        MachineCommand::Show { machine, toml } => show(&load::machine(&machine)?.value, toml, console),
-        MachineCommand::Detect { root, toml } => show(&load::detect(&root)?, toml, console),
+        MachineCommand::Show { machine, toml } => show(&read(&machine, console)?, toml, console),
+        MachineCommand::Detect { root, toml } => {
+            let machine = load::detect(&root)?;
+            load::warn_of_machine(&machine, console);
+            show(&machine, toml, console)
+        }
         MachineCommand::Convert { machine, to, out } => {
-            let text = in_format(&load::machine(&machine)?.value, to, console)?;
+            let text = in_format(&read(&machine, console)?, to, console)?;
             write_output(out.as_deref(), &text, console)
         }
         MachineCommand::Snapshot { directory, root } => snapshot(&root, &directory, console),
     }
+}
+
+/// A machine, with what is odd about it said on standard error.
+fn read(text: &str, console: &Console) -> Result<Machine, Failure> {
+    let machine = load::machine(text)?.value;
+    load::warn_of_machine(&machine, console);
+    Ok(machine)
 }
 
 fn list(json: bool, console: &Console) -> Result<(), Failure> {

@@ -28,12 +28,13 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine(&arguments.subject.machine)?;
+    load::warn_of_machine(&machine.value, console);
     let mut workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
     // A real kernel has real memory.
     let memory = match place {
-        Place::Sim => load::memory(arguments.memory, &workload.value),
+        Place::Sim => load::memory(arguments.memory, &machine.value, &workload.value, console)?,
         Place::Vm(_) | Place::PastVm(_) => MemoryChoice::None,
     };
     let experiment = Experiment {

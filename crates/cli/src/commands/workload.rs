@@ -1,19 +1,20 @@
 //! `warmcore workload`: list, show, convert, fit, run.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
-use warmcore_memory::fit::{self, Counters};
+use warmcore_memory::fit::{self, Counters, FitError};
 use warmcore_memory::profiles_to_toml;
-use warmcore_workload::{FlagInfo, Task, Workload};
+use warmcore_workload::{FlagInfo, Options, Task, Workload};
 
 use crate::args::WorkloadCommand;
 use crate::commands::write_output;
 use crate::console::{Console, Table};
-use crate::failure::Failure;
+use crate::failure::{Class, Failure};
 use crate::load;
 
 /// The document of `workload list --json`.
@@ -55,11 +56,23 @@ pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
         }
         WorkloadCommand::Fit { counters, out } => fit(&counters, out.as_deref(), console),
         WorkloadCommand::Run { workload, max_time, strict, json } => {
-            let workload = load::workload(&workload, strict)?.value;
-            load::warn_unmodelled(&workload, console);
+            let multiply_add_ps = has_schbench(&workload).then(|| measure_multiply_add(console));
+            let workload = load::workload_with(&workload, &Options { strict, multiply_add_ps })?.value;
             super::native::run(&workload, max_time, json, console)
         }
     }
+}
+
+/// Whether a part of a workload's text is the generator schbench.
+fn has_schbench(text: &str) -> bool {
+    text.split('+').any(|part| part.trim().split(':').next() == Some("schbench"))
+}
+
+/// What a step of schbench's matrix multiplication costs on this computer.
+fn measure_multiply_add(console: &Console) -> NonZeroU64 {
+    let ps = warmcore_native::measure_multiply_add_ps();
+    console.note(&format!("a multiplication and addition of schbench takes {:.2} ns here", ps.get() as f64 / 1e3));
+    ps
 }
 
 fn list(json: bool, console: &Console) -> Result<(), Failure> {
@@ -148,11 +161,15 @@ fn task_row(task: &Task, workload: &Workload) -> [String; 7] {
 /// A profile from counters, with the points it was fitted to as comments.
 fn fit(path: &Path, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
     const CODE: &str = "warmcore::fit";
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let text = crate::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let counters = Counters::from_toml(&text).map_err(|error| {
         Failure::usage(CODE, format!("{}: {error}", path.display())).help("docs/models/memory.md shows the form")
     })?;
-    let fitted = fit::fit(&counters).map_err(|error| Failure::usage(CODE, format!("{}: {error}", path.display())))?;
+    let fitted = fit::fit(&counters).map_err(|error| {
+        // Counters that can be, but that no profile explains, are a check that failed.
+        let class = if matches!(error, FitError::Poor { .. }) { Class::Check } else { Class::Usage };
+        Failure::new(class, CODE, format!("{}: {error}", path.display()))
+    })?;
     fitted.notes.iter().for_each(|note| console.warn(note));
     let mut text = String::from("# capacity in bytes, ways, misses per 1000 instructions as measured and as fitted\n");
     for (point, mpki) in &fitted.points {

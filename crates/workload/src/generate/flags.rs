@@ -4,7 +4,7 @@
 use super::GeneratorInfo;
 use crate::error::{GeneratorError, GeneratorProblem};
 use crate::nearest::suggestion;
-use crate::{Affinity, Task, Workload, parse_duration};
+use crate::{Affinity, Options, Task, Workload, parse_duration};
 
 /// A flag of a generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +42,7 @@ pub(super) const PROFILE: FlagInfo =
 pub(super) struct Flags<'a> {
     info: &'static GeneratorInfo,
     given: Vec<Given<'a>>,
+    pub(super) options: Options,
 }
 
 struct Given<'a> {
@@ -52,8 +53,8 @@ struct Given<'a> {
 
 impl<'a> Flags<'a> {
     /// Reads the words after the generator's name.
-    pub(super) fn parse(info: &'static GeneratorInfo, text: &'a str) -> Result<Self, GeneratorError> {
-        let mut flags = Self { info, given: Vec::new() };
+    pub(super) fn parse(info: &'static GeneratorInfo, text: &'a str, options: Options) -> Result<Self, GeneratorError> {
+        let mut flags = Self { info, given: Vec::new(), options };
         let mut words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
         while let Some(word) = words.next() {
             if let Some(long) = word.strip_prefix("--") {
@@ -176,6 +177,14 @@ impl<'a> Flags<'a> {
         let Some(given) = self.last(long) else { return Ok(default_ns) };
         parse_duration(given.value)
             .map_err(|error| self.error(GeneratorProblem::BadDuration { flag: given.typed.clone(), error }))
+    }
+
+    /// How long the run is: a duration longer than 0 with its unit, or the default.
+    pub(super) fn run_length(&self, long: &str, default_ns: u64) -> Result<u64, GeneratorError> {
+        match self.duration(long, default_ns)? {
+            0 => Err(self.bad_value(long, "longer than 0")),
+            length => Ok(length),
+        }
     }
 
     /// A duration as the imitated program takes it, a bare number of `unit_ns`; or with a unit.

@@ -27,7 +27,7 @@ pub(crate) use combine::combine;
 use flags::Flags;
 
 use crate::nearest::suggestion;
-use crate::{GeneratorError, Task, Workload, WorkloadError};
+use crate::{GeneratorError, Options, Task, Workload, WorkloadError};
 
 /// A generator.
 #[derive(Clone, Copy, Debug)]
@@ -89,16 +89,22 @@ fn find(part: &str) -> Option<&'static GeneratorInfo> {
 /// # Errors
 /// Unknown generators and flags (with the nearest name), values out of range, and workloads that cannot be run.
 pub fn from_generator(spec: &str) -> Result<Workload, WorkloadError> {
-    let workloads = parts(spec).into_iter().map(from_part).collect::<Result<Vec<_>, _>>()?;
+    generate(spec, &Options::default())
+}
+
+/// The same with options.
+pub(crate) fn generate(spec: &str, options: &Options) -> Result<Workload, WorkloadError> {
+    let make = |part| from_part(part, options);
+    let workloads = parts(spec).into_iter().map(make).collect::<Result<Vec<_>, _>>()?;
     let workload = combine(spec.trim(), workloads);
     workload.check()?;
     Ok(workload)
 }
 
 /// Makes the workload of one generator.
-pub(crate) fn from_part(part: &str) -> Result<Workload, WorkloadError> {
+pub(crate) fn from_part(part: &str, options: &Options) -> Result<Workload, WorkloadError> {
     let generator = find(part).ok_or_else(|| unknown(part))?;
-    let flags = Flags::parse(generator, part.split_once(':').map_or("", |(_, flags)| flags))?;
+    let flags = Flags::parse(generator, part.split_once(':').map_or("", |(_, flags)| flags), *options)?;
     let mut workload = (generator.make)(&flags)?;
     workload.name = part.to_owned();
     workload.applications = vec![part.to_owned()];

@@ -42,7 +42,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
 
     let mut workload = Workload::empty("pingpong");
     if times.is_none() {
-        workload.duration_ns = Some(flags.duration("duration", 10_000_000_000)?);
+        workload.duration_ns = Some(flags.run_length("duration", 10_000_000_000)?);
     }
     let own_processes = !flags.is_set("threads");
     if !own_processes {

@@ -6,8 +6,11 @@
 //! With `-R` the message thread instead hands out its share of the requests at the beginning of every second, round
 //! robin.
 //!
-//! Size of a matrix: three of them fill the footprint `-F`. Cost: 3 ns for each multiplication and addition, from the
-//! calibration run in schbench's README (16 864 µs for `-F 256 -n 5`).
+//! Size of a matrix: three of them fill the footprint `-F`. Cost: 3 ns for each multiplication and addition on simulated
+//! machines and in guests, from the calibration run in schbench's README (16 864 µs for `-F 256 -n 5`); on this computer
+//! what [`Options::multiply_add_ps`](crate::Options::multiply_add_ps) says was measured.
+
+use std::num::NonZeroU64;
 
 use super::flags::{FlagInfo, Flags};
 use super::{GeneratorInfo, MAX_COUNT};
@@ -17,7 +20,7 @@ use crate::{
 };
 
 const SECOND: u64 = 1_000_000_000;
-const MULTIPLICATION_NS: u64 = 3;
+const MULTIPLY_ADD_PS: u64 = 3_000;
 
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "schbench",
@@ -67,6 +70,7 @@ struct Settings {
     messengers: u32,
     workers: u32,
     operations: u64,
+    multiply_add_ps: u64,
     footprint_bytes: u64,
     sleep_ns: u64,
     calibrate: bool,
@@ -93,6 +97,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         messengers: flags.count("message-threads", 1, 10_000)?,
         workers: flags.count("threads", 1, 100_000)?,
         operations: flags.number("operations", 5, 0, 1_000_000)?,
+        multiply_add_ps: flags.options.multiply_add_ps.map_or(MULTIPLY_ADD_PS, NonZeroU64::get),
         footprint_bytes: flags.number("cache_footprint", 256, 1, 1 << 20)? * 1024,
         sleep_ns: flags.duration_or_number("sleep_usec", 100_000, 1_000)?,
         calibrate: flags.is_set("calibrate"),
@@ -211,8 +216,13 @@ fn request(body: ProgramBuilder, shared: &Shared<'_>) -> ProgramBuilder {
     };
     // Each operation goes over the three matrices once; what it reads again comes from near caches.
     body.step(Step::Memory { bytes: settings.operations * 3 * 8 * size * size, region_bytes: settings.footprint_bytes })
-        .step(Step::Run { work_ns: settings.operations * size * size * size * MULTIPLICATION_NS })
+        .step(Step::Run { work_ns: work_ns(settings.operations * size * size * size, settings.multiply_add_ps) })
         .step(Step::RecordClock { slot: 0, recorder: shared.request })
+}
+
+/// Nanoseconds of so many multiplications and additions.
+fn work_ns(count: u64, multiply_add_ps: u64) -> u64 {
+    (u128::from(count) * u128::from(multiply_add_ps) / 1_000).min(u64::MAX.into()) as u64
 }
 
 fn add_worker(workload: &mut Workload, shared: &Shared<'_>, name: String, program: Program) -> TaskTemplateId {

@@ -48,7 +48,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     let own_processes = flags.is_set("processes");
 
     let mut workload = Workload::empty("spin");
-    workload.duration_ns = Some(flags.duration("duration", 10_000_000_000)?);
+    workload.duration_ns = Some(flags.run_length("duration", 10_000_000_000)?);
     if !own_processes {
         workload.add_process("spin");
     }

@@ -73,6 +73,9 @@ fn wrong_flags_are_named_with_the_nearest_one() {
     assert!(matches!(problem("hackbench:-T,-P"), GeneratorProblem::Conflict(_)));
     assert!(matches!(problem("hackbench:-f9999,-g9999"), GeneratorProblem::Conflict(_)));
     assert!(matches!(problem("spin:-d3"), GeneratorProblem::BadDuration { .. }), "a bare number has no unit");
+    for no_length in ["spin:-d0s", "periodic:-d0s", "pingpong:-d0ms"] {
+        assert!(matches!(problem(no_length), GeneratorProblem::BadValue { .. }), "{no_length}: a run of no length");
+    }
     assert!(matches!(problem("spin:-u1s"), GeneratorProblem::Conflict(_)));
     assert!(matches!(problem("spin:-N0:20"), GeneratorProblem::BadValue { .. }));
     assert!(matches!(problem("schbench:-m2"), GeneratorProblem::MissingFlag { flag: "-t", .. }));
@@ -387,4 +390,20 @@ fn transcode_creates_short_threads_and_waits_for_them() {
     let workload = made("transcode:-j2,-n3,-i5,-w1ms");
     assert_eq!((workload.initial_tasks(), workload.processes.len()), (2, 2));
     assert!(steps(&workload, "encoder").contains(&Step::Join { count: 3 }));
+}
+
+#[test]
+fn a_multiplication_of_schbench_costs_three_nanoseconds_unless_it_was_measured() {
+    let longest = |options: &Options| {
+        let workload = generate("schbench:-t1,-L", options).unwrap();
+        let runs = workload.programs.iter().flat_map(|program| &program.steps).filter_map(|step| match step {
+            Step::Run { work_ns } => Some(*work_ns),
+            _ => None,
+        });
+        runs.max().unwrap()
+    };
+    // 256 KiB hold three matrices of 104 rows; 5 of them are multiplied in a request.
+    assert_eq!(longest(&Options::default()), 5 * 104 * 104 * 104 * 3);
+    let measured = Options { multiply_add_ps: std::num::NonZeroU64::new(830), ..Options::default() };
+    assert_eq!(longest(&measured), 5 * 104 * 104 * 104 * 830 / 1_000);
 }

@@ -1,6 +1,7 @@
 //! The document as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 
 use super::events::{DEFAULT_MEMORY_BYTES, Survey};
 use super::extension::{self, OwnProgram};
@@ -16,6 +17,9 @@ use crate::{Policy, Program, ProgramId, Task, Workload, WorkloadError};
 pub struct Options {
     /// Make anything that would be a warning an error.
     pub strict: bool,
+    /// What one multiplication and addition of schbench costs, in picoseconds, where it has been measured on the
+    /// computer that will run it; otherwise it is the 3 ns that machines are simulated with.
+    pub multiply_add_ps: Option<NonZeroU64>,
 }
 
 /// Reads an rt-app JSON document. `name` becomes the workload's name, usually the file's stem.

@@ -124,7 +124,7 @@ fn mistakes_under_the_warmcore_key_are_named_with_their_path() {
 fn strict_reading_makes_warnings_errors() {
     let text = r#"{ "tasks": { "t": { "run": 1, "util_max": 5 } } }"#;
     assert!(from_rtapp("t", text, &Options::default()).is_ok());
-    let error = from_rtapp("t", text, &Options { strict: true }).unwrap_err();
+    let error = from_rtapp("t", text, &Options { strict: true, ..Options::default() }).unwrap_err();
     assert_says(&error.to_string(), &["util_max", "strict"]);
 }
 

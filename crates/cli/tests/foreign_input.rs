@@ -1,0 +1,105 @@
+//! Machines and workloads of other people: files that are longer, older, stranger or more hostile than ours.
+#![allow(missing_docs, reason = "tests")]
+
+mod common;
+
+use std::path::Path;
+
+use common::Scratch;
+
+fn corpus(machine: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").join(machine).display().to_string()
+}
+
+#[test]
+fn what_a_machine_reader_assumed_is_said_on_standard_error() {
+    let scratch = Scratch::new();
+    for verb in ["machine show --toml", "machine convert --to xml"] {
+        let ran = scratch.run(&format!("{verb} {}", corpus("four-threads-without-packages"))).exits_with(0);
+        ran.complains("warning: no package is described: each NUMA node counts as a socket");
+    }
+    // What a preset says about itself is no warning.
+    assert_eq!(scratch.run("machine show hygon384").exits_with(0).error, "");
+}
+
+/// A machine with an L3 of a size that its ways do not divide.
+const ODD_CACHE: &str =
+    "[topology]\nshape = \"4c\"\n[[cache]]\nlevel = 3\nshared_by = \"llc\"\nsize = \"1600KiB\"\nways = 7\n";
+
+#[test]
+fn a_machine_the_memory_model_refuses_is_simulated_without_it_unless_it_was_asked_for() {
+    let scratch = Scratch::new();
+    scratch.write("odd.toml", ODD_CACHE);
+    let words = "sim --machine ./odd.toml --workload spin:-n2,-d10ms --scheduler eevdf";
+    let ran = scratch.run(words).exits_with(0);
+    ran.complains("the memory profiles have no effect, as with `--memory none`");
+    let ran = scratch.run(&format!("{words} --memory analytic")).exits_with(2);
+    ran.complains("not a whole number of sets").complains("`--memory none` simulates this machine");
+    assert!(!scratch.run(&format!("{words} --memory none")).exits_with(0).error.contains("no effect"));
+}
+
+#[test]
+fn a_suspended_task_is_resumed_by_its_own_name() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "ab.json",
+        r#"{ "tasks": { "A": { "loop": 10, "suspend": "X", "run": 1000 },
+                        "B": { "loop": 10, "sleep": 5000, "resume": "A" } } }"#,
+    );
+    let ran = scratch.run("sim --machine 2c --workload ab.json --scheduler eevdf").exits_with(0);
+    ran.complains("the task waits for a \"resume\" of its own name");
+}
+
+#[test]
+fn an_endless_workload_is_refused_with_the_limit() {
+    let ran = Scratch::new().run("workload show /dev/zero").exits_with(2);
+    ran.complains("longer than 64MiB, the most that is read");
+}
+
+#[test]
+fn a_run_of_no_length_is_refused() {
+    Scratch::new()
+        .run("sim --machine 2c --workload spin:-d0s --scheduler eevdf")
+        .exits_with(2)
+        .complains("longer than 0");
+}
+
+#[test]
+fn control_characters_in_names_do_not_reach_the_terminal() {
+    let scratch = Scratch::new();
+    scratch
+        .write("evil.json", r#"{ "tasks": { "a\u001b]0;title\u0007": { "loop": 1, "run": 10, "exec\u001bc": 1 } } }"#);
+    scratch.write("evil.toml", "name = \"m\\u001b[2J\"\nnotes = [\"n\\u0007\"]\n[topology]\nshape = \"2c\"\n");
+    let shown = [
+        scratch.run("--color always workload show evil.json"),
+        scratch.run("machine show ./evil.toml"),
+        scratch.run("--color always workload run evil.json"),
+        scratch.run("sim --machine ./evil.toml --workload evil.json --scheduler eevdf"),
+    ];
+    for ran in shown {
+        let ran = ran.exits_with(0);
+        let orders = |text: &str| text.contains(|c: char| c.is_control() && c != '\n' && c != '\t');
+        assert!(!orders(&ran.out) && !orders(&ran.error), "{:?}\n{:?}", ran.out, ran.error);
+    }
+    assert!(scratch.run("workload show evil.json").out.contains("a\\u{1b}]0;title\\u{7}"));
+}
+
+#[test]
+fn a_workload_on_this_computer_says_its_warnings_once() {
+    let scratch = Scratch::new();
+    let ran = scratch.run("workload run schbench:-t1,-r100ms").exits_with(0);
+    assert_eq!(ran.error.matches("no spinlock is held").count(), 1, "{}", ran.error);
+    ran.complains("a multiplication and addition of schbench takes");
+}
+
+#[test]
+fn counters_that_no_profile_explains_end_with_a_failed_check() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "counters.toml",
+        "name = \"x\"\n[[point]]\ncapacity = \"1MiB\"\nways = 16\nmpki = 200.0\n\
+         [[point]]\ncapacity = \"1040KiB\"\nways = 16\nmpki = 0.01\n\
+         [[point]]\ncapacity = \"32MiB\"\nways = 16\nmpki = 0.01\n",
+    );
+    scratch.run("workload fit counters.toml").exits_with(3).complains("misses per 1000 instructions in a cache of");
+}
