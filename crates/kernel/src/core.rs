@@ -6,6 +6,7 @@
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId};
 
+use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Slot};
 use crate::hint_faults::{HomeChange, Touches};
@@ -132,9 +133,11 @@ pub struct Core<'a> {
     /// with its run time.
     pub(crate) pages: Option<Pages>,
     pub(crate) touches: Vec<Touches>,
-    /// Homes of pages that the memory has not been told of, if it wants to know.
+    /// Homes of pages that the memory has not been told of, if it is modelled.
     pub(crate) home_changes: Vec<HomeChange>,
-    pub(crate) tells_homes: bool,
+    pub(crate) memory_modelled: bool,
+    /// Counters of the memory, for policies that want them.
+    pub(crate) readings: Readings,
 }
 
 impl<'a> Core<'a> {
@@ -421,7 +424,8 @@ impl<'a> Core<'a> {
     /// Ends the run with an error: for a scheduler that finds its own state broken. The first error stays.
     pub fn fail(&mut self, message: String) {
         if self.error.is_none() {
-            self.error = Some(SimulationError::Scheduler { time_ns: self.now_ns, cpu: self.this_cpu, message });
+            self.error =
+                Some(SimulationError::Scheduler { time_ns: self.now_ns, cpu: self.this_cpu, event: "start", message });
         }
     }
 

@@ -15,10 +15,11 @@ use warmcore_workload::Workload;
 
 use crate::analytic_memory::AnalyticMemory;
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
+use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
 use crate::hint_faults::HomeChange;
-use crate::memory::{ConstantMemory, Memory};
+use crate::memory::{Allotment, ConstantMemory, Memory, Progress};
 use crate::memory_samples::MemorySamples;
 use crate::pages::Pages;
 use crate::scheduler::{Enqueue, Scheduler, WakeFlags};
@@ -104,7 +105,7 @@ pub fn run<'a, S: Scheduler>(
     }
 }
 
-fn run_with<'a, S: Scheduler, M: Memory>(
+pub(crate) fn run_with<'a, S: Scheduler, M: Memory>(
     setup: &'a Setup<'a>,
     scheduler: S,
     memory: M,
@@ -140,7 +141,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 .flatten(),
             touches: Vec::new(),
             home_changes: Vec::new(),
-            tells_homes: M::MODELLED,
+            memory_modelled: M::MODELLED,
+            readings: Readings::default(),
         };
         Self {
             core,
@@ -190,6 +192,10 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     }
 
     fn step(&mut self, event: Queued) -> Result<(), SimulationError> {
+        if M::AFTERWARDS && event.time_ns() != self.core.now_ns {
+            self.core.now_ns = event.time_ns();
+            self.settle_all();
+        }
         self.core.now_ns = event.time_ns();
         self.core.this_cpu = event.cpu();
         if !self.handle(event) {
@@ -204,7 +210,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.core.tracer.flush()?;
         }
         if let Some(error) = self.core.error.take() {
-            return Err(error);
+            return Err(error.during(event.class()));
         }
         if self.live == 0 && self.ended.is_none() {
             if self.alive == 0 {
@@ -348,6 +354,30 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
     }
 
+    /// Lets a memory that tells afterwards run up to now, and brings all tasks' progress up to date.
+    fn settle_all(&mut self) {
+        let now_ns = self.core.now_ns;
+        for cpu in self.core.machine.cpus() {
+            let state = &self.core.cpus[cpu.index()];
+            if state.curr.is_idle() || state.settled_ns == now_ns {
+                continue;
+            }
+            let elapsed_ns = now_ns - state.settled_ns;
+            let overhead_ns = elapsed_ns.min(state.stolen_ns);
+            let task = &self.core.tasks[state.curr.index()];
+            let work_ns = match task.activity {
+                Activity::Work | Activity::Message => task.remaining_ns,
+                Activity::CpuTime => u64::MAX,
+                Activity::Syscall | Activity::Advance | Activity::Spin | Activity::SpinUntil => 0,
+            };
+            self.memory.allot(cpu, Allotment { overhead_ns, useful_ns: elapsed_ns - overhead_ns, work_ns });
+        }
+        self.memory.advance(now_ns);
+        for cpu in self.core.machine.cpus() {
+            self.settle(cpu);
+        }
+    }
+
     #[inline(never)]
     fn settle_running(&mut self, cpu: CpuId) {
         let now_ns = self.core.now_ns;
@@ -359,6 +389,17 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let mut useful = elapsed - overhead;
         let task = &mut self.core.tasks[state.curr.index()];
         match task.activity {
+            Activity::Work | Activity::Message if M::AFTERWARDS => {
+                let Progress { work_ns, took_ns } = self.memory.progress(cpu);
+                task.remaining_ns -= work_ns;
+                if task.activity == Activity::Work {
+                    task.progress_ns += work_ns;
+                }
+                useful -= took_ns;
+                if task.remaining_ns != 0 {
+                    return;
+                }
+            }
             Activity::Work | Activity::Message if M::MODELLED => {
                 let speed = u64::from(self.memory.speed(cpu));
                 let done = work_done(useful, speed).min(task.remaining_ns);
@@ -498,6 +539,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         self.core.tell_overhead_at_tick(cpu);
         if M::MODELLED {
             self.sample_memory(cpu);
+            self.read_counters(cpu);
         }
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
         if self.scores.is_some() {
@@ -539,6 +581,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let now_ns = self.core.now_ns;
         if M::MODELLED {
             self.settle_siblings(cpu);
+            self.read_counters(cpu);
             self.memory.switch_out(now_ns, cpu);
         }
         let task = &mut self.core.tasks[prev.index()];

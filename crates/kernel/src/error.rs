@@ -3,6 +3,8 @@
 use thiserror::Error;
 use warmcore_topology::CpuId;
 
+use crate::event_queue::Class;
+
 /// The experiment does not fit together.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SetupError {
@@ -70,12 +72,14 @@ pub enum SimulationError {
         message: String,
     },
     /// A scheduler issued a command that makes no sense, or lost a task.
-    #[error("the scheduler broke a rule at {time_ns} ns on {cpu}: {message}")]
+    #[error("the scheduler broke a rule at {time_ns} ns on {cpu}, in the event `{event}`: {message}")]
     Scheduler {
         /// When.
         time_ns: u64,
         /// On which CPU's behalf.
         cpu: CpuId,
+        /// What happened: a tick, a timer, a wakeup's interrupt.
+        event: &'static str,
         /// Which rule.
         message: String,
     },
@@ -105,4 +109,16 @@ pub enum SimulationError {
         /// When.
         time_ns: u64,
     },
+}
+
+impl SimulationError {
+    /// The same, naming the event in which it came up.
+    pub(crate) fn during(self, class: Class) -> Self {
+        match self {
+            Self::Scheduler { time_ns, cpu, message, .. } => {
+                Self::Scheduler { time_ns, cpu, event: class.name(), message }
+            }
+            other => other,
+        }
+    }
 }

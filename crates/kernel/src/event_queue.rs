@@ -43,6 +43,26 @@ pub(crate) enum Class {
     Progress = 11,
 }
 
+impl Class {
+    /// For messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::End => "end of the run",
+            Class::Start => "start of a task",
+            Class::Release => "release",
+            Class::Timer => "timer of a task",
+            Class::WakeIpi => "wakeup by interrupt",
+            Class::ReschedIpi => "reschedule interrupt",
+            Class::Stopper => "stopper",
+            Class::HrTick => "high-resolution tick",
+            Class::Tick => "tick",
+            Class::NohzKick => "balancing kick",
+            Class::Policy => "timer of the scheduler",
+            Class::Progress => "progress of the running task",
+        }
+    }
+}
+
 const CLASSES: [Class; 12] = [
     Class::End,
     Class::Start,

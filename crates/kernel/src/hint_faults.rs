@@ -206,7 +206,7 @@ impl Core<'_> {
         let pages = self.pages.as_mut().expect("a fault has pages");
         let used = pages.uses(task.index())[fault.position];
         pages.migrate(task.index(), fault.region, fault.home, here, moved);
-        if self.tells_homes {
+        if self.memory_modelled {
             self.home_changes.push(HomeChange { task, region: fault.region, classes: used.classes });
         }
     }
@@ -262,7 +262,7 @@ impl Core<'_> {
     pub(crate) fn touch_pages_first(&mut self, cpu: CpuId, task: TaskId) {
         let Some(pages) = &mut self.pages else { return };
         pages.first_touch(task.index(), self.machine.node_of(cpu).0);
-        if self.tells_homes {
+        if self.memory_modelled {
             let uses = pages.uses(task.index()).iter();
             self.home_changes.extend(uses.map(|&Use { region, classes, .. }| HomeChange { task, region, classes }));
         }

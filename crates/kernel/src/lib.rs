@@ -5,11 +5,16 @@
 //!
 //! What is modelled and what is not stands at the top of the modules concerned and in `docs/limitations.md`.
 
+// Tests in here use the same small policy as those outside.
+#[cfg(test)]
+extern crate self as warmcore_kernel;
+
 mod accounts;
 mod analytic_memory;
 mod barrier;
 mod channel;
 mod core;
+mod counters;
 mod engine;
 mod error;
 mod event_queue;
@@ -18,6 +23,8 @@ mod interpreter;
 mod latch;
 mod lifecycle;
 mod memory;
+#[cfg(test)]
+mod memory_protocol_tests;
 mod memory_samples;
 mod pages;
 mod scheduler;
@@ -28,6 +35,7 @@ mod sync;
 mod task;
 
 pub use crate::core::{Core, KernelParameters, NeedResched};
+pub use crate::counters::READ_COUNTERS_NS;
 pub use crate::engine::run;
 pub use crate::error::{SetupError, SimulationError};
 pub use crate::hint_faults::HintFault;

@@ -11,10 +11,36 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::ChannelKind;
 
+/// What a CPU's task may do while time passes, for memories that tell afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Allotment {
+    /// Kernel work comes first: for so long the task makes no progress.
+    pub overhead_ns: u64,
+    /// Then it has so long for its own program.
+    pub useful_ns: u64,
+    /// It stops after so much work, in nanoseconds at nominal speed; `u64::MAX` if only time ends what it does.
+    pub work_ns: u64,
+}
+
+/// What became of an [`Allotment`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Progress {
+    /// Work done, in nanoseconds at nominal speed: all that was allotted if it could be done in time.
+    pub work_ns: u64,
+    /// Time it took, at most what was useful.
+    pub took_ns: u64,
+}
+
 /// What the engine asks of a memory. Methods with a body are those that constant speeds have no answer to.
 pub(crate) trait Memory {
     /// Whether speeds depend on who runs where. If not, no method with a body is called.
     const MODELLED: bool;
+
+    /// Whether the memory knows how far tasks get only afterwards. Then speeds are guesses at when to look next, and progress is asked
+    /// for: whenever time passes, the engine tells with [`Memory::allot`] what each busy CPU's task may do with it, lets the memory run
+    /// with [`Memory::advance`], and asks with [`Memory::progress`] how far each got. [`Memory::ran`] and [`Memory::due_ns`] are of
+    /// no use to such a memory.
+    const AFTERWARDS: bool = false;
 
     /// Extra time of a task's first run on another CPU.
     fn migration_ns(&self, task: TaskId, from: CpuId, to: CpuId) -> u64;
@@ -33,6 +59,17 @@ pub(crate) trait Memory {
 
     /// The CPU's task has run its own program for so long, at the speed in force.
     fn ran(&mut self, _cpu: CpuId, _useful_ns: u64) {}
+
+    /// Of the time that [`Memory::advance`] lets pass next the CPU's task has this for itself. Only if [`Memory::AFTERWARDS`].
+    fn allot(&mut self, _cpu: CpuId, _allotment: Allotment) {}
+
+    /// Time passes up to now on all CPUs: those with an allotment run. Only if [`Memory::AFTERWARDS`].
+    fn advance(&mut self, _now_ns: u64) {}
+
+    /// What the CPU's task made of its allotment. Only if [`Memory::AFTERWARDS`].
+    fn progress(&mut self, _cpu: CpuId) -> Progress {
+        unreachable!("the memory forecasts")
+    }
 
     /// The task now runs on the CPU; before it works the CPU is reviewed. The CPUs of its core have been settled.
     fn switch_in(&mut self, _now_ns: u64, _cpu: CpuId, _task: TaskId) {}

@@ -59,8 +59,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if !self.core.is_traced() {
             return;
         }
-        self.settle(cpu);
-        let Some(counters) = self.memory.cpu_counters(cpu) else { return };
+        let Some(counters) = self.counted_on(cpu) else { return };
         let now = values(&counters, self.memory.frequency_ghz(cpu));
         let count = self.core.cpus.len();
         self.samples.cpus.resize(count, [0; MEMORY_COUNTERS.len()]);

@@ -106,6 +106,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             let queued = self.core.tasks[prev.index()].state == State::Running;
             if M::MODELLED {
                 self.settle_siblings(cpu);
+                self.read_counters(cpu);
                 self.memory.switch_out(now_ns, cpu);
             }
             let task = &mut self.core.tasks[prev.index()];

@@ -1,0 +1,86 @@
+//! Counters of the memory as a policy may read them: what a kernel gets from the hardware's counters, not what the model knows.
+//!
+//! A policy opens them once ([`Core::open_counters`]). From then on the kernel reads a CPU's counters, and those of the task that runs
+//! there, at every tick of that CPU and when a task stops running; in between, readings are old, those of other CPUs too. Whoever looks
+//! at a reading pays for it. With memory of constant speed nothing is counted, and there is no reading.
+//!
+//! What is counted stands at [`MemoryEvent`](warmcore_memory::analytic::MemoryEvent) and
+//! [`TimeShare`](warmcore_memory::analytic::TimeShare): since the start of the run for a CPU, since its creation for a task. Counters are
+//! exact and never overflow; real ones are few, shared, and multiplexed where more are wanted.
+
+use warmcore_memory::analytic::Counters;
+use warmcore_topology::CpuId;
+use warmcore_trace::{OverheadKind, TaskId};
+
+use crate::core::Core;
+use crate::engine::Engine;
+use crate::memory::Memory;
+use crate::scheduler::Scheduler;
+
+/// Nanoseconds to look at a reading: a few `rdpmc` or lines of another CPU. Assumed.
+pub const READ_COUNTERS_NS: u64 = 100;
+
+/// Last readings.
+#[derive(Default)]
+pub(crate) struct Readings {
+    /// Somebody wants them.
+    open: bool,
+    cpus: Vec<Counters>,
+    tasks: Vec<Counters>,
+}
+
+impl Core<'_> {
+    /// Has the kernel read counters from now on. Whether there are any.
+    pub fn open_counters(&mut self) -> bool {
+        self.readings.open = self.memory_modelled;
+        self.readings.cpus = vec![Counters::default(); self.cpus.len()];
+        self.readings.open
+    }
+
+    /// What a CPU had counted when its counters were read last: at its last tick, or when a task last stopped running there. `None` if
+    /// they are not open or nothing is counted. Charges the present event's CPU with [`READ_COUNTERS_NS`].
+    pub fn cpu_counters(&mut self, cpu: CpuId) -> Option<Counters> {
+        self.pay_for_reading().then(|| self.readings.cpus[cpu.index()])
+    }
+
+    /// What a task had counted at the last tick that it saw, or when it last stopped running; nothing before that. Otherwise as
+    /// [`Core::cpu_counters`].
+    pub fn task_counters(&mut self, task: TaskId) -> Option<Counters> {
+        self.pay_for_reading().then(|| self.readings.tasks.get(task.index()).copied().unwrap_or_default())
+    }
+
+    fn pay_for_reading(&mut self) -> bool {
+        if self.readings.open {
+            self.charge(self.this_cpu, READ_COUNTERS_NS, OverheadKind::Tick);
+        }
+        self.readings.open
+    }
+}
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// What a CPU has counted up to now.
+    pub(crate) fn counted_on(&mut self, cpu: CpuId) -> Option<Counters> {
+        self.settle(cpu);
+        self.memory.cpu_counters(cpu)
+    }
+
+    /// Reads the counters of a CPU and of the task that runs there, if a policy wants them.
+    pub(crate) fn read_counters(&mut self, cpu: CpuId) {
+        if !self.core.readings.open {
+            return;
+        }
+        if let Some(counters) = self.counted_on(cpu) {
+            self.core.readings.cpus[cpu.index()] = counters;
+        }
+        let task = self.core.curr(cpu);
+        if task.is_idle() {
+            return;
+        }
+        let Some(counters) = self.memory.task_counters(task) else { return };
+        let tasks = &mut self.core.readings.tasks;
+        if tasks.len() <= task.index() {
+            tasks.resize(task.index() + 1, Counters::default());
+        }
+        tasks[task.index()] = counters;
+    }
+}

@@ -1,0 +1,316 @@
+//! What the kernel does, whatever the policy: clock and order of events, wakeups, pipes, locks, barriers, timers, ticks, affinity,
+//! errors, counters, and that equal input gives equal events. The policy is `support/fifo.rs`.
+
+#[path = "support/fifo.rs"]
+mod fifo;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use warmcore_kernel::{
+    Core, Dequeue, Enqueue, KernelParameters, MemoryChoice, READ_COUNTERS_NS, Scheduler, Setup, SimulationError,
+    WakeFlags, run,
+};
+use warmcore_topology::{CpuId, Machine, resolve};
+use warmcore_trace::{Event, EventKind, MigrationKind, Outcome, OverheadKind, Sink, TaskId};
+use warmcore_workload::{
+    Affinity, BarrierWait, ChannelKind, ProcessId, ProgramBuilder, Step, Task, TimerMode, Workload,
+};
+
+use fifo::Fifo;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct Events(Vec<Event>);
+
+impl Sink for Events {
+    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
+        self.0.extend_from_slice(batch);
+        Ok(())
+    }
+}
+
+fn machine() -> Machine {
+    resolve("1s1n2l2c1t").unwrap()
+}
+
+/// Tasks with the given steps, in one process.
+fn scene(programs: &[&[Step]]) -> Workload {
+    let mut workload = Workload::empty("scene");
+    let process = workload.add_process("process");
+    for (number, steps) in programs.iter().enumerate() {
+        let program = steps.iter().cloned().fold(ProgramBuilder::new(), ProgramBuilder::step).finish();
+        let program = workload.add_program(program);
+        workload.add_task(Task::new(format!("task {number}"), process, program));
+    }
+    workload
+}
+
+fn try_run(workload: &Workload, policy: impl Scheduler) -> (Result<Outcome, SimulationError>, Vec<Event>) {
+    let machine = machine();
+    let mut setup = Setup::new(&machine, workload, 1).unwrap();
+    setup.check_invariants = true;
+    let mut events = Events::default();
+    let result = run(&setup, policy, Some(&mut events));
+    (result, events.0)
+}
+
+fn run_scene(workload: &Workload) -> (Outcome, Vec<Event>) {
+    let (outcome, events) = try_run(workload, Fifo::default());
+    (outcome.unwrap(), events)
+}
+
+fn on_cpu(workload: &mut Workload, cpu: u32) {
+    workload.tasks.iter_mut().for_each(|task| task.affinity = Affinity::OsCpus(vec![cpu]));
+}
+
+/// When each task came to a CPU, and which.
+fn switched_in(events: &[Event]) -> Vec<(u64, CpuId, TaskId)> {
+    let next = |event: &Event| match event.kind {
+        EventKind::Switch { next, .. } if !next.is_idle() => Some((event.time_ns, event.cpu, next)),
+        _ => None,
+    };
+    events.iter().filter_map(next).collect()
+}
+
+fn exits(outcome: &Outcome) -> Vec<u64> {
+    outcome.tasks.iter().map(|task| task.exited_ns.unwrap()).collect()
+}
+
+const WORK: Step = Step::Run { work_ns: MS };
+
+#[test]
+fn time_never_goes_back_and_tasks_of_a_cpu_run_in_the_order_of_their_creation() {
+    let mut workload = scene(&[&[WORK], &[WORK], &[WORK]]);
+    on_cpu(&mut workload, 1);
+    let (outcome, events) = run_scene(&workload);
+    assert!(events.is_sorted_by_key(|event| event.time_ns));
+    let order: Vec<u32> = switched_in(&events).iter().map(|(_, _, task)| task.0).collect();
+    assert_eq!(order, [0, 1, 2]);
+    assert!(exits(&outcome).is_sorted() && outcome.elapsed_ns >= 3 * MS, "{:?}", exits(&outcome));
+}
+
+#[test]
+fn a_sleeper_wakes_after_its_time_and_the_slack_and_its_cpu_is_idle_meanwhile() {
+    let workload = scene(&[&[Step::Sleep { duration_ns: 5 * MS }, WORK]]);
+    let (outcome, events) = run_scene(&workload);
+    let wakeup = events.iter().rfind(|event| matches!(event.kind, EventKind::Wakeup { .. })).unwrap();
+    assert!((5 * MS + 50 * US..5 * MS + 100 * US).contains(&wakeup.time_ns), "{}", wakeup.time_ns);
+    assert_eq!(switched_in(&events).len(), 2);
+    assert!(outcome.tasks[0].slept_ns >= 5 * MS && outcome.tasks[0].progress_ns == MS);
+}
+
+#[test]
+fn a_timer_on_a_grid_stays_on_it_and_one_that_is_relative_does_not() {
+    let first_ends = |mode| {
+        let mut workload = scene(&[]);
+        let timer = workload.add_timer("timer");
+        let body = |body: ProgramBuilder| {
+            body.step(Step::Run { work_ns: 100 * US }).step(Step::Timer { timer, period_ns: MS, mode })
+        };
+        // An overrun of half a period at the beginning.
+        let steps = ProgramBuilder::new().step(Step::Run { work_ns: 1_500 * US });
+        let program = workload.add_program(steps.repeat(Some(4), body).finish());
+        workload.add_task(Task::new("periodic", ProcessId(0), program));
+        run_scene(&workload).0.elapsed_ns
+    };
+    let (grid_ns, relative_ns) = (first_ends(TimerMode::Absolute), first_ends(TimerMode::Relative));
+    assert!((4 * MS..4 * MS + 200 * US).contains(&grid_ns), "{grid_ns}");
+    assert!(relative_ns > grid_ns + 400 * US, "{relative_ns}");
+}
+
+#[test]
+fn a_full_pipe_stops_its_writer_and_an_empty_one_its_reader() {
+    let mut workload = scene(&[]);
+    let pipe = workload.add_channel("pipe", ChannelKind::Pipe, 200);
+    let send = Step::Send { channel: pipe, bytes: 100 };
+    let receive = Step::Receive { channel: pipe, bytes: 100 };
+    for (name, steps) in [("writer", vec![send; 6]), ("reader", [vec![WORK], vec![receive; 6]].concat())] {
+        let program =
+            workload.add_program(steps.into_iter().fold(ProgramBuilder::new(), ProgramBuilder::step).finish());
+        workload.add_task(Task::new(name, ProcessId(0), program));
+    }
+    let (outcome, _) = run_scene(&workload);
+    // Two messages fit before the reader has worked.
+    assert!(exits(&outcome).iter().all(|end| *end > MS), "{:?}", exits(&outcome));
+    workload.programs[1].steps.push(Step::Receive { channel: pipe, bytes: 100 });
+    let (result, _) = try_run(&workload, Fifo::default());
+    assert!(matches!(result, Err(SimulationError::Deadlock { .. })), "{result:?}");
+}
+
+#[test]
+fn a_mutex_lets_one_in_at_a_time() {
+    let mut workload = scene(&[]);
+    let lock = workload.add_lock("lock");
+    let steps = [Step::Lock(lock), WORK, Step::Unlock(lock)];
+    let program = workload.add_program(steps.into_iter().fold(ProgramBuilder::new(), ProgramBuilder::step).finish());
+    let mut task = Task::new("task", ProcessId(0), program);
+    task.instances = 3;
+    workload.add_task(task);
+    let (outcome, events) = run_scene(&workload);
+    let cpus: std::collections::BTreeSet<CpuId> = switched_in(&events).iter().map(|(_, cpu, _)| *cpu).collect();
+    assert!(cpus.len() > 1, "no CPU keeps them apart: {cpus:?}");
+    let ends = exits(&outcome);
+    assert!(ends.windows(2).all(|pair| pair[1] - pair[0] >= MS), "{ends:?}");
+}
+
+#[test]
+fn nobody_passes_a_barrier_before_the_last_has_come() {
+    let mut workload = scene(&[]);
+    let barrier = workload.add_barrier("barrier", 3, BarrierWait::Block);
+    for work_ns in [MS, 2 * MS, 5 * MS] {
+        let steps = [Step::Run { work_ns }, Step::Barrier(barrier)];
+        let program =
+            workload.add_program(steps.into_iter().fold(ProgramBuilder::new(), ProgramBuilder::step).finish());
+        workload.add_task(Task::new("task", ProcessId(0), program));
+    }
+    let (outcome, _) = run_scene(&workload);
+    assert!(exits(&outcome).iter().all(|end| (5 * MS..6 * MS).contains(end)), "{:?}", exits(&outcome));
+}
+
+#[test]
+fn busy_cpus_tick_at_250_hz_and_idle_ones_do_not() {
+    let workload = scene(&[&[Step::Run { work_ns: 100 * MS }, Step::Sleep { duration_ns: 100 * MS }]]);
+    let (_, events) = run_scene(&workload);
+    let busy = |event: &&Event| matches!(event.kind, EventKind::Decision { value: 1, .. });
+    let ticks: Vec<u64> = events.iter().filter(busy).map(|event| event.time_ns).collect();
+    assert!((24..=26).contains(&ticks.len()), "{ticks:?}");
+    assert!(ticks.windows(2).all(|pair| pair[1] - pair[0] == 4 * MS), "{ticks:?}");
+    let idle = events.iter().filter(|event| matches!(event.kind, EventKind::Decision { value: 0, .. })).count();
+    assert!(idle <= 2, "an idle CPU's tick comes once more and stops: {idle}");
+}
+
+#[test]
+fn a_task_runs_where_it_may_and_leaves_a_cpu_that_it_may_no_longer_use() {
+    let mut workload = scene(&[&[WORK, Step::SetAffinity(Affinity::OsCpus(vec![3])), WORK]]);
+    on_cpu(&mut workload, 2);
+    let (_, events) = run_scene(&workload);
+    let cpus: Vec<u32> = switched_in(&events).iter().map(|(_, cpu, _)| cpu.0).collect();
+    assert_eq!(cpus, [2, 3]);
+}
+
+type Act = Box<dyn FnMut(&mut Core<'_>, CpuId, Option<TaskId>)>;
+
+/// Does something at every tick, and is first come first served otherwise.
+struct OnTick {
+    fifo: Fifo,
+    opens_counters: bool,
+    act: Act,
+}
+
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(fn $name(&mut self, core: &mut Core<'_>, $($argument: $type),*) $(-> $result)? {
+            self.fifo.$name(core, $($argument),*)
+        })*
+    };
+}
+
+impl Scheduler for OnTick {
+    fn name(&self) -> &'static str {
+        "on tick"
+    }
+    fn kernel_parameters(&self) -> KernelParameters {
+        self.fifo.kernel_parameters()
+    }
+    fn holds(&self, task: TaskId) -> bool {
+        self.fifo.holds(task)
+    }
+    fn runnable_on(&self, cpu: CpuId) -> usize {
+        self.fifo.runnable_on(cpu)
+    }
+    fn init(&mut self, core: &mut Core<'_>) {
+        self.fifo.init(core);
+        if self.opens_counters {
+            core.open_counters();
+        }
+    }
+    fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
+        (self.act)(core, cpu, curr);
+    }
+    forward! {
+        task_fork(task: TaskId, parent: Option<TaskId>);
+        task_dead(task: TaskId);
+        select_cpu(task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId;
+        enqueue(cpu: CpuId, task: TaskId, reason: Enqueue);
+        dequeue(cpu: CpuId, task: TaskId, reason: Dequeue);
+        check_preempt(cpu: CpuId, task: TaskId, flags: WakeFlags);
+        pick_next(cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId>;
+        put_prev(cpu: CpuId, task: TaskId, runnable: bool);
+        set_next(cpu: CpuId, task: TaskId);
+        yield_task(cpu: CpuId, task: TaskId);
+        attributes_changed(task: TaskId);
+    }
+}
+
+#[test]
+fn a_command_that_makes_no_sense_ends_the_run_and_names_the_event() {
+    let mut workload = scene(&[&[Step::Run { work_ns: 100 * MS }]]);
+    on_cpu(&mut workload, 0);
+    let act = |core: &mut Core<'_>, _: CpuId, curr: Option<TaskId>| {
+        if let Some(task) = curr {
+            core.set_task_cpu(task, CpuId(1), MigrationKind::Steal);
+        }
+    };
+    let mover = OnTick { fifo: Fifo::default(), opens_counters: false, act: Box::new(act) };
+    let error = try_run(&workload, mover).0.unwrap_err().to_string();
+    for part in ["in the event `tick`", "set_task_cpu: task 0 (Running) cannot be moved to cpu1", "on cpu0"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// Instructions of the task and of its CPU as a policy read them at each tick, and the run.
+fn counted(memory: MemoryChoice, opens_counters: bool) -> (Vec<Option<(f64, f64)>>, Outcome) {
+    let mut workload = scene(&[&[Step::Run { work_ns: 50 * MS }]]);
+    workload.tasks[0].profile = Some("perlbench".to_owned());
+    let read = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&read);
+    let act = move |core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>| {
+        if let Some(task) = curr {
+            let (of_task, of_cpu) = (core.task_counters(task), core.cpu_counters(cpu));
+            told.borrow_mut().push(of_task.zip(of_cpu).map(|(task, cpu)| (task.instructions, cpu.instructions)));
+        }
+    };
+    let machine = machine();
+    let mut setup = Setup::new(&machine, &workload, 1).unwrap();
+    setup.memory = memory;
+    let outcome = run(&setup, OnTick { fifo: Fifo::default(), opens_counters, act: Box::new(act) }, None).unwrap();
+    (read.take(), outcome)
+}
+
+#[test]
+fn a_policy_reads_counters_as_of_the_last_tick_and_pays_for_them() {
+    let (read, outcome) = counted(MemoryChoice::Analytic, true);
+    let read: Vec<(f64, f64)> = read.into_iter().map(|read| read.unwrap()).collect();
+    assert!(read.len() >= 11 && read.is_sorted_by(|a, b| a.0 < b.0), "{read:?}");
+    assert!(read.iter().all(|(task, cpu)| (task - cpu).abs() < 1e-3), "it has the CPU for itself: {read:?}");
+    let all = outcome.tasks[0].memory.unwrap().instructions;
+    let last = read.last().unwrap().0;
+    assert!(last < all && last > 0.9 * all, "{last} of {all}");
+
+    let (unread, without) = counted(MemoryChoice::Analytic, false);
+    assert!(unread.iter().all(Option::is_none), "nobody opened them");
+    let ticks_ns = |outcome: &Outcome| -> u64 {
+        outcome.cpus.iter().map(|cpu| cpu.overhead_ns[OverheadKind::Tick as usize]).sum()
+    };
+    assert_eq!(ticks_ns(&outcome), ticks_ns(&without) + 2 * READ_COUNTERS_NS * read.len() as u64);
+}
+
+#[test]
+fn memory_of_constant_speed_counts_nothing() {
+    let (read, outcome) = counted(MemoryChoice::None, true);
+    assert!(read.len() >= 11 && read.iter().all(Option::is_none), "{read:?}");
+    assert!(outcome.tasks[0].memory.is_none());
+}
+
+#[test]
+fn equal_input_gives_equal_events() {
+    let body = [WORK, Step::Sleep { duration_ns: 300 * US }, WORK, Step::Yield, WORK];
+    let workload = scene(&[&body, &body, &body, &body, &body, &body]);
+    let ((first, events), (second, again)) = (run_scene(&workload), run_scene(&workload));
+    assert_eq!(events, again);
+    assert_eq!(first.tasks, second.tasks);
+    assert!(events.len() > 40);
+}
