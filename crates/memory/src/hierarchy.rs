@@ -98,8 +98,11 @@ impl Hierarchy {
     /// Reads the memory side of a machine.
     ///
     /// # Errors
-    /// Caches that cannot exist: zero ways, a line size that is no power of two, a size that is not a whole number of
-    /// sets, or line sizes that differ between levels.
+    /// Caches that cannot exist: zero ways, a line size that is no power of two, or a size that is not nearly a whole number of sets.
+    ///
+    /// Sizes that were divided (an L3 over three nodes) are not whole: up to a thousandth of a size is cut off to make whole sets, and
+    /// [`Hierarchy::assumed`] says so. More is taken to be a slip. Lines of one size are modelled: the shortest of the machine, that of
+    /// the caches next to the cores; a cache with longer ones counts as one of its size with short ones.
     pub fn new(machine: &Machine) -> Result<Self, HierarchyError> {
         let mut reader = Reader { machine, line_bytes: line_bytes(machine)?, assumed: Vec::new() };
         let l1 = reader.l1()?;
@@ -146,9 +149,9 @@ impl Hierarchy {
     }
 }
 
-/// Line size of the machine's data caches.
+/// Shortest line of the machine's data caches.
 fn line_bytes(machine: &Machine) -> Result<u32, HierarchyError> {
-    let mut found: Option<(u32, String)> = None;
+    let mut shortest: Option<u32> = None;
     for cache in machine.caches().iter().filter(|cache| cache.kind != warmcore_topology::CacheKind::Instruction) {
         let line = cache.line_bytes;
         if line == 0 {
@@ -158,15 +161,9 @@ fn line_bytes(machine: &Machine) -> Result<u32, HierarchyError> {
             let reason = format!("a line of {line} bytes is impossible; write a power of two from 8 to 4096");
             return Err(HierarchyError { machine: machine.name().to_owned(), cache: cache.name(), reason });
         }
-        match &found {
-            Some((other, name)) if *other != line => {
-                let reason = format!("its lines have {line} bytes, those of {name} {other}; one size is modelled");
-                return Err(HierarchyError { machine: machine.name().to_owned(), cache: cache.name(), reason });
-            }
-            _ => found = Some((line, cache.name())),
-        }
+        shortest = Some(shortest.map_or(line, |known| known.min(line)));
     }
-    Ok(found.map_or(64, |(line, _)| line))
+    Ok(shortest.unwrap_or(64))
 }
 
 fn bytes_per_ns(bandwidth: Bandwidth) -> f64 {
@@ -194,6 +191,9 @@ fn loaded_latency(machine: &Machine) -> Vec<(f64, Vec<(f64, f64)>)> {
         .collect()
 }
 
+/// At most one part in so many of a stated size is cut off to make whole sets.
+const MOST_CUT_OFF: u64 = 1_000;
+
 struct Reader<'a> {
     machine: &'a Machine,
     line_bytes: u32,
@@ -203,12 +203,15 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn or_assume(&mut self, what: &str, value: Option<u32>, assumed: u32) -> u32 {
         value.unwrap_or_else(|| {
-            let text = format!("{what}: {assumed}");
-            if !self.assumed.contains(&text) {
-                self.assumed.push(text);
-            }
+            self.assume(format!("{what}: {assumed}"));
             assumed
         })
+    }
+
+    fn assume(&mut self, text: String) {
+        if !self.assumed.contains(&text) {
+            self.assumed.push(text);
+        }
     }
 
     /// The shape of a cache, or of an assumed one.
@@ -218,6 +221,9 @@ impl Reader<'_> {
             Some(bytes) => bytes,
             None => u64::from(self.or_assume(&format!("size of {name} in KiB"), None, kib)) << 10,
         };
+        if let Some(stated) = cache.map(|cache| cache.line_bytes).filter(|stated| *stated > self.line_bytes) {
+            self.assume(format!("lines of {name}: {} bytes, as next to the cores (stated {stated})", self.line_bytes));
+        }
         let latency = cache.and_then(|cache| cache.latency_ps).map(|ps| ps as u32);
         let latency_ns = f64::from(self.or_assume(&format!("latency of {name} in ps"), latency, ps)) / 1e3;
         let line = u64::from(self.line_bytes);
@@ -237,17 +243,17 @@ impl Reader<'_> {
         if ways == 0 {
             return fail("it has no ways; state at least 1".to_owned());
         }
-        if !bytes.is_multiple_of(line) {
-            return fail(format!("{bytes} bytes are not a whole number of lines of {line} bytes"));
-        }
         let set = ways * line;
-        if bytes < set || !bytes.is_multiple_of(set) {
-            let whole = (bytes / set).max(1) * set;
+        let whole = (bytes / set).max(1) * set;
+        if whole > bytes || (bytes - whole) * MOST_CUT_OFF > bytes {
             return fail(format!(
                 "{bytes} bytes are not a whole number of sets of {ways} lines of {line} bytes; {whole} bytes would be"
             ));
         }
-        let sets = bytes / set;
+        if whole < bytes {
+            self.assume(format!("size of {name}: {whole} bytes, whole sets of {ways} lines (stated {bytes})"));
+        }
+        let sets = whole / set;
         Ok(CacheShape { lines: sets * ways, ways: ways as u32, sets, latency_ns })
     }
 
@@ -351,13 +357,38 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_not_a_whole_number_of_sets_is_refused_with_one_that_is() {
-        let error = with_llc("size = \"56MiB\"\nways = 15").unwrap_err().to_string();
-        let expected = "58720256 bytes are not a whole number of sets of 15 lines of 64 bytes; 58719360 bytes would be";
+    fn a_size_that_is_not_nearly_a_whole_number_of_sets_is_refused_with_one_that_is() {
+        let error = with_llc("size = \"32000B\"\nways = 15").unwrap_err().to_string();
+        let expected = "32000 bytes are not a whole number of sets of 15 lines of 64 bytes; 31680 bytes would be";
         assert!(error.contains(expected), "{error}");
         assert!(with_llc("size = \"1KiB\"\nways = 32").unwrap_err().to_string().contains("2048 bytes would be"));
         // 61,440 sets: whole, though no power of two, as in sliced caches.
         assert_eq!(with_llc("size = \"56.25MiB\"\nways = 15").unwrap().llc[0].sets, 61_440);
+    }
+
+    #[test]
+    fn a_size_that_was_divided_is_cut_to_whole_sets() {
+        // A third of 32 MiB, and 512 MiB over three.
+        for (stated, ways, whole) in
+            [(11_184_768, 16, 11_184_128), (178_956_928, 16, 178_956_288), (58_720_256, 15, 58_719_360)]
+        {
+            let hierarchy = with_llc(&format!("size = \"{stated}B\"\nways = {ways}")).unwrap();
+            assert_eq!(hierarchy.llc[0].lines * 64, whole);
+            let said = format!("size of LLC: {whole} bytes, whole sets of {ways} lines (stated {stated})");
+            assert!(hierarchy.assumed.contains(&said), "{:?}", hierarchy.assumed);
+        }
+        assert_eq!(with_llc("size = \"11184768B\"").unwrap().llc[0].lines, 174_762);
+    }
+
+    #[test]
+    fn an_l3_with_longer_lines_counts_with_those_of_the_caches_next_to_the_cores() {
+        let text = "name = \"m\"\n[topology]\norigin = \"given\"\nshape = \"1s1n1l2c1t\"\n\
+                    [[cache]]\nlevel = 1\norigin = \"given\"\nsize = \"64KiB\"\nways = 4\nline = 64\n\
+                    [[cache]]\nlevel = 3\norigin = \"given\"\nsize = \"32MiB\"\nways = 16\nline = 128\n";
+        let hierarchy = Hierarchy::new(&warmcore_topology::from_toml(text).unwrap()).unwrap();
+        assert_eq!((hierarchy.line_bytes, hierarchy.llc[0].lines, hierarchy.llc[0].ways), (64, 524_288, 16));
+        let said = "lines of LLC: 64 bytes, as next to the cores (stated 128)".to_owned();
+        assert!(hierarchy.assumed.contains(&said), "{:?}", hierarchy.assumed);
     }
 
     #[test]

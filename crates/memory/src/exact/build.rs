@@ -25,6 +25,9 @@ pub(crate) struct Seat {
 /// Tell the hashes of the levels apart.
 const SALTS: [u32; 3] = [0x51, 0xA3, 0xE7];
 
+/// Lines of all caches together that the exact level has room for: tags of some 4 GiB.
+const MAX_CACHE_LINES: u64 = 1 << 30;
+
 /// Most domains: bits of a home entry.
 const MAX_DOMAINS: usize = 64;
 
@@ -43,6 +46,15 @@ pub(crate) fn domains(
             let reason = "several cores share it, which the exact level does not simulate".to_owned();
             return Err(ExactError::Cache { cache: "L2".to_owned(), reason });
         }
+    }
+    let lines = hierarchy.llc.iter().chain(&hierarchy.l2).chain(&hierarchy.l1).map(|shape| shape.lines).sum::<u64>();
+    if lines >> options.sampling_shift > MAX_CACHE_LINES {
+        let room = (MAX_CACHE_LINES * u64::from(hierarchy.line_bytes)) >> 30;
+        let reason = format!(
+            "{lines} lines in all caches; the exact level has room for {MAX_CACHE_LINES}, which is {room} GiB; state smaller \
+             caches, or sample lines"
+        );
+        return Err(ExactError::Cache { cache: "caches".to_owned(), reason });
     }
     let transfer_fs = (hierarchy.transfer_ns[Relation::SameLlc] * FS_PER_NS as f64).round() as u64;
     let mut domains: Vec<Domain> = Vec::new();

@@ -196,3 +196,14 @@ fn impossible_tasks_are_refused() {
     let nan = Class::new("c", 64, f64::NAN, 0.0);
     assert!(matches!(error(nan), ExactError::Profile(_)));
 }
+
+#[test]
+fn caches_for_which_there_is_no_room_are_refused_with_the_limit() {
+    let text = "name = \"m\"\n[topology]\norigin = \"given\"\nshape = \"1s1n1l2c1t\"\n\
+                [[cache]]\nlevel = 3\norigin = \"given\"\nsize = \"1024GiB\"\nways = 16\n";
+    let machine = warmcore_topology::from_toml(text).unwrap();
+    let options = Options::for_machine(&machine);
+    let specs = || vec![spec(vec![Class::new("small", 512, 0.08, 0.3)])];
+    let error = Simulation::new(&machine, options, specs()).err().unwrap().to_string();
+    assert!(error.contains("the exact level has room for 1073741824, which is 64 GiB"), "{error}");
+}
