@@ -20,7 +20,9 @@ const COUNTS: [(&str, MemoryEvent, &str, &str); 9] = [
         "l3_mpki",
         MemoryEvent::L3Miss,
         "L3 misses",
-        "lines that the LLC did not have, from memory or for reads from another LLC",
+        "lines that the LLC did not have: from memory, or for reads from another LLC, which c2c_other_llc_mpki and \
+         c2c_other_socket_mpki count too. It may rise while lines of other LLCs become fewer: what stays at home is \
+         evicted and fetched from memory again",
     ),
     (
         "l3_rfo_mpki",
