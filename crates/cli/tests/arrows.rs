@@ -1,69 +1,79 @@
-//! The crates depend on each other in one direction only, as ARCHITECTURE.md draws it.
+//! The crates depend on each other as ARCHITECTURE.md says: its table names what each one uses, its drawing the order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// For each crate, the crates of ours it may use (outside of its tests).
-const ARROWS: [(&str, &[&str]); 13] = [
-    ("topology", &[]),
-    ("statistics", &[]),
-    ("memory", &["topology", "trace"]),
-    ("workload", &["topology", "memory"]),
-    ("trace", &["topology", "statistics"]),
-    ("native", &["topology", "workload"]),
-    ("capture", &["topology", "trace"]),
-    ("agent", &["topology", "workload", "native", "capture"]),
-    ("kernel", &["topology", "memory", "workload", "trace"]),
-    ("schedulers", &["topology", "memory", "workload", "trace", "kernel"]),
-    ("lab", &["topology", "memory", "workload", "trace", "capture", "agent", "kernel", "schedulers", "statistics"]),
-    ("report", &["topology", "workload", "trace", "kernel", "schedulers", "statistics", "lab"]),
-    (
-        "cli",
-        &[
-            "topology",
-            "memory",
-            "workload",
-            "trace",
-            "native",
-            "agent",
-            "kernel",
-            "schedulers",
-            "statistics",
-            "lab",
-            "report",
-        ],
-    ),
-];
-
-fn crates() -> std::path::PathBuf {
+fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in crates/").to_owned()
 }
 
+fn architecture() -> String {
+    fs::read_to_string(crates().join("../ARCHITECTURE.md")).unwrap()
+}
+
+/// The table's last column: for each crate, the crates of ours it uses.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let architecture = architecture();
+    let rows = architecture.lines().skip_while(|line| !line.starts_with("| crate |")).skip(2);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, _, uses] = cells[..] else { panic!("not a row of three cells: {line}") };
+        let uses = uses.split(", ").filter(|name| *name != "nothing").map(str::to_owned);
+        (name.trim_matches('`').to_owned(), uses.collect())
+    };
+    rows.take_while(|line| line.starts_with('|')).map(row).collect()
+}
+
+/// The drawing: groups of crates, each of which may use those before it.
+fn drawing() -> Vec<Vec<String>> {
+    let architecture = architecture();
+    let lines = architecture.lines().skip_while(|line| !line.starts_with("Arrows point one way")).skip(1);
+    let drawn: String = lines.skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
+    let group = |group: &str| group.split(',').map(|name| name.trim().to_owned()).collect();
+    drawn.split('←').map(group).collect()
+}
+
 #[test]
-fn crates_use_only_what_lies_below_them() {
-    let allowed: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
+fn crates_use_what_the_map_says_and_nothing_else() {
+    let mut table = table();
     for entry in fs::read_dir(crates()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        let allowed = allowed.get(name).unwrap_or_else(|| panic!("crate {name} has no arrows in this test; add them"));
+        let said = table.remove(name).unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for crate {name}"));
         let manifest: toml::Table = fs::read_to_string(path.join("Cargo.toml")).unwrap().parse().unwrap();
-        for dependency in manifest["dependencies"].as_table().unwrap().keys() {
-            if let Some(ours) = dependency.strip_prefix("warmcore-") {
-                assert!(allowed.contains(&ours), "crates/{name} must not depend on crates/{ours}");
-            }
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+        let ours = dependencies.into_iter().flat_map(toml::Table::keys);
+        let used: BTreeSet<String> =
+            ours.filter_map(|dependency| dependency.strip_prefix("warmcore-")).map(str::to_owned).collect();
+        assert_eq!(used, said, "crates/{name}/Cargo.toml (left) and its row in ARCHITECTURE.md (right)");
+    }
+    assert!(table.is_empty(), "rows of ARCHITECTURE.md without a crate: {:?}", table.keys());
+}
+
+#[test]
+fn arrows_point_one_way() {
+    let (table, drawing) = (table(), drawing());
+    let place = |name: &String| {
+        let found = drawing.iter().position(|group| group.contains(name));
+        found.unwrap_or_else(|| panic!("the drawing of ARCHITECTURE.md lacks crate {name}"))
+    };
+    assert_eq!(drawing.iter().map(Vec::len).sum::<usize>(), table.len(), "each crate is drawn once: {drawing:?}");
+    for (name, uses) in &table {
+        for used in uses {
+            assert!(place(used) < place(name), "{name} uses {used}, which the drawing does not put before it");
         }
     }
 }
 
 #[test]
 fn core_crates_do_not_read_files_clocks_or_the_environment() {
-    // `native` runs real threads, `agent` carries out plans on a kernel, `lab` keeps run directories, `cli` is the
-    // program; all others are pure. Readers of
+    // `native` runs real threads, `agent` carries out plans on a kernel, `places` boots kernels, `lab` keeps run
+    // directories, `fidelity` reads the book, `cli` is the program; all others are pure. Readers of
     // directory trees and writers of tables take a path from their caller; they are the named exceptions.
-    let exceptions = ["topology", "trace", "native", "agent", "lab", "cli"];
+    let exceptions = ["topology", "trace", "native", "agent", "places", "lab", "fidelity", "cli"];
     let forbidden = ["std::env", "std::fs", "std::process", "std::thread", "SystemTime", "Instant::now"];
-    for (name, _) in ARROWS.iter().filter(|(name, _)| !exceptions.contains(name)) {
+    for name in table().keys().filter(|name| !exceptions.contains(&name.as_str())) {
         let mut files = Vec::new();
         rust_files(&crates().join(name).join("src"), &mut files);
         assert!(!files.is_empty(), "crates/{name} has no sources");
@@ -77,7 +87,7 @@ fn core_crates_do_not_read_files_clocks_or_the_environment() {
     }
 }
 
-fn rust_files(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
+fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

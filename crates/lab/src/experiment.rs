@@ -12,9 +12,9 @@ use warmcore_workload::Workload;
 
 use crate::files::sha256;
 pub use crate::observe::Observation;
-use crate::vm::VmError;
-use crate::vm::boot::Lab;
-use crate::vm::record::GuestRecord;
+use warmcore_places::vm::VmError;
+use warmcore_places::vm::boot::Lab;
+use warmcore_places::vm::record::GuestRecord;
 
 /// Version of the record.
 pub const SCHEMA: &str = "warmcore-experiment-1";

@@ -11,6 +11,7 @@ use crate::directory::{
 };
 use crate::environment::Environment;
 use crate::experiment::{self, Experiment, ExperimentRecord, Named, Place, TOOL_VERSION};
+pub use crate::files::pretty;
 use crate::files::{At as _, FileError};
 use crate::measures;
 use crate::table;
@@ -165,14 +166,6 @@ fn losses(trials: &[Vec<Trial>]) -> Losses {
         censored_waits: schedulers.iter().map(|losses| losses.censored_waits).sum(),
         schedulers,
     }
-}
-
-/// A document as indented JSON with a newline at its end.
-pub fn pretty<T: Serialize>(document: &T) -> String {
-    // Documents are made of strings, numbers and lists; those can always be written.
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
-    text.push('\n');
-    text
 }
 
 /// The experiment that a run directory was started with. One on a real kernel is a [`Place::PastVm`].

@@ -1,4 +1,4 @@
-//! One trial: its events come from the simulator or from a kernel in a virtual machine ([`crate::vm`]); what is made of
+//! One trial: its events come from the simulator or from a kernel in a virtual machine ([`warmcore_places::vm`]); what is made of
 //! them does not know which.
 
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::results::result_lines;
 use crate::runner::trial_name;
 use crate::time_split;
 use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
-use crate::vm::VmError;
-use crate::vm::boot::Lab;
-use crate::vm::record::GuestFacts;
-use crate::vm::trial::{Recorded, Request, run_all};
+use warmcore_places::vm::VmError;
+use warmcore_places::vm::boot::Lab;
+use warmcore_places::vm::record::GuestFacts;
+use warmcore_places::vm::trial::{Recorded, Request, run_all};
 
 /// Why a trial was not finished.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::measures::{self, Measure};
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
-use crate::vm::qemu::Execution;
+use warmcore_places::vm::qemu::Execution;
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-comparison-1";

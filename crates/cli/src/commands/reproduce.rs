@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
+use warmcore_fidelity::reproduce::check::Coverage;
+use warmcore_fidelity::reproduce::document::ReproductionDocument;
+use warmcore_fidelity::reproduce::published::PublishedFile;
+use warmcore_fidelity::reproduce::run::{self, Means, PlannedExperiment, PlannedRow, ReproduceError};
+use warmcore_fidelity::reproduce::sensitivity::{SensitivityDocument, Variation};
+use warmcore_fidelity::reproduce::{REPRODUCTIONS, Reproduction, find};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
-use warmcore_lab::reproduce::check::Coverage;
-use warmcore_lab::reproduce::document::ReproductionDocument;
-use warmcore_lab::reproduce::published::PublishedFile;
-use warmcore_lab::reproduce::run::{self, Means, PlannedExperiment, PlannedRow, ReproduceError};
-use warmcore_lab::reproduce::sensitivity::{SensitivityDocument, Variation};
-use warmcore_lab::reproduce::{REPRODUCTIONS, Reproduction, find};
 use warmcore_lab::session::pretty;
 
 use crate::args::ReproduceArguments;

@@ -1,8 +1,8 @@
 //! A reproduction as text and as Markdown: published, ours, error, band and verdict, row by row; then what is missing.
 
-use warmcore_lab::reproduce::check::{Band, Stated};
-use warmcore_lab::reproduce::document::{CheckResult, CheckVerdict, ReproductionDocument, RowResult};
-use warmcore_lab::reproduce::sensitivity::{SensitivityDocument, VariedResult};
+use warmcore_fidelity::reproduce::check::{Band, Stated};
+use warmcore_fidelity::reproduce::document::{CheckResult, CheckVerdict, ReproductionDocument, RowResult};
+use warmcore_fidelity::reproduce::sensitivity::{SensitivityDocument, VariedResult};
 use warmcore_lab::verdict::decimal;
 
 use crate::console::{Console, Table, Tone};

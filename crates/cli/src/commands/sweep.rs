@@ -11,8 +11,8 @@ use warmcore_lab::experiment::Experiment;
 use warmcore_lab::files::write_atomically;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
-use warmcore_lab::sweep::{REGRESSION, SweepDocument, SweepMean, SweepRow};
 use warmcore_lab::verdict::{self, decimal};
+use warmcore_search::sweep::{REGRESSION, SweepDocument, SweepMean, SweepRow};
 
 use crate::args::{Arguments, Command, SweepArguments};
 use crate::commands::compare::{self, available_jobs, directory_failure, run_failure, session_failure, unix_seconds};

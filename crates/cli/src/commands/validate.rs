@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use warmcore_fidelity::validate::book::{BookError, BookExperiment};
+use warmcore_fidelity::validate::judge::Verdict;
+use warmcore_fidelity::validate::page::{counts, page};
+use warmcore_fidelity::validate::plots::Plots;
+use warmcore_fidelity::validate::run::{self, Chapter, StoredResult, ValidateError};
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files::write_atomically;
 use warmcore_lab::session::pretty;
-use warmcore_lab::validate::book::{BookError, BookExperiment};
-use warmcore_lab::validate::judge::Verdict;
-use warmcore_lab::validate::page::{counts, page};
-use warmcore_lab::validate::plots::Plots;
-use warmcore_lab::validate::run::{self, Chapter, StoredResult, ValidateError};
 
 use crate::args::ValidateArguments;
 use crate::commands::{validate_memory, vm};

@@ -46,11 +46,11 @@ pub const CHANGE: f64 = 0.05;
 
 /// The files of published results by name, in the tree and in the program.
 pub(crate) const FILES: [(&str, &str); 5] = [
-    ("topology-rfc", include_str!("../../../../published/topology-rfc.toml")),
-    ("cache-aware-slides", include_str!("../../../../published/cache-aware-slides.toml")),
-    ("characterisation", include_str!("../../../../published/characterisation.toml")),
-    ("ule-cfs", include_str!("../../../../published/ule-cfs.toml")),
-    ("cdf-dio", include_str!("../../../../published/cdf-dio.toml")),
+    ("topology-rfc", include_str!("../../../published/topology-rfc.toml")),
+    ("cache-aware-slides", include_str!("../../../published/cache-aware-slides.toml")),
+    ("characterisation", include_str!("../../../published/characterisation.toml")),
+    ("ule-cfs", include_str!("../../../published/ule-cfs.toml")),
+    ("cdf-dio", include_str!("../../../published/cdf-dio.toml")),
 ];
 
 /// All reproductions, in the order of lists.

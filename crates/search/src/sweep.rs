@@ -7,8 +7,8 @@
 use serde::Serialize;
 use warmcore_statistics::{Better, Interval, geometric_mean};
 
-use crate::experiment::TOOL_VERSION;
-use crate::verdict::{ComparisonDocument, Finding};
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::verdict::{ComparisonDocument, Finding};
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-sweep-1";

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{Plan, Purpose};
 use warmcore_agent::report::{Failed, FrameKind, Hello, Sample, write_document, write_frame};
-use warmcore_lab::vm::VmError;
-use warmcore_lab::vm::boot::{Boot, Lab};
-use warmcore_lab::vm::initramfs::Initramfs;
-use warmcore_lab::vm::kernel::Kernel;
-use warmcore_lab::vm::qemu::{Execution, Qemu};
+use warmcore_places::vm::VmError;
+use warmcore_places::vm::boot::{Boot, Lab};
+use warmcore_places::vm::initramfs::Initramfs;
+use warmcore_places::vm::kernel::Kernel;
+use warmcore_places::vm::qemu::{Execution, Qemu};
 use warmcore_topology::{resolve, to_toml};
 
 /// What the script knows: `$fd` is the channel, `$dir` its own directory.

@@ -10,8 +10,8 @@ use toml::{Table, Value};
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
-use crate::experiment::TOOL_VERSION;
 use crate::reproduce::document::{CheckVerdict, ReproductionDocument};
+use warmcore_lab::experiment::TOOL_VERSION;
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-sensitivity-1";

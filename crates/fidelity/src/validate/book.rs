@@ -24,7 +24,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
 use super::metric::{Detail, Metric};
-use crate::files::{FileError, read_text};
+use warmcore_lab::files::{FileError, read_text};
 
 /// Version of the format.
 pub const SCHEMA: &str = "warmcore-book-1";
@@ -71,7 +71,7 @@ struct Document {
 }
 
 fn default_buffer() -> u32 {
-    crate::vm::trial::DEFAULT_BUFFER_KIB
+    warmcore_places::vm::trial::DEFAULT_BUFFER_KIB
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -269,7 +269,7 @@ impl BookExperiment {
             duration_ns: document.duration_ms * 1_000_000,
             buffer_kib: document.buffer_kib,
             note: document.note,
-            identity: crate::files::sha256(identity.as_bytes()),
+            identity: warmcore_lab::files::sha256(identity.as_bytes()),
         })
     }
 

@@ -228,5 +228,5 @@ fn write(path: &Path, document: &impl Serialize) -> Result<(), VmError> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).at("create", parent)?;
     }
-    Ok(crate::files::write_atomically(path, crate::session::pretty(document).as_bytes())?)
+    Ok(crate::files::write_atomically(path, crate::files::pretty(document).as_bytes())?)
 }

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 /// What was being done to a file when it failed.
@@ -40,7 +41,7 @@ impl FileError {
 }
 
 /// Attaches the operation and the path to an input or output error.
-pub(crate) trait At<T> {
+pub trait At<T> {
     /// The same result with an error that says what failed, and where.
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FileError>;
 }
@@ -110,6 +111,15 @@ fn hexadecimal(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// A document as indented JSON with a newline at its end.
+#[must_use]
+pub fn pretty<T: Serialize>(document: &T) -> String {
+    // Documents are made of strings, numbers and lists; those can always be written.
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text
 }
 
 /// Reads a text file.

@@ -8,18 +8,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::directory::{DirectoryError, Existing, RunDirectory};
-use crate::environment::Environment;
-use crate::experiment::{Experiment, ExperimentError, Named, Place, TraceLevel};
 use crate::reproduce::check::{Check, Coverage, Run};
 use crate::reproduce::document::{CheckResult, ReproductionDocument, RowResult};
 use crate::reproduce::published::{PublishedFile, PublishedRow};
 use crate::reproduce::sensitivity::Variation;
 use crate::reproduce::{Reproduction, sensitivity};
-use crate::runner::{self, Conduct, RunError};
-use crate::session::{self, SessionError};
-use crate::trial::Trial;
 use warmcore_kernel::MemoryChoice;
+use warmcore_lab::directory::{DirectoryError, Existing, RunDirectory};
+use warmcore_lab::environment::Environment;
+use warmcore_lab::experiment::{Experiment, ExperimentError, Named, Place, TraceLevel};
+use warmcore_lab::runner::{self, Conduct, RunError};
+use warmcore_lab::session::{self, SessionError};
+use warmcore_lab::trial::Trial;
 use warmcore_schedulers::SchedulerSpec;
 
 /// Why a reproduction was not finished.
@@ -190,7 +190,7 @@ fn add_run(
         observations: run.observations.clone(),
         place: Place::Sim,
     };
-    crate::sim::check(&experiment).map_err(|error| error.to_string())?;
+    warmcore_lab::sim::check(&experiment).map_err(|error| error.to_string())?;
     let name = format!("{:02}-{row}", planned.len() + 1);
     planned.push(PlannedExperiment { name, experiment, runs: vec![run.clone()] });
     Ok(())
@@ -261,9 +261,9 @@ fn run_one(planned: &PlannedExperiment, means: &Means<'_>) -> Result<Vec<Vec<Tri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::trial_seeds;
     use crate::reproduce::check::{Band, Figure, Stated};
     use crate::reproduce::{REPRODUCTIONS, find};
+    use warmcore_lab::experiment::trial_seeds;
 
     #[test]
     fn every_published_row_is_planned_and_its_experiments_can_be_made() {

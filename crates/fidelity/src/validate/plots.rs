@@ -16,7 +16,7 @@ use std::path::Path;
 use warmcore_trace::MigrationKind;
 
 use super::profile::{Distance, Profile, STEP_NS};
-use crate::files::{At as _, FileError, write_atomically};
+use warmcore_lab::files::{At as _, FileError, write_atomically};
 
 const PER_CPU: &str = "threads_per_cpu.csv";
 const PER_LLC: &str = "threads_per_llc.csv";

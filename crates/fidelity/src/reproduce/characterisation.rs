@@ -7,9 +7,9 @@
 //! (`docs/spec/memory-model.md` section 8.2, P3 to P5), or follow from the words where it has none. Rows that need LAVD
 //! wait for that scheduler.
 
-use crate::experiment::Observation;
 use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};
 use crate::reproduce::published::{Kind, PublishedFile, PublishedRow};
+use warmcore_lab::experiment::Observation;
 
 const SCHEDULER: &str = "eevdf";
 /// The machine with hardware threads: siblings of CPUs 0 to 79 are 80 to 159.

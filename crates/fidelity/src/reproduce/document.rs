@@ -3,11 +3,11 @@
 use serde::Serialize;
 use warmcore_statistics::{Interval, Sample};
 
-use crate::experiment::TOOL_VERSION;
 use crate::reproduce::check::{Band, Check, Run, Stated};
 use crate::reproduce::published::{Kind, PublishedRow};
 use crate::reproduce::{CHANGE, Reproduction};
-use crate::trial::Trial;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::trial::Trial;
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-reproduction-1";
@@ -229,7 +229,7 @@ mod tests {
     use crate::reproduce::check::Figure;
     use crate::reproduce::find;
     use crate::reproduce::published::PublishedFile;
-    use crate::trial::tests::trial;
+    use crate::test_trial::trial;
 
     fn ratio_check(stated: f64, band: Band) -> Check {
         let run = || Run::new("m", "w", "s");

@@ -18,12 +18,12 @@ use super::judge::{Judgement, Verdict, judge};
 use super::metric::Measured;
 use super::plots::{Plots, RunOf};
 use super::profile::{Profile, Profiler};
-use crate::experiment::trial_seeds;
-use crate::files::{FileError, read_text, write_atomically};
-use crate::session::pretty;
-use crate::sim::SimError;
-use crate::vm::boot::Lab;
-use crate::vm::trial::{Request, run_all};
+use warmcore_lab::experiment::trial_seeds;
+use warmcore_lab::files::{FileError, read_text, write_atomically};
+use warmcore_lab::session::pretty;
+use warmcore_lab::sim::SimError;
+use warmcore_places::vm::boot::Lab;
+use warmcore_places::vm::trial::{Request, run_all};
 
 /// Version of stored results.
 pub const RESULT_SCHEMA: &str = "warmcore-book-result-1";
@@ -192,7 +192,7 @@ pub fn boot_all(
         note(&format!("{}: boot {} of {boots}, {} runs", first.machine_text, boot + 1, requests.len()));
         let recorded = match run_all(lab, &first.machine, &requests, stop) {
             Ok((_, recorded)) => recorded,
-            Err(crate::vm::VmError::Interrupted) => return Err(ValidateError::Interrupted),
+            Err(warmcore_places::vm::VmError::Interrupted) => return Err(ValidateError::Interrupted),
             Err(error) => {
                 note(&format!("{}: boot {} failed: {error}", first.machine_text, boot + 1));
                 results.iter_mut().for_each(|result| result.failed.push(error.to_string()));

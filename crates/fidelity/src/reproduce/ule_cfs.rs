@@ -4,10 +4,10 @@
 //! period and slices that the paper quotes (48 ms, 6 ms; wakeups preempt from 1 ms). Rows that compare with ULE, or
 //! need what only ULE does, wait for that scheduler.
 
-use crate::experiment::Observation;
 use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};
 use crate::reproduce::published::{Kind, PublishedFile, PublishedRow};
-use crate::trial::Trial;
+use warmcore_lab::experiment::Observation;
+use warmcore_lab::trial::Trial;
 
 /// The paper's machine.
 const MACHINE: &str = "opteron32";

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use warmcore_schedulers::SchedulerSpec;
 
-use crate::experiment::Observation;
 use crate::reproduce::published::PublishedRow;
-use crate::trial::Trial;
+use warmcore_lab::experiment::Observation;
+use warmcore_lab::trial::Trial;
 
 /// Whether a row is simulated.
 pub enum Coverage {
@@ -248,7 +248,7 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::tests::trial;
+    use crate::test_trial::trial;
 
     #[test]
     fn a_ratio_is_the_second_run_over_the_first() {

@@ -1,0 +1,11 @@
+//! How far the simulator can be trusted.
+//!
+//! - [`validate`]: the fidelity book: the simulator against a real kernel.
+//! - [`reproduce`]: published results, simulated and compared row by row, and how much that depends on assumed parameters.
+//!
+//! Experiments and their trials are crate `lab`'s; pages that people look at are `report`'s and the command line's.
+
+pub mod reproduce;
+#[cfg(test)]
+mod test_trial;
+pub mod validate;
