@@ -58,7 +58,7 @@ fn json_is_one_document_with_schema_and_version() {
     }
     let ran = scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json")).exits_with(0);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
-    assert_eq!(document["schema"], "warmcore-trial-4");
+    assert_eq!(document["schema"], "warmcore-trial-5");
 }
 
 #[test]

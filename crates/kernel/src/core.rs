@@ -4,7 +4,9 @@
 //! and end it; see [`Core::fail`]. What a scheduler cannot do here, it cannot do.
 
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
-use warmcore_trace::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId};
+use warmcore_trace::{
+    DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId,
+};
 
 use crate::counters::Readings;
 use crate::error::SimulationError;
@@ -125,6 +127,7 @@ pub struct Core<'a> {
     pub(crate) restrictions: &'a [CpuSet],
     pub(crate) queue: EventQueue,
     pub(crate) tracer: Tracer<'a>,
+    pub(crate) decisions: DecisionTable,
     pub(crate) resched_list: Vec<CpuId>,
     pub(crate) error: Option<SimulationError>,
     /// Threads alive per process.
@@ -410,9 +413,16 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Puts a decision into the trace: `decision` is an index into [`Scheduler::decisions`](crate::Scheduler).
-    pub fn decide(&mut self, decision: u32, task: TaskId, value: i64) {
-        self.emit(EventKind::Decision { decision, task, value });
+    /// The kinds of decisions of this run. Schedulers add theirs in [`Scheduler::init`](crate::Scheduler::init); if one stands above
+    /// another, each adds its own.
+    pub fn decision_table(&mut self) -> &mut DecisionTable {
+        &mut self.decisions
+    }
+
+    /// Puts a decision of a registered kind into the trace; the kind says what `value` means.
+    pub fn decide(&mut self, decision: DecisionId, task: TaskId, value: i64) {
+        debug_assert!(self.decisions.contains(decision), "a decision of a kind that was never registered");
+        self.emit(EventKind::Decision { decision: decision.0, task, value });
     }
 
     /// Relation of two CPUs.

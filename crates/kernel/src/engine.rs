@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use warmcore_memory::analytic::SPEED_ONE;
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{EventKind, Histogram, OVERHEAD_KINDS, OverheadKind, PrevState, Sink, TaskId};
+use warmcore_trace::{DecisionTable, EventKind, Histogram, OVERHEAD_KINDS, OverheadKind, PrevState, Sink, TaskId};
 use warmcore_workload::Workload;
 
 use crate::analytic_memory::AnalyticMemory;
@@ -133,6 +133,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             restrictions: &setup.restrictions,
             queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),
+            decisions: DecisionTable::default(),
             resched_list: Vec::new(),
             error: None,
             process_threads: vec![0; setup.workload.processes.len()],

@@ -65,11 +65,6 @@ pub trait Scheduler {
     /// Parameters of the kernel this policy is modelled in.
     fn kernel_parameters(&self) -> KernelParameters;
 
-    /// Names of the decisions it puts into the trace.
-    fn decisions(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     /// Names of what it ranks tasks by, with unit as suffix: what [`Scheduler::score_tasks`] tells.
     fn scores(&self) -> &'static [&'static str] {
         &[]
@@ -80,7 +75,8 @@ pub trait Scheduler {
     /// nothing, so that a run with samples is the run without them.
     fn score_tasks(&self, _core: &Core<'_>, _cpu: CpuId, _tell: &mut dyn FnMut(TaskId, u32, i64)) {}
 
-    /// Called once, before any task exists.
+    /// Called once, before any task exists. Here it registers the kinds of decisions it puts into the trace
+    /// ([`Core::decision_table`]).
     fn init(&mut self, core: &mut Core<'_>);
 
     /// A task was created by `parent` (or by the launcher) and is about to be placed (`task_fork`).

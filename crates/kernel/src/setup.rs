@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use warmcore_topology::{CpuId, CpuSet, Machine};
-use warmcore_trace::RunTables;
+use warmcore_trace::{DecisionKind, RunTables};
 use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload};
 
 use crate::error::SetupError;
@@ -149,8 +149,8 @@ impl<'a> Setup<'a> {
         resolve(self.machine, "", affinity).unwrap_or_default()
     }
 
-    /// The tables that a run's events refer to, given the scheduler's names of decisions; without scores.
-    pub fn run_tables(&self, decisions: &[&str]) -> RunTables {
+    /// The tables that a run's events refer to, given the scheduler's kinds of decisions; without scores.
+    pub fn run_tables(&self, decisions: Vec<DecisionKind>) -> RunTables {
         RunTables {
             restrictions: self.restrictions.clone(),
             counters: match self.memory {
@@ -158,7 +158,7 @@ impl<'a> Setup<'a> {
                 MemoryChoice::Analytic => MEMORY_COUNTERS.iter().map(ToString::to_string).collect(),
             },
             phases: self.workload.phases.clone(),
-            decisions: decisions.iter().map(ToString::to_string).collect(),
+            decisions,
             scores: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
-//! What schedulers decided and why, counted: names of decisions are `what: why`.
+//! What schedulers decided and why, counted.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use warmcore_statistics::Sample;
@@ -33,20 +33,22 @@ impl DecisionCount {
     }
 }
 
-/// Decisions taken in any of a scheduler's trials, by name.
+/// Decisions taken in any of a scheduler's trials, by subject and reason.
 #[must_use]
 pub fn of_trials(trials: &[Trial]) -> Vec<DecisionCount> {
-    let taken = trials.iter().flat_map(|trial| &trial.decisions).filter(|(_, count)| **count > 0);
-    let names: BTreeMap<&str, ()> = taken.map(|(name, _)| (name.as_str(), ())).collect();
-    let count_of = |name: &str| {
-        let points: Vec<u64> = trials.iter().map(|trial| trial.decisions.get(name).copied().unwrap_or(0)).collect();
+    let reasons = trials.iter().flat_map(|trial| &trial.decisions);
+    let all = reasons.flat_map(|(what, reasons)| reasons.iter().map(move |(why, count)| (what, why, *count)));
+    let taken: BTreeSet<(&String, &String)> =
+        all.filter(|(.., count)| *count > 0).map(|(what, why, _)| (what, why)).collect();
+    let count_of = |(what, why): (&String, &String)| {
+        let of_trial = |trial: &Trial| trial.decisions.get(what).and_then(|reasons| reasons.get(why)).copied();
+        let points: Vec<u64> = trials.iter().map(|trial| of_trial(trial).unwrap_or(0)).collect();
         let values: Vec<f64> = points.iter().map(|&count| count as f64).collect();
         // Counts are finite numbers.
         let median = Sample::new(&values).ok().and_then(|sample| sample.summary().median).unwrap_or(0.0);
-        let (what, why) = name.split_once(": ").unwrap_or((name, ""));
-        DecisionCount { what: what.to_owned(), why: why.to_owned(), points, median }
+        DecisionCount { what: what.clone(), why: why.clone(), points, median }
     };
-    names.into_keys().map(count_of).collect()
+    taken.into_iter().map(count_of).collect()
 }
 
 #[cfg(test)]
@@ -59,8 +61,10 @@ mod tests {
         let trials: Vec<Trial> = [3, 5, 400]
             .into_iter()
             .map(|count| {
-                let decisions = [("refused: full", count), ("pulled: home", 0), ("dropped: late", count / 400)];
-                let decisions = decisions.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+                let decisions = [("refused", "full", count), ("pulled", "home", 0), ("dropped", "late", count / 400)];
+                let reasons = |why: &str, count| [(why.to_owned(), count)].into_iter().collect();
+                let decisions =
+                    decisions.into_iter().map(|(what, why, count)| (what.to_owned(), reasons(why, count))).collect();
                 Trial { decisions, ..trial("cache-aware", 0, &[]) }
             })
             .collect();

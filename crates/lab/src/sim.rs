@@ -144,7 +144,7 @@ pub fn run_trial(
         }
         Place::PastVm(guests) => return Err(SimError::Elsewhere { place: guests.identity() }),
     };
-    let tables = if recorded.is_some() { setup.run_tables(&[]) } else { run_tables(spec, &setup) };
+    let tables = if recorded.is_some() { setup.run_tables(Vec::new()) } else { run_tables(spec, &setup) };
     let recorded = recorded.as_ref();
 
     let mut observer =

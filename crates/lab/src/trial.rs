@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use warmcore_trace::DecisionCounts;
 
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
-pub const SCHEMA: &str = "warmcore-trial-4";
+pub const SCHEMA: &str = "warmcore-trial-5";
 
 /// Why a trial ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -49,8 +50,8 @@ pub struct Trial {
     pub censored_waits: u64,
     /// Every measure by name; `null` where the run has no such value, such as a percentile of no samples.
     pub measures: BTreeMap<String, Option<f64>>,
-    /// How often the scheduler took each decision it tells, by name. Empty where nothing is recorded.
-    pub decisions: BTreeMap<String, u64>,
+    /// How often the scheduler took each decision it tells. Empty where nothing is recorded.
+    pub decisions: DecisionCounts,
     /// Nanoseconds of the tasks' lifetimes by what they went to: [`CAUSES`](crate::time_split::CAUSES).
     #[serde(default)]
     pub time_ns: BTreeMap<String, f64>,
@@ -138,7 +139,7 @@ pub(crate) mod tests {
             events_lost: 0,
             censored_waits: 0,
             measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
-            decisions: BTreeMap::new(),
+            decisions: DecisionCounts::new(),
             time_ns: BTreeMap::new(),
             applications: Vec::new(),
             tasks: Vec::new(),

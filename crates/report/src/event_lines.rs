@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use warmcore_trace::{Event, EventKind, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{DecisionKind, Event, EventKind, RunTables, Sink, TaskId, TaskInfo};
 
 /// Writes events as lines. [`EventLines::finish`] writes what is left.
 pub struct EventLines<'a, W> {
@@ -65,7 +65,8 @@ impl<'a, W: Write> EventLines<'a, W> {
                 writeln!(out, "phases task={} name={}", task(of), named(&tables.phases, phase))
             }
             EventKind::Decision { decision, task: of, value } => {
-                writeln!(out, "decisions task={} value={value} name={}", task(of), named(&tables.decisions, decision))
+                let name = tables.decisions.get(decision as usize).map_or_else(|| "?".to_owned(), DecisionKind::name);
+                writeln!(out, "decisions task={} value={value} name={name}", task(of))
             }
             EventKind::Score { score, task: of, value } => {
                 writeln!(out, "scores task={} value={value} name={}", task(of), named(&tables.scores, score))
@@ -99,7 +100,7 @@ impl fmt::Display for TaskName<'_> {
 mod tests {
     use super::*;
     use warmcore_topology::CpuId;
-    use warmcore_trace::{MigrationKind, PrevState};
+    use warmcore_trace::{DecisionValue, MigrationKind, PrevState};
 
     #[test]
     fn a_line_holds_time_cpu_event_and_the_columns_by_name() {
@@ -112,7 +113,8 @@ mod tests {
             process: 0,
         };
         let tasks = [info(0, "ping"), info(1, "ping")];
-        let tables = RunTables { decisions: vec!["task pulled: it waits".into()], ..RunTables::default() };
+        let kind = DecisionKind::new("task pulled", "it waits", DecisionValue::Llc);
+        let tables = RunTables { decisions: vec![kind], ..RunTables::default() };
         let mut lines = EventLines::new(Vec::new(), &tables, &tasks);
         let (a, b) = (TaskId(0), TaskId(1));
         let kinds = [

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use warmcore_topology::Machine;
-use warmcore_trace::{MigrationKind, Slice, SliceEnd, TaskId};
+use warmcore_trace::{DecisionKind, MigrationKind, Slice, SliceEnd, TaskId};
 
 use crate::counters::COUNTER_BINS;
 use crate::pack::{Column, base64, gzip};
@@ -46,7 +46,7 @@ struct Header<'a> {
     task_groups: Vec<usize>,
     task_processes: Vec<u32>,
     groups: Vec<String>,
-    decisions: &'a [String],
+    decisions: Vec<String>,
     decisions_total: u64,
     moves_total: u64,
     move_kinds: Vec<&'static str>,
@@ -91,7 +91,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         task_map_rows,
         task_processes: scene.tasks.iter().map(|task| task.process).collect(),
         groups: groups.into_iter().map(|group| group.label).collect(),
-        decisions: &scene.tables.decisions,
+        decisions: scene.tables.decisions.iter().map(DecisionKind::name).collect(),
         decisions_total: scene.record.decisions.total,
         moves_total: scene.record.moves.total,
         move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),

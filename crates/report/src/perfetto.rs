@@ -17,7 +17,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use warmcore_topology::{CpuId, LlcId, Machine};
-use warmcore_trace::{Event, EventKind, PrevState, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RunTables, Sink, TaskId, TaskInfo};
 
 use proto::{
     Clock, ClockSnapshot, CompactSched, CounterDescriptor, DebugAnnotation, FtraceEvent, FtraceEventBundle, Process,
@@ -303,7 +303,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             }
             EventKind::Fork { parent, child } => self.fork(time_ns, cpu, parent, child),
             EventKind::Decision { decision, task, value } => {
-                let name = self.tables.decisions.get(decision as usize).cloned().unwrap_or_default();
+                let kind = self.tables.decisions.get(decision as usize);
                 let mut annotations =
                     vec![number("cpu", cpu.0.into()), number("llc", self.llc_of[cpu.index()].0.into())];
                 if !task.is_idle() {
@@ -311,7 +311,8 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                     annotations.push(number("tid", thread_id(task).into()));
                 }
                 annotations.push(number("value", value));
-                self.instant(time_ns, DECISIONS, &name, annotations)?;
+                annotations.extend(kind.map(|kind| text("value_is", kind.value.in_words().to_owned())));
+                self.instant(time_ns, DECISIONS, &kind.map(DecisionKind::name).unwrap_or_default(), annotations)?;
             }
             EventKind::Phase { task, phase } => {
                 let name = self.tables.phases.get(phase as usize).cloned().unwrap_or_default();

@@ -6,14 +6,13 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 use warmcore_kernel::{Setup, SimulationError, run};
-use warmcore_trace::Outcome;
-use warmcore_trace::{RunTables, Sink};
+use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
 use crate::fair::cache_aware::CacheAwareTunables;
 use crate::fair::cfs::{Cfs, CfsTunables};
+use crate::fair::decisions::FairDecisions;
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
 use crate::fair::numa::NumaTunables;
-use crate::fair::numa::decisions::FAIR_DECISIONS;
 use crate::fair::topology_aware::TopologyAwareTunables;
 use crate::fair::{Fair, Features, Policy as _};
 use crate::rr::{RoundRobin, RoundRobinTunables};
@@ -263,15 +262,19 @@ impl Serialize for SchedulerSpec {
     }
 }
 
-/// Names of the decisions that a scheduler puts into the trace.
-pub fn decisions(spec: &SchedulerSpec) -> &'static [&'static str] {
+/// Kinds of decisions that a scheduler puts into the trace, by number.
+pub fn decisions(spec: &SchedulerSpec) -> Vec<DecisionKind> {
+    let mut table = DecisionTable::default();
     match spec {
         SchedulerSpec::CacheAware(..)
         | SchedulerSpec::Cfs(..)
         | SchedulerSpec::Eevdf(..)
-        | SchedulerSpec::TopologyAware(..) => &FAIR_DECISIONS,
-        SchedulerSpec::RoundRobin(_) | SchedulerSpec::Scx(_) => &[],
+        | SchedulerSpec::TopologyAware(..) => {
+            FairDecisions::register(&mut table);
+        }
+        SchedulerSpec::RoundRobin(_) | SchedulerSpec::Scx(_) => {}
     }
+    table.into_kinds()
 }
 
 /// Names of what a scheduler ranks tasks by, with unit as suffix; empty for one that runs in a real kernel, which does not tell.

@@ -175,13 +175,13 @@ pub enum EventKind {
         /// Index into the run's table of phases.
         phase: u32,
     },
-    /// A scheduler's decision with its reason: code from the run's table of decisions.
+    /// A scheduler's decision: number of its [kind](crate::DecisionKind) in the run's table.
     Decision {
         /// Index into the table of decisions.
         decision: u32,
         /// Task concerned, or idle.
         task: TaskId,
-        /// Meaning depends on the decision.
+        /// What it means says the kind.
         value: i64,
     },
     /// A sample of what the scheduler ranks a task by, on the CPU whose queue it is in. Sent only where samples were asked for.

@@ -1,6 +1,7 @@
 //! The trace of a run: what happened, and everything that is computed from it alone.
 //!
 //! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
+//! - [`decisions`]: what schedulers say they decided, and why.
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
 //! - [`outcome`]: what a run leaves behind besides its events; [`memory_counters`]: what its time and accesses went to.
@@ -12,6 +13,7 @@
 //! The crate does not know who produced a trace. It does no input or output except in the store, which writes into the
 //! directory it is given.
 
+pub mod decisions;
 mod error;
 pub mod event;
 pub mod histogram;
@@ -26,6 +28,7 @@ pub mod slices;
 pub mod store;
 pub mod tables;
 
+pub use decisions::{DecisionCounts, DecisionId, DecisionKind, DecisionTable, DecisionValue};
 pub use error::EventError;
 pub use event::*;
 pub use histogram::Histogram;

@@ -5,7 +5,10 @@ use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
-use crate::{Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PrevState, RunTables, TaskId, TaskInfo};
+use crate::{
+    DecisionKind, DecisionValue, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PrevState, RunTables,
+    TaskId, TaskInfo,
+};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
@@ -31,6 +34,7 @@ pub(crate) struct RandomRun {
 fn tables(machine: &Machine) -> RunTables {
     let set = |list: &str| CpuSet::parse_list(list).unwrap();
     let names = |prefix: &str| (0..3).map(|i| format!("{prefix}_{i}")).collect();
+    let decision = |index| DecisionKind::new(["stays", "moves", "waits"][index], "a reason", DecisionValue::Cpu);
     RunTables {
         restrictions: vec![
             machine.all_cpus().clone(),
@@ -43,7 +47,7 @@ fn tables(machine: &Machine) -> RunTables {
         ],
         counters: names("counter"),
         phases: names("phase"),
-        decisions: names("decision"),
+        decisions: (0..3).map(decision).collect(),
         scores: names("score"),
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use warmcore_topology::CpuSet;
 
-use crate::TaskId;
+use crate::{DecisionKind, TaskId};
 
 /// What the indices in events stand for. Known before the first event.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -14,8 +14,8 @@ pub struct RunTables {
     pub counters: Vec<String>,
     /// Names of phases.
     pub phases: Vec<String>,
-    /// Names of decisions.
-    pub decisions: Vec<String>,
+    /// Kinds of decisions.
+    pub decisions: Vec<DecisionKind>,
     /// Names of scores, with unit as suffix. Empty where none are sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<String>,

@@ -12,6 +12,14 @@ pub struct Fifo {
     queues: Vec<VecDeque<TaskId>>,
     yields: Vec<bool>,
     runnable: Vec<usize>,
+    told: FifoDecisions,
+}
+
+warmcore_trace::decisions! {
+    /// What it tells.
+    struct FifoDecisions {
+        ticked: "tick", "seen, with the number of tasks that run on the CPU", Count;
+    }
 }
 
 impl Scheduler for Fifo {
@@ -21,11 +29,8 @@ impl Scheduler for Fifo {
     fn kernel_parameters(&self) -> KernelParameters {
         KernelParameters::default()
     }
-    /// Each tick, with whether the CPU was busy.
-    fn decisions(&self) -> &'static [&'static str] {
-        &["tick: seen"]
-    }
     fn init(&mut self, core: &mut Core<'_>) {
+        self.told = FifoDecisions::register(core.decision_table());
         let cpus = core.machine().cpu_count();
         (self.queues, self.yields, self.runnable) = (vec![VecDeque::new(); cpus], vec![false; cpus], vec![0; cpus]);
     }
@@ -62,7 +67,7 @@ impl Scheduler for Fifo {
     }
     fn set_next(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _task: TaskId) {}
     fn tick(&mut self, core: &mut Core<'_>, _cpu: CpuId, curr: Option<TaskId>) {
-        core.decide(0, curr.unwrap_or(TaskId::IDLE), i64::from(curr.is_some()));
+        core.decide(self.told.ticked, curr.unwrap_or(TaskId::IDLE), i64::from(curr.is_some()));
     }
     fn yield_task(&mut self, _core: &mut Core<'_>, cpu: CpuId, _task: TaskId) {
         self.yields[cpu.index()] = true;

@@ -202,7 +202,7 @@ impl Collector<'_> {
         let current = std::mem::take(&mut self.current);
         let request = self.requests.get(end.run).ok_or_else(|| protocol(format!("there is no run {}", end.run)))?;
         let setup = Setup::new(self.machine, request.workload, 0).map_err(|error| protocol(error.to_string()))?;
-        let tables = setup.run_tables(&[]);
+        let tables = setup.run_tables(Vec::new());
         let roster = Roster::new(request.workload, &end.processes);
         let restrictions: Vec<u32> =
             roster.tasks.iter().map(|task| setup.template_restriction(TaskTemplateId(task.template))).collect();

@@ -4,6 +4,7 @@ use super::*;
 use prost::Message as _;
 use proto::TracePacket;
 use warmcore_topology::resolve;
+use warmcore_trace::DecisionValue;
 
 /// The packets of a trace, by the rules of the wire format alone.
 fn packets(mut bytes: &[u8]) -> Vec<TracePacket> {
@@ -31,7 +32,8 @@ fn run() -> (Machine, RunTables, [TaskInfo; 2]) {
         application_name: "app".into(),
         process: 7,
     };
-    let tables = RunTables { decisions: vec!["steal".into()], ..RunTables::default() };
+    let tables =
+        RunTables { decisions: vec![DecisionKind::new("steal", "idle", DecisionValue::Cpu)], ..RunTables::default() };
     (machine, tables, [task(0), task(1)])
 }
 
@@ -90,8 +92,9 @@ fn migrations_are_plain_events_and_decisions_are_instants() {
     let decision = decision.unwrap();
     assert_eq!(decision.timestamp, Some(40));
     let event = decision.track_event.as_ref().unwrap();
-    assert_eq!(event.name.as_deref(), Some("steal"));
+    assert_eq!(event.name.as_deref(), Some("steal: idle"));
     assert!(event.debug_annotations.iter().any(|a| a.name.as_deref() == Some("value") && a.int_value == Some(-3)));
+    assert!(event.debug_annotations.iter().any(|a| a.string_value.as_deref() == Some("CPU")), "what the value is");
 }
 
 #[test]

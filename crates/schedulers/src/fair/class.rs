@@ -4,8 +4,8 @@ use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, WakeF
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
+use super::decisions::FairDecisions;
 use super::numa::STOPPER_MOVE;
-use super::numa::decisions::FAIR_DECISIONS;
 use super::queue::Removal;
 use super::state::NONE;
 use super::weights::weight_of;
@@ -14,10 +14,6 @@ use super::{Fair, Policy, new_entity};
 impl<P: Policy> Scheduler for Fair<P> {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn decisions(&self) -> &'static [&'static str] {
-        &FAIR_DECISIONS
     }
 
     fn kernel_parameters(&self) -> KernelParameters {
@@ -43,8 +39,18 @@ impl<P: Policy> Scheduler for Fair<P> {
     }
 
     fn init(&mut self, core: &mut Core<'_>) {
+        let decisions = FairDecisions::register(core.decision_table());
+        if let Some(cache_aware) = &mut self.cache_aware {
+            cache_aware.decisions = decisions.cache_aware;
+            if let Some(topology) = &mut cache_aware.topology {
+                topology.decisions = decisions.topology_aware;
+            }
+        }
         if !core.knows_pages() {
             self.numa = None;
+        }
+        if let Some(numa) = &mut self.numa {
+            numa.decisions = decisions.numa;
         }
     }
 

@@ -14,6 +14,7 @@ pub mod cfs;
 #[cfg(test)]
 mod checklist_tests;
 mod class;
+pub(crate) mod decisions;
 pub mod domains;
 pub mod eevdf;
 mod idle;

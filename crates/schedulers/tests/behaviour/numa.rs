@@ -1,7 +1,7 @@
 //! NUMA balancing, seen from outside: who goes where, which pages follow, and what it leaves alone.
 
 use warmcore_schedulers::{SchedulerSpec, decisions};
-use warmcore_trace::{EventKind, MigrationKind, OverheadKind};
+use warmcore_trace::{DecisionKind, EventKind, MigrationKind, OverheadKind};
 use warmcore_workload::{DataGroupId, Step};
 
 use crate::support::*;
@@ -19,7 +19,8 @@ const PAGES: i64 = 64 * 256;
 
 /// Time, task and value of the decisions whose name begins so.
 fn decided(run: &Run, name: &str) -> Vec<(u64, u32, i64)> {
-    let names = decisions(&SchedulerSpec::parse("eevdf").unwrap());
+    let kinds = decisions(&SchedulerSpec::parse("eevdf").unwrap());
+    let names: Vec<String> = kinds.iter().map(DecisionKind::name).collect();
     assert!(names.iter().any(|known| known.starts_with(name)), "there is no decision `{name}`");
     let of_name = |event: &warmcore_trace::Event| match event.kind {
         EventKind::Decision { decision, value, task } if names[decision as usize].starts_with(name) => {

@@ -2,7 +2,7 @@
 //! beside the rules (`src/spec.rs`, `src/fair/cache_aware`), 43 and 44 need NUMA balancing.
 
 use warmcore_schedulers::{SchedulerSpec, decisions};
-use warmcore_trace::EventKind;
+use warmcore_trace::{DecisionKind, EventKind};
 use warmcore_workload::{Affinity, ChannelKind, Step};
 
 use crate::support::*;
@@ -41,7 +41,8 @@ pub fn settled_after(run: &Run, wanted: [u32; 2]) -> Option<u64> {
 
 /// Time and value of the decisions whose name begins so.
 pub fn decided(run: &Run, name: &str) -> Vec<(u64, i64)> {
-    let names = decisions(&SchedulerSpec::parse("cache-aware").unwrap());
+    let kinds = decisions(&SchedulerSpec::parse("cache-aware").unwrap());
+    let names: Vec<String> = kinds.iter().map(DecisionKind::name).collect();
     assert!(names.iter().any(|known| known.starts_with(name)), "there is no decision `{name}`");
     let of_name = |event: &warmcore_trace::Event| match event.kind {
         EventKind::Decision { decision, value, .. } if names[decision as usize].starts_with(name) => {

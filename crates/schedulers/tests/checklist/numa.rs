@@ -1,7 +1,7 @@
 //! Items 43, 44 and 50: cache-aware and topology-aware scheduling where NUMA balancing has a say.
 
 use warmcore_schedulers::{SchedulerSpec, decisions};
-use warmcore_trace::EventKind;
+use warmcore_trace::{DecisionKind, EventKind};
 
 use crate::support::*;
 
@@ -15,7 +15,8 @@ const MIB: u64 = 1 << 20;
 
 /// Times of the decisions whose name begins so.
 fn decided(run: &Run, name: &str) -> Vec<u64> {
-    let names = decisions(&SchedulerSpec::parse("cache-aware").unwrap());
+    let kinds = decisions(&SchedulerSpec::parse("cache-aware").unwrap());
+    let names: Vec<String> = kinds.iter().map(DecisionKind::name).collect();
     assert!(names.iter().any(|known| known.starts_with(name)), "there is no decision `{name}`");
     let of_name = |event: &warmcore_trace::Event| match event.kind {
         EventKind::Decision { decision, .. } if names[decision as usize].starts_with(name) => Some(event.time_ns),

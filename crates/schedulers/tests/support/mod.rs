@@ -141,7 +141,7 @@ impl Scene {
         let mut events: Vec<Event> = Vec::new();
         let sink: &mut dyn Sink = &mut events;
         let outcome = simulate(&scheduler, &setup, Some(sink))?;
-        trace_check::check(&events, &outcome, &setup.run_tables(&[]).restrictions);
+        trace_check::check(&events, &outcome, &setup.run_tables(Vec::new()).restrictions);
         Ok(Run { events, outcome, machine: machine.clone() })
     }
 }

@@ -7,10 +7,12 @@ use warmcore_topology::{CpuId, LlcId, NodeId, PerRelation, Relation};
 
 use super::counters::Counters;
 use super::task::{NEVER, TaskState, Waits, crosses_llc, crosses_node};
-use crate::{Histogram, MigrationKind, OVERHEAD_KINDS, OverheadKind, RunTables, TaskId, TaskInfo};
+use crate::{
+    DecisionCounts, DecisionKind, Histogram, MigrationKind, OVERHEAD_KINDS, OverheadKind, RunTables, TaskId, TaskInfo,
+};
 
 /// Version of [`Metrics`] in files. Grows when a field changes its meaning or goes away.
-pub const METRICS_SCHEMA: u32 = 1;
+pub const METRICS_SCHEMA: u32 = 2;
 
 /// All metrics of a run that follow from its events.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -163,8 +165,8 @@ pub struct Totals {
     pub counters: BTreeMap<String, u64>,
     /// How often each phase was entered, by name.
     pub phases: BTreeMap<String, u64>,
-    /// How often each decision was taken, by name.
-    pub decisions: BTreeMap<String, u64>,
+    /// How often each decision was taken.
+    pub decisions: DecisionCounts,
 }
 
 /// Metrics of one task.
@@ -328,7 +330,7 @@ impl Counters {
             work_conservation_violation_ns: self.work.violation_ns(end_ns),
             counters: by_name(&tables.counters, &self.counters),
             phases: by_name(&tables.phases, &self.phases),
-            decisions: by_name(&tables.decisions, &self.decisions),
+            decisions: by_subject(&tables.decisions, &self.decisions),
         }
     }
 
@@ -470,6 +472,15 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 /// Entries of equal name are one entry.
+fn by_subject(kinds: &[DecisionKind], sums: &[u64]) -> DecisionCounts {
+    let mut result = DecisionCounts::new();
+    for (kind, sum) in kinds.iter().zip(sums) {
+        let reasons = result.entry(kind.subject.to_string()).or_default();
+        *reasons.entry(kind.reason.to_string()).or_insert(0) += sum;
+    }
+    result
+}
+
 fn by_name(names: &[String], sums: &[u64]) -> BTreeMap<String, u64> {
     let mut result = BTreeMap::new();
     for (name, sum) in names.iter().zip(sums) {

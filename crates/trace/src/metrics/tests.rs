@@ -3,7 +3,10 @@
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 
 use super::{Counters, METRICS, Metrics, Start};
-use crate::{Event, EventKind, MigrationKind, OverheadKind, PrevState, RunTables, Sink, TaskId, TaskInfo};
+use crate::{
+    DecisionKind, DecisionValue, Event, EventKind, MigrationKind, OverheadKind, PrevState, RunTables, Sink, TaskId,
+    TaskInfo,
+};
 
 /// Two sockets of two LLCs with two cores of two threads each: CPUs 0-15, LLC 0 is 0-1 and 8-9.
 fn machine() -> Machine {
@@ -355,7 +358,7 @@ fn overhead_counters_phases_and_decisions_are_summed_by_name() {
     let tables = RunTables {
         counters: vec!["l2_misses".to_owned()],
         phases: vec!["warm".to_owned(), "hot".to_owned()],
-        decisions: vec!["stay".to_owned()],
+        decisions: vec![DecisionKind::new("stays", "near", DecisionValue::Cpu)],
         ..tables()
     };
     let mut counters = Counters::new(&machine(), &tables, Start::Idle { time_ns: 0 });
@@ -369,7 +372,7 @@ fn overhead_counters_phases_and_decisions_are_summed_by_name() {
     counters.events(&script.0).unwrap();
     let metrics = counters.metrics(10, &tables, &[]);
     let totals = &metrics.totals;
-    assert_eq!((totals.counters["l2_misses"], totals.phases["hot"], totals.decisions["stay"]), (42, 1, 1));
+    assert_eq!((totals.counters["l2_misses"], totals.phases["hot"], totals.decisions["stays"]["near"]), (42, 1, 1));
     assert_eq!((totals.overhead_ns["tick"], metrics.cpus[3].overhead_ns["tick"]), (15, 10));
     assert!(metrics.tasks.is_empty(), "remarks do not make a task known");
 }

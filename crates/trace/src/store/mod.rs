@@ -10,7 +10,7 @@
 //! | `fork_exit` | fork, exit, change of affinity | `event`, `task`, `parent`, `restriction` |
 //! | `counters` | counter sample | `counter`, `name`, `task`, `value` |
 //! | `phases` | begin of a phase | `task`, `phase`, `name` |
-//! | `decisions` | decision of the scheduler | `decision`, `name`, `task`, `value` |
+//! | `decisions` | decision of the scheduler | `decision`, `name` (subject and reason), `task`, `value` (meaning: `tables` in `meta`) |
 //! | `scores` | sample of what the scheduler ranks a task by; only where scores were sampled | `score`, `name`, `task`, `value` |
 //! | `overhead` | piece of kernel time | `kind`, `duration_ns` |
 //!

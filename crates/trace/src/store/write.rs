@@ -106,7 +106,7 @@ impl Store {
             builder: SliceBuilder::new(),
             counter_names: names(&tables.counters),
             phase_names: names(&tables.phases),
-            decision_names: names(&tables.decisions),
+            decision_names: tables.decisions.iter().map(|kind| ByteArray::from(kind.name().as_str())).collect(),
             score_names: names(&tables.scores),
             tables: tables.clone(),
             machine: machine.clone(),

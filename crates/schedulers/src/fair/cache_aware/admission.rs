@@ -4,7 +4,6 @@
 use warmcore_kernel::PAGE_BYTES;
 
 use super::CacheAware;
-use super::decisions::Decision;
 
 /// Why a group is not kept together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,17 +14,6 @@ pub(super) enum Refusal {
     TooMany,
     /// More memory than the LLC holds (`exceed_llc_capacity`).
     TooBig,
-}
-
-impl Refusal {
-    /// How a preference ends by it.
-    pub(super) const fn dropping(self) -> Decision {
-        match self {
-            Refusal::OneThread => Decision::DroppedOneThread,
-            Refusal::TooMany => Decision::DroppedTooMany,
-            Refusal::TooBig => Decision::DroppedTooBig,
-        }
-    }
 }
 
 /// Whether `nr_running_avg` threads are too many for an LLC of so many CPUs: 80 % of its cores times the scale.

@@ -2,10 +2,9 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
+use warmcore_trace::{DecisionId, TaskId};
 
 use super::CacheAware;
-use super::decisions::Decision;
 use super::permission::{Direction, Permission, Snapshot, can_migrate_llc};
 use crate::fair::balance::IdleType;
 use crate::fair::balance::pass::Pass;
@@ -34,8 +33,8 @@ impl CacheAware {
         (src, dst): (CpuId, CpuId),
         util: u64,
         waits: bool,
-    ) -> (Permission, Decision) {
-        const NO_OPINION: (Permission, Decision) = (Permission::Free, Decision::MoveOverfills);
+    ) -> (Permission, DecisionId) {
+        const NO_OPINION: (Permission, DecisionId) = (Permission::Free, DecisionId::NONE);
         let (src, dst) = (self.llc_of[src.index()], self.llc_of[dst.index()]);
         let group = self.tasks[task.index()].group;
         if group == NONE || src == dst {
@@ -46,7 +45,7 @@ impl CacheAware {
             return NO_OPINION;
         }
         if let Some(refusal) = self.refusal(group, dst) {
-            self.drop_preference(core, group, task, refusal.dropping());
+            self.drop_preference(core, group, task, self.decisions.dropped(refusal));
             return NO_OPINION;
         }
         if let Some(topology) = &self.topology {
@@ -59,7 +58,7 @@ impl CacheAware {
         } else {
             return NO_OPINION;
         };
-        (self.permission(src, dst, util, direction), Decision::refused(direction))
+        (self.permission(src, dst, util, direction), self.decisions.move_refused(direction))
     }
 
     /// Whether every runnable task of a CPU is on the LLC it prefers.
@@ -141,10 +140,10 @@ impl<P: Policy> Fair<P> {
         core: &mut Core<'_>,
         pass: &Pass,
         task: TaskId,
-    ) -> Result<(), Decision> {
+    ) -> Result<(), DecisionId> {
         let util = self.task_util(task) + pass.pulled_util;
         let waits = self.waits_in_vain(pass);
-        let Some(cache_aware) = &mut self.cache_aware else { return Err(Decision::MovePrefersAnother) };
+        let Some(cache_aware) = &mut self.cache_aware else { return Err(DecisionId::NONE) };
         let preferred = cache_aware.tasks[task.index()].preferred_llc;
         let (src, dst) = (cache_aware.llc_of[pass.src.index()], cache_aware.llc_of[pass.dst.index()]);
         let gains = match &cache_aware.topology {
@@ -153,7 +152,7 @@ impl<P: Policy> Fair<P> {
             None => false,
         };
         if !gains {
-            return Err(Decision::MovePrefersAnother);
+            return Err(cache_aware.decisions.move_prefers_another);
         }
         match cache_aware.task_permission(core, task, (pass.src, pass.dst), util, waits) {
             (Permission::Pull, _) => Ok(()),
@@ -226,9 +225,9 @@ impl<P: Policy> Fair<P> {
         true
     }
 
-    fn tell_refusal(&self, core: &mut Core<'_>, pass: &Pass, task: TaskId, why: Decision) {
+    fn tell_refusal(&self, core: &mut Core<'_>, pass: &Pass, task: TaskId, why: DecisionId) {
         let Some(cache_aware) = &self.cache_aware else { return };
-        core.decide(why as u32, task, i64::from(cache_aware.llc_of[pass.dst.index()]));
+        core.decide(why, task, i64::from(cache_aware.llc_of[pass.dst.index()]));
     }
 
     /// Whether pushing the running task of the source would take tasks out of the LLC they prefer (`alb_break_llc`). A CPU
@@ -259,12 +258,14 @@ impl<P: Policy> Fair<P> {
 
     /// Tells the trace of a veto.
     pub(in crate::fair) fn tell_veto(&self, core: &mut Core<'_>, pass: &Pass) {
-        self.tell_refusal(core, pass, core.curr(pass.src), Decision::PushLeaves);
+        let Some(cache_aware) = &self.cache_aware else { return };
+        self.tell_refusal(core, pass, core.curr(pass.src), cache_aware.decisions.push_leaves);
     }
 
     /// A task was moved because it prefers the destination's LLC.
     pub(in crate::fair) fn tell_pull(&self, core: &mut Core<'_>, pass: &Pass, task: TaskId) {
-        self.tell_refusal(core, pass, task, Decision::Pulled);
+        let Some(cache_aware) = &self.cache_aware else { return };
+        self.tell_refusal(core, pass, task, cache_aware.decisions.pulled);
     }
 
     /// Whether the stopper of the source, now starting, takes only tasks that prefer the destination's LLC.

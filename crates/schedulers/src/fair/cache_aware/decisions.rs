@@ -1,75 +1,44 @@
-//! What cache-aware and topology-aware scheduling tell the trace, with the reason.
+//! What cache-aware scheduling tells the trace, with the reason.
 
-use crate::fair::cache_aware::permission::Direction;
+use warmcore_trace::{DecisionId, decisions};
 
-/// A decision. The value of its event is an LLC (of the process or the destination); for a scope its number of LLCs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub(crate) enum Decision {
-    Chosen,
-    Changed,
-    DroppedTooMany,
-    DroppedTooBig,
-    DroppedOneThread,
-    DroppedTimeout,
-    RefusedTooMany,
-    RefusedTooBig,
-    Pulled,
-    MoveLeaves,
-    MoveOverfills,
-    MovePrefersAnother,
-    PushLeaves,
-    ScopeGrew,
-    ScopeShrank,
-    ScopeLlc,
-    ScopeNode,
-    ScopeSocket,
-    ScopeSystem,
-    MoveLeavesScope,
-    MoveOutOfOrder,
-    MoveAwayFromHome,
-    HintPrevious,
-    HintHome,
-    WokenInScope,
-    PushedInScope,
+use super::admission::Refusal;
+use super::permission::Direction;
+
+decisions! {
+    /// Decisions of cache-aware scheduling. The LLC is the process's or the destination.
+    pub(crate) struct CacheAwareDecisions {
+        chosen: "preferred LLC chosen", "highest occupancy", Llc;
+        changed: "preferred LLC changed", "more than twice the occupancy", Llc;
+        dropped_too_many: "preferred LLC dropped", "more threads than cores", Llc;
+        dropped_too_big: "preferred LLC dropped", "footprint exceeds the LLC", Llc;
+        dropped_one_thread: "preferred LLC dropped", "one thread left", Llc;
+        dropped_timeout: "preferred LLC dropped", "no scan for too long", Llc;
+        refused_too_many: "aggregation refused", "more threads than cores", Llc;
+        refused_too_big: "aggregation refused", "footprint exceeds the LLC", Llc;
+        pulled: "task pulled", "to its preferred LLC", Llc;
+        move_leaves: "move refused", "the preferred LLC would be left", Llc;
+        move_overfills: "move refused", "the preferred LLC is fuller", Llc;
+        move_prefers_another: "move refused", "the task prefers another LLC", Llc;
+        push_leaves: "push refused", "the tasks are on their preferred LLC", Llc;
+    }
 }
 
-/// Names of the decisions, by discriminant: subject, colon, reason.
-pub(crate) const DECISIONS: [&str; 26] = [
-    "preferred LLC chosen: highest occupancy",
-    "preferred LLC changed: more than twice the occupancy",
-    "preferred LLC dropped: more threads than cores",
-    "preferred LLC dropped: footprint exceeds the LLC",
-    "preferred LLC dropped: one thread left",
-    "preferred LLC dropped: no scan for too long",
-    "aggregation refused: more threads than cores",
-    "aggregation refused: footprint exceeds the LLC",
-    "task pulled: to its preferred LLC",
-    "move refused: the preferred LLC would be left",
-    "move refused: the preferred LLC is fuller",
-    "move refused: the task prefers another LLC",
-    "push refused: the tasks are on their preferred LLC",
-    "scope expanded: the demand does not fit",
-    "scope contracted: the demand fits in less",
-    "scope is one LLC: the demand fits there",
-    "scope is in the home node: the demand fits there",
-    "scope is in the home socket: the demand fits there",
-    "scope crosses sockets: the demand fits in no less",
-    "move refused: the scope would be left",
-    "move refused: an earlier LLC of the scope has room",
-    "move refused: farther from home",
-    "wakeup hinted: to the previous LLC, in scope",
-    "wakeup hinted: to the home LLC",
-    "task woken elsewhere: the scope has an idle CPU or core, its LLC none",
-    "task pushed: it waits, the scope has an idle CPU",
-];
+impl CacheAwareDecisions {
+    /// How a preference ends.
+    pub(super) fn dropped(&self, why: Refusal) -> DecisionId {
+        match why {
+            Refusal::OneThread => self.dropped_one_thread,
+            Refusal::TooMany => self.dropped_too_many,
+            Refusal::TooBig => self.dropped_too_big,
+        }
+    }
 
-impl Decision {
     /// Why a move in that direction is refused.
-    pub(crate) const fn refused(direction: Direction) -> Self {
+    pub(super) fn move_refused(&self, direction: Direction) -> DecisionId {
         match direction {
-            Direction::Toward => Decision::MoveOverfills,
-            Direction::Away => Decision::MoveLeaves,
+            Direction::Toward => self.move_overfills,
+            Direction::Away => self.move_leaves,
         }
     }
 }

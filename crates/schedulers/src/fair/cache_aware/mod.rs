@@ -23,7 +23,7 @@
 mod admission;
 mod balancing;
 mod counters;
-pub(crate) mod decisions;
+mod decisions;
 mod grouping;
 mod occupancy;
 pub(crate) mod permission;
@@ -34,15 +34,15 @@ use std::cell::Cell;
 
 use warmcore_kernel::{Core, Setup};
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::TaskId;
+use warmcore_trace::{DecisionId, TaskId};
 
-use self::decisions::Decision;
 use self::grouping::Grouping;
 use self::permission::{Limits, Snapshot};
 use super::domains::Domains;
 use super::state::NONE;
 use super::topology_aware::{TopologyAware, TopologyAwareTunables};
 
+pub(crate) use self::decisions::CacheAwareDecisions;
 pub use self::tunables::CacheAwareTunables;
 
 /// Threads that are kept together: those of a process, or of a named group.
@@ -128,6 +128,7 @@ pub(crate) struct Llc {
 
 /// State of cache-aware scheduling.
 pub(crate) struct CacheAware {
+    pub decisions: CacheAwareDecisions,
     pub tunables: CacheAwareTunables,
     pub limits: Limits,
     /// Hardware threads per core.
@@ -171,6 +172,7 @@ impl CacheAware {
         let grouping = Grouping::new(setup.workload());
         let groups = vec![ThreadGroup::default(); grouping.count()];
         Some(Self {
+            decisions: CacheAwareDecisions::default(),
             limits: tunables.limits(machine.smt_width()),
             smt_width: machine.smt_width() as u64,
             epoch_jiffies: tunables.epoch_jiffies(hz),
@@ -241,11 +243,11 @@ impl CacheAware {
     }
 
     /// Takes a group's preference away, telling why.
-    fn drop_preference(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, why: Decision) {
+    fn drop_preference(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, why: DecisionId) {
         let llc = self.preferred_llc(group);
         if llc != NONE {
             self.groups[group as usize].cpu = NONE;
-            core.decide(why as u32, task, i64::from(llc));
+            core.decide(why, task, i64::from(llc));
         }
     }
 }

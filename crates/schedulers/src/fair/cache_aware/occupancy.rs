@@ -4,7 +4,6 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use super::decisions::Decision;
 use super::{CacheAware, CpuState, Slot};
 use crate::fair::state::NONE;
 
@@ -71,11 +70,11 @@ impl CacheAware {
             return NONE;
         }
         if epoch.saturating_sub(thread_group.epoch) > self.tunables.epoch_affinity_timeout {
-            self.drop_preference(core, group, task, Decision::DroppedTimeout);
+            self.drop_preference(core, group, task, self.decisions.dropped_timeout);
             return NONE;
         }
         if let Some(refusal) = self.refusal(group, self.llc_of[cpu.index()]) {
-            self.drop_preference(core, group, task, refusal.dropping());
+            self.drop_preference(core, group, task, self.decisions.dropped(refusal));
             return NONE;
         }
         // A task that NUMA balancing wants elsewhere has no use for this LLC.

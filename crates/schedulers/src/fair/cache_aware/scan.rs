@@ -6,7 +6,6 @@ use warmcore_trace::{OverheadKind, TaskId};
 
 use super::CacheAware;
 use super::admission::Refusal;
-use super::decisions::Decision;
 use crate::fair::domains::Domains;
 use crate::fair::state::NONE;
 
@@ -61,14 +60,14 @@ impl CacheAware {
         state.next_scan = jiffies + self.epoch_jiffies;
         let llc = self.llc_of[cpu.index()];
         if let Some(refusal) = self.refusal(group, llc) {
-            self.drop_preference(core, group, task, refusal.dropping());
+            self.drop_preference(core, group, task, self.decisions.dropped(refusal));
             let told = match refusal {
                 Refusal::OneThread => return,
-                Refusal::TooMany => Decision::RefusedTooMany,
-                Refusal::TooBig => Decision::RefusedTooBig,
+                Refusal::TooMany => self.decisions.refused_too_many,
+                Refusal::TooBig => self.decisions.refused_too_big,
             };
             // The average is not updated here: once it is too high it stays so.
-            core.decide(told as u32, task, i64::from(llc));
+            core.decide(told, task, i64::from(llc));
             return;
         }
         let cost_ns = core.machine().costs().balance_per_cpu_ns;
@@ -129,8 +128,8 @@ impl CacheAware {
         let (old, llc) = (self.preferred_llc(group), self.llc_of[cpu as usize]);
         self.groups[group as usize].cpu = cpu;
         if old != llc {
-            let decision = if old == NONE { Decision::Chosen } else { Decision::Changed };
-            core.decide(decision as u32, task, i64::from(llc));
+            let decision = if old == NONE { self.decisions.chosen } else { self.decisions.changed };
+            core.decide(decision, task, i64::from(llc));
         }
     }
 }

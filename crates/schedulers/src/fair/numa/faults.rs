@@ -8,7 +8,6 @@ use warmcore_kernel::{Core, HintFault, LastTouch};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use super::decisions::Decision;
 use super::groups::{NodeFaults, PRIVATE, SHARED};
 use super::{NO_NODE, NodeBuffer, NumaBalancing};
 
@@ -189,13 +188,13 @@ impl NumaBalancing {
         }
         if most != NO_NODE && most != self.tasks[index].preferred {
             let first = self.tasks[index].preferred == NO_NODE;
-            let why = if first { Decision::PreferredChosen } else { Decision::PreferredChanged };
+            let why = if first { self.decisions.preferred_chosen } else { self.decisions.preferred_changed };
             self.set_preferred(running.task, most, running.queued.then_some(running.cpu));
-            core.decide(why as u32, running.task, i64::from(most));
+            core.decide(why, running.task, i64::from(most));
         }
         let moved = std::mem::take(&mut self.tasks[index].pages_moved);
         if moved >= 1.0 {
-            core.decide(Decision::PagesMoved as u32, running.task, moved as i64);
+            core.decide(self.decisions.pages_moved, running.task, moved as i64);
         }
         self.adapt_period(core, index, kinds);
         self.statistics.total(index) - before

@@ -20,7 +20,7 @@
 //! last toucher is known as shares of a region's pages; memory tiering (`numa_balancing=2`, hot thresholds) does not exist.
 
 mod balancing;
-pub(crate) mod decisions;
+mod decisions;
 mod faults;
 mod groups;
 mod nodes;
@@ -37,6 +37,7 @@ use self::nodes::Nodes;
 use super::state::NONE;
 
 pub(crate) use self::balancing::NumaClass;
+pub(crate) use self::decisions::NumaDecisions;
 pub(super) use self::place::STOPPER_MOVE;
 pub use self::tunables::NumaTunables;
 
@@ -119,6 +120,7 @@ pub(super) struct CpuState {
 /// State of NUMA balancing.
 #[derive(Clone, Debug)]
 pub(crate) struct NumaBalancing {
+    pub(super) decisions: NumaDecisions,
     tunables: NumaTunables,
     hz: u64,
     pub(super) nodes: Nodes,
@@ -141,6 +143,7 @@ impl NumaBalancing {
             return None;
         }
         Some(Self {
+            decisions: NumaDecisions::default(),
             tunables: tunables.clone(),
             hz,
             tasks: Vec::new(),

@@ -7,7 +7,6 @@ use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, TaskId};
 
-use super::decisions::Decision;
 use super::groups::weight_difference;
 use super::nodes::Wiring;
 use super::{NO_NODE, NumaBalancing};
@@ -230,18 +229,18 @@ impl<P: Policy> Fair<P> {
         if numa.statistics.group_size(task.index()) > 0 && found != preferred {
             let queued = self.entities[(self.task_base + task.0) as usize].on_rq;
             numa.set_preferred(task, found, queued.then_some(search.src));
-            core.decide(Decision::PreferredSettled as u32, task, i64::from(found));
+            core.decide(numa.decisions.preferred_settled, task, i64::from(found));
         }
         let Some(dst) = search.best else {
-            core.decide(Decision::MoveRefused as u32, task, i64::from(preferred));
+            core.decide(numa.decisions.move_refused, task, i64::from(preferred));
             return;
         };
         let why = match search.best_partner {
-            Some(_) => Decision::Swapped,
-            None if self.idle[dst.index()] => Decision::MovedToIdle,
-            None => Decision::Moved,
+            Some(_) => numa.decisions.swapped,
+            None if self.idle[dst.index()] => numa.decisions.moved_to_idle,
+            None => numa.decisions.moved,
         };
-        core.decide(why as u32, task, i64::from(found));
+        core.decide(why, task, i64::from(found));
         numa.tasks[task.index()].planned = Some(Plan { src: search.src, dst, partner: search.best_partner });
         match search.best_partner {
             None => core.queue_stopper(search.src, STOPPER_MOVE | task.0),
@@ -414,7 +413,7 @@ impl<P: Policy> Fair<P> {
         let both = in_place(task, src) && partner.is_none_or(|partner| in_place(partner, dst));
         let allowed = core.may_run_on(task, dst) && partner.is_none_or(|partner| core.may_run_on(partner, src));
         if !both || !allowed {
-            core.decide(Decision::MoveLate as u32, task, node);
+            core.decide(numa.decisions.move_late, task, node);
             return;
         }
         self.move_stopped(core, task, src, dst);

@@ -2,12 +2,11 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
+use warmcore_trace::{DecisionId, TaskId};
 
 use super::TopologyAware;
 use super::permission::{Place, ScopeView};
 use crate::fair::cache_aware::CacheAware;
-use crate::fair::cache_aware::decisions::Decision;
 use crate::fair::cache_aware::permission::Permission;
 use crate::fair::domains::Domains;
 use crate::fair::state::NONE;
@@ -36,7 +35,7 @@ impl CacheAware {
         (src, dst): (u32, u32),
         util: u64,
         waits: bool,
-    ) -> (Permission, Decision) {
+    ) -> (Permission, DecisionId) {
         let home = self.preferred_llc(group);
         let size = topology.scopes[group as usize].size;
         let sequences = &topology.sequences;
@@ -58,12 +57,13 @@ impl CacheAware {
             waits,
             has_room: leaves && topology.order(group, home)[..size as usize].iter().any(fits),
         };
+        let told = &topology.decisions;
         let why = match (from.position < size, to.position < size) {
-            (true, false) => Decision::MoveLeavesScope,
-            (false, true) => Decision::MoveOverfills,
-            (true, true) if to.position < from.position => Decision::MoveOverfills,
-            (true, true) => Decision::MoveOutOfOrder,
-            (false, false) => Decision::MoveAwayFromHome,
+            (true, false) => told.move_leaves_scope,
+            (false, true) => self.decisions.move_overfills,
+            (true, true) if to.position < from.position => self.decisions.move_overfills,
+            (true, true) => told.move_out_of_order,
+            (false, false) => told.move_away_from_home,
         };
         (view.decide(from, to, util), why)
     }
@@ -129,17 +129,17 @@ impl CacheAware {
         let prev_llc = self.llc_of[prev.index()];
         if in_scope(prev) {
             if has_room(prev_llc) {
-                core.decide(Decision::HintPrevious as u32, task, i64::from(prev_llc));
+                core.decide(topology.decisions.hint_previous, task, i64::from(prev_llc));
                 return prev;
             }
             return target;
         }
-        let now_ns = core.now_ns();
+        let (now_ns, hint_home) = (core.now_ns(), topology.decisions.hint_home);
         let hinted_ns = self.tasks[task.index()].hinted_ns;
         let home_cpu = CpuId(self.groups[group as usize].cpu);
         if has_room(home) && now_ns > hinted_ns + HINT_INTERVAL_NS && core.may_run_on(task, home_cpu) {
             self.tasks[task.index()].hinted_ns = now_ns;
-            core.decide(Decision::HintHome as u32, task, i64::from(home));
+            core.decide(hint_home, task, i64::from(home));
             return home_cpu;
         }
         target

@@ -13,8 +13,8 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
 use crate::fair::cache_aware::CacheAware;
-use crate::fair::cache_aware::decisions::Decision;
 use crate::fair::state::NONE;
+use crate::fair::topology_aware::TopologyAwareDecisions;
 use crate::fair::topology_aware::sequence::Reach;
 use crate::fair::{Fair, Policy};
 
@@ -43,6 +43,12 @@ impl CacheAware {
 }
 
 impl<P: Policy> Fair<P> {
+    /// What the extension tells, if it is on.
+    #[inline]
+    fn scope_decisions(&self) -> Option<TopologyAwareDecisions> {
+        Some(self.cache_aware.as_ref()?.topology.as_ref()?.decisions)
+    }
+
     /// An idle CPU of an idle core, or any idle CPU, of these LLCs.
     fn idle_cpu_among(&self, core: &Core<'_>, task: TaskId, llcs: &[u32], whole_core: bool) -> Option<CpuId> {
         let usable = |&cpu: &CpuId| self.idle[cpu.index()] && core.may_run_on(task, cpu);
@@ -71,9 +77,7 @@ impl<P: Policy> Fair<P> {
     /// to a sibling; else to an idle CPU of the scope.
     #[inline]
     pub(in crate::fair) fn conserving_target(&self, core: &mut Core<'_>, task: TaskId, found: CpuId) -> CpuId {
-        if self.cache_aware.as_ref().is_none_or(|cache_aware| cache_aware.topology.is_none()) {
-            return found;
-        }
+        let Some(told) = self.scope_decisions() else { return found };
         let target = if !self.idle[found.index()] {
             self.idle_cpu_of_scope(core, task)
         } else if self.domains.smt_active() && !self.is_core_idle(found) {
@@ -82,7 +86,7 @@ impl<P: Policy> Fair<P> {
             None
         };
         let Some(cpu) = target else { return found };
-        core.decide(Decision::WokenInScope as u32, task, i64::from(self.domains.sd_llc_id(cpu)));
+        core.decide(told.woken_in_scope, task, i64::from(self.domains.sd_llc_id(cpu)));
         cpu
     }
 
@@ -98,6 +102,7 @@ impl<P: Policy> Fair<P> {
 
     #[inline(never)]
     fn push_to_scope(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        let Some(told) = self.scope_decisions() else { return };
         let mut entity = self.rqs[cpu.index()].list_tail;
         let mut pushed = 0;
         while entity != NONE && pushed < self.parameters.nr_migrate {
@@ -109,7 +114,7 @@ impl<P: Policy> Fair<P> {
             let Some(dst) = self.idle_cpu_of_scope(core, task) else { continue };
             Scheduler::dequeue(self, core, cpu, task, Dequeue::Save);
             core.set_task_cpu(task, dst, MigrationKind::Balance);
-            core.decide(Decision::PushedInScope as u32, task, i64::from(self.domains.sd_llc_id(dst)));
+            core.decide(told.pushed_in_scope, task, i64::from(self.domains.sd_llc_id(dst)));
             Scheduler::enqueue(self, core, dst, task, Enqueue::Restore);
             Scheduler::check_preempt(self, core, dst, task, WakeFlags::default());
             pushed += 1;

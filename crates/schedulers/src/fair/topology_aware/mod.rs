@@ -26,6 +26,7 @@
 mod balancing;
 mod by_memory;
 mod conserve;
+mod decisions;
 pub(crate) mod permission;
 pub(crate) mod promotion;
 mod scan;
@@ -40,10 +41,12 @@ use self::scope::{Patience, Scope};
 use self::sequence::Sequences;
 use super::domains::Domains;
 
+pub(crate) use self::decisions::TopologyAwareDecisions;
 pub use self::tunables::TopologyAwareTunables;
 
 /// State of the extension.
 pub(crate) struct TopologyAware {
+    pub decisions: TopologyAwareDecisions,
     pub tunables: TopologyAwareTunables,
     pub gain: Gain,
     pub patience: Patience,
@@ -76,6 +79,7 @@ impl TopologyAware {
             llcs
         });
         Self {
+            decisions: TopologyAwareDecisions::default(),
             gain: if tunables.gain == 0 { Gain::Distance } else { Gain::Inverse },
             patience: Patience { below_pct: tunables.theta_c, hold: tunables.hold },
             sequences: Sequences::new(machine, domains),

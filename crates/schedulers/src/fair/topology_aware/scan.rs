@@ -6,7 +6,6 @@ use warmcore_trace::TaskId;
 use super::TopologyAware;
 use super::sequence::Reach;
 use crate::fair::cache_aware::CacheAware;
-use crate::fair::cache_aware::decisions::Decision;
 use crate::fair::domains::Domains;
 use crate::fair::state::NONE;
 
@@ -139,16 +138,16 @@ fn tell_scope(core: &mut Core<'_>, topology: &TopologyAware, home: u32, task: Ta
     if old == new {
         return;
     }
-    let direction = if new > old { Decision::ScopeGrew } else { Decision::ScopeShrank };
-    core.decide(direction as u32, task, i64::from(new));
+    let direction = if new > old { topology.decisions.grew } else { topology.decisions.shrank };
+    core.decide(direction, task, i64::from(new));
     let reach = topology.sequences.reach(home, new);
     if old == 0 || reach != topology.sequences.reach(home, old) {
         let level = match reach {
-            Reach::Llc => Decision::ScopeLlc,
-            Reach::Node => Decision::ScopeNode,
-            Reach::Socket => Decision::ScopeSocket,
-            Reach::System => Decision::ScopeSystem,
+            Reach::Llc => topology.decisions.reaches_llc,
+            Reach::Node => topology.decisions.reaches_node,
+            Reach::Socket => topology.decisions.reaches_socket,
+            Reach::System => topology.decisions.reaches_system,
         };
-        core.decide(level as u32, task, i64::from(new));
+        core.decide(level, task, i64::from(new));
     }
 }

@@ -1,0 +1,51 @@
+//! What the parts of the fair class tell the trace, in the order of their numbers.
+
+use warmcore_trace::DecisionTable;
+
+use super::cache_aware::CacheAwareDecisions;
+use super::numa::NumaDecisions;
+use super::topology_aware::TopologyAwareDecisions;
+
+/// The decisions of all parts, whether they are on or not: a kind has one number under every scheduler of the class.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FairDecisions {
+    pub cache_aware: CacheAwareDecisions,
+    pub topology_aware: TopologyAwareDecisions,
+    pub numa: NumaDecisions,
+}
+
+impl FairDecisions {
+    /// Puts them into a run's table.
+    pub fn register(table: &mut DecisionTable) -> Self {
+        Self {
+            cache_aware: CacheAwareDecisions::register(table),
+            topology_aware: TopologyAwareDecisions::register(table),
+            numa: NumaDecisions::register(table),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stored traces are read by these numbers.
+    #[test]
+    fn every_part_keeps_its_numbers() {
+        let mut table = DecisionTable::default();
+        let told = FairDecisions::register(&mut table);
+        let numbers = [
+            (told.cache_aware.chosen, 0, "preferred LLC chosen: highest occupancy"),
+            (told.cache_aware.push_leaves, 12, "push refused: the tasks are on their preferred LLC"),
+            (told.topology_aware.grew, 13, "scope expanded: the demand does not fit"),
+            (told.topology_aware.pushed_in_scope, 25, "task pushed: it waits, the scope has an idle CPU"),
+            (told.numa.preferred_chosen, 26, "preferred node chosen: most hint faults"),
+            (told.numa.pages_moved, 34, "pages moved: to the node whose CPUs touch them"),
+        ];
+        let kinds = table.into_kinds();
+        assert_eq!(kinds.len(), 35);
+        for (id, number, name) in numbers {
+            assert_eq!((id.0, kinds[id.0 as usize].name().as_str()), (number, name));
+        }
+    }
+}
