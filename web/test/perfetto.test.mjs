@@ -117,6 +117,36 @@ async function traced(t, words) {
   return { scores, cpus, processor: await TraceProcessor.open(readFileSync(work.join('trace.pftrace'))), measures: trial.measures, trial, csv };
 }
 
+const THREADS = `
+  SELECT tid, count(*) AS threads, min(pid) AS pid, min(thread.name) AS name, min(process.name) AS process
+  FROM thread LEFT JOIN process USING (upid) WHERE tid != 0 GROUP BY tid ORDER BY tid`;
+
+const PROCESSES = `SELECT pid, count(*) AS processes FROM process WHERE pid != 0 GROUP BY pid ORDER BY pid`;
+
+test('a task is one thread of its process, and every process is there once', { skip }, async (t) => {
+  const work = scratch(t);
+  // Threads of one process, created by it and by the launcher, and processes.
+  const words = 'hackbench:-T,-p,-f2,-g1,-l20+spin:-n3,-d5ms+pingpong:-n2,-l20';
+  work.run(`sim -m 1s1n2l4c1t -w ${words} -s eevdf --trace full --out run`);
+  work.run('report run --perfetto trace.pftrace --events events.txt');
+  const processor = await TraceProcessor.open(readFileSync(work.join('trace.pftrace')));
+  const faults = processor.query(`SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0`);
+  assert.deepEqual(faults, []);
+  const created = readFileSync(work.join('events.txt'), 'utf8').match(/event=fork task=\S+/g);
+  const names = new Map(created.map((text) => text.split('task=')[1].split('/')).map(([name, id]) => [Number(id) + 1, name]));
+  const threads = processor.query(THREADS);
+  assert.deepEqual(threads.map(({ tid, threads, name }) => [tid, threads, name]), [...names].map(([tid, name]) => [tid, 1, name]));
+  const spinners = threads.filter(({ name }) => name.startsWith('spin'));
+  assert.equal(spinners.length, 3);
+  assert.ok(spinners.every(({ pid }) => pid === spinners[0].tid), JSON.stringify(spinners));
+  assert.equal(spinners[0].process, 'spin:-n3,-d5ms');
+  const hackbench = threads.filter(({ process }) => process.startsWith('hackbench'));
+  assert.deepEqual([hackbench.length, new Set(hackbench.map(({ pid }) => pid)).size], [5, 1]);
+  const pids = [...new Set(threads.map(({ pid }) => pid))].sort((a, b) => a - b);
+  assert.deepEqual(processor.query(PROCESSES), pids.map((pid) => ({ pid, processes: 1 })));
+  assert.equal(pids.length, 1 + 1 + 4);
+});
+
 const near = (a, b, what) => assert.ok(Math.abs(a - b) <= 1e-6 * Math.max(1, Math.abs(b)), `${what}: ${a} and ${b}`);
 
 for (const words of [

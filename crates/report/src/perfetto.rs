@@ -112,6 +112,10 @@ pub struct PerfettoWriter<'a, W> {
     out: W,
     tables: RunTables,
     tasks: &'a [TaskInfo],
+    /// The first task of each process, whose thread id is the process id.
+    leaders: BTreeMap<u32, TaskId>,
+    /// By thread id of such a task: the process that created it, if a task did.
+    parents: BTreeMap<i32, i32>,
     llc_of: Vec<LlcId>,
     pending: Vec<Pending>,
     running: Vec<TaskId>,
@@ -131,10 +135,16 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     /// When it cannot be written.
     pub fn new(out: W, machine: &Machine, tables: &RunTables, tasks: &'a [TaskInfo]) -> io::Result<Self> {
         let cpus = machine.cpu_count();
+        let mut leaders = BTreeMap::new();
+        for task in tasks {
+            leaders.entry(task.process).or_insert(task.id);
+        }
         let mut writer = Self {
             out,
             tables: tables.clone(),
             tasks,
+            leaders,
+            parents: BTreeMap::new(),
             llc_of: machine.cpus().map(|cpu| machine.llc_of(cpu)).collect(),
             pending: (0..cpus).map(|_| Pending::default()).collect(),
             running: vec![TaskId::IDLE; cpus],
@@ -161,8 +171,6 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         };
         let system_info = Some(SystemInfo { utsname: Some(utsname) });
         self.packet(TracePacket { timestamp: Some(0), system_info, ..TracePacket::default() })?;
-        let tree = self.process_tree();
-        self.packet(TracePacket { timestamp: Some(0), process_tree: Some(tree), ..TracePacket::default() })?;
         self.track(ROOT, None, "warmcore", false)?;
         for (uuid, name) in [
             (TOPOLOGY, "topology"),
@@ -189,24 +197,20 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         self.instant(0, TOPOLOGY, "topology", vec![topology])
     }
 
-    /// Tasks of one process are threads of the lowest of them.
     fn process_tree(&self) -> ProcessTree {
-        let mut leaders: BTreeMap<u32, TaskId> = BTreeMap::new();
-        for task in self.tasks {
-            leaders.entry(task.process).or_insert(task.id);
-        }
         let process = |leader: &TaskId| Process {
             pid: Some(thread_id(*leader)),
-            ppid: Some(0),
+            // Readers take a process with another parent than before for another process.
+            ppid: Some(self.parents.get(&thread_id(*leader)).copied().unwrap_or(0)),
             cmdline: vec![self.tasks[leader.index()].application_name.clone()],
         };
         let thread = |task: &TaskInfo| Thread {
             tid: Some(thread_id(task.id)),
             name: Some(task.name.clone()),
-            tgid: leaders.get(&task.process).map(|leader| thread_id(*leader)),
+            tgid: self.leaders.get(&task.process).map(|leader| thread_id(*leader)),
         };
         ProcessTree {
-            processes: leaders.values().map(process).collect(),
+            processes: self.leaders.values().map(process).collect(),
             threads: self.tasks.iter().map(thread).collect(),
         }
     }
@@ -377,21 +381,35 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         self.running[cpu.index()] = next;
     }
 
-    /// `task_newtask` is what readers begin a thread's first wait with; `sched_wakeup_new` follows it, as in the kernel.
+    /// `task_newtask` is what readers begin a thread and its first wait with: with `CLONE_THREAD` a thread of the process of
+    /// the thread that sent the event, without it a process of its own. The launcher is in no process, so what it adds to one
+    /// is sent by that process's first thread. `sched_wakeup_new` follows, as in the kernel.
     fn fork(&mut self, time_ns: u64, cpu: CpuId, parent: TaskId, child: TaskId) {
         let process = |task: TaskId| self.tasks.get(task.index()).map(|task| task.process);
-        let thread = !parent.is_idle() && process(parent) == process(child);
+        let leader = |task| process(task).and_then(|process| self.leaders.get(&process)).copied();
+        let (own, above) = (leader(child).unwrap_or(child), leader(parent));
+        let (sender, clone_flags) = match own {
+            _ if own == child => (parent, 0),
+            _ if above == Some(own) => (parent, CLONE_THREAD),
+            _ => (own, CLONE_THREAD),
+        };
+        if let Some(above) = above.filter(|_| own == child) {
+            self.parents.insert(thread_id(child), thread_id(above));
+        }
         let (comm, pid) = (Some(self.name(child).to_owned()), Some(thread_id(child)));
-        let clone_flags = Some(if thread { CLONE_THREAD } else { 0 });
-        let new = TaskNewtask { pid, comm: comm.clone(), clone_flags };
-        self.plain(time_ns, cpu, FtraceEvent { task_newtask: Some(new), ..FtraceEvent::default() });
+        let new = TaskNewtask { pid, comm: comm.clone(), clone_flags: Some(clone_flags) };
+        self.sent_by(sender, time_ns, cpu, FtraceEvent { task_newtask: Some(new), ..FtraceEvent::default() });
         let wakeup = SchedWakeupNew { comm, pid, prio: Some(PRIORITY), target_cpu: Some(cpu.0 as i32) };
         self.plain(time_ns, cpu, FtraceEvent { sched_wakeup_new: Some(wakeup), ..FtraceEvent::default() });
     }
 
+    /// An event of the thread that is on the CPU.
     fn plain(&mut self, time_ns: u64, cpu: CpuId, event: FtraceEvent) {
-        let running = self.running[cpu.index()];
-        let pid = if running.is_idle() { 0 } else { thread_id(running) as u32 };
+        self.sent_by(self.running[cpu.index()], time_ns, cpu, event);
+    }
+
+    fn sent_by(&mut self, task: TaskId, time_ns: u64, cpu: CpuId, event: FtraceEvent) {
+        let pid = if task.is_idle() { 0 } else { thread_id(task) as u32 };
         self.pending[cpu.index()].events.push(FtraceEvent { timestamp: Some(time_ns), pid: Some(pid), ..event });
     }
 
@@ -462,6 +480,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     }
 
     /// Writes what is left, and when the run ended: a trace has no length of its own, and what ran at the end has no other.
+    /// The names of processes come last: readers begin a second thread where one that they know is created.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -469,6 +488,8 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         for cpu in 0..self.pending.len() {
             self.flush(CpuId::from_index(cpu))?;
         }
+        let tree = self.process_tree();
+        self.packet(TracePacket { timestamp: Some(end_ns), process_tree: Some(tree), ..TracePacket::default() })?;
         self.instant(end_ns, PHASES, "end of the run", Vec::new())?;
         self.out.flush()?;
         Ok(self.out)

@@ -85,7 +85,7 @@ fn migrations_are_plain_events_and_decisions_are_instants() {
     let events: Vec<_> =
         packets.iter().filter_map(|packet| packet.ftrace_events.as_ref()).flat_map(|b| &b.event).collect();
     let new = events.iter().find_map(|event| event.task_newtask.as_ref()).unwrap();
-    assert_eq!((new.pid, new.comm.as_deref(), new.clone_flags), (Some(1), Some("t0"), Some(0)), "nobody's thread");
+    assert_eq!((new.pid, new.comm.as_deref(), new.clone_flags), (Some(1), Some("t0"), Some(0)), "a process of its own");
     let migrate = events.iter().find_map(|event| event.sched_migrate_task.as_ref()).unwrap();
     assert_eq!((migrate.pid, migrate.orig_cpu, migrate.dest_cpu), (Some(2), Some(0), Some(1)));
     let decision = packets.iter().find(|p| p.track_event.as_ref().is_some_and(|e| e.track_uuid == Some(DECISIONS)));
@@ -118,6 +118,65 @@ fn a_waking_at_the_time_of_the_switch_after_it_comes_first() {
     assert_eq!((&compact.waking_timestamp, &compact.switch_timestamp), (&vec![20], &vec![0, 10, 20]));
 }
 
+/// Threads and processes as Perfetto's trace processor makes them (v55, `ftrace_parser.cc`, `ParseTaskNewTask`, and
+/// `process_tracker.cc`): an event that creates a task always makes a thread; without `CLONE_THREAD` a process too, with it
+/// the thread is one of its sender's process. A process tree makes what is not there yet. By thread id: the process of
+/// every thread that there was.
+fn threads(packets: &[TracePacket]) -> BTreeMap<i32, Vec<Option<i32>>> {
+    let mut threads: BTreeMap<i32, Vec<Option<i32>>> = BTreeMap::new();
+    for packet in packets {
+        for event in packet.ftrace_events.iter().flat_map(|bundle| &bundle.event) {
+            let Some(new) = &event.task_newtask else { continue };
+            let (pid, sender) = (new.pid.unwrap(), event.pid.unwrap() as i32);
+            let is_thread = new.clone_flags.unwrap() & CLONE_THREAD != 0;
+            let process = if is_thread { threads[&sender].last().copied().flatten() } else { Some(pid) };
+            threads.entry(pid).or_default().push(process);
+        }
+        for thread in packet.process_tree.iter().flat_map(|tree| &tree.threads) {
+            let known = threads.entry(thread.tid.unwrap()).or_default();
+            match known.last_mut() {
+                Some(process @ None) => *process = thread.tgid,
+                Some(process) if *process == thread.tgid => {}
+                _ => known.push(thread.tgid),
+            }
+        }
+    }
+    threads
+}
+
+#[test]
+fn a_task_is_one_thread_of_its_process_whoever_created_it() {
+    let machine = resolve("1s1n2l1c1t").unwrap();
+    // Two processes; task 4 has no event of its creation.
+    let tasks = [7, 7, 8, 7, 8].iter().zip(0..).map(|(process, id)| TaskInfo {
+        id: TaskId(id),
+        name: format!("t{id}"),
+        role: "r".into(),
+        application: 0,
+        application_name: "app".into(),
+        process: *process,
+    });
+    let tasks: Vec<TaskInfo> = tasks.collect();
+    let mut writer = PerfettoWriter::new(Vec::new(), &machine, &RunTables::default(), &tasks).unwrap();
+    let fork = |parent, child| EventKind::Fork { parent, child: TaskId(child) };
+    let switch = EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: TaskId(0) };
+    let events = [
+        event(5, 0, fork(TaskId::IDLE, 0)),
+        event(10, 0, switch),
+        event(20, 0, fork(TaskId(0), 1)),
+        event(30, 0, fork(TaskId(0), 2)),
+        event(40, 1, fork(TaskId::IDLE, 3)),
+    ];
+    writer.events(&events).unwrap();
+    let packets = packets(&writer.finish(50).unwrap());
+    let tree = packets.iter().find_map(|packet| packet.process_tree.as_ref()).unwrap();
+    let parents: Vec<_> = tree.processes.iter().map(|process| (process.pid.unwrap(), process.ppid.unwrap())).collect();
+    assert_eq!(parents, [(1, 0), (3, 1)], "as their creation says");
+    let found = threads(&packets);
+    let expected = [(1, 1), (2, 1), (3, 3), (4, 1), (5, 3)];
+    assert_eq!(found, expected.map(|(thread, process)| (thread, vec![Some(process)])).into());
+}
+
 #[test]
 fn counters_follow_the_queues_and_end_at_zero() {
     let values = |track: u64| -> Vec<(u64, i64)> {
@@ -132,12 +191,14 @@ fn counters_follow_the_queues_and_end_at_zero() {
 }
 
 #[test]
-fn the_clock_the_names_and_the_topology_come_first() {
+fn the_clock_and_the_topology_come_first_and_names_last() {
     let packets = trace();
     let snapshot = packets[0].clock_snapshot.as_ref().unwrap();
     assert_eq!((snapshot.primary_trace_clock, snapshot.clocks[0].clock_id), (Some(6), Some(6)));
     assert_eq!(packets[1].system_info.as_ref().unwrap().utsname.as_ref().unwrap().release.as_deref(), Some("6.18.0"));
-    let tree = packets[2].process_tree.as_ref().unwrap();
+    let tree = packets.iter().position(|packet| packet.process_tree.is_some()).unwrap();
+    assert!(packets.iter().rposition(|packet| packet.ftrace_events.is_some()).unwrap() < tree);
+    let tree = packets[tree].process_tree.as_ref().unwrap();
     assert_eq!((tree.processes.len(), tree.threads.len()), (1, 2), "one process with two threads");
     assert!(tree.threads.iter().all(|thread| thread.tgid == Some(1)));
     let topology =
