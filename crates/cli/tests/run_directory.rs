@@ -116,6 +116,46 @@ fn shell(scratch: &Scratch, line: &str, argument: &str) -> std::process::Output 
 }
 
 #[test]
+fn tables_of_runs_with_different_workloads_machines_and_traces_are_one_table() {
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+    use parquet::record::RowAccessor as _;
+
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out hackbench")).exits_with(0);
+    let periodic = "sim -m 1s1n1l4c1t -w periodic:-n3,-d20ms+schbench:-t2,-r1ms -s rr --trace none --out periodic";
+    scratch.run(periodic).exits_with(0);
+    let read = |run: &str| {
+        let file = fs::File::open(scratch.path(run).join("trials.parquet")).unwrap();
+        SerializedFileReader::new(file).unwrap()
+    };
+    let tables = ["hackbench", "periodic"].map(read);
+    let columns = |table: &SerializedFileReader<fs::File>| table.metadata().file_metadata().schema().clone();
+    assert_eq!(columns(&tables[0]), columns(&tables[1]));
+
+    let mut elapsed = Vec::new();
+    for row in tables.iter().flat_map(|table| table.get_row_iter(None).unwrap()) {
+        let row = row.unwrap();
+        let text = |name: &str| {
+            let (index, _) = row.get_column_iter().enumerate().find(|(_, (column, _))| *column == name).unwrap();
+            row.get_string(index).unwrap().clone()
+        };
+        if text("metric") == "elapsed_ns" {
+            let value = row.get_double(row.len() - 1).unwrap();
+            elapsed.push((text("workload"), text("scheduler"), text("unit"), value));
+        }
+    }
+    let trial = |file: &str| -> f64 {
+        let trial: serde_json::Value = serde_json::from_slice(&fs::read(scratch.path(file)).unwrap()).unwrap();
+        trial["measures"]["elapsed_ns"].as_f64().unwrap()
+    };
+    assert_eq!(elapsed.len(), 2 * 3 + 1, "{elapsed:?}");
+    let first = (WORKLOAD.to_owned(), "cfs".to_owned(), "ns".to_owned(), trial("hackbench/trials/s0-t0000.json"));
+    assert_eq!(elapsed[0], first);
+    assert_eq!(elapsed[6].0, "periodic:-n3,-d20ms+schbench:-t2,-r1ms");
+    assert_eq!(elapsed[6].3, trial("periodic/trials/s0-t0000.json"));
+}
+
+#[test]
 fn another_seed_gives_other_trials() {
     let scratch = Scratch::new();
     scratch.run(&compare("--out one")).exits_with(0);

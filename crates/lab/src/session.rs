@@ -142,7 +142,9 @@ pub fn finish(
 ) -> Result<(), SessionError> {
     let measures = measures::of_workload(&experiment.workload.value);
     let table = directory.path().join(TRIAL_TABLE);
-    table::write_trials(&table, &measures, trials).map_err(std::io::Error::other).at("write", &table)?;
+    table::write_trials(&table, &experiment.record(), &measures, trials)
+        .map_err(std::io::Error::other)
+        .at("write", &table)?;
     directory.write(LOSSES, pretty(&losses(trials)).as_bytes())?;
     if let Some((document, text)) = document {
         directory.write(VERDICT, pretty(document).as_bytes())?;

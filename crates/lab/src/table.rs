@@ -1,5 +1,6 @@
-//! The table of all trials, as one Parquet file: a row per trial, a column per measure. Opens directly in Polars, pandas
-//! or DuckDB, over many runs at once.
+//! The table of all trials, as one Parquet file: a row per trial and measure. Its columns are the same for every run, whatever
+//! its workload measures, so that tables of many runs are read as one; they say machine, workload and place for that
+//! reason. Opens directly in Polars, pandas or DuckDB.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,45 +16,74 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use crate::experiment::TOOL_VERSION;
+use crate::experiment::{ExperimentRecord, TOOL_VERSION};
 use crate::measures::Measure;
 use crate::trial::{SCHEMA, Trial, TrialEnd};
 
-/// A column of the table.
-enum Column<'a> {
-    Text(&'static str, Box<dyn Fn(&Trial) -> String>),
-    Integer(&'static str, Box<dyn Fn(&Trial) -> i64>),
-    Measure(&'a Measure),
+/// What a row is about.
+struct Row<'a> {
+    record: &'a ExperimentRecord,
+    trial: &'a Trial,
+    measure: &'a Measure,
 }
 
-impl Column<'_> {
-    fn kind(&self) -> Result<Type, ParquetError> {
-        match self {
-            Self::Text(name, _) => Type::primitive_type_builder(name, PhysicalType::BYTE_ARRAY)
-                .with_repetition(Repetition::REQUIRED)
-                .with_logical_type(Some(LogicalType::String))
-                .build(),
-            Self::Integer(name, _) => {
-                Type::primitive_type_builder(name, PhysicalType::INT64).with_repetition(Repetition::REQUIRED).build()
-            }
-            Self::Measure(measure) => Type::primitive_type_builder(&measure.name, PhysicalType::DOUBLE)
-                .with_repetition(Repetition::OPTIONAL)
-                .build(),
-        }
+/// Where a column's values come from, and of which type they are.
+enum Column {
+    Text(for<'a> fn(&Row<'a>) -> &'a str),
+    Integer(fn(&Row<'_>) -> u64),
+    /// Numbers, or nothing where the trial has no such value.
+    Number(fn(&Row<'_>) -> Option<f64>),
+}
+
+/// The columns with their names, which readers rely on.
+const COLUMNS: [(&str, Column); 12] = [
+    ("machine", Column::Text(|row| &row.record.machine.source)),
+    ("workload", Column::Text(|row| &row.record.workload.source)),
+    ("place", Column::Text(|row| &row.record.place)),
+    ("scheduler", Column::Text(|row| &row.trial.scheduler)),
+    ("trial", Column::Integer(|row| row.trial.trial as u64)),
+    ("seed", Column::Integer(|row| row.trial.seed)),
+    (
+        "end",
+        Column::Text(|row| match row.trial.end {
+            TrialEnd::AllExited => "all_exited",
+            TrialEnd::Stopped => "stopped",
+            TrialEnd::TimeLimit => "time_limit",
+        }),
+    ),
+    ("engine_events", Column::Integer(|row| row.trial.engine_events)),
+    ("events_lost", Column::Integer(|row| row.trial.events_lost)),
+    ("metric", Column::Text(|row| &row.measure.name)),
+    ("unit", Column::Text(|row| row.measure.unit.name())),
+    ("value", Column::Number(|row| row.measure.value(row.trial))),
+];
+
+impl Column {
+    fn kind(&self, name: &str) -> Result<Type, ParquetError> {
+        let (physical, repetition) = match self {
+            Self::Text(_) => (PhysicalType::BYTE_ARRAY, Repetition::REQUIRED),
+            Self::Integer(_) => (PhysicalType::INT64, Repetition::REQUIRED),
+            Self::Number(_) => (PhysicalType::DOUBLE, Repetition::OPTIONAL),
+        };
+        Type::primitive_type_builder(name, physical)
+            .with_repetition(repetition)
+            .with_logical_type(matches!(self, Self::Text(_)).then_some(LogicalType::String))
+            .build()
     }
 
-    fn write(&self, trials: &[&Trial], writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
+    fn write(&self, rows: &[Row<'_>], writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
         match (self, writer) {
-            (Self::Text(_, value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                let values: Vec<ByteArray> = trials.iter().map(|trial| value(trial).into_bytes().into()).collect();
+            (Self::Text(value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+                let values: Vec<ByteArray> = rows.iter().map(|row| value(row).as_bytes().to_vec().into()).collect();
                 writer.write_batch(&values, None, None)?;
             }
-            (Self::Integer(_, value), ColumnWriter::Int64ColumnWriter(writer)) => {
-                let values: Vec<i64> = trials.iter().map(|trial| value(trial)).collect();
+            (Self::Integer(value), ColumnWriter::Int64ColumnWriter(writer)) => {
+                // Seeds have 53 or 63 bits and counts are far below that, so nothing is lost here.
+                let values: Vec<i64> = rows.iter().map(|row| value(row) as i64).collect();
                 writer.write_batch(&values, None, None)?;
             }
-            (Self::Measure(measure), ColumnWriter::DoubleColumnWriter(writer)) => {
-                let points: Vec<Option<f64>> = trials.iter().map(|trial| measure.value(trial)).collect();
+            (Self::Number(value), ColumnWriter::DoubleColumnWriter(writer)) => {
+                let points: Vec<Option<f64>> = rows.iter().map(value).collect();
                 let values: Vec<f64> = points.iter().copied().flatten().collect();
                 let levels: Vec<i16> = points.iter().map(|point| i16::from(point.is_some())).collect();
                 writer.write_batch(&values, Some(&levels), None)?;
@@ -64,38 +94,20 @@ impl Column<'_> {
     }
 }
 
-fn columns(measures: &[Measure]) -> Vec<Column<'_>> {
-    let text = |name, value: fn(&Trial) -> String| Column::Text(name, Box::new(value));
-    // Seeds have 53 or 63 bits and counts are far below that, so nothing is lost here.
-    let integer = |name, value: fn(&Trial) -> u64| Column::Integer(name, Box::new(move |trial| value(trial) as i64));
-    let mut columns = vec![
-        text("scheduler", |trial| trial.scheduler.clone()),
-        integer("trial", |trial| trial.trial as u64),
-        integer("seed", |trial| trial.seed),
-        text("end", |trial| {
-            match trial.end {
-                TrialEnd::AllExited => "all_exited",
-                TrialEnd::Stopped => "stopped",
-                TrialEnd::TimeLimit => "time_limit",
-            }
-            .into()
-        }),
-        integer("engine_events", |trial| trial.engine_events),
-        integer("events_lost", |trial| trial.events_lost),
-    ];
-    columns.extend(measures.iter().map(Column::Measure));
-    columns
-}
-
 /// Writes the table, whole or not at all. The same trials give the same bytes.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn write_trials(path: &Path, measures: &[Measure], trials: &[Vec<Trial>]) -> Result<(), ParquetError> {
+pub fn write_trials(
+    path: &Path,
+    record: &ExperimentRecord,
+    measures: &[Measure],
+    trials: &[Vec<Trial>],
+) -> Result<(), ParquetError> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let written = write_file(&partial, measures, trials)
+    let written = write_file(&partial, record, measures, trials)
         .and_then(|()| std::fs::rename(&partial, path).map_err(ParquetError::from));
     if written.is_err() {
         // The first error is the one to report.
@@ -104,9 +116,13 @@ pub fn write_trials(path: &Path, measures: &[Measure], trials: &[Vec<Trial>]) ->
     written
 }
 
-fn write_file(path: &Path, measures: &[Measure], trials: &[Vec<Trial>]) -> Result<(), ParquetError> {
-    let columns = columns(measures);
-    let fields = columns.iter().map(|column| column.kind().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+fn write_file(
+    path: &Path,
+    record: &ExperimentRecord,
+    measures: &[Measure],
+    trials: &[Vec<Trial>],
+) -> Result<(), ParquetError> {
+    let fields = COLUMNS.iter().map(|(name, column)| column.kind(name).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     let schema = Arc::new(Type::group_type_builder("trials").with_fields(fields).build()?);
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
@@ -114,18 +130,18 @@ fn write_file(path: &Path, measures: &[Measure], trials: &[Vec<Trial>]) -> Resul
         .set_key_value_metadata(Some(vec![
             KeyValue::new("schema".to_owned(), Some(SCHEMA.to_owned())),
             KeyValue::new("tool_version".to_owned(), Some(TOOL_VERSION.to_owned())),
-            KeyValue::new("clock".to_owned(), Some("simulated".to_owned())),
         ]))
         .build();
     let mut writer = SerializedFileWriter::new(File::create(path)?, schema, Arc::new(properties))?;
-    let trials: Vec<&Trial> = trials.iter().flatten().collect();
-    let mut rows = writer.next_row_group()?;
-    let mut columns = columns.iter();
-    while let (Some(column), Some(mut out)) = (columns.next(), rows.next_column()?) {
-        column.write(&trials, out.untyped())?;
+    let of_trial = |trial| measures.iter().map(move |measure| Row { record, trial, measure });
+    let rows: Vec<Row<'_>> = trials.iter().flatten().flat_map(of_trial).collect();
+    let mut group = writer.next_row_group()?;
+    let mut columns = COLUMNS.iter();
+    while let (Some((_, column)), Some(mut out)) = (columns.next(), group.next_column()?) {
+        column.write(&rows, out.untyped())?;
         out.close()?;
     }
-    rows.close()?;
+    group.close()?;
     let mut file = writer.into_inner()?;
     file.flush()?;
     file.sync_all()?;
