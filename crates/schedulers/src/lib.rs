@@ -1,8 +1,9 @@
 //! CPU schedulers for the simulated kernel, one module per policy, each opening with its source and its deliberate
 //! differences.
 //!
-//! [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
+//! [`domains`] is what all of them may know of a machine's CPUs. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
 
+pub mod domains;
 pub mod fair;
 pub mod rr;
 mod spec;

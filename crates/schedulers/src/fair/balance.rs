@@ -34,8 +34,8 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{OverheadKind, TaskId};
 
 use self::nohz::Nohz;
-use super::domains::Domain;
 use super::{Fair, Policy};
+use crate::domains::Domain;
 
 /// Longest time between two looks at a CPU's domains, in seconds.
 const MAX_NEXT_BALANCE_SECONDS: u64 = 60;

@@ -15,6 +15,7 @@ use super::queue::Removal;
 use super::state::{Entity, NONE};
 use super::weights::virtual_delta;
 use super::{Fair, FairParameters, Policy};
+use crate::domains::DomainParameters;
 use crate::tunables::tunables;
 
 tunables! {
@@ -151,9 +152,11 @@ impl Policy for Cfs {
         FairParameters {
             migration_cost_ns: tunables.migration_cost_ns,
             nr_migrate: tunables.nr_migrate as u32,
-            imbalance_pct: tunables.imbalance_pct as u32,
-            imbalance_pct_smt: 110,
-            busy_factor: tunables.busy_factor as u32,
+            domains: DomainParameters {
+                imbalance_pct: tunables.imbalance_pct as u32,
+                busy_factor: tunables.busy_factor as u32,
+                ..DomainParameters::default()
+            },
             load_only_balance: tunables.balance_by_load != 0,
             newidle_random: false,
             newidle_rate: false,

@@ -13,6 +13,7 @@ use super::queue::Removal;
 use super::state::{Entity, NONE};
 use super::weights::virtual_delta;
 use super::{Fair, FairParameters, Policy};
+use crate::domains::DomainParameters;
 use crate::tunables::tunables;
 
 tunables! {
@@ -336,9 +337,7 @@ impl Policy for Eevdf {
         FairParameters {
             migration_cost_ns: tunables.migration_cost_ns,
             nr_migrate: tunables.nr_migrate as u32,
-            imbalance_pct: 117,
-            imbalance_pct_smt: 110,
-            busy_factor: 16,
+            domains: DomainParameters::default(),
             load_only_balance: false,
             newidle_random: tunables.ni_random != 0,
             newidle_rate: tunables.ni_rate != 0,

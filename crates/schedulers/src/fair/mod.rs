@@ -15,7 +15,6 @@ pub mod cfs;
 mod checklist_tests;
 mod class;
 pub(crate) mod decisions;
-pub mod domains;
 pub mod eevdf;
 mod idle;
 pub mod numa;
@@ -33,7 +32,7 @@ use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
 use self::cache_aware::{CacheAware, CacheAwareTunables};
-use self::domains::Domains;
+
 use self::numa::{NumaBalancing, NumaTunables};
 use self::pelt::Pelt;
 use self::queue::Removal;
@@ -41,6 +40,7 @@ use self::state::{CfsRq, Entity, NONE, Rq};
 use self::task_work::TaskWork;
 use self::topology_aware::TopologyAwareTunables;
 use self::weights::NICE_0_WEIGHT;
+use crate::domains::{DomainParameters, Domains};
 
 /// Parameters shared by the policies of the fair class; a policy's tunables are turned into these.
 #[derive(Clone, Debug)]
@@ -49,12 +49,8 @@ pub struct FairParameters {
     pub migration_cost_ns: u64,
     /// `nr_migrate`: tasks examined per balance pass.
     pub nr_migrate: u32,
-    /// `imbalance_pct` of ordinary domains (117; 125 before 5.10).
-    pub imbalance_pct: u32,
-    /// `imbalance_pct` of SMT domains (110).
-    pub imbalance_pct_smt: u32,
-    /// `busy_factor` (16; 32 before 5.10).
-    pub busy_factor: u32,
+    /// What its scheduling domains are built with.
+    pub domains: DomainParameters,
     /// Balance as Linux 4.9 to 5.4 did, by load alone (`docs/spec/linux-fair.md` section 1.16).
     pub load_only_balance: bool,
     /// `NI_RANDOM`: skip new-idle passes at random when they rarely succeed.
@@ -215,7 +211,7 @@ impl<P: Policy> Fair<P> {
                 entity
             })
             .collect();
-        let domains = Domains::build(machine, &parameters);
+        let domains = Domains::build(machine, &parameters.domains);
         let llc_idle_cpus = (0..domains.llc_count()).map(|llc| domains.llc_cpus(llc as u32).len() as u32).collect();
         let core_of: Vec<u32> = machine.cpus().map(|cpu| machine.core_of(cpu).0).collect();
         let cores_of_llc = |llc: usize| {

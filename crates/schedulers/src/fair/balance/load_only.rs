@@ -10,7 +10,7 @@ use warmcore_topology::CpuId;
 use super::IdleType;
 use super::pass::Pass;
 use super::stats::{Migration, SCHED_CAPACITY_SCALE};
-use crate::fair::domains::flags;
+use crate::domains::flags;
 use crate::fair::state::NONE;
 use crate::fair::{Fair, Policy};
 

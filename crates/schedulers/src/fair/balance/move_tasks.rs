@@ -11,7 +11,7 @@ use warmcore_trace::{MigrationKind, TaskId};
 use super::IdleType;
 use super::pass::{NR_MIGRATE_BREAK, Pass};
 use super::stats::Migration;
-use crate::fair::domains::flags;
+use crate::domains::flags;
 use crate::fair::state::NONE;
 use crate::fair::{Fair, Policy};
 

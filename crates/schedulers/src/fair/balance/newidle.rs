@@ -4,7 +4,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
 use super::IdleType;
-use crate::fair::domains::{Domain, flags};
+use crate::domains::{Domain, flags};
 use crate::fair::{Fair, Policy};
 
 /// Calls after which the success rate is computed and the counters are halved.

@@ -5,7 +5,7 @@ use warmcore_topology::CpuId;
 
 use super::stats::Migration;
 use super::{BalanceState, IdleType};
-use crate::fair::domains::flags;
+use crate::domains::flags;
 use crate::fair::numa::NumaClass;
 use crate::fair::{Fair, Policy};
 

@@ -7,7 +7,7 @@ use warmcore_topology::CpuId;
 
 use super::IdleType;
 use super::pass::Pass;
-use crate::fair::domains::flags;
+use crate::domains::flags;
 use crate::fair::{Fair, Policy};
 
 /// Capacity of one ordinary CPU (`SCHED_CAPACITY_SCALE`).

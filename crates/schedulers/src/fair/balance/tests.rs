@@ -10,28 +10,18 @@ use super::stats::{
     is_busier, nr_idle_scan, sibling_imbalance,
 };
 use super::{IdleType, balance_interval, decay_newidle_cost};
-use crate::fair::FairParameters;
-use crate::fair::domains::{Domain, Domains, flags};
+use crate::domains::{Domain, DomainParameters, Domains, flags};
 
 const PCT: u32 = 117;
 
-fn parameters() -> FairParameters {
-    FairParameters {
-        migration_cost_ns: 500_000,
-        nr_migrate: 32,
-        imbalance_pct: PCT,
-        imbalance_pct_smt: 110,
-        busy_factor: 16,
-        load_only_balance: false,
-        newidle_random: true,
-        newidle_rate: true,
-        sis_util: true,
-    }
-}
-
 /// Domains of CPU 0 on 2 LLCs of 8 CPUs: MC 8, PKG 16.
 fn domains_of_two_llcs() -> Vec<Domain> {
-    Domains::build(&resolve("1s1n2l8c1t").unwrap(), &parameters()).of(CpuId(0)).to_vec()
+    Domains::build(
+        &resolve("1s1n2l8c1t").unwrap(),
+        &DomainParameters { imbalance_pct: PCT, ..DomainParameters::default() },
+    )
+    .of(CpuId(0))
+    .to_vec()
 }
 
 /// A group of 8 ordinary CPUs with that many tasks, all of them running all the time.

@@ -6,10 +6,10 @@ use warmcore_trace::{DecisionId, TaskId};
 
 use super::CacheAware;
 use super::permission::{Direction, Permission, Snapshot, can_migrate_llc};
+use crate::domains::flags;
 use crate::fair::balance::IdleType;
 use crate::fair::balance::pass::Pass;
 use crate::fair::balance::stats::{GroupStats, Migration};
-use crate::fair::domains::flags;
 use crate::fair::state::NONE;
 use crate::fair::{Fair, Policy};
 

@@ -38,9 +38,9 @@ use warmcore_trace::{DecisionId, TaskId};
 
 use self::grouping::Grouping;
 use self::permission::{Limits, Snapshot};
-use super::domains::Domains;
 use super::state::NONE;
 use super::topology_aware::{TopologyAware, TopologyAwareTunables};
+use crate::domains::Domains;
 
 pub(crate) use self::decisions::CacheAwareDecisions;
 pub use self::tunables::CacheAwareTunables;

@@ -6,7 +6,7 @@ use warmcore_trace::{OverheadKind, TaskId};
 
 use super::CacheAware;
 use super::admission::Refusal;
-use crate::fair::domains::Domains;
+use crate::domains::Domains;
 use crate::fair::state::NONE;
 
 /// What a scan found.

@@ -7,9 +7,9 @@ use warmcore_trace::TaskId;
 
 use super::faults::Running;
 use super::{NO_NODE, NumaBalancing};
+use crate::domains::flags;
 use crate::fair::balance::IdleType;
 use crate::fair::balance::pass::Pass;
-use crate::fair::domains::flags;
 use crate::fair::task_work::work;
 use crate::fair::{Fair, Policy};
 

@@ -9,9 +9,9 @@ use warmcore_kernel::{Core, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use super::domains::flags;
 use super::state::NONE;
 use super::{Fair, Policy};
+use crate::domains::flags;
 
 /// Wakee flips are halved when the last time lies further back.
 const FLIP_DECAY_NS: u64 = 1_000_000_000;
@@ -144,7 +144,7 @@ impl<P: Policy> Fair<P> {
             return target;
         }
         let clusters = self.domains.clusters_active();
-        let near = |domains: &super::domains::Domains, cpu: CpuId| {
+        let near = |domains: &crate::domains::Domains, cpu: CpuId| {
             !clusters || domains.sd_share_id(cpu) == domains.sd_share_id(target)
         };
         let mut fallback = None;

@@ -7,7 +7,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
 use super::Wakee;
-use crate::fair::domains::flags;
+use crate::domains::flags;
 use crate::fair::{Fair, Policy};
 
 /// What a group of CPUs offers a new task. The order of the variants is the order of preference.

@@ -6,9 +6,9 @@ use warmcore_trace::{DecisionId, TaskId};
 
 use super::TopologyAware;
 use super::permission::{Place, ScopeView};
+use crate::domains::Domains;
 use crate::fair::cache_aware::CacheAware;
 use crate::fair::cache_aware::permission::Permission;
-use crate::fair::domains::Domains;
 use crate::fair::state::NONE;
 
 /// Time after a hint in which a task gets no other.

@@ -39,7 +39,7 @@ use warmcore_topology::Machine;
 use self::promotion::Gain;
 use self::scope::{Patience, Scope};
 use self::sequence::Sequences;
-use super::domains::Domains;
+use crate::domains::Domains;
 
 pub(crate) use self::decisions::TopologyAwareDecisions;
 pub use self::tunables::TopologyAwareTunables;
@@ -108,10 +108,6 @@ impl TopologyAware {
 /// The machine of the first RFC.
 #[cfg(test)]
 fn rfc_machine() -> Sequences {
-    use super::Policy;
-    use super::eevdf::{Eevdf, EevdfTunables};
-
     let machine = warmcore_topology::resolve("hygon384").unwrap();
-    let parameters = Eevdf::new(EevdfTunables::default(), machine.cpu_count()).fair_parameters();
-    Sequences::new(&machine, &Domains::build(&machine, &parameters))
+    Sequences::new(&machine, &Domains::build(&machine, &crate::domains::DomainParameters::default()))
 }

@@ -5,8 +5,8 @@ use warmcore_trace::TaskId;
 
 use super::TopologyAware;
 use super::sequence::Reach;
+use crate::domains::Domains;
 use crate::fair::cache_aware::CacheAware;
-use crate::fair::domains::Domains;
 use crate::fair::state::NONE;
 
 /// An LLC as a scan found it; utilisations are 1024 per CPU.

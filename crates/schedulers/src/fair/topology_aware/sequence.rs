@@ -3,7 +3,7 @@
 
 use warmcore_topology::{CpuId, Machine};
 
-use crate::fair::domains::Domains;
+use crate::domains::Domains;
 
 /// How far a scope reaches, for names in reports and for the ladder's steps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_topology::{CpuId, CpuSet, Machine, NodeId};
 
-use super::{Domain, Domains, Group, Level, LlcShared, NO_DOMAIN, Place, RECLAIM_DISTANCE, flags};
-use crate::fair::FairParameters;
+use super::{Domain, DomainParameters, Domains, Group, Level, LlcShared, NO_DOMAIN, Place, RECLAIM_DISTANCE, flags};
 
 /// `imbalance_pct` of cache-sharing levels, in every kernel since 2.6.
 const IMBALANCE_PCT_SHARED_CACHE: u32 = 117;
@@ -69,7 +68,7 @@ impl Spans {
 
 impl Domains {
     /// Builds the domains of a machine, with the ordinary reclaim distance [`RECLAIM_DISTANCE`].
-    pub fn build(machine: &Machine, parameters: &FairParameters) -> Domains {
+    pub fn build(machine: &Machine, parameters: &DomainParameters) -> Domains {
         Self::build_with_reclaim_distance(machine, parameters, RECLAIM_DISTANCE)
     }
 
@@ -77,7 +76,7 @@ impl Domains {
     /// placement at fork, exec and wakeup.
     pub fn build_with_reclaim_distance(
         machine: &Machine,
-        parameters: &FairParameters,
+        parameters: &DomainParameters,
         reclaim_distance: u32,
     ) -> Domains {
         let mut spans = Spans::default();
@@ -277,7 +276,7 @@ fn degenerate(chain: &[Draft], spans: &Spans) -> Vec<Draft> {
 }
 
 /// A domain in its initial state (`sd_init`).
-fn new_domain(draft: &Draft, level: Level, weight: u32, parameters: &FairParameters) -> Domain {
+fn new_domain(draft: &Draft, level: Level, weight: u32, parameters: &DomainParameters) -> Domain {
     let has = |flag| draft.flags & flag != 0;
     let (imbalance_pct, cache_nice_tries) = if level == Level::Smt {
         (parameters.imbalance_pct_smt, 0)

@@ -1,8 +1,9 @@
-//! Scheduling domains: the hierarchy of CPU groups over which the fair class places and balances tasks.
+//! Scheduling domains: the hierarchy of CPU groups over which policies place and balance tasks, and the table of LLCs.
 //!
-//! Every CPU has its own domain objects, one per level and bottom up, because the balancing state (interval, failures,
-//! new-idle statistics) is per CPU. Spans, groups and group rings are shared between them by index. Does not balance
-//! and does not select CPUs; `balance` and `select` do.
+//! For any policy, as in the kernel, where `sched_domain` belongs to no class. Every CPU has its own domain objects, one per level
+//! and bottom up, because the balancing state (interval, failures, new-idle statistics) is per CPU; it is here because
+//! `struct sched_domain` has it, and a policy that does not balance leaves it alone. Spans, groups and group rings are shared
+//! between them by index. Does not balance and does not select CPUs; the fair class's `balance` and `select` do.
 //!
 //! Source: Linux 7.2 `kernel/sched/topology.c` and `arch/x86/kernel/smpboot.c`, as specified in
 //! `docs/spec/linux-fair.md` section 3. Not modelled: asymmetric packing, `split_llc`, CPU hotplug.
@@ -45,6 +46,24 @@ pub const RECLAIM_DISTANCE: u32 = 30;
 
 /// The same on AMD Zen, whose sockets report 32 to each other.
 pub const RECLAIM_DISTANCE_ZEN: u32 = 32;
+
+/// What differs between kernels in the domains they build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DomainParameters {
+    /// `imbalance_pct` of ordinary domains, in percent: 117; 125 before 5.10.
+    pub imbalance_pct: u32,
+    /// `imbalance_pct` of SMT domains, in percent: 110.
+    pub imbalance_pct_smt: u32,
+    /// `busy_factor`: 16; 32 before 5.10.
+    pub busy_factor: u32,
+}
+
+impl Default for DomainParameters {
+    /// Those of Linux 5.10 to 7.2.
+    fn default() -> Self {
+        Self { imbalance_pct: 117, imbalance_pct_smt: 110, busy_factor: 16 }
+    }
+}
 
 /// Which level of the machine a domain stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -252,7 +271,7 @@ impl Domains {
     }
 
     /// Notes that a CPU has just become crowded, that is got a second task, or is so no more.
-    pub(super) fn count_crowded(&mut self, cpu: CpuId, crowded: bool) {
+    pub fn count_crowded(&mut self, cpu: CpuId, crowded: bool) {
         for index in self.range(cpu) {
             let count = &mut self.crowded[self.all[index].span as usize];
             *count = if crowded { *count + 1 } else { *count - 1 };
@@ -261,7 +280,7 @@ impl Domains {
 
     /// Whether some CPU of a domain has two tasks or more.
     #[inline]
-    pub(super) fn has_crowded_cpu(&self, domain: &Domain) -> bool {
+    pub fn has_crowded_cpu(&self, domain: &Domain) -> bool {
         self.crowded[domain.span as usize] > 0
     }
 

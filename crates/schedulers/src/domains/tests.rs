@@ -1,24 +1,9 @@
 use warmcore_topology::{CpuId, CpuSet, Machine, MachineDescription, Performance, ShortForm, resolve};
 
-use super::{Domains, Level, flags};
-use crate::fair::FairParameters;
-
-fn parameters() -> FairParameters {
-    FairParameters {
-        migration_cost_ns: 500_000,
-        nr_migrate: 32,
-        imbalance_pct: 117,
-        imbalance_pct_smt: 110,
-        busy_factor: 16,
-        load_only_balance: false,
-        newidle_random: true,
-        newidle_rate: true,
-        sis_util: true,
-    }
-}
+use super::{DomainParameters, Domains, Level, flags};
 
 fn build(machine: &Machine) -> Domains {
-    Domains::build(machine, &parameters())
+    Domains::build(machine, &DomainParameters::default())
 }
 
 /// A machine in short form, with cores grouped into clusters.
@@ -111,7 +96,7 @@ fn placement_stops_at_the_reclaim_distance() {
     let placement = flags::BALANCE_EXEC | flags::BALANCE_FORK | flags::WAKE_AFFINE;
     let machine = with_distances("2s1n1l4c1t", vec![vec![10, 32], vec![32, 10]]);
     assert_eq!(build(&machine).of(CpuId(0))[1].flags & placement, 0);
-    let zen = Domains::build_with_reclaim_distance(&machine, &parameters(), super::RECLAIM_DISTANCE_ZEN);
+    let zen = Domains::build_with_reclaim_distance(&machine, &DomainParameters::default(), super::RECLAIM_DISTANCE_ZEN);
     assert_eq!(zen.of(CpuId(0))[1].flags & placement, placement);
 }
 
