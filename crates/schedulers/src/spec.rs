@@ -8,13 +8,15 @@ use thiserror::Error;
 use warmcore_kernel::{Setup, SimulationError, run};
 use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
-use crate::fair::cache_aware::CacheAwareTunables;
+use crate::domains::Domains;
+use crate::fair::cache_aware::{CacheAware, CacheAwareTunables};
 use crate::fair::cfs::{Cfs, CfsTunables};
 use crate::fair::decisions::FairDecisions;
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
+use crate::fair::gathering::{Gathering, NoGathering};
 use crate::fair::numa::NumaTunables;
-use crate::fair::topology_aware::TopologyAwareTunables;
-use crate::fair::{Fair, Features, Policy as _};
+use crate::fair::topology_aware::{TopologyAware, TopologyAwareTunables};
+use crate::fair::{Fair, Features, Policy};
 use crate::rr::{RoundRobin, RoundRobinTunables};
 use crate::tunables::{TunableError, TunableInfo, TunableSet, nearest, set_in};
 
@@ -315,24 +317,41 @@ pub fn simulate<'a>(
     let cpus = setup.machine().cpu_count();
     match spec.clone() {
         SchedulerSpec::CacheAware(eevdf, cache, numa) => {
-            let features = Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: None, numa };
-            run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
+            let (policy, features) = (Eevdf::new(eevdf, cpus), Features { name: Some(spec.name()), numa });
+            run_fair(policy, setup, &features, sink, |domains, hz| CacheAware::new(cache, setup, domains, hz))
         }
         SchedulerSpec::Cfs(cfs, numa) => {
             let features = Features { numa, ..Features::default() };
-            run(setup, Fair::with_features(Cfs::new(cfs, cpus), setup, &features), sink)
+            run_fair(Cfs::new(cfs, cpus), setup, &features, sink, |_, _| None::<NoGathering>)
         }
         SchedulerSpec::Eevdf(eevdf, numa) => {
             let features = Features { numa, ..Features::default() };
-            run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
+            run_fair(Eevdf::new(eevdf, cpus), setup, &features, sink, |_, _| None::<NoGathering>)
         }
         SchedulerSpec::RoundRobin(tunables) => run(setup, RoundRobin::new(tunables, cpus), sink),
         SchedulerSpec::TopologyAware(eevdf, cache, topology, numa) => {
-            let features =
-                Features { name: Some(spec.name()), cache_aware: Some(cache), topology_aware: Some(topology), numa };
-            run(setup, Fair::with_features(Eevdf::new(eevdf, cpus), setup, &features), sink)
+            let (policy, features) = (Eevdf::new(eevdf, cpus), Features { name: Some(spec.name()), numa });
+            run_fair(policy, setup, &features, sink, |domains, hz| {
+                TopologyAware::new(topology, cache, setup, domains, hz)
+            })
         }
         SchedulerSpec::Scx(_) => Err(SimulationError::NotSimulated { scheduler: spec.to_string() }),
+    }
+}
+
+/// Runs the fair class with what gathers threads, if there is anything to gather on the machine: `gathering` is told the
+/// scheduling domains and the tick rate.
+fn run_fair<'a, P: Policy, G: Gathering>(
+    policy: P,
+    setup: &'a Setup<'a>,
+    features: &Features,
+    sink: Option<&'a mut dyn Sink>,
+    gathering: impl FnOnce(&Domains, u64) -> Option<G>,
+) -> Result<Outcome, SimulationError> {
+    let domains = Domains::build(setup.machine(), &policy.fair_parameters().domains);
+    match gathering(&domains, policy.kernel_parameters().hz.into()) {
+        Some(gathering) => run(setup, Fair::with_features(policy, gathering, domains, setup, features), sink),
+        None => run(setup, Fair::with_features(policy, NoGathering, domains, setup, features), sink),
     }
 }
 

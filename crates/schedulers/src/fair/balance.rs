@@ -13,7 +13,7 @@
 //! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `docs/spec/linux-fair.md` sections 1.16 and 5. Not
 //! modelled: misfit tasks and reduced capacity, asymmetric packing.
 //!
-//! What cache-aware scheduling adds is in [`cache_aware`](super::cache_aware), what NUMA balancing adds in [`numa`](super::numa).
+//! What keeping threads together adds is asked through [`gathering`](super::gathering), what NUMA balancing adds in [`numa`](super::numa).
 //!
 //! A pass takes no simulated time by itself: its cost is charged to the CPU that runs it, and the same figure is what
 //! the kernel would have measured.
@@ -36,6 +36,7 @@ use warmcore_trace::{OverheadKind, TaskId};
 use self::nohz::Nohz;
 use super::{Fair, Policy};
 use crate::domains::Domain;
+use crate::fair::gathering::Gathering;
 
 /// Longest time between two looks at a CPU's domains, in seconds.
 const MAX_NEXT_BALANCE_SECONDS: u64 = 60;
@@ -117,7 +118,7 @@ fn decay_newidle_cost(domain: &mut Domain, jiffies: u64, hz: u64) -> bool {
     due
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Gives each CPU its place in the intervals of its domains at the start of the run.
     pub(super) fn begin_balancing(&mut self, hz: u64) {
         for cpu in 0..self.rqs.len() {

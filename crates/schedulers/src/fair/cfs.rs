@@ -16,6 +16,7 @@ use super::state::{Entity, NONE};
 use super::weights::virtual_delta;
 use super::{Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
+use crate::fair::gathering::Gathering;
 use crate::tunables::tunables;
 
 tunables! {
@@ -94,7 +95,7 @@ impl Cfs {
     }
 }
 
-impl Fair<Cfs> {
+impl<G: Gathering> Fair<Cfs, G> {
     /// `sched_slice`: the entity's share of a period, at each level. `joining` counts one that is not queued yet.
     fn sched_slice(&self, index: u32, joining: bool) -> u64 {
         let queue = self.entities[index as usize].queue;
@@ -142,7 +143,7 @@ impl Policy for Cfs {
     const WEIGHTED_AVERAGE: bool = false;
     const SCORES: &'static [&'static str] = &["vruntime_ns"];
 
-    fn score(fair: &Fair<Self>, index: u32, _score: usize) -> i64 {
+    fn score<G: Gathering>(fair: &Fair<Self, G>, index: u32, _score: usize) -> i64 {
         let entity = &fair.entities[index as usize];
         entity.vruntime - fair.queues[entity.queue as usize].min_vruntime
     }
@@ -181,15 +182,15 @@ impl Policy for Cfs {
     }
 
     /// CFS has no slice requests.
-    fn set_slice(_fair: &mut Fair<Self>, _index: u32, _slice_ns: u64) {}
+    fn set_slice<G: Gathering>(_fair: &mut Fair<Self, G>, _index: u32, _slice_ns: u64) {}
 
-    fn charged(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, _curr: u32) {
+    fn charged<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, _curr: u32) {
         fair.update_min_vruntime(queue);
     }
 
     /// `place_entity`: sleepers get up to half a period of credit, new tasks start a slice late. An entity that was
     /// moved keeps its distance to the smallest virtual runtime.
-    fn place(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32, initial: bool) {
+    fn place<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32, initial: bool) {
         let min_vruntime = fair.queues[queue as usize].min_vruntime;
         if std::mem::take(&mut fair.entities[index as usize].rel_deadline) {
             fair.entities[index as usize].vruntime += min_vruntime;
@@ -216,16 +217,16 @@ impl Policy for Cfs {
         entity.vruntime = entity.vruntime.max(earliest);
     }
 
-    fn replace(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _queue: u32, _index: u32) {}
+    fn replace<G: Gathering>(_fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _queue: u32, _index: u32) {}
 
-    fn delays_dequeue(_fair: &mut Fair<Self>, _queue: u32, _index: u32) -> bool {
+    fn delays_dequeue<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32, _index: u32) -> bool {
         false
     }
 
-    fn save_lag(_fair: &mut Fair<Self>, _queue: u32, _index: u32) {}
+    fn save_lag<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32, _index: u32) {}
 
     /// An entity that is moved takes its distance to the smallest virtual runtime along.
-    fn left(fair: &mut Fair<Self>, index: u32, removal: Removal) {
+    fn left<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, removal: Removal) {
         let queue = fair.entities[index as usize].queue;
         if removal == Removal::Save {
             let min_vruntime = fair.queues[queue as usize].min_vruntime;
@@ -235,19 +236,19 @@ impl Policy for Cfs {
         }
     }
 
-    fn moved_asleep(fair: &mut Fair<Self>, index: u32, from: u32, to: u32) {
+    fn moved_asleep<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, from: u32, to: u32) {
         let distance = fair.queues[to as usize].min_vruntime - fair.queues[from as usize].min_vruntime;
         fair.entities[index as usize].vruntime += distance;
     }
 
-    fn rescale(_fair: &mut Fair<Self>, _queue: u32, _index: u32, _weight: u32, _queued: bool) {}
+    fn rescale<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32, _index: u32, _weight: u32, _queued: bool) {}
 
-    fn rescaled(_fair: &mut Fair<Self>, _index: u32) {}
+    fn rescaled<G: Gathering>(_fair: &mut Fair<Self, G>, _index: u32) {}
 
-    fn requeue(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _queue: u32, _index: u32) {}
+    fn requeue<G: Gathering>(_fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _queue: u32, _index: u32) {}
 
     /// `pick_next_entity`: the leftmost, unless a buddy is close enough behind it.
-    fn pick(fair: &mut Fair<Self>, queue: u32) -> u32 {
+    fn pick<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32) -> u32 {
         let cfs = &fair.queues[queue as usize];
         let (next, last, skip) = (cfs.next, cfs.last, cfs.skip);
         let curr = if cfs.curr != NONE && fair.entities[cfs.curr as usize].on_rq { cfs.curr } else { NONE };
@@ -273,18 +274,18 @@ impl Policy for Cfs {
         picked
     }
 
-    fn is_eligible(_fair: &mut Fair<Self>, _queue: u32, _index: u32) -> bool {
+    fn is_eligible<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32, _index: u32) -> bool {
         true
     }
 
-    fn switched_in(_fair: &mut Fair<Self>, _queue: u32, _index: u32) {}
+    fn switched_in<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32, _index: u32) {}
 
-    fn task_switched_in(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId, _index: u32) {}
+    fn task_switched_in<G: Gathering>(_fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _cpu: CpuId, _index: u32) {}
 
-    fn enqueued(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId) {}
+    fn enqueued<G: Gathering>(_fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _cpu: CpuId) {}
 
     /// `check_preempt_tick`.
-    fn tick(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, queue: u32, index: u32) {
+    fn tick<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, cpu: CpuId, queue: u32, index: u32) {
         if fair.queues[queue as usize].nr_queued < 2 {
             return;
         }
@@ -308,7 +309,14 @@ impl Policy for Cfs {
     }
 
     /// `check_preempt_wakeup`.
-    fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags) {
+    fn wakeup_preempt<G: Gathering>(
+        fair: &mut Fair<Self, G>,
+        core: &mut Core<'_>,
+        cpu: CpuId,
+        curr: u32,
+        wakee: u32,
+        flags: WakeFlags,
+    ) {
         if fair.policy.tunables.wakeup_preemption == 0 {
             return;
         }
@@ -329,7 +337,7 @@ impl Policy for Cfs {
     }
 
     /// `yield_task_fair`: the task is passed over once.
-    fn yield_entity(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+    fn yield_entity<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, index: u32) {
         fair.queues[queue as usize].skip = index;
     }
 

@@ -10,8 +10,9 @@ use super::queue::Removal;
 use super::state::NONE;
 use super::weights::weight_of;
 use super::{Fair, Policy, new_entity};
+use crate::fair::gathering::Gathering;
 
-impl<P: Policy> Scheduler for Fair<P> {
+impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -40,12 +41,7 @@ impl<P: Policy> Scheduler for Fair<P> {
 
     fn init(&mut self, core: &mut Core<'_>) {
         let decisions = FairDecisions::register(core.decision_table());
-        if let Some(cache_aware) = &mut self.cache_aware {
-            cache_aware.decisions = decisions.cache_aware;
-            if let Some(topology) = &mut cache_aware.topology {
-                topology.decisions = decisions.topology_aware;
-            }
-        }
+        self.gathering.init(&decisions);
         if !core.knows_pages() {
             self.numa = None;
         }
@@ -65,10 +61,7 @@ impl<P: Policy> Scheduler for Fair<P> {
         let index = self.entities.len() as u32;
         self.entities.push(entity);
         P::set_slice(self, index, slice_ns);
-        if let Some(cache_aware) = &mut self.cache_aware {
-            let group = cache_aware.grouping.of(core.task(task));
-            cache_aware.task_created(group);
-        }
+        self.gathering.task_created(core.task(task));
         self.numa_task_created(core, task, parent);
     }
 
@@ -77,9 +70,7 @@ impl<P: Policy> Scheduler for Fair<P> {
         self.remove_load(core.now_ns(), index);
         self.task_work.forget(task);
         self.numa_task_exited(task);
-        if let Some(cache_aware) = &mut self.cache_aware {
-            cache_aware.task_exited(task);
-        }
+        self.gathering.task_exited(task);
     }
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
@@ -246,7 +237,7 @@ impl<P: Policy> Scheduler for Fair<P> {
             }
             self.tick_task_work(core, cpu, task);
         }
-        self.push_waiting(core, cpu);
+        G::push_waiting(self, core, cpu);
         self.sched_balance_trigger(core, cpu, curr.is_none());
     }
 
@@ -325,11 +316,8 @@ impl<P: Policy> Scheduler for Fair<P> {
         if slice_changes {
             P::set_slice(self, index, slice_ns);
         }
-        if let Some(cache_aware) = &mut self.cache_aware
-            && !self.entities[index as usize].on_rq
-        {
-            let group = cache_aware.grouping.of(core.task(task));
-            cache_aware.regroup(task, group);
+        if !self.entities[index as usize].on_rq {
+            self.gathering.task_changed(task, core.task(task));
         }
         if requeue {
             self.enqueue(core, cpu, task, Enqueue::Restore);

@@ -8,10 +8,10 @@ use super::topology_aware::TopologyAwareDecisions;
 
 /// The decisions of all parts, whether they are on or not: a kind has one number under every scheduler of the class.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FairDecisions {
-    pub cache_aware: CacheAwareDecisions,
-    pub topology_aware: TopologyAwareDecisions,
-    pub numa: NumaDecisions,
+pub struct FairDecisions {
+    pub(crate) cache_aware: CacheAwareDecisions,
+    pub(crate) topology_aware: TopologyAwareDecisions,
+    pub(crate) numa: NumaDecisions,
 }
 
 impl FairDecisions {

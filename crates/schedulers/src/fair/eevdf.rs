@@ -14,6 +14,7 @@ use super::state::{Entity, NONE};
 use super::weights::virtual_delta;
 use super::{Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
+use crate::fair::gathering::Gathering;
 use crate::tunables::tunables;
 
 tunables! {
@@ -115,7 +116,7 @@ impl Eevdf {
     }
 }
 
-impl Fair<Eevdf> {
+impl<G: Gathering> Fair<Eevdf, G> {
     /// Weighted average of virtual runtimes, rounded down (`avg_vruntime`); the queue's reference point moves there.
     pub(crate) fn avg_vruntime(&mut self, queue: u32) -> i64 {
         let cfs = &mut self.queues[queue as usize];
@@ -326,7 +327,7 @@ impl Policy for Eevdf {
     const WEIGHTED_AVERAGE: bool = true;
     const SCORES: &'static [&'static str] = &["vlag_ns", "deadline_ns"];
 
-    fn score(fair: &Fair<Self>, index: u32, score: usize) -> i64 {
+    fn score<G: Gathering>(fair: &Fair<Self, G>, index: u32, score: usize) -> i64 {
         let entity = &fair.entities[index as usize];
         let average = fair.present_average(entity.queue);
         if score == 0 { average - entity.vruntime } else { entity.deadline - average }
@@ -361,7 +362,7 @@ impl Policy for Eevdf {
         entity.deadline
     }
 
-    fn set_slice(fair: &mut Fair<Self>, index: u32, slice_ns: u64) {
+    fn set_slice<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, slice_ns: u64) {
         let entity = &mut fair.entities[index as usize];
         entity.custom_slice = slice_ns != 0;
         entity.slice_ns = if slice_ns == 0 {
@@ -372,7 +373,7 @@ impl Policy for Eevdf {
     }
 
     /// `update_deadline` and the end of `update_curr`.
-    fn charged(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, curr: u32) {
+    fn charged<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, curr: u32) {
         let base_slice_ns = fair.policy.base_slice_ns;
         let entity = &mut fair.entities[curr as usize];
         let expired = entity.vruntime >= entity.deadline;
@@ -394,29 +395,29 @@ impl Policy for Eevdf {
         fair.policy.resched(core, cpu);
     }
 
-    fn place(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32, initial: bool) {
+    fn place<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, index: u32, initial: bool) {
         if initial {
             fair.entities[index as usize].vlag = 0;
         }
         fair.place_entity(queue, index, initial);
     }
 
-    fn replace(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+    fn replace<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, index: u32) {
         fair.place_entity(queue, index, false);
     }
 
-    fn delays_dequeue(fair: &mut Fair<Self>, queue: u32, index: u32) -> bool {
+    fn delays_dequeue<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) -> bool {
         fair.policy.tunables.delay_dequeue != 0 && !fair.eligible(queue, index)
     }
 
     /// `update_entity_lag`.
-    fn save_lag(fair: &mut Fair<Self>, queue: u32, index: u32) {
+    fn save_lag<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) {
         let lag = fair.entity_lag(queue, index);
         let entity = &mut fair.entities[index as usize];
         entity.vlag = if entity.delayed { lag.max(entity.vlag) } else { lag };
     }
 
-    fn left(fair: &mut Fair<Self>, index: u32, removal: Removal) {
+    fn left<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, removal: Removal) {
         let keep_deadline = fair.policy.tunables.place_rel_deadline != 0;
         let zero = fair.policy.tunables.delay_zero != 0;
         let entity = &mut fair.entities[index as usize];
@@ -430,9 +431,9 @@ impl Policy for Eevdf {
     }
 
     /// Lag is relative to any queue's average.
-    fn moved_asleep(_fair: &mut Fair<Self>, _index: u32, _from: u32, _to: u32) {}
+    fn moved_asleep<G: Gathering>(_fair: &mut Fair<Self, G>, _index: u32, _from: u32, _to: u32) {}
 
-    fn rescale(fair: &mut Fair<Self>, _queue: u32, index: u32, weight: u32, queued: bool) {
+    fn rescale<G: Gathering>(fair: &mut Fair<Self, G>, _queue: u32, index: u32, weight: u32, queued: bool) {
         let entity = &mut fair.entities[index as usize];
         let scale = |value: i64| (i128::from(value) * i128::from(entity.weight) / i128::from(weight.max(1))) as i64;
         if queued {
@@ -452,13 +453,13 @@ impl Policy for Eevdf {
         }
     }
 
-    fn rescaled(fair: &mut Fair<Self>, index: u32) {
+    fn rescaled<G: Gathering>(fair: &mut Fair<Self, G>, index: u32) {
         let entity = &mut fair.entities[index as usize];
         entity.vprot += entity.vruntime;
     }
 
     /// `requeue_delayed_entity`.
-    fn requeue(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+    fn requeue<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, index: u32) {
         if fair.policy.tunables.delay_zero == 0 {
             return;
         }
@@ -481,24 +482,24 @@ impl Policy for Eevdf {
         }
     }
 
-    fn pick(fair: &mut Fair<Self>, queue: u32) -> u32 {
+    fn pick<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32) -> u32 {
         fair.pick_eevdf(queue, true)
     }
 
-    fn is_eligible(fair: &mut Fair<Self>, queue: u32, index: u32) -> bool {
+    fn is_eligible<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) -> bool {
         fair.eligible(queue, index)
     }
 
-    fn switched_in(fair: &mut Fair<Self>, queue: u32, index: u32) {
+    fn switched_in<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) {
         fair.protect_slice(queue, index);
     }
 
-    fn task_switched_in(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, index: u32) {
+    fn task_switched_in<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, cpu: CpuId, index: u32) {
         fair.start_hrtick(core, cpu, index, true);
     }
 
     /// `hrtick_update`: a second task arrived and nothing is armed.
-    fn enqueued(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId) {
+    fn enqueued<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, cpu: CpuId) {
         if fair.policy.tunables.hrtick == 0 || core.hrtick_at_ns(cpu).is_some() {
             return;
         }
@@ -508,10 +509,17 @@ impl Policy for Eevdf {
         }
     }
 
-    fn tick(_fair: &mut Fair<Self>, _core: &mut Core<'_>, _cpu: CpuId, _queue: u32, _index: u32) {}
+    fn tick<G: Gathering>(_fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _cpu: CpuId, _queue: u32, _index: u32) {}
 
     /// `wakeup_preempt_fair`, steps 4 to 8 of `docs/spec/linux-fair.md` section 1.9.
-    fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags) {
+    fn wakeup_preempt<G: Gathering>(
+        fair: &mut Fair<Self, G>,
+        core: &mut Core<'_>,
+        cpu: CpuId,
+        curr: u32,
+        wakee: u32,
+        flags: WakeFlags,
+    ) {
         if fair.policy.tunables.wakeup_preemption == 0 {
             return;
         }
@@ -541,7 +549,7 @@ impl Policy for Eevdf {
     }
 
     /// `yield_task_fair`: an eligible task gives up the rest of its request.
-    fn yield_entity(fair: &mut Fair<Self>, _core: &mut Core<'_>, queue: u32, index: u32) {
+    fn yield_entity<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, index: u32) {
         if fair.eligible(queue, index) {
             let entity = &mut fair.entities[index as usize];
             entity.vruntime = entity.deadline;

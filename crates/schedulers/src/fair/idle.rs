@@ -4,8 +4,9 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
 use super::{Fair, Policy};
+use crate::fair::gathering::Gathering;
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Whether the CPU runs nothing, has nothing queued, and no wakeup is on its way (`idle_cpu`).
     #[inline]
     pub(crate) fn is_idle_cpu(&self, _core: &Core<'_>, cpu: CpuId) -> bool {

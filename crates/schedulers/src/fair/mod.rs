@@ -16,6 +16,7 @@ mod checklist_tests;
 mod class;
 pub(crate) mod decisions;
 pub mod eevdf;
+pub(crate) mod gathering;
 mod idle;
 pub mod numa;
 pub mod pelt;
@@ -31,14 +32,13 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
-use self::cache_aware::{CacheAware, CacheAwareTunables};
+use self::gathering::{Gathering, NoGathering};
 
 use self::numa::{NumaBalancing, NumaTunables};
 use self::pelt::Pelt;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq};
 use self::task_work::TaskWork;
-use self::topology_aware::TopologyAwareTunables;
 use self::weights::NICE_0_WEIGHT;
 use crate::domains::{DomainParameters, Domains};
 
@@ -79,45 +79,52 @@ pub trait Policy: Sized {
     /// Order of an entity in its queue.
     fn key(entity: &Entity) -> i64;
     /// The slice request of a task changed; 0 is the default.
-    fn set_slice(fair: &mut Fair<Self>, index: u32, slice_ns: u64);
+    fn set_slice<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, slice_ns: u64);
     /// The running entity of a queue was charged (`update_curr`).
-    fn charged(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, curr: u32);
+    fn charged<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, curr: u32);
     /// Places an entity that joins a queue (`place_entity`).
-    fn place(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32, initial: bool);
+    fn place<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32, initial: bool);
     /// Places an entity whose weight changed.
-    fn replace(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32);
+    fn replace<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32);
     /// Whether an entity that sleeps stays queued.
-    fn delays_dequeue(fair: &mut Fair<Self>, queue: u32, index: u32) -> bool;
+    fn delays_dequeue<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) -> bool;
     /// Remembers what an entity that leaves is owed, while it still counts in its queue.
-    fn save_lag(fair: &mut Fair<Self>, queue: u32, index: u32);
+    fn save_lag<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32);
     /// An entity has left its tree but still has its state.
-    fn left(fair: &mut Fair<Self>, index: u32, removal: Removal);
+    fn left<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, removal: Removal);
     /// A sleeping entity changes from one queue to another.
-    fn moved_asleep(fair: &mut Fair<Self>, index: u32, from: u32, to: u32);
+    fn moved_asleep<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, from: u32, to: u32);
     /// An entity is about to get another weight.
-    fn rescale(fair: &mut Fair<Self>, queue: u32, index: u32, weight: u32, queued: bool);
+    fn rescale<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32, weight: u32, queued: bool);
     /// It has it, and its place.
-    fn rescaled(fair: &mut Fair<Self>, index: u32);
+    fn rescaled<G: Gathering>(fair: &mut Fair<Self, G>, index: u32);
     /// An entity that sleeps in its queue is wanted again.
-    fn requeue(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32);
+    fn requeue<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32);
     /// The entity to run next; may be the running one, or one that is delayed.
-    fn pick(fair: &mut Fair<Self>, queue: u32) -> u32;
+    fn pick<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32) -> u32;
     /// Whether the balancer may take the entity although its own queue has a claim on it (`entity_eligible`).
-    fn is_eligible(fair: &mut Fair<Self>, queue: u32, index: u32) -> bool;
+    fn is_eligible<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) -> bool;
     /// An entity begins to run.
-    fn switched_in(fair: &mut Fair<Self>, queue: u32, index: u32);
+    fn switched_in<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32);
     /// A task begins to run.
-    fn task_switched_in(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, index: u32);
+    fn task_switched_in<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, cpu: CpuId, index: u32);
     /// A task was queued on the CPU.
-    fn enqueued(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId);
+    fn enqueued<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, cpu: CpuId);
     /// Ordinary tick, for each level, after charging.
-    fn tick(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, queue: u32, index: u32);
+    fn tick<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, cpu: CpuId, queue: u32, index: u32);
     /// Whether `wakee`, just queued beside the running `curr`, preempts it.
-    fn wakeup_preempt(fair: &mut Fair<Self>, core: &mut Core<'_>, cpu: CpuId, curr: u32, wakee: u32, flags: WakeFlags);
+    fn wakeup_preempt<G: Gathering>(
+        fair: &mut Fair<Self, G>,
+        core: &mut Core<'_>,
+        cpu: CpuId,
+        curr: u32,
+        wakee: u32,
+        flags: WakeFlags,
+    );
     /// `sched_yield` of the running entity.
-    fn yield_entity(fair: &mut Fair<Self>, core: &mut Core<'_>, queue: u32, index: u32);
+    fn yield_entity<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32);
     /// What a queued entity is ranked by in its queue, in the order of [`Policy::SCORES`].
-    fn score(fair: &Fair<Self>, index: u32, score: usize) -> i64;
+    fn score<G: Gathering>(fair: &Fair<Self, G>, index: u32, score: usize) -> i64;
     /// How one fair task preempts another: lazily or fully.
     fn resched(&self, core: &mut Core<'_>, cpu: CpuId);
 }
@@ -136,16 +143,12 @@ pub(crate) struct GroupState {
 pub struct Features {
     /// Name of the scheduler, if it is not the policy's.
     pub name: Option<&'static str>,
-    /// Cache-aware scheduling.
-    pub cache_aware: Option<CacheAwareTunables>,
-    /// Its extension to several LLCs.
-    pub topology_aware: Option<TopologyAwareTunables>,
     /// NUMA balancing.
     pub numa: NumaTunables,
 }
 
-/// The fair class with a policy for its queues.
-pub struct Fair<P> {
+/// The fair class with a policy for its queues and a way to keep threads together.
+pub struct Fair<P, G = NoGathering> {
     name: &'static str,
     pub(crate) policy: P,
     pub(crate) parameters: FairParameters,
@@ -176,8 +179,8 @@ pub struct Fair<P> {
     pub(crate) llc_idle_cores: Vec<u32>,
     /// Group entity that the last pick on a CPU went through, or [`NONE`]; consumed by `put_prev` and `set_next`.
     picked_group: Vec<u32>,
-    /// Cache-aware scheduling, where it is on and there are LLCs to choose from.
-    pub(crate) cache_aware: Option<Box<CacheAware>>,
+    /// What keeps threads together.
+    pub(crate) gathering: G,
     /// NUMA balancing, where it is on and there are nodes to choose from; gone from the start where the kernel knows no pages.
     pub(crate) numa: Option<Box<NumaBalancing>>,
     /// What tasks have to do when they return to user mode.
@@ -187,11 +190,14 @@ pub struct Fair<P> {
 impl<P: Policy> Fair<P> {
     /// The class on a machine, for a workload, without further features.
     pub fn new(policy: P, setup: &Setup<'_>) -> Self {
-        Self::with_features(policy, setup, &Features::default())
+        let domains = Domains::build(setup.machine(), &policy.fair_parameters().domains);
+        Self::with_features(policy, NoGathering, domains, setup, &Features::default())
     }
+}
 
-    /// The class on a machine, for a workload.
-    pub fn with_features(policy: P, setup: &Setup<'_>, features: &Features) -> Self {
+impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// The class on a machine, whose domains are built with the policy's parameters, for a workload.
+    pub fn with_features(policy: P, gathering: G, domains: Domains, setup: &Setup<'_>, features: &Features) -> Self {
         let machine = setup.machine();
         let workload = setup.workload();
         let cpus = machine.cpu_count();
@@ -211,7 +217,6 @@ impl<P: Policy> Fair<P> {
                 entity
             })
             .collect();
-        let domains = Domains::build(machine, &parameters.domains);
         let llc_idle_cpus = (0..domains.llc_count()).map(|llc| domains.llc_cpus(llc as u32).len() as u32).collect();
         let core_of: Vec<u32> = machine.cpus().map(|cpu| machine.core_of(cpu).0).collect();
         let cores_of_llc = |llc: usize| {
@@ -222,19 +227,9 @@ impl<P: Policy> Fair<P> {
         };
         let llc_idle_cores = (0..domains.llc_count()).map(cores_of_llc).collect();
         let hz = u64::from(policy.kernel_parameters().hz);
-        let cache_aware = features
-            .cache_aware
-            .as_ref()
-            .and_then(|tunables| CacheAware::new(tunables.clone(), setup, &domains, hz))
-            .map(|mut cache_aware| {
-                if let Some(tunables) = &features.topology_aware {
-                    cache_aware.extend(tunables.clone(), machine, &domains);
-                }
-                Box::new(cache_aware)
-            });
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
-            cache_aware,
+            gathering,
             numa: NumaBalancing::new(&features.numa, machine, hz).map(Box::new),
             task_work: TaskWork::default(),
             parameters,

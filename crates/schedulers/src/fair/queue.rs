@@ -8,6 +8,7 @@ use warmcore_trace::TaskId;
 use super::state::{CfsRq, NONE, Node};
 use super::weights::virtual_delta;
 use super::{Fair, Policy};
+use crate::fair::gathering::Gathering;
 
 /// Why an entity is dequeued; a task's reason becomes its group entity's when the group's queue runs empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +23,7 @@ pub enum Removal {
     Delayed,
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Puts an entity that does not run into its queue's tree (`__enqueue_entity`), behind those with an equal key.
     #[inline(always)]
     pub(crate) fn tree_insert(&mut self, queue: u32, index: u32) {
@@ -91,8 +92,8 @@ impl<P: Policy> Fair<P> {
         entity.exec_start_ns = clock_ns;
         entity.sum_exec_ns += delta;
         entity.vruntime += virtual_delta(delta, entity.weight);
-        if self.cache_aware.is_some() && self.entities[curr as usize].my_queue == NONE {
-            self.charge_llc(core, queue, curr, delta);
+        if G::GATHERS && self.entities[curr as usize].my_queue == NONE {
+            self.charge_gathering(core, queue, curr, delta);
         }
         P::charged(self, core, queue, curr);
     }
@@ -202,10 +203,8 @@ impl<P: Policy> Fair<P> {
         let cpu = cfs.cpu;
         if entity.my_queue == NONE {
             self.list_add_head(cpu, index);
-            if let Some(cache_aware) = &mut self.cache_aware {
-                let delayed = self.entities[index as usize].delayed;
-                cache_aware.enqueued(CpuId(cpu), TaskId(index - self.task_base), delayed);
-            }
+            let delayed = self.entities[index as usize].delayed;
+            self.gathering.enqueued(CpuId(cpu), TaskId(index - self.task_base), delayed);
             if let Some(numa) = &mut self.numa {
                 numa.enqueued(CpuId(cpu), TaskId(index - self.task_base));
             }
@@ -222,10 +221,8 @@ impl<P: Policy> Fair<P> {
         let cpu = cfs.cpu;
         if entity.my_queue == NONE {
             self.list_remove(cpu, index);
-            if let Some(cache_aware) = &mut self.cache_aware {
-                let delayed = self.entities[index as usize].delayed;
-                cache_aware.dequeued(CpuId(cpu), TaskId(index - self.task_base), delayed);
-            }
+            let delayed = self.entities[index as usize].delayed;
+            self.gathering.dequeued(CpuId(cpu), TaskId(index - self.task_base), delayed);
             if let Some(numa) = &mut self.numa {
                 numa.dequeued(CpuId(cpu), TaskId(index - self.task_base));
             }
@@ -337,11 +334,9 @@ impl<P: Policy> Fair<P> {
     fn set_delayed(&mut self, index: u32, delayed: bool) {
         let entity = &mut self.entities[index as usize];
         entity.delayed = delayed;
-        if let Some(cache_aware) = &mut self.cache_aware
-            && entity.my_queue == NONE
-        {
+        if G::GATHERS && entity.my_queue == NONE {
             let cpu = CpuId(self.queues[entity.queue as usize].cpu);
-            cache_aware.delay_changed(cpu, TaskId(index - self.task_base), delayed);
+            self.gathering.delay_changed(cpu, TaskId(index - self.task_base), delayed);
         }
     }
 

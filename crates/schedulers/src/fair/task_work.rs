@@ -4,8 +4,8 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use super::state::NONE;
 use super::{Fair, Policy};
+use crate::fair::gathering::Gathering;
 
 /// A bit per kind of work.
 pub(crate) mod work {
@@ -60,14 +60,12 @@ impl TaskWork {
     }
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Ordinary tick of a running task: asks for work that is due. The task does it after the interrupt, when it goes on or,
     /// if the tick ends its slice, when it runs again.
     pub(super) fn tick_task_work(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         let mut due = false;
-        if let Some(cache_aware) = &mut self.cache_aware
-            && cache_aware.tick(cpu, task)
-        {
+        if self.gathering.tick(cpu, task) {
             self.task_work.add(task, work::CACHE_SCAN);
             due = true;
         }
@@ -91,19 +89,7 @@ impl<P: Policy> Fair<P> {
     #[inline(never)]
     fn run_task_work(&mut self, core: &mut Core<'_>, task: TaskId, pending: u8) {
         if pending & work::CACHE_SCAN != 0 {
-            let home = self.cache_aware.as_ref().and_then(|cache_aware| cache_aware.preferred_cpu(task));
-            let nodes = self.numa_scan_cpus(core, task, home);
-            if let Some(cache_aware) = &mut self.cache_aware {
-                cache_aware.count_memory(task, self.numa.as_deref());
-                let (queues, rqs) = (&self.queues, &self.rqs);
-                let util = |cpu: u32| super::cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
-                let base = self.task_base;
-                let running = |cpu: u32| {
-                    let entity = rqs[cpu as usize].curr_task;
-                    (entity != NONE).then(|| entity - base)
-                };
-                cache_aware.scan(core, &self.domains, task, running, nodes.as_ref(), util);
-            }
+            G::scan(self, core, task);
         }
         if pending & (work::NUMA_SCAN | work::NUMA_PLACE | work::NUMA_FAULTS) != 0 {
             self.do_numa_work(core, task, pending);

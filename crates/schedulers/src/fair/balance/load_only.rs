@@ -11,6 +11,7 @@ use super::IdleType;
 use super::pass::Pass;
 use super::stats::{Migration, SCHED_CAPACITY_SCALE};
 use crate::domains::flags;
+use crate::fair::gathering::Gathering;
 use crate::fair::state::NONE;
 use crate::fair::{Fair, Policy};
 
@@ -153,7 +154,7 @@ fn small_imbalance(domain: &LoadDomain, busiest_load_per_task: u64, imbalance: u
     if then / SCHED_CAPACITY_SCALE > now / SCHED_CAPACITY_SCALE { busiest_load_per_task } else { imbalance }
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Finds the group to pull load from, and how much, into `pass` (`find_busiest_group` before 5.5).
     pub(super) fn find_busiest_group(&mut self, core: &Core<'_>, pass: &mut Pass) -> Option<u32> {
         let domain = self.domains.domain(pass.domain);

@@ -12,10 +12,11 @@ use super::IdleType;
 use super::pass::{NR_MIGRATE_BREAK, Pass};
 use super::stats::Migration;
 use crate::domains::flags;
+use crate::fair::gathering::Gathering;
 use crate::fair::state::NONE;
 use crate::fair::{Fair, Policy};
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Takes tasks off the source queue, least recently run first, until the imbalance is gone (`detach_tasks`). Returns
     /// how many; they wait for [`Self::attach_tasks`].
     pub(super) fn detach_tasks(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> u32 {

@@ -5,6 +5,7 @@ use warmcore_topology::CpuId;
 
 use super::IdleType;
 use crate::domains::{Domain, flags};
+use crate::fair::gathering::Gathering;
 use crate::fair::{Fair, Policy};
 
 /// Calls after which the success rate is computed and the counters are halved.
@@ -33,7 +34,7 @@ pub(super) fn update_newidle_stats(domain: &mut Domain, success: u32, now_ns: u6
     domain.newidle_success /= 2;
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Looks for a task to run on a CPU that has none (`sched_balance_newidle`). `true` if there is one now.
     pub(crate) fn sched_balance_newidle(&mut self, core: &mut Core<'_>, cpu: CpuId) -> bool {
         // What is on its way will be picked up when the CPU gets to idle.

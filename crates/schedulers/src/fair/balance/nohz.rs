@@ -4,6 +4,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::{CpuId, CpuSet};
 
 use super::{IdleType, MAX_NEXT_BALANCE_SECONDS};
+use crate::fair::gathering::Gathering;
 use crate::fair::{Fair, Policy};
 
 /// Time between updates of idle CPUs' averages, in milliseconds (`LOAD_AVG_PERIOD`).
@@ -50,7 +51,7 @@ impl Nohz {
     }
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// The tick of an idle CPU was stopped (`nohz_balance_enter_idle`).
     pub(crate) fn nohz_balance_enter_idle(&mut self, _core: &mut Core<'_>, cpu: CpuId) {
         self.rqs[cpu.index()].has_blocked_load = true;

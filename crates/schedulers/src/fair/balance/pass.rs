@@ -6,6 +6,7 @@ use warmcore_topology::CpuId;
 use super::stats::Migration;
 use super::{BalanceState, IdleType};
 use crate::domains::flags;
+use crate::fair::gathering::Gathering;
 use crate::fair::numa::NumaClass;
 use crate::fair::{Fair, Policy};
 
@@ -140,7 +141,7 @@ pub(super) fn next_interval_ms(present: u32, (min, max): (u32, u32), longer: boo
     }
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Looks for an imbalance in a domain and moves tasks to this CPU's group (`sched_balance_rq`).
     pub(super) fn sched_balance_rq(
         &mut self,
@@ -253,7 +254,7 @@ impl<P: Policy> Fair<P> {
         }
         let domain = self.domains.domain(pass.domain);
         // Across LLCs a cache-aware pass may have a single running task pushed.
-        let pushes_single = self.cache_aware.is_some() && !domain.has(flags::SHARE_LLC);
+        let pushes_single = G::GATHERS && !domain.has(flags::SHARE_LLC);
         if pushes_single || self.domains.has_crowded_cpu(domain) {
             return false;
         }
@@ -325,7 +326,7 @@ impl<P: Policy> Fair<P> {
         if active {
             rq.active_balance = true;
             rq.push_cpu = pass.cpu.0;
-            self.note_push(pass);
+            self.gathering.note_push(pass.src, pass.migration == Migration::LlcTask);
             core.queue_stopper(pass.src, pass.cpu.0);
         }
         if self.parameters.load_only_balance {
@@ -338,7 +339,7 @@ impl<P: Policy> Fair<P> {
 
     /// Whether the running task of the source has to be pushed (`need_active_balance`).
     fn need_active_balance(&mut self, core: &mut Core<'_>, pass: &Pass) -> bool {
-        if self.cache_aware.is_some() && self.alb_break_llc(core, pass) {
+        if self.alb_break_llc(core, pass) {
             if self.wants_active_balance(pass) {
                 self.tell_veto(core, pass);
             }

@@ -8,6 +8,7 @@ use warmcore_topology::CpuId;
 use super::IdleType;
 use super::pass::Pass;
 use crate::domains::flags;
+use crate::fair::gathering::Gathering;
 use crate::fair::{Fair, Policy};
 
 /// Capacity of one ordinary CPU (`SCHED_CAPACITY_SCALE`).
@@ -368,7 +369,7 @@ pub(crate) fn nr_idle_scan(sum_util: u64, llc_weight: u64, imbalance_pct: u32) -
     ((SCHED_CAPACITY_SCALE - used) * llc_weight / SCHED_CAPACITY_SCALE) as u32
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Finds the group to pull from and what to pull, into `pass` (`sched_balance_find_src_group`).
     pub(super) fn find_src_group(&mut self, core: &Core<'_>, pass: &mut Pass) -> Option<u32> {
         if self.parameters.load_only_balance {
@@ -388,8 +389,8 @@ impl<P: Policy> Fair<P> {
             flags: domain.flags,
             imbalance_pct: domain.imbalance_pct,
             imb_numa_nr: domain.imb_numa_nr,
-            llc_forced: self.llc_forced(),
-            llc_batch: self.llc_batch(),
+            llc_forced: self.gathering.pulls_at_every_level(),
+            llc_batch: self.gathering.batch(),
         }
     }
 
@@ -467,7 +468,7 @@ impl<P: Policy> Fair<P> {
         stats.group_type = stats.classify(imbalance_pct, group.imbalance, smt_balance);
         if stats.group_type == GroupType::Overloaded {
             stats.avg_load = stats.load_per_capacity();
-        } else if !is_local && self.cache_aware.is_some() {
+        } else if !is_local && G::GATHERS {
             let (count, wanted) = self.llc_balance(pass, index);
             stats.nr_pref_dst_llc = count;
             if wanted {
@@ -549,7 +550,7 @@ impl<P: Policy> Fair<P> {
                     busier
                 }
                 Migration::LlcTask => {
-                    let preferring = self.preferring_dst(pass, number);
+                    let preferring = self.gathering.queue_gain(cpu, pass.dst);
                     let busier = preferring > busiest_preferring;
                     busiest_preferring = busiest_preferring.max(preferring);
                     busier

@@ -7,7 +7,7 @@ use super::CacheAware;
 
 /// Why a group is not kept together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// One thread, or none.
     OneThread,
     /// More threads than the LLC has cores (`exceed_llc_nr`).
@@ -23,7 +23,7 @@ pub(super) fn is_too_many(nr_running_avg: i64, smt_width: u64, scale: u64, size:
 
 impl CacheAware {
     /// Whether and why a group may not gather in an LLC.
-    pub(super) fn refusal(&self, group: u32, llc: u32) -> Option<Refusal> {
+    pub fn refusal(&self, group: u32, llc: u32) -> Option<Refusal> {
         let state = &self.groups[group as usize];
         if state.threads <= 1 {
             return Some(Refusal::OneThread);
@@ -31,10 +31,9 @@ impl CacheAware {
         if self.tunables.unlimited() {
             return None;
         }
-        // A scope grows with its threads; tolerance 0 still means none.
-        let scoped = self.topology.is_some() && self.tunables.aggr_tolerance > 0;
         let place = &self.llcs[llc as usize];
-        if !scoped && is_too_many(state.nr_running_avg, self.smt_width, self.tunables.scale(1), place.size) {
+        if self.limits_threads && is_too_many(state.nr_running_avg, self.smt_width, self.tunables.scale(1), place.size)
+        {
             return Some(Refusal::TooMany);
         }
         // Without NUMA balancing no faults are counted and the footprint stays 0.

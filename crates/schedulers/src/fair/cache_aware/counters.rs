@@ -8,17 +8,11 @@ use crate::fair::state::NONE;
 
 impl CacheAware {
     /// A task was queued. `delayed`: it sleeps there.
-    pub fn enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+    pub fn count_enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &mut self.tasks[task.index()];
-        if state.group != NONE {
-            self.groups[state.group as usize].runnable += u32::from(!delayed);
-        }
         let llc = state.preferred_llc;
         if llc == NONE {
             return;
-        }
-        if let Some(topology) = &mut self.topology {
-            topology.enqueued(self.llc_of[cpu.index()], llc);
         }
         let rq = &mut self.cpus[cpu.index()];
         rq.nr_llc_running += 1;
@@ -29,17 +23,11 @@ impl CacheAware {
     }
 
     /// A task has left its queue.
-    pub fn dequeued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+    pub fn count_dequeued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &mut self.tasks[task.index()];
-        if state.group != NONE {
-            self.groups[state.group as usize].runnable -= u32::from(!delayed);
-        }
         let llc = state.preferred_llc;
         if llc == NONE {
             return;
-        }
-        if let Some(topology) = &mut self.topology {
-            topology.dequeued(self.llc_of[cpu.index()], llc);
         }
         let rq = &mut self.cpus[cpu.index()];
         rq.nr_llc_running -= 1;
@@ -50,12 +38,8 @@ impl CacheAware {
     }
 
     /// A queued task fell asleep (`delayed`) or is awake again.
-    pub fn delay_changed(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+    pub fn count_delay_change(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &self.tasks[task.index()];
-        if state.group != NONE {
-            let runnable = &mut self.groups[state.group as usize].runnable;
-            *runnable = if delayed { *runnable - 1 } else { *runnable + 1 };
-        }
         if state.queued_on_preferred {
             let running = &mut self.cpus[cpu.index()].nr_pref_llc_running;
             *running = if delayed { *running - 1 } else { *running + 1 };
@@ -64,9 +48,9 @@ impl CacheAware {
 
     /// A queued task prefers another LLC from now on.
     pub fn prefer(&mut self, cpu: CpuId, task: TaskId, llc: u32, delayed: bool) {
-        self.dequeued(cpu, task, delayed);
+        self.count_dequeued(cpu, task, delayed);
         self.tasks[task.index()].preferred_llc = llc;
-        self.enqueued(cpu, task, delayed);
+        self.count_enqueued(cpu, task, delayed);
     }
 
     /// Tasks queued on a CPU that prefer an LLC (`llc_counts`).

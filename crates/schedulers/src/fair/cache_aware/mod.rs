@@ -1,8 +1,8 @@
 //! Cache-aware scheduling: a process keeps to one last-level cache while it fits there.
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_SCHED_CACHE`, as specified in `docs/spec/linux-fair.md` section
-//! 6. It is a feature of the fair class, not a policy: [`Fair`](super::Fair) holds a `CacheAware` when it is on and
-//! some LLC has a neighbour to aggregate away from; otherwise nothing here runs.
+//! 6. It is a way of [`Gathering`](super::gathering::Gathering) in the fair class, not a policy, and there only if some
+//! LLC has a neighbour to aggregate away from.
 //!
 //! | module | rule | kernel functions |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! | `scan` | the preferred CPU of a process, once per epoch (6.3, 6.6) | `task_tick_cache`, `task_cache_work` |
 //! | `counters` | who is queued where and prefers what (6.4) | `account_llc_enqueue` |
 //! | `permission` | may a task move between two LLCs (6.7) | `can_migrate_llc` |
-//! | `balancing` | snapshots, group type, refusals, veto (6.7, 6.8) | `record_sg_llc_stats`, `llc_balance`, `alb_break_llc` |
+//! | `answers` | what the fair class asks: snapshots, group type, refusals, veto (6.7, 6.8) | `record_sg_llc_stats`, `llc_balance`, `alb_break_llc` |
 //!
 //! Integer divisions truncate as the kernel's do: the latch and the odd thresholds of the thread average follow from that.
 //!
@@ -21,7 +21,7 @@
 //! `balance_per_cpu_ns` for each CPU examined; the footprint comes from NUMA balancing's model, without which it is 0.
 
 mod admission;
-mod balancing;
+mod answers;
 mod counters;
 mod decisions;
 mod grouping;
@@ -33,13 +33,12 @@ mod tunables;
 use std::cell::Cell;
 
 use warmcore_kernel::{Core, Setup};
-use warmcore_topology::{CpuId, Machine};
+use warmcore_topology::CpuId;
 use warmcore_trace::{DecisionId, TaskId};
 
 use self::grouping::Grouping;
 use self::permission::{Limits, Snapshot};
 use super::state::NONE;
-use super::topology_aware::{TopologyAware, TopologyAwareTunables};
 use crate::domains::Domains;
 
 pub(crate) use self::decisions::CacheAwareDecisions;
@@ -60,13 +59,11 @@ pub(crate) struct ThreadGroup {
     pub footprint_pages: i64,
     /// Living threads.
     pub threads: u32,
-    /// Of these, queued and awake.
-    pub runnable: u32,
 }
 
 impl Default for ThreadGroup {
     fn default() -> Self {
-        Self { cpu: NONE, epoch: 0, next_scan: 0, nr_running_avg: 0, footprint_pages: 0, threads: 0, runnable: 0 }
+        Self { cpu: NONE, epoch: 0, next_scan: 0, nr_running_avg: 0, footprint_pages: 0, threads: 0 }
     }
 }
 
@@ -107,8 +104,6 @@ pub(crate) struct TaskState {
     pub queued_on_preferred: bool,
     /// A scan waits for its return to user mode.
     pub scan_pending: bool,
-    /// When a wakeup was last sent to its home.
-    pub hinted_ns: u64,
 }
 
 /// What belongs to an LLC.
@@ -128,28 +123,28 @@ pub(crate) struct Llc {
 
 /// State of cache-aware scheduling.
 pub(crate) struct CacheAware {
-    pub decisions: CacheAwareDecisions,
-    pub tunables: CacheAwareTunables,
-    pub limits: Limits,
+    pub(crate) decisions: CacheAwareDecisions,
+    pub(crate) tunables: CacheAwareTunables,
+    pub(crate) limits: Limits,
+    /// Groups with more threads than an LLC has cores are refused.
+    pub(crate) limits_threads: bool,
     /// Hardware threads per core.
     smt_width: u64,
     /// Length of an epoch in jiffies.
     epoch_jiffies: u64,
-    pub groups: Vec<ThreadGroup>,
+    pub(crate) groups: Vec<ThreadGroup>,
     /// By group, then CPU.
     slots: Vec<Slot>,
-    pub cpus: Vec<CpuState>,
+    pub(crate) cpus: Vec<CpuState>,
     /// LLC of each CPU.
-    pub llc_of: Vec<u32>,
-    pub llcs: Vec<Llc>,
-    pub tasks: Vec<TaskState>,
+    pub(crate) llc_of: Vec<u32>,
+    pub(crate) llcs: Vec<Llc>,
+    pub(crate) tasks: Vec<TaskState>,
     /// By LLC, then CPU: tasks queued on the CPU that prefer the LLC (`llc_counts`).
     llc_counts: Vec<u32>,
     /// By LLC: their sum over CPUs.
-    pub wanting: Vec<u32>,
-    /// The topology-aware extension, if it is on.
-    pub topology: Option<Box<TopologyAware>>,
-    pub grouping: Grouping,
+    pub(crate) wanting: Vec<u32>,
+    pub(crate) grouping: Grouping,
 }
 
 impl CacheAware {
@@ -174,6 +169,7 @@ impl CacheAware {
         Some(Self {
             decisions: CacheAwareDecisions::default(),
             limits: tunables.limits(machine.smt_width()),
+            limits_threads: true,
             smt_width: machine.smt_width() as u64,
             epoch_jiffies: tunables.epoch_jiffies(hz),
             tunables,
@@ -185,57 +181,12 @@ impl CacheAware {
             wanting: vec![0; llcs.len()],
             llcs,
             tasks: Vec::new(),
-            topology: None,
             grouping,
         })
     }
 
-    /// Adds the topology-aware extension.
-    pub fn extend(&mut self, tunables: TopologyAwareTunables, machine: &Machine, domains: &Domains) {
-        if tunables.theta != 0 {
-            self.limits.full_pct = tunables.theta;
-        }
-        self.topology = Some(Box::new(TopologyAware::new(tunables, machine, domains, self.groups.len())));
-    }
-
-    /// A thread exists (`mm_init_sched`, `init_sched_mm`): it starts without preference.
-    pub fn task_created(&mut self, group: u32) {
-        self.tasks.push(TaskState {
-            group,
-            preferred_llc: NONE,
-            queued_on_preferred: false,
-            scan_pending: false,
-            hinted_ns: 0,
-        });
-        if group != NONE {
-            self.groups[group as usize].threads += 1;
-        }
-    }
-
-    /// A thread has gone.
-    pub fn task_exited(&mut self, task: TaskId) {
-        let state = &mut self.tasks[task.index()];
-        state.scan_pending = false;
-        if state.group != NONE {
-            self.groups[state.group as usize].threads -= 1;
-        }
-    }
-
-    /// CPU that a task's group prefers.
-    pub fn preferred_cpu(&self, task: TaskId) -> Option<CpuId> {
-        let group = self.groups.get(self.tasks[task.index()].group as usize)?;
-        (group.cpu != NONE).then_some(CpuId(group.cpu))
-    }
-
-    /// The pages that a task faulted on changed by so many.
-    pub fn change_footprint(&mut self, task: TaskId, pages: i64) {
-        if let Some(group) = self.groups.get_mut(self.tasks[task.index()].group as usize) {
-            group.footprint_pages = (group.footprint_pages + pages).max(0);
-        }
-    }
-
     /// LLC that a group prefers, or [`NONE`].
-    pub fn preferred_llc(&self, group: u32) -> u32 {
+    pub(crate) fn preferred_llc(&self, group: u32) -> u32 {
         match self.groups[group as usize].cpu {
             NONE => NONE,
             cpu => self.llc_of[cpu as usize],
@@ -243,7 +194,7 @@ impl CacheAware {
     }
 
     /// Takes a group's preference away, telling why.
-    fn drop_preference(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, why: DecisionId) {
+    pub(in crate::fair) fn drop_preference(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, why: DecisionId) {
         let llc = self.preferred_llc(group);
         if llc != NONE {
             self.groups[group as usize].cpu = NONE;

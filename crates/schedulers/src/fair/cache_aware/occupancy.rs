@@ -2,9 +2,9 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
 
-use super::{CacheAware, CpuState, Slot};
+use super::{CacheAware, CpuState, Slot, TaskState};
+use crate::fair::gathering::Charge;
 use crate::fair::state::NONE;
 
 /// A share of a CPU's busy time, of which this is all.
@@ -49,17 +49,19 @@ impl CacheAware {
         (state, slot)
     }
 
-    /// Charges a running task (`account_mm_sched`) and gives the LLC it is to prefer from now on. `home_node`: the node that
-    /// NUMA balancing wants the task on, and the nodes of all CPUs.
-    pub fn charge(
-        &mut self,
-        core: &mut Core<'_>,
-        cpu: CpuId,
-        task: TaskId,
-        delta_ns: u64,
-        home_node: Option<u32>,
-    ) -> u32 {
-        let group = self.tasks[task.index()].group;
+    /// Charges a running task. The LLC it is to prefer from now on, if that changes while it is queued, and whether it sleeps there.
+    pub(in crate::fair) fn charge(&mut self, core: &mut Core<'_>, charge: Charge) -> Option<(u32, bool)> {
+        let TaskState { group, preferred_llc, .. } = self.tasks[charge.task.index()];
+        if group == NONE {
+            return None;
+        }
+        let wanted = self.wanted_llc(core, group, charge);
+        charge.delayed.filter(|_| wanted != preferred_llc).map(|delayed| (wanted, delayed))
+    }
+
+    /// Adds up a group's run time (`account_mm_sched`) and gives the LLC that the running task is to prefer from now on.
+    fn wanted_llc(&mut self, core: &mut Core<'_>, group: u32, charge: Charge) -> u32 {
+        let Charge { task, cpu, delta_ns, home_node, .. } = charge;
         let (state, slot) = self.advance(core.jiffies(), group, cpu.index());
         state.runtime_ns += delta_ns;
         slot.runtime_ns += delta_ns;
@@ -85,7 +87,7 @@ impl CacheAware {
     }
 
     /// Share of a CPU's busy time that a group had lately (`fraction_mm_sched`). It says nothing about how busy the CPU was.
-    pub fn share(&mut self, jiffies: u64, group: u32, cpu: usize) -> u64 {
+    pub(in crate::fair) fn share(&mut self, jiffies: u64, group: u32, cpu: usize) -> u64 {
         // Without run time the share is 0, whatever the epoch; decay can wait for the next charge.
         if self.slots[group as usize * self.llc_of.len() + cpu].runtime_ns == 0 {
             return 0;

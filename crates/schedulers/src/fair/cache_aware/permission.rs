@@ -1,6 +1,8 @@
 //! May a task move between two LLCs? The decision on utilisation snapshots alone (`can_migrate_llc`;
 //! `docs/spec/linux-fair.md` section 6.7), without any state.
 
+use crate::fair::gathering::Permission;
+
 /// Utilisation and capacity of an LLC as a balancing pass last recorded them; all zero before the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Snapshot {
@@ -29,17 +31,6 @@ impl Limits {
     pub(crate) fn greater(self, a: u64, b: u64) -> bool {
         a * 100 > b * (100 + self.imb_pct)
     }
-}
-
-/// What cache-aware scheduling says to a move (`enum llc_mig`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Permission {
-    /// No opinion: ordinary balancing decides.
-    Free,
-    /// Wanted, or at least no reason against it.
-    Pull,
-    /// Unwanted.
-    Forbid,
 }
 
 /// Which way a move goes, seen from the LLC the task prefers.

@@ -23,8 +23,8 @@ struct Findings {
 }
 
 impl CacheAware {
-    /// Ordinary tick of a user thread (`task_tick_cache`). `true` if a scan is to run when it returns to user mode.
-    pub fn tick(&mut self, cpu: CpuId, task: TaskId) -> bool {
+    /// Ordinary tick of a user thread (`task_tick_cache`): whether a scan is to run when it returns to user mode.
+    pub(in crate::fair) fn scan_is_due(&mut self, cpu: CpuId, task: TaskId) -> bool {
         let state = &mut self.tasks[task.index()];
         if state.group == NONE {
             return false;
@@ -39,45 +39,50 @@ impl CacheAware {
         true
     }
 
-    /// The thread returns to user mode with a scan pending (`task_cache_work`). `running` gives the task on a CPU,
-    /// `nodes` limits the scan to LLCs of those nodes, `util` gives a CPU's utilisation.
-    pub fn scan(
-        &mut self,
-        core: &mut Core<'_>,
-        domains: &Domains,
-        task: TaskId,
-        running: impl Fn(u32) -> Option<u32>,
-        nodes: Option<&CpuSet>,
-        util: impl Fn(u32) -> u64,
-    ) {
+    /// The thread returns to user mode with a scan pending: its group and the LLC of its CPU if the scan is due and the group is
+    /// not refused there.
+    pub(in crate::fair) fn begin_scan(&mut self, core: &mut Core<'_>, task: TaskId) -> Option<(u32, u32)> {
         self.tasks[task.index()].scan_pending = false;
         let (group, cpu) = (self.tasks[task.index()].group, core.task(task).cpu());
         let jiffies = core.jiffies();
         let state = &mut self.groups[group as usize];
         if jiffies < state.next_scan {
-            return;
+            return None;
         }
         state.next_scan = jiffies + self.epoch_jiffies;
         let llc = self.llc_of[cpu.index()];
         if let Some(refusal) = self.refusal(group, llc) {
             self.drop_preference(core, group, task, self.decisions.dropped(refusal));
             let told = match refusal {
-                Refusal::OneThread => return,
+                Refusal::OneThread => return None,
                 Refusal::TooMany => self.decisions.refused_too_many,
                 Refusal::TooBig => self.decisions.refused_too_big,
             };
             // The average is not updated here: once it is too high it stays so.
             core.decide(told, task, i64::from(llc));
-            return;
+            return None;
         }
+        Some((group, llc))
+    }
+
+    /// Charges the scanning thread's CPU for the CPUs it has examined.
+    pub(in crate::fair) fn pay_for_scan(core: &mut Core<'_>, task: TaskId, examined: u64) {
         let cost_ns = core.machine().costs().balance_per_cpu_ns;
-        if self.topology.is_some() {
-            let examined = self.scan_scope(core, domains, group, task, util);
-            core.charge(cpu, cost_ns * examined, OverheadKind::Balance);
-            return;
-        }
-        let findings = self.look_around(jiffies, domains, group, running, nodes);
-        core.charge(cpu, cost_ns * findings.examined, OverheadKind::Balance);
+        core.charge(core.task(task).cpu(), cost_ns * examined, OverheadKind::Balance);
+    }
+
+    /// The scan (`task_cache_work`). `running` gives the task on a CPU, `nodes` limits it to LLCs of those nodes.
+    pub(super) fn scan_llcs(
+        &mut self,
+        core: &mut Core<'_>,
+        domains: &Domains,
+        task: TaskId,
+        running: impl Fn(u32) -> Option<u32>,
+        nodes: Option<&CpuSet>,
+    ) {
+        let Some((group, llc)) = self.begin_scan(core, task) else { return };
+        let findings = self.look_around(core.jiffies(), domains, group, running, nodes);
+        Self::pay_for_scan(core, task, findings.examined);
         if findings.best.0 > 2 * findings.current {
             self.choose(core, group, task, findings.best.1);
         }

@@ -10,11 +10,9 @@ use super::{NO_NODE, NumaBalancing};
 use crate::domains::flags;
 use crate::fair::balance::IdleType;
 use crate::fair::balance::pass::Pass;
+use crate::fair::gathering::Gathering;
 use crate::fair::task_work::work;
 use crate::fair::{Fair, Policy};
-
-/// `numa_mode` from which on the scope decides where tasks run (`docs/spec/linux-fair.md` section 8.8).
-const N1: u64 = 1;
 
 /// What tasks a queue or a group of CPUs would give away, in order of how little that costs (`enum fbq_type`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -80,18 +78,11 @@ impl NumaBalancing {
     }
 }
 
-impl<P: Policy> Fair<P> {
-    /// Whether something else than NUMA balancing decides where a task runs; pages follow all the same (8.8, modes N1 and N2).
-    pub(in crate::fair) fn numa_is_overridden(&self, task: TaskId) -> bool {
-        let Some(cache_aware) = &self.cache_aware else { return false };
-        let mode = cache_aware.topology.as_ref().map(|topology| topology.tunables.numa_mode);
-        mode.is_some_and(|mode| mode >= N1) && cache_aware.preferred_cpu(task).is_some()
-    }
-
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Preferred node of a task as far as others have to respect it.
     pub(in crate::fair) fn numa_preferred(&self, task: TaskId) -> Option<u32> {
         let preferred = self.numa.as_ref()?.preferred(task);
-        (preferred != NO_NODE && !self.numa_is_overridden(task)).then_some(preferred)
+        (preferred != NO_NODE && !self.gathering.overrides_numa(task)).then_some(preferred)
     }
 
     /// CPUs to which a thread's scan for its process's LLC is limited, if it is.
@@ -101,7 +92,7 @@ impl<P: Policy> Fair<P> {
         task: TaskId,
         home_cpu: Option<CpuId>,
     ) -> Option<CpuSet> {
-        if self.numa_is_overridden(task) {
+        if self.gathering.overrides_numa(task) {
             return None;
         }
         self.numa.as_ref()?.nodes_to_scan(core, task, home_cpu)
@@ -122,10 +113,8 @@ impl<P: Policy> Fair<P> {
     }
 
     fn change_footprint(&mut self, task: TaskId, change: i64) {
-        if let Some(cache_aware) = &mut self.cache_aware
-            && change != 0
-        {
-            cache_aware.change_footprint(task, change);
+        if change != 0 {
+            self.gathering.change_footprint(task, change);
         }
     }
 
@@ -174,7 +163,7 @@ impl<P: Policy> Fair<P> {
             numa.scan(core, task);
         }
         let places = pending & work::NUMA_PLACE != 0;
-        if places && (!self.numa_is_overridden(task) || self.is_far_from_memory(core, task)) {
+        if places && (!self.gathering.overrides_numa(task) || self.gathering.is_far_from_memory(core, task)) {
             self.look_for_place(core, task);
         }
     }
@@ -192,7 +181,7 @@ impl<P: Policy> Fair<P> {
         let index = task.index();
         let (src, dst) = (numa.nodes.of(pass.src), numa.nodes.of(pass.dst));
         let across = self.domains.domain(pass.domain).has(flags::NUMA) && src != dst;
-        if !across || !numa.has_faults(task) || self.numa_is_overridden(task) {
+        if !across || !numa.has_faults(task) || self.gathering.overrides_numa(task) {
             return 0;
         }
         let limit = numa.nodes.distance(src, dst);

@@ -11,6 +11,7 @@ use super::groups::weight_difference;
 use super::nodes::Wiring;
 use super::{NO_NODE, NumaBalancing};
 use crate::fair::balance::stats::adjust_numa_imbalance;
+use crate::fair::gathering::Gathering;
 use crate::fair::{Fair, Policy};
 
 /// Gain in thousandths of the faults below which a swap is not worth it (`SMALLIMP`).
@@ -163,7 +164,7 @@ impl Search {
     }
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Looks for a better place for a running task and asks the stopper to bring it there (`task_numa_migrate`).
     pub(super) fn look_for_place(&mut self, core: &mut Core<'_>, task: TaskId) {
         let Some(numa) = &self.numa else { return };
@@ -173,7 +174,7 @@ impl<P: Policy> Fair<P> {
         if numa.tasks[index].planned.is_some() || preferred == NO_NODE {
             return;
         }
-        let preferred = self.node_to_search(task, preferred);
+        let preferred = self.gathering.node_to_search(task, preferred);
         if preferred == src_node {
             return;
         }
@@ -267,7 +268,8 @@ impl<P: Policy> Fair<P> {
             !search.src_load.is_worse_after(&load, self.task_h_load(search.task) as i64)
         };
         for cpu in core.machine().cpus_of_node(warmcore_topology::NodeId(node)).iter() {
-            let allowed = core.may_run_on(search.task, cpu) && self.place_near_memory(search.task, cpu).is_some();
+            let allowed =
+                core.may_run_on(search.task, cpu) && self.gathering.rank_near_memory(search.task, cpu).is_some();
             if allowed && self.compare(core, search, cpu, gain, may_move) {
                 break;
             }
@@ -351,7 +353,7 @@ impl<P: Policy> Fair<P> {
             let after = cpus.iter().filter(|other| other.0 > cpu.0).chain(cpus.iter().filter(|other| other.0 <= cpu.0));
             let mut usable = after.filter(|&other| {
                 search.best != Some(other)
-                    && self.place_near_memory(search.task, other).is_some()
+                    && self.gathering.rank_near_memory(search.task, other).is_some()
                     && self.is_idle_cpu(core, other)
                     && core.may_run_on(search.task, other)
                     && !numa.cpus[other.index()].migrate_on
@@ -384,7 +386,7 @@ impl<P: Policy> Fair<P> {
                 continue;
             }
             // The earliest LLC of a scope before all, if there is one to respect.
-            match self.place_near_memory(task, cpu) {
+            match self.gathering.rank_near_memory(task, cpu) {
                 Some(place) if place < earliest => (earliest, on_idle_core, sums.idle_cpu) = (place, None, None),
                 Some(place) if place == earliest && on_idle_core.is_none() => {}
                 _ => continue,

@@ -12,6 +12,7 @@ use warmcore_trace::TaskId;
 use super::state::NONE;
 use super::{Fair, Policy};
 use crate::domains::flags;
+use crate::fair::gathering::Gathering;
 
 /// Wakee flips are halved when the last time lies further back.
 const FLIP_DECAY_NS: u64 = 1_000_000_000;
@@ -24,7 +25,7 @@ struct Wakee {
     idle_policy: bool,
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// `select_task_rq_fair`.
     pub(crate) fn select_task_rq(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, wake: WakeFlags) -> CpuId {
         let cpu = core.this_cpu();
@@ -57,9 +58,9 @@ impl<P: Policy> Fair<P> {
             Some(domain) => self.find_idlest_cpu(core, domain, wakee, cpu, balance_flag),
             None if wake.fork => prev,
             None => {
-                let target = self.hinted_target(core, task, prev, target);
+                let target = self.gathering.wake_target(core, &self.domains, task, prev, target);
                 let found = self.select_idle_sibling(core, wakee, prev, target);
-                self.conserving_target(core, task, found)
+                G::wake_found(self, core, task, found)
             }
         }
     }

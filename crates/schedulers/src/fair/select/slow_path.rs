@@ -8,6 +8,7 @@ use warmcore_topology::CpuId;
 
 use super::Wakee;
 use crate::domains::flags;
+use crate::fair::gathering::Gathering;
 use crate::fair::{Fair, Policy};
 
 /// What a group of CPUs offers a new task. The order of the variants is the order of preference.
@@ -30,7 +31,7 @@ struct GroupOffer {
     weight: u32,
 }
 
-impl<P: Policy> Fair<P> {
+impl<P: Policy, G: Gathering> Fair<P, G> {
     /// `sched_balance_find_dst_cpu`.
     pub(super) fn find_idlest_cpu(
         &self,

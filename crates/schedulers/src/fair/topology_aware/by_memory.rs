@@ -6,16 +6,13 @@
 //! with memory as the demand needs. Tasks inside the scope's nodes are left alone by NUMA balancing; tasks outside are
 //! brought by it, into the scope only.
 
-use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use super::TopologyAware;
 use super::scan::takes_over;
-use crate::fair::cache_aware::CacheAware;
 use crate::fair::numa::NumaBalancing;
 use crate::fair::state::NONE;
-use crate::fair::{Fair, Policy};
 
 /// `numa_mode` in which memory chooses the home.
 const N2: u64 = 2;
@@ -90,61 +87,57 @@ impl TopologyAware {
         }
         self.own_sequences[group as usize] = own;
     }
-}
 
-impl CacheAware {
-    /// Sums up the hint faults of a thread's process by node, for the scan that follows.
-    pub(in crate::fair) fn count_memory(&mut self, task: TaskId, numa: Option<&NumaBalancing>) {
-        let group = self.tasks[task.index()].group;
-        let Some(topology) = self.topology.as_mut().filter(|topology| topology.tunables.numa_mode == N2) else {
+    /// Sums up the hint faults of a group by node, for the scan that follows.
+    pub(super) fn count_memory(&mut self, group: u32, numa: Option<&NumaBalancing>) {
+        if self.tunables.numa_mode != N2 {
             return;
-        };
-        topology.faults.fill(0);
+        }
+        self.faults.fill(0);
         let Some(numa) = numa else { return };
-        let members = self.tasks.iter().enumerate().filter(|(_, state)| state.group == group && group != NONE);
+        let members = self.base.tasks.iter().enumerate().filter(|(_, state)| state.group == group);
         for (member, _) in members {
-            for (sum, faults) in topology.faults.iter_mut().zip(numa.faults_of(member)) {
+            for (sum, faults) in self.faults.iter_mut().zip(numa.faults_of(member)) {
                 *sum += faults.on_memory();
             }
         }
     }
-}
 
-impl<P: Policy> Fair<P> {
     /// Where NUMA balancing may bring a task of a process whose home is where its memory is: the place of a CPU's LLC in
     /// the scope. `None`: not there. 0 everywhere for all others.
-    pub(in crate::fair) fn place_near_memory(&self, task: TaskId, cpu: CpuId) -> Option<u32> {
-        let Some((cache_aware, topology, group, home)) = self.home_by_memory(task) else { return Some(0) };
-        let position = topology.position(group, home, cache_aware.llc_of[cpu.index()]);
-        (position < topology.scopes[group as usize].size).then_some(position)
+    pub(super) fn place_near_memory(&self, task: TaskId, cpu: CpuId) -> Option<u32> {
+        let Some((group, home)) = self.home_by_memory(task) else { return Some(0) };
+        let position = self.position(group, home, self.base.llc_of[cpu.index()]);
+        (position < self.scopes[group as usize].size).then_some(position)
     }
 
-    /// Whether a task of such a process runs outside of its scope's nodes.
-    pub(in crate::fair) fn is_far_from_memory(&self, core: &Core<'_>, task: TaskId) -> bool {
-        let Some((cache_aware, topology, group, home)) = self.home_by_memory(task) else { return false };
-        let node = topology.sequences.node(cache_aware.llc_of[core.task(task).cpu().index()]);
-        let scope = &topology.order(group, home)[..topology.scopes[group as usize].size as usize];
-        scope.iter().all(|&llc| topology.sequences.node(llc) != node)
-    }
-
-    /// The home of a task's process if memory chooses homes, and whose it is.
-    fn home_by_memory(&self, task: TaskId) -> Option<(&CacheAware, &TopologyAware, u32, u32)> {
-        let cache_aware = self.cache_aware.as_ref()?;
-        let topology = cache_aware.topology.as_ref().filter(|topology| topology.tunables.numa_mode == N2)?;
-        let group = cache_aware.tasks[task.index()].group;
-        if group == NONE {
-            return None;
-        }
-        let home = cache_aware.preferred_llc(group);
-        (home != NONE).then_some((cache_aware, topology, group, home))
+    /// Whether a CPU is outside of the nodes of such a process's scope.
+    pub(super) fn runs_outside(&self, task: TaskId, cpu: CpuId) -> bool {
+        let Some((group, home)) = self.home_by_memory(task) else { return false };
+        let node = self.sequences.node(self.base.llc_of[cpu.index()]);
+        self.scope(group, home).iter().all(|&llc| self.sequences.node(llc) != node)
     }
 
     /// Node that NUMA balancing searches first for a task: the one it prefers or, if its process has its home where its memory
     /// is and may not run there, the home's.
-    pub(in crate::fair) fn node_to_search(&self, task: TaskId, preferred: u32) -> u32 {
-        let Some((_, topology, group, home)) = self.home_by_memory(task) else { return preferred };
-        let scope = &topology.order(group, home)[..topology.scopes[group as usize].size as usize];
-        let inside = scope.iter().any(|&llc| topology.sequences.node(llc) == preferred);
-        if inside { preferred } else { topology.sequences.node(home) }
+    pub(super) fn first_node(&self, task: TaskId, preferred: u32) -> u32 {
+        let Some((group, home)) = self.home_by_memory(task) else { return preferred };
+        let inside = self.scope(group, home).iter().any(|&llc| self.sequences.node(llc) == preferred);
+        if inside { preferred } else { self.sequences.node(home) }
+    }
+
+    /// LLCs of a group's scope, given its home.
+    pub(super) fn scope(&self, group: u32, home: u32) -> &[u32] {
+        &self.order(group, home)[..self.scopes[group as usize].size as usize]
+    }
+
+    /// A task's group and its home if memory chooses homes.
+    fn home_by_memory(&self, task: TaskId) -> Option<(u32, u32)> {
+        let group = self.base.tasks[task.index()].group;
+        if self.tunables.numa_mode != N2 || group == NONE {
+            return None;
+        }
+        let home = self.base.preferred_llc(group);
+        (home != NONE).then_some((group, home))
     }
 }

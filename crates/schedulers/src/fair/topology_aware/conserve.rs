@@ -12,43 +12,28 @@ use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
-use crate::fair::cache_aware::CacheAware;
 use crate::fair::state::NONE;
-use crate::fair::topology_aware::TopologyAwareDecisions;
+use crate::fair::topology_aware::TopologyAware;
 use crate::fair::topology_aware::sequence::Reach;
 use crate::fair::{Fair, Policy};
 
-impl CacheAware {
+impl TopologyAware {
     /// LLCs of the scope of a task's group, from home outwards, if `conserve` is so much at least; none without a home, or if it
     /// reaches farther than so far.
     fn conserved_scope(&self, task: TaskId, conserve: u64, farthest: Reach) -> &[u32] {
-        let group = self.tasks[task.index()].group;
-        let Some(topology) = self.topology.as_ref().filter(|topology| topology.tunables.conserve >= conserve) else {
-            return &[];
-        };
-        if group == NONE {
+        let group = self.base.tasks[task.index()].group;
+        if self.tunables.conserve < conserve || group == NONE {
             return &[];
         }
-        match self.preferred_llc(group) {
+        match self.base.preferred_llc(group) {
             NONE => &[],
-            home => {
-                let size = topology.scopes[group as usize].size;
-                if topology.sequences.reach(home, size) > farthest {
-                    return &[];
-                }
-                &topology.order(group, home)[..size as usize]
-            }
+            home if self.sequences.reach(home, self.scopes[group as usize].size) > farthest => &[],
+            home => self.scope(group, home),
         }
     }
 }
 
-impl<P: Policy> Fair<P> {
-    /// What the extension tells, if it is on.
-    #[inline]
-    fn scope_decisions(&self) -> Option<TopologyAwareDecisions> {
-        Some(self.cache_aware.as_ref()?.topology.as_ref()?.decisions)
-    }
-
+impl<P: Policy> Fair<P, TopologyAware> {
     /// An idle CPU of an idle core, or any idle CPU, of these LLCs.
     fn idle_cpu_among(&self, core: &Core<'_>, task: TaskId, llcs: &[u32], whole_core: bool) -> Option<CpuId> {
         let usable = |&cpu: &CpuId| self.idle[cpu.index()] && core.may_run_on(task, cpu);
@@ -62,13 +47,13 @@ impl<P: Policy> Fair<P> {
     /// An idle core's CPU in a task's scope, unless it crosses sockets, whose lines cost more than sharing a core.
     #[inline(never)]
     fn idle_core_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
-        self.idle_cpu_among(core, task, self.cache_aware.as_ref()?.conserved_scope(task, 2, Reach::Socket), true)
+        self.idle_cpu_among(core, task, self.gathering.conserved_scope(task, 2, Reach::Socket), true)
     }
 
     /// An idle CPU of a task's scope, an idle core's if there is one.
     #[inline(never)]
     fn idle_cpu_of_scope(&self, core: &Core<'_>, task: TaskId) -> Option<CpuId> {
-        let scope = self.cache_aware.as_ref()?.conserved_scope(task, 1, Reach::System);
+        let scope = self.gathering.conserved_scope(task, 1, Reach::System);
         let whole = if self.domains.smt_active() { self.idle_cpu_among(core, task, scope, true) } else { None };
         whole.or_else(|| self.idle_cpu_among(core, task, scope, false))
     }
@@ -76,8 +61,7 @@ impl<P: Policy> Fair<P> {
     /// Where a wakeup goes whose search ended at `found`: there if it is idle, unless an idle core of the task's scope is preferred
     /// to a sibling; else to an idle CPU of the scope.
     #[inline]
-    pub(in crate::fair) fn conserving_target(&self, core: &mut Core<'_>, task: TaskId, found: CpuId) -> CpuId {
-        let Some(told) = self.scope_decisions() else { return found };
+    pub(super) fn conserving_target(&self, core: &mut Core<'_>, task: TaskId, found: CpuId) -> CpuId {
         let target = if !self.idle[found.index()] {
             self.idle_cpu_of_scope(core, task)
         } else if self.domains.smt_active() && !self.is_core_idle(found) {
@@ -86,23 +70,13 @@ impl<P: Policy> Fair<P> {
             None
         };
         let Some(cpu) = target else { return found };
-        core.decide(told.woken_in_scope, task, i64::from(self.domains.sd_llc_id(cpu)));
+        core.decide(self.gathering.decisions.woken_in_scope, task, i64::from(self.domains.sd_llc_id(cpu)));
         cpu
     }
 
-    /// At the tick of a CPU: sends tasks that wait there to idle CPUs of their scope.
-    #[inline]
-    pub(in crate::fair) fn push_waiting(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        if self.queues[cpu.index()].h_nr_runnable > 1
-            && self.cache_aware.as_ref().is_some_and(|cache_aware| cache_aware.topology.is_some())
-        {
-            self.push_to_scope(core, cpu);
-        }
-    }
-
+    /// Sends tasks that wait on a CPU to idle CPUs of their scope.
     #[inline(never)]
-    fn push_to_scope(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        let Some(told) = self.scope_decisions() else { return };
+    pub(super) fn push_to_scope(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         let mut entity = self.rqs[cpu.index()].list_tail;
         let mut pushed = 0;
         while entity != NONE && pushed < self.parameters.nr_migrate {
@@ -114,7 +88,7 @@ impl<P: Policy> Fair<P> {
             let Some(dst) = self.idle_cpu_of_scope(core, task) else { continue };
             Scheduler::dequeue(self, core, cpu, task, Dequeue::Save);
             core.set_task_cpu(task, dst, MigrationKind::Balance);
-            core.decide(told.pushed_in_scope, task, i64::from(self.domains.sd_llc_id(dst)));
+            core.decide(self.gathering.decisions.pushed_in_scope, task, i64::from(self.domains.sd_llc_id(dst)));
             Scheduler::enqueue(self, core, dst, task, Enqueue::Restore);
             Scheduler::check_preempt(self, core, dst, task, WakeFlags::default());
             pushed += 1;

@@ -2,8 +2,8 @@
 //! keeps it together, instead of spreading over the machine.
 //!
 //! Source: `docs/spec/linux-fair.md` section 8. Marks as there: **\[P\]** published in one of the two RFCs, **\[O\]**
-//! this project's design, as their code is not public. Everything of [`cache_aware`](super::cache_aware) stays but what
-//! this table lists.
+//! this project's design, as their code is not public. A [`TopologyAware`] holds a [`CacheAware`], of which everything
+//! stays but what this table lists.
 //!
 //! | module | rule | replaces | mark |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //! | `scope` | demand, how many LLCs it needs (8.3, 8.5) | too many threads, the latch | smoothing \[P\] v2; growing, shrinking, ladder \[O\] |
 //! | `scan` | home node, home LLC, scope, once per epoch (8.3) | highest occupancy of all LLCs | two steps \[P\] v2, demand \[O\] |
 //! | `permission` | may a task move between two LLCs (8.6) | toward and away from one LLC | \[O\] |
-//! | `promotion`, `balancing` | where to pull from: affinity promotion (8.7) | tasks that prefer the destination | form \[P\] v1, weights \[O\]; `gain=inverse` is v1's |
-//! | `balancing` | forced at every level; core-aware veto; wakeup hint (8.7, 8.9) | rule of siblings, veto | no siblings \[P\] v1, rest \[O\] |
+//! | `promotion`, `gain` | where to pull from: affinity promotion (8.7) | tasks that prefer the destination | form \[P\] v1, weights \[O\]; `gain=inverse` is v1's |
+//! | `answers` | what the fair class asks: forced at every level; core-aware veto; wakeup hint (8.7, 8.9) | rule of siblings, veto | no siblings \[P\] v1, rest \[O\] |
 //! | `by_memory` | home node and order of nodes by the process's hint faults, with `numa_mode=N2` (8.8) | by occupancy | direction \[P\] from reviews, details \[O\] |
 //! | `conserve` | wakeups and ticks use idle CPUs of the whole scope; with 2, idle cores first | nothing | \[O\] |
 //!
@@ -23,10 +23,11 @@
 //! 7.2; a batch of several tasks counts the utilisation it has moved; the wakeup hint's 16 ms count from the task's
 //! last hint.
 
-mod balancing;
+mod answers;
 mod by_memory;
 mod conserve;
 mod decisions;
+mod gain;
 pub(crate) mod permission;
 pub(crate) mod promotion;
 mod scan;
@@ -34,25 +35,32 @@ pub(crate) mod scope;
 pub(crate) mod sequence;
 mod tunables;
 
-use warmcore_topology::Machine;
+use warmcore_kernel::Setup;
 
 use self::promotion::Gain;
 use self::scope::{Patience, Scope};
 use self::sequence::Sequences;
+use super::cache_aware::{CacheAware, CacheAwareTunables};
 use crate::domains::Domains;
 
 pub(crate) use self::decisions::TopologyAwareDecisions;
 pub use self::tunables::TopologyAwareTunables;
 
-/// State of the extension.
+/// Cache-aware scheduling with scopes of several LLCs.
 pub(crate) struct TopologyAware {
-    pub decisions: TopologyAwareDecisions,
-    pub tunables: TopologyAwareTunables,
-    pub gain: Gain,
-    pub patience: Patience,
-    pub sequences: Sequences,
+    /// What it extends.
+    pub(in crate::fair) base: CacheAware,
+    pub(crate) decisions: TopologyAwareDecisions,
+    tunables: TopologyAwareTunables,
+    gain: Gain,
+    patience: Patience,
+    sequences: Sequences,
     /// By group of threads.
-    pub scopes: Vec<Scope>,
+    scopes: Vec<Scope>,
+    /// By group of threads: those queued and awake.
+    runnable: Vec<u32>,
+    /// By task: when a wakeup was last sent to its home.
+    hinted_ns: Vec<u64>,
     /// LLCs of each of the domains' groups.
     group_llcs: Vec<Vec<u32>>,
     /// By LLC they are queued on, then LLC they prefer: queued tasks.
@@ -68,8 +76,21 @@ pub(crate) struct TopologyAware {
 }
 
 impl TopologyAware {
-    /// The extension on a machine, for so many groups of threads.
-    pub fn new(tunables: TopologyAwareTunables, machine: &Machine, domains: &Domains, groups: usize) -> Self {
+    /// The extension on a machine for a workload; `None` where cache-aware scheduling has nothing to do.
+    pub fn new(
+        tunables: TopologyAwareTunables,
+        cache_aware: CacheAwareTunables,
+        setup: &Setup<'_>,
+        domains: &Domains,
+        hz: u64,
+    ) -> Option<Self> {
+        let mut base = CacheAware::new(cache_aware, setup, domains, hz)?;
+        if tunables.theta != 0 {
+            base.limits.full_pct = tunables.theta;
+        }
+        // A scope grows with its threads; tolerance 0 still means none.
+        base.limits_threads = base.tunables.aggr_tolerance == 0;
+        let (machine, groups) = (setup.machine(), base.groups.len());
         let llcs = domains.llc_count();
         let group_llcs = (0..domains.group_total()).map(|group| {
             let cpus = domains.group_cpus(domains.group(group));
@@ -78,12 +99,15 @@ impl TopologyAware {
             llcs.dedup();
             llcs
         });
-        Self {
+        Some(Self {
+            base,
             decisions: TopologyAwareDecisions::default(),
             gain: if tunables.gain == 0 { Gain::Distance } else { Gain::Inverse },
             patience: Patience { below_pct: tunables.theta_c, hold: tunables.hold },
             sequences: Sequences::new(machine, domains),
             scopes: vec![Scope::default(); groups],
+            runnable: vec![0; groups],
+            hinted_ns: Vec::new(),
             group_llcs: group_llcs.collect(),
             counts: vec![0; llcs * llcs],
             found: vec![scan::Found::default(); llcs],
@@ -91,17 +115,7 @@ impl TopologyAware {
             own_sequences: vec![by_memory::OwnSequence::default(); groups],
             faults: vec![0; machine.node_count()],
             tunables,
-        }
-    }
-
-    /// A task that prefers an LLC was queued on another, or the same.
-    pub fn enqueued(&mut self, llc: u32, preferred: u32) {
-        self.counts[llc as usize * self.found.len() + preferred as usize] += 1;
-    }
-
-    /// It has left.
-    pub fn dequeued(&mut self, llc: u32, preferred: u32) {
-        self.counts[llc as usize * self.found.len() + preferred as usize] -= 1;
+        })
     }
 }
 

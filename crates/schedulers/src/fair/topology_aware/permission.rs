@@ -1,6 +1,7 @@
 //! May a task of a group move between two LLCs? (`docs/spec/linux-fair.md` section 8.6, \[O\].)
 
-use crate::fair::cache_aware::permission::{Limits, Permission, Snapshot};
+use crate::fair::cache_aware::permission::{Limits, Snapshot};
+use crate::fair::gathering::Permission;
 
 /// Where an LLC stands for a group.
 #[derive(Clone, Copy, Debug)]

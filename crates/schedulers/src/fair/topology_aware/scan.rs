@@ -82,72 +82,67 @@ impl TopologyAware {
         let old = scope.fit(demand, &self.room, self.patience, rounded, less);
         (old, scope.size)
     }
-}
 
-impl CacheAware {
-    /// Chooses a group's home and scope. `util` gives a CPU's utilisation. Returns the number of CPUs examined.
-    pub(in crate::fair) fn scan_scope(
+    /// Chooses a group's home and scope. `util` gives a CPU's utilisation.
+    pub(super) fn scan_scope(
         &mut self,
         core: &mut Core<'_>,
         domains: &Domains,
         group: u32,
         task: TaskId,
         util: impl Fn(u32) -> u64,
-    ) -> u64 {
-        let Some(mut topology) = self.topology.take() else { return 0 };
+    ) {
         let jiffies = core.jiffies();
         let mut raw = 0;
-        for llc in 0..topology.found.len() {
+        for llc in 0..self.found.len() {
             let cpus = domains.llc_cpus(llc as u32);
             let mut found = Found { most: (0, NONE), ..Found::default() };
             for &cpu in cpus {
                 let util = util(cpu);
-                let own = (util * self.share(jiffies, group, cpu as usize)) >> 20;
+                let own = (util * self.base.share(jiffies, group, cpu as usize)) >> 20;
                 found.util += util;
                 found.own += own;
                 if own > found.most.0 {
                     found.most = (own, cpu);
                 }
             }
-            found.limit = cpus.len() as u64 * 1024 * self.limits.full_pct / 100;
+            found.limit = cpus.len() as u64 * 1024 * self.base.limits.full_pct / 100;
             raw += found.own;
-            topology.found[llc] = found;
+            self.found[llc] = found;
         }
-        let state = &self.groups[group as usize];
-        topology.scopes[group as usize].observe(raw, u64::from(state.runnable));
-        let demand = topology.scopes[group as usize].demand(state.threads);
-        let present = self.preferred_llc(group);
-        let home = topology.home(present);
+        self.scopes[group as usize].observe(raw, u64::from(self.runnable[group as usize]));
+        let demand = self.scopes[group as usize].demand(self.base.groups[group as usize].threads);
+        let present = self.base.preferred_llc(group);
+        let home = self.home(present);
         if home != NONE {
             if home != present {
-                let ran_most = topology.found[home as usize].most.1;
+                let ran_most = self.found[home as usize].most.1;
                 let cpu = if ran_most == NONE { domains.llc_cpus(home)[0] } else { ran_most };
-                self.choose(core, group, task, cpu);
+                self.base.choose(core, group, task, cpu);
             }
-            topology.order_by_memory(group, home);
-            let (old, new) = topology.fit_scope(group, home, demand);
-            tell_scope(core, &topology, home, task, old, new);
+            self.order_by_memory(group, home);
+            let (old, new) = self.fit_scope(group, home, demand);
+            self.tell_scope(core, home, task, old, new);
         }
-        self.topology = Some(topology);
-        self.llc_of.len() as u64
+        CacheAware::pay_for_scan(core, task, self.base.llc_of.len() as u64);
     }
-}
 
-/// Puts a change of the scope into the trace: its direction with the new number of LLCs, and the level it reaches if that changed.
-fn tell_scope(core: &mut Core<'_>, topology: &TopologyAware, home: u32, task: TaskId, old: u32, new: u32) {
-    if old == new {
-        return;
-    }
-    let direction = if new > old { topology.decisions.grew } else { topology.decisions.shrank };
-    core.decide(direction, task, i64::from(new));
-    let reach = topology.sequences.reach(home, new);
-    if old == 0 || reach != topology.sequences.reach(home, old) {
-        let level = match reach {
-            Reach::Llc => topology.decisions.reaches_llc,
-            Reach::Node => topology.decisions.reaches_node,
-            Reach::Socket => topology.decisions.reaches_socket,
-            Reach::System => topology.decisions.reaches_system,
-        };
-        core.decide(level, task, i64::from(new));
+    /// Puts a change of the scope into the trace: its direction with the new number of LLCs, and the level it reaches if that changed.
+    fn tell_scope(&self, core: &mut Core<'_>, home: u32, task: TaskId, old: u32, new: u32) {
+        if old == new {
+            return;
+        }
+        let told = &self.decisions;
+        core.decide(if new > old { told.grew } else { told.shrank }, task, i64::from(new));
+        let reach = self.sequences.reach(home, new);
+        if old == 0 || reach != self.sequences.reach(home, old) {
+            let level = match reach {
+                Reach::Llc => told.reaches_llc,
+                Reach::Node => told.reaches_node,
+                Reach::Socket => told.reaches_socket,
+                Reach::System => told.reaches_system,
+            };
+            core.decide(level, task, i64::from(new));
+        }
     }
 }

@@ -1,0 +1,178 @@
+//! What cache-aware scheduling answers the fair class.
+
+use warmcore_kernel::{Core, Task};
+use warmcore_topology::CpuId;
+use warmcore_trace::{DecisionId, TaskId};
+
+use super::permission::{Direction, Snapshot, can_migrate_llc};
+use super::{CacheAware, TaskState};
+use crate::domains::Domains;
+use crate::fair::decisions::FairDecisions;
+use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
+use crate::fair::state::NONE;
+use crate::fair::{Fair, Policy};
+
+impl CacheAware {
+    /// Whether something of utilisation `util` may move between two LLCs; no opinion where one has no domain.
+    fn llc_permission(&self, src: u32, dst: u32, util: u64, direction: Direction) -> Permission {
+        let (src, dst) = (&self.llcs[src as usize], &self.llcs[dst as usize]);
+        if !src.has_domain || !dst.has_domain {
+            return Permission::Free;
+        }
+        can_migrate_llc(self.limits, src.snapshot.get(), dst.snapshot.get(), util, direction)
+    }
+
+    /// The group of a task that goes to another LLC, and the two LLCs, if the group has a preference to respect. Takes
+    /// the preference of a group away that would be refused at the destination.
+    pub(in crate::fair) fn crossing(&mut self, core: &mut Core<'_>, wanted: &Move) -> Option<(u32, u32, u32)> {
+        let (src, dst) = (self.llc_of[wanted.src.index()], self.llc_of[wanted.dst.index()]);
+        let group = self.tasks[wanted.task.index()].group;
+        if group == NONE || src == dst || self.preferred_llc(group) == NONE {
+            return None;
+        }
+        if let Some(refusal) = self.refusal(group, dst) {
+            self.drop_preference(core, group, wanted.task, self.decisions.dropped(refusal));
+            return None;
+        }
+        Some((group, src, dst))
+    }
+
+    /// Whether every runnable task of a CPU is on the LLC it prefers.
+    pub(in crate::fair) fn all_on_preferred(&self, cpu: CpuId, h_nr_runnable: u32) -> bool {
+        let on_preferred = self.cpus[cpu.index()].nr_pref_llc_running;
+        on_preferred > 0 && on_preferred == h_nr_runnable
+    }
+}
+
+impl Gathering for CacheAware {
+    fn init(&mut self, told: &FairDecisions) {
+        self.decisions = told.cache_aware;
+    }
+
+    /// A thread exists (`mm_init_sched`, `init_sched_mm`): it starts without preference.
+    fn task_created(&mut self, task: &Task) {
+        let group = self.grouping.of(task);
+        self.tasks.push(TaskState { group, preferred_llc: NONE, queued_on_preferred: false, scan_pending: false });
+        if group != NONE {
+            self.groups[group as usize].threads += 1;
+        }
+    }
+
+    fn task_changed(&mut self, id: TaskId, task: &Task) {
+        let group = self.grouping.of(task);
+        self.regroup(id, group);
+    }
+
+    fn task_exited(&mut self, task: TaskId) {
+        let state = &mut self.tasks[task.index()];
+        state.scan_pending = false;
+        if state.group != NONE {
+            self.groups[state.group as usize].threads -= 1;
+        }
+    }
+
+    fn enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+        self.count_enqueued(cpu, task, delayed);
+    }
+
+    fn dequeued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+        self.count_dequeued(cpu, task, delayed);
+    }
+
+    fn delay_changed(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+        self.count_delay_change(cpu, task, delayed);
+    }
+
+    fn charged(&mut self, core: &mut Core<'_>, charge: Charge) {
+        if let Some((llc, delayed)) = self.charge(core, charge) {
+            self.prefer(charge.cpu, charge.task, llc, delayed);
+        }
+    }
+
+    fn tick(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        self.scan_is_due(cpu, task)
+    }
+
+    fn scan<P: Policy>(fair: &mut Fair<P, Self>, core: &mut Core<'_>, task: TaskId) {
+        let nodes = fair.numa_scan_cpus(core, task, fair.gathering.preferred_cpu(task));
+        let Fair { gathering, domains, rqs, task_base, .. } = fair;
+        let running = |cpu: u32| match rqs[cpu as usize].curr_task {
+            NONE => None,
+            entity => Some(entity - *task_base),
+        };
+        gathering.scan_llcs(core, domains, task, running, nodes.as_ref());
+    }
+
+    fn record_llc(&self, cpu: CpuId, util: u64, capacity: u64) {
+        self.llcs[self.llc_of[cpu.index()] as usize].snapshot.set(Snapshot { util, capacity });
+    }
+
+    /// The group is judged by the LLC of its first CPU, whatever it spans.
+    fn group_gain(&self, domains: &Domains, group: u32, dst: CpuId, patient: bool) -> (u32, bool) {
+        let cpus = domains.group_cpus(domains.group(group));
+        let dst = self.llc_of[dst.index()];
+        let count = self.count_preferring(cpus, dst);
+        let src = self.llc_of[cpus[0] as usize];
+        let wanted = count > 0 && patient && self.llc_permission(src, dst, 0, Direction::Toward) == Permission::Pull;
+        (count, wanted)
+    }
+
+    fn queue_gain(&self, src: CpuId, dst: CpuId) -> u32 {
+        self.llc_count(src.0, self.llc_of[dst.index()])
+    }
+
+    fn prefers(&mut self, _core: &mut Core<'_>, wanted: Move) -> Result<(), DecisionId> {
+        let preferred = self.tasks[wanted.task.index()].preferred_llc;
+        let prefers = preferred == self.llc_of[wanted.dst.index()];
+        prefers.then_some(()).ok_or(self.decisions.move_prefers_another)
+    }
+
+    fn permission(&mut self, core: &mut Core<'_>, wanted: Move) -> (Permission, DecisionId) {
+        const NO_OPINION: (Permission, DecisionId) = (Permission::Free, DecisionId::NONE);
+        let Some((group, src, dst)) = self.crossing(core, &wanted) else { return NO_OPINION };
+        let preferred = self.preferred_llc(group);
+        let direction = if dst == preferred {
+            Direction::Toward
+        } else if src == preferred {
+            Direction::Away
+        } else {
+            return NO_OPINION;
+        };
+        (self.llc_permission(src, dst, wanted.util, direction), self.decisions.move_refused(direction))
+    }
+
+    fn push_permission(&self, push: Push) -> PushPermission {
+        match self.all_on_preferred(push.src, push.h_nr_runnable) {
+            false => PushPermission::Free,
+            true if push.alone => PushPermission::Vetoed,
+            true => PushPermission::AskTask,
+        }
+    }
+
+    fn tell_veto(&self, core: &mut Core<'_>, task: TaskId, llc: u32) {
+        core.decide(self.decisions.push_leaves, task, i64::from(llc));
+    }
+
+    fn tell_pull(&self, core: &mut Core<'_>, task: TaskId, llc: u32) {
+        core.decide(self.decisions.pulled, task, i64::from(llc));
+    }
+
+    fn note_push(&mut self, src: CpuId, preferring: bool) {
+        self.cpus[src.index()].push_preferring = preferring;
+    }
+
+    fn pushes_preferring(&self, src: CpuId) -> bool {
+        self.cpus[src.index()].push_preferring
+    }
+
+    fn preferred_cpu(&self, task: TaskId) -> Option<CpuId> {
+        let group = self.groups.get(self.tasks[task.index()].group as usize)?;
+        (group.cpu != NONE).then_some(CpuId(group.cpu))
+    }
+
+    fn change_footprint(&mut self, task: TaskId, pages: i64) {
+        if let Some(group) = self.groups.get_mut(self.tasks[task.index()].group as usize) {
+            group.footprint_pages = (group.footprint_pages + pages).max(0);
+        }
+    }
+}
