@@ -19,6 +19,7 @@
 //! A profile without classes touches no memory, and one whose lines fit half an L1 is taken to have them there: their tasks
 //! have no windows, and cost the model nothing but what siblings share.
 
+mod alone;
 mod bandwidth;
 mod compiled;
 mod conflicts;
@@ -29,6 +30,7 @@ mod groups;
 mod mixes;
 mod moved;
 mod occupancy;
+mod outlook;
 mod player;
 mod premise;
 mod rate;
