@@ -22,9 +22,9 @@ fn what_a_machine_reader_assumed_is_said_on_standard_error() {
     assert_eq!(scratch.run("machine show hygon384").exits_with(0).error, "");
 }
 
-/// A machine with an L3 of a size that its ways do not divide.
+/// A machine with an L3 of a size that its ways do not divide by far.
 const ODD_CACHE: &str =
-    "[topology]\nshape = \"4c\"\n[[cache]]\nlevel = 3\nshared_by = \"llc\"\nsize = \"1600KiB\"\nways = 7\n";
+    "[topology]\nshape = \"4c\"\n[[cache]]\nlevel = 3\nshared_by = \"llc\"\nsize = \"40KiB\"\nways = 7\n";
 
 #[test]
 fn a_machine_the_memory_model_refuses_is_simulated_without_it_unless_it_was_asked_for() {
