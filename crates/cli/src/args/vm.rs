@@ -59,7 +59,7 @@ pub struct ValidateArguments {
     /// Keep the real kernel's results there, replacing older ones
     #[arg(long)]
     pub store: bool,
-    /// Write the comparison as a page
+    /// Write the comparison as a page, with a chapter for each experiment in the directory `pages` beside it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub page: Option<PathBuf>,
     /// Exit with code 3 when a comparison is outside its bound or a control is not rejected

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use warmcore_fidelity::validate::book::{BookError, BookExperiment};
 use warmcore_fidelity::validate::judge::Verdict;
-use warmcore_fidelity::validate::page::{counts, page};
+use warmcore_fidelity::validate::page::{CHAPTERS, chapter, counts, summary};
 use warmcore_fidelity::validate::plots::Plots;
 use warmcore_fidelity::validate::run::{self, Chapter, StoredResult, ValidateError};
 use warmcore_lab::experiment::TOOL_VERSION;
@@ -66,8 +66,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
         chapters.push(run::compare(experiment, result.as_ref(), &mut plots, &signals.stop).map_err(failed)?);
     }
     if let Some(path) = &arguments.page {
-        write_atomically(path, page(&chapters).as_bytes())
-            .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
+        write_pages(path, &experiments, &chapters)?;
     }
     if let Some(out) = out {
         let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
@@ -126,6 +125,38 @@ fn boot(
         }
     }
     Ok(())
+}
+
+/// The summary in `path`, and each chapter beside its experiment.
+fn write_pages(path: &Path, experiments: &[(PathBuf, BookExperiment)], chapters: &[Chapter]) -> Result<(), Failure> {
+    let directories: Vec<&Path> = experiments.iter().map(|(file, _)| file.parent().unwrap_or(Path::new(""))).collect();
+    let place = path.parent().unwrap_or(Path::new(""));
+    let book = |wanted: &Chapter| {
+        let position = chapters.iter().position(|chapter| std::ptr::eq(chapter, wanted)).unwrap_or(0);
+        way(place, directories[position])
+    };
+    let write = |path: &Path, text: &str| {
+        write_atomically(path, text.as_bytes())
+            .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))
+    };
+    for (content, directory) in chapters.iter().zip(&directories) {
+        let pages = directory.join(CHAPTERS);
+        std::fs::create_dir_all(&pages).map_err(|error| {
+            Failure::failed("warmcore::output", format!("cannot create {}: {error}", pages.display()))
+        })?;
+        write(&pages.join(format!("{}.md", content.name)), &chapter(content))?;
+    }
+    write(path, &summary(chapters, &book))
+}
+
+/// How a link in a page of `from` names the directory `to`: both as given, relative to one another.
+fn way(from: &Path, to: &Path) -> String {
+    let (from, to): (Vec<_>, Vec<_>) = (from.components().collect(), to.components().collect());
+    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n("..".to_owned(), from.len() - common);
+    let down = to[common..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let parts: Vec<String> = up.chain(down).collect();
+    if parts.is_empty() { ".".into() } else { parts.join("/") }
 }
 
 /// A directory that is new or empty: what is there is never written over.

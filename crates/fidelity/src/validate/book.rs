@@ -12,7 +12,8 @@
 //! | `duration_ms` | end of the run |
 //! | `from_ms` | beginning of the window of metrics; 0 by default |
 //! | `buffer_kib` | trace buffer per CPU; 4096 by default |
-//! | `note` | what is known about a disagreement: its cause, and what shows it |
+//! | `note` | what a reader of the chapter should know: what the experiment shows, what differs between boots |
+//! | `[outside]` | of comparisons outside their bounds: `why`, as far as it is known, and what would `settle` it |
 //! | `[[check]]` | `metric`, a bound (`relative` or `absolute`), and what the metric needs (`at_ms`, `within`) |
 //! | `[[control]]` | a deliberately wrong model: `name`, `scheduler` or `workload` to simulate instead, and the `metrics` that must reject it |
 
@@ -64,6 +65,7 @@ struct Document {
     buffer_kib: u32,
     #[serde(default)]
     note: String,
+    outside: Option<Cause>,
     #[serde(default)]
     check: Vec<CheckDocument>,
     #[serde(default)]
@@ -94,6 +96,16 @@ struct ControlDocument {
     scheduler: Option<String>,
     workload: Option<String>,
     metrics: Vec<Metric>,
+}
+
+/// Why comparisons of an experiment are outside their bounds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cause {
+    /// The cause, as far as it is known.
+    pub why: String,
+    /// What would show whether that is so.
+    pub settle: String,
 }
 
 /// How far two values may be apart.
@@ -191,8 +203,10 @@ pub struct BookExperiment {
     pub duration_ns: u64,
     /// Trace buffer, KiB per CPU.
     pub buffer_kib: u32,
-    /// What is known about a disagreement.
+    /// What a reader of the chapter should know.
     pub note: String,
+    /// Why comparisons are outside their bounds, if any is.
+    pub outside: Option<Cause>,
     /// Comparisons.
     pub checks: Vec<Check>,
     /// Wrong models.
@@ -269,6 +283,7 @@ impl BookExperiment {
             duration_ns: document.duration_ms * 1_000_000,
             buffer_kib: document.buffer_kib,
             note: document.note,
+            outside: document.outside,
             identity: warmcore_lab::files::sha256(identity.as_bytes()),
         })
     }

@@ -1,22 +1,30 @@
-//! The book as a page: `docs/fidelity.md`.
+//! The book as pages: `docs/fidelity.md` with what is seen as a whole and what is outside, and a chapter for each experiment.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::judge::Verdict;
+use super::judge::{Pair, Verdict};
 use super::run::{Chapter, Line};
 
-/// How the page is made, at its head.
+/// How the pages are made, at the head of the summary.
 const HEAD: &str = "\
 # Fidelity: the simulator against a real kernel
 
-Made by `warmcore validate --between sim,vm --stored --page docs/fidelity.md book/*.toml`; do not edit. The experiments, their bounds and what is
-known about their disagreements are the files in `book/`; what the real kernel gave is in `book/results/`. `warmcore validate --between sim,vm
---virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and cannot show: [vm](models/vm.md).
+Made by `warmcore validate --between sim,vm --stored --page docs/fidelity.md book/*.toml`; do not edit. The experiments, their bounds and the
+causes of what is outside are the files in `book/`; what the real kernel gave is in `book/results/`; `book/pages/` has a chapter for each
+experiment. `warmcore validate --between sim,vm --virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and
+cannot show: [vm](models/vm.md).
 
 **inside**: the error of the simulator's median over seeds against the median over boots is within the bound. **outside**: it is not.
 **not measured**: too few events, lost events, or boots that differ by more than the bound. A **control** is a deliberately wrong model: the
 experiment must reject it, or its bounds say nothing.
 ";
+
+/// Head of a chapter, after its title.
+const CHAPTER: &str = "Made by `warmcore validate --page`; do not edit. `docs/fidelity.md` says what the words mean.";
+
+/// Directory of the chapters, beside the experiments' files.
+pub const CHAPTERS: &str = "pages";
 
 /// Figures of the page that have a target.
 const TARGETS: [(&str, &[&str], f64); 3] = [
@@ -25,23 +33,31 @@ const TARGETS: [(&str, &[&str], f64); 3] = [
     ("time to balance and threads per LLC", &["balanced_ms", "llc_counts"], 0.20),
 ];
 
-/// The page.
+/// The summary: numbers of all experiments, a table of them, and what is outside with its causes. `book` is the way from the
+/// summary's directory to the one of an experiment's file, which has [`CHAPTERS`] and `results` in it: `../book`.
 #[must_use]
-pub fn page(chapters: &[Chapter]) -> String {
+pub fn summary(chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) -> String {
     let mut text = String::from(HEAD);
-    summary(&mut text, chapters);
-    let mut groups: Vec<&str> = Vec::new();
-    for chapter in chapters {
-        if !groups.contains(&chapter.group.as_str()) {
-            groups.push(&chapter.group);
-        }
+    targets(&mut text, chapters);
+    contents(&mut text, chapters, book);
+    let missed: Vec<&Chapter> = chapters
+        .iter()
+        .filter(|chapter| outside(chapter).next().is_some() || accepted(chapter).next().is_some())
+        .collect();
+    if !missed.is_empty() {
+        text.push_str("\n## What is outside, and why\n");
     }
-    for group in groups {
-        let _ = write!(text, "\n## {group}\n");
-        for chapter in chapters.iter().filter(|chapter| chapter.group == group) {
-            describe(&mut text, chapter);
-        }
+    for chapter in missed {
+        cause(&mut text, chapter, &book(chapter));
     }
+    text
+}
+
+/// The chapter of one experiment.
+#[must_use]
+pub fn chapter(chapter: &Chapter) -> String {
+    let mut text = format!("# {}\n\n{CHAPTER}\n\n", chapter.name);
+    describe(&mut text, chapter);
     text
 }
 
@@ -56,7 +72,78 @@ pub fn counts(chapters: &[Chapter]) -> [usize; 3] {
         .map(|wanted| lines(chapters).filter(|line| line.judgement.verdict == wanted).count())
 }
 
-fn summary(text: &mut String, chapters: &[Chapter]) {
+fn outside(chapter: &Chapter) -> impl Iterator<Item = &Line> {
+    chapter.lines.iter().filter(|line| line.judgement.verdict == Verdict::Outside)
+}
+
+/// Wrong models that the experiment could have rejected and did not.
+fn accepted(chapter: &Chapter) -> impl Iterator<Item = &str> {
+    let accepted = chapter.controls.iter().filter(|control| control.measured && !control.rejected);
+    accepted.map(|control| control.name.as_str())
+}
+
+/// Chapters by group, groups in the order in which they come first.
+fn grouped(chapters: &[Chapter]) -> Vec<(&str, Vec<&Chapter>)> {
+    let mut groups: Vec<(&str, Vec<&Chapter>)> = Vec::new();
+    for chapter in chapters {
+        match groups.iter_mut().find(|(group, _)| *group == chapter.group) {
+            Some((_, members)) => members.push(chapter),
+            None => groups.push((&chapter.group, vec![chapter])),
+        }
+    }
+    groups
+}
+
+fn contents(text: &mut String, chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) {
+    for (group, chapters) in grouped(chapters) {
+        let _ = write!(
+            text,
+            "\n### {group}\n\n| experiment | what runs | inside | outside | not measured | wrong models rejected |\n\
+             |---|---|--:|--:|--:|--:|\n"
+        );
+        for chapter in chapters {
+            let [inside, outside, unknown] = counts(std::slice::from_ref(chapter));
+            let rejected = chapter.controls.iter().filter(|control| control.rejected).count();
+            let _ = writeln!(
+                text,
+                "| [{0}]({1}/{CHAPTERS}/{0}.md) | {2} | {inside} | {outside} | {unknown} | {rejected} of {3} |",
+                chapter.name,
+                book(chapter),
+                chapter.title,
+                chapter.controls.len()
+            );
+        }
+    }
+}
+
+/// What is outside in one experiment, in the form that all have.
+fn cause(text: &mut String, chapter: &Chapter, book: &str) {
+    let name = &chapter.name;
+    let _ = write!(text, "\n### {name}\n\n**What is seen.** {}:\n\n", chapter.title);
+    for line in outside(chapter) {
+        let error = line.judgement.error.map_or_else(|| "-".into(), |error| shown_error(error, &line.bound));
+        let worst =
+            line.judgement.pairs.iter().max_by(|a, b| a.error.unwrap_or(-1.0).total_cmp(&b.error.unwrap_or(-1.0)));
+        let values = worst.map_or_else(String::new, |pair| {
+            format!(" ({}: simulated {}, real {})", pair.label, number(pair.sim), number(pair.vm))
+        });
+        let _ =
+            writeln!(text, "- {} under {}: error {error}, bound {}{values}", line.metric, line.scheduler, line.bound);
+    }
+    for control in accepted(chapter) {
+        let _ = writeln!(text, "- the wrong model “{control}” is not rejected");
+    }
+    let unknown = "Not known.";
+    let (why, settle) =
+        chapter.outside.as_ref().map_or((unknown, unknown), |cause| (cause.why.trim(), cause.settle.trim()));
+    let _ = write!(
+        text,
+        "\n**Why, as far as known.** {why}\n\n**What would settle it.** {settle}\n\n\
+         **Data.** [chapter]({book}/{CHAPTERS}/{name}.md), [experiment]({book}/{name}.toml), [boots]({book}/results/{name}.json).\n"
+    );
+}
+
+fn targets(text: &mut String, chapters: &[Chapter]) {
     let [inside, outside, unknown] = counts(chapters);
     let _ = write!(
         text,
@@ -88,28 +175,21 @@ fn summary(text: &mut String, chapters: &[Chapter]) {
     let controls: Vec<_> = chapters.iter().flat_map(|chapter| &chapter.controls).collect();
     let rejected = controls.iter().filter(|control| control.rejected).count();
     let _ = writeln!(text, "\nControls: {rejected} of {} wrong models rejected.", controls.len());
-    let sources: std::collections::BTreeSet<&str> =
+    let sources: BTreeSet<&str> =
         chapters.iter().map(|chapter| chapter.source.as_str()).filter(|source| !source.is_empty()).collect();
     for source in sources {
         let _ = writeln!(text, "\nThe real kernel: {source}.");
     }
-    let mut missed =
-        lines_with_chapter(chapters).filter(|(_, line)| line.judgement.verdict == Verdict::Outside).peekable();
-    if missed.peek().is_some() {
-        let _ = write!(text, "\n### What is outside\n\n");
-        for (chapter, line) in missed {
-            let error = line.judgement.error.map_or_else(|| "-".into(), |error| shown_error(error, &line.bound));
-            let _ = writeln!(
-                text,
-                "- {}: {} under {}: error {error}, bound {}",
-                chapter.name, line.metric, line.scheduler, line.bound
-            );
-        }
-    }
 }
 
-fn lines_with_chapter(chapters: &[Chapter]) -> impl Iterator<Item = (&Chapter, &Line)> {
-    chapters.iter().flat_map(|chapter| chapter.lines.iter().map(move |line| (chapter, line)))
+/// The values that decide a line: all of a few, else the worst.
+fn deciding(line: &Line) -> Vec<&Pair> {
+    let mut pairs: Vec<&Pair> = line.judgement.pairs.iter().collect();
+    if pairs.len() > 4 {
+        pairs.sort_by(|a, b| b.error.unwrap_or(0.0).total_cmp(&a.error.unwrap_or(0.0)));
+        pairs.truncate(2);
+    }
+    pairs
 }
 
 fn describe(text: &mut String, chapter: &Chapter) {
@@ -118,9 +198,9 @@ fn describe(text: &mut String, chapter: &Chapter) {
     let items = if items.is_empty() { String::new() } else { format!("; checklist {}", items.join(", ")) };
     let _ = write!(
         text,
-        "\n### {}\n\n{}. {cpus} CPUs, {llcs} LLCs, {nodes} nodes; {} boots{items}.\n\n\
+        "{}. {cpus} CPUs, {llcs} LLCs, {nodes} nodes; {} boots{items}.\n\n\
          | scheduler | metric | of | simulated | real | error | bound | verdict |\n|---|---|---|---|---|---|---|---|\n",
-        chapter.name, chapter.title, chapter.boots
+        chapter.title, chapter.boots
     );
     for line in &chapter.lines {
         let judgement = &line.judgement;
@@ -128,13 +208,7 @@ fn describe(text: &mut String, chapter: &Chapter) {
             "" => judgement.verdict.name().to_owned(),
             reason => format!("{}: {reason}", judgement.verdict.name()),
         };
-        // The values that decide: all of a few, else the worst.
-        let mut pairs: Vec<_> = judgement.pairs.iter().collect();
-        if pairs.len() > 4 {
-            pairs.sort_by(|a, b| b.error.unwrap_or(0.0).total_cmp(&a.error.unwrap_or(0.0)));
-            pairs.truncate(2);
-        }
-        for pair in pairs {
+        for pair in deciding(line) {
             let error = pair.error.map_or_else(|| "-".into(), |error| shown_error(error, &line.bound));
             let _ = writeln!(
                 text,

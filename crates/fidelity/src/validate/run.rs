@@ -13,7 +13,7 @@ use warmcore_kernel::Setup;
 use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_workload::Workload;
 
-use super::book::{BookExperiment, Check};
+use super::book::{BookExperiment, Cause, Check};
 use super::judge::{Judgement, Verdict, judge};
 use super::metric::Measured;
 use super::plots::{Plots, RunOf};
@@ -135,8 +135,10 @@ pub struct Chapter {
     pub machine: String,
     /// CPUs, LLCs and nodes of it.
     pub size: (usize, usize, usize),
-    /// What is known about a disagreement.
+    /// What a reader of the chapter should know.
     pub note: String,
+    /// Why comparisons are outside their bounds, if any is.
+    pub outside: Option<Cause>,
     /// Kernel, QEMU and execution of the results; empty without any.
     pub source: String,
     /// Number of boots.
@@ -326,6 +328,7 @@ pub fn compare(
         machine: experiment.machine_text.clone(),
         size: (machine.cpu_count(), machine.llc_count(), machine.node_count()),
         note: experiment.note.clone(),
+        outside: experiment.outside.clone(),
         source: result.map_or_else(String::new, |result| {
             format!("kernel {}, QEMU {}, {}", result.kernel, result.qemu, result.execution)
         }),
