@@ -99,9 +99,13 @@ impl Project {
             let named =
                 ["results/2", "crates/", "scripts/", "book/", "machines/", "published/", "workloads/", "tests/"];
             let file = path.ends_with(".md") && named.iter().any(|begin| word.starts_with(begin));
-            if (page || file) && !self.paths.contains(word.trim_end_matches('/')) {
+            let result = word.starts_with("results/2");
+            if (page || file || result) && !self.paths.contains(word.trim_end_matches('/')) {
                 found.push(format!("cites {word}, which does not exist"));
             }
+        }
+        if flat.contains("../shared") {
+            found.push("cites a place outside of the project".to_owned());
         }
         if path.ends_with(".rs") {
             for line in text.lines().map(str::trim_start).filter(|line| line.starts_with("//")) {
@@ -301,6 +305,8 @@ fn a_missing_page_is_found() {
     assert!(said("scripts/x", "# docs/nothing.md has it").contains("docs/nothing.md"));
     assert!(said("crates/x.rs", "/// As in `linux-fair.md`, by name only.").contains("cited by path"));
     assert!(said("docs/x.md", "`results/2026-01-01-nowhere/a.txt` has it").contains("nowhere"));
+    assert!(said("crates/x.rs", "// As results/2026-11-22-*/message-lines has it").contains("results/2026"));
+    assert!(said("docs/x.md", "as ../shared/reference says").contains("outside of the project"));
     assert!(said("docs/x.md", "after `crates/lab/src/nothing.rs`").contains("crates/lab/src/nothing.rs"));
     assert_eq!(said("crates/x.rs", "//! See `docs/spec/linux-fair.md`."), "");
 }

@@ -187,7 +187,7 @@ pub(crate) enum Side {
 
 impl Side {
     /// Percent of the kernel's work for a message. A pipe's write takes 1.15 to 1.17 times its read, a socket's two calls the same
-    /// (Zen 4 and Zen 5, `results/2026-11-22-*/message-lines`).
+    /// (`results/2026-11-22-zen4-2vcpu/message-lines`, `results/2026-11-22-zen5-2vcpu/message-lines`).
     fn work_percent(self, kind: ChannelKind) -> u64 {
         match (kind, self) {
             (ChannelKind::Pipe, Side::Sender) => 54,

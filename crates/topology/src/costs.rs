@@ -43,7 +43,8 @@ pub struct Costs {
     /// Time of handing one modified cache line from one CPU to another.
     pub line_transfer_ns: PerRelation<u64>,
     /// Cache lines that one pipe message is waited for, one after the other, both sides together. Measured (100 bytes, Linux 6.18,
-    /// `results/2026-11-22-*/message-lines`): two threads in turn, 5.3 hand-offs between LLCs and 7.4 under one on a Zen 4, 4.5 and 4.6 on a
+    /// `results/2026-11-22-zen4-2vcpu/message-lines` and `results/2026-11-22-zen5-2vcpu/message-lines`): two threads in
+    /// turn, 5.3 hand-offs between LLCs and 7.4 under one on a Zen 4, 4.5 and 4.6 on a
     /// Zen 5. A message of a stream takes 3.0 to 4.2 hand-offs longer on two LLCs of the Zen 5 than under one: the receiver's part.
     pub message_lines: u32,
     /// The same of a Unix stream socket. Measured: 11.6 and 4.4 on the Zen 4, 6.8 and 3.5 on the Zen 5; of a stream 6.5 to 9.6.
