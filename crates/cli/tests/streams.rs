@@ -48,8 +48,8 @@ fn json_is_one_document_with_schema_and_version() {
         (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 2"), "warmcore-comparison-1"),
         ("machine list --json".into(), "warmcore-machines-1"),
         ("workload list --json".into(), "warmcore-generators-1"),
-        ("schedulers list --json".into(), "warmcore-schedulers-1"),
-        ("schedulers show eevdf --json".into(), "warmcore-schedulers-1"),
+        ("schedulers list --json".into(), "warmcore-schedulers-2"),
+        ("schedulers show eevdf --json".into(), "warmcore-schedulers-2"),
     ] {
         let ran = scratch.run(&words).exits_with(0);
         let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");

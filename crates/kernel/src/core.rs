@@ -26,7 +26,7 @@ pub enum NeedResched {
     Full,
 }
 
-/// Parameters of the kernel a scheduler lives in, as far as they are not the machine's.
+/// Parameters of the simulated kernel, as far as they are not the machine's. They are the experiment's, not a policy's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelParameters {
     /// Ticks per second: 100, 250, 300 or 1000.

@@ -120,7 +120,7 @@ pub(crate) fn run_with<'a, S: Scheduler, M: Memory>(
 
 impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     fn new(setup: &'a Setup<'a>, scheduler: S, memory: M, sink: Option<&'a mut dyn Sink>) -> Self {
-        let parameters = scheduler.kernel_parameters();
+        let parameters = setup.kernel;
         let traced = sink.is_some();
         let core = Core {
             now_ns: 0,

@@ -42,5 +42,5 @@ pub use crate::hint_faults::HintFault;
 pub use crate::memory_samples::MEMORY_COUNTERS;
 pub use crate::pages::{LastTouch, PAGE_BYTES, RegionId};
 pub use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
-pub use crate::setup::{MemoryChoice, Setup};
+pub use crate::setup::{Boot, MemoryChoice, Setup};
 pub use crate::task::{State, Task, WaitReason};

@@ -18,7 +18,7 @@
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use crate::core::{Core, KernelParameters};
+use crate::core::Core;
 
 /// Why a CPU is to be selected or a task is enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,9 +61,6 @@ pub enum Dequeue {
 pub trait Scheduler {
     /// Name, as on the command line.
     fn name(&self) -> &'static str;
-
-    /// Parameters of the kernel this policy is modelled in.
-    fn kernel_parameters(&self) -> KernelParameters;
 
     /// Names of what it ranks tasks by, with unit as suffix: what [`Scheduler::score_tasks`] tells.
     fn scores(&self) -> &'static [&'static str] {

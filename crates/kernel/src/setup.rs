@@ -8,6 +8,7 @@ use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RunTables};
 use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload};
 
+use crate::core::KernelParameters;
 use crate::error::SetupError;
 use crate::memory_samples::MEMORY_COUNTERS;
 
@@ -40,12 +41,33 @@ impl MemoryChoice {
     }
 }
 
+/// What a kernel knows when it starts, before there is any task: all that a policy is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Parameters of the kernel.
+    pub kernel: KernelParameters,
+    /// Seed of what a policy draws at random.
+    pub seed: u64,
+}
+
+impl<'a> Boot<'a> {
+    /// A kernel with default parameters on a machine, and seed 0.
+    pub fn new(machine: &'a Machine) -> Self {
+        Self { machine, kernel: KernelParameters::default(), seed: 0 }
+    }
+}
+
 /// An experiment's machine and workload, ready to run under any scheduler.
+#[derive(Clone)]
 pub struct Setup<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) workload: &'a Workload,
     /// Seed of everything random: tick phases, when each CPU balances first, and the scheduler's own generator.
     pub seed: u64,
+    /// Parameters of the kernel.
+    pub kernel: KernelParameters,
     /// How the memory is modelled.
     pub memory: MemoryChoice,
     /// End of the run even if tasks still run.
@@ -116,6 +138,7 @@ impl<'a> Setup<'a> {
             machine,
             workload,
             seed,
+            kernel: KernelParameters::default(),
             memory: MemoryChoice::None,
             max_time_ns: None,
             scores_every_ns: None,
@@ -127,6 +150,11 @@ impl<'a> Setup<'a> {
             step_restrictions,
             starts,
         })
+    }
+
+    /// What a policy for this setup is made from.
+    pub fn boot(&self) -> Boot<'a> {
+        Boot { machine: self.machine, kernel: self.kernel, seed: self.seed }
     }
 
     /// The machine.

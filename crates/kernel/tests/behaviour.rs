@@ -8,8 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use warmcore_kernel::{
-    Core, Dequeue, Enqueue, KernelParameters, MemoryChoice, READ_COUNTERS_NS, Scheduler, Setup, SimulationError,
-    WakeFlags, run,
+    Core, Dequeue, Enqueue, MemoryChoice, READ_COUNTERS_NS, Scheduler, Setup, SimulationError, WakeFlags, run,
 };
 use warmcore_topology::{CpuId, Machine, resolve};
 use warmcore_trace::{Event, EventKind, MigrationKind, Outcome, OverheadKind, Sink, TaskId};
@@ -211,9 +210,6 @@ macro_rules! forward {
 impl Scheduler for OnTick {
     fn name(&self) -> &'static str {
         "on tick"
-    }
-    fn kernel_parameters(&self) -> KernelParameters {
-        self.fifo.kernel_parameters()
     }
     fn holds(&self, task: TaskId) -> bool {
         self.fifo.holds(task)

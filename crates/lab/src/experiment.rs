@@ -165,7 +165,7 @@ impl Experiment {
         }
         let machine = &self.machine.value;
         let unknown = machine.llcs().any(|llc| machine.llc_cache(llc).is_none_or(|cache| cache.size_bytes == 0));
-        if let Some(spec) = self.schedulers.iter().find(|spec| unknown && spec.is_cache_aware()) {
+        if let Some(spec) = self.schedulers.iter().find(|spec| unknown && spec.info().is_cache_aware) {
             return Err(ExperimentError::UnknownLlcs {
                 scheduler: spec.to_string(),
                 machine: self.machine.source.clone(),
@@ -204,7 +204,7 @@ impl Experiment {
 /// A scheduler with every tunable, as [`SchedulerSpec::parse`] reads it.
 #[must_use]
 pub fn resolved_text(spec: &SchedulerSpec) -> String {
-    if let SchedulerSpec::Scx(_) = spec {
+    if spec.program().is_some() {
         return spec.to_string();
     }
     let settings: Vec<String> = spec.resolved().iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -5,9 +5,13 @@
 
 pub mod domains;
 pub mod fair;
+mod kernel_tunables;
+mod registry;
 pub mod rr;
 mod spec;
 mod tunables;
 
-pub use spec::{SchedulerInfo, SchedulerSpec, SpecError, decisions, list, run_tables, scores, simulate};
-pub use tunables::{TunableError, TunableInfo};
+pub use kernel_tunables::KernelTunables;
+pub use registry::{LinuxScheduler, SchedulerInfo, list};
+pub use spec::{SchedulerSpec, ScxProgram, SpecError, decisions, run_tables, scores, simulate};
+pub use tunables::{Scale, TunableError, TunableInfo, TunableKind, TunableSet};

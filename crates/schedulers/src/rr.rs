@@ -10,25 +10,33 @@
 
 use std::collections::VecDeque;
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, WakeFlags};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
-use crate::tunables::tunables;
+use crate::registry::SchedulerInfo;
+use crate::tunables::{TunableSet, tunables};
 
 tunables! {
     /// Tunables of `rr`.
-    pub struct RoundRobinTunables for "rr" {
+    pub struct RoundRobinTunables {
         /// Longest stay on a CPU while others wait.
-        quantum_ns: 10_000_000 "ns" in 10_000..=10_000_000_000,
+        quantum_ns: 10_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
         /// The queue's lock takes time and is taken by one CPU at a time; 0 = it costs nothing, which no machine offers.
         global_lock: 1 "" in 0..=1,
-        /// Ticks per second of the kernel.
-        hz: 250 "Hz" in 100..=1000,
-        /// How late timers of normal tasks may be.
-        timer_slack_ns: 50_000 "ns" in 0..=10_000_000,
     }
 }
+
+/// The row of `rr`.
+pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
+    name: "rr",
+    summary: "one global queue, fixed quantum: for teaching",
+    source: "textbooks",
+    sets: &[RoundRobinTunables::TABLE],
+    scores: RoundRobin::SCORES,
+    simulate: Some(|spec, setup, sink| run(setup, RoundRobin::new(spec.tunables(), &setup.boot()), sink)),
+    ..SchedulerInfo::PLAIN
+};
 
 /// Lines that change hands with the queue: the lock with the queue's ends, and the task at the end in use.
 const LOCK_LINES: u64 = 2;
@@ -74,8 +82,9 @@ impl RoundRobin {
     /// Names of its scores.
     pub const SCORES: &'static [&'static str] = &["position"];
 
-    /// The policy on a machine with so many CPUs.
-    pub fn new(tunables: RoundRobinTunables, cpus: usize) -> Self {
+    /// The policy in a kernel.
+    pub fn new(tunables: RoundRobinTunables, boot: &Boot<'_>) -> Self {
+        let cpus = boot.machine.cpu_count();
         Self {
             tunables,
             lock: GlobalLock::default(),
@@ -99,10 +108,6 @@ impl RoundRobin {
 impl Scheduler for RoundRobin {
     fn name(&self) -> &'static str {
         "rr"
-    }
-
-    fn kernel_parameters(&self) -> KernelParameters {
-        KernelParameters { hz: self.tunables.hz as u32, ttwu_queue: true, timer_slack_ns: self.tunables.timer_slack_ns }
     }
 
     fn scores(&self) -> &'static [&'static str] {

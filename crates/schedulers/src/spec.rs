@@ -5,91 +5,21 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
-use warmcore_kernel::{Setup, SimulationError, run};
+use warmcore_kernel::{KernelParameters, Setup, SimulationError};
 use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
-use crate::domains::Domains;
-use crate::fair::cache_aware::{CacheAware, CacheAwareTunables};
-use crate::fair::cfs::{Cfs, CfsTunables};
-use crate::fair::decisions::FairDecisions;
-use crate::fair::eevdf::{Eevdf, EevdfTunables};
-use crate::fair::gathering::{Gathering, NoGathering};
-use crate::fair::numa::NumaTunables;
-use crate::fair::topology_aware::{TopologyAware, TopologyAwareTunables};
-use crate::fair::{Fair, Features, Policy};
-use crate::rr::{RoundRobin, RoundRobinTunables};
-use crate::tunables::{TunableError, TunableInfo, TunableSet, nearest, set_in};
-
-/// What a scheduler is.
-#[derive(Clone, Debug, Serialize)]
-pub struct SchedulerInfo {
-    /// Name on the command line.
-    pub name: &'static str,
-    /// One line.
-    pub summary: &'static str,
-    /// Where the model comes from.
-    pub source: &'static str,
-    /// Its tunables.
-    pub tunables: Vec<TunableInfo>,
-}
-
-/// All schedulers.
-pub fn list() -> Vec<SchedulerInfo> {
-    vec![
-        SchedulerInfo {
-            name: "cache-aware",
-            summary: "EEVDF with Cache Aware Scheduling: a process keeps to one LLC while it fits there",
-            source: "Linux 7.2, kernel/sched/fair.c with CONFIG_SCHED_CACHE",
-            tunables: [CacheAwareTunables::table(), EevdfTunables::table(), NumaTunables::table()].concat(),
-        },
-        SchedulerInfo {
-            name: "cfs",
-            summary: "Completely Fair Scheduler: smallest virtual runtime first, slices of a period",
-            source: "Linux 4.9 to 6.5, kernel/sched/fair.c",
-            tunables: [CfsTunables::table(), NumaTunables::table()].concat(),
-        },
-        SchedulerInfo {
-            name: "eevdf",
-            summary: "Earliest Eligible Virtual Deadline First with lag, delayed dequeue and lazy preemption",
-            source: "Linux 7.2, kernel/sched/fair.c",
-            tunables: [EevdfTunables::table(), NumaTunables::table()].concat(),
-        },
-        SchedulerInfo {
-            name: "rr",
-            summary: "one global queue, fixed quantum: for teaching",
-            source: "textbooks",
-            tunables: RoundRobinTunables::table(),
-        },
-        SchedulerInfo {
-            name: "topology-aware",
-            summary: "Cache Aware Scheduling extended: a process takes as many LLCs as it needs, the nearest first",
-            source: "RFCs of June and August 2026 as far as published; the rest is this project's design",
-            tunables: [
-                TopologyAwareTunables::table(),
-                CacheAwareTunables::table(),
-                EevdfTunables::table(),
-                NumaTunables::table(),
-            ]
-            .concat(),
-        },
-    ]
-}
+use crate::kernel_tunables::KernelTunables;
+use crate::registry::{SCX, SchedulerInfo, list};
+use crate::tunables::{TunableError, TunableSet, nearest};
 
 /// A scheduler with its settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SchedulerSpec {
-    /// `cache-aware`.
-    CacheAware(EevdfTunables, CacheAwareTunables, NumaTunables),
-    /// `cfs`.
-    Cfs(CfsTunables, NumaTunables),
-    /// `eevdf`.
-    Eevdf(EevdfTunables, NumaTunables),
-    /// `rr`.
-    RoundRobin(RoundRobinTunables),
-    /// `topology-aware`.
-    TopologyAware(EevdfTunables, CacheAwareTunables, TopologyAwareTunables, NumaTunables),
-    /// `scx:PROGRAM ARGUMENTS`: a sched_ext scheduler, which only a real kernel can run.
-    Scx(ScxProgram),
+#[derive(Clone, Debug)]
+pub struct SchedulerSpec {
+    info: &'static SchedulerInfo,
+    /// Values of its tunables, in the order of [`SchedulerInfo::tunables`].
+    values: Vec<u64>,
+    /// The program, if it is one.
+    program: Option<ScxProgram>,
 }
 
 /// A sched_ext scheduler as a program with its arguments.
@@ -120,6 +50,14 @@ pub enum SpecError {
         /// All that was given.
         spec: String,
     },
+    /// A tunable is set more than once.
+    #[error("`{name}` is set twice in `{spec}`: give it one value")]
+    Twice {
+        /// The tunable.
+        name: &'static str,
+        /// All that was given.
+        spec: String,
+    },
     /// `scx:` without a program.
     #[error("`scx:` needs the path of a program, as in `scx:/usr/bin/scx_lavd --performance`")]
     NoProgram,
@@ -137,103 +75,133 @@ fn hint(nearest: &Option<&'static str>) -> String {
 }
 
 impl SchedulerSpec {
-    /// Whether it decides by the LLCs' sizes.
+    /// The scheduler with the settings it has by itself.
     #[must_use]
-    pub const fn is_cache_aware(&self) -> bool {
-        matches!(self, Self::CacheAware(..) | Self::TopologyAware(..))
+    pub fn new(info: &'static SchedulerInfo) -> Self {
+        Self { info, values: info.tunables().map(|tunable| tunable.default).collect(), program: None }
     }
 
     /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`.
     ///
     /// # Errors
-    /// When the scheduler or a tunable is unknown, or a value is out of range.
+    /// When the scheduler or a tunable is unknown, a tunable is set twice, or a value is out of range.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         if let Some(command) = text.trim().strip_prefix("scx:") {
             let mut words = command.split_whitespace().map(str::to_owned);
             let program = words.next().ok_or(SpecError::NoProgram)?;
-            return Ok(Self::Scx(ScxProgram { program, arguments: words.collect() }));
+            let program = ScxProgram { program, arguments: words.collect() };
+            return Ok(Self { program: Some(program), ..Self::new(&SCX) });
         }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        let numa = NumaTunables::default();
-        let mut spec = match name.trim() {
-            "cache-aware" => Self::CacheAware(EevdfTunables::default(), CacheAwareTunables::default(), numa),
-            "cfs" => Self::Cfs(CfsTunables::default(), numa),
-            "eevdf" => Self::Eevdf(EevdfTunables::default(), numa),
-            "rr" => Self::RoundRobin(RoundRobinTunables::default()),
-            "topology-aware" => Self::TopologyAware(
-                EevdfTunables::default(),
-                CacheAwareTunables::default(),
-                TopologyAwareTunables::default(),
-                numa,
-            ),
-            other => {
-                let nearest = nearest(other, list().into_iter().map(|info| info.name));
-                let nearest = list().into_iter().map(|info| info.name).find(|name| Some(*name) == nearest);
-                return Err(SpecError::Unknown { name: other.to_owned(), nearest });
-            }
+        let name = name.trim();
+        let Some(info) = list().iter().find(|info| info.name == name) else {
+            let nearest = nearest(name, list().iter().map(|info| info.name));
+            return Err(SpecError::Unknown { name: name.to_owned(), nearest });
         };
+        let mut spec = Self::new(info);
+        let mut seen = Vec::new();
         for setting in settings.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
             let Some((key, value)) = setting.split_once('=') else {
                 return Err(SpecError::Setting { setting: setting.to_owned(), spec: text.to_owned() });
             };
-            spec.set(key.trim(), value.trim())?;
+            let name = spec.set(key.trim(), value.trim())?;
+            if seen.contains(&name) {
+                return Err(SpecError::Twice { name, spec: text.to_owned() });
+            }
+            seen.push(name);
         }
         Ok(spec)
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), TunableError> {
-        let name = self.name();
-        match self {
-            Self::CacheAware(eevdf, cache, numa) => set_in(&mut [cache, eevdf, numa], name, key, value),
-            Self::Cfs(cfs, numa) => set_in(&mut [cfs, numa], name, key, value),
-            Self::Eevdf(eevdf, numa) => set_in(&mut [eevdf, numa], name, key, value),
-            Self::RoundRobin(tunables) => tunables.set(key, value),
-            Self::TopologyAware(eevdf, cache, topology, numa) => {
-                set_in(&mut [topology, cache, eevdf, numa], name, key, value)
-            }
-            Self::Scx(_) => set_in(&mut [], name, key, value),
+    /// Sets a tunable and returns its name.
+    ///
+    /// # Errors
+    /// When the scheduler has no such tunable or the value is out of range.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<&'static str, TunableError> {
+        let Some((position, tunable)) = self.info.tunables().enumerate().find(|(_, tunable)| tunable.name == name)
+        else {
+            return Err(self.unknown(name));
+        };
+        self.values[position] = tunable.parse(value)?;
+        Ok(tunable.name)
+    }
+
+    fn unknown(&self, name: &str) -> TunableError {
+        let has_it = |info: &&&SchedulerInfo| info.tunables().any(|tunable| tunable.name == name);
+        TunableError::Unknown {
+            scheduler: self.info.name,
+            name: name.to_owned(),
+            nearest: nearest(name, self.info.tunables().map(|tunable| tunable.name)),
+            elsewhere: list().iter().filter(has_it).map(|info| info.name).collect(),
         }
+    }
+
+    /// What the scheduler is.
+    #[must_use]
+    pub fn info(&self) -> &'static SchedulerInfo {
+        self.info
     }
 
     /// Name of the scheduler.
+    #[must_use]
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::CacheAware(..) => "cache-aware",
-            Self::Cfs(..) => "cfs",
-            Self::Eevdf(..) => "eevdf",
-            Self::RoundRobin(_) => "rr",
-            Self::TopologyAware(..) => "topology-aware",
-            Self::Scx(_) => "scx",
+        self.info.name
+    }
+
+    /// The sched_ext program, if it is one.
+    #[must_use]
+    pub fn program(&self) -> Option<&ScxProgram> {
+        self.program.as_ref()
+    }
+
+    /// Whether the simulator can run it.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.info.simulate.is_some()
+    }
+
+    /// One of its sets of tunables, with the values in force; the defaults if the scheduler has no such set.
+    #[must_use]
+    pub fn tunables<T: TunableSet>(&self) -> T {
+        let mut start = 0;
+        for set in self.info.sets.iter().copied().chain([KernelTunables::TABLE]) {
+            if set == T::TABLE {
+                return T::from_values(self.values.get(start..start + set.len()).unwrap_or_default());
+            }
+            start += set.len();
         }
+        T::from_values(&[])
+    }
+
+    /// Parameters of the kernel that it runs in.
+    #[must_use]
+    pub fn kernel(&self) -> KernelParameters {
+        self.tunables::<KernelTunables>().into()
     }
 
     /// All tunables with the values in force.
+    #[must_use]
     pub fn resolved(&self) -> Vec<(&'static str, u64)> {
-        self.sets().into_iter().flat_map(TunableSet::values).collect()
-    }
-
-    /// Its sets of tunables.
-    fn sets(&self) -> Vec<&dyn TunableSet> {
-        match self {
-            Self::CacheAware(eevdf, cache, numa) => vec![cache, eevdf, numa],
-            Self::Cfs(cfs, numa) => vec![cfs, numa],
-            Self::Eevdf(eevdf, numa) => vec![eevdf, numa],
-            Self::RoundRobin(tunables) => vec![tunables],
-            Self::TopologyAware(eevdf, cache, topology, numa) => vec![topology, cache, eevdf, numa],
-            Self::Scx(_) => Vec::new(),
-        }
+        self.info.tunables().map(|tunable| tunable.name).zip(self.values.iter().copied()).collect()
     }
 
     /// Tunables that differ from their defaults.
+    #[must_use]
     pub fn changed(&self) -> Vec<(&'static str, u64)> {
-        let both = self.resolved().into_iter().zip(self.defaults());
-        both.filter(|(now, default)| now != default).map(|(now, _)| now).collect()
-    }
-
-    fn defaults(&self) -> Vec<(&'static str, u64)> {
-        Self::parse(self.name()).map(|spec| spec.resolved()).unwrap_or_default()
+        let both = self.info.tunables().zip(self.values.iter().copied());
+        both.filter(|(tunable, value)| tunable.default != *value)
+            .map(|(tunable, value)| (tunable.name, value))
+            .collect()
     }
 }
+
+impl PartialEq for SchedulerSpec {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name(), &self.values, &self.program) == (other.name(), &other.values, &other.program)
+    }
+}
+
+impl Eq for SchedulerSpec {}
 
 impl FromStr for SchedulerSpec {
     type Err = SpecError;
@@ -247,7 +215,7 @@ impl fmt::Display for SchedulerSpec {
     /// The name and the settings that differ from the defaults; [`SchedulerSpec::parse`] reads it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
-        if let Self::Scx(scx) = self {
+        if let Some(scx) = &self.program {
             write!(f, ":{}", scx.program)?;
             return scx.arguments.iter().try_for_each(|argument| write!(f, " {argument}"));
         }
@@ -267,15 +235,7 @@ impl Serialize for SchedulerSpec {
 /// Kinds of decisions that a scheduler puts into the trace, by number.
 pub fn decisions(spec: &SchedulerSpec) -> Vec<DecisionKind> {
     let mut table = DecisionTable::default();
-    match spec {
-        SchedulerSpec::CacheAware(..)
-        | SchedulerSpec::Cfs(..)
-        | SchedulerSpec::Eevdf(..)
-        | SchedulerSpec::TopologyAware(..) => {
-            FairDecisions::register(&mut table);
-        }
-        SchedulerSpec::RoundRobin(_) | SchedulerSpec::Scx(_) => {}
-    }
+    (spec.info.register_decisions)(&mut table);
     table.into_kinds()
 }
 
@@ -288,12 +248,7 @@ pub fn decisions(spec: &SchedulerSpec) -> Vec<DecisionKind> {
 /// | `vruntime_ns` | CFS | virtual runtime minus the smallest of its queue: the smallest runs |
 /// | `position` | round robin | place in the global queue, the running task having 0 |
 pub fn scores(spec: &SchedulerSpec) -> &'static [&'static str] {
-    match spec {
-        SchedulerSpec::CacheAware(..) | SchedulerSpec::Eevdf(..) | SchedulerSpec::TopologyAware(..) => Eevdf::SCORES,
-        SchedulerSpec::Cfs(..) => Cfs::SCORES,
-        SchedulerSpec::RoundRobin(_) => RoundRobin::SCORES,
-        SchedulerSpec::Scx(_) => &[],
-    }
+    spec.info.scores
 }
 
 /// The tables that the events of a run under a scheduler refer to; names of scores only where they are sampled.
@@ -305,59 +260,34 @@ pub fn run_tables(spec: &SchedulerSpec, setup: &Setup<'_>) -> RunTables {
     tables
 }
 
-/// Runs a workload on a machine under a scheduler, sending its events to `sink` if there is one.
+/// Runs a workload on a machine under a scheduler, in the kernel that [`SchedulerSpec::kernel`] says, sending the events to `sink` if there
+/// is one.
 ///
 /// # Errors
 /// See [`SimulationError`].
-pub fn simulate<'a>(
+pub fn simulate(
     spec: &SchedulerSpec,
-    setup: &'a Setup<'a>,
-    sink: Option<&'a mut dyn Sink>,
+    setup: &Setup<'_>,
+    sink: Option<&mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
-    let cpus = setup.machine().cpu_count();
-    match spec.clone() {
-        SchedulerSpec::CacheAware(eevdf, cache, numa) => {
-            let (policy, features) = (Eevdf::new(eevdf, cpus), Features { name: Some(spec.name()), numa });
-            run_fair(policy, setup, &features, sink, |domains, hz| CacheAware::new(cache, setup, domains, hz))
-        }
-        SchedulerSpec::Cfs(cfs, numa) => {
-            let features = Features { numa, ..Features::default() };
-            run_fair(Cfs::new(cfs, cpus), setup, &features, sink, |_, _| None::<NoGathering>)
-        }
-        SchedulerSpec::Eevdf(eevdf, numa) => {
-            let features = Features { numa, ..Features::default() };
-            run_fair(Eevdf::new(eevdf, cpus), setup, &features, sink, |_, _| None::<NoGathering>)
-        }
-        SchedulerSpec::RoundRobin(tunables) => run(setup, RoundRobin::new(tunables, cpus), sink),
-        SchedulerSpec::TopologyAware(eevdf, cache, topology, numa) => {
-            let (policy, features) = (Eevdf::new(eevdf, cpus), Features { name: Some(spec.name()), numa });
-            run_fair(policy, setup, &features, sink, |domains, hz| {
-                TopologyAware::new(topology, cache, setup, domains, hz)
-            })
-        }
-        SchedulerSpec::Scx(_) => Err(SimulationError::NotSimulated { scheduler: spec.to_string() }),
-    }
-}
-
-/// Runs the fair class with what gathers threads, if there is anything to gather on the machine: `gathering` is told the
-/// scheduling domains and the tick rate.
-fn run_fair<'a, P: Policy, G: Gathering>(
-    policy: P,
-    setup: &'a Setup<'a>,
-    features: &Features,
-    sink: Option<&'a mut dyn Sink>,
-    gathering: impl FnOnce(&Domains, u64) -> Option<G>,
-) -> Result<Outcome, SimulationError> {
-    let domains = Domains::build(setup.machine(), &policy.fair_parameters().domains);
-    match gathering(&domains, policy.kernel_parameters().hz.into()) {
-        Some(gathering) => run(setup, Fair::with_features(policy, gathering, domains, setup, features), sink),
-        None => run(setup, Fair::with_features(policy, NoGathering, domains, setup, features), sink),
+    let Some(simulate) = spec.info.simulate else {
+        return Err(SimulationError::NotSimulated { scheduler: spec.to_string() });
+    };
+    let mut setup = setup.clone();
+    setup.kernel = spec.kernel();
+    match sink {
+        Some(sink) => simulate(spec, &setup, Some(sink)),
+        None => simulate(spec, &setup, None),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fair::cache_aware::CacheAwareTunables;
+    use crate::fair::eevdf::EevdfTunables;
+    use crate::fair::numa::NumaTunables;
+    use crate::fair::topology_aware::TopologyAwareTunables;
 
     #[test]
     fn a_spec_prints_as_it_is_read() {
@@ -378,6 +308,8 @@ mod tests {
         let message = |text: &str| SchedulerSpec::parse(text).unwrap_err().to_string();
         assert!(message("eevfd").contains("did you mean `eevdf`"));
         assert!(message("eevdf:base_slice=1").contains("did you mean `base_slice_ns`"));
+        assert!(message("EEVDF").contains("did you mean `eevdf`"));
+        assert!(message("eevdf:HZ=250").contains("did you mean `hz`"));
         assert!(message("eevdf:hz=5").contains("100 to 1000"));
         assert!(message("eevdf:hz").contains("name=value"));
         assert!(message("cache-aware:aggr_tolerence=1").contains("`cache-aware` has no tunable"));
@@ -386,10 +318,36 @@ mod tests {
         assert!(message("cache-aware:aggr_tolerance=101").contains("0 to 100"));
     }
 
+    #[test]
+    fn a_tunable_of_another_scheduler_is_named_with_it() {
+        let message = |text: &str| SchedulerSpec::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            message("eevdf:aggr_tolerance=1"),
+            "`eevdf` has no tunable `aggr_tolerance`; it is one of `cache-aware` and `topology-aware`"
+        );
+        assert_eq!(message("eevdf:quantum_ns=1"), "`eevdf` has no tunable `quantum_ns`; it is one of `rr`");
+    }
+
+    #[test]
+    fn a_tunable_set_twice_is_refused_by_name() {
+        let error = SchedulerSpec::parse("eevdf:hz=100,hz=1000").unwrap_err();
+        assert_eq!(error, SpecError::Twice { name: "hz", spec: "eevdf:hz=100,hz=1000".into() });
+        assert!(error.to_string().contains("`hz` is set twice"));
+    }
+
+    #[test]
+    fn sets_have_the_values_of_the_text() {
+        let spec = SchedulerSpec::parse("topology-aware:mode=ladder,scan_size_mb=64,hz=1000").unwrap();
+        assert_eq!(spec.tunables::<TopologyAwareTunables>().mode, 1);
+        assert_eq!(spec.tunables::<NumaTunables>().scan_size_mb, 64);
+        assert_eq!(spec.tunables::<EevdfTunables>(), EevdfTunables::default());
+        assert_eq!(spec.kernel(), KernelParameters { hz: 1000, ..KernelParameters::default() });
+    }
+
     /// Names and defaults of `/sys/kernel/debug/sched/llc_balancing/`. The period's 0 is hz / 100: 2 jiffies at 250 Hz.
     #[test]
     fn item_30_cache_aware_tunables_are_the_kernels() {
-        let set = CacheAwareTunables::default().values();
+        let set: Vec<_> = CacheAwareTunables::TABLE.iter().map(|tunable| (tunable.name, tunable.default)).collect();
         let kernels = [
             ("enabled", 1),
             ("aggr_tolerance", 1),

@@ -3,33 +3,139 @@
 use serde::Serialize;
 use thiserror::Error;
 
-/// Description of one tunable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Description of one tunable: enough to print it, to read a value, and for a program to choose values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TunableInfo {
     /// Name, the original's.
     pub name: &'static str,
-    /// Default value as text.
-    pub default: String,
-    /// Unit, empty for counts and switches.
-    pub unit: &'static str,
-    /// Legal values as text.
-    pub range: String,
+    /// Default value.
+    pub default: u64,
+    /// What values it takes.
+    #[serde(flatten)]
+    pub kind: TunableKind,
     /// What it does.
     pub doc: &'static str,
+}
+
+/// What values a tunable takes. All are stored as whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum TunableKind {
+    /// 0 is off, 1 is on.
+    Switch,
+    /// A whole number.
+    Integer {
+        /// Smallest value.
+        low: u64,
+        /// Largest value.
+        high: u64,
+        /// Unit, empty for counts.
+        unit: &'static str,
+        /// How its values are spaced.
+        scale: Scale,
+    },
+    /// One of some words; the value is the word's position.
+    Choice {
+        /// The words, from 0 on.
+        words: &'static [&'static str],
+    },
+}
+
+/// How the values of a number are spaced: what a step of the same importance is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Differences matter.
+    Linear,
+    /// Ratios matter. A 0 in such a range stands apart: automatic, or off.
+    Logarithmic,
+}
+
+impl TunableKind {
+    /// The kind of `low..=high`, given the words for its values, if there are any.
+    pub(crate) const fn new(
+        range: (u64, u64),
+        unit: &'static str,
+        scale: Scale,
+        words: &'static [&'static str],
+    ) -> Self {
+        match range {
+            _ if !words.is_empty() => Self::Choice { words },
+            (0, 1) => Self::Switch,
+            (low, high) => Self::Integer { low, high, unit, scale },
+        }
+    }
+}
+
+impl TunableInfo {
+    /// Smallest and largest value.
+    #[must_use]
+    pub const fn bounds(&self) -> (u64, u64) {
+        match self.kind {
+            TunableKind::Switch => (0, 1),
+            TunableKind::Integer { low, high, .. } => (low, high),
+            TunableKind::Choice { words } => (0, words.len() as u64 - 1),
+        }
+    }
+
+    /// Unit, empty for counts, switches and words.
+    #[must_use]
+    pub const fn unit(&self) -> &'static str {
+        match self.kind {
+            TunableKind::Integer { unit, .. } => unit,
+            TunableKind::Switch | TunableKind::Choice { .. } => "",
+        }
+    }
+
+    /// Legal values in words.
+    #[must_use]
+    pub fn range(&self) -> String {
+        match self.kind {
+            TunableKind::Switch => "0 or 1".to_owned(),
+            TunableKind::Integer { low, high, .. } => format!("{low} to {high}"),
+            TunableKind::Choice { words } => {
+                let meaning = |(number, word): (usize, &&str)| format!("{word} ({number})");
+                words.iter().enumerate().map(meaning).collect::<Vec<_>>().join(" or ")
+            }
+        }
+    }
+
+    /// Reads a value: a number within the range, `on` or `off` for a switch, a word of a choice.
+    ///
+    /// # Errors
+    /// [`TunableError::Value`] for everything else.
+    pub fn parse(&self, value: &str) -> Result<u64, TunableError> {
+        let (low, high) = self.bounds();
+        let number = match (self.kind, value) {
+            (TunableKind::Switch, "true" | "on" | "Y") => Some(1),
+            (TunableKind::Switch, "false" | "off" | "N") => Some(0),
+            (TunableKind::Choice { words }, value) if words.contains(&value) => {
+                words.iter().position(|word| *word == value).map(|position| position as u64)
+            }
+            _ => value.parse().ok(),
+        };
+        number.filter(|number| (low..=high).contains(number)).ok_or_else(|| TunableError::Value {
+            name: self.name,
+            value: value.to_owned(),
+            range: self.range(),
+        })
+    }
 }
 
 /// A tunable could not be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TunableError {
     /// No such tunable.
-    #[error("`{scheduler}` has no tunable `{name}`{}", nearest_hint(.nearest))]
+    #[error("`{scheduler}` has no tunable `{name}`{}", hint(.nearest, .elsewhere))]
     Unknown {
         /// Scheduler asked.
         scheduler: &'static str,
         /// What was asked for.
         name: String,
-        /// The nearest name there is, if any is near.
+        /// The nearest name it has, if any is near.
         nearest: Option<&'static str>,
+        /// Schedulers that have a tunable of this very name.
+        elsewhere: Vec<&'static str>,
     },
     /// Not a value of that tunable.
     #[error("`{value}` is not a value for `{name}`: it takes {range}")]
@@ -43,43 +149,24 @@ pub enum TunableError {
     },
 }
 
-fn nearest_hint(nearest: &Option<&'static str>) -> String {
-    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
-}
-
-/// Parses a switch, a number within its range, or one of the words that stand for the numbers from 0 on.
-pub(crate) fn parse_value(
-    name: &'static str,
-    value: &str,
-    range: (u64, u64),
-    words: &[&str],
-) -> Result<u64, TunableError> {
-    let error = || TunableError::Value { name, value: value.to_owned(), range: range_text(range, words) };
-    if let Some(number) = words.iter().position(|word| *word == value) {
-        return Ok(number as u64);
+fn hint(nearest: &Option<&'static str>, elsewhere: &[&'static str]) -> String {
+    match (elsewhere, nearest) {
+        ([], None) => String::new(),
+        ([], Some(name)) => format!("; did you mean `{name}`?"),
+        ([scheduler], _) => format!("; it is one of `{scheduler}`"),
+        (schedulers, _) => {
+            let quoted: Vec<String> = schedulers.iter().map(|name| format!("`{name}`")).collect();
+            format!("; it is one of {}", quoted.join(" and "))
+        }
     }
-    let number = match value {
-        "true" | "on" | "Y" if range == (0, 1) => 1,
-        "false" | "off" | "N" if range == (0, 1) => 0,
-        _ => value.parse().map_err(|_| error())?,
-    };
-    if number < range.0 || number > range.1 { Err(error()) } else { Ok(number) }
 }
 
-/// Legal values in words.
-pub(crate) fn range_text(range: (u64, u64), words: &[&str]) -> String {
-    if !words.is_empty() {
-        let meaning = |(number, word): (usize, &&str)| format!("{word} ({number})");
-        return words.iter().enumerate().map(meaning).collect::<Vec<_>>().join(" or ");
-    }
-    if range == (0, 1) { "0 or 1".to_owned() } else { format!("{} to {}", range.0, range.1) }
-}
-
-/// Name within a small edit distance of `wanted`.
+/// Name within a small edit distance of `wanted`, whatever its case.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = &wanted.to_lowercase();
     let limit = (wanted.len() / 3).max(1) + 1;
     names
-        .map(|name| (edit_distance(wanted, name), name))
+        .map(|name| (edit_distance(wanted, &name.to_lowercase()), name))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
@@ -100,36 +187,25 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Tunables that a scheduler has, as one of possibly several sets.
-pub(crate) trait TunableSet {
-    /// Sets one of them.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError>;
-    /// All of them with their present values.
-    fn values(&self) -> Vec<(&'static str, u64)>;
-}
+/// A set of tunables with values. A scheduler has one or several.
+pub trait TunableSet {
+    /// What there is in it.
+    const TABLE: &'static [TunableInfo];
 
-/// Sets a tunable in the set that has it.
-pub(crate) fn set_in(
-    sets: &mut [&mut dyn TunableSet],
-    scheduler: &'static str,
-    name: &str,
-    value: &str,
-) -> Result<(), TunableError> {
-    for set in sets.iter_mut() {
-        match set.set(name, value) {
-            Err(TunableError::Unknown { .. }) => {}
-            result => return result,
-        }
-    }
-    let names = sets.iter().flat_map(|set| set.values()).map(|(name, _)| name);
-    Err(TunableError::Unknown { scheduler, name: name.to_owned(), nearest: nearest(name, names) })
+    /// The set with these values, in the order of [`TunableSet::TABLE`].
+    fn from_values(values: &[u64]) -> Self;
 }
 
 /// Declares a struct of tunables, all stored as `u64` (switches as 0 and 1), with their table.
+///
+/// `name: default "unit" in low..=high` is a number, or a switch if that is `0..=1`; `by ratio` behind it says that ratios matter;
+/// `as ["word", ...]` names the values.
 macro_rules! tunables {
-    ($(#[$meta:meta])* $vis:vis struct $type:ident for $scheduler:literal {
+    (@scale) => { $crate::tunables::Scale::Linear };
+    (@scale ratio) => { $crate::tunables::Scale::Logarithmic };
+    ($(#[$meta:meta])* $vis:vis struct $type:ident {
         $( $(#[doc = $doc:literal])+ $name:ident: $default:literal $unit:literal in $low:literal ..= $high:literal
-            $(as [$($word:literal),+])?, )+
+            $(by $scale:ident)? $(as [$($word:literal),+])?, )+
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -143,53 +219,22 @@ macro_rules! tunables {
             }
         }
 
-        impl $type {
-            /// The table of these tunables.
-            pub fn table() -> Vec<$crate::tunables::TunableInfo> {
-                vec![ $( $crate::tunables::TunableInfo {
-                    name: stringify!($name),
-                    default: $default.to_string(),
-                    unit: $unit,
-                    range: $crate::tunables::range_text(($low, $high), &[$($($word),+)?]),
-                    doc: concat!($($doc),+).trim_ascii_start(),
-                }, )+ ]
-            }
-
-            /// Sets one of them.
-            ///
-            /// # Errors
-            /// When there is no such tunable or the value is outside its range.
-            pub fn set(&mut self, name: &str, value: &str) -> Result<(), $crate::tunables::TunableError> {
-                match name {
-                    $( stringify!($name) => {
-                        let words: &[&str] = &[$($($word),+)?];
-                        self.$name = $crate::tunables::parse_value(stringify!($name), value, ($low, $high), words)?;
-                    } )+
-                    _ => {
-                        let names = [ $( stringify!($name), )+ ];
-                        return Err($crate::tunables::TunableError::Unknown {
-                            scheduler: $scheduler,
-                            name: name.to_owned(),
-                            nearest: $crate::tunables::nearest(name, names.into_iter()),
-                        });
-                    }
-                }
-                Ok(())
-            }
-
-            /// All of them with their present values.
-            pub fn values(&self) -> Vec<(&'static str, u64)> {
-                vec![ $( (stringify!($name), self.$name), )+ ]
-            }
-        }
-
         impl $crate::tunables::TunableSet for $type {
-            fn set(&mut self, name: &str, value: &str) -> Result<(), $crate::tunables::TunableError> {
-                $type::set(self, name, value)
-            }
+            const TABLE: &'static [$crate::tunables::TunableInfo] = &[ $( $crate::tunables::TunableInfo {
+                name: stringify!($name),
+                default: $default,
+                kind: $crate::tunables::TunableKind::new(
+                    ($low, $high),
+                    $unit,
+                    $crate::tunables::tunables!(@scale $($scale)?),
+                    &[$($($word),+)?],
+                ),
+                doc: concat!($($doc),+).trim_ascii_start(),
+            }, )+ ];
 
-            fn values(&self) -> Vec<(&'static str, u64)> {
-                $type::values(self)
+            fn from_values(values: &[u64]) -> Self {
+                let mut values = values.iter().copied();
+                Self { $( $name: values.next().unwrap_or($default), )+ }
             }
         }
     };
@@ -209,18 +254,29 @@ mod tests {
     }
 
     #[test]
+    fn a_name_in_capitals_is_near() {
+        assert_eq!(nearest("HZ", ["base_slice_ns", "hz"].into_iter()), Some("hz"));
+    }
+
+    fn tunable(name: &'static str, range: (u64, u64), words: &'static [&'static str]) -> TunableInfo {
+        TunableInfo { name, default: range.0, kind: TunableKind::new(range, "", Scale::Linear, words), doc: "" }
+    }
+
+    #[test]
     fn values_outside_their_range_are_refused() {
-        assert_eq!(parse_value("hz", "250", (100, 1000), &[]), Ok(250));
-        assert!(parse_value("hz", "0", (100, 1000), &[]).is_err());
-        assert!(parse_value("hz", "-5", (100, 1000), &[]).is_err());
-        assert_eq!(parse_value("hrtick", "off", (0, 1), &[]), Ok(0));
-        assert!(parse_value("hz", "off", (100, 1000), &[]).is_err());
+        let hz = tunable("hz", (100, 1000), &[]);
+        assert_eq!(hz.parse("250"), Ok(250));
+        assert!(hz.parse("0").is_err());
+        assert!(hz.parse("-5").is_err());
+        assert!(hz.parse("off").is_err());
+        assert_eq!(tunable("hrtick", (0, 1), &[]).parse("off"), Ok(0));
     }
 
     #[test]
     fn words_stand_for_numbers() {
-        let mode = |value| parse_value("mode", value, (0, 1), &["prefix", "ladder"]);
-        assert_eq!([mode("prefix"), mode("ladder"), mode("1")], [Ok(0), Ok(1), Ok(1)]);
-        assert!(mode("stairs").unwrap_err().to_string().contains("prefix (0) or ladder (1)"));
+        let mode = tunable("mode", (0, 1), &["prefix", "ladder"]);
+        assert_eq!(["prefix", "ladder", "1"].map(|word| mode.parse(word)), [Ok(0), Ok(1), Ok(1)]);
+        assert!(mode.parse("stairs").unwrap_err().to_string().contains("prefix (0) or ladder (1)"));
+        assert!(mode.parse("2").is_err());
     }
 }

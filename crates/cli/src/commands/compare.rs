@@ -142,8 +142,7 @@ pub fn check(experiment: &Experiment) -> Result<(), Failure> {
         }
     }
     experiment.check().map_err(|error| Failure::usage("warmcore::experiment", error))?;
-    if let (Place::Sim, Some(scx)) =
-        (&experiment.place, experiment.schedulers.iter().find(|spec| matches!(spec, SchedulerSpec::Scx(_))))
+    if let (Place::Sim, Some(scx)) = (&experiment.place, experiment.schedulers.iter().find(|spec| !spec.is_simulated()))
     {
         return Err(Failure::usage("warmcore::scheduler", format!("`{scx}` runs on a real kernel only"))
             .help("`warmcore compare --on vm` and `warmcore vm run` boot one"));

@@ -12,10 +12,10 @@ use crate::load;
 
 /// A document of schedulers.
 #[derive(Serialize)]
-struct Document<T> {
+struct Document<'a> {
     schema: &'static str,
     tool_version: &'static str,
-    schedulers: T,
+    schedulers: &'a [&'a SchedulerInfo],
 }
 
 /// Runs the verb.
@@ -29,7 +29,7 @@ pub fn run(command: SchedulersCommand, console: &Console) -> Result<(), Failure>
 fn list(json: bool, console: &Console) -> Result<(), Failure> {
     let schedulers = warmcore_schedulers::list();
     if json {
-        return print_document(&schedulers, console);
+        return print_document(schedulers, console);
     }
     let mut table = Table::new(["scheduler", "what it is"]);
     for info in schedulers {
@@ -39,29 +39,26 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
 }
 
 fn show(spec: &SchedulerSpec, json: bool, console: &Console) -> Result<(), Failure> {
-    let info: Vec<SchedulerInfo> =
-        warmcore_schedulers::list().into_iter().filter(|info| info.name == spec.name()).collect();
+    let info = spec.info();
     if json {
-        return print_document(&info, console);
+        return print_document(&[info], console);
     }
-    let values = spec.resolved();
     let mut table = Table::new(["tunable", ">value", ">default", "unit", "range", "meaning"]);
-    for tunable in info.iter().flat_map(|info| &info.tunables) {
-        let value = values.iter().find(|(name, _)| *name == tunable.name).map(|(_, value)| value.to_string());
+    for (tunable, (name, value)) in info.tunables().zip(spec.resolved()) {
         table.row([
-            tunable.name.to_owned(),
-            value.unwrap_or_default(),
-            tunable.default.clone(),
-            tunable.unit.to_owned(),
-            tunable.range.clone(),
+            name.to_owned(),
+            value.to_string(),
+            tunable.default.to_string(),
+            tunable.unit().to_owned(),
+            tunable.range(),
             tunable.doc.to_owned(),
         ]);
     }
-    let head = info.iter().map(|info| format!("{}: {}\n\nSource: {}\n\n", info.name, info.summary, info.source));
-    Ok(console.out(&(head.collect::<String>() + &console.table(&table)))?)
+    let head = format!("{}: {}\n\nSource: {}\n\n", info.name, info.summary, info.source);
+    Ok(console.out(&(head + &console.table(&table)))?)
 }
 
-fn print_document<T: Serialize>(schedulers: &T, console: &Console) -> Result<(), Failure> {
-    let document = Document { schema: "warmcore-schedulers-1", tool_version: TOOL_VERSION, schedulers };
+fn print_document(schedulers: &[&SchedulerInfo], console: &Console) -> Result<(), Failure> {
+    let document = Document { schema: "warmcore-schedulers-2", tool_version: TOOL_VERSION, schedulers };
     Ok(console.out(&pretty(&document))?)
 }

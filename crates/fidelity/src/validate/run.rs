@@ -287,9 +287,10 @@ pub fn compare(
             judge(check.bound, &ours, &theirs(check), lost)
         };
         // A scheduler that is no model is measured and not compared.
-        let profiles = match scheduler {
-            SchedulerSpec::Scx(_) => Vec::new(),
-            _ => simulated(experiment, scheduler, &experiment.workload, stop)?,
+        let profiles = if scheduler.is_simulated() {
+            simulated(experiment, scheduler, &experiment.workload, stop)?
+        } else {
+            Vec::new()
         };
         for (run, profile) in profiles.iter().enumerate() {
             plots.take(RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label }, profile);

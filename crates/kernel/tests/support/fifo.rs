@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -25,9 +25,6 @@ warmcore_trace::decisions! {
 impl Scheduler for Fifo {
     fn name(&self) -> &'static str {
         "fifo"
-    }
-    fn kernel_parameters(&self) -> KernelParameters {
-        KernelParameters::default()
     }
     fn init(&mut self, core: &mut Core<'_>) {
         self.told = FifoDecisions::register(core.decision_table());

@@ -168,7 +168,7 @@ impl Lab {
     /// A program that cannot be read.
     pub fn with_programs(mut self, schedulers: &[SchedulerSpec]) -> Result<Self, VmError> {
         for spec in schedulers {
-            if let SchedulerSpec::Scx(scx) = spec {
+            if let Some(scx) = spec.program() {
                 self.programs.insert(scx.program.clone(), identify(&scx.program)?);
             }
         }

@@ -5,7 +5,7 @@
 //! is built (`hz`) must agree with it.
 
 use warmcore_agent::plan::Setting;
-use warmcore_schedulers::SchedulerSpec;
+use warmcore_schedulers::{LinuxScheduler, SchedulerSpec, list};
 
 use super::VmError;
 use super::kernel::Abilities;
@@ -41,12 +41,15 @@ const LLC_FILES: [&str; 5] = ["aggr_tolerance", "epoch_period", "epoch_affinity_
 /// A scheduler or a tunable that no real kernel has, or that this one lacks.
 pub fn settings_of(spec: &SchedulerSpec, abilities: &Abilities) -> Result<Vec<Setting>, VmError> {
     let refuse = |reason: String| VmError::Scheduler { scheduler: spec.to_string(), reason };
-    let cache_aware = match spec.name() {
-        "eevdf" | "scx" => false,
-        "cache-aware" => true,
-        name => {
+    let cache_aware = match spec.info().linux {
+        Some(LinuxScheduler::Fair) => false,
+        Some(LinuxScheduler::CacheAware) => true,
+        None => {
+            let real: Vec<&str> = list().iter().filter(|info| info.linux.is_some()).map(|info| info.name).collect();
             return Err(refuse(format!(
-                "a real kernel of this series has no `{name}`; there are eevdf, cache-aware and scx:PROGRAM"
+                "a real kernel of this series has no `{}`; there are {} and scx:PROGRAM",
+                spec.name(),
+                real.join(", ")
             )));
         }
     };

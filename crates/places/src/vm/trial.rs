@@ -94,10 +94,8 @@ pub fn run_all(
     let mut files = Initramfs::default();
     let mut runs = Vec::new();
     for request in requests {
-        let scx = match request.scheduler {
-            SchedulerSpec::Scx(program) => Some(scx_plan(&mut files, &program.program, &program.arguments)?),
-            _ => None,
-        };
+        let scx = request.scheduler.program();
+        let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments)).transpose()?;
         runs.push(RunPlan {
             workload: for_guest(machine, &layout, request.workload)?,
             settings: settings_of(request.scheduler, &abilities)?,

@@ -7,7 +7,7 @@
 //! Deliberate differences from the kernel: no `SIS_PROP` (searches are limited by utilisation or not at all);
 //! `child_runs_first` is not modelled (off by default since 2.6.32).
 
-use warmcore_kernel::{Core, KernelParameters, WakeFlags};
+use warmcore_kernel::{Boot, Core, WakeFlags};
 use warmcore_topology::CpuId;
 
 use super::eevdf::scaling_factor;
@@ -21,23 +21,19 @@ use crate::tunables::tunables;
 
 tunables! {
     /// Tunables of `cfs`.
-    pub struct CfsTunables for "cfs" {
+    pub struct CfsTunables {
         /// Period in which every task runs once; 0 = 6 ms × the factor of `tunable_scaling`.
-        sched_latency_ns: 0 "ns" in 0..=1_000_000_000,
+        sched_latency_ns: 0 "ns" in 0..=1_000_000_000 by ratio,
         /// Shortest slice; 0 = 0.75 ms × the factor.
-        sched_min_granularity_ns: 0 "ns" in 0..=1_000_000_000,
+        sched_min_granularity_ns: 0 "ns" in 0..=1_000_000_000 by ratio,
         /// Lead in virtual runtime a woken task needs to preempt; 0 = 1 ms × the factor.
-        sched_wakeup_granularity_ns: 0 "ns" in 0..=1_000_000_000,
+        sched_wakeup_granularity_ns: 0 "ns" in 0..=1_000_000_000 by ratio,
         /// Factor for the three above by number of CPUs (at most 8): 0 none, 1 = 1 + log2, 2 linear.
-        tunable_scaling: 1 "" in 0..=2,
+        tunable_scaling: 1 "" in 0..=2 as ["none", "log", "linear"],
         /// Window in which a task counts as cache-hot; also scales new-idle balancing.
-        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000,
+        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000 by ratio,
         /// Tasks examined per balance pass.
-        nr_migrate: 32 "tasks" in 1..=1024,
-        /// Ticks per second of the kernel.
-        hz: 250 "Hz" in 100..=1000,
-        /// How late timers of normal tasks may be.
-        timer_slack_ns: 50_000 "ns" in 0..=10_000_000,
+        nr_migrate: 32 "tasks" in 1..=1024 by ratio,
         /// Each application of the workload is a group of its own (`sched_autogroup`).
         autogroup: 1 "" in 0..=1,
         /// Feature GENTLE_FAIR_SLEEPERS: half the sleeper credit.
@@ -50,8 +46,6 @@ tunables! {
         last_buddy: 1 "" in 0..=1,
         /// Feature WAKEUP_PREEMPTION.
         wakeup_preemption: 1 "" in 0..=1,
-        /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
-        ttwu_queue: 1 "" in 0..=1,
         /// Feature SIS_UTIL (6.0): limit idle CPU searches by the LLC's utilisation; 0 = search all.
         sis_util: 1 "" in 0..=1,
         /// Balance by load alone, as 4.9 to 5.4 did.
@@ -72,9 +66,9 @@ pub struct Cfs {
 }
 
 impl Cfs {
-    /// The policy on a machine with so many CPUs.
-    pub fn new(tunables: CfsTunables, cpus: usize) -> Self {
-        let factor = scaling_factor(tunables.tunable_scaling, cpus);
+    /// The policy in a kernel.
+    pub fn new(tunables: CfsTunables, boot: &Boot<'_>) -> Self {
+        let factor = scaling_factor(tunables.tunable_scaling, boot.machine.cpu_count());
         let scaled = |set: u64, base: u64| if set == 0 { base * factor } else { set };
         Self {
             latency_ns: scaled(tunables.sched_latency_ns, 6_000_000),
@@ -162,14 +156,6 @@ impl Policy for Cfs {
             newidle_random: false,
             newidle_rate: false,
             sis_util: tunables.sis_util != 0,
-        }
-    }
-
-    fn kernel_parameters(&self) -> KernelParameters {
-        KernelParameters {
-            hz: self.tunables.hz as u32,
-            ttwu_queue: self.tunables.ttwu_queue != 0,
-            timer_slack_ns: self.tunables.timer_slack_ns,
         }
     }
 

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, Setup, WakeFlags, run};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, Setup, WakeFlags, run};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 use warmcore_workload::{Affinity, ProcessId, ProgramBuilder, Step, Task, Workload};
@@ -40,10 +40,6 @@ struct Probe<P, W> {
 impl<P: Policy, W: FnMut(&mut Fair<P>, &mut Core<'_>, Moment)> Scheduler for Probe<P, W> {
     fn name(&self) -> &'static str {
         self.fair.name()
-    }
-
-    fn kernel_parameters(&self) -> KernelParameters {
-        Scheduler::kernel_parameters(&self.fair)
     }
 
     fn init(&mut self, core: &mut Core<'_>) {
@@ -186,7 +182,7 @@ fn duty(run_ns: u64, sleep_ns: u64) -> ProgramBuilder {
 /// Runs a workload and returns what the watcher collected. `times_ns` are moments at which it wants to be called.
 fn observe<P: Policy, T>(
     machine: &str,
-    policy: impl FnOnce(usize) -> P,
+    policy: impl FnOnce(&Boot<'_>) -> P,
     workload: &Workload,
     times_ns: Vec<u64>,
     mut watch: impl FnMut(&mut Fair<P>, &mut Core<'_>, Moment) -> Option<T>,
@@ -197,7 +193,7 @@ fn observe<P: Policy, T>(
     let collected = Rc::new(RefCell::new(Vec::new()));
     let into = Rc::clone(&collected);
     let probe = Probe {
-        fair: Fair::new(policy(machine.cpu_count()), &setup),
+        fair: Fair::new(policy(&setup.boot()), &setup),
         times_ns,
         watch: move |fair: &mut Fair<P>, core: &mut Core<'_>, moment| {
             into.borrow_mut().extend(watch(fair, core, moment))
@@ -207,8 +203,8 @@ fn observe<P: Policy, T>(
     Rc::into_inner(collected).unwrap().into_inner()
 }
 
-fn eevdf(cpus: usize) -> Eevdf {
-    Eevdf::new(EevdfTunables::default(), cpus)
+fn eevdf(boot: &Boot<'_>) -> Eevdf {
+    Eevdf::new(EevdfTunables::default(), boot)
 }
 
 /// Utilisation of CPU 0 at some moments.
@@ -327,7 +323,7 @@ fn item_11_under_cfs_a_long_sleeper_is_placed_12_ms_ahead() {
     add(&mut workload, 0, spin());
     add(&mut workload, 0, duty(MS, S));
     let sleeper = TaskId(1);
-    let cfs = |cpus| Cfs::new(CfsTunables::default(), cpus);
+    let cfs = |boot: &Boot<'_>| Cfs::new(CfsTunables::default(), boot);
     let leads = observe("1s1n1l8c1t", cfs, &workload, Vec::new(), |fair, _, moment| {
         let index = fair.task_entity(sleeper) as usize;
         (moment == Moment::AfterEnqueue(sleeper, Enqueue::Wakeup))

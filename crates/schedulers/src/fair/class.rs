@@ -1,6 +1,6 @@
 //! The fair class as the kernel calls it: the verbs of `sched_class`, each handed on to the part that does it.
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -15,10 +15,6 @@ use crate::fair::gathering::Gathering;
 impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn kernel_parameters(&self) -> KernelParameters {
-        self.policy.kernel_parameters()
     }
 
     fn scores(&self) -> &'static [&'static str] {

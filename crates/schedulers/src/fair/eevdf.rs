@@ -6,7 +6,7 @@
 //! Deliberate differences from the kernel: group weights have a lower bound of 1 (the kernel: 2/1024); a queue is a
 //! sorted array instead of an augmented tree, with the same order; virtual times do not wrap.
 
-use warmcore_kernel::{Core, KernelParameters, WakeFlags};
+use warmcore_kernel::{Boot, Core, WakeFlags};
 use warmcore_topology::CpuId;
 
 use super::queue::Removal;
@@ -19,19 +19,15 @@ use crate::tunables::tunables;
 
 tunables! {
     /// Tunables of `eevdf`.
-    pub struct EevdfTunables for "eevdf" {
+    pub struct EevdfTunables {
         /// Request size of a normal task; 0 = 700 000 × the factor of `tunable_scaling`.
-        base_slice_ns: 0 "ns" in 0..=100_000_000,
+        base_slice_ns: 0 "ns" in 0..=100_000_000 by ratio,
         /// Factor for `base_slice_ns` by number of CPUs (at most 8): 0 none, 1 = 1 + log2, 2 linear.
-        tunable_scaling: 1 "" in 0..=2,
+        tunable_scaling: 1 "" in 0..=2 as ["none", "log", "linear"],
         /// Window in which a task counts as cache-hot; also scales new-idle balancing.
-        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000,
+        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000 by ratio,
         /// Tasks examined per balance pass.
-        nr_migrate: 32 "tasks" in 1..=1024,
-        /// Ticks per second of the kernel.
-        hz: 250 "Hz" in 100..=1000,
-        /// How late timers of normal tasks may be.
-        timer_slack_ns: 50_000 "ns" in 0..=10_000_000,
+        nr_migrate: 32 "tasks" in 1..=1024 by ratio,
         /// Preemption among fair tasks waits for the return to user mode (`PREEMPT_LAZY`); 0 = full preemption.
         preempt_lazy: 1 "" in 0..=1,
         /// Each application of the workload is a group of its own (`sched_autogroup`).
@@ -58,8 +54,6 @@ tunables! {
         wakeup_preemption: 1 "" in 0..=1,
         /// Feature HRTICK: end slices by a high-resolution timer.
         hrtick: 1 "" in 0..=1,
-        /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
-        ttwu_queue: 1 "" in 0..=1,
         /// Feature SIS_UTIL: limit idle CPU searches by the LLC's utilisation; 0 = search all.
         sis_util: 1 "" in 0..=1,
         /// Feature NI_RANDOM: skip new-idle passes at random when they rarely succeed.
@@ -100,14 +94,13 @@ pub(crate) fn scaling_factor(tunable_scaling: u64, cpus: usize) -> u64 {
 }
 
 impl Eevdf {
-    /// The policy on a machine with so many CPUs.
-    pub fn new(tunables: EevdfTunables, cpus: usize) -> Self {
+    /// The policy in a kernel.
+    pub fn new(tunables: EevdfTunables, boot: &Boot<'_>) -> Self {
         let base_slice_ns = match tunables.base_slice_ns {
-            0 => BASE_SLICE_NS * scaling_factor(tunables.tunable_scaling, cpus),
+            0 => BASE_SLICE_NS * scaling_factor(tunables.tunable_scaling, boot.machine.cpu_count()),
             set => set,
         };
-        let tick_ns = 1_000_000_000 / tunables.hz;
-        Self { tunables, base_slice_ns, tick_ns }
+        Self { tunables, base_slice_ns, tick_ns: boot.kernel.tick_ns() }
     }
 
     /// Request of a normal task on this machine.
@@ -343,14 +336,6 @@ impl Policy for Eevdf {
             newidle_random: tunables.ni_random != 0,
             newidle_rate: tunables.ni_rate != 0,
             sis_util: tunables.sis_util != 0,
-        }
-    }
-
-    fn kernel_parameters(&self) -> KernelParameters {
-        KernelParameters {
-            hz: self.tunables.hz as u32,
-            ttwu_queue: self.tunables.ttwu_queue != 0,
-            timer_slack_ns: self.tunables.timer_slack_ns,
         }
     }
 

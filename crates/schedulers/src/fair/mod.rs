@@ -21,13 +21,14 @@ mod idle;
 pub mod numa;
 pub mod pelt;
 pub mod queue;
+pub(crate) mod rows;
 mod select;
 pub mod state;
 mod task_work;
 pub mod topology_aware;
 pub mod weights;
 
-use warmcore_kernel::{Core, KernelParameters, Setup, WakeFlags};
+use warmcore_kernel::{Core, Setup, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -72,8 +73,6 @@ pub trait Policy: Sized {
 
     /// Parameters of the shared parts.
     fn fair_parameters(&self) -> FairParameters;
-    /// Parameters of the kernel.
-    fn kernel_parameters(&self) -> KernelParameters;
     /// Whether each application is a group of its own.
     fn autogroup(&self) -> bool;
     /// Order of an entity in its queue.
@@ -226,7 +225,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             cores.len() as u32
         };
         let llc_idle_cores = (0..domains.llc_count()).map(cores_of_llc).collect();
-        let hz = u64::from(policy.kernel_parameters().hz);
+        let hz = u64::from(setup.kernel.hz);
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
             gathering,

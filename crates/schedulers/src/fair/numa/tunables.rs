@@ -4,16 +4,16 @@ use crate::tunables::tunables;
 
 tunables! {
     /// Tunables of NUMA balancing: `/proc/sys/kernel/numa_balancing` and `/sys/kernel/debug/sched/numa_balancing/`.
-    pub struct NumaTunables for "NUMA balancing" {
+    pub struct NumaTunables {
         /// Sample memory accesses and move tasks and pages together. Has an effect on machines with several nodes, for workloads that say what memory they use.
         numa_balancing: 1 "" in 0..=1,
         /// Run time of a new process before its memory is first sampled.
-        scan_delay_ms: 1000 "ms" in 0..=1_000_000,
+        scan_delay_ms: 1000 "ms" in 0..=1_000_000 by ratio,
         /// Shortest time between two samples of a process; large processes are sampled faster, down to 100 ms for 256 MB at a time.
-        scan_period_min_ms: 1000 "ms" in 1..=1_000_000,
+        scan_period_min_ms: 1000 "ms" in 1..=1_000_000 by ratio,
         /// Longest time between two samples of a process.
-        scan_period_max_ms: 60_000 "ms" in 1..=10_000_000,
+        scan_period_max_ms: 60_000 "ms" in 1..=10_000_000 by ratio,
         /// Memory sampled at a time.
-        scan_size_mb: 256 "MB" in 1..=1_048_576,
+        scan_size_mb: 256 "MB" in 1..=1_048_576 by ratio,
     }
 }

@@ -4,7 +4,7 @@ use crate::tunables::tunables;
 
 tunables! {
     /// Tunables of the topology-aware extension (`docs/spec/linux-fair.md` section 8.2).
-    pub struct TopologyAwareTunables for "topology-aware" {
+    pub struct TopologyAwareTunables {
         /// How a scope grows: LLC by LLC (as the second RFC) or to the whole node, socket, machine (as the first).
         mode: 0 "" in 0..=1 as ["prefix", "ladder"],
         /// Inside the scope: fill LLCs in order, or leave tasks spread.
@@ -14,7 +14,7 @@ tunables! {
         /// Part of theta below which the demand must stay for the scope to shrink.
         theta_c: 80 "%" in 1..=100,
         /// Scans in a row below theta_c before the scope shrinks by one step.
-        hold: 4 "scans" in 1..=10_000,
+        hold: 4 "scans" in 1..=10_000 by ratio,
         /// Whether a task's preferred NUMA node (N0) or its process's scope (N1) decides where it runs, or a scope that begins where
         /// the process's memory is (N2).
         numa_mode: 1 "" in 0..=2 as ["N0", "N1", "N2"],

@@ -1,0 +1,106 @@
+//! The schedulers that are the fair class with one policy or feature or another, as rows of the registry.
+
+use warmcore_kernel::{Setup, SimulationError, run};
+use warmcore_trace::{DecisionTable, Outcome, Sink};
+
+use super::cache_aware::{CacheAware, CacheAwareTunables};
+use super::cfs::{Cfs, CfsTunables};
+use super::decisions::FairDecisions;
+use super::eevdf::{Eevdf, EevdfTunables};
+use super::gathering::{Gathering, NoGathering};
+use super::numa::NumaTunables;
+use super::topology_aware::{TopologyAware, TopologyAwareTunables};
+use super::{Fair, Features, Policy};
+use crate::domains::Domains;
+use crate::registry::{LinuxScheduler, SchedulerInfo};
+use crate::spec::SchedulerSpec;
+use crate::tunables::TunableSet;
+
+/// `cache-aware`.
+pub static CACHE_AWARE: SchedulerInfo = SchedulerInfo {
+    name: "cache-aware",
+    summary: "EEVDF with Cache Aware Scheduling: a process keeps to one LLC while it fits there",
+    source: "Linux 7.2, kernel/sched/fair.c with CONFIG_SCHED_CACHE",
+    sets: &[CacheAwareTunables::TABLE, EevdfTunables::TABLE, NumaTunables::TABLE],
+    is_cache_aware: true,
+    linux: Some(LinuxScheduler::CacheAware),
+    simulate: Some(|spec, setup, sink| {
+        run_eevdf(spec, setup, sink, |domains, hz| CacheAware::new(spec.tunables(), setup, domains, hz))
+    }),
+    ..FAIR_EEVDF
+};
+
+/// `cfs`.
+pub static CFS: SchedulerInfo = SchedulerInfo {
+    name: "cfs",
+    summary: "Completely Fair Scheduler: smallest virtual runtime first, slices of a period",
+    source: "Linux 4.9 to 6.5, kernel/sched/fair.c",
+    sets: &[CfsTunables::TABLE, NumaTunables::TABLE],
+    register_decisions,
+    scores: Cfs::SCORES,
+    simulate: Some(|spec, setup, sink| {
+        let features = Features { numa: spec.tunables(), ..Features::default() };
+        let policy = Cfs::new(spec.tunables(), &setup.boot());
+        run_fair(policy, setup, &features, sink, |_, _| None::<NoGathering>)
+    }),
+    ..SchedulerInfo::PLAIN
+};
+
+/// `eevdf`.
+pub static EEVDF: SchedulerInfo = SchedulerInfo {
+    name: "eevdf",
+    summary: "Earliest Eligible Virtual Deadline First with lag, delayed dequeue and lazy preemption",
+    source: "Linux 7.2, kernel/sched/fair.c",
+    sets: &[EevdfTunables::TABLE, NumaTunables::TABLE],
+    linux: Some(LinuxScheduler::Fair),
+    simulate: Some(|spec, setup, sink| run_eevdf(spec, setup, sink, |_, _| None::<NoGathering>)),
+    ..FAIR_EEVDF
+};
+
+/// `topology-aware`.
+pub static TOPOLOGY_AWARE: SchedulerInfo = SchedulerInfo {
+    name: "topology-aware",
+    summary: "Cache Aware Scheduling extended: a process takes as many LLCs as it needs, the nearest first",
+    source: "RFCs of June and August 2026 as far as published; the rest is this project's design",
+    sets: &[TopologyAwareTunables::TABLE, CacheAwareTunables::TABLE, EevdfTunables::TABLE, NumaTunables::TABLE],
+    is_cache_aware: true,
+    simulate: Some(|spec, setup, sink| {
+        run_eevdf(spec, setup, sink, |domains, hz| {
+            TopologyAware::new(spec.tunables(), spec.tunables(), setup, domains, hz)
+        })
+    }),
+    ..FAIR_EEVDF
+};
+
+/// What those with EEVDF's queues have in common.
+const FAIR_EEVDF: SchedulerInfo = SchedulerInfo { register_decisions, scores: Eevdf::SCORES, ..SchedulerInfo::PLAIN };
+
+fn register_decisions(table: &mut DecisionTable) {
+    FairDecisions::register(table);
+}
+
+fn run_eevdf<'a, G: Gathering>(
+    spec: &SchedulerSpec,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+    gathering: impl FnOnce(&Domains, u64) -> Option<G>,
+) -> Result<Outcome, SimulationError> {
+    let features = Features { name: Some(spec.name()), numa: spec.tunables() };
+    run_fair(Eevdf::new(spec.tunables(), &setup.boot()), setup, &features, sink, gathering)
+}
+
+/// Runs the fair class with what gathers threads, if there is anything to gather on the machine: `gathering` is told the
+/// scheduling domains and the tick rate.
+fn run_fair<'a, P: Policy, G: Gathering>(
+    policy: P,
+    setup: &'a Setup<'a>,
+    features: &Features,
+    sink: Option<&'a mut dyn Sink>,
+    gathering: impl FnOnce(&Domains, u64) -> Option<G>,
+) -> Result<Outcome, SimulationError> {
+    let domains = Domains::build(setup.machine(), &policy.fair_parameters().domains);
+    match gathering(&domains, setup.kernel.hz.into()) {
+        Some(gathering) => run(setup, Fair::with_features(policy, gathering, domains, setup, features), sink),
+        None => run(setup, Fair::with_features(policy, NoGathering, domains, setup, features), sink),
+    }
+}

@@ -1,0 +1,37 @@
+//! Parameters of the simulated kernel, as tunables that every scheduler's runs have.
+//!
+//! They belong to the experiment's kernel, not to a policy: no policy has them in its own set, [`Setup`](warmcore_kernel::Setup) carries them
+//! to the engine. They are typed with the scheduler (`eevdf:hz=1000`) because an experiment may compare kernels: `eevdf,eevdf:hz=1000`
+//! is one policy in two kernels.
+
+use warmcore_kernel::KernelParameters;
+
+use crate::tunables::tunables;
+
+tunables! {
+    /// Parameters of the kernel.
+    pub struct KernelTunables {
+        /// Ticks per second of the kernel.
+        hz: 250 "Hz" in 100..=1000 by ratio,
+        /// How late timers of normal tasks may be.
+        timer_slack_ns: 50_000 "ns" in 0..=10_000_000 by ratio,
+        /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
+        ttwu_queue: 1 "" in 0..=1,
+    }
+}
+
+impl From<KernelTunables> for KernelParameters {
+    fn from(tunables: KernelTunables) -> Self {
+        Self { hz: tunables.hz as u32, ttwu_queue: tunables.ttwu_queue != 0, timer_slack_ns: tunables.timer_slack_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_simulated_kernel() {
+        assert_eq!(KernelParameters::from(KernelTunables::default()), KernelParameters::default());
+    }
+}

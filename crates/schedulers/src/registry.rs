@@ -1,0 +1,139 @@
+//! The registry: one row per scheduler. Listing, parsing, running, documentation and tests walk it.
+//!
+//! A scheduler is added by a module that has a row (`pub static SCHEDULER: SchedulerInfo`) and by naming that row in [`REGISTRY`].
+//! `docs/adding-a-scheduler.md` leads through it.
+
+use std::fmt;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use warmcore_kernel::{Setup, SimulationError};
+use warmcore_trace::{DecisionTable, Outcome, Sink};
+
+use crate::fair::rows::{CACHE_AWARE, CFS, EEVDF, TOPOLOGY_AWARE};
+use crate::kernel_tunables::KernelTunables;
+use crate::rr;
+use crate::spec::SchedulerSpec;
+use crate::tunables::{TunableInfo, TunableSet};
+
+/// All schedulers that can be simulated, by name.
+static REGISTRY: [&SchedulerInfo; 5] = [&CACHE_AWARE, &CFS, &EEVDF, &rr::SCHEDULER, &TOPOLOGY_AWARE];
+
+/// The row behind `scx:PROGRAM`: a sched_ext scheduler, which only a real kernel can run.
+pub(crate) static SCX: SchedulerInfo = SchedulerInfo {
+    name: "scx",
+    summary: "a sched_ext program: scx:PROGRAM ARGUMENTS",
+    source: "the program",
+    linux: Some(LinuxScheduler::Fair),
+    ..SchedulerInfo::PLAIN
+};
+
+/// Runs a setup under the scheduler that a text asked for.
+pub(crate) type Simulate =
+    for<'a> fn(&SchedulerSpec, &'a Setup<'a>, Option<&'a mut dyn Sink>) -> Result<Outcome, SimulationError>;
+
+/// What a scheduler is.
+pub struct SchedulerInfo {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// Where the model comes from.
+    pub source: &'static str,
+    /// Its own sets of tunables, in the order of printing. Those of the kernel come after them, see [`SchedulerInfo::tunables`].
+    pub sets: &'static [&'static [TunableInfo]],
+    /// Registers the kinds of decisions that it puts into the trace, as its `init` does.
+    pub register_decisions: fn(&mut DecisionTable),
+    /// Names of what it ranks tasks by, with unit as suffix; see [`scores`](crate::scores).
+    pub scores: &'static [&'static str],
+    /// Whether it decides by the LLCs' sizes, so that they must be known.
+    pub is_cache_aware: bool,
+    /// What of a Linux kernel it is, if a present one has it.
+    pub linux: Option<LinuxScheduler>,
+    /// Runs it; `None` for one that only a real kernel can run.
+    pub(crate) simulate: Option<Simulate>,
+}
+
+/// How a scheduler is had on a real kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinuxScheduler {
+    /// The fair class, without cache-aware scheduling.
+    Fair,
+    /// The fair class with cache-aware scheduling.
+    CacheAware,
+}
+
+impl SchedulerInfo {
+    /// What most schedulers are; a row says what is different.
+    pub(crate) const PLAIN: Self = Self {
+        name: "",
+        summary: "",
+        source: "",
+        sets: &[],
+        register_decisions: |_| {},
+        scores: &[],
+        is_cache_aware: false,
+        linux: None,
+        simulate: None,
+    };
+
+    /// Its tunables, and behind them the parameters of the kernel that it runs in.
+    pub fn tunables(&self) -> impl Iterator<Item = &'static TunableInfo> + use<> {
+        let kernel = self.simulate.map(|_| KernelTunables::TABLE);
+        self.sets.iter().copied().chain(kernel).flatten()
+    }
+}
+
+impl fmt::Debug for SchedulerInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Serialize for SchedulerInfo {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut decisions = DecisionTable::default();
+        (self.register_decisions)(&mut decisions);
+        let mut row = serializer.serialize_struct("SchedulerInfo", 6)?;
+        row.serialize_field("name", self.name)?;
+        row.serialize_field("summary", self.summary)?;
+        row.serialize_field("source", self.source)?;
+        row.serialize_field("tunables", &self.tunables().collect::<Vec<_>>())?;
+        row.serialize_field("decisions", &decisions.into_kinds())?;
+        row.serialize_field("scores", self.scores)?;
+        row.end()
+    }
+}
+
+/// All schedulers that can be simulated, by name.
+pub fn list() -> &'static [&'static SchedulerInfo] {
+    &REGISTRY
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_complete_and_can_be_run() {
+        assert!(REGISTRY.is_sorted_by_key(|row| row.name));
+        for row in REGISTRY {
+            assert!(!row.summary.is_empty() && !row.source.is_empty(), "{}", row.name);
+            assert!(row.simulate.is_some(), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_scheduler_has_no_two_tunables_of_one_name_and_every_default_is_legal() {
+        for row in REGISTRY {
+            let mut names = BTreeSet::new();
+            for tunable in row.tunables() {
+                assert!(names.insert(tunable.name), "{} has `{}` twice", row.name, tunable.name);
+                assert_eq!(tunable.parse(&tunable.default.to_string()), Ok(tunable.default), "{}", tunable.name);
+                assert!(!tunable.doc.is_empty(), "{}", tunable.name);
+            }
+        }
+    }
+}
