@@ -138,6 +138,38 @@ fn workloads_and_schedulers_are_listed_with_what_can_be_set() {
     assert_eq!(hz.split_whitespace().take(3).collect::<Vec<_>>(), ["hz", "1000", "250"]);
 }
 
+/// What a program needs that is to choose values: kind, bounds and default as numbers, and whether ratios matter.
+#[test]
+fn tunables_are_typed_in_json() {
+    let scratch = Scratch::new();
+    let text = scratch.run("schedulers show topology-aware --json").exits_with(0).out;
+    let document: serde_json::Value = serde_json::from_str(&text).expect("one document");
+    let tunables = document["schedulers"][0]["tunables"].as_array().expect("a list");
+    let named = |name: &str| tunables.iter().find(|tunable| tunable["name"] == name).expect("it is a tunable").clone();
+    let without_doc = |name: &str| {
+        let mut tunable = named(name);
+        assert!(tunable["doc"].take().as_str().is_some_and(|doc| !doc.is_empty()), "{name}");
+        tunable
+    };
+    assert_eq!(
+        without_doc("hz"),
+        serde_json::json!({ "name": "hz", "default": 250, "kind": "integer", "low": 100, "high": 1000, "unit": "Hz",
+                            "scale": "logarithmic", "doc": null })
+    );
+    assert_eq!(
+        without_doc("mode"),
+        serde_json::json!({ "name": "mode", "default": 0, "kind": "choice", "words": ["prefix", "ladder"], "doc": null })
+    );
+    assert_eq!((&named("hrtick")["kind"], &named("hrtick")["default"]), (&"switch".into(), &1.into()));
+}
+
+#[test]
+fn a_tunable_set_twice_is_bad_input() {
+    let scratch = Scratch::new();
+    let refused = scratch.run("compare -m 1s1n1l2c1t -w spin:-n1,-d10ms -s eevdf:hz=100,hz=1000").exits_with(2);
+    assert!(refused.err.contains("`hz` is set twice"), "{}", refused.err);
+}
+
 #[test]
 fn completions_and_manual_pages_are_made() {
     let scratch = Scratch::new();
