@@ -11,7 +11,6 @@ use warmcore_lab::experiment::{Experiment, ExperimentRecord, Place, TraceLevel, 
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
-use warmcore_schedulers::SchedulerSpec;
 
 use crate::args::{CompareArguments, PlaceChoice, TraceChoice};
 use crate::commands::{report, verdict_table, vm};
