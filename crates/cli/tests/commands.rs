@@ -167,7 +167,7 @@ fn tunables_are_typed_in_json() {
 fn a_tunable_set_twice_is_bad_input() {
     let scratch = Scratch::new();
     let refused = scratch.run("compare -m 1s1n1l2c1t -w spin:-n1,-d10ms -s eevdf:hz=100,hz=1000").exits_with(2);
-    assert!(refused.err.contains("`hz` is set twice"), "{}", refused.err);
+    assert!(refused.error.contains("`hz` is set twice"), "{}", refused.error);
 }
 
 #[test]
