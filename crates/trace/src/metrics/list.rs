@@ -117,10 +117,10 @@ metrics! {
     "migrations_ran_same_socket", "1", Lower, |m| ran(m, SameSocket), "migrations (ran) between NUMA nodes of one socket";
     "migrations_ran_other_socket", "1", Lower, |m| ran(m, OtherSocket), "migrations (ran) between sockets one hop apart";
     "migrations_ran_far_socket", "1", Lower, |m| ran(m, FarSocket), "migrations (ran) between sockets more than one hop apart";
-    "migrations_event", "1", Lower, |m| number(m.totals.migrations_event.count),
-        "sched_migrate_task events, moves of queued tasks that never ran in between included";
-    "cross_llc_event", "1", Lower, |m| number(m.totals.migrations_event.cross_llc), "migrations (event) between LLCs";
-    "cross_node_event", "1", Lower, |m| number(m.totals.migrations_event.cross_node), "migrations (event) between NUMA nodes";
+    "migrations_event", "1", Neither, |m| number(m.totals.migrations_event.count),
+        "sched_migrate_task events, moves of queued tasks that never ran in between included; what they cost shows in migrations (ran)";
+    "cross_llc_event", "1", Neither, |m| number(m.totals.migrations_event.cross_llc), "migrations (event) between LLCs";
+    "cross_node_event", "1", Neither, |m| number(m.totals.migrations_event.cross_node), "migrations (event) between NUMA nodes";
     "migrations_wakeup", "1", Neither, |m| migrations(m, "wakeup"), "migrations (event): placed elsewhere at wakeup";
     "migrations_fork", "1", Neither, |m| migrations(m, "fork"), "migrations (event): placed elsewhere at fork or exec";
     "migrations_balance", "1", Neither, |m| migrations(m, "balance"), "migrations (event): moved while queued by a load balancer";
