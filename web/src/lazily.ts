@@ -27,6 +27,11 @@ export function lazily(name: string, box: HTMLElement, draw: () => void): () => 
     },
     { rootMargin: '200px' },
   ).observe(box);
+  // What was never on the screen is printed too.
+  addEventListener('beforeprint', () => {
+    if (wanted) draw();
+    wanted = false;
+  });
   return () => {
     wanted = true;
     soon();

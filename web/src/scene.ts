@@ -36,7 +36,8 @@ interface Header {
   groups: string[];
   decisions: string[];
   decisions_total: number;
-  moves_total: number;
+  /** Consecutive slices of one task on different CPUs, as in the tables. */
+  migrations_ran: number;
   move_kinds: string[];
   slice_ends: string[];
   /** Row of the machine's map that each task belongs to. */

@@ -88,6 +88,29 @@ fn what_tasks_are_ranked_by_is_drawn_and_stored_samples_are_the_ones_that_are_sh
 }
 
 #[test]
+fn cumulative_run_times_side_by_side_share_their_axes() {
+    let scratch = Scratch::new();
+    let words =
+        "compare -m 1s1n1l4c1t -w spin:-n5,-d40ms+periodic:-n2,-d40ms -s rr,cfs --trials 1 --no-report --out run";
+    scratch.run(words).exits_with(0);
+    scratch.run("report run --svg figures").exits_with(0);
+    let of = |name: &str| read(&scratch, &format!("figures/{name}"));
+    let most = |csv: String| -> u64 {
+        csv.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).max().unwrap()
+    };
+    assert_ne!(
+        most(of("cumulative-0-rr.csv")),
+        most(of("cumulative-1-cfs.csv")),
+        "the axes would differ by themselves"
+    );
+    let lines =
+        |svg: String| svg.split('<').filter(|part| part.contains("\"grid\"")).map(str::to_owned).collect::<Vec<_>>();
+    let first = lines(of("cumulative-0-rr.svg"));
+    assert!(first.len() > 5, "{first:?}");
+    assert_eq!(first, lines(of("cumulative-1-cfs.svg")));
+}
+
+#[test]
 fn scores_without_event_tables_are_a_mistake_that_is_named() {
     let scratch = Scratch::new();
     for words in ["compare --trials 2 -s cfs,eevdf --no-out", "sim -s cfs"] {

@@ -67,8 +67,8 @@ impl Finding {
             Self::Worse => "worse",
             Self::Different => "different",
             Self::Negligible => "negligible",
-            Self::NoDifferenceShown => "no difference shown",
-            Self::TooFewTrials => "too few trials",
+            Self::NoDifferenceShown => "unclear",
+            Self::TooFewTrials => "too few",
         }
     }
 }

@@ -93,14 +93,14 @@ pub fn mix(from: [u8; 3], to: [u8; 3], share: f64) -> [u8; 3] {
 }
 
 /// Anchors of a scale of magnitude whose lightness falls steadily and whose hues survive red-green blindness, after
-/// cividis (Nuñez, Anderton and Renslow, 2018), from light to dark.
+/// cividis (Nuñez, Anderton and Renslow, 2018), from light to dark. The last one stands out from the light and the dark ground.
 const SCALE: [[u8; 3]; 6] = [
     [0xf2, 0xe8, 0xb8],
-    [0xd8, 0xc3, 0x6a],
-    [0xa9, 0xa0, 0x74],
-    [0x7a, 0x7c, 0x7d],
-    [0x44, 0x5a, 0x75],
-    [0x0b, 0x2f, 0x5b],
+    [0xe0, 0xcb, 0x76],
+    [0xbd, 0xb2, 0x7c],
+    [0x96, 0x98, 0x8f],
+    [0x6f, 0x87, 0xa0],
+    [0x3f, 0x73, 0xad],
 ];
 
 /// The colour for a share of the largest value, 0..1.
@@ -138,6 +138,14 @@ mod tests {
                 let (a, b) = (luminance(parse(colour)) + 0.05, luminance(ground) + 0.05);
                 assert!(a.max(b) / a.min(b) >= 3.0, "{colour} on {ground:?}: {}", a.max(b) / a.min(b));
             }
+        }
+    }
+
+    #[test]
+    fn the_largest_value_stands_out_from_light_and_dark_ground() {
+        for ground in [[255, 255, 255], [0x14, 0x1a, 0x21]] {
+            let (a, b) = (luminance(magnitude(1.0)) + 0.05, luminance(ground) + 0.05);
+            assert!(a.max(b) / a.min(b) >= 3.0, "on {ground:?}: {}", a.max(b) / a.min(b));
         }
     }
 

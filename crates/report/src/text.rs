@@ -14,6 +14,15 @@ use crate::printable::printable;
 use crate::run::Run;
 use crate::units::with_unit;
 
+/// Measures beside the verdict's own, in its table on the page and in the terminal: name and heading.
+pub const BESIDE: [(&str, &str); 5] = [
+    ("wakeup_p50_ns", "wake p50"),
+    ("wakeup_p99_ns", "wake p99"),
+    ("migrations_ran_per_s", "migr/s"),
+    ("cross_llc_ran_per_s", "x-LLC/s"),
+    ("violation_ns", "violation"),
+];
+
 /// Reports of several runs as Markdown.
 #[must_use]
 pub fn markdown(runs: &[Run]) -> String {

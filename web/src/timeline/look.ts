@@ -87,11 +87,21 @@ export function words(view: View, hit: Hit, long: boolean): string {
   if (hit.decision !== undefined) {
     const marks = scene.decisions;
     const i = hit.decision;
-    const about = marks.b[i] > 0 ? ` about ${scene.taskName(marks.b[i] - 1)}` : '';
     const name = scene.header.decisions[marks.c[i]] ?? `decision ${marks.c[i]}`;
-    lines.push(`Decision at ${instant(marks.time[i], 1)}: ${name}${about}, value ${marks.value[i]}`);
+    const task = marks.b[i] > 0 ? ` (${scene.taskName(marks.b[i] - 1)}${moved(view, marks.time[i], marks.b[i] - 1)})` : '';
+    const value = marks.value[i] === 0 ? '' : `, value ${marks.value[i]}`;
+    lines.push(`Decision on cpu${marks.a[i]} at ${instant(marks.time[i], 1)}: ${name}${task}${value}`);
   }
   return lines.join('\n');
+}
+
+/** From where to where a task moved at a time, if it did. */
+function moved(view: View, time: number, task: number): string {
+  const { moves } = view.scene;
+  for (let i = 0; i < moves.time.length && moves.time[i] <= time; i++) {
+    if (moves.time[i] === time && moves.a[i] === task) return `, from cpu${moves.b[i]} to cpu${moves.c[i]}`;
+  }
+  return '';
 }
 
 function overviewWords(view: View, cpu: number, time: number): string {

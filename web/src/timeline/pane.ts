@@ -25,9 +25,9 @@ export class Pane extends View {
   constructor(host: Host, state: RunState, scene: Scene, index: number) {
     super(host, state, scene);
     const title = element('h3', '', scene.header.scheduler);
-    const { slice_count, moves_total, decisions_total } = scene.header;
+    const { slice_count, migrations_ran, decisions_total } = scene.header;
     const decisions = decisions_total > 0 ? `, ${count(decisions_total)} decisions` : '';
-    this.heading.textContent = `${count(slice_count)} slices, ${count(moves_total)} migrations${decisions}`;
+    this.heading.textContent = `${count(slice_count)} slices, ${count(migrations_ran)} migrations (ran)${decisions}`;
     title.append(this.heading);
     this.canvas.tabIndex = 0;
     this.canvas.dataset.scheduler = String(index);

@@ -57,7 +57,7 @@ export class Timeline implements Host {
     if (this.state.scenes.some((scene) => scene.header.decisions_total > 0)) {
       tools.append(toggle('decisions', true, (on) => this.set(() => (this.showDecisions = on))));
     }
-    tools.append(toggle('migrations', false, (on) => this.set(() => (this.showMoves = on))));
+    tools.append(toggle('migrations (events)', false, (on) => this.set(() => (this.showMoves = on))));
     const zoom = element('span', 'tools push');
     const named = (text: string, label: string, action: () => void): HTMLButtonElement => {
       const made = button(text, action);

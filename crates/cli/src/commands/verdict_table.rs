@@ -3,19 +3,11 @@
 use warmcore_lab::measures::Measure;
 use warmcore_lab::time_split::TimeSplit;
 use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
+use warmcore_report::text::BESIDE;
 use warmcore_statistics::Comparison;
 
 use crate::console::{Console, Table, Tone};
 use crate::units::with_unit;
-
-/// Columns beside the primary measure: the measure's name and its heading.
-const COLUMNS: [(&str, &str); 5] = [
-    ("wakeup_p50_ns", ">wake p50"),
-    ("wakeup_p99_ns", ">wake p99"),
-    ("migrations_ran_per_s", ">migr/s"),
-    ("cross_llc_ran_per_s", ">x-LLC/s"),
-    ("violation_ns", ">violation"),
-];
 
 /// For standard output.
 pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
@@ -80,12 +72,12 @@ fn decisions(document: &ComparisonDocument) -> String {
 fn table(document: &ComparisonDocument) -> Table {
     let primary = format!(">{}", heading(document, &document.primary));
     let second = document.secondary.as_deref().map(|name| (name, format!(">{}", heading(document, name))));
-    let second = second.as_ref().map(|(name, heading)| (*name, heading.as_str()));
     // A second result takes the place of the first column.
-    let others = COLUMNS.into_iter().filter(|(name, _)| *name != document.primary).skip(usize::from(second.is_some()));
-    let columns: Vec<(&str, &str)> = second.into_iter().chain(others).collect();
+    let others = BESIDE.into_iter().filter(|(name, _)| *name != document.primary).skip(usize::from(second.is_some()));
+    let others = others.map(|(name, heading)| (name, format!(">{heading}")));
+    let columns: Vec<(&str, String)> = second.into_iter().chain(others).collect();
     let headings = ["scheduler", &primary, ">ratio [95 %]", "verdict"];
-    let mut table = Table::new(headings.into_iter().chain(columns.iter().map(|(_, heading)| *heading)));
+    let mut table = Table::new(headings.into_iter().chain(columns.iter().map(|(_, heading)| heading.as_str())));
     for scheduler in &document.schedulers {
         let mut row = vec![(scheduler.label.clone(), Tone::Plain)];
         row.push((median(scheduler, &document.primary, &document.measures), Tone::Plain));
@@ -107,15 +99,6 @@ fn heading<'a>(document: &'a ComparisonDocument, name: &str) -> &'a str {
     }
 }
 
-/// A finding in a word; the sentence below the table says it in full.
-fn word(finding: Finding) -> &'static str {
-    match finding {
-        Finding::NoDifferenceShown => "unclear",
-        Finding::TooFewTrials => "too few",
-        finding => finding.words(),
-    }
-}
-
 /// Ratio and verdict of the primary measure.
 fn judged(scheduler: &SchedulerResult, primary: &str) -> [(String, Tone); 2] {
     let Some(comparison) = scheduler.measures.get(primary).and_then(|result| result.comparison.as_ref()) else {
@@ -127,7 +110,7 @@ fn judged(scheduler: &SchedulerResult, primary: &str) -> [(String, Tone); 2] {
         Finding::Worse => Tone::Bad,
         _ => Tone::Plain,
     };
-    [(ratio(comparison), tone), (word(finding).into(), tone)]
+    [(ratio(comparison), tone), (finding.words().into(), tone)]
 }
 
 fn ratio(comparison: &Comparison) -> String {

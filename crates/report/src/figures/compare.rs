@@ -2,7 +2,7 @@
 
 use warmcore_lab::measures::Unit;
 use warmcore_lab::verdict::{Finding, decimal};
-use warmcore_statistics::Better;
+use warmcore_statistics::{Better, Interval};
 
 use super::{Csv, Figure, WIDTH, shortened};
 use crate::run::Run;
@@ -75,10 +75,7 @@ pub fn ratios(run: &Run) -> Figure {
             }
         }
         if let Some(interval) = interval {
-            let (a, b) = (scale.at(interval.low), scale.at(interval.high));
-            svg.line(a, y, b, y, "bar");
-            svg.line(a, y - 6.0, a, y + 6.0, "bar");
-            svg.line(b, y - 6.0, b, y + 6.0, "bar");
+            interval_bar(&mut svg, &scale, [low, high], interval, y);
         }
         if let Some(middle) = middle {
             svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
@@ -167,6 +164,18 @@ pub fn values(run: &Run) -> Figure {
     }
 }
 
+/// An interval as a bar within what is drawn, `shown`; an end that nothing bounds is an arrow out of the plot.
+fn interval_bar(svg: &mut Svg, scale: &Scale, shown: [f64; 2], interval: Interval, y: f64) {
+    let [low, high] = [interval.low, interval.high].map(|end| scale.at(end.clamp(shown[0], shown[1])));
+    svg.line(low, y, high, y, "bar");
+    svg.line(low, y - 6.0, low, y + 6.0, "bar");
+    if interval.high.is_finite() {
+        svg.line(high, y - 6.0, high, y + 6.0, "bar");
+    } else {
+        svg.polyline(&[(high - 6.0, y - 5.0), (high, y), (high - 6.0, y + 5.0)], "bar", "no upper end");
+    }
+}
+
 /// A ratio that can be drawn.
 fn ratio(value: f64, base: f64) -> Option<f64> {
     let ratio = if value == base { 1.0 } else { value / base };
@@ -195,5 +204,22 @@ pub fn direction(better: Better) -> &'static str {
         Better::Lower => "lower is better",
         Better::Higher => "higher is better",
         Better::Neither => "neither direction is better in itself",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_without_an_upper_end_leaves_the_plot_as_an_arrow() {
+        let drawn = |high: f64| {
+            let mut svg = Svg::new(WIDTH, 40.0);
+            let scale = Scale::linear(0.9, 1.1, 0.0, 200.0);
+            interval_bar(&mut svg, &scale, [0.9, 1.1], Interval { low: 0.95, high }, 20.0);
+            svg.standalone("")
+        };
+        assert!(drawn(f64::INFINITY).contains("no upper end"));
+        assert!(!drawn(1.05).contains("no upper end"));
     }
 }

@@ -118,9 +118,16 @@ impl Spread {
     }
 }
 
-/// Cumulative run time per task. `None` without slices.
+/// The longest run time of any task under any scheduler: the axis that their figures share, as they stand side by side.
 #[must_use]
-pub fn cumulative(index: usize, scene: &Scene) -> Option<Figure> {
+pub fn longest_run_ns(scenes: &[Scene]) -> u64 {
+    let tasks = scenes.iter().flat_map(|scene| &scene.record.cpu_run_ns);
+    tasks.map(|cpus| cpus.iter().map(|(_, ns)| ns).sum()).max().unwrap_or(0)
+}
+
+/// Cumulative run time per task, on an axis up to `most_ns` ([`longest_run_ns`]). `None` without slices.
+#[must_use]
+pub fn cumulative(index: usize, scene: &Scene, most_ns: u64) -> Option<Figure> {
     let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
     let mut run_ns = vec![0_u64; scene.tasks.len() * POINTS];
     for slice in slices.iter().filter(|slice| slice.task.index() < scene.tasks.len()) {
@@ -133,8 +140,7 @@ pub fn cumulative(index: usize, scene: &Scene) -> Option<Figure> {
     }
     // Point 0 is the beginning, where nobody has run yet.
     let of = |task: usize, point: usize| if point == 0 { 0 } else { run_ns[task * POINTS + point - 1] };
-    let most = run_ns.iter().copied().max().unwrap_or(1).max(1) as f64;
-    let mut plot = Plot::new(scene, 0.0, most, true, "cumulative run time per task");
+    let mut plot = Plot::new(scene, 0.0, most_ns.max(1) as f64, true, "cumulative run time per task");
     let time_ns = |point: usize| scene.end_ns as f64 * point as f64 / POINTS as f64;
     let mut csv = Csv::new(&["row", "tasks", "time_ns", "least_ns", "median_ns", "most_ns"]);
     for (at, row) in groups_at_most(&scene.tasks, MOST_BANDS).iter().enumerate() {

@@ -310,7 +310,7 @@ pub fn transitions(index: usize, scene: &Scene, machine: &Machine) -> Option<Fig
             let hover = format!("llc{from} to llc{to}: {value}");
             svg.rect_with(x + 0.5, y + 0.5, cell - 1.0, cell - 1.0, &fill, &hover);
             if cell >= 34.0 && value > 0 {
-                let class = if share > 0.55 { "s on-dark" } else { "s on-light" };
+                let class = if share > 0.85 { "s on-dark" } else { "s on-light" };
                 svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, class, &count(value as f64));
             }
         }

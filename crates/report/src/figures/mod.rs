@@ -44,12 +44,13 @@ pub fn all(run: &Run) -> Vec<Figure> {
     figures.extend(breakdown::cpu_time(run));
     figures.extend(distribution::all(run));
     figures.extend(matrix::migrations(run));
+    let longest_run_ns = lines::longest_run_ns(&run.scenes);
     for (index, scene) in run.scenes.iter().enumerate() {
         let machine = &run.disk.experiment.machine.value;
         figures.extend(time::cpus(index, scene, machine));
         figures.extend(time::tasks(index, scene, machine));
         figures.push(time::threads_per_cpu(index, scene, machine));
-        figures.extend(lines::cumulative(index, scene));
+        figures.extend(lines::cumulative(index, scene, longest_run_ns));
         figures.extend(lines::scores(index, scene));
         figures.push(matrix::thread_cpu(index, scene, machine));
         figures.push(matrix::residency(index, scene, machine));

@@ -6,10 +6,10 @@ use warmcore_lab::experiment::SubjectRecord;
 use warmcore_lab::verdict::decimal;
 use warmcore_statistics::{Better, compare_paired};
 
-use super::sections::{BESIDE, definition, number};
+use super::sections::{definition, number};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{measure, scheduler, value};
+use crate::text::{BESIDE, measure, scheduler, value};
 use crate::units::duration;
 
 /// Schedulers that several runs have in common, side by side.

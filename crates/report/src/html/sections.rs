@@ -11,18 +11,8 @@ use crate::figures::compare::direction;
 use crate::figures::{Csv, Figure};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{command, judged, measure, question, value};
+use crate::text::{BESIDE, command, judged, measure, question, value};
 use crate::units::{bytes, with_unit};
-
-/// Measures beside the verdict's own in its table: name and heading.
-pub(super) const BESIDE: [(&str, &str); 6] = [
-    ("wakeup_p50_ns", "wakeup p50"),
-    ("wakeup_p99_ns", "wakeup p99"),
-    ("migrations_ran_per_s", "migrations/s"),
-    ("cross_llc_ran_per_s", "between LLCs/s"),
-    ("busy_share", "busy"),
-    ("violation_ns", "violation"),
-];
 
 /// What a run on a kernel in a virtual machine says nothing about (`docs/models/vm.md`).
 const UNMEASURED: &str = "<p class=\"note\" id=\"unmeasured\"><b>Not measured here:</b> caches, coherence, memory, and what the kernel's own \
