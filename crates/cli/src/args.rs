@@ -193,8 +193,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "CHOICE", conflicts_with = "resume")]
     pub aggregate: Vec<String>,
     /// Where trials run: in the simulator, or in a real kernel, each trial in a boot of its own
-    #[arg(long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume")]
-    pub on: PlaceChoice,
+    #[arg(long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume", value_parser = place_names())]
+    pub on: String,
     /// How guests are made, with `--on vm`.
     #[command(flatten)]
     pub vm: VmArguments,
@@ -240,13 +240,10 @@ pub struct ReportArguments {
     pub force: bool,
 }
 
-/// Places.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum PlaceChoice {
-    /// The simulator
-    Sim,
-    /// A real kernel in a virtual machine
-    Vm,
+/// The places that can be asked for, with what they are.
+fn place_names() -> clap::builder::PossibleValuesParser {
+    let values = warmcore_places::offered().map(|kind| clap::builder::PossibleValue::new(kind.name).help(kind.summary));
+    values.collect::<Vec<_>>().into()
 }
 
 /// Largest seed: what TOML can hold.

@@ -5,15 +5,15 @@ mod args;
 mod commands;
 mod console;
 mod failure;
-mod input;
 mod load;
 mod memory_args;
 mod signals;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser as _;
-use warmcore_lab::experiment::Place;
+use warmcore_places::sim::Sim;
 
 use crate::args::{Arguments, Command};
 use crate::console::Console;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 fn run(command: Command, console: &Console) -> Result<(), Failure> {
     match command {
         Command::Compare(arguments) => commands::compare::run(arguments, console),
-        Command::Sim(arguments) => commands::sim::run(arguments, Place::Sim, console),
+        Command::Sim(arguments) => commands::sim::run(arguments, Arc::new(Sim), console),
         Command::Reproduce(arguments) => commands::reproduce::run(&arguments, console),
         Command::Report(arguments) => commands::report::run(arguments, console),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, console),

@@ -392,7 +392,7 @@ fn another_schema_version_is_named_and_refused_or_left_out() {
     scratch.run("report run").exits_with(2).complains("8 trial files have another schema version");
     let experiment = read(&scratch, "run/experiment.toml");
     scratch.write("run/experiment.toml", &experiment.replace("\"warmcore-experiment-", "\"warmcore-experiment-9"));
-    scratch.run("report run").exits_with(2).complains("this version reads warmcore-experiment-1");
+    scratch.run("report run").exits_with(2).complains("this version reads warmcore-experiment-2");
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_changed_run_is_not_resumed() {
     scratch.write("run/machine.toml", &other);
     scratch.run("compare --resume run").exits_with(2).complains("was changed since the run was started");
     scratch.write("run/machine.toml", &machine);
-    scratch.write("run/experiment.toml", "schema = \"warmcore-experiment-1\"\nsurprise = 1\n");
+    scratch.write("run/experiment.toml", "schema = \"warmcore-experiment-2\"\nsurprise = 1\n");
     scratch.run("compare --resume run").exits_with(2).complains("experiment.toml");
     scratch.run("compare --resume nowhere").exits_with(2).complains("is not a run directory");
     scratch.run("compare --resume run --seed 3").exits_with(2);

@@ -299,7 +299,7 @@ mod tests {
         RunDirectory::create(parent.path(), Existing::Replace).unwrap_err();
         assert!(precious.exists(), "a file of the same name does not make it a run");
 
-        fs::write(parent.path().join(EXPERIMENT), "schema = \"warmcore-experiment-1\"").unwrap();
+        fs::write(parent.path().join(EXPERIMENT), "schema = \"warmcore-experiment-2\"").unwrap();
         RunDirectory::create(parent.path(), Existing::Replace).unwrap();
         assert!(!precious.exists());
     }

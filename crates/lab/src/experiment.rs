@@ -1,23 +1,27 @@
 //! An experiment: machine × workload × schedulers × trials, resolved, and its record in `experiment.toml`.
 //!
 //! Resolved means that nothing is left to defaults: every tunable of every scheduler and every seed is written down.
-//! Seeds of trials are derived from the experiment's seed and the trial's number alone, so that trial k is the same
-//! under every scheduler (paired) and does not change when trials are added.
+//! Seeds of trials are derived from the experiment's seed and the trial's number alone, so that trial k has the same one
+//! under every scheduler and does not change when trials are added. Whether trials with the same seed are pairs, the place says.
+//!
+//! What identifies an experiment is a hash of the texts that a run directory holds: `machine.toml`, `workload.json` and the record.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::MemoryChoice;
+use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::Design;
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
+use crate::builder::ExperimentBuilder;
 use crate::files::sha256;
 pub use crate::observe::Observation;
-use warmcore_places::vm::VmError;
-use warmcore_places::vm::boot::Lab;
-use warmcore_places::vm::record::GuestRecord;
 
 /// Version of the record.
-pub const SCHEMA: &str = "warmcore-experiment-1";
+pub const SCHEMA: &str = "warmcore-experiment-2";
 
 /// Version of the program, part of everything that identifies a result.
 pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -63,50 +67,14 @@ pub struct Experiment {
     /// What each run records.
     pub trace: TraceLevel,
     /// Shortest time between two samples of what schedulers rank tasks by, in the event tables; `None` for no samples. Only
-    /// with [`TraceLevel::Full`], and only in the simulator.
+    /// with [`TraceLevel::Full`], and only where a place tells it.
     pub scores_every_ns: Option<u64>,
     /// Metric the verdict is about, if not the workload's own.
     pub metric: Option<String>,
     /// What is looked at beside the usual measures.
     pub observations: Vec<Observation>,
     /// In which place.
-    pub place: Place,
-}
-
-/// Where trials run.
-#[derive(Clone, Debug, Default)]
-pub enum Place {
-    /// In the simulator.
-    #[default]
-    Sim,
-    /// In a real kernel in a virtual machine, each trial in a boot of its own.
-    Vm(Lab),
-    /// As [`Place::Vm`], of a run that was read from its directory: no trial can be run here. [`Place::reopen`] makes it
-    /// one where some can.
-    PastVm(GuestRecord),
-}
-
-impl Place {
-    /// What guests are made of; `None` for the simulator.
-    #[must_use]
-    pub fn guests(&self) -> Option<GuestRecord> {
-        match self {
-            Self::Sim => None,
-            Self::Vm(lab) => Some(lab.record()),
-            Self::PastVm(record) => Some(record.clone()),
-        }
-    }
-
-    /// The same place, where trials can be run.
-    ///
-    /// # Errors
-    /// When what guests were made of is not there any more.
-    pub fn reopen(self) -> Result<Self, VmError> {
-        match self {
-            Self::PastVm(record) => Ok(Self::Vm(record.reopen()?)),
-            other => Ok(other),
-        }
-    }
+    pub place: Arc<dyn Place>,
 }
 
 /// Why an experiment makes no sense.
@@ -143,6 +111,12 @@ pub enum ExperimentError {
 }
 
 impl Experiment {
+    /// An experiment of a machine and a workload, to be completed and checked.
+    #[must_use]
+    pub fn builder(machine: Named<Machine>, workload: Named<Workload>) -> ExperimentBuilder {
+        ExperimentBuilder::new(machine, workload)
+    }
+
     /// Checks that the experiment makes sense as a whole.
     ///
     /// # Errors
@@ -184,7 +158,8 @@ impl Experiment {
         ExperimentRecord {
             schema: SCHEMA.into(),
             tool_version: TOOL_VERSION.into(),
-            place: self.place.guests().map_or_else(|| "sim".into(), |guests| guests.identity()),
+            place: self.place.identity(),
+            design: self.place.design(),
             baseline: self.schedulers[self.baseline].to_string(),
             metric: self.metric.clone(),
             memory: self.memory,
@@ -193,9 +168,9 @@ impl Experiment {
             scores_every_ns: self.scores_every_ns,
             seeds: self.seeds.clone(),
             observations: self.observations.clone(),
-            guests: self.place.guests(),
-            machine: SubjectRecord::new(&self.machine.source, &machine_identity(&self.machine.value)),
-            workload: SubjectRecord::new(&self.workload.source, &workload_identity(&self.workload.value)),
+            makings: self.place.record(),
+            machine: SubjectRecord::new(&self.machine.source, &warmcore_topology::to_toml(&self.machine.value)),
+            workload: SubjectRecord::new(&self.workload.source, &workload_text(&self.workload)),
             schedulers: schedulers.collect(),
         }
     }
@@ -211,15 +186,10 @@ pub fn resolved_text(spec: &SchedulerSpec) -> String {
     if settings.is_empty() { spec.name().to_owned() } else { format!("{}:{}", spec.name(), settings.join(",")) }
 }
 
-/// Text that is equal for equal machines.
-fn machine_identity(machine: &Machine) -> String {
-    format!("{machine:?}")
-}
-
-/// Text that is equal for equal workloads. The name is left out: a copy of a file is the same workload.
-fn workload_identity(workload: &Workload) -> String {
-    let nameless = Workload { name: String::new(), ..workload.clone() };
-    format!("{nameless:?}")
+/// The text of `workload.json`. It does not hold the workload's name, so a copy of a file is the same workload. One that has no form
+/// in a file has no run directory either; its trials are never taken over from one.
+fn workload_text(workload: &Named<Workload>) -> String {
+    warmcore_workload::to_rtapp(&workload.value).unwrap_or_else(|error| format!("{}: {error}", workload.source))
 }
 
 /// The record of an experiment: `experiment.toml`.
@@ -230,8 +200,10 @@ pub struct ExperimentRecord {
     pub schema: String,
     /// Version of the program.
     pub tool_version: String,
-    /// Where trials run: `sim`, or `vm:` with kernel and emulator.
+    /// Where trials run: the name of a place, and what its results depend on.
     pub place: String,
+    /// How trials of two schedulers belong together.
+    pub design: Design,
     /// Label of the baseline.
     pub baseline: String,
     /// Metric of the verdict, if it was chosen.
@@ -253,9 +225,9 @@ pub struct ExperimentRecord {
     /// What is looked at beside the usual measures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observations: Vec<Observation>,
-    /// What guests are made of, for `vm`.
+    /// What the place is made of, if its name does not say all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guests: Option<GuestRecord>,
+    pub makings: Option<toml::Table>,
     /// The machine.
     pub machine: SubjectRecord,
     /// The workload.
@@ -268,6 +240,8 @@ impl ExperimentRecord {
     /// What a trial depends on, as one hash: a trial file with this hash needs not be run again.
     #[must_use]
     pub fn trial_hash(&self, scheduler: usize, seed: u64) -> String {
+        // Numbers, names and lists of them can always be written.
+        let bounds = serde_json::to_string(&(self.max_time_ns, self.trace, &self.observations)).unwrap_or_default();
         let parts = [
             crate::trial::SCHEMA,
             &self.tool_version,
@@ -277,17 +251,22 @@ impl ExperimentRecord {
             &self.schedulers[scheduler].resolved,
             &seed.to_string(),
             self.memory.name(),
-            &format!("{:?}", self.max_time_ns),
-            &format!("{:?}", self.trace),
-            &format!("{:?}", self.observations),
+            &bounds,
         ];
         sha256(parts.join("\n").as_bytes())
+    }
+
+    /// The text of `experiment.toml`.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        // Numbers, texts and lists of them can always be written: tables stand after values.
+        toml::to_string(self).unwrap_or_default()
     }
 
     /// A short name for this experiment, equal for equal experiments.
     #[must_use]
     pub fn short_hash(&self) -> String {
-        let mut hash = sha256(format!("{self:?}").as_bytes());
+        let mut hash = sha256(self.to_toml().as_bytes());
         hash.truncate(8);
         hash
     }
@@ -305,13 +284,13 @@ impl ExperimentRecord {
 pub struct SubjectRecord {
     /// What was typed.
     pub source: String,
-    /// Identifies the resolved content.
+    /// SHA-256 of its file in the run directory.
     pub sha256: String,
 }
 
 impl SubjectRecord {
-    fn new(source: &str, identity: &str) -> Self {
-        Self { source: source.to_owned(), sha256: sha256(identity.as_bytes()) }
+    fn new(source: &str, text: &str) -> Self {
+        Self { source: source.to_owned(), sha256: sha256(text.as_bytes()) }
     }
 }
 

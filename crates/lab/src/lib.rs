@@ -1,8 +1,9 @@
 //! Experiments: machine × workload × schedulers × trials, run, kept and judged.
 //!
+//! - [`load`], [`input`]: texts that people type as machines, workloads and schedulers. [`builder`]: an experiment made of them.
 //! - [`experiment`]: the experiment, resolved, and its record.
-//! - [`sim`]: one trial in the simulator. The seam for other places: a function of the same shape beside this one.
-//! - [`runner`]: all trials, in parallel, skipping those that are finished.
+//! - [`making`]: trials made of the runs that a place hands over.
+//! - [`runner`]: all trials, skipping those that are finished.
 //! - [`trial`], [`measures`], [`results`]: what a trial holds; which of it is compared, in which direction; what the
 //!   imitated program would have printed.
 //! - [`scores`]: what schedulers rank tasks by, in words.
@@ -13,10 +14,14 @@
 //!
 //! This crate reads and writes files and the host's inventory. It prints nothing, and simulates nothing itself.
 
+pub mod builder;
 pub mod decisions;
 pub mod directory;
 pub mod environment;
 pub mod experiment;
+pub mod input;
+pub mod load;
+pub mod making;
 pub mod measures;
 mod memory_measures;
 mod observe;
@@ -25,7 +30,6 @@ pub mod results;
 pub mod runner;
 pub mod scores;
 pub mod session;
-pub mod sim;
 pub mod table;
 pub mod time_split;
 pub mod trial;

@@ -112,7 +112,7 @@ impl RunOnDisk {
         let names = (0..schedulers).map(|s| whole.iter().map(|n| trial_name(s, *n)).collect()).collect();
         experiment.seeds = whole.iter().map(|n| record.seeds[*n]).collect();
         let record = experiment.record();
-        let comparison = conclude(&record, &experiment.workload.value, &trials)?;
+        let comparison = conclude(&record, &experiment.workload.value, &*experiment.place, &trials)?;
         let (checksum, mut faults) = integrity(&directory);
         if whole.len() < asked {
             faults.insert(

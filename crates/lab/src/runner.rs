@@ -1,19 +1,20 @@
-//! Runs the trials of an experiment: in parallel, each once, skipping those that a run directory already holds.
+//! Runs the trials of an experiment: each once, skipping those that a run directory already holds.
 //!
-//! Every trial is a pure function of the experiment's record and its place in it, and results are put in order of
-//! scheduler and trial. The number of workers and the order in which they finish therefore cannot show in any result.
+//! All that are missing go to the experiment's place as one batch. Results are put in order of scheduler and trial, so the number of
+//! workers and the order in which they finish cannot show in any result.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use rayon::prelude::*;
+use warmcore_places::place::{self, PlaceError, Request, Run};
 
 use crate::directory::{RunDirectory, TRIALS};
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::files::FileError;
-use crate::sim::{self, SimError};
+use crate::making::{self, TrialError};
 use crate::trial::Trial;
 
 /// Why not all trials were finished.
@@ -27,7 +28,7 @@ pub enum RunError {
         /// Number of the trial, from 0.
         trial: usize,
         /// Why.
-        source: SimError,
+        source: TrialError,
     },
     /// The caller asked to stop. What is finished is in the run directory.
     #[error("interrupted; {finished} of {total} trials had finished")]
@@ -37,14 +38,9 @@ pub enum RunError {
         /// Number of trials of the experiment.
         total: usize,
     },
-    /// The workers could not be started.
-    #[error("cannot start {jobs} workers: {reason}")]
-    Workers {
-        /// How many were asked for.
-        jobs: usize,
-        /// What the system said.
-        reason: String,
-    },
+    /// The place could not begin.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// A file of the run could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -89,19 +85,30 @@ pub fn run(
     let mut missing: Vec<usize> = (0..total).filter(|position| !results.contains_key(position)).collect();
     missing.sort_by_key(|position| (position % experiment.seeds.len(), position / experiment.seeds.len()));
 
-    let workers = rayon::ThreadPoolBuilder::new().num_threads(conduct.jobs).build();
-    let workers = workers.map_err(|error| RunError::Workers { jobs: conduct.jobs, reason: error.to_string() })?;
-    let stop = Stop { caller: &conduct.stop, failed: AtomicBool::new(false) };
-    let run_one = |&position: &usize| {
-        if stop.is_set() {
-            return None;
-        }
+    let requests: Vec<Request<'_>> = missing
+        .iter()
+        .map(|position| {
+            making::request(experiment, position / experiment.seeds.len(), position % experiment.seeds.len())
+        })
+        .collect();
+    let ran = Mutex::new(Vec::with_capacity(missing.len()));
+    let take = |index: usize, run: Result<Run<'_>, PlaceError>| {
         let start = Instant::now();
-        let result = run_and_keep(experiment, &record, position, directory, conduct);
-        stop.failed.fetch_or(result.is_err(), Ordering::Relaxed);
-        Some((position, result, start.elapsed().as_secs_f64()))
+        let before = run.as_ref().map_or(0.0, |run| run.seconds);
+        let position = missing[index];
+        let result = make_and_keep(experiment, &record, position, run, directory, conduct);
+        let flow = if result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let seconds = before + start.elapsed().as_secs_f64();
+        ran.lock().unwrap_or_else(PoisonError::into_inner).push((position, result, seconds));
+        flow
     };
-    let ran: Vec<_> = workers.install(|| missing.par_iter().with_max_len(1).filter_map(run_one).collect());
+    let means = place::Conduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop) };
+    if !requests.is_empty() {
+        experiment.place.run(&requests, &means, &take)?;
+    }
+    let mut ran = ran.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Sums must not depend on who finished first.
+    ran.sort_by_key(|(position, ..)| *position);
 
     let run_now = ran.iter().filter(|(_, result, _)| result.is_ok()).count();
     let seconds = ran.iter().map(|(_, _, seconds)| seconds).sum();
@@ -109,29 +116,22 @@ pub fn run(
     Ok(Finished { trials: in_order(results, experiment)?, run_now, seconds })
 }
 
-/// When to begin no more trials.
-struct Stop<'a> {
-    caller: &'a AtomicBool,
-    failed: AtomicBool,
-}
-
-impl Stop<'_> {
-    fn is_set(&self) -> bool {
-        self.caller.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
-    }
-}
-
-/// Runs the trial at `position` and keeps its file.
-fn run_and_keep(
+/// Makes the trial at `position` of its run and keeps its file.
+fn make_and_keep(
     experiment: &Experiment,
     record: &ExperimentRecord,
     position: usize,
+    run: Result<Run<'_>, PlaceError>,
     directory: Option<&RunDirectory>,
     conduct: &Conduct<'_>,
 ) -> Result<Trial, RunError> {
     let (scheduler, number) = (position / experiment.seeds.len(), position % experiment.seeds.len());
-    let trial = sim::run_trial(experiment, record, scheduler, number, directory, &conduct.stop).map_err(|source| {
-        RunError::Trial { scheduler: record.schedulers[scheduler].label.clone(), trial: number, source }
+    let made = run.map_err(TrialError::from);
+    let made = made.and_then(|run| making::make(experiment, record, (scheduler, number), run, directory));
+    let trial = made.map_err(|source| RunError::Trial {
+        scheduler: record.schedulers[scheduler].label.clone(),
+        trial: number,
+        source,
     })?;
     if let Some(directory) = directory {
         directory.write(&trial_file(scheduler, number), trial.to_json().as_bytes())?;
@@ -184,7 +184,7 @@ fn in_order(
     for result in results.into_values() {
         match result {
             Ok(trial) => trials.push(trial),
-            Err(RunError::Trial { source: SimError::Interrupted, .. }) => {}
+            Err(RunError::Trial { source, .. }) if source.is_interruption() => {}
             Err(error) => return Err(error),
         }
     }

@@ -10,7 +10,7 @@ use crate::directory::{
     WORKLOAD,
 };
 use crate::environment::Environment;
-use crate::experiment::{self, Experiment, ExperimentRecord, Named, Place, TOOL_VERSION};
+use crate::experiment::{self, Experiment, ExperimentRecord, Named, TOOL_VERSION};
 pub use crate::files::pretty;
 use crate::files::{At as _, FileError};
 use crate::measures;
@@ -95,7 +95,7 @@ struct SchedulerLosses {
 /// When a file cannot be written, or the workload not be expressed in its file format.
 pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), SessionError> {
     let invalid = |file: &'static str| move |reason: String| SessionError::Express { file, reason };
-    let record = toml::to_string(&experiment.record()).map_err(|error| invalid(EXPERIMENT)(error.to_string()))?;
+    let record = experiment.record().to_toml();
     let workload = warmcore_workload::to_rtapp(&experiment.workload.value);
     let workload = workload.map_err(|error| invalid(WORKLOAD)(error.to_string()))?;
     let versions = Versions {
@@ -170,7 +170,8 @@ fn losses(trials: &[Vec<Trial>]) -> Losses {
     }
 }
 
-/// The experiment that a run directory was started with. One on a real kernel is a [`Place::PastVm`].
+/// The experiment that a run directory was started with. Its place may need
+/// [`reopen`](warmcore_places::place::Place::reopen) before runs can be made there.
 ///
 /// # Errors
 /// When the directory was changed since, or written by another version.
@@ -186,11 +187,8 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     if record.tool_version != TOOL_VERSION {
         return Err(ResumeError::Version { found: record.tool_version });
     }
-    let place = match (record.place.as_str(), &record.guests) {
-        ("sim", None) => Place::Sim,
-        (text, Some(guests)) if guests.identity() == text => Place::PastVm(guests.clone()),
-        (text, _) => return Err(invalid(EXPERIMENT, format!("it does not say what `{text}` was made of"))),
-    };
+    let place = warmcore_places::past(&record.place, record.makings.as_ref())
+        .map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
     let machine: Machine =
         warmcore_topology::from_toml(&directory.read(MACHINE)?).map_err(|error| invalid(MACHINE, error.to_string()))?;
     let options = warmcore_workload::Options::default();

@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use warmcore_places::place::Place;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
-use warmcore_statistics::{Better, Comparison, Sample, StatisticsError, Summary, Verdict, compare_paired, judge};
+use warmcore_statistics::{
+    Better, Comparison, Design, Sample, StatisticsError, Summary, Verdict, compare_trials, judge,
+};
 use warmcore_workload::{Warning, Workload};
 
 use crate::decisions::{self, DecisionCount};
@@ -17,7 +20,6 @@ use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::measures::{self, Measure};
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
-use warmcore_places::vm::qemu::Execution;
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-comparison-1";
@@ -175,17 +177,19 @@ pub struct Conclusion {
     pub sentence: String,
 }
 
-/// Makes the document from all trials, by scheduler and number.
+/// Makes the document from all trials, by scheduler and number; `place` says what is to be known of all results from there. Trials are
+/// compared as the record's design demands.
 ///
 /// # Errors
 /// A metric that does not exist.
 pub fn conclude(
     record: &ExperimentRecord,
     workload: &Workload,
+    place: &dyn Place,
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
     let catalogue = measures::of_workload(workload);
-    let primary = primary_measure(record, workload, &catalogue)?;
+    let primary = primary_measure(record.metric.as_deref(), workload, &catalogue)?;
     let baseline = record.baseline_index().unwrap_or(0);
     let mut schedulers: Vec<SchedulerResult> = record
         .schedulers
@@ -203,25 +207,26 @@ pub fn conclude(
     for measure in &catalogue {
         let points: Vec<Vec<Option<f64>>> =
             trials.iter().map(|trials| trials.iter().map(|trial| measure.value(trial)).collect()).collect();
-        let results =
-            compare_measure(measure, &points, baseline).map_err(|(index, source)| VerdictError::Statistics {
+        let results = compare_measure(measure, &points, baseline, record.design).map_err(|(index, source)| {
+            VerdictError::Statistics {
                 measure: measure.name.clone(),
                 scheduler: record.schedulers[index].label.clone(),
                 source,
-            })?;
+            }
+        })?;
         for (scheduler, result) in schedulers.iter_mut().zip(results) {
             scheduler.measures.insert(measure.name.clone(), result);
         }
     }
     let labels: Vec<String> = record.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
-    let verdict = in_words(primary, &schedulers, baseline, record.seeds.len());
+    let verdict = in_words(primary, &schedulers, baseline, (record.design, record.seeds.len()));
     Ok(ComparisonDocument {
         schema: SCHEMA,
         tool_version: TOOL_VERSION,
         experiment: record.clone(),
         primary: primary.name.clone(),
         secondary: measures::secondary(workload).filter(|name| *name != primary.name),
-        warnings: warnings(record, workload, &schedulers, trials),
+        warnings: warnings(record, workload, place, &schedulers, trials),
         unmodelled: workload.warnings.len(),
         measures: catalogue.clone(),
         time_split: time_split::of_trials(&labels, baseline, trials),
@@ -234,21 +239,21 @@ pub fn conclude(
 ///
 /// # Errors
 /// When it does not, or will not.
-pub fn check_metric(record: &ExperimentRecord, workload: &Workload) -> Result<(), VerdictError> {
+pub fn check_metric(metric: Option<&str>, trace: TraceLevel, workload: &Workload) -> Result<(), VerdictError> {
     let catalogue = measures::of_workload(workload);
-    let primary = primary_measure(record, workload, &catalogue)?;
-    if primary.from_events && record.trace == TraceLevel::None {
+    let primary = primary_measure(metric, workload, &catalogue)?;
+    if primary.from_events && trace == TraceLevel::None {
         return Err(VerdictError::NotRecorded { name: primary.name.clone() });
     }
     Ok(())
 }
 
 fn primary_measure<'a>(
-    record: &ExperimentRecord,
+    metric: Option<&str>,
     workload: &Workload,
     catalogue: &'a [Measure],
 ) -> Result<&'a Measure, VerdictError> {
-    let name = record.metric.clone().unwrap_or_else(|| measures::primary(workload));
+    let name = metric.map_or_else(|| measures::primary(workload), str::to_owned);
     catalogue.iter().find(|measure| measure.name == name).ok_or_else(|| {
         let known = catalogue.iter().map(|measure| measure.name.clone()).collect();
         VerdictError::NoSuchMetric { name, known }
@@ -260,12 +265,12 @@ fn compare_measure(
     measure: &Measure,
     points: &[Vec<Option<f64>>],
     baseline: usize,
+    design: Design,
 ) -> Result<Vec<MeasureResult>, (usize, StatisticsError)> {
     let mut comparisons = Vec::new();
     for (index, own) in points.iter().enumerate().filter(|(index, _)| *index != baseline) {
-        let (base, value): (Vec<f64>, Vec<f64>) =
-            points[baseline].iter().zip(own).filter_map(|(base, value)| Some(((*base)?, (*value)?))).unzip();
-        comparisons.push(compare_paired(&base, &value, measure.better).map_err(|error| (index, error))?);
+        let compared = compare_trials(design, &points[baseline], own, measure.better);
+        comparisons.push(compared.map_err(|error| (index, error))?);
     }
     judge(&mut comparisons);
     let mut comparisons = comparisons.into_iter();
@@ -281,7 +286,12 @@ fn compare_measure(
 }
 
 /// The verdict on the primary measure.
-fn in_words(primary: &Measure, schedulers: &[SchedulerResult], baseline: usize, trials: usize) -> Conclusion {
+fn in_words(
+    primary: &Measure,
+    schedulers: &[SchedulerResult],
+    baseline: usize,
+    (design, trials): (Design, usize),
+) -> Conclusion {
     let base = &schedulers[baseline].label;
     let others: Vec<(&str, &Comparison)> = schedulers
         .iter()
@@ -304,7 +314,7 @@ fn in_words(primary: &Measure, schedulers: &[SchedulerResult], baseline: usize, 
     }
     let rest = others.iter().filter(|(label, _)| best.is_none_or(|(best, _)| best != label));
     parts.extend(rest.map(|(label, comparison)| about(primary, label, comparison, base, trials)));
-    let sentence = format!("{}; {}.", parts.join("; "), closing(primary, trials));
+    let sentence = format!("{}; {}.", parts.join("; "), closing(primary, design, trials));
     let best = best.map(|(label, _)| (*label).to_owned()).or_else(|| all_worse.then(|| base.clone()));
     Conclusion { best, sentence }
 }
@@ -349,13 +359,19 @@ fn relation(primary: &Measure, comparison: &Comparison, base: &str) -> String {
     format!("{} {} times that of {base}{interval}", primary.title, decimal(ratio))
 }
 
-fn closing(primary: &Measure, trials: usize) -> String {
+/// How many trials, and how they belong together: "10 paired trials".
+#[must_use]
+pub fn trials_in_words(design: Design, trials: usize) -> String {
+    format!("{trials} {} trial{}", design.word(), if trials == 1 { "" } else { "s" })
+}
+
+fn closing(primary: &Measure, design: Design, trials: usize) -> String {
     let direction = match primary.better {
         Better::Lower => "lower is better",
         Better::Higher => "higher is better",
         Better::Neither => "neither direction is better in itself",
     };
-    format!("{trials} paired trials, {direction}")
+    format!("{}, {direction}", trials_in_words(design, trials))
 }
 
 /// JSON has no infinities; they are written as the statistics crate writes them.
@@ -392,6 +408,7 @@ pub(crate) fn percent(value: f64) -> String {
 fn warnings(
     record: &ExperimentRecord,
     workload: &Workload,
+    place: &dyn Place,
     schedulers: &[SchedulerResult],
     trials: &[Vec<Trial>],
 ) -> Vec<String> {
@@ -408,13 +425,7 @@ fn warnings(
             scheduler.unfinished, scheduler.label
         ));
     }
-    if record.guests.as_ref().is_some_and(|guests| guests.execution != Execution::Kvm) {
-        warnings.push(
-            "emulated CPUs have no caches and share one emulator: placement, queueing and waiting are the kernel's own, \
-             what caches and the kernel's work cost is not shown"
-                .into(),
-        );
-    }
+    warnings.extend(place.caveats());
     for (scheduler, trials) in schedulers.iter().zip(trials) {
         let lost: u64 = trials.iter().map(|trial| trial.events_lost).sum();
         if lost > 0 {
@@ -442,6 +453,7 @@ mod tests {
     use super::*;
     use crate::experiment::{SchedulerRecord, SubjectRecord};
     use crate::trial::tests::trial;
+    use warmcore_places::sim::Sim;
 
     fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };
@@ -449,6 +461,7 @@ mod tests {
             schema: crate::experiment::SCHEMA.into(),
             tool_version: TOOL_VERSION.into(),
             place: "sim".into(),
+            design: Design::Paired,
             baseline: schedulers[0].into(),
             metric: Some("elapsed_ns".into()),
             memory: warmcore_kernel::MemoryChoice::None,
@@ -457,7 +470,7 @@ mod tests {
             seeds: vec![1; trials],
             scores_every_ns: None,
             observations: Vec::new(),
-            guests: None,
+            makings: None,
             machine: subject(),
             workload: subject(),
             schedulers: schedulers
@@ -481,7 +494,7 @@ mod tests {
                 (0..trials).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
             })
             .collect();
-        conclude(&record(&names, trials), &workload(), &all).unwrap()
+        conclude(&record(&names, trials), &workload(), &Sim, &all).unwrap()
     }
 
     #[test]
@@ -535,7 +548,7 @@ mod tests {
             trial.end = TrialEnd::TimeLimit;
             trial.measures.insert("elapsed_ns".into(), None);
         }
-        let document = conclude(&record(&["cfs", "rr"], 10), &workload(), &trials).unwrap();
+        let document = conclude(&record(&["cfs", "rr"], 10), &workload(), &Sim, &trials).unwrap();
         assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
         assert_eq!(document.schedulers[1].unfinished, 10);
         let json = serde_json::to_value(&document).unwrap();
@@ -544,16 +557,39 @@ mod tests {
 
     #[test]
     fn an_unknown_metric_is_refused_with_those_there_are() {
-        let record = ExperimentRecord { metric: Some("elapsed".into()), ..record(&["cfs"], 1) };
-        let message = check_metric(&record, &workload()).unwrap_err().to_string();
+        let message = check_metric(Some("elapsed"), TraceLevel::Counters, &workload()).unwrap_err().to_string();
         assert!(message.contains("`elapsed`") && message.contains("elapsed_ns, "), "{message}");
     }
 
     #[test]
     fn a_metric_of_events_needs_events() {
-        let record = ExperimentRecord { metric: Some("wakeup_p99_ns".into()), ..record(&["cfs"], 1) };
-        check_metric(&record, &workload()).unwrap();
-        let without = ExperimentRecord { trace: TraceLevel::None, ..record };
-        assert!(matches!(check_metric(&without, &workload()), Err(VerdictError::NotRecorded { .. })));
+        let check = |trace| check_metric(Some("wakeup_p99_ns"), trace, &workload());
+        check(TraceLevel::Counters).unwrap();
+        assert!(matches!(check(TraceLevel::None), Err(VerdictError::NotRecorded { .. })));
+    }
+
+    /// Trials whose seeds spread them over a factor of 90, the candidate's 3 % below: pairs show it, unrelated trials cannot.
+    #[test]
+    fn the_records_design_decides_statistics_and_words() {
+        let trials: Vec<Vec<Trial>> = [("cfs", 1.0), ("eevdf", 0.97)]
+            .iter()
+            .map(|(name, factor)| {
+                let elapsed = |number: usize| factor * 1000.0 * (number as f64 / 2.0).exp();
+                (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
+            })
+            .collect();
+        let of = |design| {
+            let record = ExperimentRecord { design, ..record(&["cfs", "eevdf"], 10) };
+            conclude(&record, &workload(), &Sim, &trials).unwrap()
+        };
+        let paired = of(Design::Paired);
+        assert_eq!(paired.verdict.best.as_deref(), Some("eevdf"));
+        assert!(paired.verdict.sentence.contains("10 paired trials"), "{}", paired.verdict.sentence);
+        let unpaired = of(Design::Unpaired);
+        assert_eq!(unpaired.verdict.best, None);
+        assert!(unpaired.verdict.sentence.contains("10 unpaired trials"), "{}", unpaired.verdict.sentence);
+        let json = serde_json::to_value(&unpaired).unwrap();
+        assert_eq!(json["experiment"]["design"], "unpaired");
+        assert_eq!(json["schedulers"][1]["measures"]["elapsed_ns"]["comparison"]["design"], "unpaired");
     }
 }

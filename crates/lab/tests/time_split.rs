@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use warmcore_kernel::MemoryChoice;
-use warmcore_lab::experiment::{Experiment, Named, Place, TraceLevel};
+use warmcore_lab::experiment::{Experiment, Named};
+use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::time_split;
 use warmcore_lab::trial::Trial;
 use warmcore_schedulers::SchedulerSpec;
@@ -19,22 +20,16 @@ fn run_under(scheduler: &str, machine: &str, workload: &str, memory: MemoryChoic
 }
 
 fn run_workload(scheduler: &str, machine: &str, workload: Workload, memory: MemoryChoice, seed: u64) -> Trial {
-    let experiment = Experiment {
-        machine: Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() },
-        workload: Named { source: "w".into(), value: workload },
-        place: Place::Sim,
-        schedulers: vec![SchedulerSpec::parse(scheduler).unwrap()],
-        baseline: 0,
-        seeds: vec![seed],
-        memory,
-        max_time_ns: None,
-        trace: TraceLevel::Counters,
-        metric: None,
-        scores_every_ns: None,
-        observations: Vec::new(),
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    warmcore_lab::sim::run_trial(&experiment, &experiment.record(), 0, 0, None, &stop).unwrap()
+    let machine = Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() };
+    let built = Experiment::builder(machine, Named { source: "w".into(), value: workload })
+        .schedulers(vec![SchedulerSpec::parse(scheduler).unwrap()])
+        .seeds(vec![seed])
+        .memory(Some(memory))
+        .build()
+        .unwrap();
+    let conduct = Conduct { jobs: 1, stop: Arc::new(AtomicBool::new(false)), progress: &|_| {} };
+    let mut finished = runner::run(&built.experiment, None, &conduct).unwrap();
+    finished.trials.remove(0).remove(0)
 }
 
 fn workload_of(text: &str) -> Workload {

@@ -5,6 +5,7 @@
 //! - [`select`]: which QEMU, kernel and execution.
 //! - [`qemu`], [`boot`], [`initramfs`], [`agent`]: a guest from start to end, watched.
 //! - [`record`]: what guests were made of, to go on with a run.
+//! - [`place`]: all of it as a place.
 //! - [`trial`], [`settings`]: runs in a guest, and trials made of them; schedulers as settings of a kernel.
 //! - [`libraries`]: programs of the host in a guest.
 //!
@@ -17,6 +18,7 @@ pub mod initramfs;
 pub mod kernel;
 pub mod layout;
 pub mod libraries;
+pub mod place;
 pub mod qemu;
 pub mod record;
 pub mod select;

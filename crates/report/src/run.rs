@@ -11,9 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use warmcore_lab::experiment::Place;
+use warmcore_lab::making::{TrialError, rerun_trial};
 use warmcore_lab::reading::{ReadError, RunOnDisk};
-use warmcore_lab::sim::{SimError, rerun_trial};
 use warmcore_statistics::Sample;
 use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
@@ -38,7 +37,7 @@ pub enum ReportError {
         /// Number of the trial, from 0.
         trial: usize,
         /// Why.
-        source: SimError,
+        source: TrialError,
     },
     /// Its trace cannot be written.
     #[error("the trace of {scheduler} cannot be written: {source}")]
@@ -122,7 +121,7 @@ impl Run {
     ///
     /// # Errors
     /// When its events cannot be had, or the trace not be written.
-    pub fn write_perfetto<W: Write>(
+    pub fn write_perfetto<W: Write + Send>(
         &self,
         scheduler: usize,
         out: W,
@@ -140,14 +139,24 @@ impl Run {
     ///
     /// # Errors
     /// When its events cannot be had, or the text not be written.
-    pub fn write_events<W: Write>(&self, scheduler: usize, out: W, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+    pub fn write_events<W: Write + Send>(
+        &self,
+        scheduler: usize,
+        out: W,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), ReportError> {
         let scene = &self.scenes[scheduler];
         let lines = self.events_into(scheduler, EventLines::new(out, &scene.tables, &scene.tasks), stop)?;
         lines.finish().map(|_| ()).map_err(|source| ReportError::Write { scheduler: scene.scheduler.clone(), source })
     }
 
     /// Hands the events of the trial of a scheduler to a sink, and gives the sink back.
-    fn events_into<S: Sink>(&self, scheduler: usize, mut sink: S, stop: &Arc<AtomicBool>) -> Result<S, ReportError> {
+    fn events_into<S: Sink + Send>(
+        &self,
+        scheduler: usize,
+        mut sink: S,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<S, ReportError> {
         let (scene, number) = (&self.scenes[scheduler], self.representative);
         let Some(path) = self.disk.trace(scheduler, number) else {
             let every_ns = Some(ScoreTracks::interval_ns(scene.end_ns));
@@ -166,8 +175,8 @@ impl Run {
 
     /// Whether its trials are functions of its record.
     #[must_use]
-    pub fn is_simulated(&self) -> bool {
-        matches!(self.disk.experiment.place, Place::Sim)
+    pub fn is_repeatable(&self) -> bool {
+        self.disk.experiment.place.repeatable()
     }
 
     fn look(&mut self, options: &Options, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
@@ -177,7 +186,7 @@ impl Run {
             let kept = self.disk.trace(scheduler, number).is_some();
             let reason = if kept {
                 None
-            } else if !self.is_simulated() {
+            } else if !self.is_repeatable() {
                 Some(
                     "no timeline: the events of the trials were not kept (`--trace full` keeps them), and a boot of a real \
                      kernel cannot be repeated"
@@ -206,7 +215,7 @@ impl Run {
         let machine = &self.disk.experiment.machine.value;
         let stored = &self.disk.trials[scheduler][number];
         let label = &self.disk.record.schedulers[scheduler].label;
-        let clock = if self.is_simulated() { "simulated time" } else { "time in the guest" };
+        let clock = self.disk.experiment.place.kind().clock.1;
         let mut scene =
             match self.disk.trace(scheduler, number) {
                 Some(path) => stored_scene(&path, machine, options.limits, stop)
@@ -215,7 +224,7 @@ impl Run {
             };
         // Scores that were not kept come from simulating the trial again, as everything does where no event was kept.
         let again = scene.tables.scores.is_empty()
-            && self.is_simulated()
+            && self.is_repeatable()
             && (scene.record.is_none() || stored.engine_events <= options.rerun_events);
         if again {
             let every_ns = Some(ScoreTracks::interval_ns(stored.elapsed_ns));
@@ -245,7 +254,7 @@ impl Run {
         let (metrics, record) = record.ok_or_else(|| ReportError::Rerun {
             scheduler: label.clone(),
             trial: stored.trial,
-            source: SimError::Elsewhere { place: self.disk.record.place.clone() },
+            source: TrialError::Elsewhere { place: self.disk.record.place.clone() },
         })?;
         Ok(Scene {
             scheduler: label.clone(),

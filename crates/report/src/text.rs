@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use warmcore_lab::measures::Measure;
-use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal};
+use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, trials_in_words};
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
@@ -92,8 +92,8 @@ fn one(text: &mut String, run: &Run) {
         let label = markdown_text(&scheduler.label);
         let _ = writeln!(text, "| {label} | {} | {ratio} | {verdict} |", value(run, &document.primary, result));
     }
-    let trials = document.experiment.seeds.len();
-    let _ = writeln!(text, "\n{trials} paired trials. Repeat with:\n\n    {}\n", command(run));
+    let trials = trials_in_words(document.experiment.design, document.experiment.seeds.len());
+    let _ = writeln!(text, "\n{trials}. Repeat with:\n\n    {}\n", command(run));
 }
 
 /// The table of a patch letter: one line per run and scheduler.
@@ -127,12 +127,12 @@ pub fn patch_letter(runs: &[Run]) -> String {
                     .to_owned(),
             ]);
             notes.push(format!(
-                "{case} {load}: baseline {}, patched {}; {}, {}; {} paired trials on {}",
+                "{case} {load}: baseline {}, patched {}; {}, {}; {} on {}",
                 baseline.label,
                 scheduler.label,
                 metric.map_or("", |metric| &metric.title),
                 direction(better),
-                document.experiment.seeds.len(),
+                trials_in_words(document.experiment.design, document.experiment.seeds.len()),
                 document.experiment.machine.source
             ));
         }

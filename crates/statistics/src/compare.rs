@@ -50,6 +50,21 @@ pub enum Design {
     Paired,
     /// Nothing but the configuration connects trials.
     Unpaired,
+    /// Trial i of every configuration was run in block i, close to the others in time and in an order of its own: compared as
+    /// pairs within blocks, because what a block does to all of them cancels.
+    Blocked,
+}
+
+impl Design {
+    /// In a word, before "trials".
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Paired => "paired",
+            Self::Unpaired => "unpaired",
+            Self::Blocked => "blocked",
+        }
+    }
 }
 
 /// What a comparison shows.
@@ -116,10 +131,30 @@ impl Comparison {
     /// The smallest p value any outcome of this many trials could have had.
     pub fn smallest_p(&self) -> f64 {
         match self.design {
-            Design::Paired => smallest_paired_p(self.candidate_n),
+            Design::Paired | Design::Blocked => smallest_paired_p(self.candidate_n),
             Design::Unpaired => smallest_unpaired_p(self.baseline_n, self.candidate_n),
         }
     }
+}
+
+/// Compares trials as their design demands: those of a pair or a block only where both sides have a value, unpaired ones where
+/// their own side has one.
+///
+/// # Errors
+/// As [`compare_paired`] and [`compare_unpaired`].
+pub fn compare_trials(
+    design: Design,
+    baseline: &[Option<f64>],
+    candidate: &[Option<f64>],
+    better: Better,
+) -> Result<Comparison, StatisticsError> {
+    if design == Design::Unpaired {
+        let values = |points: &[Option<f64>]| points.iter().copied().flatten().collect::<Vec<f64>>();
+        return compare_unpaired(&values(baseline), &values(candidate), better);
+    }
+    let both = baseline.iter().zip(candidate).filter_map(|(base, value)| Some(((*base)?, (*value)?)));
+    let (base, value): (Vec<f64>, Vec<f64>) = both.unzip();
+    Ok(Comparison { design, ..compare_paired(&base, &value, better)? })
 }
 
 /// Compares pairs of trials: `candidate[i]` with `baseline[i]`.
@@ -306,6 +341,23 @@ mod tests {
         let candidate: Vec<f64> = baseline.iter().map(|value| value * 0.97).collect();
         assert_eq!(compare_paired(&baseline, &candidate, Better::Lower).unwrap().verdict, Verdict::Better);
         assert_eq!(compare_unpaired(&baseline, &candidate, Better::Lower).unwrap().verdict, Verdict::NoDifferenceShown);
+    }
+
+    #[test]
+    fn a_design_decides_which_trials_are_compared() {
+        // What a pair shares dwarfs the gain; the fourth trial of the candidate has no value.
+        let baseline: Vec<Option<f64>> = (0..12).map(|i| Some(libm::exp(f64::from(i) / 2.0))).collect();
+        let candidate: Vec<Option<f64>> =
+            baseline.iter().enumerate().map(|(i, value)| value.filter(|_| i != 3).map(|value| value * 0.97)).collect();
+        let of = |design| compare_trials(design, &baseline, &candidate, Better::Lower).unwrap();
+        for design in [Design::Paired, Design::Blocked] {
+            let found = of(design);
+            assert_eq!((found.design, found.verdict), (design, Verdict::Better));
+            assert_eq!((found.baseline_n, found.candidate_n), (11, 11), "only whole pairs count");
+        }
+        let unpaired = of(Design::Unpaired);
+        assert_eq!((unpaired.design, unpaired.verdict), (Design::Unpaired, Verdict::NoDifferenceShown));
+        assert_eq!((unpaired.baseline_n, unpaired.candidate_n), (12, 11), "every trial counts");
     }
 
     #[test]

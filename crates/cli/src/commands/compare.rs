@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::directory::{DirectoryError, Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, ExperimentRecord, Place, TraceLevel, trial_seeds};
+use warmcore_lab::experiment::{Experiment, ExperimentRecord, TraceLevel, trial_seeds};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
 
-use crate::args::{CompareArguments, PlaceChoice, TraceChoice};
+use crate::args::{CompareArguments, TraceChoice};
 use crate::commands::{report, verdict_table, vm};
 use crate::console::Console;
 use crate::failure::Failure;
@@ -34,13 +33,13 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     // Emulated guests use one CPU each, and much memory.
     let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
     let record = experiment.record();
-    describe(&record, directory.as_ref(), jobs, console);
+    describe(&experiment, &record, directory.as_ref(), jobs, console);
 
     let mut environment = Environment::at_start(std::env::args().collect(), jobs, started);
     let finished = run_trials(&experiment, directory.as_ref(), jobs, &signals, console)?;
     environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
 
-    let document = verdict::conclude(&record, &experiment.workload.value, &finished.trials)
+    let document = verdict::conclude(&record, &experiment.workload.value, &*experiment.place, &finished.trials)
         .map_err(|error| Failure::usage("warmcore::metric", error))?;
     if let Some(directory) = &directory {
         let text = verdict_table::plain(&document);
@@ -69,50 +68,23 @@ pub fn begin(
     let mut workload = load::workload(arguments.workload.as_deref().unwrap_or_default(), arguments.strict)?;
     load::aggregate(&mut workload, &arguments.aggregate)?;
     let schedulers = load::schedulers(&arguments.schedulers)?;
-    let baseline = match &arguments.baseline {
-        None => 0,
-        Some(text) => {
-            let wanted = load::scheduler(text)?;
-            schedulers.iter().position(|spec| *spec == wanted).ok_or_else(|| {
-                Failure::usage("warmcore::baseline", format!("baseline `{text}` is not among --schedulers"))
-                    .help("write it as in --schedulers, with the same tunables")
-            })?
-        }
-    };
-    let place = match arguments.on {
-        PlaceChoice::Sim => Place::Sim,
-        PlaceChoice::Vm => {
-            let lab = vm::lab(&arguments.vm, console)?.with_programs(&schedulers);
-            Place::Vm(lab.map_err(|error| vm::vm_failure(error, None))?)
-        }
-    };
-    // A real kernel has real memory.
-    let memory = match place {
-        Place::Sim => load::memory(arguments.memory, &machine.value, &workload.value, console)?,
-        Place::Vm(_) | Place::PastVm(_) => MemoryChoice::None,
-    };
-    // The page looks at a trial by simulating it again. A boot cannot be had again, so its events are kept.
-    let trace = arguments.trace.unwrap_or(match place {
-        Place::Vm(_) if !arguments.no_out => TraceChoice::Full,
-        _ => TraceChoice::Counters,
-    });
-    let experiment = Experiment {
-        machine,
-        workload,
-        schedulers,
-        baseline,
-        seeds: trial_seeds(arguments.seed, arguments.trials),
-        memory,
-        max_time_ns: arguments.max_time,
-        trace: trace_level(trace),
-        metric: arguments.metric.clone(),
-        scores_every_ns: arguments.scores,
-        observations: Vec::new(),
-        place,
-    };
-    check(&experiment)?;
+    let baseline = arguments.baseline.as_deref().map(load::scheduler).transpose()?;
+    let built = Experiment::builder(machine, workload)
+        .place(vm::place(&arguments.on, &schedulers, &arguments.vm, console)?)
+        .schedulers(schedulers)
+        .baseline(baseline)
+        .seeds(trial_seeds(arguments.seed, arguments.trials))
+        .memory(arguments.memory.map(load::memory))
+        .max_time_ns(arguments.max_time)
+        .trace(arguments.trace.map(trace_level))
+        .kept(!arguments.no_out)
+        .metric(arguments.metric.clone())
+        .scores_every_ns(arguments.scores)
+        .build()?;
+    built.warnings.iter().for_each(|warning| console.warn(warning));
+    let experiment = built.experiment;
     if arguments.no_out {
-        if trace == TraceChoice::Full {
+        if experiment.trace == TraceLevel::Full {
             return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
         }
         return Ok((experiment, None));
@@ -126,32 +98,6 @@ pub fn begin(
     .map_err(directory_failure)?;
     session::begin(&directory, &experiment).map_err(session_failure)?;
     Ok((experiment, Some(directory)))
-}
-
-/// Checks what can be known before anything runs or is written.
-pub fn check(experiment: &Experiment) -> Result<(), Failure> {
-    if experiment.scores_every_ns.is_some() {
-        if !matches!(experiment.place, Place::Sim) {
-            let message = "a real kernel does not tell what it ranks tasks by";
-            return Err(Failure::usage("warmcore::usage", message).help("leave out --scores"));
-        }
-        if experiment.trace != TraceLevel::Full {
-            return Err(Failure::usage("warmcore::usage", "--scores is about the event tables, which are not written")
-                .help("add --trace full"));
-        }
-    }
-    experiment.check().map_err(|error| Failure::usage("warmcore::experiment", error))?;
-    if let (Place::Sim, Some(scx)) = (&experiment.place, experiment.schedulers.iter().find(|spec| !spec.is_simulated()))
-    {
-        return Err(Failure::usage("warmcore::scheduler", format!("`{scx}` runs on a real kernel only"))
-            .help("`warmcore compare --on vm` and `warmcore vm run` boot one"));
-    }
-    warmcore_lab::sim::check(experiment).map_err(|error| {
-        Failure::usage("warmcore::experiment", error)
-            .help("machine and workload do not fit together: change one of them")
-    })?;
-    verdict::check_metric(&experiment.record(), &experiment.workload.value)
-        .map_err(|error| Failure::usage("warmcore::metric", error))
 }
 
 /// The experiment of a run directory.
@@ -168,7 +114,7 @@ fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>
         return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
             .help("without --strict these are warnings"));
     }
-    experiment.place = experiment.place.reopen().map_err(|error| vm::vm_failure(error, None))?;
+    experiment.place = experiment.place.reopen().map_err(|error| load::place_failure(error, None))?;
     session::reopen(&directory).map_err(|error| session_failure(error.into()))?;
     Ok((experiment, Some(directory)))
 }
@@ -209,7 +155,7 @@ pub fn run_failure(error: RunError, directory: Option<&RunDirectory>, signals: &
             let advice = source.advice();
             Failure::failed("warmcore::files", &error).help(advice)
         }
-        RunError::Workers { .. } => Failure::failed("warmcore::workers", &error).help("try a smaller --jobs"),
+        RunError::Place(error) => load::place_failure(error, Some(signals)),
     }
 }
 
@@ -233,9 +179,18 @@ pub fn session_failure(error: SessionError) -> Failure {
 }
 
 /// One line about what is going to run.
-fn describe(record: &ExperimentRecord, directory: Option<&RunDirectory>, jobs: usize, console: &Console) {
-    let simulated = record.place == "sim";
-    let memory = if simulated { format!(", {}", load::memory_in_words(record.memory)) } else { String::new() };
+fn describe(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    directory: Option<&RunDirectory>,
+    jobs: usize,
+    console: &Console,
+) {
+    let memory = if experiment.place.kind().simulated {
+        format!(", {}", load::memory_in_words(record.memory))
+    } else {
+        String::new()
+    };
     let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
     console.note(&format!(
         "{} on {}: {} schedulers, {} trial{} each, {jobs} at a time{memory}",

@@ -125,7 +125,13 @@ impl Format {
         }
     }
 
-    fn write(self, run: &Run, scheduler: usize, out: impl Write, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+    fn write(
+        self,
+        run: &Run,
+        scheduler: usize,
+        out: impl Write + Send,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), ReportError> {
         match self {
             Self::Perfetto => run.write_perfetto(scheduler, out, stop),
             Self::Lines => run.write_events(scheduler, out, stop),
@@ -223,7 +229,7 @@ fn to_file(
 
 /// Writes the only trace there is to standard output.
 fn to_standard_output(format: Format, run: &Run, directory: &Path, signals: &Signals) -> Result<(), Failure> {
-    let mut out = StandardOutput { inner: BufWriter::new(std::io::stdout().lock()), failed: None };
+    let mut out = StandardOutput { inner: BufWriter::new(std::io::stdout()), failed: None };
     let written = format.write(run, 0, &mut out, &signals.stop);
     if let Some(kind) = out.failed {
         return Err(std::io::Error::from(kind).into());

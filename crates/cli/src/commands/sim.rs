@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::decisions;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, Place};
+use warmcore_lab::experiment::Experiment;
 use warmcore_lab::measures;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
 use warmcore_lab::time_split;
 use warmcore_lab::trial::{Trial, TrialEnd};
+use warmcore_places::place::Place;
 use warmcore_workload::Workload;
 
 use crate::args::SimArguments;
-use crate::commands::compare::{check, directory_failure, run_failure, session_failure, trace_level, unix_seconds};
+use crate::commands::compare::{directory_failure, run_failure, session_failure, trace_level, unix_seconds};
 use crate::commands::verdict_table::time_table;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ use crate::signals::Signals;
 use crate::units::{self, with_unit};
 
 /// Runs the verb.
-pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(), Failure> {
+pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine(&arguments.subject.machine)?;
@@ -32,26 +32,18 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
     let mut workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
-    // A real kernel has real memory.
-    let memory = match place {
-        Place::Sim => load::memory(arguments.memory, &machine.value, &workload.value, console)?,
-        Place::Vm(_) | Place::PastVm(_) => MemoryChoice::None,
-    };
-    let experiment = Experiment {
-        machine,
-        workload,
-        schedulers: vec![load::scheduler(&arguments.scheduler)?],
-        baseline: 0,
-        seeds: vec![arguments.seed],
-        memory,
-        max_time_ns: arguments.max_time,
-        trace: trace_level(arguments.trace),
-        metric: Some("elapsed_ns".into()),
-        scores_every_ns: arguments.scores,
-        observations: Vec::new(),
-        place,
-    };
-    check(&experiment)?;
+    let built = Experiment::builder(machine, workload)
+        .place(place)
+        .schedulers(vec![load::scheduler(&arguments.scheduler)?])
+        .seeds(vec![arguments.seed])
+        .memory(arguments.memory.map(load::memory))
+        .max_time_ns(arguments.max_time)
+        .trace(Some(trace_level(arguments.trace)))
+        .metric(Some("elapsed_ns".into()))
+        .scores_every_ns(arguments.scores)
+        .build()?;
+    built.warnings.iter().for_each(|warning| console.warn(warning));
+    let experiment = built.experiment;
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
     let directory = arguments.out.as_ref().map(|path| RunDirectory::create(path, existing)).transpose();
     let directory = directory.map_err(directory_failure)?;
@@ -64,10 +56,9 @@ pub fn run(arguments: SimArguments, place: Place, console: &Console) -> Result<(
         experiment.machine.source,
         experiment.schedulers[0],
         arguments.seed,
-        match &experiment.place {
-            Place::Sim => load::memory_in_words(experiment.memory).to_owned(),
-            Place::Vm(lab) => format!("{}, {}", lab.kernel.release, lab.execution),
-            Place::PastVm(guests) => guests.identity(),
+        match experiment.place.kind().simulated {
+            true => load::memory_in_words(experiment.memory).to_owned(),
+            false => experiment.place.identity(),
         }
     ));
 

@@ -4,18 +4,17 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::Parser as _;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::Experiment;
+use warmcore_lab::experiment::{Experiment, trial_seeds};
 use warmcore_lab::files::write_atomically;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
 use warmcore_lab::verdict::{self, decimal};
 use warmcore_search::sweep::{REGRESSION, SweepDocument, SweepMean, SweepRow};
 
-use crate::args::{Arguments, Command, SweepArguments};
-use crate::commands::compare::{self, available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
+use crate::args::SweepArguments;
+use crate::commands::compare::{available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
 use crate::commands::reproduce::make_directory;
 use crate::commands::verdict_table;
 use crate::console::{Console, Table, Tone};
@@ -86,17 +85,13 @@ fn experiment(
     workload: &str,
     console: &Console,
 ) -> Result<Experiment, Failure> {
-    let mut words: Vec<String> =
-        ["warmcore", "compare", "--no-out", "--machine", machine, "--workload", workload].map(str::to_owned).into();
-    words.extend(["--trials".to_owned(), arguments.trials.to_string()]);
-    words.extend(["--seed".to_owned(), arguments.batch.seed.to_string()]);
-    words.extend(arguments.schedulers.iter().flat_map(|list| ["--schedulers".to_owned(), list.clone()]));
-    words.extend(arguments.max_time.iter().flat_map(|ns| ["--max-time".to_owned(), format!("{ns}ns")]));
-    let parsed = Arguments::try_parse_from(words).map_err(|error| Failure::usage("warmcore::sweep", error))?;
-    match parsed.command {
-        Command::Compare(cell) => Ok(compare::begin(&cell, unix_seconds(), console)?.0),
-        other => Err(Failure::failed("warmcore::sweep", format!("not a comparison: {other:?}"))),
-    }
+    let built = Experiment::builder(load::machine(machine)?, load::workload(workload, false)?)
+        .schedulers(load::schedulers(&arguments.schedulers)?)
+        .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
+        .max_time_ns(arguments.max_time)
+        .build()?;
+    built.warnings.iter().for_each(|warning| console.warn(warning));
+    Ok(built.experiment)
 }
 
 fn machines(lists: &[String]) -> Result<Vec<String>, Failure> {
@@ -149,8 +144,9 @@ fn run_one(
     };
     let finished = runner::run(experiment, directory.as_ref(), conduct)
         .map_err(|error| run_failure(error, directory.as_ref(), signals))?;
-    let document = verdict::conclude(&experiment.record(), &experiment.workload.value, &finished.trials)
-        .map_err(|error| Failure::usage("warmcore::metric", error))?;
+    let document =
+        verdict::conclude(&experiment.record(), &experiment.workload.value, &*experiment.place, &finished.trials)
+            .map_err(|error| Failure::usage("warmcore::metric", error))?;
     if let Some(directory) = &directory {
         environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
         let text = verdict_table::plain(&document);

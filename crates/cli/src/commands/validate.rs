@@ -93,8 +93,8 @@ fn boot(
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
-    let lab = vm::lab(&arguments.vm, console)?;
-    console.note(&format!("real kernel: {}, QEMU {}, {}", lab.kernel.release, lab.qemu.version, lab.execution));
+    let place = vm::place("vm", &[], &arguments.vm, console)?;
+    console.note(&format!("real kernel: {}", place.identity()));
     let mut machines: Vec<&str> = Vec::new();
     for (_, experiment) in experiments {
         if !machines.contains(&experiment.machine_text.as_str()) {
@@ -106,7 +106,7 @@ fn boot(
             (0..experiments.len()).filter(|index| experiments[*index].1.machine_text == machine).collect();
         let selected: Vec<&BookExperiment> = of_machine.iter().map(|index| &experiments[*index].1).collect();
         let boots = usize::from(arguments.boots);
-        let booted = run::boot_all(&lab, &selected, boots, plots, &signals.stop, &|text| console.note(text))
+        let booted = run::boot_all(&*place, &selected, boots, plots, &signals.stop, &|text| console.note(text))
             .map_err(|error| validate_failure(error, signals))?;
         for (index, result) in of_machine.into_iter().zip(booted) {
             let (path, experiment) = &experiments[index];

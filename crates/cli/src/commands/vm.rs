@@ -1,14 +1,16 @@
 //! `warmcore vm`: guests with a real kernel.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{Fault, Plan, Purpose};
 use warmcore_agent::report::Hello;
-use warmcore_lab::experiment::{Place, TOOL_VERSION};
+use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
+use warmcore_places::place::{Options, Place};
 use warmcore_places::vm::VmError;
 use warmcore_places::vm::agent::agent;
 use warmcore_places::vm::boot::{Boot, Lab};
@@ -18,10 +20,11 @@ use warmcore_places::vm::kernel::Kernel;
 use warmcore_places::vm::libraries;
 use warmcore_places::vm::qemu::Qemu;
 use warmcore_places::vm::select::{self, Choice};
+use warmcore_schedulers::SchedulerSpec;
 
 use crate::args::{VmArguments, VmCommand};
 use crate::console::{Console, Table};
-use crate::failure::{Class, Failure};
+use crate::failure::Failure;
 use crate::load;
 use crate::signals::Signals;
 
@@ -51,21 +54,30 @@ pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
         VmCommand::Boot { machine, vm, json, fault } => boot(&machine, &vm, fault.as_deref(), json, console),
         VmCommand::Run { run, vm } => {
             let scheduler = load::scheduler(&run.scheduler)?;
-            let lab = lab(&vm, console)?.with_programs(&[scheduler]).map_err(|error| vm_failure(error, None))?;
-            let place = Place::Vm(lab);
-            super::sim::run(run, place, console)
+            super::sim::run(run, place("vm", &[scheduler], &vm, console)?, console)
         }
         VmCommand::Shell { machine, program, vm } => shell(&machine, &program, &vm, console),
     }
 }
 
+/// The place of this name for these schedulers, from the command line.
+pub fn place(
+    name: &str,
+    schedulers: &[SchedulerSpec],
+    arguments: &VmArguments,
+    console: &Console,
+) -> Result<Arc<dyn Place>, Failure> {
+    let options = Options { schedulers, guests: choice(arguments) };
+    warmcore_places::open(name, &options, &|text| console.note(text)).map_err(|error| load::place_failure(error, None))
+}
+
 /// A guest's makings from the command line.
-pub fn lab(arguments: &VmArguments, console: &Console) -> Result<Lab, Failure> {
+fn lab(arguments: &VmArguments, console: &Console) -> Result<Lab, Failure> {
     select::lab(&choice(arguments), &|text| console.note(text)).map_err(|error| vm_failure(error, None))
 }
 
 /// The library's words for the options.
-pub fn choice(arguments: &VmArguments) -> Choice {
+fn choice(arguments: &VmArguments) -> Choice {
     Choice {
         kernel: arguments.kernel.clone(),
         config: arguments.config.clone(),
@@ -77,20 +89,8 @@ pub fn choice(arguments: &VmArguments) -> Choice {
 }
 
 /// The failure for an error of a guest.
-pub fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
-    let advice = error.advice();
-    let class = match &error {
-        VmError::Interrupted => match signals {
-            Some(signals) => return signals.failure(error),
-            None => Class::Failed,
-        },
-        VmError::NoQemu { .. } | VmError::NoAgent { .. } | VmError::NoKernel { .. } | VmError::Acceleration { .. } => {
-            Class::Unable
-        }
-        VmError::Kernel { .. } | VmError::Machine { .. } => Class::Usage,
-        _ => Class::Failed,
-    };
-    Failure::new(class, "warmcore::vm", error).help(advice)
+fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
+    load::place_failure(error.into(), signals)
 }
 
 /// Something a guest needs, and whether it is there.

@@ -161,7 +161,7 @@ fn task_row(task: &Task, workload: &Workload) -> [String; 7] {
 /// A profile from counters, with the points it was fitted to as comments.
 fn fit(path: &Path, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
     const CODE: &str = "warmcore::fit";
-    let text = crate::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let text = warmcore_lab::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let counters = Counters::from_toml(&text).map_err(|error| {
         Failure::usage(CODE, format!("{}: {error}", path.display())).help("docs/models/memory.md shows the form")
     })?;

@@ -13,10 +13,9 @@ use crate::reproduce::document::{CheckResult, ReproductionDocument, RowResult};
 use crate::reproduce::published::{PublishedFile, PublishedRow};
 use crate::reproduce::sensitivity::Variation;
 use crate::reproduce::{Reproduction, sensitivity};
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::directory::{DirectoryError, Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, ExperimentError, Named, Place, TraceLevel};
+use warmcore_lab::experiment::{Experiment, ExperimentError, Named};
 use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::session::{self, SessionError};
 use warmcore_lab::trial::Trial;
@@ -174,23 +173,18 @@ fn add_run(
     if let Some(variation) = variation {
         variation.apply_to(&mut workload);
     }
-    // As on the command line.
-    let memory = if workload.has_profiles() { MemoryChoice::Analytic } else { MemoryChoice::None };
-    let experiment = Experiment {
-        machine,
-        workload: Named { source: run.workload.clone(), value: workload },
-        schedulers: vec![spec],
-        baseline: 0,
-        seeds: seeds.to_vec(),
-        memory,
-        max_time_ns: run.max_time_ns,
-        trace: TraceLevel::Counters,
-        metric: None,
-        scores_every_ns: None,
-        observations: run.observations.clone(),
-        place: Place::Sim,
-    };
-    warmcore_lab::sim::check(&experiment).map_err(|error| error.to_string())?;
+    let workload = Named { source: run.workload.clone(), value: workload };
+    let built = Experiment::builder(machine, workload)
+        .schedulers(vec![spec])
+        .seeds(seeds.to_vec())
+        .max_time_ns(run.max_time_ns)
+        .observations(run.observations.clone())
+        .build()
+        .map_err(|error| error.to_string())?;
+    if let Some(warning) = built.warnings.into_iter().next() {
+        return Err(warning);
+    }
+    let experiment = built.experiment;
     let name = format!("{:02}-{row}", planned.len() + 1);
     planned.push(PlannedExperiment { name, experiment, runs: vec![run.clone()] });
     Ok(())

@@ -73,7 +73,7 @@ struct Document {
 }
 
 fn default_buffer() -> u32 {
-    warmcore_places::vm::trial::DEFAULT_BUFFER_KIB
+    warmcore_places::place::DEFAULT_BUFFER_KIB
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]

@@ -4,13 +4,16 @@
 //! stored of a boot are the metrics' values alone, in one small file for each experiment.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use warmcore_kernel::Setup;
-use warmcore_schedulers::{SchedulerSpec, simulate};
+use warmcore_kernel::MemoryChoice;
+use warmcore_places::place::{Conduct, Place, PlaceError, Report, Request, Run};
+use warmcore_places::sim::Sim;
+use warmcore_schedulers::SchedulerSpec;
 use warmcore_workload::Workload;
 
 use super::book::{BookExperiment, Cause, Check};
@@ -21,9 +24,6 @@ use super::profile::{Profile, Profiler};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{FileError, read_text, write_atomically};
 use warmcore_lab::session::pretty;
-use warmcore_lab::sim::SimError;
-use warmcore_places::vm::boot::Lab;
-use warmcore_places::vm::trial::{Request, run_all};
 
 /// Version of stored results.
 pub const RESULT_SCHEMA: &str = "warmcore-book-result-1";
@@ -41,7 +41,7 @@ pub enum ValidateError {
         /// The scheduler.
         scheduler: String,
         /// Why.
-        source: Box<SimError>,
+        source: Box<PlaceError>,
     },
     /// A file cannot be read or written.
     #[error(transparent)]
@@ -149,52 +149,63 @@ pub struct Chapter {
     pub controls: Vec<ControlLine>,
 }
 
-/// Boots experiments of one machine, and gives each one's result; `plots` takes each run's series.
+impl StoredResult {
+    /// Without any boot yet.
+    fn new(experiment: &BookExperiment, place: &dyn Place) -> Self {
+        let facts = place.facts();
+        let fact = |name: &str| {
+            facts.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        Self {
+            schema: RESULT_SCHEMA.into(),
+            identity: experiment.identity.clone(),
+            kernel: fact("kernel"),
+            kernel_sha256: fact("kernel_sha256"),
+            qemu: fact("qemu"),
+            execution: fact("execution"),
+            boots: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+}
+
+/// Runs experiments of one machine in a place with a real kernel, all of them in each of its boots, and gives each one's result;
+/// `plots` takes each run's series.
 ///
 /// # Errors
 /// When the caller asked to stop. A boot that fails is in the results.
 pub fn boot_all(
-    lab: &Lab,
+    place: &dyn Place,
     experiments: &[&BookExperiment],
     boots: usize,
     plots: &mut Plots,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     note: &dyn Fn(&str),
 ) -> Result<Vec<StoredResult>, ValidateError> {
-    let mut results: Vec<StoredResult> = experiments
-        .iter()
-        .map(|experiment| StoredResult {
-            schema: RESULT_SCHEMA.into(),
-            identity: experiment.identity.clone(),
-            kernel: lab.kernel.release.clone(),
-            kernel_sha256: lab.kernel.sha256.clone(),
-            qemu: lab.qemu.version.clone(),
-            execution: lab.execution.to_string(),
-            boots: Vec::new(),
-            failed: Vec::new(),
-        })
-        .collect();
+    let mut results: Vec<StoredResult> =
+        experiments.iter().map(|experiment| StoredResult::new(experiment, place)).collect();
     let Some(first) = experiments.first() else { return Ok(results) };
     let runs: Vec<(usize, usize)> = (0..experiments.len())
         .flat_map(|index| (0..experiments[index].schedulers.len()).map(move |s| (index, s)))
         .collect();
-    let request = |boot: u64, (index, scheduler): &(usize, usize)| Request {
-        workload: &experiments[*index].workload,
-        scheduler: &experiments[*index].schedulers[*scheduler],
-        max_time_ns: None,
-        buffer_kib: experiments[*index].buffer_kib,
-        sample_ns: None,
-        seed: trial_seeds(boot, 1)[0],
-    };
     for boot in 0..boots {
-        let requests: Vec<Request<'_>> = runs.iter().map(|run| request(boot as u64, run)).collect();
         if stop.load(Ordering::Relaxed) {
             return Err(ValidateError::Interrupted);
         }
-        note(&format!("{}: boot {} of {boots}, {} runs", first.machine_text, boot + 1, requests.len()));
-        let recorded = match run_all(lab, &first.machine, &requests, stop) {
-            Ok((_, recorded)) => recorded,
-            Err(warmcore_places::vm::VmError::Interrupted) => return Err(ValidateError::Interrupted),
+        note(&format!("{}: boot {} of {boots}, {} runs", first.machine_text, boot + 1, runs.len()));
+        let requests: Vec<Request<'_>> = runs
+            .iter()
+            .map(|(index, scheduler)| Request {
+                buffer_kib: Some(experiments[*index].buffer_kib),
+                shared: Some(0),
+                machine: &first.machine,
+                ..request(experiments[*index], *scheduler, trial_seeds(boot as u64, 1)[0])
+            })
+            .collect();
+        let of_run = |index: usize| experiments[runs[index].0];
+        let profiled = match profiles(place, &requests, &of_run, stop) {
+            Ok(profiled) => profiled,
+            Err(error) if error.is_interruption() => return Err(ValidateError::Interrupted),
             Err(error) => {
                 note(&format!("{}: boot {} failed: {error}", first.machine_text, boot + 1));
                 results.iter_mut().for_each(|result| result.failed.push(error.to_string()));
@@ -202,24 +213,61 @@ pub fn boot_all(
             }
         };
         results.iter_mut().for_each(|result| result.boots.push(Vec::new()));
-        for ((index, scheduler), recorded) in runs.iter().zip(recorded) {
+        for ((index, scheduler), (profile, report)) in runs.iter().zip(profiled) {
             let experiment = experiments[*index];
-            let mut profiler = Profiler::new(&experiment.machine, window(experiment));
-            // A profiler takes every event.
-            let _ = recorded.replay(&mut profiler);
-            let profile = profiler.finish(&recorded.outcome, &experiment.workload);
             let label = experiment.schedulers[*scheduler].to_string();
             plots.take(RunOf { experiment: &experiment.name, place: "vm", run: boot, scheduler: &label }, &profile);
             let metrics = experiment
                 .checks_of(*scheduler)
                 .map(|check| (check.key(&experiment.schedulers), check.metric.of(&profile, &check.detail)));
-            let run = StoredRun { scheduler: label, events_lost: recorded.events_lost, metrics: metrics.collect() };
+            let run = StoredRun { scheduler: label, events_lost: report.events_lost, metrics: metrics.collect() };
             if let Some(last) = results[*index].boots.last_mut() {
                 last.push(run);
             }
         }
     }
     Ok(results)
+}
+
+/// The run of an experiment under one of its schedulers.
+fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<'_> {
+    Request {
+        machine: &experiment.machine,
+        workload: &experiment.workload,
+        scheduler: &experiment.schedulers[scheduler],
+        seed,
+        memory: MemoryChoice::None,
+        max_time_ns: None,
+        scores_every_ns: None,
+        buffer_kib: None,
+        shared: None,
+    }
+}
+
+/// Makes runs, one after the other, and gives their profiles; or the first failure.
+fn profiles<'a>(
+    place: &dyn Place,
+    requests: &[Request<'_>],
+    experiment_of: &(dyn Fn(usize) -> &'a BookExperiment + Sync),
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<(Profile, Report)>, PlaceError> {
+    type Made = Result<(Profile, Report), PlaceError>;
+    let made: Mutex<BTreeMap<usize, Made>> = Mutex::new(BTreeMap::new());
+    let take = |index: usize, run: Result<Run<'_>, PlaceError>| {
+        let request = &requests[index];
+        let profile = run.and_then(|run| {
+            let mut profiler = Profiler::new(request.machine, window(experiment_of(index)));
+            let report = run.send(Some(&mut profiler))?;
+            Ok((profiler.finish(&report.outcome, request.workload), report))
+        });
+        let flow = if profile.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        made.lock().unwrap_or_else(PoisonError::into_inner).insert(index, profile);
+        flow
+    };
+    place.run(requests, &Conduct { jobs: 1, stop: Arc::clone(stop) }, &take)?;
+    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let found = made.into_values().collect::<Result<Vec<_>, _>>()?;
+    if found.len() < requests.len() { Err(PlaceError::interrupted()) } else { Ok(found) }
 }
 
 fn window(experiment: &BookExperiment) -> u64 {
@@ -345,20 +393,17 @@ fn simulated(
     workload: &Workload,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Profile>, ValidateError> {
-    let run = |seed: u64| -> Result<Profile, SimError> {
-        let mut setup = Setup::new(&experiment.machine, workload, seed)?;
-        setup.stop = Some(Arc::clone(stop));
-        let mut profiler = Profiler::new(&experiment.machine, window(experiment));
-        let outcome = simulate(scheduler, &setup, Some(&mut profiler))?;
-        Ok(profiler.finish(&outcome, workload))
-    };
-    let failed = |source| match source {
-        SimError::Interrupted => ValidateError::Interrupted,
-        source => ValidateError::Sim {
+    let seeds = trial_seeds(1, SIM_SEEDS);
+    let requests: Vec<Request<'_>> =
+        seeds.iter().map(|seed| Request { scheduler, workload, ..request(experiment, 0, *seed) }).collect();
+    let made = profiles(&Sim, &requests, &|_| experiment, stop);
+    let made = made.map_err(|source| match source.is_interruption() {
+        true => ValidateError::Interrupted,
+        false => ValidateError::Sim {
             experiment: experiment.name.clone(),
             scheduler: scheduler.to_string(),
             source: Box::new(source),
         },
-    };
-    trial_seeds(1, SIM_SEEDS).into_iter().map(|seed| run(seed).map_err(failed)).collect()
+    })?;
+    Ok(made.into_iter().map(|(profile, _)| profile).collect())
 }

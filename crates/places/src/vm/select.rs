@@ -18,8 +18,8 @@ use super::fetch::{Archive, cache_directory, cached};
 use super::initramfs::Initramfs;
 use super::kernel::{Kernel, version_refusal};
 use super::qemu::{Execution, Qemu};
-use super::trial::DEFAULT_BUFFER_KIB;
 use crate::files::At as _;
+use crate::place::DEFAULT_BUFFER_KIB;
 
 /// Nanoseconds per instruction, as a logarithm, unless something else is asked for: 2 ns, as in the fidelity book's results. The
 /// kernel's own work then weighs little, and a second of guest time does not take minutes.

@@ -2,7 +2,7 @@
 
 use warmcore_lab::measures::Unit;
 use warmcore_lab::verdict::{Finding, decimal};
-use warmcore_statistics::{Better, Interval};
+use warmcore_statistics::{Better, Design, Interval};
 
 use super::{Csv, Figure, WIDTH, shortened};
 use crate::run::Run;
@@ -15,7 +15,8 @@ const RIGHT: f64 = 24.0;
 const ROW: f64 = 42.0;
 const TOP: f64 = 14.0;
 
-/// Ratio to the baseline, every pair of trials as a point, with the median and its interval.
+/// Ratio to the baseline, with the median and its interval; every pair of trials as a point, or every trial over the baseline's
+/// median where trials are no pairs.
 #[must_use]
 pub fn ratios(run: &Run) -> Figure {
     let document = &run.disk.comparison;
@@ -25,6 +26,12 @@ pub fn ratios(run: &Run) -> Figure {
     let baseline = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
     let base: Vec<Option<f64>> =
         baseline.and_then(|s| s.measures.get(primary)).map_or(Vec::new(), |r| r.points.clone());
+    let design = document.experiment.design;
+    let middle_of_base = baseline.and_then(|s| s.measures.get(primary)).and_then(|result| result.summary.median);
+    let base_of = |trial: usize| match design {
+        Design::Paired | Design::Blocked => base.get(trial).copied().flatten(),
+        Design::Unpaired => middle_of_base,
+    };
     let mut csv =
         Csv::new(&["scheduler", "trial", "ratio", "median_ratio", "interval_low", "interval_high", "finding"]);
     let mut rows = Vec::new();
@@ -32,7 +39,7 @@ pub fn ratios(run: &Run) -> Figure {
     for (index, scheduler) in document.schedulers.iter().enumerate() {
         let Some(result) = scheduler.measures.get(primary) else { continue };
         let points: Vec<Option<f64>> =
-            result.points.iter().zip(&base).map(|(value, base)| ratio((*value)?, (*base)?)).collect();
+            result.points.iter().enumerate().map(|(trial, value)| ratio((*value)?, base_of(trial)?)).collect();
         let comparison = result.comparison.as_ref();
         let interval = comparison.and_then(|comparison| comparison.interval);
         let middle = if scheduler.is_baseline { Some(1.0) } else { comparison.and_then(|comparison| comparison.ratio) };
@@ -96,9 +103,12 @@ pub fn ratios(run: &Run) -> Figure {
         id: "ratio".into(),
         title: format!("{title}: ratio to the baseline"),
         caption: format!(
-            "Each point is one pair of trials {}; the line is the median ratio, the bar its 95 % interval \
-             (none below 8 trials); {}.",
-            if run.is_simulated() { "with the same seed" } else { "of the same number" },
+            "Each point is {}, the bar its 95 % interval (none below 8 trials); {}.",
+            match design {
+                Design::Paired => "one pair of trials with the same seed; the line is the median ratio",
+                Design::Blocked => "one pair of trials of the same block; the line is the median ratio",
+                Design::Unpaired => "one trial over the baseline's median; the line is the ratio of the medians",
+            },
             direction(better)
         ),
         svg,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use warmcore_lab::experiment::SubjectRecord;
 use warmcore_lab::verdict::decimal;
-use warmcore_statistics::{Better, compare_paired};
+use warmcore_statistics::{Better, Design, compare_trials};
 
 use super::sections::{definition, number};
 use crate::run::Run;
@@ -65,16 +65,14 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
         .zip(scheduler(other, label).and_then(|s| s.measures.get(name)));
     let Some((base, result)) = pair else { return "<td class=\"n\">–</td><td class=\"n\">–</td>".into() };
     let better = measure(first, name).map_or(Better::Neither, |measure| measure.better);
-    // Boots of a kernel with the same seed have nothing else in common.
-    let paired = first.disk.record.seeds == other.disk.record.seeds && first.is_simulated() && other.is_simulated();
-    let comparison = if paired {
-        let both: (Vec<f64>, Vec<f64>) =
-            base.points.iter().zip(&result.points).filter_map(|(a, b)| Some(((*a)?, (*b)?))).unzip();
-        compare_paired(&both.0, &both.1, better)
-    } else {
-        let values = |points: &[Option<f64>]| points.iter().copied().flatten().collect::<Vec<f64>>();
-        warmcore_statistics::compare_unpaired(&values(&base.points), &values(&result.points), better)
+    // Two runs have seeds in common or nothing: blocks of one are not those of the other.
+    let paired = |run: &Run| run.disk.record.design == Design::Paired;
+    let seeds = |run: &Run| run.disk.record.seeds.clone();
+    let design = match paired(first) && paired(other) && seeds(first) == seeds(other) {
+        true => Design::Paired,
+        false => Design::Unpaired,
     };
+    let comparison = compare_trials(design, &base.points, &result.points, better);
     let comparison = comparison.ok();
     let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
     let interval = comparison.as_ref().and_then(|comparison| comparison.interval);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use warmcore_lab::verdict::Finding;
+use warmcore_lab::verdict::{Finding, trials_in_words};
 use warmcore_statistics::Better;
 use warmcore_topology::Basis;
 
@@ -14,10 +14,6 @@ use crate::svg::escape;
 use crate::text::{BESIDE, command, judged, measure, question, value};
 use crate::units::{bytes, with_unit};
 
-/// What a run on a kernel in a virtual machine says nothing about (`docs/models/vm.md`).
-const UNMEASURED: &str = "<p class=\"note\" id=\"unmeasured\"><b>Not measured here:</b> caches, coherence, memory, and what the kernel's own \
-    work costs. The guest's CPUs have none of the first three and share the speed of their emulator. Placement, queueing, switches, \
-    migrations and run times are the kernel's own. Nothing in this page is simulated.</p>\n";
 
 /// The bar at the top.
 pub fn header(runs: &[Run]) -> String {
@@ -65,18 +61,24 @@ pub fn run(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Fi
     about(out, index, run);
 }
 
+/// The place of a run: `simulated`, or what it was with all that results depend on.
+fn where_it_ran(run: &Run) -> String {
+    let (kind, identity) = (run.disk.experiment.place.kind(), &run.disk.record.place);
+    if kind.simulated { "simulated".to_owned() } else { format!("real kernel, {identity}") }
+}
+
 fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
     let document = &run.disk.comparison;
     let record = &document.experiment;
     let which = if runs > 1 { format!("Run {} · ", index + 1) } else { String::new() };
     let _ = writeln!(
         out,
-        "<section id=\"verdict-{index}\" class=\"verdict\">\n<p class=\"eyebrow\">{which}{} · {} · {} paired trials · {}</p>\n\
+        "<section id=\"verdict-{index}\" class=\"verdict\">\n<p class=\"eyebrow\">{which}{} · {} · {} · {}</p>\n\
          <h1>{}</h1>\n<p class=\"answer\">{}</p>",
         escape(&record.machine.source),
         escape(&record.workload.source),
-        record.seeds.len(),
-        escape(&if run.is_simulated() { "simulated".to_owned() } else { format!("real kernel, {}", record.place) }),
+        trials_in_words(record.design, record.seeds.len()),
+        escape(&where_it_ran(run)),
         escape(&question(run)),
         escape(&document.verdict.sentence)
     );
@@ -86,8 +88,9 @@ fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Fi
         let _ =
             writeln!(out, "<div class=\"warnings\" role=\"note\"><b>Before you trust this</b><ul>{items}</ul></div>");
     }
-    if !run.is_simulated() {
-        out.push_str(UNMEASURED);
+    let unmeasured = run.disk.experiment.place.kind().unmeasured;
+    if !unmeasured.is_empty() {
+        let _ = writeln!(out, "<p class=\"note\" id=\"unmeasured\"><b>Not measured here:</b> {}</p>", unmeasured);
     }
     verdict_table(out, index, run);
     figures_below(out, figures, &["ratio", "values"], 2);
@@ -242,7 +245,7 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     }
     figures_named(out, figures, &["threads-per-cpu", "cumulative", "score"]);
     if !figures.iter().any(|figure| figure.id.starts_with("score")) {
-        let reason = if run.is_simulated() {
+        let reason = if run.disk.experiment.place.kind().simulated {
             "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--scores 1ms</code> \
              beside <code>--trace full</code> keeps it."
         } else {
@@ -401,7 +404,7 @@ fn about(out: &mut String, index: usize, run: &Run) {
         .map(|(name, origin)| (name.clone(), origin.to_string()))
         .collect();
     // A real kernel runs with the guest's costs, not with the machine's.
-    if run.is_simulated() {
+    if run.disk.experiment.place.kind().simulated {
         details(
             out,
             &format!("Assumed parameters of the machine ({} of {})", assumed.len(), machine.origins().len()),

@@ -1,0 +1,241 @@
+//! Making an experiment: what is not said follows from the machine, the workload and the place, and what can be known to fail before
+//! anything runs is refused.
+
+use std::sync::Arc;
+
+use warmcore_kernel::MemoryChoice;
+use warmcore_memory::Hierarchy;
+use warmcore_places::place::{Place, PlaceError, Request};
+use warmcore_places::sim::Sim;
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_topology::Machine;
+use warmcore_workload::Workload;
+
+use crate::experiment::{Experiment, ExperimentError, Named, Observation, TraceLevel};
+use crate::making;
+use crate::verdict::{self, VerdictError};
+
+/// An experiment in the making.
+#[derive(Clone, Debug)]
+pub struct ExperimentBuilder {
+    machine: Named<Machine>,
+    workload: Named<Workload>,
+    schedulers: Vec<SchedulerSpec>,
+    baseline: Option<SchedulerSpec>,
+    seeds: Vec<u64>,
+    memory: Option<MemoryChoice>,
+    max_time_ns: Option<u64>,
+    trace: Option<TraceLevel>,
+    kept: bool,
+    scores_every_ns: Option<u64>,
+    metric: Option<String>,
+    observations: Vec<Observation>,
+    place: Arc<dyn Place>,
+}
+
+/// An experiment, checked.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// What was chosen otherwise than one would expect.
+    pub warnings: Vec<String>,
+}
+
+/// Why an experiment cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// It makes no sense as a whole.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// The baseline is not among the schedulers.
+    #[error("baseline `{0}` is not among the schedulers")]
+    Baseline(String),
+    /// The machine's memory cannot be modelled, and that was asked for.
+    #[error(transparent)]
+    Memory(#[from] warmcore_memory::HierarchyError),
+    /// Scores are about the event tables, which are not written.
+    #[error("scores are about the event tables, which are not written")]
+    ScoresWithoutTables,
+    /// The place cannot run it.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Its verdict's metric does not exist or is not recorded.
+    #[error(transparent)]
+    Metric(#[from] VerdictError),
+}
+
+impl BuildError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Baseline(_) => Some("write it as in --schedulers, with the same tunables"),
+            Self::Memory(_) => Some("`--memory none` simulates this machine with memory of constant speed"),
+            Self::ScoresWithoutTables => Some("add --trace full"),
+            Self::Place(error) => Some(error.advice),
+            Self::Experiment(_) | Self::Metric(_) => None,
+        }
+    }
+}
+
+impl ExperimentBuilder {
+    pub(crate) fn new(machine: Named<Machine>, workload: Named<Workload>) -> Self {
+        Self {
+            machine,
+            workload,
+            schedulers: Vec::new(),
+            baseline: None,
+            seeds: Vec::new(),
+            memory: None,
+            max_time_ns: None,
+            trace: None,
+            kept: false,
+            scores_every_ns: None,
+            metric: None,
+            observations: Vec::new(),
+            place: Arc::new(Sim),
+        }
+    }
+
+    /// Under these schedulers, in the order of the table.
+    #[must_use]
+    pub fn schedulers(self, schedulers: Vec<SchedulerSpec>) -> Self {
+        Self { schedulers, ..self }
+    }
+
+    /// Compared with this one; the first if there is none.
+    #[must_use]
+    pub fn baseline(self, baseline: Option<SchedulerSpec>) -> Self {
+        Self { baseline, ..self }
+    }
+
+    /// One trial for each seed.
+    #[must_use]
+    pub fn seeds(self, seeds: Vec<u64>) -> Self {
+        Self { seeds, ..self }
+    }
+
+    /// With this model of memory; if there is none, with the one that fits the workload, where the place models memory.
+    #[must_use]
+    pub fn memory(self, memory: Option<MemoryChoice>) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// Ends each run at this time even if tasks still run.
+    #[must_use]
+    pub fn max_time_ns(self, max_time_ns: Option<u64>) -> Self {
+        Self { max_time_ns, ..self }
+    }
+
+    /// Records this much. If there is none: events where they are kept and cannot be had again, counters otherwise.
+    #[must_use]
+    pub fn trace(self, trace: Option<TraceLevel>) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// Whether there will be a run directory, which can keep events.
+    #[must_use]
+    pub fn kept(self, kept: bool) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// Samples what schedulers rank tasks by, no more often than this.
+    #[must_use]
+    pub fn scores_every_ns(self, scores_every_ns: Option<u64>) -> Self {
+        Self { scores_every_ns, ..self }
+    }
+
+    /// Judges by this metric; by the workload's own if there is none.
+    #[must_use]
+    pub fn metric(self, metric: Option<String>) -> Self {
+        Self { metric, ..self }
+    }
+
+    /// Looks at this, too.
+    #[must_use]
+    pub fn observations(self, observations: Vec<Observation>) -> Self {
+        Self { observations, ..self }
+    }
+
+    /// Runs in this place; in the simulator unless another one is named.
+    #[must_use]
+    pub fn place(self, place: Arc<dyn Place>) -> Self {
+        Self { place, ..self }
+    }
+
+    /// The experiment.
+    ///
+    /// # Errors
+    /// What can be known to fail before anything runs or is written.
+    pub fn build(self) -> Result<Built, BuildError> {
+        let mut warnings = Vec::new();
+        let memory = self.memory_model(&mut warnings)?;
+        let baseline = match &self.baseline {
+            None => 0,
+            Some(wanted) => {
+                let found = self.schedulers.iter().position(|spec| spec == wanted);
+                found.ok_or_else(|| BuildError::Baseline(wanted.to_string()))?
+            }
+        };
+        let default_trace = match !self.place.repeatable() && self.kept {
+            true => TraceLevel::Full,
+            false => TraceLevel::Counters,
+        };
+        let experiment = Experiment {
+            machine: self.machine,
+            workload: self.workload,
+            schedulers: self.schedulers,
+            baseline,
+            seeds: self.seeds,
+            memory,
+            max_time_ns: self.max_time_ns,
+            trace: self.trace.unwrap_or(default_trace),
+            scores_every_ns: self.scores_every_ns,
+            metric: self.metric,
+            observations: self.observations,
+            place: self.place,
+        };
+        check(&experiment)?;
+        Ok(Built { experiment, warnings })
+    }
+
+    /// The memory model asked for, or the one that fits the workload. A machine whose caches the model refuses is an
+    /// error where the model was asked for; otherwise memory of constant speed is used, with a warning.
+    fn memory_model(&self, warnings: &mut Vec<String>) -> Result<MemoryChoice, BuildError> {
+        // Elsewhere memory is whatever it is.
+        if !self.place.kind().simulated {
+            return Ok(MemoryChoice::None);
+        }
+        let asked = match self.memory {
+            Some(MemoryChoice::None) => return Ok(MemoryChoice::None),
+            Some(MemoryChoice::Analytic) => true,
+            None if self.workload.value.has_profiles() => false,
+            None => return Ok(MemoryChoice::None),
+        };
+        match Hierarchy::new(&self.machine.value) {
+            Ok(_) => Ok(MemoryChoice::Analytic),
+            Err(error) if asked => Err(error.into()),
+            Err(error) => {
+                warnings.push(format!("{error}; the memory profiles have no effect, as with `--memory none`"));
+                Ok(MemoryChoice::None)
+            }
+        }
+    }
+}
+
+/// Checks what can be known before anything runs or is written.
+fn check(experiment: &Experiment) -> Result<(), BuildError> {
+    experiment.check()?;
+    let requests: Vec<Request<'_>> = (0..experiment.schedulers.len())
+        .map(|scheduler| Request {
+            scores_every_ns: experiment.scores_every_ns,
+            ..making::request(experiment, scheduler, 0)
+        })
+        .collect();
+    experiment.place.check(&requests)?;
+    if experiment.scores_every_ns.is_some() && experiment.trace != TraceLevel::Full {
+        return Err(BuildError::ScoresWithoutTables);
+    }
+    Ok(verdict::check_metric(experiment.metric.as_deref(), experiment.trace, &experiment.workload.value)?)
+}

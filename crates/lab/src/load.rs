@@ -1,0 +1,234 @@
+//! From texts that people type to machines, workloads and schedulers.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_topology::{Basis, Machine};
+use warmcore_workload::{Options, Workload, WorkloadError};
+
+use crate::experiment::Named;
+use crate::input;
+
+/// The text that stands for this computer.
+pub const HOST: &str = "host";
+
+/// Why a text stands for nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// An input cannot be read.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Read {
+        /// The file, or `standard input`.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no machine.
+    #[error("{0}")]
+    Machine(String),
+    /// This computer, or a snapshot of one, cannot be understood.
+    #[error("{reason}")]
+    System {
+        /// Why.
+        reason: String,
+        /// Whether it is this computer.
+        live: bool,
+    },
+    /// It is no workload.
+    #[error("{}{source}", prefix(text, source))]
+    Workload {
+        /// As it was given.
+        text: String,
+        /// Why.
+        source: WorkloadError,
+    },
+    /// A choice of whom to keep together makes no sense.
+    #[error("{0}")]
+    Aggregate(String),
+    /// It is no scheduler.
+    #[error("{0}")]
+    Scheduler(String),
+}
+
+impl LoadError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Read { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => Some("check the path"),
+                io::ErrorKind::InvalidData => Some("the file is not UTF-8 text"),
+                _ => None,
+            },
+            Self::Machine(_) => None,
+            Self::System { .. } => {
+                Some("a snapshot made on another computer with `warmcore machine snapshot DIR` can be read instead")
+            }
+            Self::Workload { source, .. } => match source {
+                WorkloadError::Strict { .. } => Some("without --strict these are warnings"),
+                WorkloadError::Unknown { .. } | WorkloadError::Generator(_) => {
+                    Some("`warmcore workload list` shows the generators and their flags")
+                }
+                WorkloadError::Read { .. } => Some("check the path"),
+                WorkloadError::Syntax(_) | WorkloadError::Document(_) => {
+                    Some("the format is rt-app's JSON; `warmcore workload convert hackbench:-T` shows an example")
+                }
+                WorkloadError::Check(_) => None,
+            },
+            Self::Aggregate(_) => {
+                Some("`warmcore workload show` names the workload's processes, task groups and data groups")
+            }
+            Self::Scheduler(_) => {
+                Some("`warmcore schedulers list` names the schedulers, `warmcore schedulers show NAME` their tunables")
+            }
+        }
+    }
+}
+
+/// Errors in a file's text do not name the file.
+fn prefix(text: &str, error: &WorkloadError) -> String {
+    let in_file = matches!(error, WorkloadError::Syntax(_) | WorkloadError::Document(_) | WorkloadError::Check(_));
+    if in_file { format!("{text}: ") } else { String::new() }
+}
+
+/// A machine from a preset, a file, a snapshot directory, a short form, a synthetic string, `host` or `-`.
+///
+/// # Errors
+/// When there is none.
+pub fn machine(text: &str) -> Result<Named<Machine>, LoadError> {
+    let path = Path::new(text);
+    let bad = |error: warmcore_topology::Error| LoadError::Machine(error.to_string());
+    let value = match text {
+        HOST => detect(Path::new("/"))?,
+        "-" => {
+            let read = |source| LoadError::Read { path: "standard input".into(), source };
+            machine_from_text(&input::standard_input().map_err(read)?).map_err(bad)?
+        }
+        _ if path.is_dir() => detect(path)?,
+        _ if looks_like_path(text) => {
+            let read = |source| LoadError::Read { path: path.to_path_buf(), source };
+            machine_from_text(&input::file(path).map_err(read)?).map_err(|error| bad_machine_file(error, path))?
+        }
+        _ => warmcore_topology::resolve(text).map_err(bad)?,
+    };
+    Ok(Named { source: text.to_owned(), value })
+}
+
+/// The machine whose `/sys` lies under `root`.
+///
+/// # Errors
+/// When it cannot be understood.
+pub fn detect(root: &Path) -> Result<Machine, LoadError> {
+    warmcore_topology::from_sysfs(root)
+        .map_err(|error| LoadError::System { reason: error.to_string(), live: root == Path::new("/") })
+}
+
+/// Machine files are told apart by their first character: XML begins with `<`.
+fn machine_from_text(text: &str) -> warmcore_topology::Result<Machine> {
+    if text.trim_start().starts_with('<') {
+        warmcore_topology::from_hwloc_xml(text)
+    } else {
+        warmcore_topology::from_toml(text)
+    }
+}
+
+/// Not every error knows the file it is about.
+fn bad_machine_file(error: warmcore_topology::Error, path: &Path) -> LoadError {
+    let (message, path) = (error.in_file(path).to_string(), path.display().to_string());
+    let file = if message.contains(&path) { String::new() } else { format!("{path}: ") };
+    LoadError::Machine(format!("{file}{message}"))
+}
+
+/// What the reader of a machine found odd in another system's description. What presets and files of our own say
+/// about themselves is no warning.
+pub fn warnings_of_machine(machine: &Machine) -> impl Iterator<Item = &String> {
+    let read = machine.origin("topology").is_some_and(|origin| origin.basis == Basis::Read);
+    machine.notes().iter().filter(move |_| read)
+}
+
+/// A workload from a file, a generator with its flags, `-`, or several of them joined by `+`.
+///
+/// # Errors
+/// When there is none.
+pub fn workload(text: &str, options: &Options) -> Result<Named<Workload>, LoadError> {
+    let read = |path: &str| if path == "-" { input::standard_input() } else { input::file(Path::new(path)) };
+    let value = warmcore_workload::resolve(text, options, read)
+        .map_err(|source| LoadError::Workload { text: text.to_owned(), source })?;
+    Ok(Named { source: text.to_owned(), value })
+}
+
+/// Makes choices of whom cache-aware schedulers keep together.
+///
+/// # Errors
+/// A choice that cannot be understood, or about nothing in the workload.
+pub fn aggregate(workload: &mut Named<Workload>, choices: &[String]) -> Result<(), LoadError> {
+    for choice in choices {
+        workload.value.choose_aggregate(choice).map_err(|error| LoadError::Aggregate(error.to_string()))?;
+        workload.source = format!("{} with {choice}", workload.source);
+    }
+    Ok(())
+}
+
+/// One scheduler with its tunables.
+///
+/// # Errors
+/// When there is none of that name, or it lacks a tunable.
+pub fn scheduler(text: &str) -> Result<SchedulerSpec, LoadError> {
+    SchedulerSpec::parse(text).map_err(|error| LoadError::Scheduler(error.to_string()))
+}
+
+/// The schedulers in lists separated by commas.
+///
+/// # Errors
+/// As [`scheduler`].
+pub fn schedulers(lists: &[String]) -> Result<Vec<SchedulerSpec>, LoadError> {
+    lists.iter().flat_map(|list| split_schedulers(list)).map(|text| scheduler(&text)).collect()
+}
+
+/// Splits a list of schedulers. A part that looks like `name=value` continues the tunables of the scheduler before it;
+/// every other part begins a new one.
+fn split_schedulers(list: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for part in list.split(',') {
+        let continues = part.split_once('=').is_some_and(|(name, _)| !name.contains(':'));
+        match found.last_mut() {
+            // A scheduler without tunables so far needs its colon.
+            Some(last) if continues => {
+                last.push(if last.contains(':') { ',' } else { ':' });
+                last.push_str(part);
+            }
+            _ => found.push(part.to_owned()),
+        }
+    }
+    found
+}
+
+/// Whether a text names a file rather than something built in.
+fn looks_like_path(text: &str) -> bool {
+    let known_ending = [".toml", ".xml"].iter().any(|ending| text.ends_with(ending));
+    known_ending || text.starts_with(['.', '/']) || Path::new(text).is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_separate_schedulers_and_their_tunables() {
+        let split = |list| split_schedulers(list).join(" | ");
+        assert_eq!(split("cfs,eevdf,rr"), "cfs | eevdf | rr");
+        assert_eq!(split("eevdf:base_slice_ns=3000000,hz=1000,rr"), "eevdf:base_slice_ns=3000000,hz=1000 | rr");
+        assert_eq!(split("eevdf:hz=100,eevdf:hz=1000"), "eevdf:hz=100 | eevdf:hz=1000");
+    }
+
+    #[test]
+    fn a_tunable_after_a_bare_name_belongs_to_it() {
+        assert_eq!(split_schedulers("eevdf,hz=1000,rr"), ["eevdf:hz=1000", "rr"]);
+    }
+
+    #[test]
+    fn an_empty_part_stays_to_be_refused() {
+        assert_eq!(split_schedulers("cfs,,rr"), ["cfs", "", "rr"]);
+    }
+}

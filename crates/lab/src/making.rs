@@ -1,0 +1,292 @@
+//! Trials made of runs: what a place hands over becomes measures, a row for each task, and event tables if they are kept. Where the
+//! run was made, this does not know.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use warmcore_places::place::{Conduct, PlaceError, Report, Request, Run};
+use warmcore_topology::Machine;
+use warmcore_trace::metrics::{Counters, Metrics, Start};
+use warmcore_trace::{
+    ApplicationOutcome, End, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo,
+    TaskOutcome, Tee,
+};
+
+use crate::directory::RunDirectory;
+use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
+use crate::files::{At as _, FileError};
+use crate::measures;
+use crate::observe::Observer;
+use crate::results::result_lines;
+use crate::runner::trial_name;
+use crate::time_split;
+use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
+
+/// Why a trial was not finished.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The place did not make its run.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Its trace could not be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The directory of its trace could not be made.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Its events were not kept, and its place cannot have it again.
+    #[error("it ran in another place ({place}) and cannot be run again")]
+    Elsewhere {
+        /// As the run's record names it.
+        place: String,
+    },
+}
+
+impl TrialError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Place(error) => error.advice,
+            Self::Store(_) => "is the disk full? `--trace counters` needs no space",
+            Self::File(error) => error.advice(),
+            Self::Elsewhere { .. } => "start the experiment anew, in another directory",
+        }
+    }
+
+    /// Whether the caller asked to stop.
+    #[must_use]
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, Self::Place(error) if error.is_interruption())
+    }
+}
+
+/// The run of a trial, as a place is asked for it.
+pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) -> Request<'_> {
+    Request {
+        machine: &experiment.machine.value,
+        workload: &experiment.workload.value,
+        scheduler: &experiment.schedulers[scheduler],
+        seed: experiment.seeds[number],
+        memory: experiment.memory,
+        max_time_ns: experiment.max_time_ns,
+        scores_every_ns: experiment.scores_every_ns.filter(|_| experiment.trace == TraceLevel::Full),
+        buffer_kib: None,
+        shared: None,
+    }
+}
+
+/// Makes the trial of a run, which depends on the experiment's record and on nothing else.
+///
+/// # Errors
+/// When the run fails, or its trace cannot be stored.
+pub(crate) fn make(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    (scheduler, number): (usize, usize),
+    run: Run<'_>,
+    directory: Option<&RunDirectory>,
+) -> Result<Trial, TrialError> {
+    let machine = &experiment.machine.value;
+    let tables = run.tables;
+    let mut observer =
+        (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, llcs_of_cpus(machine)));
+    let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 });
+    let (report, counters) = match (experiment.trace, directory) {
+        (TraceLevel::None, _) => {
+            let sink = observer.as_mut().map(|observer| observer as &mut dyn Sink);
+            (run.send(sink)?, None)
+        }
+        (TraceLevel::Counters, _) | (TraceLevel::Full, None) => {
+            let mut sink = Tee::new(new_counters(), observer.as_mut());
+            (run.send(Some(&mut sink))?, Some(sink.first))
+        }
+        (TraceLevel::Full, Some(directory)) => {
+            let name = trial_name(scheduler, number);
+            let path = directory.trace_directory(&name)?;
+            let store = Store::create(&path, machine, tables, &store_info(&name, experiment), StoreOptions::default())?;
+            let mut sink = Tee::new(Tee::new(new_counters(), observer.as_mut()), store);
+            let report = run.send(Some(&mut sink))?;
+            sink.second.finish(report.outcome.elapsed_ns, &task_infos(&report.outcome))?;
+            (report, Some(sink.first.first))
+        }
+    };
+    if let (Some(directory), Some(conditions)) = (directory, &report.conditions) {
+        let path = directory.path().join(conditions.directory);
+        std::fs::create_dir_all(&path).at("create", &path)?;
+        let file = format!("{}/{}.json", conditions.directory, trial_name(scheduler, number));
+        directory.write(&file, conditions.json.as_bytes())?;
+    }
+    let outcome = &report.outcome;
+    let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, tables, &task_infos(outcome)));
+    let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
+    let mut trial = trial_of(experiment, record, scheduler, number, &report, metrics.as_ref());
+    trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
+    Ok(trial)
+}
+
+/// A trial that was run again to look at its events.
+pub struct Rerun<S> {
+    /// The trial: equal to the one that was run first, but for what was observed beside its usual measures.
+    pub trial: Trial,
+    /// All its metrics, histograms included.
+    pub metrics: Metrics,
+    /// What the indices in its events stand for.
+    pub tables: RunTables,
+    /// Its tasks.
+    pub tasks: Vec<TaskInfo>,
+    /// The sink that was given its events.
+    pub sink: S,
+}
+
+/// Runs a trial once more and hands its events to a sink: where runs are functions of their requests, events
+/// need not be kept to be looked at later. `sink` makes the sink for the run's tables. With `scores_every_ns` the events hold samples
+/// of what the scheduler ranks tasks by, whether or not the experiment asked for them.
+///
+/// # Errors
+/// When the place cannot have a run again, or the run fails; a failure of the sink is a failure of the run.
+pub fn rerun_trial<S: Sink + Send>(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    scheduler: usize,
+    number: usize,
+    scores_every_ns: Option<u64>,
+    stop: &Arc<AtomicBool>,
+    sink: impl FnOnce(&RunTables) -> S + Send,
+) -> Result<Rerun<S>, TrialError> {
+    if !experiment.place.repeatable() {
+        return Err(TrialError::Elsewhere { place: record.place.clone() });
+    }
+    let again = |run: Run<'_>, sink: S| -> Result<Rerun<S>, PlaceError> {
+        let tables = run.tables.clone();
+        let counters = Counters::new(&experiment.machine.value, &tables, Start::Idle { time_ns: 0 });
+        let mut both = Tee::new(counters, sink);
+        let report = run.send(Some(&mut both))?;
+        let tasks = task_infos(&report.outcome);
+        let metrics = both.first.metrics(report.outcome.elapsed_ns, &tables, &tasks);
+        // What the experiment did not record is not in its trials either.
+        let recorded = (experiment.trace != TraceLevel::None).then_some(&metrics);
+        let trial = trial_of(experiment, record, scheduler, number, &report, recorded);
+        Ok(Rerun { trial, metrics, tables, tasks, sink: both.second })
+    };
+    // A place calls back from its own threads, and knows nothing of what is made there.
+    let sink = Mutex::new(Some(sink));
+    let result = Mutex::new(None);
+    let asked = Request { scores_every_ns, ..request(experiment, scheduler, number) };
+    let conduct = Conduct { jobs: 1, stop: Arc::clone(stop) };
+    experiment.place.run(&[asked], &conduct, &|_, run| {
+        let made = run.and_then(|run| match taken(&sink) {
+            Some(sink) => {
+                let sink = sink(run.tables);
+                again(run, sink)
+            }
+            None => Err(PlaceError::interrupted()),
+        });
+        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        ControlFlow::Break(())
+    })?;
+    let result = taken(&result);
+    Ok(result.unwrap_or_else(|| Err(PlaceError::interrupted()))?)
+}
+
+fn taken<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// The trial that a run makes.
+fn trial_of(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    scheduler: usize,
+    number: usize,
+    report: &Report,
+    metrics: Option<&Metrics>,
+) -> Trial {
+    let outcome = &report.outcome;
+    let departures = report.departures.iter().map(|what| format!("not done as asked: {what}"));
+    let workload = &experiment.workload.value;
+    let (seed, end) = (experiment.seeds[number], trial_end(outcome.end));
+    Trial {
+        schema: SCHEMA.into(),
+        hash: record.trial_hash(scheduler, seed),
+        scheduler: record.schedulers[scheduler].label.clone(),
+        trial: number,
+        seed,
+        end,
+        elapsed_ns: outcome.elapsed_ns,
+        engine_events: outcome.engine_events,
+        events_lost: report.events_lost,
+        censored_waits: metrics.map_or(0, censored_waits),
+        measures: measures::of_run(workload, outcome, end, metrics),
+        time_ns: time_split::of_run(outcome, metrics),
+        decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
+        applications: outcome.applications.iter().map(application_row).collect(),
+        tasks: outcome.tasks.iter().map(task_row).collect(),
+        result_lines: result_lines(workload, outcome),
+        notes: departures.chain(report.notes.iter().cloned()).collect(),
+    }
+}
+
+/// LLC of each CPU, as indices.
+fn llcs_of_cpus(machine: &Machine) -> Vec<usize> {
+    machine.cpus().map(|cpu| machine.llc_of(cpu).index()).collect()
+}
+
+/// Nothing in it may differ between equal runs, so it names no computer.
+fn store_info(run: &str, experiment: &Experiment) -> StoreInfo {
+    let kind = experiment.place.kind();
+    StoreInfo {
+        tool_version: TOOL_VERSION.into(),
+        clock: kind.clock.0.into(),
+        host_id: kind.host.into(),
+        run_id: run.into(),
+    }
+}
+
+fn trial_end(end: End) -> TrialEnd {
+    match end {
+        End::AllExited => TrialEnd::AllExited,
+        End::Stopped => TrialEnd::Stopped,
+        End::TimeLimit => TrialEnd::TimeLimit,
+    }
+}
+
+fn censored_waits(metrics: &Metrics) -> u64 {
+    metrics.totals.censored.wakeup.count + metrics.totals.censored.preempt.count
+}
+
+fn application_row(application: &ApplicationOutcome) -> ApplicationRow {
+    ApplicationRow {
+        name: application.name.clone(),
+        elapsed_ns: application.elapsed_ns,
+        finished: application.finished,
+        cpu_time_ns: application.cpu_time_ns,
+    }
+}
+
+fn task_row(task: &TaskOutcome) -> TaskRow {
+    TaskRow {
+        name: task.name.clone(),
+        role: task.role.clone(),
+        application: task.application,
+        started_ns: task.started_ns,
+        exited_ns: task.exited_ns,
+        cpu_time_ns: task.cpu_time_ns,
+    }
+}
+
+fn task_infos(outcome: &Outcome) -> Vec<TaskInfo> {
+    let application_name = |index: u32| {
+        outcome.applications.get(index as usize).map(|application| application.name.clone()).unwrap_or_default()
+    };
+    let info = |task: &TaskOutcome| TaskInfo {
+        id: TaskId(task.id),
+        name: task.name.clone(),
+        role: task.role.clone(),
+        application: task.application,
+        application_name: application_name(task.application),
+        process: task.process,
+    };
+    outcome.tasks.iter().map(info).collect()
+}

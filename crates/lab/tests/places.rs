@@ -1,0 +1,175 @@
+//! What stands above places, with a place that answers from a table: order, going on with a run, failures, interruption, faulty
+//! directories, and what a run says of itself.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use warmcore_lab::builder::BuildError;
+use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::experiment::{Experiment, Named};
+use warmcore_lab::runner::{self, Conduct, Finished, RunError};
+use warmcore_lab::trial::Trial;
+use warmcore_lab::{session, verdict};
+use warmcore_places::place::{Place, Trouble};
+use warmcore_places::scripted::{Answer, Script, Scripted};
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::Design;
+
+const SEEDS: [u64; 3] = [10, 20, 30];
+
+fn script(answers: Vec<Answer>) -> Script {
+    Script { design: Design::Unpaired, refused: Vec::new(), interrupted_after: None, answers }
+}
+
+/// The answer to a scheduler and a seed.
+fn to(scheduler: &str, seed: u64) -> Answer {
+    Answer { scheduler: Some(scheduler.into()), seed: Some(seed), elapsed_ns: 1000 + seed, ..Answer::default() }
+}
+
+fn build(place: Arc<dyn Place>) -> Result<Experiment, BuildError> {
+    let machine = Named { source: "m".into(), value: warmcore_topology::resolve("1s1n1l2c1t").unwrap() };
+    let workload = warmcore_workload::from_generator("hackbench:-T,-p,-f2,-g1,-l1").unwrap();
+    let schedulers = ["cfs", "eevdf"].map(|name| SchedulerSpec::parse(name).unwrap()).to_vec();
+    let builder = Experiment::builder(machine, Named { source: "w".into(), value: workload });
+    let builder = builder.place(place).schedulers(schedulers).seeds(SEEDS.to_vec());
+    Ok(builder.metric(Some("elapsed_ns".into())).build()?.experiment)
+}
+
+fn experiment(script: Script) -> (Experiment, Arc<Scripted>) {
+    let place = Arc::new(Scripted::new(script));
+    (build(Arc::clone(&place) as Arc<dyn Place>).unwrap(), place)
+}
+
+fn run(experiment: &Experiment, directory: Option<&RunDirectory>) -> Result<Finished, RunError> {
+    let conduct = Conduct { jobs: 2, stop: Arc::new(AtomicBool::new(false)), progress: &|_| {} };
+    runner::run(experiment, directory, &conduct)
+}
+
+fn directory(parent: &Path, experiment: &Experiment) -> RunDirectory {
+    let directory = RunDirectory::create(&parent.join("run"), Existing::Refuse).unwrap();
+    session::begin(&directory, experiment).unwrap();
+    directory
+}
+
+fn runs(place: &Scripted) -> Vec<String> {
+    place.asked().iter().map(|(scheduler, seed)| format!("{scheduler} {seed}")).collect()
+}
+
+#[test]
+fn runs_are_asked_for_trial_by_trial_and_results_are_in_order_whatever_comes_first() {
+    let (experiment, place) = experiment(script(vec![
+        Answer { turn: 2, ..to("cfs", 10) },
+        Answer { turn: 1, ..to("cfs", 30) },
+        Answer { turn: 0, ..Answer::default() },
+    ]));
+    let finished = run(&experiment, None).unwrap();
+    assert_eq!(runs(&place), ["eevdf 10", "cfs 20", "eevdf 20", "eevdf 30", "cfs 30", "cfs 10"]);
+    let seeds = |trials: &Vec<Trial>| trials.iter().map(|trial| trial.seed).collect::<Vec<_>>();
+    assert_eq!(finished.trials.iter().map(seeds).collect::<Vec<_>>(), [SEEDS, SEEDS]);
+    assert_eq!(finished.trials[0][2].elapsed_ns, 1030);
+    assert_eq!(finished.run_now, 6);
+}
+
+#[test]
+fn a_run_that_goes_on_makes_what_is_missing_and_nothing_else() {
+    let parent = tempfile::tempdir().unwrap();
+    let (experiment, _) = experiment(script(Vec::new()));
+    let directory = directory(parent.path(), &experiment);
+    run(&experiment, Some(&directory)).unwrap();
+    fs::remove_file(directory.path().join("trials/s1-t0001.json")).unwrap();
+    fs::write(directory.path().join("trials/s0-t0002.json"), "half a fi").unwrap();
+
+    // As another process finds it: the place is made of what the directory says.
+    let again = session::experiment_of(&directory).unwrap();
+    assert_eq!(again.record(), experiment.record());
+    let place = Arc::new(Scripted::new(script(Vec::new())));
+    let again = Experiment { place: Arc::clone(&place) as Arc<dyn Place>, ..again };
+    let finished = run(&again, Some(&directory)).unwrap();
+    assert_eq!(runs(&place), ["eevdf 20", "cfs 30"]);
+    assert_eq!(finished.run_now, 2);
+    assert_eq!(run(&again, Some(&directory)).unwrap().run_now, 0);
+    assert_eq!(place.asked().len(), 2, "nothing is asked of a place when nothing is missing");
+}
+
+#[test]
+fn a_trial_that_fails_is_named_ends_the_run_and_leaves_what_finished() {
+    let parent = tempfile::tempdir().unwrap();
+    let failure = Answer { failure: Some("the lights went out".into()), ..to("cfs", 20) };
+    let (experiment, place) = experiment(script(vec![failure]));
+    let directory = directory(parent.path(), &experiment);
+    let error = run(&experiment, Some(&directory)).err().unwrap();
+    assert_eq!(error.to_string(), "trial 1 of cfs failed: the lights went out");
+    let RunError::Trial { source, .. } = error else { panic!("{error}") };
+    assert_eq!(source.advice(), "mend the script");
+    assert_eq!(runs(&place), ["cfs 10", "eevdf 10", "cfs 20"]);
+    let kept = directory.files().unwrap().into_iter().filter(|name| name.starts_with("trials/")).collect::<Vec<_>>();
+    assert_eq!(kept, ["trials/s0-t0000.json", "trials/s1-t0000.json"]);
+}
+
+#[test]
+fn an_interruption_says_how_far_it_came_and_what_finished_is_kept() {
+    let parent = tempfile::tempdir().unwrap();
+    let (experiment, place) = experiment(Script { interrupted_after: Some(4), ..script(Vec::new()) });
+    let directory = directory(parent.path(), &experiment);
+    let error = run(&experiment, Some(&directory)).err().unwrap();
+    assert!(matches!(error, RunError::Interrupted { finished: 4, total: 6 }), "{error}");
+    // Whole trials of both schedulers, so that what is there can be compared.
+    assert_eq!(runs(&place), ["cfs 10", "eevdf 10", "cfs 20", "eevdf 20"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_ends_the_run_with_its_path() {
+    let parent = tempfile::tempdir().unwrap();
+    let (experiment, place) = experiment(script(Vec::new()));
+    let directory = directory(parent.path(), &experiment);
+    // A file in the place of the directory: what a full or broken file system gives, without one.
+    fs::remove_dir(directory.path().join("trials")).unwrap();
+    fs::write(directory.path().join("trials"), "").unwrap();
+    let error = run(&experiment, Some(&directory)).err().unwrap();
+    assert!(matches!(error, RunError::File(_)) && error.to_string().contains("trials"), "{error}");
+    assert_eq!(place.asked().len(), 1, "no run is begun after that");
+}
+
+#[test]
+fn what_a_run_says_of_itself_reaches_the_trial_the_verdict_and_the_directory() {
+    let parent = tempfile::tempdir().unwrap();
+    let answer = Answer {
+        events_lost: 7,
+        departures: vec!["the pipe is larger".into()],
+        notes: vec!["a stranger was there".into()],
+        conditions: Some("{ \"weather\": \"fine\" }\n".into()),
+        ..to("eevdf", 20)
+    };
+    let (experiment, place) = experiment(script(vec![answer]));
+    let directory = directory(parent.path(), &experiment);
+    let trials = run(&experiment, Some(&directory)).unwrap().trials;
+    assert_eq!(trials[1][1].notes, ["not done as asked: the pipe is larger", "a stranger was there"]);
+    let document = verdict::conclude(&experiment.record(), &experiment.workload.value, &*place, &trials).unwrap();
+    for wanted in [
+        "7 events of eevdf were not recorded",
+        "eevdf: not done as asked: the pipe is larger (1 of 3 trials)",
+        "eevdf: a stranger was there (1 of 3 trials)",
+    ] {
+        assert!(document.warnings.iter().any(|warning| warning.contains(wanted)), "{:?}", document.warnings);
+    }
+    assert_eq!(directory.read("conditions/s1-t0001.json").unwrap(), "{ \"weather\": \"fine\" }\n");
+}
+
+#[test]
+fn what_a_place_cannot_run_is_refused_before_anything_is_made() {
+    let place = Arc::new(Scripted::new(Script { refused: vec!["eevdf".into()], ..script(Vec::new()) }));
+    let error = build(Arc::clone(&place) as Arc<dyn Place>).err().unwrap();
+    let BuildError::Place(error) = error else { panic!("{error}") };
+    assert_eq!((error.trouble, error.to_string().as_str()), (Trouble::Unfit, "the script has no `eevdf`"));
+    assert!(place.asked().is_empty());
+}
+
+#[test]
+fn the_places_design_is_in_the_record() {
+    for design in [Design::Paired, Design::Unpaired, Design::Blocked] {
+        let (experiment, _) = experiment(Script { design, ..script(Vec::new()) });
+        assert_eq!(experiment.record().design, design);
+    }
+}

@@ -1,0 +1,284 @@
+//! What every place is to those above it: a batch of runs is asked for, and each run's events and what it left behind are handed
+//! over.
+//!
+//! A place takes a batch, because runs can share what is set up for them (a boot) and because on a real machine their order
+//! matters. It decides the order and how many run at a time. What is made of a run is the caller's: it is handed the run's tables
+//! first, and gives the sink that its events go to.
+//!
+//! How the trials of two schedulers belong together depends on the place, and with it the statistics ([`Place::design`]).
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+use warmcore_kernel::MemoryChoice;
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::Design;
+use warmcore_topology::Machine;
+use warmcore_trace::{Outcome, RunTables, Sink};
+use warmcore_workload::Workload;
+
+/// Room for events that wait to be taken, KiB per CPU, unless something else is asked for: some 60 000 events of a kernel.
+pub const DEFAULT_BUFFER_KIB: u32 = 4096;
+
+/// Where experiments can run.
+pub trait Place: fmt::Debug + Send + Sync {
+    /// What is known of all places of its kind.
+    fn kind(&self) -> &'static PlaceKind;
+
+    /// What its results depend on, in one line. It begins with the kind's name, followed by a colon if more follows.
+    fn identity(&self) -> String;
+
+    /// What a run directory must hold so that [`PlaceKind::past`] makes this place of it; `None` if the name is all.
+    fn record(&self) -> Option<toml::Table> {
+        None
+    }
+
+    /// What its results were made with, by name, such as the release of a kernel.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// What a reader of any result from here must know.
+    fn caveats(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How trials of two schedulers belong together.
+    fn design(&self) -> Design;
+
+    /// Whether a run is a function of its request: it can be had again, event by event.
+    fn repeatable(&self) -> bool;
+
+    /// The same place where runs can be made, if it was read from a run directory.
+    ///
+    /// # Errors
+    /// When what it was made of is not there any more.
+    fn reopen(self: Arc<Self>) -> Result<Arc<dyn Place>, PlaceError>;
+
+    /// Checks what can be known before anything runs.
+    ///
+    /// # Errors
+    /// The first request that cannot be met here.
+    fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError>;
+
+    /// Makes the runs, and hands each one to `take` with its position in `requests`, or the reason why there is none. Runs that were
+    /// not begun before the caller asked to stop are not handed over.
+    ///
+    /// # Errors
+    /// What concerns no run in particular.
+    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError>;
+}
+
+/// What is known of a kind of place without having one: a row of the registry ([`crate::PLACES`]).
+#[derive(Debug)]
+pub struct PlaceKind {
+    /// Name on the command line and at the beginning of identities.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub summary: &'static str,
+    /// What a computer needs to have it.
+    pub needs: &'static str,
+    /// What time stamps of its events count: the clock's name in event tables, and in words.
+    pub clock: (&'static str, &'static str),
+    /// Name of the host in event tables. Nothing in them may differ between equal runs, so it is not a computer's name.
+    pub host: &'static str,
+    /// Whether machine and kernel are models: costs are the machine's parameters, memory is modelled or not, and policies tell what they
+    /// rank tasks by.
+    pub simulated: bool,
+    /// What its results say nothing about, for pages; empty if there is nothing of the kind.
+    pub unmeasured: &'static str,
+    /// Makes one from the options of a command line; `None` for kinds that only programs make.
+    pub open: Option<Open>,
+    /// One as a run directory recorded it; runs may need [`Place::reopen`] first.
+    pub past: fn(Option<&toml::Table>) -> Result<Arc<dyn Place>, PlaceError>,
+}
+
+/// Makes a place from options, saying what it does through the second argument.
+pub type Open = fn(&Options<'_>, &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError>;
+
+/// What a place can be made with. A place takes what concerns it.
+#[derive(Clone, Debug, Default)]
+pub struct Options<'a> {
+    /// Schedulers that will run: programs among them are part of what results depend on.
+    pub schedulers: &'a [SchedulerSpec],
+    /// How guests are made.
+    pub guests: crate::vm::select::Choice,
+}
+
+/// One run that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Where it runs.
+    pub machine: &'a Machine,
+    /// What runs.
+    pub workload: &'a Workload,
+    /// Under which scheduler.
+    pub scheduler: &'a SchedulerSpec,
+    /// Decides what is left to chance, as far as the place can.
+    pub seed: u64,
+    /// How memory is modelled, where it is.
+    pub memory: MemoryChoice,
+    /// End of the run even if tasks still run.
+    pub max_time_ns: Option<u64>,
+    /// Shortest time between two samples of what schedulers rank tasks by; `None` for no samples.
+    pub scores_every_ns: Option<u64>,
+    /// Room for events that wait to be taken, KiB per CPU; `None` for the place's own choice.
+    pub buffer_kib: Option<u32>,
+    /// Runs with the same number and machine may share what is set up for them, such as a boot; `None` shares with no other.
+    pub shared: Option<u32>,
+}
+
+/// How to run, which changes no result.
+#[derive(Clone, Debug)]
+pub struct Conduct {
+    /// Number of runs at the same time, at most.
+    pub jobs: usize,
+    /// Set by the caller, from a signal handler for instance, to stop soon.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Takes a run; may be called from several threads at once. With `Break` no further run is begun.
+pub type Take<'a> = dyn Fn(usize, Result<Run<'_>, PlaceError>) -> ControlFlow<()> + Sync + 'a;
+
+/// A run whose events are about to come.
+pub struct Run<'a> {
+    /// What the indices in its events stand for.
+    pub tables: &'a RunTables,
+    /// Seconds of the host's clock that went into it before it was handed over.
+    pub seconds: f64,
+    produce: Box<Produce<'a>>,
+}
+
+/// Sends a run's events to a sink, if there is one.
+type Produce<'a> = dyn FnOnce(Option<&mut dyn Sink>) -> Result<Report, PlaceError> + 'a;
+
+impl<'a> Run<'a> {
+    /// A run with these tables whose events `produce` sends.
+    pub fn new(
+        tables: &'a RunTables,
+        seconds: f64,
+        produce: impl FnOnce(Option<&mut dyn Sink>) -> Result<Report, PlaceError> + 'a,
+    ) -> Self {
+        Self { tables, seconds, produce: Box::new(produce) }
+    }
+
+    /// Sends the events to the sink, in order of time, and gives what the run left.
+    ///
+    /// # Errors
+    /// When the run fails, or the sink does.
+    pub fn send(self, sink: Option<&mut dyn Sink>) -> Result<Report, PlaceError> {
+        (self.produce)(sink)
+    }
+}
+
+/// What a run left.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What became of its tasks.
+    pub outcome: Outcome,
+    /// Events that were not recorded.
+    pub events_lost: u64,
+    /// What was not done as the request asks, one line each.
+    pub departures: Vec<String>,
+    /// What else a reader of its results must know.
+    pub notes: Vec<String>,
+    /// CPU time of threads that are not the workload's, ns.
+    pub foreign_run_ns: u64,
+    /// Settings in force, read back: name and value.
+    pub settings: Vec<(String, String)>,
+    /// What the place was like during the run.
+    pub conditions: Option<Conditions>,
+}
+
+impl Report {
+    /// Of a run that was carried out as asked, with nobody else about.
+    #[must_use]
+    pub fn new(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            events_lost: 0,
+            departures: Vec::new(),
+            notes: Vec::new(),
+            foreign_run_ns: 0,
+            settings: Vec::new(),
+            conditions: None,
+        }
+    }
+}
+
+/// What the place was like during a run: a file of a run directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conditions {
+    /// Directory of such files in a run directory.
+    pub directory: &'static str,
+    /// The document, JSON.
+    pub json: String,
+}
+
+/// What kind of thing went wrong, which is what callers must tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// What was asked for cannot be had in this place: ask for something else.
+    Unfit,
+    /// This computer cannot do it.
+    Unable,
+    /// It was tried and failed.
+    Failed,
+    /// The caller asked to stop.
+    Interrupted,
+}
+
+/// Why a place did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct PlaceError {
+    /// What kind of thing it is.
+    pub trouble: Trouble,
+    /// Stable name of what it is about, such as `warmcore::vm`.
+    pub code: &'static str,
+    /// What a user can try.
+    pub advice: &'static str,
+    message: String,
+}
+
+impl PlaceError {
+    /// An error with its words.
+    pub fn new(trouble: Trouble, code: &'static str, message: impl fmt::Display, advice: &'static str) -> Self {
+        Self { trouble, code, advice, message: message.to_string() }
+    }
+
+    /// The caller asked to stop.
+    #[must_use]
+    pub fn interrupted() -> Self {
+        Self::new(Trouble::Interrupted, "warmcore::interrupted", "interrupted", "run it again")
+    }
+
+    /// Whether the caller asked to stop.
+    #[must_use]
+    pub fn is_interruption(&self) -> bool {
+        self.trouble == Trouble::Interrupted
+    }
+}
+
+/// Works on items in several threads, beginning none after a `Break` or after the caller asked to stop.
+pub(crate) fn in_parallel<T: Sync>(
+    conduct: &Conduct,
+    items: &[T],
+    work: impl Fn(&T) -> ControlFlow<()> + Sync,
+) -> Result<(), PlaceError> {
+    let workers = rayon::ThreadPoolBuilder::new().num_threads(conduct.jobs).build().map_err(|error| {
+        let message = format!("cannot start {} workers: {error}", conduct.jobs);
+        PlaceError::new(Trouble::Failed, "warmcore::workers", message, "try a smaller --jobs")
+    })?;
+    let broken = AtomicBool::new(false);
+    let one = |item: &T| {
+        if !broken.load(Ordering::Relaxed) && !conduct.stop.load(Ordering::Relaxed) && work(item).is_break() {
+            broken.store(true, Ordering::Relaxed);
+        }
+    };
+    workers.install(|| items.par_iter().with_max_len(1).for_each(one));
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The simulator: any machine, with caches and memory, every run a function of its request.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use warmcore_kernel::{Setup, SetupError, SimulationError};
+use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
+use warmcore_statistics::Design;
+use warmcore_trace::Sink;
+
+use crate::place::{Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, in_parallel};
+
+/// Its row in the registry.
+pub static KIND: PlaceKind = PlaceKind {
+    name: "sim",
+    summary: "the simulator",
+    needs: "nothing",
+    clock: ("simulated", "simulated time"),
+    host: "simulator",
+    simulated: true,
+    unmeasured: "",
+    open: Some(|_, _| Ok(Arc::new(Sim))),
+    past: |_| Ok(Arc::new(Sim)),
+};
+
+/// The simulator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sim;
+
+impl Place for Sim {
+    fn kind(&self) -> &'static PlaceKind {
+        &KIND
+    }
+
+    fn identity(&self) -> String {
+        KIND.name.into()
+    }
+
+    /// Trial k of every scheduler has the same seed, which decides everything that is left to chance.
+    fn design(&self) -> Design {
+        Design::Paired
+    }
+
+    fn repeatable(&self) -> bool {
+        true
+    }
+
+    fn reopen(self: Arc<Self>) -> Result<Arc<dyn Place>, PlaceError> {
+        Ok(self)
+    }
+
+    fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
+        if let Some(scx) = requests.iter().map(|request| request.scheduler).find(|spec| is_program(spec)) {
+            let message = format!("`{scx}` runs on a real kernel only");
+            let advice = "`warmcore compare --on vm` and `warmcore vm run` boot one";
+            return Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice));
+        }
+        requests.iter().try_for_each(|request| {
+            Setup::new(request.machine, request.workload, request.seed).map(|_| ()).map_err(PlaceError::from)
+        })
+    }
+
+    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+        let positions: Vec<usize> = (0..requests.len()).collect();
+        in_parallel(conduct, &positions, |&position| one(&requests[position], position, conduct, take))
+    }
+}
+
+fn is_program(spec: &SchedulerSpec) -> bool {
+    matches!(spec, SchedulerSpec::Scx(_))
+}
+
+fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_>) -> ControlFlow<()> {
+    let mut setup = match Setup::new(request.machine, request.workload, request.seed) {
+        Ok(setup) => setup,
+        Err(error) => return take(position, Err(error.into())),
+    };
+    setup.memory = request.memory;
+    setup.max_time_ns = request.max_time_ns;
+    setup.scores_every_ns = request.scores_every_ns;
+    setup.stop = Some(Arc::clone(&conduct.stop));
+    let tables = run_tables(request.scheduler, &setup);
+    let run = Run::new(&tables, 0.0, |sink| {
+        // The same sink, borrowed for no longer than the setup.
+        let outcome = simulate(request.scheduler, &setup, sink.map(|sink| sink as &mut dyn Sink))?;
+        let notes = notes(outcome.memory_solutions);
+        Ok(Report { notes, ..Report::new(outcome) })
+    });
+    take(position, Ok(run))
+}
+
+/// What to know of a run before its figures are trusted, from how many equations of loaded memory were solved and how many of
+/// them did not settle.
+fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
+    let note = || "in some solutions the load of memory and links was not found, and the last one was kept".to_owned();
+    (unsettled > 0).then(note).into_iter().collect()
+}
+
+impl From<SetupError> for PlaceError {
+    fn from(error: SetupError) -> Self {
+        let advice = "machine and workload do not fit together: change one of them";
+        Self::new(Trouble::Unfit, "warmcore::experiment", error, advice)
+    }
+}
+
+impl From<SimulationError> for PlaceError {
+    fn from(error: SimulationError) -> Self {
+        let advice = match &error {
+            SimulationError::Interrupted { .. } => return Self::interrupted(),
+            SimulationError::Deadlock { .. } | SimulationError::Program { .. } => {
+                "this is a fault of the workload: look at what waits for what"
+            }
+            SimulationError::NoProgress { .. } | SimulationError::TooManyTasks { .. } => {
+                "a loop of the workload needs a step that takes time, or an end"
+            }
+            SimulationError::Scheduler { .. } | SimulationError::Invariant { .. } => {
+                "this is a fault of this program: please report it with the command line and the seed"
+            }
+            SimulationError::Memory(_) => "mend the machine's caches, or use `--memory none`",
+            SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
+            SimulationError::NotSimulated { .. } => "run it with --on vm",
+        };
+        Self::new(Trouble::Failed, "warmcore::simulation", error, advice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_says_that_memory_did_not_settle_and_nothing_if_it_did() {
+        assert!(notes((40, 0)).is_empty());
+        assert!(notes((40, 1))[0].contains("the load of memory and links was not found"));
+    }
+}
