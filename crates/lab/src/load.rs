@@ -41,7 +41,7 @@ pub enum LoadError {
         /// As it was given.
         text: String,
         /// Why.
-        source: WorkloadError,
+        source: Box<WorkloadError>,
     },
     /// A choice of whom to keep together makes no sense.
     #[error("{0}")]
@@ -65,7 +65,7 @@ impl LoadError {
             Self::System { .. } => {
                 Some("a snapshot made on another computer with `warmcore machine snapshot DIR` can be read instead")
             }
-            Self::Workload { source, .. } => match source {
+            Self::Workload { source, .. } => match source.as_ref() {
                 WorkloadError::Strict { .. } => Some("without --strict these are warnings"),
                 WorkloadError::Unknown { .. } | WorkloadError::Generator(_) => {
                     Some("`warmcore workload list` shows the generators and their flags")
@@ -154,7 +154,7 @@ pub fn warnings_of_machine(machine: &Machine) -> impl Iterator<Item = &String> {
 pub fn workload(text: &str, options: &Options) -> Result<Named<Workload>, LoadError> {
     let read = |path: &str| if path == "-" { input::standard_input() } else { input::file(Path::new(path)) };
     let value = warmcore_workload::resolve(text, options, read)
-        .map_err(|source| LoadError::Workload { text: text.to_owned(), source })?;
+        .map_err(|source| LoadError::Workload { text: text.to_owned(), source: Box::new(source) })?;
     Ok(Named { source: text.to_owned(), value })
 }
 

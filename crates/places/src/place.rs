@@ -72,6 +72,9 @@ pub trait Place: fmt::Debug + Send + Sync {
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError>;
 }
 
+/// Makes a place that ran from what its run directory's record says of it.
+pub type Past = fn(Option<&toml::Table>) -> Result<Arc<dyn Place>, PlaceError>;
+
 /// What is known of a kind of place without having one: a row of the registry ([`crate::PLACES`]).
 #[derive(Debug)]
 pub struct PlaceKind {
@@ -93,7 +96,7 @@ pub struct PlaceKind {
     /// Makes one from the options of a command line; `None` for kinds that only programs make.
     pub open: Option<Open>,
     /// One as a run directory recorded it; runs may need [`Place::reopen`] first.
-    pub past: fn(Option<&toml::Table>) -> Result<Arc<dyn Place>, PlaceError>,
+    pub past: Past,
 }
 
 /// Makes a place from options, saying what it does through the second argument.

@@ -50,7 +50,7 @@ impl Place for Sim {
     }
 
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
-        if let Some(scx) = requests.iter().map(|request| request.scheduler).find(|spec| is_program(spec)) {
+        if let Some(scx) = requests.iter().map(|request| request.scheduler).find(|spec| runs_elsewhere_only(spec)) {
             let message = format!("`{scx}` runs on a real kernel only");
             let advice = "`warmcore compare --on vm` and `warmcore vm run` boot one";
             return Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice));
@@ -66,8 +66,8 @@ impl Place for Sim {
     }
 }
 
-fn is_program(spec: &SchedulerSpec) -> bool {
-    matches!(spec, SchedulerSpec::Scx(_))
+fn runs_elsewhere_only(spec: &SchedulerSpec) -> bool {
+    !spec.is_simulated()
 }
 
 fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_>) -> ControlFlow<()> {

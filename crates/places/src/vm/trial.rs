@@ -127,7 +127,7 @@ pub fn check(lab: &Lab, machine: &Machine, request: &Request<'_>) -> Result<(), 
     let layout = Layout::new(machine, &lab.qemu.version)?;
     settings_of(request.scheduler, &lab.kernel.abilities()?)?;
     for_guest(machine, &layout, request.workload)?;
-    if let SchedulerSpec::Scx(program) = request.scheduler {
+    if let Some(program) = request.scheduler.program() {
         scx_plan(&mut Initramfs::default(), &program.program, &program.arguments)?;
     }
     Ok(())

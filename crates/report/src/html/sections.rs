@@ -14,7 +14,6 @@ use crate::svg::escape;
 use crate::text::{BESIDE, command, judged, measure, question, value};
 use crate::units::{bytes, with_unit};
 
-
 /// The bar at the top.
 pub fn header(runs: &[Run]) -> String {
     let mut links = String::new();
