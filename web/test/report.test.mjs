@@ -261,6 +261,31 @@ test('groups of the heatmap unfold with the pointer and the keyboard, and rows c
   assert.deepEqual(faults, []);
 });
 
+test('what was never on the screen is printed too', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(SPIN);
+  const { page } = await open(await browser(t), work.join('run/report.html'));
+  const drawn = () =>
+    page.$$eval('.view[data-view="heatmap"] canvas', (canvases) => canvases.map((canvas) => canvas.width * canvas.height > 0
+      && new Set(new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 3));
+  await page.waitForTimeout(300);
+  assert.deepEqual(await drawn(), [false, false], 'the heatmap waits until it is on the screen');
+  await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+  assert.deepEqual(await drawn(), [true, true]);
+});
+
+test('drawings beside each other begin at one height, whatever their titles', { skip }, async (t) => {
+  const work = scratch(t);
+  const long = 'eevdf:base_slice_ns=3000000,migration_cost_ns=400000,nr_migrate=16';
+  work.run(`compare -m ${MACHINE} -w spin:-n8,-p0,-u5ms,-d20ms -s cfs,${long} --trials 1 --out run`);
+  const { page } = await open(await browser(t), work.join('run/report.html'), { width: 1280 });
+  const tops = await page.$$eval('figure[data-figure^="cumulative"]', (figures) =>
+    figures.map((figure) => [figure.querySelector('.title').getBoundingClientRect().height, figure.querySelector('svg').getBoundingClientRect().top]));
+  assert.equal(tops.length, 2);
+  assert.ok(tops[1][0] > tops[0][0] + 10, `one title wraps: ${JSON.stringify(tops)}`);
+  assert.ok(Math.abs(tops[0][1] - tops[1][1]) < 1, JSON.stringify(tops));
+});
+
 test('two runs on one page have a timeline each and are compared', { skip }, async (t) => {
   const work = scratch(t);
   work.run(SPIN);
