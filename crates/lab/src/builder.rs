@@ -49,7 +49,7 @@ pub enum BuildError {
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
     /// The baseline is not among the schedulers.
-    #[error("baseline `{0}` is not among the schedulers")]
+    #[error("baseline `{0}` is not among --schedulers")]
     Baseline(String),
     /// The machine's memory cannot be modelled, and that was asked for.
     #[error(transparent)]

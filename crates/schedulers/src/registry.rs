@@ -1,7 +1,6 @@
 //! The registry: one row per scheduler. Listing, parsing, running, documentation and tests walk it.
 //!
 //! A scheduler is added by a module that has a row (`pub static SCHEDULER: SchedulerInfo`) and by naming that row in [`REGISTRY`].
-//! `docs/adding-a-scheduler.md` leads through it.
 
 use std::fmt;
 
