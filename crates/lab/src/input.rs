@@ -15,7 +15,7 @@ pub fn file(path: &Path) -> io::Result<String> {
     text(File::open(path)?, MAX_INPUT_BYTES)
 }
 
-/// The text of standard input; errors as [`file`]'s.
+/// The text of standard input; errors as [`file()`]'s.
 pub fn standard_input() -> io::Result<String> {
     text(io::stdin().lock(), MAX_INPUT_BYTES)
 }

@@ -5,7 +5,7 @@
 //! - [`files`]: files that are written whole or not at all, and their sums.
 //!
 //! What comes out of a place does not say what is made of it: trials, verdicts and pages are crate `lab`'s and above. They know
-//! places through [`Place`](place::Place) alone. A new place is a file with its [`PlaceKind`] and a row of [`PLACES`].
+//! places through [`Place`] alone. A new place is a file with its [`PlaceKind`] and a row of [`PLACES`].
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What schedulers say they decided: the kinds of decisions, and the table in which a run's kinds get their numbers.
 //!
-//! A module that decides declares its kinds with [`decisions!`](crate::decisions) and registers them when the scheduler starts. Its
+//! A module that decides declares its kinds with [`decisions!`](macro@crate::decisions) and registers them when the scheduler starts. Its
 //! events then name them by the number that the table gave: nobody counts positions, and modules know nothing of each other's kinds.
 
 use std::borrow::Cow;

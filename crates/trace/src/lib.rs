@@ -1,7 +1,7 @@
 //! The trace of a run: what happened, and everything that is computed from it alone.
 //!
 //! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
-//! - [`decisions`]: what schedulers say they decided, and why.
+//! - [`mod@decisions`]: what schedulers say they decided, and why.
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
 //! - [`outcome`]: what a run leaves behind besides its events; [`memory_counters`]: what its time and accesses went to.

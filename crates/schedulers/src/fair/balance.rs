@@ -13,7 +13,7 @@
 //! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `docs/spec/linux-fair.md` sections 1.16 and 5. Not
 //! modelled: misfit tasks and reduced capacity, asymmetric packing.
 //!
-//! What keeping threads together adds is asked through [`gathering`](super::gathering), what NUMA balancing adds in [`numa`](super::numa).
+//! What keeping threads together adds is asked through `gathering`, what NUMA balancing adds in [`numa`](super::numa).
 //!
 //! A pass takes no simulated time by itself: its cost is charged to the CPU that runs it, and the same figure is what
 //! the kernel would have measured.

@@ -1,7 +1,7 @@
 //! Cache-aware scheduling: a process keeps to one last-level cache while it fits there.
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c` with `CONFIG_SCHED_CACHE`, as specified in `docs/spec/linux-fair.md` section
-//! 6. It is a way of [`Gathering`](super::gathering::Gathering) in the fair class, not a policy, and there only if some
+//! 6. It is a way of `Gathering` in the fair class, not a policy, and there only if some
 //! LLC has a neighbour to aggregate away from.
 //!
 //! | module | rule | kernel functions |

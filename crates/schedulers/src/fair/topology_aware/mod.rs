@@ -2,7 +2,7 @@
 //! keeps it together, instead of spreading over the machine.
 //!
 //! Source: `docs/spec/linux-fair.md` section 8. Marks as there: **\[P\]** published in one of the two RFCs, **\[O\]**
-//! this project's design, as their code is not public. A [`TopologyAware`] holds a [`CacheAware`], of which everything
+//! this project's design, as their code is not public. A `TopologyAware` holds a `CacheAware`, of which everything
 //! stays but what this table lists.
 //!
 //! | module | rule | replaces | mark |
