@@ -18,11 +18,11 @@ pub mod vm;
 use place::{Options, Place, PlaceError, PlaceKind, Trouble};
 
 /// Every kind of place.
-pub static PLACES: [&PlaceKind; 3] = [&sim::KIND, &vm::place::KIND, &scripted::KIND];
+pub static PLACES: &[&PlaceKind] = &[&sim::KIND, &vm::place::KIND, &scripted::KIND];
 
 /// Kinds that a command line can ask for.
 pub fn offered() -> impl Iterator<Item = &'static PlaceKind> {
-    PLACES.into_iter().filter(|kind| kind.open.is_some())
+    PLACES.iter().copied().filter(|kind| kind.open.is_some())
 }
 
 /// A place from the options of a command line; what takes time is said through `note`.
@@ -48,7 +48,7 @@ pub fn past(identity: &str, record: Option<&toml::Table>) -> Result<Arc<dyn Plac
         PlaceError::new(Trouble::Unfit, "warmcore::place", reason, "start the experiment anew, in another directory")
     };
     let name = identity.split(':').next().unwrap_or(identity);
-    let kind = PLACES.into_iter().find(|kind| kind.name == name);
+    let kind = PLACES.iter().find(|kind| kind.name == name);
     let kind = kind.ok_or_else(|| changed(format!("there is no place `{name}`")))?;
     let place = (kind.past)(record)?;
     if place.identity() != identity {

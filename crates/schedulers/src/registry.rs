@@ -16,7 +16,7 @@ use crate::spec::SchedulerSpec;
 use crate::tunables::{TunableInfo, TunableSet};
 
 /// All schedulers that can be simulated, by name.
-static REGISTRY: [&SchedulerInfo; 5] = [&CACHE_AWARE, &CFS, &EEVDF, &rr::SCHEDULER, &TOPOLOGY_AWARE];
+static REGISTRY: &[&SchedulerInfo] = &[&CACHE_AWARE, &CFS, &EEVDF, &rr::SCHEDULER, &TOPOLOGY_AWARE];
 
 /// The row behind `scx:PROGRAM`: a sched_ext scheduler, which only a real kernel can run.
 pub(crate) static SCX: SchedulerInfo = SchedulerInfo {
@@ -106,7 +106,7 @@ impl Serialize for SchedulerInfo {
 
 /// All schedulers that can be simulated, by name.
 pub fn list() -> &'static [&'static SchedulerInfo] {
-    &REGISTRY
+    REGISTRY
 }
 
 #[cfg(test)]
