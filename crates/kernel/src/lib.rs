@@ -27,6 +27,7 @@ mod memory;
 mod memory_protocol_tests;
 mod memory_samples;
 mod pages;
+mod progress;
 mod scheduler;
 mod score_samples;
 mod setup;
