@@ -126,6 +126,24 @@ fn two_computing_siblings_reach_one_and_a_fifth_of_one() {
     assert!((gain - 1.21).abs() < 0.02, "{gain}");
 }
 
+/// Both threads of a core get a task at once; the speed of one is set before that of the other.
+#[test]
+fn a_task_without_a_speed_yet_is_not_made_faster_or_slower_by_its_sibling() {
+    let machine = machine("2s1n2l4c2t");
+    let sibling = machine.cpus_of_core(machine.core_of(CpuId(0))).iter().nth(1).unwrap();
+    let mut player = Player::new(&machine, &[profile("canneal"), profile("spin")]).unwrap();
+    let (slow, quick) = (player.add_task(&spec(0)), player.add_task(&spec(1)));
+    let model = player.model_mut();
+    model.switch_in(0, CpuId(0), slow);
+    model.switch_in(0, sibling, quick);
+    model.evaluate(0, sibling, None);
+    assert_eq!(model.instructions_per_ns(CpuId(0)), model.nominal_rate(0));
+    model.evaluate(0, CpuId(0), None);
+    let rate = model.instructions_per_ns(CpuId(0));
+    assert!(rate > 0.0 && rate < model.nominal_rate(0), "cold, beside a sibling: {rate}");
+    assert!(model.review_ns(CpuId(0)) < 10 * MS, "{}", model.review_ns(CpuId(0)));
+}
+
 /// `docs/spec/memory-model.md` section 8.2, P11: reloading an L2-filling working set after a migration costs 0.25 to
 /// 1.5 ms, whether its lines are only read or 30 % of the touches write them.
 #[test]

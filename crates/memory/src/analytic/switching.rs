@@ -116,7 +116,9 @@ impl Analytic {
     fn changed_neighbours(&mut self, now_ns: u64, index: usize, touches_memory: bool) {
         for position in 0..self.geometry.siblings[index].len() {
             let sibling = self.geometry.siblings[index][position] as usize;
-            if self.cpus[sibling].task != IDLE {
+            // A task that has come and is not evaluated yet has no speed that could be felt: what is known of the CPU is of the
+            // task before.
+            if self.cpus[sibling].task != IDLE && self.cpus[sibling].came_ns.is_none() {
                 self.flush(sibling);
                 if self.settle_beside(sibling) {
                     self.list_changed(sibling);
