@@ -198,9 +198,9 @@ pub struct LlcShared {
     pub nr_idle_scan: u32,
 }
 
-/// Place of one CPU, looked up at every wakeup.
+/// Where a CPU is among LLCs and domains, looked up at every wakeup.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct CpuPosition {
     llc: u32,
     position: u32,
     share_id: u32,
@@ -224,7 +224,7 @@ pub struct Domains {
     rings: Vec<u32>,
     /// CPU lists of groups and balance masks.
     cpu_lists: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<CpuPosition>,
     /// CPUs of LLC `l`: `llc_cpus[llc_first[l]..llc_first[l + 1]]`.
     llc_cpus: Vec<u32>,
     llc_first: Vec<u32>,

@@ -32,7 +32,7 @@ pub enum Error {
     #[error("{place}: {reason}{}", Hint(hint))]
     Invalid {
         /// Format or file and, where known, line.
-        place: Place,
+        place: Location,
         /// What is wrong.
         reason: String,
         /// What to try; may be empty.
@@ -72,12 +72,12 @@ pub enum Error {
 
 impl Error {
     /// An [`Error::Invalid`] without hint.
-    pub(crate) fn invalid(place: Place, reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid(place: Location, reason: impl Into<String>) -> Self {
         Error::Invalid { place, reason: reason.into(), hint: String::new() }
     }
 
     /// An [`Error::Invalid`] with a hint.
-    pub(crate) fn invalid_with_hint(place: Place, reason: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn invalid_with_hint(place: Location, reason: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Invalid { place, reason: reason.into(), hint: hint.into() }
     }
 
@@ -86,7 +86,7 @@ impl Error {
     pub fn in_file(self, path: impl Into<PathBuf>) -> Self {
         match self {
             Error::Invalid { place, reason, hint } => {
-                Error::Invalid { place: Place { path: place.path.or(Some(path.into())), ..place }, reason, hint }
+                Error::Invalid { place: Location { path: place.path.or(Some(path.into())), ..place }, reason, hint }
             }
             other => other,
         }
@@ -95,7 +95,7 @@ impl Error {
 
 /// Where in the input something was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The format being read: `machine TOML`, `hwloc XML`.
     pub format: &'static str,
     /// The file, when there is one.
@@ -104,7 +104,7 @@ pub struct Place {
     pub line: Option<usize>,
 }
 
-impl Place {
+impl Location {
     /// A place of which only the format is known.
     pub(crate) fn format(format: &'static str) -> Self {
         Self { format, path: None, line: None }
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.path, self.line) {
             (None, None) => f.write_str(self.format),

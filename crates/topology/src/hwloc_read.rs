@@ -11,7 +11,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use crate::discovered::{Found, FoundCpu};
 use crate::hwloc_bitmap::parse_bitmap;
 use crate::{
-    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Machine, NodeDescription, Place, Result, Ways,
+    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, Machine, NodeDescription, Result, Ways,
 };
 
 pub(crate) const FORMAT: &str = "hwloc XML";
@@ -34,7 +34,7 @@ pub fn from_hwloc_xml(text: &str) -> Result<Machine> {
     let options = ParsingOptions { allow_dtd: true, nodes_limit: 2_000_000, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
         Error::invalid_with_hint(
-            Place::line(FORMAT, error.pos().row as usize),
+            Location::line(FORMAT, error.pos().row as usize),
             error.to_string(),
             "`lstopo --of xml FILE` writes such files",
         )
@@ -69,8 +69,8 @@ struct Inside {
 }
 
 impl Reader<'_, '_> {
-    fn place(&self, node: Node<'_, '_>) -> Place {
-        Place::line(FORMAT, self.document.text_pos_at(node.range().start).row as usize)
+    fn place(&self, node: Node<'_, '_>) -> Location {
+        Location::line(FORMAT, self.document.text_pos_at(node.range().start).row as usize)
     }
 
     fn fail(&self, node: Node<'_, '_>, reason: impl Into<String>) -> Error {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::nearest::nearest;
 use crate::template::{Layout, Template};
 use crate::toml_read::{FORMAT, curves_from_toml, template_at_depth};
-use crate::{Basis, Error, LoadedLatencyCurve, Machine, Origin, Place, Result, ShortForm, from_synthetic};
+use crate::{Basis, Error, LoadedLatencyCurve, Location, Machine, Origin, Result, ShortForm, from_synthetic};
 
 include!(concat!(env!("OUT_DIR"), "/preset_files.rs"));
 
@@ -122,7 +122,7 @@ fn preset_file(name: &str, text: &str, depth: usize) -> Result<Template> {
     let template = template_at_depth(text, depth).map_err(|error| error.in_file(file()))?;
     if template.name.as_deref() != Some(name) {
         return Err(Error::invalid(
-            Place::file(FORMAT, file()),
+            Location::file(FORMAT, file()),
             format!("`name` must be \"{name}\", as the file is called"),
         ));
     }

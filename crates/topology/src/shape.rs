@@ -21,7 +21,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::build::MAX_CPUS;
-use crate::{CpuDescription, Error, Machine, NodeDescription, Place, Result};
+use crate::{CpuDescription, Error, Location, Machine, NodeDescription, Result};
 
 /// How generated machines number the hardware threads of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ impl FromStr for ShortForm {
                 let reason = format!("`{text}`: {llcs} LLCs cannot be divided evenly among {nodes} nodes");
                 let hint =
                     "without `s`, `l` counts all LLCs of the machine (as ktstr does); write `s` to count per node";
-                return Err(Error::invalid_with_hint(Place::format(FORMAT), reason, hint));
+                return Err(Error::invalid_with_hint(Location::format(FORMAT), reason, hint));
             }
             Shape {
                 sockets: nodes,
@@ -183,7 +183,7 @@ impl FromStr for ShortForm {
         let cpus = sizes.into_iter().try_fold(shape.sockets, u32::checked_mul);
         if cpus.is_none_or(|cpus| cpus as usize > MAX_CPUS) {
             let reason = format!("`{text}` has more than {MAX_CPUS} CPUs");
-            return Err(Error::invalid(Place::format(FORMAT), reason));
+            return Err(Error::invalid(Location::format(FORMAT), reason));
         }
         let smt_numbering = if ktstr { SmtNumbering::Adjacent } else { SmtNumbering::Split };
         Ok(ShortForm { shape, smt_numbering })
@@ -192,7 +192,8 @@ impl FromStr for ShortForm {
 
 /// The count before each of the five letters.
 fn read_counts(text: &str) -> Result<[Option<u32>; 5]> {
-    let fail = |reason: String| Error::invalid_with_hint(Place::format(FORMAT), format!("`{text}`: {reason}"), EXAMPLE);
+    let fail =
+        |reason: String| Error::invalid_with_hint(Location::format(FORMAT), format!("`{text}`: {reason}"), EXAMPLE);
     let mut counts = [None; 5];
     let mut next_letter = 0;
     let mut rest = text;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::discovered::{Found, FoundCpu};
 use crate::{
-    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, MAX_CPUS, Machine, NodeDescription, Place, Result,
+    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, MAX_CPUS, Machine, NodeDescription, Result,
     Ways,
 };
 
@@ -122,7 +122,7 @@ fn default_size(level: u8) -> u64 {
 }
 
 fn fail(reason: impl Into<String>, hint: &str) -> Error {
-    Error::invalid_with_hint(Place::format(FORMAT), reason, hint)
+    Error::invalid_with_hint(Location::format(FORMAT), reason, hint)
 }
 
 fn read_levels(text: &str) -> Result<(Vec<Level>, Vec<Memory>)> {

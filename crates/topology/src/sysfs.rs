@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::discovered::{Found, FoundCpu};
 use crate::hwloc_bitmap::parse_bitmap;
 use crate::{
-    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, MAX_CPUS, Machine, NodeDescription, Place, Result,
+    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, MAX_CPUS, Machine, NodeDescription, Result,
     Ways, parse_cpu_list,
 };
 
@@ -86,7 +86,7 @@ impl SysTree {
     pub(crate) fn text(&self, file: &str) -> Result<Option<String>> {
         let path = self.system.join(file);
         let failed = |source| Error::Read { path: path.clone(), source };
-        let invalid = |reason: &str| Error::invalid(Place::file(FORMAT, path.clone()), reason);
+        let invalid = |reason: &str| Error::invalid(Location::file(FORMAT, path.clone()), reason);
         let opened = match fs::File::open(&path) {
             Ok(opened) => opened,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -102,7 +102,7 @@ impl SysTree {
     }
 
     fn invalid(&self, file: &str, reason: impl Into<String>) -> Error {
-        Error::invalid(Place::file(FORMAT, self.system.join(file)), reason)
+        Error::invalid(Location::file(FORMAT, self.system.join(file)), reason)
     }
 
     /// A CPU or node list.

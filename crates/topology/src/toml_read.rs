@@ -13,8 +13,8 @@ use crate::template::{CacheScope, CacheTemplate, Distances, Stated, Template};
 use crate::toml_topology::RawTopology;
 use crate::units::{SizeValue, scaled};
 use crate::{
-    Basis, Cache, CacheKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Machine, Origin,
-    PerRelation, Place, Relation, Result, Ways, parse_cpu_list,
+    Basis, Cache, CacheKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Location, Machine,
+    Origin, PerRelation, Relation, Result, Ways, parse_cpu_list,
 };
 
 pub(crate) const FORMAT: &str = "machine TOML";
@@ -192,7 +192,7 @@ pub(crate) fn curves_from_toml(text: &str) -> Result<Vec<LoadedLatencyCurve>> {
 fn parse(text: &str) -> Result<RawFile> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let line = error.span().map(|span| line_of(text, span.start));
-        Error::invalid(Place { format: FORMAT, path: None, line }, error.message().trim())
+        Error::invalid(Location { format: FORMAT, path: None, line }, error.message().trim())
     })
 }
 
@@ -201,8 +201,8 @@ fn line_of(text: &str, position: usize) -> usize {
 }
 
 impl Reader<'_> {
-    fn place(&self, position: usize) -> Place {
-        Place::line(FORMAT, line_of(self.text, position))
+    fn place(&self, position: usize) -> Location {
+        Location::line(FORMAT, line_of(self.text, position))
     }
 
     fn fail(&self, position: usize, reason: impl Into<String>) -> Error {

@@ -7,7 +7,7 @@ use crate::math::exp;
 
 use super::groups::{Race, queue_wait_beside_hits_ns};
 use super::outlook::LEAST_HORIZON_NS;
-use super::rate::{Access, Alone, COHERENCE_OVERLAP, Coherence, Place, SPEED_ONE};
+use super::rate::{Access, Alone, COHERENCE_OVERLAP, Coherence, CpuLatencies, SPEED_ONE};
 use super::switching::SIBLING_REVIEW_NS;
 use super::{Analytic, HYSTERESIS, IDLE};
 use super::{MemoryEvent, TimeShare};
@@ -204,7 +204,7 @@ impl Analytic {
     pub(super) fn compose(&mut self, index: usize, access: &Access) {
         let (node, llc, core) = (self.geometry.node[index], self.geometry.llc[index], self.geometry.core[index]);
         let l2 = self.hierarchy.l2_of_core[core as usize];
-        let place = Place {
+        let place = CpuLatencies {
             l2_ns: l2.map_or(0.0, |l2| self.hierarchy.l2[l2 as usize].latency_ns),
             llc_ns: self.hierarchy.llc[llc as usize].latency_ns,
             same_llc_ns: self.hierarchy.transfer_ns[Relation::SameLlc],

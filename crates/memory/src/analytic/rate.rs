@@ -66,7 +66,7 @@ impl Access {
 }
 
 /// Latencies at a CPU.
-pub(super) struct Place {
+pub(super) struct CpuLatencies {
     pub l2_ns: f64,
     pub llc_ns: f64,
     pub same_llc_ns: f64,
@@ -114,7 +114,7 @@ impl Components {
         &mut self,
         profile: &Compiled,
         access: &Access,
-        place: &Place,
+        place: &CpuLatencies,
         spread: impl Fn(usize, [f64; 2], [&mut [f64]; 2]),
     ) {
         self.clear();
@@ -205,7 +205,7 @@ impl Components {
 /// Returns the stall.
 fn add_coherence(
     coherence: &Coherence,
-    place: &Place,
+    place: &CpuLatencies,
     stall: &mut [f64; TimeShare::COUNT],
     events: &mut [f64; MemoryEvent::COUNT],
 ) -> f64 {

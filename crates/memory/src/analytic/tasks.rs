@@ -51,7 +51,7 @@ pub(super) enum Level {
 
 /// A cache in which a task has a window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct CacheWindow {
     pub cache: u32,
     pub slot: u32,
     /// What it left there, unless it runs there now.
@@ -59,7 +59,7 @@ pub(super) struct Place {
 }
 
 /// Where a task has windows, the most recently used last.
-pub(super) type Places = Vec<Place>;
+pub(super) type CacheWindows = Vec<CacheWindow>;
 
 pub(super) struct TaskState {
     /// Its profile: that of its windows and groups.
@@ -77,8 +77,8 @@ pub(super) struct TaskState {
     pub touched: bool,
     /// The driver says where its own pages are.
     pub told: bool,
-    pub l2: Places,
-    pub llc: Places,
+    pub l2: CacheWindows,
+    pub llc: CacheWindows,
     /// The LLC from which it came to the one where it is now, or was last.
     pub from_llc: u32,
     /// The core from which it came to the one where it is now was under the same LLC.
@@ -114,7 +114,7 @@ impl TaskState {
         self.shared = shared.map(|(class, _)| 1 << class).sum();
     }
 
-    pub fn places(&mut self, level: Level) -> &mut Places {
+    pub fn places(&mut self, level: Level) -> &mut CacheWindows {
         match level {
             Level::L2 => &mut self.l2,
             Level::Llc => &mut self.llc,
@@ -174,8 +174,8 @@ impl Analytic {
             home: vec![0.0; self.hierarchy.memory_ns.len()],
             touched: false,
             told: false,
-            l2: Places::with_capacity(PLACES),
-            llc: Places::with_capacity(PLACES),
+            l2: CacheWindows::with_capacity(PLACES),
+            llc: CacheWindows::with_capacity(PLACES),
             from_llc: 0,
             from_same_llc: true,
             running_on: None,
@@ -284,13 +284,13 @@ impl Analytic {
             return (slot, Moved::come(profile, executed, n, Some(&place.left), there.as_ref()));
         }
         if places.len() == PLACES {
-            let Place { cache: oldest, slot, .. } = places[0];
+            let CacheWindow { cache: oldest, slot, .. } = places[0];
             self.forget(level, oldest, slot as usize);
         }
         let owner = Owner::Task { task, profile: self.tasks[task as usize].profile };
         let slot = self.cache(level, cache).add(owner, now_ns) as u32;
         let left = Left { executed, lines: None };
-        self.tasks[task as usize].places(level).push(Place { cache, slot, left });
+        self.tasks[task as usize].places(level).push(CacheWindow { cache, slot, left });
         let profile = &self.profiles[self.tasks[task as usize].profile as usize];
         let moved = there.map_or(Moved::default(), |there| Moved::come(profile, executed, 0.0, None, Some(&there)));
         (slot, moved)
@@ -385,7 +385,7 @@ impl Analytic {
     /// The task is gone, and what it held with it. Its counters stay.
     pub fn forget_task(&mut self, task: u32) {
         for level in [Level::L2, Level::Llc] {
-            while let Some(&Place { cache, slot, .. }) = self.tasks[task as usize].places(level).first() {
+            while let Some(&CacheWindow { cache, slot, .. }) = self.tasks[task as usize].places(level).first() {
                 self.forget(level, cache, slot as usize);
             }
         }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_topology::{CpuId, CpuSet, Machine, NodeId};
 
-use super::{Domain, DomainParameters, Domains, Group, Level, LlcShared, NO_DOMAIN, Place, RECLAIM_DISTANCE, flags};
+use super::{
+    CpuPosition, Domain, DomainParameters, Domains, Group, Level, LlcShared, NO_DOMAIN, RECLAIM_DISTANCE, flags,
+};
 
 /// `imbalance_pct` of cache-sharing levels, in every kernel since 2.6.
 const IMBALANCE_PCT_SHARED_CACHE: u32 = 117;
@@ -140,7 +142,7 @@ impl Domains {
             let llc_first_cpu = members[llc].first().copied().unwrap_or(cpu.0);
             let share_id =
                 cluster.and_then(|index| self.span(&self.all[index]).first()).map_or(llc_first_cpu, |first| first.0);
-            self.places.push(Place {
+            self.places.push(CpuPosition {
                 llc: llc as u32,
                 position: members[llc].len() as u32,
                 share_id,

@@ -102,7 +102,7 @@ pub(super) struct Outcome {
 
 /// How a pass ended, as far as failures and intervals are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum PassOutcome {
     /// Nothing to do, or not this CPU's business (`out_balanced`).
     Balanced,
     /// No task of any source may run here (`out_all_pinned`).
@@ -157,22 +157,22 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let mut verdict = loop {
             if !self.should_we_balance(core, &pass) {
                 entitled = false;
-                break Verdict::Balanced;
+                break PassOutcome::Balanced;
             }
             if !self.begin_look(core, &mut pass) {
-                break Verdict::Balanced;
+                break PassOutcome::Balanced;
             }
             if self.is_fruitless(&pass) {
                 if pass.parent.is_none() {
                     self.overloaded = false;
                 }
-                break Verdict::Balanced;
+                break PassOutcome::Balanced;
             }
             let Some(group) = self.find_src_group(core, &mut pass) else {
-                break Verdict::Balanced;
+                break PassOutcome::Balanced;
             };
             let Some(src) = self.find_src_rq(core, &pass, group) else {
-                break Verdict::Balanced;
+                break PassOutcome::Balanced;
             };
             pass.src = src;
             pass.all_pinned = true;
@@ -181,15 +181,15 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 if pass.all_pinned {
                     self.balance.excluded.push(src.0);
                     if !self.others_left(&pass) {
-                        break Verdict::AllPinned;
+                        break PassOutcome::AllPinned;
                     }
                     pass.rewind();
                     continue;
                 }
             }
-            break Verdict::Unbalanced { active: false };
+            break PassOutcome::Unbalanced { active: false };
         };
-        if verdict == (Verdict::Unbalanced { active: false }) && moved == 0 {
+        if verdict == (PassOutcome::Unbalanced { active: false }) && moved == 0 {
             verdict = self.count_failure(core, &mut pass);
         }
         self.conclude(core, &pass, verdict, moved);
@@ -308,17 +308,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// Nothing was moved: counts it, and starts the source's stopper when ordinary means are exhausted.
-    fn count_failure(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> Verdict {
+    fn count_failure(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> PassOutcome {
         if pass.idle != IdleType::NewlyIdle && !pass.llc_pinned {
             self.domains.domain_mut(pass.domain).nr_balance_failed += 1;
         }
         if !self.need_active_balance(core, pass) {
-            return Verdict::Unbalanced { active: false };
+            return PassOutcome::Unbalanced { active: false };
         }
         let curr = core.curr(pass.src);
         if curr.is_idle() || !core.may_run_on(curr, pass.cpu) {
             // The idle task is bound to its CPU.
-            return Verdict::OnePinned;
+            return PassOutcome::OnePinned;
         }
         pass.all_pinned = false;
         let rq = &mut self.rqs[pass.src.index()];
@@ -334,7 +334,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let domain = self.domains.domain_mut(pass.domain);
             domain.nr_balance_failed = domain.cache_nice_tries + 1;
         }
-        Verdict::Unbalanced { active }
+        PassOutcome::Unbalanced { active }
     }
 
     /// Whether the running task of the source has to be pushed (`need_active_balance`).
@@ -359,8 +359,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// Failure count, interval and imbalance flag after a pass.
-    fn conclude(&mut self, core: &mut Core<'_>, pass: &Pass, verdict: Verdict, moved: u32) {
-        if verdict == Verdict::Balanced
+    fn conclude(&mut self, core: &mut Core<'_>, pass: &Pass, verdict: PassOutcome, moved: u32) {
+        if verdict == PassOutcome::Balanced
             && !pass.all_pinned
             && let Some(parent) = pass.parent
         {
@@ -368,16 +368,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let group = self.domains.local_group(self.domains.domain(parent));
             self.domains.group_mut(group).imbalance = false;
         }
-        let active = verdict == (Verdict::Unbalanced { active: true });
+        let active = verdict == (PassOutcome::Unbalanced { active: true });
         let settled = active && !self.need_active_balance(core, pass);
         let domain = self.domains.domain_mut(pass.domain);
         let longer = match verdict {
-            Verdict::Balanced | Verdict::AllPinned => {
+            PassOutcome::Balanced | PassOutcome::AllPinned => {
                 domain.nr_balance_failed = 0;
                 true
             }
-            Verdict::OnePinned => true,
-            Verdict::Unbalanced { .. } => {
+            PassOutcome::OnePinned => true,
+            PassOutcome::Unbalanced { .. } => {
                 if moved > 0 {
                     domain.nr_balance_failed = 0;
                 }

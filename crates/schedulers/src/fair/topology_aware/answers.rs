@@ -5,7 +5,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{DecisionId, TaskId};
 
 use super::TopologyAware;
-use super::permission::{Place, ScopeView};
+use super::permission::{LlcStanding, ScopeView};
 use crate::domains::Domains;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
@@ -29,7 +29,7 @@ impl TopologyAware {
         let base = &self.base;
         let home = base.preferred_llc(group);
         let size = self.scopes[group as usize].size;
-        let place = |llc: u32| Place {
+        let place = |llc: u32| LlcStanding {
             llc: base.llcs[llc as usize].snapshot.get(),
             position: self.position(group, home, llc),
             distance: self.sequences.distance(home, llc),

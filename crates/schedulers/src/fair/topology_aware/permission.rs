@@ -5,7 +5,7 @@ use crate::fair::gathering::Permission;
 
 /// Where an LLC stands for a group.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LlcStanding {
     /// Its snapshot.
     pub llc: Snapshot,
     /// Its place in the group's sequence.
@@ -30,7 +30,7 @@ pub(crate) struct ScopeView {
 
 impl ScopeView {
     /// The decision for a task of utilisation `util`. The source is not the destination, and the group has a home.
-    pub fn decide(self, src: Place, dst: Place, util: u64) -> Permission {
+    pub fn decide(self, src: LlcStanding, dst: LlcStanding, util: u64) -> Permission {
         if src.llc.capacity == 0 || dst.llc.capacity == 0 {
             // No pass has looked yet.
             return Permission::Free;
@@ -61,8 +61,8 @@ mod tests {
     use super::Permission::{Forbid, Free, Pull};
     use super::*;
 
-    fn place(position: u32, percent: u64) -> Place {
-        Place { llc: Snapshot { util: percent * 100, capacity: 10_000 }, position, distance: 10 + position / 2 }
+    fn place(position: u32, percent: u64) -> LlcStanding {
+        LlcStanding { llc: Snapshot { util: percent * 100, capacity: 10_000 }, position, distance: 10 + position / 2 }
     }
 
     fn view(size: u32, pack: bool, has_room: bool) -> ScopeView {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn before_anything_was_recorded_there_is_no_opinion() {
         assert_eq!(
-            view(1, true, true).decide(place(0, 10), Place { llc: Snapshot::default(), ..place(1, 0) }, 0),
+            view(1, true, true).decide(place(0, 10), LlcStanding { llc: Snapshot::default(), ..place(1, 0) }, 0),
             Free
         );
     }
