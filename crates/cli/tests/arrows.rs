@@ -97,3 +97,20 @@ fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
         }
     }
 }
+
+#[test]
+fn central_words_name_one_type_each() {
+    let mut files = Vec::new();
+    for name in table().keys() {
+        rust_files(&crates().join(name).join("src"), &mut files);
+    }
+    for word in ["Place", "Profile", "Verdict"] {
+        let declares = |line: &str| {
+            let mut words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            words.any(|before| ["struct", "enum", "trait", "type"].contains(&before)) && words.next() == Some(word)
+        };
+        let of_file = |file: &PathBuf| fs::read_to_string(file).unwrap().lines().filter(|line| declares(line)).count();
+        let found: Vec<_> = files.iter().filter(|file| of_file(file) > 0).collect();
+        assert_eq!(found.iter().map(|file| of_file(file)).sum::<usize>(), 1, "types named {word}: {found:?}");
+    }
+}

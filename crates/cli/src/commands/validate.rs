@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use warmcore_fidelity::validate::book::{BookError, BookExperiment};
-use warmcore_fidelity::validate::judge::Verdict;
+use warmcore_fidelity::validate::judge::Agreement;
 use warmcore_fidelity::validate::page::{CHAPTERS, chapter, counts, summary};
 use warmcore_fidelity::validate::plots::Plots;
 use warmcore_fidelity::validate::run::{self, Chapter, StoredResult, ValidateError};
@@ -233,7 +233,7 @@ fn conclude(chapters: &[Chapter], fail: bool, console: &Console) -> Result<(), F
         .filter(|(_, control)| control.measured && !control.rejected)
         .map(|(chapter, control)| format!("{} ({})", control.name, chapter.name))
         .collect();
-    console.note(&format!("{inside} inside, {outside} outside, {unknown} {}", Verdict::NotMeasured.name()));
+    console.note(&format!("{inside} inside, {outside} outside, {unknown} {}", Agreement::NotMeasured.name()));
     for control in &accepted {
         console.warn(&format!("a wrong model was not rejected: {control}"));
     }

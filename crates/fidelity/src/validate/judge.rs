@@ -10,10 +10,10 @@ use super::metric::Measured;
 /// Fewer things than this found no value.
 const FEWEST_SAMPLES: u64 = 10;
 
-/// What is said of a comparison.
+/// Whether the two places agree within a bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Agreement {
     /// The error is within the bound.
     Inside,
     /// It is not.
@@ -22,7 +22,7 @@ pub enum Verdict {
     NotMeasured,
 }
 
-impl Verdict {
+impl Agreement {
     /// In words.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -57,7 +57,7 @@ pub struct Judgement {
     /// Half the range over boots, in the bound's terms.
     pub spread: Option<f64>,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: Agreement,
     /// Why nothing can be said.
     pub reason: String,
 }
@@ -103,9 +103,9 @@ pub fn judge(bound: Bound, sim: &[Measured], vm: &[Measured], events_lost: u64) 
         String::new()
     };
     let verdict = match error {
-        _ if !reason.is_empty() => Verdict::NotMeasured,
-        Some(error) if error <= bound.limit() => Verdict::Inside,
-        _ => Verdict::Outside,
+        _ if !reason.is_empty() => Agreement::NotMeasured,
+        Some(error) if error <= bound.limit() => Agreement::Inside,
+        _ => Agreement::Outside,
     };
     Judgement { pairs, error, spread, verdict, reason }
 }
@@ -138,35 +138,35 @@ mod tests {
         values.iter().map(run).collect()
     }
 
-    fn verdict(sim: &[f64], vm: &[f64], samples: u64, lost: u64) -> Verdict {
+    fn verdict(sim: &[f64], vm: &[f64], samples: u64, lost: u64) -> Agreement {
         judge(Bound::Relative(0.1), &runs(sim, None), &runs(vm, Some(samples)), lost).verdict
     }
 
     #[test]
     fn the_verdict_follows_the_error_and_the_bound() {
-        assert_eq!(verdict(&[105.0], &[100.0, 101.0], 100, 0), Verdict::Inside);
-        assert_eq!(verdict(&[120.0], &[100.0, 101.0], 100, 0), Verdict::Outside);
+        assert_eq!(verdict(&[105.0], &[100.0, 101.0], 100, 0), Agreement::Inside);
+        assert_eq!(verdict(&[120.0], &[100.0, 101.0], 100, 0), Agreement::Outside);
     }
 
     #[test]
     fn what_is_not_known_is_not_judged() {
-        assert_eq!(verdict(&[100.0], &[100.0], 100, 1), Verdict::NotMeasured, "events were lost");
-        assert_eq!(verdict(&[100.0], &[100.0], 3, 0), Verdict::NotMeasured, "too few");
-        assert_eq!(verdict(&[100.0], &[60.0, 140.0], 100, 0), Verdict::NotMeasured, "boots differ");
-        assert_eq!(verdict(&[100.0], &[], 100, 0), Verdict::NotMeasured, "never run");
+        assert_eq!(verdict(&[100.0], &[100.0], 100, 1), Agreement::NotMeasured, "events were lost");
+        assert_eq!(verdict(&[100.0], &[100.0], 3, 0), Agreement::NotMeasured, "too few");
+        assert_eq!(verdict(&[100.0], &[60.0, 140.0], 100, 0), Agreement::NotMeasured, "boots differ");
+        assert_eq!(verdict(&[100.0], &[], 100, 0), Agreement::NotMeasured, "never run");
     }
 
     #[test]
     fn a_value_that_both_places_lack_is_not_measured() {
         let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
         let judgement = judge(Bound::Absolute(9.0), &nothing, &nothing, 0);
-        assert_eq!((judgement.verdict, judgement.error), (Verdict::NotMeasured, None));
+        assert_eq!((judgement.verdict, judgement.error), (Agreement::NotMeasured, None));
     }
 
     #[test]
     fn a_value_that_one_place_lacks_is_outside() {
         let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
         let judgement = judge(Bound::Absolute(9.0), &nothing, &runs(&[1.0], None), 0);
-        assert_eq!((judgement.verdict, judgement.error), (Verdict::Outside, Some(f64::INFINITY)));
+        assert_eq!((judgement.verdict, judgement.error), (Agreement::Outside, Some(f64::INFINITY)));
     }
 }

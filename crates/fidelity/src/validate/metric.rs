@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use warmcore_trace::MigrationKind;
 
-use super::profile::{Distance, Group, Profile, STEP_NS};
+use super::profile::{Distance, Group, RunProfile, STEP_NS};
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ impl Metric {
 
     /// The metric of a run.
     #[must_use]
-    pub fn of(self, profile: &Profile, detail: &Detail) -> Measured {
+    pub fn of(self, profile: &RunProfile, detail: &Detail) -> Measured {
         let seconds = profile.window_ns as f64 / 1e9;
         match self {
             Self::CpuShare => {
@@ -176,7 +176,7 @@ fn single(label: &str, value: Option<f64>) -> Measured {
 }
 
 /// One value for each template that has one of its own.
-fn by_group(profile: &Profile, of: impl Fn(&Group) -> (Option<f64>, Option<usize>)) -> Measured {
+fn by_group(profile: &RunProfile, of: impl Fn(&Group) -> (Option<f64>, Option<usize>)) -> Measured {
     let mut measured = Measured::default();
     for group in &profile.groups {
         let (value, samples) = of(group);
@@ -206,19 +206,19 @@ fn mean(values: &[u64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<u64>() as f64 / values.len() as f64)
 }
 
-fn at_instant(profile: &Profile, at_ms: u64) -> Option<&Vec<u32>> {
+fn at_instant(profile: &RunProfile, at_ms: u64) -> Option<&Vec<u32>> {
     profile.counts.get((at_ms * 1_000_000 / STEP_NS) as usize)
 }
 
 /// Counts of LLCs, fullest first.
-fn by_llc(profile: &Profile, counts: &[u32]) -> Vec<u32> {
+fn by_llc(profile: &RunProfile, counts: &[u32]) -> Vec<u32> {
     let mut sums = vec![0; profile.llcs.iter().max().map_or(0, |last| last + 1)];
     counts.iter().zip(&profile.llcs).for_each(|(count, llc)| sums[*llc] += count);
     sums.sort_unstable_by(|a, b| b.cmp(a));
     sums
 }
 
-fn llc_counts(profile: &Profile, at_ms: &[u64]) -> Measured {
+fn llc_counts(profile: &RunProfile, at_ms: &[u64]) -> Measured {
     let tasks: usize = profile.groups.iter().map(|group| group.tasks).sum();
     let mut values = Vec::new();
     for at in at_ms {
@@ -234,7 +234,7 @@ fn llc_counts(profile: &Profile, at_ms: &[u64]) -> Measured {
 }
 
 /// Quantiles of an ascending list, by template; a label for each that is founded.
-fn quantiles(profile: &Profile, of: impl Fn(&Group) -> &Vec<u64>) -> Measured {
+fn quantiles(profile: &RunProfile, of: impl Fn(&Group) -> &Vec<u64>) -> Measured {
     let mut measured = Measured::default();
     for group in &profile.groups {
         let values = of(group);
@@ -256,20 +256,20 @@ fn quantiles(profile: &Profile, of: impl Fn(&Group) -> &Vec<u64>) -> Measured {
     measured
 }
 
-fn per_task<'a>(profile: &Profile, counts: impl Iterator<Item = (&'a str, u64)>) -> Measured {
+fn per_task<'a>(profile: &RunProfile, counts: impl Iterator<Item = (&'a str, u64)>) -> Measured {
     let tasks: usize = profile.groups.iter().map(|group| group.tasks).sum();
     let value = |(name, count): (&str, u64)| (name.to_owned(), (tasks > 0).then(|| count as f64 / tasks as f64));
     Measured { values: counts.map(value).collect(), samples: None }
 }
 
 /// The steps of each part of the window.
-fn parts(profile: &Profile) -> Vec<std::ops::Range<usize>> {
+fn parts(profile: &RunProfile) -> Vec<std::ops::Range<usize>> {
     let (first, last) = (profile.from_ns.div_ceil(STEP_NS) as usize, profile.counts.len());
     let length = last.saturating_sub(first);
     (0..PARTS).map(|part| first + length * part / PARTS..first + length * (part + 1) / PARTS).collect()
 }
 
-fn llc_residency(profile: &Profile) -> Measured {
+fn llc_residency(profile: &RunProfile) -> Measured {
     let llcs = profile.llcs.iter().max().map_or(0, |last| last + 1);
     let sums = |steps: std::ops::Range<usize>| {
         let mut sums = vec![0_u64; llcs];
@@ -294,7 +294,7 @@ fn llc_residency(profile: &Profile) -> Measured {
     Measured { values, samples: None }
 }
 
-fn llc_counts_over_time(profile: &Profile) -> Measured {
+fn llc_counts_over_time(profile: &RunProfile) -> Measured {
     let tasks: usize = profile.groups.iter().map(|group| group.tasks).sum();
     let mut values = Vec::new();
     for (part, steps) in parts(profile).into_iter().enumerate() {
@@ -313,7 +313,7 @@ fn llc_counts_over_time(profile: &Profile) -> Measured {
     Measured { values, samples: None }
 }
 
-fn cpu_counts_over_time(profile: &Profile) -> Measured {
+fn cpu_counts_over_time(profile: &RunProfile) -> Measured {
     let mut values = Vec::new();
     for (part, steps) in parts(profile).into_iter().enumerate() {
         let instants = profile.counts.get(steps).unwrap_or_default();
@@ -327,7 +327,7 @@ fn cpu_counts_over_time(profile: &Profile) -> Measured {
     Measured { values, samples: None }
 }
 
-fn balanced_ms(profile: &Profile, detail: &Detail) -> Option<f64> {
+fn balanced_ms(profile: &RunProfile, detail: &Detail) -> Option<f64> {
     let first = detail.from_ns.div_ceil(STEP_NS) as usize;
     let balanced = |counts: &Vec<u32>| {
         let (most, least) = (counts.iter().max()?, counts.iter().min()?);
@@ -337,7 +337,7 @@ fn balanced_ms(profile: &Profile, detail: &Detail) -> Option<f64> {
     found.map(|steps| (steps as u64 * STEP_NS) as f64 / 1e6)
 }
 
-fn gathered(profile: &Profile) -> Option<f64> {
+fn gathered(profile: &RunProfile) -> Option<f64> {
     let last = profile.counts.get(profile.counts.len() * 2 / 3..)?;
     let (mut most, mut all) = (0_u32, 0_u32);
     for counts in last {
@@ -351,7 +351,7 @@ fn gathered(profile: &Profile) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn profile() -> Profile {
+    fn profile() -> RunProfile {
         let group = |name: &str, run_ns: u64, slices_ns: &[u64]| Group {
             name: name.into(),
             tasks: 1,
@@ -359,7 +359,7 @@ mod tests {
             slices_ns: slices_ns.to_vec(),
             ..Group::default()
         };
-        Profile {
+        RunProfile {
             groups: vec![group("a", 300, &[1, 3]), group("b", 100, &[])],
             window_ns: 1_000_000_000,
             counts: vec![vec![2, 0, 0, 0], vec![1, 1, 0, 0], vec![1, 1, 0, 0]],

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::judge::{Pair, Verdict};
+use super::judge::{Agreement, Pair};
 use super::run::{Chapter, Line};
 
 /// How the pages are made, at the head of the summary.
@@ -68,12 +68,12 @@ fn lines(chapters: &[Chapter]) -> impl Iterator<Item = &Line> {
 /// Numbers of each verdict: inside, outside, not measured.
 #[must_use]
 pub fn counts(chapters: &[Chapter]) -> [usize; 3] {
-    [Verdict::Inside, Verdict::Outside, Verdict::NotMeasured]
+    [Agreement::Inside, Agreement::Outside, Agreement::NotMeasured]
         .map(|wanted| lines(chapters).filter(|line| line.judgement.verdict == wanted).count())
 }
 
 fn outside(chapter: &Chapter) -> impl Iterator<Item = &Line> {
-    chapter.lines.iter().filter(|line| line.judgement.verdict == Verdict::Outside)
+    chapter.lines.iter().filter(|line| line.judgement.verdict == Agreement::Outside)
 }
 
 /// Wrong models that the experiment could have rejected and did not.
@@ -155,7 +155,7 @@ fn targets(text: &mut String, chapters: &[Chapter]) {
     let base = |metric: &str| metric.split(" (").next().unwrap_or_default().to_owned();
     for (what, metrics, target) in TARGETS {
         let known = lines(chapters).filter(|line| {
-            metrics.contains(&base(&line.metric).as_str()) && line.judgement.verdict != Verdict::NotMeasured
+            metrics.contains(&base(&line.metric).as_str()) && line.judgement.verdict != Agreement::NotMeasured
         });
         let mut errors: Vec<f64> = known.filter_map(|line| line.judgement.error).collect();
         errors.sort_by(f64::total_cmp);
@@ -163,8 +163,8 @@ fn targets(text: &mut String, chapters: &[Chapter]) {
         let _ = writeln!(text, "| {what} | {} | {median} | {} |", percent(target), errors.len());
     }
     let decisions: Vec<bool> = lines(chapters)
-        .filter(|line| base(&line.metric) == "gathered" && line.judgement.verdict != Verdict::NotMeasured)
-        .map(|line| line.judgement.verdict == Verdict::Inside)
+        .filter(|line| base(&line.metric) == "gathered" && line.judgement.verdict != Agreement::NotMeasured)
+        .map(|line| line.judgement.verdict == Agreement::Inside)
         .collect();
     let equal = decisions.iter().filter(|equal| **equal).count();
     if !decisions.is_empty() {

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use warmcore_trace::MigrationKind;
 
-use super::profile::{Distance, Profile, STEP_NS};
+use super::profile::{Distance, RunProfile, STEP_NS};
 use warmcore_lab::files::{At as _, FileError, write_atomically};
 
 const PER_CPU: &str = "threads_per_cpu.csv";
@@ -52,7 +52,7 @@ pub struct Plots {
 
 impl Plots {
     /// Takes a run.
-    pub fn take(&mut self, of: RunOf<'_>, profile: &Profile) {
+    pub fn take(&mut self, of: RunOf<'_>, profile: &RunProfile) {
         let head = format!("{},{},{}", of.place, of.run, quoted(of.scheduler));
         let llcs = profile.llcs.iter().max().map_or(0, |last| last + 1);
         let (mut per_cpu, mut per_llc) = (String::new(), String::new());
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_row_has_the_fields_of_its_heading() {
-        let profile = Profile {
+        let profile = RunProfile {
             groups: vec![Group { name: "a".into(), slices_ns: vec![1, 5, 9], ..Group::default() }],
             window_ns: 1,
             counts: vec![vec![1, 2], vec![0, 0]],

@@ -1,6 +1,6 @@
 //! What is compared between two places, from the events of a run alone.
 //!
-//! A [`Profile`] follows every task: where it is, whether it is runnable, its slices, its waits. Metrics ([`super::metric`])
+//! A [`RunProfile`] follows every task: where it is, whether it is runnable, its slices, its waits. Metrics ([`super::metric`])
 //! read it at the end. Tasks are known by their template's name, because numbers and CPUs of single tasks may be swapped
 //! between two correct runs.
 
@@ -67,7 +67,7 @@ pub struct Group {
 
 /// What a run looked like.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Profile {
+pub struct RunProfile {
     /// By template, in the workload's order.
     pub groups: Vec<Group>,
     /// Length of the window.
@@ -162,7 +162,7 @@ impl<'a> Profiler<'a> {
 
     /// The profile at the end of the run.
     #[must_use]
-    pub fn finish(mut self, outcome: &Outcome, workload: &Workload) -> Profile {
+    pub fn finish(mut self, outcome: &Outcome, workload: &Workload) -> RunProfile {
         let end = outcome.elapsed_ns;
         self.note_until(end);
         for task in 0..self.tasks.len() {
@@ -198,7 +198,7 @@ impl<'a> Profiler<'a> {
             group.slices_ns.sort_unstable();
             group.wakeups_ns.sort_unstable();
         }
-        Profile {
+        RunProfile {
             groups,
             window_ns: end.saturating_sub(self.from_ns),
             counts: self.counts,

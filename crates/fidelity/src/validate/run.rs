@@ -17,10 +17,10 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_workload::Workload;
 
 use super::book::{BookExperiment, Cause, Check};
-use super::judge::{Judgement, Verdict, judge};
+use super::judge::{Agreement, Judgement, judge};
 use super::metric::Measured;
 use super::plots::{Plots, RunOf};
-use super::profile::{Profile, Profiler};
+use super::profile::{Profiler, RunProfile};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{FileError, read_text, write_atomically};
 use warmcore_lab::session::pretty;
@@ -250,8 +250,8 @@ fn profiles<'a>(
     requests: &[Request<'_>],
     experiment_of: &(dyn Fn(usize) -> &'a BookExperiment + Sync),
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<(Profile, Report)>, PlaceError> {
-    type Made = Result<(Profile, Report), PlaceError>;
+) -> Result<Vec<(RunProfile, Report)>, PlaceError> {
+    type Made = Result<(RunProfile, Report), PlaceError>;
     let made: Mutex<BTreeMap<usize, Made>> = Mutex::new(BTreeMap::new());
     let take = |index: usize, run: Result<Run<'_>, PlaceError>| {
         let request = &requests[index];
@@ -330,7 +330,7 @@ pub fn compare(
             let key = check.key(&experiment.schedulers);
             real.iter().filter_map(|run| run.metrics.get(&key).cloned()).collect()
         };
-        let judged = |profiles: &[Profile], check: &Check| {
+        let judged = |profiles: &[RunProfile], check: &Check| {
             let ours: Vec<Measured> = profiles.iter().map(|profile| check.metric.of(profile, &check.detail)).collect();
             judge(check.bound, &ours, &theirs(check), lost)
         };
@@ -360,8 +360,8 @@ pub fn compare(
             let profiles = simulated(experiment, spec, workload, stop)?;
             for check in experiment.checks_of(index).filter(|check| control.metrics.contains(&check.metric)) {
                 let verdict = judged(&profiles, check).verdict;
-                line.measured |= verdict != Verdict::NotMeasured;
-                if verdict == Verdict::Outside {
+                line.measured |= verdict != Agreement::NotMeasured;
+                if verdict == Agreement::Outside {
                     line.rejected = true;
                     line.by.push(format!("{} under {label}", check.metric.name()));
                 }
@@ -392,7 +392,7 @@ fn simulated(
     scheduler: &SchedulerSpec,
     workload: &Workload,
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<Profile>, ValidateError> {
+) -> Result<Vec<RunProfile>, ValidateError> {
     let seeds = trial_seeds(1, SIM_SEEDS);
     let requests: Vec<Request<'_>> =
         seeds.iter().map(|seed| Request { scheduler, workload, ..request(experiment, 0, *seed) }).collect();
