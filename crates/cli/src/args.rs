@@ -256,6 +256,8 @@ pub enum MemoryModel {
     None,
     /// Caches, coherence and DRAM in closed forms
     Analytic,
+    /// Every line touched, in simulated caches: the yardstick of the other, some hundred times slower
+    Exact,
 }
 
 /// What a run records.

@@ -70,6 +70,7 @@ pub fn memory(chosen: MemoryModel) -> MemoryChoice {
     match chosen {
         MemoryModel::None => MemoryChoice::None,
         MemoryModel::Analytic => MemoryChoice::Analytic,
+        MemoryModel::Exact => MemoryChoice::Exact,
     }
 }
 
@@ -78,6 +79,7 @@ pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
     match memory {
         MemoryChoice::None => "memory of constant speed",
         MemoryChoice::Analytic => "analytic memory",
+        MemoryChoice::Exact => "exact memory",
     }
 }
 
@@ -116,7 +118,7 @@ impl From<BuildError> for Failure {
             BuildError::Place(error) => return place_failure(error, None),
             BuildError::Experiment(_) => "warmcore::experiment",
             BuildError::Baseline(_) => "warmcore::baseline",
-            BuildError::Memory(_) => "warmcore::memory",
+            BuildError::Memory(_) | BuildError::ExactMemory(_) => "warmcore::memory",
             BuildError::ScoresWithoutTables => "warmcore::usage",
             BuildError::Metric(_) => "warmcore::metric",
         };

@@ -4,72 +4,30 @@
 //! as with constant speeds. Tasks that name no profile compute without touching memory; what a migration costs them is the
 //! machine's constant.
 
+use warmcore_memory::HierarchyError;
 use warmcore_memory::analytic::{Analytic, Counters, TaskSpec};
-use warmcore_memory::{HierarchyError, Profile, library};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
-use warmcore_workload::{ChannelKind, DataGroupId, Workload};
+use warmcore_workload::{ChannelKind, Workload};
 
+use crate::error::SimulationError;
 use crate::memory::Memory;
+use crate::task_profiles::TaskProfiles;
 
-/// The model, and which profile each task template has in it.
+/// The model, and which profile each task has in it.
 pub(crate) struct AnalyticMemory<'a> {
     model: Analytic,
     machine: &'a Machine,
-    workload: &'a Workload,
-    /// By template.
-    profiles: Vec<usize>,
-    /// Lines of a message that the template's profile states.
-    message_lines: Vec<Option<u32>>,
-    /// By template, and then by phase of those that have one of their own, sorted.
-    phase_profiles: Vec<Vec<(u32, usize)>>,
-    /// By task: its template, and its profile now.
-    templates: Vec<u32>,
+    profiles: TaskProfiles<'a>,
+    /// Profile of each task now.
     current: Vec<usize>,
 }
 
 impl<'a> AnalyticMemory<'a> {
     pub fn new(machine: &'a Machine, workload: &'a Workload) -> Result<Self, HierarchyError> {
-        let default = library::computing();
-        let mut used: Vec<&Profile> = Vec::new();
-        let mut profiles = Vec::with_capacity(workload.tasks.len());
-        let mut message_lines = Vec::with_capacity(workload.tasks.len());
-        let mut phase_profiles = Vec::with_capacity(workload.tasks.len());
-        let mut index_of = |profile: &'a Profile| {
-            let known = used.iter().position(|known| std::ptr::eq(*known, profile));
-            known.unwrap_or_else(|| {
-                used.push(profile);
-                used.len() - 1
-            })
-        };
-        for task in &workload.tasks {
-            let profile = workload.profile_of(task).unwrap_or(default);
-            profiles.push(index_of(profile));
-            message_lines.push(task.profile.as_ref().and(profile.message_lines));
-            let named = |(phase, name): &(u32, String)| (*phase, workload.profile_called(name).unwrap_or(default));
-            let of_phases = task.phase_profiles.iter().map(named);
-            let mut of_phases: Vec<(u32, usize)> =
-                of_phases.map(|(phase, profile)| (phase, index_of(profile))).collect();
-            of_phases.sort_unstable();
-            phase_profiles.push(of_phases);
-        }
-        let used: Vec<Profile> = used.into_iter().cloned().collect();
-        let model = Analytic::new(machine, &used)?;
-        let (templates, current) = (Vec::new(), Vec::new());
-        Ok(Self { model, machine, workload, profiles, message_lines, phase_profiles, templates, current })
-    }
-
-    /// Makes a task of the template's process and data with a profile known to the model.
-    fn with_spec<R>(
-        &mut self,
-        template: u32,
-        profile: usize,
-        act: impl FnOnce(&mut Analytic, &TaskSpec<'_>) -> R,
-    ) -> R {
-        let description = &self.workload.tasks[template as usize];
-        let name_of = |id: &DataGroupId| (id.0, self.workload.data_groups[id.index()].name.as_str());
-        let data: Vec<(u32, &str)> = description.data_groups.iter().map(name_of).collect();
-        act(&mut self.model, &TaskSpec { profile, process: description.process.0, data: &data })
+        let profiles = TaskProfiles::new(workload);
+        let model = Analytic::new(machine, &profiles.used)?;
+        Ok(Self { model, machine, profiles, current: Vec::new() })
     }
 }
 
@@ -85,18 +43,8 @@ impl Memory for AnalyticMemory<'_> {
     }
 
     fn message_transfer_ns(&self, kind: ChannelKind, task: TaskId, from: CpuId, to: CpuId) -> u64 {
-        let costs = self.machine.costs();
-        let of_machine = match kind {
-            ChannelKind::Pipe => costs.message_lines,
-            ChannelKind::Socket => costs.socket_message_lines,
-        };
-        let of_profile = self.message_lines[self.templates[task.index()] as usize];
-        let lines = match kind {
-            ChannelKind::Pipe => of_profile.unwrap_or(of_machine),
-            ChannelKind::Socket => of_machine,
-        };
         // What was measured is waiting, whatever overlaps.
-        (f64::from(lines) * self.model.line_ns(from, to)).round() as u64
+        (f64::from(self.profiles.message_lines(self.machine, kind, task)) * self.model.line_ns(from, to)).round() as u64
     }
 
     fn handoff_ns(&self, from: CpuId, to: CpuId) -> u64 {
@@ -107,20 +55,22 @@ impl Memory for AnalyticMemory<'_> {
         self.model.lines_ns(from, to, lines).round() as u64
     }
 
-    fn task_created(&mut self, template: u32) {
-        let profile = self.profiles[template as usize];
-        self.templates.push(template);
+    fn task_created(&mut self, template: u32) -> Result<(), SimulationError> {
+        let profile = self.profiles.task_created(template);
         self.current.push(profile);
-        self.with_spec(template, profile, |model, spec| model.add_task(spec));
+        let data = self.profiles.data(template);
+        let process = self.profiles.process(template);
+        self.model.add_task(&TaskSpec { profile, process, data: &data });
+        Ok(())
     }
 
     fn begin_phase(&mut self, now_ns: u64, task: TaskId, phase: u32) {
-        let template = self.templates[task.index()];
-        let of_phases = &self.phase_profiles[template as usize];
-        let found = of_phases.binary_search_by_key(&phase, |(phase, _)| *phase);
-        let profile = found.map_or(self.profiles[template as usize], |position| of_phases[position].1);
+        let template = self.profiles.template(task);
+        let profile = self.profiles.in_phase(template, phase);
         if std::mem::replace(&mut self.current[task.index()], profile) != profile {
-            self.with_spec(template, profile, |model, spec| model.set_profile(now_ns, task.0, spec));
+            let data = self.profiles.data(template);
+            let process = self.profiles.process(template);
+            self.model.set_profile(now_ns, task.0, &TaskSpec { profile, process, data: &data });
         }
     }
 
@@ -169,8 +119,7 @@ impl Memory for AnalyticMemory<'_> {
 
     fn set_home(&mut self, task: TaskId, class: Option<u32>, shares: &[f64]) {
         // Pages are those of the template's profile, whatever the phase; private ones are the task's with any.
-        let profile = self.profiles[self.templates[task.index()] as usize];
-        if class.is_none() || profile == self.current[task.index()] {
+        if class.is_none() || self.profiles.of_template(self.profiles.template(task)) == self.current[task.index()] {
             self.model.set_home(task.0, class.map(|class| class as usize), shares);
         }
     }

@@ -17,6 +17,7 @@ use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
 use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
+use crate::exact_memory::ExactMemory;
 use crate::hint_faults::HomeChange;
 use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
@@ -99,6 +100,10 @@ pub fn run<'a, S: Scheduler>(
         MemoryChoice::None => run_with(setup, scheduler, ConstantMemory::new(setup.machine), sink),
         MemoryChoice::Analytic => {
             let memory = AnalyticMemory::new(setup.machine, setup.workload)?;
+            run_with(setup, scheduler, memory, sink)
+        }
+        MemoryChoice::Exact => {
+            let memory = ExactMemory::new(setup.machine, setup.workload, setup.seed)?;
             run_with(setup, scheduler, memory, sink)
         }
     }

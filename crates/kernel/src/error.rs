@@ -94,6 +94,9 @@ pub enum SimulationError {
     /// The machine's caches cannot be modelled.
     #[error(transparent)]
     Memory(#[from] warmcore_memory::HierarchyError),
+    /// The exact level cannot simulate the machine or the tasks' memory.
+    #[error(transparent)]
+    ExactMemory(#[from] warmcore_memory::exact::ExactError),
     /// More tasks than a run can hold.
     #[error("more than {limit} tasks were created; a fork loop?")]
     TooManyTasks {

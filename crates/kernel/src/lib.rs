@@ -18,6 +18,7 @@ mod counters;
 mod engine;
 mod error;
 mod event_queue;
+mod exact_memory;
 mod hint_faults;
 mod interpreter;
 mod latch;
@@ -34,6 +35,7 @@ mod setup;
 mod switching;
 mod sync;
 mod task;
+mod task_profiles;
 
 pub use crate::core::{Core, KernelParameters, NeedResched};
 pub use crate::counters::READ_COUNTERS_NS;

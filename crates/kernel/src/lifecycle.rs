@@ -150,7 +150,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.process_threads[state.process as usize] += 1;
         self.instances[template.index()] += 1;
         self.core.tasks.push(state);
-        self.memory.task_created(template.0);
+        if let Err(error) = self.memory.task_created(template.0) {
+            self.core.error.get_or_insert(error);
+            return;
+        }
         self.core.pages_of_new_task(task);
         self.alive += 1;
         self.live += 1;

@@ -11,6 +11,8 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::ChannelKind;
 
+use crate::error::SimulationError;
+
 /// What a CPU's task may do while time passes, for memories that tell afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allotment {
@@ -52,7 +54,12 @@ pub(crate) trait Memory {
     fn handoff_ns(&self, from: CpuId, to: CpuId) -> u64;
 
     /// A task was created from a template. Tasks are numbered in order of creation.
-    fn task_created(&mut self, _template: u32) {}
+    ///
+    /// # Errors
+    /// If there is no room for what it needs.
+    fn task_created(&mut self, _template: u32) -> Result<(), SimulationError> {
+        Ok(())
+    }
 
     /// A task is gone.
     fn task_dead(&mut self, _task: TaskId) {}

@@ -29,6 +29,8 @@ pub enum MemoryChoice {
     None,
     /// Caches, coherence and DRAM in closed forms.
     Analytic,
+    /// Every line in simulated caches, coherence and DRAM.
+    Exact,
 }
 
 impl MemoryChoice {
@@ -37,6 +39,7 @@ impl MemoryChoice {
         match self {
             MemoryChoice::None => "none",
             MemoryChoice::Analytic => "analytic",
+            MemoryChoice::Exact => "exact",
         }
     }
 }
@@ -183,7 +186,9 @@ impl<'a> Setup<'a> {
             restrictions: self.restrictions.clone(),
             counters: match self.memory {
                 MemoryChoice::None => Vec::new(),
-                MemoryChoice::Analytic => MEMORY_COUNTERS.iter().map(ToString::to_string).collect(),
+                MemoryChoice::Analytic | MemoryChoice::Exact => {
+                    MEMORY_COUNTERS.iter().map(ToString::to_string).collect()
+                }
             },
             phases: self.workload.phases.clone(),
             decisions,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use warmcore_kernel::MemoryChoice;
 use warmcore_memory::Hierarchy;
+use warmcore_memory::exact::{ExactError, Live, Options};
 use warmcore_places::place::{Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
@@ -54,6 +55,9 @@ pub enum BuildError {
     /// The machine's memory cannot be modelled, and that was asked for.
     #[error(transparent)]
     Memory(#[from] warmcore_memory::HierarchyError),
+    /// The exact level cannot simulate the machine, and was asked for.
+    #[error(transparent)]
+    ExactMemory(#[from] ExactError),
     /// Scores are about the event tables, which are not written.
     #[error("scores are about the event tables, which are not written")]
     ScoresWithoutTables,
@@ -72,6 +76,7 @@ impl BuildError {
         match self {
             Self::Baseline(_) => Some("write it as in --schedulers, with the same tunables"),
             Self::Memory(_) => Some("`--memory none` simulates this machine with memory of constant speed"),
+            Self::ExactMemory(_) => Some("`--memory analytic` may do"),
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
             Self::Experiment(_) | Self::Metric(_) => None,
@@ -209,6 +214,10 @@ impl ExperimentBuilder {
         }
         let asked = match self.memory {
             Some(MemoryChoice::None) => return Ok(MemoryChoice::None),
+            Some(MemoryChoice::Exact) => {
+                Live::new(&self.machine.value, Options::for_machine(&self.machine.value), &[])?;
+                return Ok(MemoryChoice::Exact);
+            }
             Some(MemoryChoice::Analytic) => true,
             None if self.workload.value.has_profiles() => false,
             None => return Ok(MemoryChoice::None),

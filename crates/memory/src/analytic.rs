@@ -272,6 +272,11 @@ impl Analytic {
         self.profiles[profile].nominal
     }
 
+    /// Whether a task with the profile touches memory beyond an L1.
+    pub fn profile_touches_memory(&self, profile: usize) -> bool {
+        self.profiles[profile].touches_memory
+    }
+
     /// Whether the task touches memory beyond an L1 with the profile it has now.
     #[inline]
     pub fn touches_memory(&self, task: u32) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! Cores have an L1 and an L2, last-level caches have a domain of cores, lines have home nodes. Time is counted per
 //! touch and per miss; memory and links slow down with load. The level is the yardstick of the analytic one, and can
-//! be used alone: on tasks with profiles ([`Simulation`]) or on address traces ([`address_trace`], [`Replay`]).
+//! be used alone: on tasks with profiles ([`Simulation`]) or on address traces ([`address_trace`], [`Replay`]), or under a
+//! kernel whose tasks come and go ([`Live`]).
 //!
 //! Not simulated: instructions' order inside a core, prefetching (profiles say what it hides), address translation,
 //! banks and queues of memory, limited directories, the L1 for instructions apart from traces, an L2 shared by several
@@ -24,6 +25,7 @@ mod home;
 #[cfg(test)]
 mod invariants;
 pub mod lanes;
+mod live;
 mod load;
 mod options;
 mod replay;
@@ -33,6 +35,7 @@ pub mod stream;
 
 pub use counters::{ClassCounters, NodeTraffic, TaskCounters};
 pub use error::ExactError;
+pub use live::{Done, Live, LiveSpec, Share};
 pub use options::{L2Fill, LlcFill, Options, Protocol};
 pub use replay::{DEFAULT_PAGE_BYTES, Replay, ThreadCounters};
 pub use simulation::{FS_PER_NS, Simulation};

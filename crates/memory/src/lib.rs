@@ -27,6 +27,6 @@ pub use analytic::Analytic;
 pub use curves::{Curves, Replacement};
 pub use hierarchy::{CacheShape, Fill, Hierarchy, HierarchyError};
 pub use profile::{
-    Class, ClassKind, Home, NOMINAL_INSTRUCTIONS_PER_NS, Profile, ProfileError, ProfileProblem, Sharing,
+    Class, ClassKind, Home, NOMINAL_INSTRUCTIONS_PER_NS, Profile, ProfileError, ProfileProblem, Scope, Sharing,
 };
 pub use profile_toml::{ProfileFileError, profiles_from_toml, profiles_to_toml, touches_per_ki};

@@ -29,6 +29,15 @@ pub enum Sharing {
     Data(Option<String>),
 }
 
+/// The tasks that share a class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The threads of a process, by its number.
+    Process(u32),
+    /// The members of a data group, by its number.
+    Data(u32),
+}
+
 /// On which NUMA nodes the pages of a class are.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Home {
@@ -90,6 +99,18 @@ impl Class {
     /// Number of lines of `line_bytes` bytes, W.
     pub fn lines(&self, line_bytes: u32) -> f64 {
         (self.bytes as f64 / f64::from(line_bytes)).max(1.0)
+    }
+
+    /// Who shares the lines, for a task of a process that belongs to data groups (number and name); `None` if nobody does. A class shared by data
+    /// group is the process's where the task is in no such group.
+    pub fn scope(&self, process: u32, data: &[(u32, &str)]) -> Option<Scope> {
+        let group = match &self.sharing {
+            Sharing::Private => return None,
+            Sharing::Process => None,
+            Sharing::Data(None) => data.first(),
+            Sharing::Data(Some(name)) => data.iter().find(|(_, known)| known == name),
+        };
+        Some(group.map_or(Scope::Process(process), |group| Scope::Data(group.0)))
     }
 
     /// Whether several tasks may touch the lines.

@@ -117,6 +117,7 @@ impl From<SimulationError> for PlaceError {
                 "this is a fault of this program: please report it with the command line and the seed"
             }
             SimulationError::Memory(_) => "mend the machine's caches, or use `--memory none`",
+            SimulationError::ExactMemory(_) => "give the tasks less memory, or use `--memory analytic`",
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
             SimulationError::NotSimulated { .. } => "run it with --on vm",
         };

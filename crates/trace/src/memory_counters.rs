@@ -141,6 +141,17 @@ impl MemoryCounters {
         self.time_ns.iter().sum()
     }
 
+    /// What was counted since an earlier state of the same counters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            instructions: self.instructions - earlier.instructions,
+            time_ns: std::array::from_fn(|share| self.time_ns[share] - earlier.time_ns[share]),
+            transfer_ns: self.transfer_ns - earlier.transfer_ns,
+            events: std::array::from_fn(|event| self.events[event] - earlier.events[event]),
+        }
+    }
+
     /// Events per 1000 instructions; 0 before the first.
     #[inline]
     pub fn per_kilo_instruction(&self, event: MemoryEvent) -> f64 {

@@ -4,7 +4,7 @@ use warmcore_topology::CpuId;
 
 use crate::curves::PerClass;
 use crate::hierarchy::Fill;
-use crate::profile::{Home, MAX_CLASSES, Sharing};
+use crate::profile::{Home, MAX_CLASSES, Scope};
 
 use super::Analytic;
 use super::compiled::{self, Compiled};
@@ -24,13 +24,6 @@ pub struct TaskSpec<'a> {
     pub process: u32,
     /// Data groups it belongs to: number and name.
     pub data: &'a [(u32, &'a str)],
-}
-
-/// Which tasks share a class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Scope {
-    Process(u32),
-    Data(u32),
 }
 
 /// What tells a group apart.
@@ -202,17 +195,7 @@ impl Analytic {
         let mut groups = [NONE; MAX_CLASSES];
         let profile = &self.profiles[spec.profile];
         for (index, class) in profile.profile.classes.iter().enumerate() {
-            let scope = match &class.sharing {
-                Sharing::Private => continue,
-                Sharing::Process => Scope::Process(spec.process),
-                Sharing::Data(None) => {
-                    spec.data.first().map_or(Scope::Process(spec.process), |data| Scope::Data(data.0))
-                }
-                Sharing::Data(Some(name)) => {
-                    let data = spec.data.iter().find(|(_, known)| known == name);
-                    data.map_or(Scope::Process(spec.process), |data| Scope::Data(data.0))
-                }
-            };
+            let Some(scope) = class.scope(spec.process, spec.data) else { continue };
             let name = GroupName { scope, class: class.name.clone() };
             let known = self.group_names.iter().position(|known| *known == name);
             let group = known.unwrap_or_else(|| {

@@ -5,7 +5,7 @@ use warmcore_topology::{CpuId, LlcId, Machine, Relation};
 use super::block::Scratch;
 use super::cache::{Cache, MAX_WAYS, SetIndex, Shape};
 use super::counters::NodeTraffic;
-use super::domain::{Core, Domain, Entry};
+use super::domain::{Core, Domain, Entry, MemoryLatency};
 use super::error::ExactError;
 use super::home::Home;
 use super::options::Options;
@@ -69,7 +69,7 @@ pub(crate) fn domains(
             running: Vec::new(),
             requests: Vec::new(),
             traffic: vec![NodeTraffic::default(); machine.node_count()],
-            memory_fs: vec![0; machine.node_count()],
+            memory: vec![MemoryLatency::default(); machine.node_count()],
             l2_ns: Vec::new(),
             transfer_fs,
             node: machine.node_of_llc(llc).index(),

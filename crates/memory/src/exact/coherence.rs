@@ -10,6 +10,7 @@ use super::domain::{Ask, Context, Domain, Entry, NO_CORE, Request, Right, Task};
 use super::lanes::{DIRTY, EMPTY, Portable, WRITABLE, line_of};
 use super::options::{L2Fill, LlcFill};
 use crate::profile::MAX_CLASSES;
+use warmcore_trace::TimeShare;
 
 /// Where a write finds what it needs inside the domain.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl Domain {
             if line >= context.hot_end {
                 task.counters[class].l1_misses += costs.scale;
                 task.counters[class].l2_hits += costs.scale;
-                task.stall(costs.l2_fs);
+                task.stall(TimeShare::L2, costs.l2_fs);
                 self.cores[core].l1.change_state(line, !0, state & WRITABLE);
             }
             return;
@@ -99,13 +100,13 @@ impl Domain {
                 self.put_in_llc(context, line, dirty);
             }
             task.counters[class].same_llc_transfers += costs.scale;
-            task.wait(self.transfer_fs, costs.coherent);
+            task.wait(TimeShare::Llc, self.transfer_fs, costs.coherent);
         } else if self.read_from_llc(context, line, core, entry) {
             task.counters[class].llc_hits += costs.scale;
-            task.stall(costs.llc_fs);
+            task.stall(TimeShare::Llc, costs.llc_fs);
         } else if entry.right != Right::None {
             task.counters[class].same_llc_transfers += costs.scale;
-            task.wait(self.transfer_fs, costs.coherent);
+            task.wait(TimeShare::Llc, self.transfer_fs, costs.coherent);
         } else {
             self.request(task, line, Ask::Read, class);
             self.directory[line as usize].right = Right::Shared;
@@ -152,16 +153,20 @@ impl Domain {
             match source {
                 Source::Own => {
                     counters.l2_hits += costs.scale;
-                    task.stall(costs.l2_fs);
+                    task.stall(TimeShare::L2, costs.l2_fs);
                 }
                 Source::Llc => {
                     counters.llc_hits += costs.scale;
-                    task.stall(costs.llc_fs);
+                    task.stall(TimeShare::Llc, costs.llc_fs);
                 }
                 Source::Cores | Source::Outside => {
                     counters.same_llc_transfers += costs.scale;
                     counters.same_llc_writes += costs.scale;
-                    task.wait(self.transfer_fs, if has_data { costs.announced } else { costs.coherent });
+                    task.wait(
+                        TimeShare::Llc,
+                        self.transfer_fs,
+                        if has_data { costs.announced } else { costs.coherent },
+                    );
                 }
             }
         } else {

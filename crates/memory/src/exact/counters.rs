@@ -1,6 +1,7 @@
 //! What the exact level counts, per task and class.
 
 use warmcore_topology::{PerRelation, Relation};
+use warmcore_trace::TimeShare;
 
 use crate::profile::MAX_CLASSES;
 
@@ -93,6 +94,8 @@ pub struct TaskCounters {
     pub busy_fs: u64,
     /// Of that, waiting for anything beyond L1.
     pub stall_fs: u64,
+    /// What the time went to, by [`TimeShare`]: together `busy_fs`. Waiting for one's turn at a line is not simulated.
+    pub share_fs: [u64; TimeShare::COUNT],
     /// Events by class, in the profile's order.
     pub classes: [ClassCounters; MAX_CLASSES],
 }
@@ -114,6 +117,7 @@ impl TaskCounters {
             instructions: self.instructions - earlier.instructions,
             busy_fs: self.busy_fs - earlier.busy_fs,
             stall_fs: self.stall_fs - earlier.stall_fs,
+            share_fs: std::array::from_fn(|share| self.share_fs[share] - earlier.share_fs[share]),
             classes,
         }
     }

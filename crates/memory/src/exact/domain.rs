@@ -15,6 +15,7 @@ use super::lanes::{DIRTY, EMPTY, InstructionSet, Isa, Portable, WRITABLE, line_o
 use super::options::{L2Fill, LlcFill};
 use super::stream::{BLOCK, OUTCOMES, Stream};
 use crate::profile::MAX_CLASSES;
+use warmcore_trace::TimeShare;
 
 /// No core.
 pub(crate) const NO_CORE: u16 = u16::MAX;
@@ -133,6 +134,15 @@ pub(crate) struct ClassCosts {
 /// log2 of the unit of [`ClassCosts::exposed`].
 pub(crate) const EXPOSED_BITS: u32 = 16;
 
+/// Latency of a node's memory for a domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct MemoryLatency {
+    /// Without load.
+    pub(crate) idle_fs: u64,
+    /// With the load of the last epoch.
+    pub(crate) loaded_fs: u64,
+}
+
 /// A task while it has a place.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -143,11 +153,14 @@ pub(crate) struct Task {
     /// State bits of a line that a touch puts into L1, by outcome.
     pub(crate) fill: [u8; OUTCOMES],
     pub(crate) costs: [ClassCosts; MAX_CLASSES],
-    /// Time of a touch that hits L1, everything between two touches included.
+    /// Time of a touch that hits L1, everything between two touches included; and what it would be without siblings.
     pub(crate) touch_fs: u64,
+    pub(crate) touch_alone_fs: u64,
     pub(crate) clock_fs: u64,
     pub(crate) stall_fs: u64,
     pub(crate) busy_fs: u64,
+    /// What the time went to: together `busy_fs`.
+    pub(crate) share_fs: [u64; TimeShare::COUNT],
     pub(crate) touches: u64,
     pub(crate) touches_wanted: u64,
     pub(crate) counters: [ClassCounters; MAX_CLASSES],
@@ -160,16 +173,38 @@ impl Task {
         self.busy_fs += fs;
     }
 
+    /// Touches that hit L1.
     #[inline(always)]
-    pub(crate) fn stall(&mut self, fs: u64) {
+    fn touch(&mut self, count: u64) {
+        self.advance(count * self.touch_fs);
+        self.share_fs[TimeShare::Compute as usize] += count * self.touch_alone_fs;
+        self.share_fs[TimeShare::Smt as usize] += count * (self.touch_fs - self.touch_alone_fs);
+    }
+
+    #[inline(always)]
+    pub(crate) fn stall(&mut self, share: TimeShare, fs: u64) {
         self.advance(fs);
         self.stall_fs += fs;
+        self.share_fs[share as usize] += fs;
     }
 
     /// A latency of which a part is waited for.
     #[inline(always)]
-    pub(crate) fn wait(&mut self, latency_fs: u64, exposed: u64) {
-        self.stall(((u128::from(latency_fs) * u128::from(exposed)) >> EXPOSED_BITS) as u64);
+    pub(crate) fn wait(&mut self, share: TimeShare, latency_fs: u64, exposed: u64) {
+        self.stall(share, ((u128::from(latency_fs) * u128::from(exposed)) >> EXPOSED_BITS) as u64);
+    }
+
+    /// A line from memory, of the core's own node or of another: what load adds to the idle latency is a share of its own.
+    #[inline(always)]
+    pub(crate) fn wait_for_memory(&mut self, latency: MemoryLatency, local: bool, exposed: u64) {
+        let share = if local { TimeShare::DramLocal } else { TimeShare::DramRemote };
+        let before = self.busy_fs;
+        self.wait(share, latency.loaded_fs, exposed);
+        let by_load = ((u128::from(latency.loaded_fs.saturating_sub(latency.idle_fs)) * u128::from(exposed))
+            >> EXPOSED_BITS) as u64;
+        let by_load = by_load.min(self.busy_fs - before);
+        self.share_fs[share as usize] -= by_load;
+        self.share_fs[TimeShare::Bandwidth as usize] += by_load;
     }
 }
 
@@ -195,8 +230,8 @@ pub(crate) struct Domain {
     pub(crate) requests: Vec<Request>,
     /// Traffic by node.
     pub(crate) traffic: Vec<NodeTraffic>,
-    /// Latency of memory by node, load included.
-    pub(crate) memory_fs: Vec<u64>,
+    /// Latency of memory by node.
+    pub(crate) memory: Vec<MemoryLatency>,
     /// Latency of a core's L2.
     pub(crate) l2_ns: Vec<f64>,
     pub(crate) transfer_fs: u64,
@@ -296,7 +331,7 @@ impl Domain {
         // SAFETY: passed on to the caller.
         let events = unsafe { scratch.probe::<I>(&mut cores[core].l1, context.hot_end, &task.fill, count) };
         task.touches += count as u64;
-        task.advance(count as u64 * task.touch_fs);
+        task.touch(count as u64);
         if let Some(l2) = &cores[core].l2 {
             for event in &scratch.event[..events] {
                 let line = scratch.lines[usize::from(*event) & (BLOCK - 1)];
@@ -370,7 +405,7 @@ impl Domain {
             };
             if touched.hit {
                 task.counters[class].l2_hits += costs.scale;
-                task.stall(costs.l2_fs);
+                task.stall(TimeShare::L2, costs.l2_fs);
                 return;
             }
             if touched.lane != EMPTY {
@@ -475,13 +510,13 @@ impl Domain {
             let costs = task.costs[class];
             if hit {
                 task.counters[class].llc_hits += costs.scale;
-                task.stall(costs.llc_fs);
+                task.stall(TimeShare::Llc, costs.llc_fs);
             } else {
                 let node = context.home(line);
                 self.traffic[node].reads += costs.scale;
                 let counters = &mut task.counters[class];
                 *(if node == self.node { &mut counters.dram_local } else { &mut counters.dram_remote }) += costs.scale;
-                task.wait(self.memory_fs[node], costs.exposed);
+                task.wait_for_memory(self.memory[node], node == self.node, costs.exposed);
             }
         }
         self.scratch.llc.clear();

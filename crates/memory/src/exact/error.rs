@@ -33,6 +33,19 @@ pub enum ExactError {
         /// How many are possible.
         most: u64,
     },
+    /// Too many lines for the directories of a run whose tasks come and go.
+    #[error(
+        "the tasks' memory has {lines} lines, whose directories would take {gib} GiB of the host's memory where {most_gib} are allowed; \
+         give the tasks less memory, or run fewer of them, or use the analytic level"
+    )]
+    Room {
+        /// How many.
+        lines: u64,
+        /// What they would take.
+        gib: u64,
+        /// What they may take.
+        most_gib: u64,
+    },
     /// No tasks.
     #[error("there are no tasks; name at least one")]
     NoTasks,

@@ -7,6 +7,7 @@
 //! transfer for another of the same line is not modelled. Source: `docs/spec/memory-model.md` sections 3.1 and 3.6.
 
 use warmcore_topology::Relation;
+use warmcore_trace::TimeShare;
 
 use super::domain::{Ask, Context, Domain, NO_HOME, Request, Right};
 use super::options::Protocol;
@@ -157,7 +158,7 @@ impl Home {
                 let costs = task.costs[usize::from(request.class)];
                 task.counters[usize::from(request.class)].upgrades += scale;
                 if !held || costs.announced > 0 {
-                    task.stall(costs.llc_fs);
+                    task.stall(TimeShare::Llc, costs.llc_fs);
                 }
             }
         } else {
@@ -192,7 +193,9 @@ impl Home {
         let counter = if write { &mut counters.remote_rfos } else { &mut counters.remote_reads };
         counter[relation] += costs.scale;
         self.transfers[from * count + to] += costs.scale;
-        task.wait(self.transfer_fs[pair], if held { costs.announced } else { costs.coherent });
+        let crosses_sockets = matches!(relation, Relation::OtherSocket | Relation::FarSocket);
+        let share = if crosses_sockets { TimeShare::OtherSocket } else { TimeShare::OtherLlc };
+        task.wait(share, self.transfer_fs[pair], if held { costs.announced } else { costs.coherent });
     }
 
     fn read_memory(&self, context: &mut Context, domains: &mut [Domain], reader: usize, request: Request) {
@@ -204,7 +207,7 @@ impl Home {
         let costs = task.costs[class];
         let counters = &mut task.counters[class];
         *(if node == domain.node { &mut counters.dram_local } else { &mut counters.dram_remote }) += costs.scale;
-        task.wait(domain.memory_fs[node], costs.exposed);
+        task.wait_for_memory(domain.memory[node], node == domain.node, costs.exposed);
     }
 
     /// Brings the domains' rights in line with the home entry.

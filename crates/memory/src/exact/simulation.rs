@@ -6,20 +6,21 @@
 
 use rayon::prelude::*;
 use warmcore_topology::{CpuId, LlcId, Machine};
+use warmcore_trace::TimeShare;
 
 use super::build::{Seat, domains, home};
 use super::cache::Cache;
 use super::counters::{NodeTraffic, TaskCounters};
-use super::domain::{ClassCosts, Context, Domain, EXPOSED_BITS, NO_CORE, NO_HOME, Task};
+use super::domain::{ClassCosts, Context, Domain, EXPOSED_BITS, Entry, MemoryLatency, NO_CORE, NO_HOME, Task};
 use super::error::ExactError;
 use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, WRITABLE};
 use super::load::{LoadFactor, node_bandwidth};
 use super::options::{COHERENCE_OVERLAP, Options, SMT_ISSUE_SHARE, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
-use super::space::{Owner, Space, TaskSpec};
+use super::space::{Owner, Region, Space, TaskSpec};
 use super::stream::{OUTCOMES, Stream, StreamClass};
 use crate::hierarchy::Hierarchy;
-use crate::profile::{ClassKind, MAX_CLASSES};
+use crate::profile::{ClassKind, MAX_CLASSES, Profile};
 
 /// Femtoseconds per nanosecond.
 pub const FS_PER_NS: u64 = 1_000_000;
@@ -29,8 +30,12 @@ struct TaskState {
     /// The task while it has no CPU.
     parked: Option<Box<Task>>,
     cpu: Option<CpuId>,
+    /// Its slot in the domain of its CPU.
+    slot: usize,
     /// The core of its first placement.
     first_core: Option<(usize, usize)>,
+    /// The core of its last one.
+    last_seat: Option<(usize, usize)>,
     homed: bool,
     /// Counters of busy and stall time at the last epoch.
     epoch_busy_fs: u64,
@@ -41,14 +46,14 @@ struct TaskState {
 pub struct Simulation {
     hierarchy: Hierarchy,
     options: Options,
-    context: Context,
-    domains: Vec<Domain>,
+    pub(super) context: Context,
+    pub(super) domains: Vec<Domain>,
     home: Home,
     space: Space,
     tasks: Vec<TaskState>,
     seats: Vec<Seat>,
     /// Tasks by CPU.
-    on_cpu: Vec<Option<usize>>,
+    pub(super) on_cpu: Vec<Option<usize>>,
     /// Socket of each domain and node.
     domain_sockets: Vec<usize>,
     node_sockets: Vec<usize>,
@@ -77,6 +82,29 @@ impl Simulation {
             spec.profile.check()?;
         }
         let space = Space::new(&specs, &hierarchy, &options)?;
+        Self::with_space(machine, options, hierarchy, space, specs)
+    }
+
+    /// A machine without tasks, which [`Simulation::add`] adds with lines of their own; the directories may know those below
+    /// `coherent_end`.
+    pub(super) fn open(machine: &Machine, options: Options, coherent_end: u32) -> Result<Self, ExactError> {
+        let hierarchy = Hierarchy::new(machine)?;
+        let space = Space::open(&hierarchy);
+        let mut simulation = Self::with_space(machine, options, hierarchy, space, Vec::new())?;
+        simulation.context.coherent_end = coherent_end;
+        let pages = coherent_end as usize >> simulation.context.page_shift;
+        simulation.context.homes.resize(pages, NO_HOME);
+        simulation.context.page_core.resize(pages, NO_CORE);
+        Ok(simulation)
+    }
+
+    fn with_space(
+        machine: &Machine,
+        options: Options,
+        hierarchy: Hierarchy,
+        space: Space,
+        specs: Vec<TaskSpec>,
+    ) -> Result<Self, ExactError> {
         let (domains, seats) = domains(machine, &hierarchy, &options, space.coherent_end as usize)?;
         let context = Context {
             coherent_end: space.coherent_end,
@@ -126,9 +154,42 @@ impl Simulation {
     }
 
     fn add_task(&mut self, index: usize, spec: TaskSpec) {
+        let (stream, fill) = self.stream(index, &spec.profile);
+        let task = Task {
+            id: index as u32,
+            core: NO_CORE,
+            slot: 0,
+            stream,
+            fill,
+            costs: [ClassCosts::default(); MAX_CLASSES],
+            touch_fs: 0,
+            touch_alone_fs: 0,
+            clock_fs: 0,
+            stall_fs: 0,
+            busy_fs: 0,
+            share_fs: [0; TimeShare::COUNT],
+            touches: 0,
+            touches_wanted: u64::MAX,
+            counters: Default::default(),
+        };
+        self.tasks.push(TaskState {
+            spec,
+            parked: Some(Box::new(task)),
+            cpu: None,
+            slot: 0,
+            first_core: None,
+            last_seat: None,
+            homed: false,
+            epoch_busy_fs: 0,
+            epoch_stall_fs: 0,
+        });
+    }
+
+    /// The touches of a task with a profile whose lines are known, and the states in which they put lines into L1.
+    fn stream(&self, index: usize, profile: &Profile) -> (Stream, [u8; OUTCOMES]) {
         let mut classes = Vec::new();
         let mut fill = [0; OUTCOMES];
-        for (number, (class, region)) in spec.profile.classes.iter().zip(&self.space.regions[index]).enumerate() {
+        for (number, (class, region)) in profile.classes.iter().zip(&self.space.regions[index]).enumerate() {
             classes.push(StreamClass {
                 first: region.first,
                 lines: region.lines,
@@ -141,30 +202,7 @@ impl Simulation {
             fill[2 * number + 1] = clean | DIRTY as u8;
         }
         let seed = self.options.seed.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(index as u64);
-        let task = Task {
-            id: index as u32,
-            core: NO_CORE,
-            slot: 0,
-            stream: Stream::new(seed, &classes),
-            fill,
-            costs: [ClassCosts::default(); MAX_CLASSES],
-            touch_fs: 0,
-            clock_fs: 0,
-            stall_fs: 0,
-            busy_fs: 0,
-            touches: 0,
-            touches_wanted: u64::MAX,
-            counters: Default::default(),
-        };
-        self.tasks.push(TaskState {
-            spec,
-            parked: Some(Box::new(task)),
-            cpu: None,
-            first_core: None,
-            homed: false,
-            epoch_busy_fs: 0,
-            epoch_stall_fs: 0,
-        });
+        (Stream::new(seed, &classes), fill)
     }
 
     /// Puts a task on a CPU, or takes it off.
@@ -213,8 +251,9 @@ impl Simulation {
         self.tasks[task].cpu = Some(cpu);
         self.on_cpu[cpu.index()] = Some(task);
         let node = self.domains[index].node;
+        let moves = self.tasks[task].last_seat.replace((index, core)) != Some((index, core));
         for region in &self.space.regions[task] {
-            if region.coherent {
+            if region.coherent || !moves {
                 continue;
             }
             for page in self.space.pages(*region) {
@@ -243,6 +282,7 @@ impl Simulation {
         });
         moved.core = core as u16;
         moved.slot = slot as u16;
+        self.tasks[task].slot = slot;
         moved.clock_fs = moved.clock_fs.max(self.now_fs);
         domain.tasks[slot] = Some(moved);
         domain.running[core].push(slot as u16);
@@ -280,7 +320,8 @@ impl Simulation {
             .map_or((1.0, 1.0), |busy| (1.0 + SMT_ISSUE_SHARE * busy, 1.0 - SMT_OVERLAP_SHARE * (1.0 - busy)));
         let mlp = (profile.mlp * overlap).max(1.0);
         let cycle_fs = FS_PER_NS as f64 / (hierarchy.frequency_ghz * capacity);
-        task.touch_fs = (profile.core_cpi() * issue * cycle_fs / task.stream.rate()).round() as u64;
+        let touch_fs = |issue: f64| (profile.core_cpi() * issue * cycle_fs / task.stream.rate()).round() as u64;
+        (task.touch_fs, task.touch_alone_fs) = (touch_fs(issue), touch_fs(1.0));
         let l2_ns = domain.l2_ns[core];
         let llc_ns = hierarchy.llc[domain_index].latency_ns;
         for (index, class) in profile.classes.iter().enumerate() {
@@ -375,11 +416,14 @@ impl Simulation {
 
     fn update_memory_latencies(&mut self) {
         for (index, domain) in self.domains.iter_mut().enumerate() {
-            for (node, latency) in domain.memory_fs.iter_mut().enumerate() {
+            for (node, latency) in domain.memory.iter_mut().enumerate() {
                 let (here, there) = (self.domain_sockets[index], self.node_sockets[node]);
                 let link = if here == there { 1.0 } else { self.link_load[there * self.sockets + here].value() };
                 let factor = self.node_load[node].value() * link * self.port_load[index].value();
-                *latency = (self.hierarchy.memory_ns[domain.node][node] * factor * FS_PER_NS as f64).round() as u64;
+                let fs = |factor: f64| {
+                    (self.hierarchy.memory_ns[domain.node][node] * factor * FS_PER_NS as f64).round() as u64
+                };
+                *latency = MemoryLatency { idle_fs: fs(1.0), loaded_fs: fs(factor) };
             }
         }
     }
@@ -399,6 +443,66 @@ impl Simulation {
                 state.epoch_stall_fs = task.stall_fs;
             }
         }
+    }
+
+    /// Adds a task whose classes have these lines, which there is room for (see [`Simulation::make_room`]).
+    pub(super) fn add(&mut self, spec: TaskSpec, regions: Vec<Region>) {
+        let index = self.tasks.len();
+        self.space.regions.push(regions);
+        self.add_task(index, spec);
+    }
+
+    /// Lets the directories know coherent lines up to one, and pages of other lines be homed up to another.
+    pub(super) fn make_room(&mut self, coherent_end: u32, private_end: u64) {
+        for domain in &mut self.domains {
+            domain.directory.resize(coherent_end as usize, Entry::NONE);
+        }
+        self.home.entries.resize(coherent_end as usize, HomeEntry::NONE);
+        let pages = (private_end >> self.context.page_shift) as usize;
+        self.context.homes.resize(pages, NO_HOME);
+        self.context.page_core.resize(pages, NO_CORE);
+    }
+
+    /// The task goes on with other touches, of these lines.
+    pub(super) fn change(&mut self, task: usize, profile: Profile, regions: Vec<Region>) {
+        let cpu = self.tasks[task].cpu;
+        self.park(task);
+        self.space.regions[task] = regions;
+        let (stream, fill) = self.stream(task, &profile);
+        let state = &mut self.tasks[task];
+        state.spec.profile = profile;
+        (state.homed, state.last_seat) = (false, None);
+        let parked = self.task_mut(task);
+        (parked.stream, parked.fill, parked.touches, parked.touches_wanted) = (stream, fill, 0, 0);
+        if let Some(cpu) = cpu {
+            self.seat(task, cpu);
+        }
+    }
+
+    /// Instructions that the task has executed with its present touches.
+    pub(super) fn executed(&self, task: usize) -> f64 {
+        let task = self.task(task);
+        task.touches as f64 / task.stream.rate()
+    }
+
+    /// The time that the task has reached.
+    pub(super) fn clock_fs(&self, task: usize) -> u64 {
+        self.task(task).clock_fs
+    }
+
+    /// From now on the task is idle for a time, then executes so many instructions, if infinite without end. When it begins.
+    pub(super) fn begin_share(&mut self, task: usize, idle_ns: u64, instructions: f64) -> u64 {
+        let now_fs = self.now_fs;
+        let task = self.task_mut(task);
+        task.clock_fs = task.clock_fs.max(now_fs + idle_ns * FS_PER_NS);
+        let touches = (instructions * task.stream.rate()).ceil();
+        task.touches_wanted = if touches.is_finite() { task.touches + touches as u64 } else { u64::MAX };
+        task.clock_fs
+    }
+
+    /// Pages of a region.
+    pub(super) fn pages(&self, region: Region) -> std::ops::Range<usize> {
+        self.space.pages(region)
     }
 
     /// The time all tasks have reached.
@@ -446,6 +550,7 @@ impl Simulation {
             instructions: task.touches as f64 / task.stream.rate(),
             busy_fs: task.busy_fs,
             stall_fs: task.stall_fs,
+            share_fs: task.share_fs,
             classes,
         }
     }
@@ -469,7 +574,7 @@ impl Simulation {
 
     /// Latency of a node's memory for a CPU now, load included.
     pub fn memory_latency_ns(&self, cpu: CpuId, node: usize) -> f64 {
-        self.domains[self.seats[cpu.index()].domain].memory_fs[node] as f64 / FS_PER_NS as f64
+        self.domains[self.seats[cpu.index()].domain].memory[node].loaded_fs as f64 / FS_PER_NS as f64
     }
 
     /// Lines of each task's private classes in an LLC, then those of each shared class; scaled up with sampling.
@@ -502,10 +607,7 @@ impl Simulation {
             return parked;
         }
         let seat = state.cpu.map(|cpu| self.seats[cpu.index()]);
-        let held = seat.and_then(|seat| {
-            let domain = &self.domains[seat.domain];
-            domain.tasks.iter().flatten().find(|task| task.id as usize == index)
-        });
+        let held = seat.and_then(|seat| self.domains[seat.domain].tasks[state.slot].as_deref());
         held.expect("a task is parked or on a CPU")
     }
 
@@ -515,9 +617,8 @@ impl Simulation {
             return parked;
         }
         let seat = state.cpu.map(|cpu| self.seats[cpu.index()]);
-        let domains = &mut self.domains;
-        let held = seat
-            .and_then(|seat| domains[seat.domain].tasks.iter_mut().flatten().find(|task| task.id as usize == index));
+        let (domains, slot) = (&mut self.domains, state.slot);
+        let held = seat.and_then(|seat| domains[seat.domain].tasks[slot].as_deref_mut());
         held.expect("a task is parked or on a CPU")
     }
 

@@ -70,7 +70,7 @@ impl Space {
     pub(crate) fn new(specs: &[TaskSpec], hierarchy: &Hierarchy, options: &Options) -> Result<Self, ExactError> {
         let mut space = Self {
             regions: specs.iter().map(|spec| vec![EMPTY_REGION; spec.profile.classes.len()]).collect(),
-            page_shift: (PAGE_BYTES / u64::from(hierarchy.line_bytes)).max(1).trailing_zeros(),
+            page_shift: page_shift(hierarchy),
             ..Self::default()
         };
         let groups = groups(specs)?;
@@ -115,6 +115,11 @@ impl Space {
         Ok(space)
     }
 
+    /// Of tasks whose lines are given to them one by one.
+    pub(crate) fn open(hierarchy: &Hierarchy) -> Self {
+        Self { page_shift: page_shift(hierarchy), ..Self::default() }
+    }
+
     fn allocate(
         &mut self,
         class: &Class,
@@ -151,11 +156,16 @@ impl Space {
     }
 }
 
+/// log2 of the lines of a page.
+fn page_shift(hierarchy: &Hierarchy) -> u32 {
+    (PAGE_BYTES / u64::from(hierarchy.line_bytes)).max(1).trailing_zeros()
+}
+
 const EMPTY_REGION: Region = Region { first: 0, lines: 1, scale: 1, coherent: false };
 
 /// Private classes up to this many times the largest LLC are followed when their task moves; of larger ones next to
 /// nothing would be found again.
-const FOLLOWED_LLCS: u64 = 4;
+pub(super) const FOLLOWED_LLCS: u64 = 4;
 
 fn groups(specs: &[TaskSpec]) -> Result<BTreeMap<GroupKey<'_>, Group<'_>>, ExactError> {
     let mut groups: BTreeMap<GroupKey<'_>, Group<'_>> = BTreeMap::new();
@@ -183,7 +193,7 @@ fn groups(specs: &[TaskSpec]) -> Result<BTreeMap<GroupKey<'_>, Group<'_>>, Exact
 }
 
 /// The home node of each page of a class, before anybody has touched it.
-fn home_rule(class: &Class, nodes: usize) -> Result<Box<dyn Fn(u64) -> u8>, ExactError> {
+pub(super) fn home_rule(class: &Class, nodes: usize) -> Result<Box<dyn Fn(u64) -> u8>, ExactError> {
     match &class.home {
         Home::FirstTouch => Ok(Box::new(|_| NO_HOME)),
         Home::Interleave => Ok(Box::new(move |page| (page % nodes as u64) as u8)),
