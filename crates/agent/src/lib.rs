@@ -2,7 +2,6 @@
 //!
 //! - [`plan`]: what the guest is told, as `/plan.json` in its initial file system.
 //! - [`report`]: what it sends back through its one channel, as a stream of frames.
-//! - [`split`]: a workload of several processes as one workload for each.
 //!
 //! The program itself (`src/main.rs`) mounts what it needs, applies settings and reads them back, runs the workload with
 //! real threads (crate `native`), records scheduling events through a tracefs instance of its own, and powers off. It is
@@ -11,10 +10,9 @@
 
 pub mod plan;
 pub mod report;
-pub mod split;
 
 /// Version of the protocol. Both sides are built together; a difference is a fault of the build.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Name of the virtio-serial port that carries the frames.
 pub const PORT_NAME: &str = "org.warmcore.frames";

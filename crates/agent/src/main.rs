@@ -1,8 +1,10 @@
 //! `/init` of a guest kernel. See the library for what it is told and what it says.
 //!
-//! Run as process 1 it does the plan; run as `/init worker` it is one process of the workload ([`worker`]).
+//! Run as process 1 it does the plan; run as `/init session` it starts the processes of an application ([`session`]), and as
+//! `/init worker` it is one of those ([`worker`]).
 
 mod btf;
+mod cgroups;
 mod facts;
 mod faults;
 mod files;
@@ -10,6 +12,7 @@ mod mounts;
 mod recorder;
 mod runs;
 mod scx;
+mod session;
 mod settings;
 mod shell;
 mod worker;
@@ -24,14 +27,19 @@ use warmcore_agent::report::{Failed, FrameKind, write_document, write_frame};
 use warmcore_agent::{PLAN_PATH, PORT_NAME, PROTOCOL};
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some(worker::ARGUMENT) {
-        if let Err(reason) = worker::run() {
-            // The parent reads it from standard error.
-            eprintln!("{reason}");
-            std::process::exit(1);
-        }
-        return;
+    let result = match std::env::args().nth(1).as_deref() {
+        Some(worker::ARGUMENT) => worker::run(std::env::args().nth(2)),
+        Some(session::ARGUMENT) => session::run(std::env::args().skip(2)),
+        _ => return first_program(),
+    };
+    if let Err(reason) = result {
+        // The parent reads it from standard error.
+        eprintln!("{reason}");
+        std::process::exit(1);
     }
+}
+
+fn first_program() {
     if std::process::id() != 1 {
         eprintln!("warmcore-agent is the first program of a guest kernel and does nothing elsewhere");
         std::process::exit(2);

@@ -46,8 +46,10 @@ pub enum Fault {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunPlan {
-    /// The workload in rt-app's format, affinities in the guest's CPU numbers.
-    pub workload: String,
+    /// What runs: each launch is a process that creates the tasks of its part of the workload.
+    pub launches: Vec<LaunchPlan>,
+    /// Shares of each of the workload's task groups; `None` for the root group.
+    pub groups: Vec<Option<u32>>,
     /// Settings to apply, in order. What the previous run of the boot had set is set back first.
     pub settings: Vec<Setting>,
     /// sched_ext scheduler to load.
@@ -65,6 +67,20 @@ pub struct RunPlan {
     /// Begin with the times of balancing passes forgotten (`max_newidle_lb_cost` 0, as a new domain has it). For emulated CPUs,
     /// whose passes are timed while other CPUs have their turns.
     pub forget_pass_costs: bool,
+}
+
+/// A process of the guest that stands for one or more of the workload's.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchPlan {
+    /// Its part of the workload in rt-app's format, affinities in the guest's CPU numbers.
+    pub workload: String,
+    /// Indices of the workload's processes that it stands for.
+    pub processes: Vec<u32>,
+    /// Launches of one session are one autogroup.
+    pub session: u32,
+    /// CPU, by the guest's number, on which its main thread is when the run starts. It may run anywhere from then on.
+    pub cpu: u32,
 }
 
 /// A file to write, and what to write.

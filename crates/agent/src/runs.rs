@@ -1,8 +1,7 @@
 //! The runs of the plan, one after another.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,14 +9,14 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use warmcore_agent::plan::{Plan, RunPlan};
 use warmcore_agent::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
-use warmcore_agent::split::by_process;
 use warmcore_native::calibrate;
-use warmcore_workload::{Options, Workload, from_rtapp, to_rtapp};
 
+use crate::cgroups::Groups;
 use crate::facts::{forget_pass_costs, monotonic_ns};
 use crate::scx::{Scx, Watch};
+use crate::session::{Sessions, Worker};
 use crate::settings::{self, Changed};
-use crate::worker::{ARGUMENT, Order};
+use crate::worker::Order;
 use crate::{files, recorder};
 
 /// From the moment all processes are ready to their start.
@@ -93,11 +92,10 @@ pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
 }
 
 fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: &mut File) -> Result<RunEnd, String> {
-    let options = Options::default();
-    let workload = from_rtapp("workload", &run.workload, &options).map_err(|error| format!("the workload: {error}"))?;
-    let mut workers = start_workers(&workload, run, speed)?;
+    let groups = Groups::make(&run.groups)?;
+    let (mut sessions, mut workers) = start_workers(run, &groups, speed)?;
     for worker in &mut workers {
-        worker.expect_ready()?;
+        expect_ready(worker).map_err(|reason| sessions.died(&reason))?;
     }
     if run.forget_pass_costs {
         // Before the rest: listing domains leaves kernel threads with something to clean up.
@@ -108,13 +106,13 @@ fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: 
     recorder::start(run.buffer_kib)?;
     let start_ns = monotonic_ns() + REST_NS + run.phase_ns;
     for worker in &mut workers {
-        worker.tell(&start_ns.to_string())?;
+        worker.tell(&start_ns.to_string()).map_err(|reason| sessions.died(&reason))?;
     }
     let sampler = run.sample_ns.map(|interval_ns| Sampler::start(interval_ns, &workers));
     // What runs on under another scheduler is of no use.
-    let processes: Vec<u32> = workers.iter().map(|worker| worker.child.id()).collect();
+    let processes: Vec<u32> = workers.iter().map(|worker| worker.process).collect();
     let watch = scx.map(|scx| scx.watch(move || end_all(&processes)));
-    let reports: Result<Vec<ProcessReport>, String> = workers.iter_mut().map(Worker::report).collect();
+    let reports: Result<Vec<ProcessReport>, String> = workers.iter_mut().map(report).collect();
     recorder::stop()?;
     let scx_checks = watch.map_or(0, Watch::stop);
     let after = schedstat()?;
@@ -123,7 +121,12 @@ fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: 
     }
     send_sample(channel, &after)?;
     let (entries, lost) = recorder::counts()?;
-    Ok(RunEnd { run: index, processes: reports?, lost, entries, scx_checks })
+    let mut processes = reports.map_err(|reason| sessions.died(&reason))?;
+    sessions.wait()?;
+    if let Some(first) = processes.first_mut() {
+        first.warnings.extend(groups.warnings.iter().cloned());
+    }
+    Ok(RunEnd { run: index, processes, lost, entries, scx_checks })
 }
 
 /// Ends processes that have not ended; one that has makes no difference.
@@ -133,82 +136,39 @@ fn end_all(processes: &[u32]) {
     }
 }
 
-/// A process for each process of the workload, or one for all when they share objects.
-fn start_workers(workload: &Workload, run: &RunPlan, speed: u64) -> Result<Vec<Worker>, String> {
-    let parts = match by_process(workload) {
-        Some(parts) => parts
-            .into_iter()
-            .map(|(process, part)| Ok((vec![process], to_rtapp(&part).map_err(|error| error.to_string())?)))
-            .collect::<Result<Vec<_>, String>>()?,
-        None => vec![((0..workload.processes.len() as u32).collect(), run.workload.clone())],
-    };
-    let order = |(processes, workload)| Order {
-        workload,
-        processes,
-        iterations_per_ms: speed,
-        time_limit_ns: run.time_limit_ns,
-    };
-    parts.into_iter().map(|part| Worker::start(&order(part))).collect()
+/// A worker for each launch, the workers of a session started by one leader.
+fn start_workers(run: &RunPlan, groups: &Groups, speed: u64) -> Result<(Sessions, Vec<Worker>), String> {
+    let mut numbers: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (number, launch) in run.launches.iter().enumerate() {
+        numbers.entry(launch.session).or_default().push(number);
+    }
+    let mut sessions = Sessions::start(&numbers.into_values().collect::<Vec<_>>())?;
+    let mut workers: Vec<Option<Worker>> = run.launches.iter().map(|_| None).collect();
+    for _ in &run.launches {
+        let (number, mut worker) = sessions.accept()?;
+        let launch = run.launches.get(number).ok_or_else(|| format!("there is no process {number} in the run"))?;
+        let order = Order {
+            launch: launch.clone(),
+            groups: groups.joins.clone(),
+            iterations_per_ms: speed,
+            time_limit_ns: run.time_limit_ns,
+        };
+        let order = serde_json::to_string(&order).map_err(|error| error.to_string())?;
+        worker.tell(&order).map_err(|reason| sessions.died(&reason))?;
+        workers[number] = Some(worker);
+    }
+    let all: Option<Vec<Worker>> = workers.into_iter().collect();
+    Ok((sessions, all.ok_or("two processes of the workload are the same one")?))
 }
 
-/// A process of the workload.
-struct Worker {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    stderr: ChildStderr,
+fn expect_ready(worker: &mut Worker) -> Result<(), String> {
+    let line = worker.line()?;
+    if line.trim() == "ready" { Ok(()) } else { Err(format!("a process of the workload said `{}`", line.trim())) }
 }
 
-impl Worker {
-    fn start(order: &Order) -> Result<Self, String> {
-        let spawned = Command::new("/init")
-            .arg(ARGUMENT)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut child = spawned.map_err(|error| format!("cannot start a process of the workload: {error}"))?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err("a worker has no pipes".into()) };
-        let mut worker = Self { child, stdin, stdout: BufReader::new(stdout), stderr };
-        let order = serde_json::to_string(order).map_err(|error| error.to_string())?;
-        worker.tell(&order)?;
-        Ok(worker)
-    }
-
-    fn tell(&mut self, line: &str) -> Result<(), String> {
-        writeln!(self.stdin, "{line}").map_err(|error| self.died(&error.to_string()))
-    }
-
-    fn line(&mut self) -> Result<String, String> {
-        let mut line = String::new();
-        match self.stdout.read_line(&mut line) {
-            Ok(0) => Err(self.died("it ended")),
-            Ok(_) => Ok(line),
-            Err(error) => Err(self.died(&error.to_string())),
-        }
-    }
-
-    fn expect_ready(&mut self) -> Result<(), String> {
-        let line = self.line()?;
-        if line.trim() == "ready" { Ok(()) } else { Err(format!("a process of the workload said `{}`", line.trim())) }
-    }
-
-    fn report(&mut self) -> Result<ProcessReport, String> {
-        let line = self.line()?;
-        let report = serde_json::from_str(&line).map_err(|error| format!("the report of a process: {error}"))?;
-        self.child.wait().map_err(|error| format!("waiting for a process: {error}"))?;
-        Ok(report)
-    }
-
-    /// What went wrong in it, in its own words if it had any.
-    fn died(&mut self, fallback: &str) -> String {
-        let mut words = String::new();
-        let _ = self.stderr.read_to_string(&mut words);
-        let status = self.child.wait().map(|status| status.to_string()).unwrap_or_default();
-        let words = if words.trim().is_empty() { fallback } else { words.trim() };
-        format!("a process of the workload failed ({status}): {words}")
-    }
+fn report(worker: &mut Worker) -> Result<ProcessReport, String> {
+    let line = worker.line()?;
+    serde_json::from_str(&line).map_err(|error| format!("the report of a process: {error}"))
 }
 
 fn schedstat() -> Result<Sample, String> {
@@ -230,7 +190,7 @@ struct Sampler {
 impl Sampler {
     fn start(interval_ns: u64, workers: &[Worker]) -> Self {
         let (stop, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let processes: Vec<u32> = workers.iter().map(|worker| worker.child.id()).collect();
+        let processes: Vec<u32> = workers.iter().map(|worker| worker.process).collect();
         let (flag, samples) = (Arc::clone(&stop), Arc::clone(&taken));
         let thread = std::thread::spawn(move || {
             while !flag.load(Ordering::Relaxed) {

@@ -1,25 +1,33 @@
-//! A process of the workload: a child of process 1 with an address space and a session of its own.
+//! A process of the workload: it has an address space of its own, and the session of its application ([`crate::session`]).
 //!
-//! It reads its task ([`Order`]) from standard input, says `ready`, waits for the instant of the start, runs, and writes
-//! its report to standard output. All processes of a workload start at the same instant.
+//! It reads its task ([`Order`]) from process 1, says `ready`, waits for the instant of the start, runs, and says its report. All
+//! processes of a workload start at the same instant.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use warmcore_agent::plan::LaunchPlan;
 use warmcore_agent::report::{ProcessReport, TaskReport};
 use warmcore_native::{Calibration, Ended, NativeOutcome};
 use warmcore_workload::{Options, from_rtapp};
 
-/// The argument that makes this program a worker.
+use crate::session::SOCKET;
+
+/// The argument that makes this program a worker; its number follows.
 pub const ARGUMENT: &str = "worker";
+
+/// A worker that cannot go on begins its last line with this.
+pub const FAILED: &str = "failed: ";
 
 /// What a worker is told.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
-    /// Its part of the workload, in rt-app's format.
-    pub workload: String,
-    /// Which processes of the workload it stands for.
-    pub processes: Vec<u32>,
+    /// What it does, and where its main thread is at the start.
+    pub launch: LaunchPlan,
+    /// By the workload's task group: the file to which a thread writes its number to join.
+    pub groups: Vec<String>,
     /// Speed of the computing loop, measured once per boot.
     pub iterations_per_ms: u64,
     /// End of the run even if tasks still run.
@@ -27,16 +35,27 @@ pub struct Order {
 }
 
 /// Does the order.
-pub fn run() -> Result<(), String> {
-    let mut lines = std::io::stdin().lock().lines();
+pub fn run(number: Option<String>) -> Result<(), String> {
+    let number = number.ok_or("a worker without a number")?;
+    let mut stream = UnixStream::connect(SOCKET).map_err(|error| format!("cannot connect to {SOCKET}: {error}"))?;
+    let mut say = {
+        let mut stream = stream.try_clone().map_err(|error| format!("{SOCKET}: {error}"))?;
+        move |line: &str| writeln!(stream, "{line}").map_err(|error| format!("cannot report: {error}"))
+    };
+    say(&format!("{number} {}", std::process::id()))?;
+    // Process 1 reads what went wrong where it reads everything else.
+    obey(&mut stream, &mut say).or_else(|reason| say(&format!("{FAILED}{reason}")))
+}
+
+fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String>) -> Result<(), String> {
+    let mut lines = BufReader::new(stream).lines();
     let mut next = || lines.next().and_then(Result::ok).ok_or("the order is missing");
     let order: Order = serde_json::from_str(&next()?).map_err(|error| format!("the order: {error}"))?;
-    let workload = from_rtapp("workload", &order.workload, &Options::default())
+    let workload = from_rtapp("workload", &order.launch.workload, &Options::default())
         .map_err(|error| format!("the workload: {error}"))?;
-    // A session of its own, as programs started from a terminal have: task groups of sessions (autogroup) follow it.
-    let _ = rustix::process::setsid();
     say("ready")?;
     let start_ns: u64 = next()?.parse().map_err(|error| format!("the start: {error}"))?;
+    go_to(order.launch.cpu)?;
     let options = warmcore_native::Options {
         time_limit_ns: order.time_limit_ns,
         calibration: Some(Calibration { iterations_per_ms: order.iterations_per_ms }),
@@ -44,15 +63,22 @@ pub fn run() -> Result<(), String> {
         work_is_cpu_time: true,
         start_at_ns: Some(start_ns),
         stop: None,
+        groups: order.groups.into_iter().map(Into::into).collect(),
+        own_memory: true,
     };
     let outcome = warmcore_native::run(&workload, &options).map_err(|error| error.to_string())?;
-    let report = serde_json::to_string(&report(order.processes, outcome)).map_err(|error| error.to_string())?;
+    let report = serde_json::to_string(&report(order.launch.processes, outcome)).map_err(|error| error.to_string())?;
     say(&report)
 }
 
-fn say(line: &str) -> Result<(), String> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| format!("cannot report: {error}"))
+/// Goes to a CPU, and may run anywhere from then on: a thread that sleeps on an idle machine wakes where it slept.
+fn go_to(cpu: u32) -> Result<(), String> {
+    let failed = |error| format!("cannot go to CPU {cpu}: {error}");
+    let all = sched_getaffinity(None).map_err(failed)?;
+    let mut only = CpuSet::new();
+    only.set(cpu as usize);
+    sched_setaffinity(None, &only).map_err(failed)?;
+    sched_setaffinity(None, &all).map_err(failed)
 }
 
 fn report(processes: Vec<u32>, outcome: NativeOutcome) -> ProcessReport {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RunTables};
-use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload};
+use warmcore_workload::{Affinity, Launch, Step, TaskTemplateId, Workload};
 
 use crate::core::KernelParameters;
 use crate::error::SetupError;
@@ -87,6 +89,8 @@ pub struct Setup<'a> {
     pub(crate) template_restrictions: Vec<u32>,
     /// CPU each template's first placement starts from.
     pub(crate) template_cpus: Vec<CpuId>,
+    /// Who starts what, and from which CPU.
+    pub(crate) launchers: Vec<(Launch, CpuId)>,
     /// Restriction of each `SetAffinity` step, by program and step; `u32::MAX` for other steps.
     pub(crate) step_restrictions: Vec<Vec<u32>>,
     pub(crate) starts: Vec<StartEntry>,
@@ -150,6 +154,7 @@ impl<'a> Setup<'a> {
             restrictions,
             template_restrictions,
             template_cpus,
+            launchers: launchers(machine, workload, seed),
             step_restrictions,
             starts,
         })
@@ -168,6 +173,12 @@ impl<'a> Setup<'a> {
     /// The workload.
     pub fn workload(&self) -> &'a Workload {
         self.workload
+    }
+
+    /// Who starts what, and the CPU that each launcher is on when the run begins. The seed decides which: a program that was started
+    /// some time ago may be anywhere.
+    pub fn launchers(&self) -> &[(Launch, CpuId)] {
+        &self.launchers
     }
 
     /// Index of the CPU set in which tasks of a template begin; 0 is all CPUs.
@@ -195,6 +206,23 @@ impl<'a> Setup<'a> {
             scores: Vec::new(),
         }
     }
+}
+
+/// Launchers on CPUs by lot, no two on one while there are others.
+fn launchers(machine: &Machine, workload: &Workload, seed: u64) -> Vec<(Launch, CpuId)> {
+    /// Keeps this stream apart from others with the same seed; any odd constant does.
+    const STREAM: u64 = 0x6c61_756e_6368_6573;
+    let mut random = Pcg32::new(seed, STREAM);
+    let mut cpus: Vec<CpuId> = Vec::new();
+    let place = |launch: Launch| {
+        if cpus.is_empty() {
+            cpus.extend(machine.cpus());
+        }
+        // The remainder is not exactly even, by less than one in a million.
+        let chosen = random.next_u32() as usize % cpus.len();
+        (launch, cpus.swap_remove(chosen))
+    };
+    workload.launches().into_iter().map(place).collect()
 }
 
 /// The launcher creates tasks one after the other; each takes the machine's time of a fork.
@@ -236,4 +264,27 @@ fn resolve(machine: &Machine, task: &str, affinity: &Affinity) -> Result<CpuSet,
         });
     }
     Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_topology::resolve;
+    use warmcore_workload::{Options, from_rtapp};
+
+    #[test]
+    fn launchers_are_anywhere_as_the_seed_says_and_apart() {
+        let machine = resolve("1s1n2l4c1t").unwrap();
+        let text = r#"{"tasks": {"a": {"run": 5}, "b": {"run": 5}},
+            "warmcore": {"processes": [{"name": "p"}, {"name": "q"}], "tasks": {"b": {"process": "q"}}}}"#;
+        let workload = from_rtapp("two", text, &Options::default()).unwrap();
+        let cpus = |seed| -> Vec<CpuId> {
+            let setup = Setup::new(&machine, &workload, seed).unwrap();
+            setup.launchers().iter().map(|(_, cpu)| *cpu).collect()
+        };
+        assert_eq!(cpus(5), cpus(5));
+        let all: Vec<Vec<CpuId>> = (0..100).map(cpus).collect();
+        assert!(all.iter().all(|pair| pair[0] != pair[1]), "each has a CPU of its own");
+        assert!(machine.cpus().all(|cpu| all.iter().any(|pair| pair[0] == cpu)), "and may have any");
+    }
 }

@@ -8,7 +8,8 @@
 //!
 //! Differences from the simulation, each counted in [`NativeOutcome::warnings`] where a workload meets it:
 //! - Processes are threads of this process: address spaces are not separate.
-//! - Task groups, start CPUs, data groups and memory profiles have no effect.
+//! - Start CPUs have no effect; task groups only where [`Options::groups`] says how to join them.
+//! - Data groups and memory profiles are memory of their sizes where [`Options::own_memory`] asks for it, and nothing otherwise.
 //! - Nice values, policies and slices that the kernel refuses stay as they were.
 //! - Pipes hold whole pages, and sockets what the kernel gives them.
 //! - A `Memory` step touches real memory, which takes the place of as much of the `Run` after it.
@@ -24,6 +25,7 @@ mod channel;
 mod clock;
 mod error;
 mod host;
+mod memory;
 mod multiply;
 mod run;
 mod shared;

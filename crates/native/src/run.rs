@@ -1,5 +1,7 @@
 //! A run: creating tasks at their times, releasing them, waiting for the end, collecting what they left.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,6 +33,12 @@ pub struct Options {
     pub work_is_cpu_time: bool,
     /// Instant of the start on the monotonic clock, so that several processes start together; now if `None` or past.
     pub start_at_ns: Option<u64>,
+    /// By the workload's task group: the file to which a thread writes its number to join (`cgroup.threads`). Without them tasks
+    /// stay in the group of this program.
+    pub groups: Vec<PathBuf>,
+    /// Give tasks the memory that their profiles and data groups speak of, and have them touch it where they run: for kernels that
+    /// move tasks and pages towards each other. Only the size and who shares it are modelled, not how often it is touched.
+    pub own_memory: bool,
 }
 
 /// Why a run ended.
@@ -104,7 +112,7 @@ pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, Nati
     workload.check()?;
     let host = Host::detect();
     check_affinities(workload, &host)?;
-    let mut warnings = warnings_before(workload);
+    let mut warnings = warnings_before(workload, options);
     let channels = channel::create_all(workload, &mut warnings)?;
     sys::install_interrupt_handler().map_err(|source| NativeError::Call {
         task: workload.name.clone(),
@@ -272,15 +280,16 @@ fn check_affinities(workload: &Workload, host: &Host) -> Result<(), NativeError>
 }
 
 /// What is known before the run not to be as the workload asks, and what the workload itself warns of.
-fn warnings_before(workload: &Workload) -> Vec<Warning> {
+fn warnings_before(workload: &Workload, options: &Options) -> Vec<Warning> {
     let mut warnings = workload.warnings.clone();
     let mut warn =
         |what: &str, consequence: &str| add_warning(&mut warnings, what.to_owned(), consequence.to_owned(), 1);
-    if workload.processes.len() > 1 {
+    let processes: BTreeSet<u32> = own_tasks(workload).map(|task| task.process.0).collect();
+    if processes.len() > 1 {
         warn("processes", "all tasks are threads of one process and share its address space");
     }
-    for task in &workload.tasks {
-        if task.group.is_some() {
+    for task in own_tasks(workload) {
+        if task.group.is_some_and(|group| options.groups.get(group.index()).is_none()) {
             warn("task groups", "tasks stay in the group of this program");
         }
         if task.start_cpu.is_some() {
@@ -288,4 +297,9 @@ fn warnings_before(workload: &Workload) -> Vec<Warning> {
         }
     }
     warnings
+}
+
+/// Templates that can have tasks in this run; a part of a workload keeps those of others without a program.
+fn own_tasks(workload: &Workload) -> impl Iterator<Item = &warmcore_workload::Task> {
+    workload.tasks.iter().filter(|task| !workload.programs[task.program.index()].steps.is_empty())
 }

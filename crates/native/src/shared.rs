@@ -1,6 +1,7 @@
 //! What the threads of a run share: the workload, its objects, the stop flag, and the register of threads.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +12,7 @@ use crate::channel::Channel;
 use crate::clock::now_ns;
 use crate::error::NativeError;
 use crate::host::Host;
+use crate::memory::SharedMemory;
 use crate::run::{Options, TaskOutcome};
 use crate::spin::Calibration;
 use crate::sync::{Barrier, List, Lock, Semaphore, WaitQueue, locked};
@@ -96,6 +98,10 @@ pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) calibration: Calibration,
     pub(crate) work_is_cpu_time: bool,
+    /// By task group: the file to which a thread writes its number to join.
+    pub(crate) groups: Vec<PathBuf>,
+    /// The memory of tasks, where they are to have some.
+    pub(crate) memory: Option<SharedMemory>,
     pub(crate) stop: Stop,
     /// Instant of the start, on the monotonic clock.
     pub(crate) start_ns: u64,
@@ -126,6 +132,8 @@ impl Shared {
             host,
             calibration,
             work_is_cpu_time: options.work_is_cpu_time,
+            groups: options.groups.clone(),
+            memory: options.own_memory.then(|| SharedMemory::new(workload)),
             stop: Stop::default(),
             start_ns: now_ns(),
             released_until_ns: AtomicU64::new(0),

@@ -67,13 +67,13 @@ impl Calibration {
         Ok(())
     }
 
-    /// Computes until the thread has used so much CPU time.
+    /// Computes until the thread has used so much CPU time, with a call of `touch` every few microseconds.
     ///
     /// Reading the CPU clock of a running thread is a system call that has the kernel account for it (`task_sched_runtime`,
     /// `update_curr`) and act on a pending preemption on its way back: a thread that reads it often is switched at the end of
     /// its slice to the microsecond, where one that only computes waits for a tick. So it is read when the time that is left
     /// may have been used, which is not before as much time has passed; the monotonic clock is read without a system call.
-    pub(crate) fn use_cpu(self, cpu_ns: u64, stop: &Stop) -> Result<(), Stopped> {
+    pub(crate) fn use_cpu(self, cpu_ns: u64, stop: &Stop, mut touch: impl FnMut()) -> Result<(), Stopped> {
         let end = thread_cpu_ns().saturating_add(cpu_ns);
         loop {
             let used = thread_cpu_ns();
@@ -88,6 +88,7 @@ impl Calibration {
                 }
                 // Half of what is left, so that the end is met within about a microsecond.
                 compute(self.iterations(((until - now) / 2).clamp(LEAST_NS, TURN_NS)).max(1));
+                touch();
                 std::hint::spin_loop();
                 stop.check()?;
             }
@@ -104,7 +105,7 @@ mod tests {
         let calibration = calibrate();
         assert!(calibration.iterations_per_ms > 0);
         let start = thread_cpu_ns();
-        calibration.use_cpu(2_000_000, &Stop::default()).unwrap();
+        calibration.use_cpu(2_000_000, &Stop::default(), || ()).unwrap();
         assert!(thread_cpu_ns() - start >= 2_000_000);
     }
 
@@ -114,6 +115,6 @@ mod tests {
         stop.set();
         let calibration = Calibration { iterations_per_ms: 500_000 };
         assert!(calibration.work(u64::MAX >> 8, &stop).is_err());
-        assert!(calibration.use_cpu(u64::MAX >> 8, &stop).is_err());
+        assert!(calibration.use_cpu(u64::MAX >> 8, &stop, || ()).is_err());
     }
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::thread::{sched_setaffinity, sched_yield};
-use warmcore_workload::{Affinity, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode};
+use warmcore_workload::{Affinity, GroupId, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode};
 
 use crate::channel::Failed;
 use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
+use crate::memory::TaskMemory;
 use crate::run::TaskOutcome;
 use crate::shared::{Shared, Stopped};
 use crate::sync::{Family, Parker, locked};
@@ -142,6 +143,7 @@ struct Thread<'a> {
     message: Vec<u8>,
     region: Vec<u8>,
     null_device: Option<OwnedFd>,
+    memory: Option<TaskMemory>,
     steps: u64,
 }
 
@@ -163,6 +165,7 @@ impl<'a> Thread<'a> {
             message: Vec::new(),
             region: Vec::new(),
             null_device: None,
+            memory: None,
             steps: 0,
         }
     }
@@ -196,6 +199,15 @@ impl<'a> Thread<'a> {
         let attributes = Attributes { policy: task.policy, nice: task.nice, slice_ns: task.slice_ns.unwrap_or(0) };
         if attributes != self.attributes {
             self.set_attributes(attributes);
+        }
+        if let Some(group) = task.group {
+            self.join(group);
+        }
+        if let Some(memory) = &shared.memory {
+            for reduced in memory.reduced(self.template.index()) {
+                shared.warn("memory", reduced);
+            }
+            self.memory = memory.of_task(self.template.index());
         }
         Ok(())
     }
@@ -234,11 +246,11 @@ impl<'a> Thread<'a> {
             Step::Run { work_ns } => {
                 let work_ns = work_ns.saturating_sub(std::mem::take(&mut self.memory_credit_ns));
                 match shared.work_is_cpu_time {
-                    true => shared.calibration.use_cpu(work_ns, stop)?,
+                    true => self.use_cpu(work_ns)?,
                     false => shared.calibration.work(work_ns, stop)?,
                 }
             }
-            Step::RunTime { cpu_ns } => shared.calibration.use_cpu(*cpu_ns, stop)?,
+            Step::RunTime { cpu_ns } => self.use_cpu(*cpu_ns)?,
             Step::Sleep { duration_ns } => self.sleep(*duration_ns)?,
             Step::Timer { timer, period_ns, mode } => self.timer(*timer, *period_ns, *mode)?,
             Step::Lock(lock) => objects.locks[lock.index()].lock(stop)?,
@@ -282,7 +294,7 @@ impl<'a> Thread<'a> {
             Step::SetSlice { slice_ns } => {
                 self.set_attributes(Attributes { slice_ns: *slice_ns, ..self.attributes });
             }
-            Step::SetGroup(_) => shared.warn("task groups", "tasks stay in the group of this program"),
+            Step::SetGroup(group) => self.join(*group),
             Step::Memory { bytes, region_bytes } => self.touch(*bytes, *region_bytes)?,
             Step::IoRun { bytes } => self.write_to_null(*bytes)?,
             Step::StartClock { slot } => self.clocks[usize::from(*slot)] = now_ns(),
@@ -297,6 +309,27 @@ impl<'a> Thread<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Uses CPU time, and with it its memory.
+    fn use_cpu(&mut self, cpu_ns: u64) -> Result<(), Left> {
+        let memory = &mut self.memory;
+        let touch = || memory.iter_mut().for_each(TaskMemory::touch);
+        Ok(self.shared.calibration.use_cpu(cpu_ns, &self.shared.stop, touch)?)
+    }
+
+    /// Joins a task group, if that can be done here. What the kernel refuses is a warning.
+    fn join(&self, group: GroupId) {
+        let Some(file) = self.shared.groups.get(group.index()) else {
+            return self.shared.warn("task groups", "tasks stay in the group of this program");
+        };
+        let written = std::fs::OpenOptions::new().write(true).open(file).and_then(|mut file| {
+            use std::io::Write as _;
+            file.write_all(sys::thread_number().to_string().as_bytes())
+        });
+        if let Err(error) = written {
+            self.shared.warn("task groups", &format!("{}: {error}; the task stays in its group", file.display()));
+        }
     }
 
     fn record(&mut self, recorder: RecorderId, ns: u64) {

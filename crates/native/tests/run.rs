@@ -344,3 +344,19 @@ fn workloads_that_cannot_be_run_are_refused() {
     add(&mut workload, "endless", 1, ProgramBuilder::new().repeat(None, |body| body.step(Step::Yield)));
     assert!(matches!(run(&workload, &quick()), Err(NativeError::Check(_))));
 }
+
+#[test]
+fn a_task_joins_its_group_where_it_is_said_how() {
+    let path = std::env::temp_dir().join(format!("warmcore-group-{}", std::process::id()));
+    std::fs::write(&path, "").unwrap();
+    let text = r#"{"tasks": {"a": {"loop": 1, "run": 5, "taskgroup": "/a"}}}"#;
+    let workload = from_rtapp("groups", text, &warmcore_workload::Options::default()).unwrap();
+    let group = workload.tasks[0].group.unwrap().index();
+    let options = Options { groups: vec![path.clone(); group + 1], ..Options::default() };
+    let outcome = run(&workload, &options).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), outcome.tasks[0].thread.to_string());
+    assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+    let alone = run(&workload, &Options::default()).unwrap();
+    assert!(alone.warnings.iter().any(|warning| warning.what == "task groups"));
+    std::fs::remove_file(&path).unwrap();
+}

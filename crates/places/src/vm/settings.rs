@@ -11,6 +11,8 @@ use super::VmError;
 use super::kernel::Abilities;
 
 const SCHED: &str = "/sys/kernel/debug/sched";
+/// Whether the kernel moves tasks and pages towards each other.
+pub(super) const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const LLC_BALANCING: &str = "/sys/kernel/debug/sched/llc_balancing";
 
 /// Tunables that are words of `features`.
@@ -87,7 +89,7 @@ pub fn settings_of(spec: &SchedulerSpec, abilities: &Abilities) -> Result<Vec<Se
             "hz" => return Err(refuse(format!("the kernel was built with HZ={}", abilities.hz.unwrap_or(0)))),
             "enabled" => settings[0].value = value.to_string(),
             "autogroup" => settings.push(number("/proc/sys/kernel/sched_autogroup_enabled".into(), *value)),
-            "numa_balancing" => settings.push(number("/proc/sys/kernel/numa_balancing".into(), *value)),
+            "numa_balancing" => settings.push(number(NUMA_BALANCING.into(), *value)),
             "preempt_lazy" => settings.push(Setting {
                 path: format!("{SCHED}/preempt"),
                 value: if *value == 0 { "full" } else { "lazy" }.into(),

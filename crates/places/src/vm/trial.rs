@@ -5,24 +5,25 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use warmcore_agent::PROTOCOL;
-use warmcore_agent::plan::{Plan, Purpose, RunPlan, ScxPlan};
+use warmcore_agent::plan::{LaunchPlan, Plan, Purpose, RunPlan, ScxPlan, Setting};
 use warmcore_agent::report::{Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
 use warmcore_capture::EventFormats;
 use warmcore_capture::convert::{Cast, Converted, Decoder};
 use warmcore_kernel::Setup;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{CpuId, Machine};
+use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{ApplicationOutcome, End, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
-use warmcore_workload::{Affinity, Step, TaskTemplateId, Workload, to_rtapp};
+use warmcore_workload::{Affinity, Launch, Step, TaskTemplateId, Workload, to_rtapp};
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
 use super::initramfs::Initramfs;
+use super::kernel::Abilities;
 use super::layout::Layout;
 use super::libraries;
 use super::qemu::Execution;
-use super::settings::settings_of;
+use super::settings::{NUMA_BALANCING, settings_of};
 
 /// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
 const ENABLE_NS: u64 = 180_000_000_000;
@@ -48,7 +49,7 @@ pub struct Request<'a> {
     pub buffer_kib: u32,
     /// Interval of samples of the kernel's accounts.
     pub sample_ns: Option<u64>,
-    /// Decides at which time of the tick the run begins.
+    /// Decides at which time of the tick the run begins, and on which CPUs launchers are.
     pub seed: u64,
 }
 
@@ -75,6 +76,8 @@ pub struct Recorded {
     pub samples: Vec<Sample>,
     /// What was not done as the workload asks.
     pub warnings: Vec<String>,
+    /// NUMA balancing was switched off, because the workload says nothing about memory.
+    pub numa_balancing_off: bool,
 }
 
 /// Does all runs in one boot, in their order.
@@ -95,8 +98,9 @@ pub fn run_all(
         let scx = request.scheduler.program();
         let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments)).transpose()?;
         runs.push(RunPlan {
-            workload: for_guest(machine, &layout, request.workload)?,
-            settings: settings_of(request.scheduler, &abilities)?,
+            launches: launches(machine, &layout, request)?,
+            groups: request.workload.groups.iter().map(|group| (!group.is_root()).then_some(group.shares)).collect(),
+            settings: settings_for(machine, request, &abilities)?,
             scx,
             time_limit_ns: request.max_time_ns,
             buffer_kib: request.buffer_kib,
@@ -126,7 +130,7 @@ pub fn run_all(
 pub fn check(lab: &Lab, machine: &Machine, request: &Request<'_>) -> Result<(), VmError> {
     let layout = Layout::new(machine, &lab.qemu.version)?;
     settings_of(request.scheduler, &lab.kernel.abilities()?)?;
-    for_guest(machine, &layout, request.workload)?;
+    launches(machine, &layout, request)?;
     if let Some(program) = request.scheduler.program() {
         scx_plan(&mut Initramfs::default(), &program.program, &program.arguments)?;
     }
@@ -142,10 +146,27 @@ fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String]) -> Resul
     Ok(ScxPlan { program: place.display().to_string(), arguments: arguments.to_vec(), enable_ns: ENABLE_NS })
 }
 
-/// The workload with affinities in the guest's CPU numbers.
-fn for_guest(machine: &Machine, layout: &Layout, workload: &Workload) -> Result<String, VmError> {
+/// The settings of a run: the scheduler's, and no NUMA balancing for a workload that says nothing about memory. Its threads would fault
+/// on the few pages that any program has, and be moved for that.
+fn settings_for(machine: &Machine, request: &Request<'_>, abilities: &Abilities) -> Result<Vec<Setting>, VmError> {
+    let mut settings = settings_of(request.scheduler, abilities)?;
+    if numa_balancing_means_nothing(machine, request) {
+        settings.push(Setting { path: NUMA_BALANCING.into(), value: "0".into(), required: false });
+    }
+    Ok(settings)
+}
+
+/// Whether NUMA balancing is on where nodes are there to balance between, and no memory that would tell where to.
+fn numa_balancing_means_nothing(machine: &Machine, request: &Request<'_>) -> bool {
+    let is_off = request.scheduler.changed().contains(&("numa_balancing", 0));
+    machine.node_count() > 1 && !request.workload.uses_memory() && !is_off
+}
+
+/// Each launcher's part of the workload, with affinities in the guest's CPU numbers.
+fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result<Vec<LaunchPlan>, VmError> {
+    let workload = request.workload;
     let refuse = |reason: String| VmError::Workload { workload: workload.name.clone(), reason };
-    let setup = Setup::new(machine, workload, 0).map_err(|error| refuse(error.to_string()))?;
+    let setup = Setup::new(machine, workload, request.seed).map_err(|error| refuse(error.to_string()))?;
     let translate = |affinity: &Affinity| match affinity {
         Affinity::All => Affinity::All,
         other => Affinity::OsCpus(layout.guest_cpus(&setup.affinity_cpus(other))),
@@ -159,7 +180,15 @@ fn for_guest(machine: &Machine, layout: &Layout, workload: &Workload) -> Result<
             *affinity = translate(affinity);
         }
     }
-    to_rtapp(&guest).map_err(|error| refuse(error.to_string()))
+    let plan = |(launch, cpu): &(Launch, CpuId)| {
+        Ok(LaunchPlan {
+            workload: to_rtapp(&guest.part(launch)).map_err(|error| refuse(error.to_string()))?,
+            processes: launch.processes.clone(),
+            session: launch.application,
+            cpu: layout.guest_cpus(&CpuSet::from_iter([*cpu]))[0],
+        })
+    };
+    setup.launchers().iter().map(plan).collect()
 }
 
 /// What came of the run in progress.
@@ -246,6 +275,7 @@ impl Collector<'_> {
             scx: begin.scx.map(|name| (name, end.scx_checks)),
             buffers: end.entries.iter().copied().zip(end.lost.iter().copied()).collect(),
             samples: current.samples,
+            numa_balancing_off: numa_balancing_means_nothing(self.machine, request),
             warnings: end.processes.iter().flat_map(|process| process.warnings.iter().map(warning)).collect(),
         })
     }
@@ -365,6 +395,10 @@ impl Recorded {
     #[must_use]
     pub fn notes(&self, cpus: usize) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.numa_balancing_off {
+            let what = "NUMA balancing was off, because the workload says nothing about memory; give it memory (a profile, data groups) to have it";
+            notes.push(what.to_owned());
+        }
         let all = self.outcome.elapsed_ns.saturating_mul(cpus as u64);
         if all > 0 && self.foreign_run_ns as f64 > MOST_FOREIGN * all as f64 {
             let share = 100.0 * self.foreign_run_ns as f64 / all as f64;
@@ -379,5 +413,39 @@ impl Recorded {
     /// When the sink fails.
     pub fn replay(&self, sink: &mut dyn Sink) -> std::io::Result<()> {
         self.events.chunks(BATCH).try_for_each(|batch| sink.events(batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_topology::resolve;
+    use warmcore_workload::{Options, from_rtapp};
+
+    fn numa_balancing(machine: &str, scheduler: &str, profile: &str) -> Vec<String> {
+        let text = format!(
+            r#"{{"tasks": {{"a": {{"run": 5}}}}, "warmcore": {{"tasks": {{"a": {{"role": "r" {profile}}}}}}}}}"#
+        );
+        let workload = from_rtapp("one", &text, &Options::default()).unwrap();
+        let scheduler = SchedulerSpec::parse(scheduler).unwrap();
+        let request = Request {
+            workload: &workload,
+            scheduler: &scheduler,
+            max_time_ns: None,
+            buffer_kib: 1,
+            sample_ns: None,
+            seed: 1,
+        };
+        let abilities = Abilities { hz: Some(250), cache_aware: true, sched_ext: true, numa_balancing: true };
+        let settings = settings_for(&resolve(machine).unwrap(), &request, &abilities).unwrap();
+        settings.into_iter().filter(|setting| setting.path == NUMA_BALANCING).map(|setting| setting.value).collect()
+    }
+
+    #[test]
+    fn tasks_without_memory_are_not_balanced_between_nodes() {
+        assert_eq!(numa_balancing("1s2n2l2c1t", "eevdf", ""), ["0"]);
+        assert_eq!(numa_balancing("1s2n2l2c1t", "eevdf:numa_balancing=0", ""), ["0"]);
+        assert_eq!(numa_balancing("1s2n2l2c1t", "eevdf", r#", "profile": "perlbench""#), Vec::<String>::new());
+        assert_eq!(numa_balancing("1s1n2l2c1t", "eevdf", ""), Vec::<String>::new());
     }
 }
