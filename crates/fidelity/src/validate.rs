@@ -16,3 +16,4 @@ pub mod page;
 pub mod plots;
 pub mod profile;
 pub mod run;
+mod wrong;

@@ -14,7 +14,11 @@
 //! | `buffer_kib` | trace buffer per CPU; 4096 by default |
 //! | `note` | what a reader of the chapter should know: what the experiment shows, what differs between boots |
 //! | `[outside]` | of comparisons outside their bounds: `why`, as far as it is known, and what would `settle` it |
-//! | `[[check]]` | `metric`, a bound (`relative` or `absolute`), and what the metric needs (`at_ms`, `within`) |
+//! | `[[check]]` | `metric`, a bound, and what the metric needs (`at_ms`, `within`); the keys below |
+//! | `relative`, `absolute`, `counts` | the bound, one of them: a share of the real value; in the metric's unit; or for numbers of migrations per task, in units of the square root of one more than the real number in the whole run, which is what chance alone makes of such a number |
+//! | `expect` | what both places must have, within the bound: places that are both wrong are then no agreement |
+//! | `only` | a template or a process: the metric is of its tasks alone |
+//! | `window_ms` | `[from, to]`: a window of the check's own instead of the experiment's |
 //! | `[[control]]` | a deliberately wrong model: `name`, `scheduler` or `workload` to simulate instead, and the `metrics` that must reject it |
 
 use std::path::{Path, PathBuf};
@@ -22,9 +26,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
+use warmcore_trace::{Event, Outcome};
 use warmcore_workload::{Options, Workload};
 
-use super::metric::{Detail, Metric};
+use super::metric::{Detail, Measured, Metric};
+use super::profile::View;
 use warmcore_lab::files::{FileError, read_text};
 
 /// Version of the format.
@@ -82,6 +88,10 @@ struct CheckDocument {
     metric: Metric,
     relative: Option<f64>,
     absolute: Option<f64>,
+    counts: Option<f64>,
+    expect: Option<f64>,
+    only: Option<String>,
+    window_ms: Option<[u64; 2]>,
     #[serde(default)]
     at_ms: Vec<u64>,
     #[serde(default)]
@@ -116,6 +126,13 @@ pub enum Bound {
     Relative(f64),
     /// In the metric's unit.
     Absolute(f64),
+    /// For numbers of events per task: in units of the square root of one more than the real number.
+    Counts {
+        /// The largest distance in these units.
+        limit: f64,
+        /// Tasks, by which the metric's numbers were divided.
+        tasks: f64,
+    },
 }
 
 impl Bound {
@@ -134,13 +151,14 @@ impl Bound {
             }
             Self::Relative(_) => distance / reference.abs(),
             Self::Absolute(_) => distance,
+            Self::Counts { tasks, .. } => distance * tasks / (1.0 + reference.abs() * tasks).sqrt(),
         }
     }
 
     /// The largest error that is inside.
     #[must_use]
     pub fn limit(self) -> f64 {
-        let (Self::Relative(limit) | Self::Absolute(limit)) = self;
+        let (Self::Relative(limit) | Self::Absolute(limit) | Self::Counts { limit, .. }) = self;
         limit
     }
 }
@@ -154,16 +172,35 @@ pub struct Check {
     pub bound: Bound,
     /// What the metric needs besides.
     pub detail: Detail,
+    /// The part of the run it is of.
+    pub view: View,
+    /// What both places must have, if the experiment says so.
+    pub expect: Option<f64>,
     /// Index of the scheduler, or all of them.
     pub scheduler: Option<usize>,
 }
 
 impl Check {
-    /// Its name within the experiment: the metric, with its instants where it has some.
+    /// Its name within the experiment: the metric, and what part of the run it is of where that is not the experiment's.
     #[must_use]
     pub fn key(&self, schedulers: &[SchedulerSpec]) -> String {
-        let of = self.scheduler.map(|index| format!(" ({})", schedulers[index])).unwrap_or_default();
-        format!("{}{of}", self.metric.name())
+        let mut key = self.metric.name().to_owned();
+        if let Some(only) = &self.view.only {
+            key.push_str(&format!(" of {only}"));
+        }
+        if self.view.to_ns != u64::MAX {
+            key.push_str(&format!(" from {} to {} ms", self.view.from_ns / 1_000_000, self.view.to_ns / 1_000_000));
+        }
+        if let Some(index) = self.scheduler {
+            key.push_str(&format!(" ({})", schedulers[index]));
+        }
+        key
+    }
+
+    /// The metric of a run.
+    #[must_use]
+    pub fn measure(&self, machine: &Machine, events: &[Event], outcome: &Outcome, workload: &Workload) -> Measured {
+        self.metric.of(&self.view.profile(machine, events, outcome, workload), &self.detail)
     }
 }
 
@@ -201,6 +238,8 @@ pub struct BookExperiment {
     pub schedulers: Vec<SchedulerSpec>,
     /// End of the run.
     pub duration_ns: u64,
+    /// The whole of what is compared: from the beginning of the window to the end.
+    pub view: View,
     /// Trace buffer, KiB per CPU.
     pub buffer_kib: u32,
     /// What a reader of the chapter should know.
@@ -238,12 +277,34 @@ impl BookExperiment {
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
         let from_ns = document.from_ms * 1_000_000;
+        let tasks = f64::from(workload.tasks.iter().map(|task| task.instances).sum::<u32>());
         let check = |check: &CheckDocument| {
-            let bound = match (check.relative, check.absolute) {
-                (Some(limit), None) => Bound::Relative(limit),
-                (None, Some(limit)) => Bound::Absolute(limit),
-                _ => return Err(format!("check of {}: give `relative` or `absolute`", check.metric.name())),
+            let wrong = |what: &str| Err(format!("check of {}: {what}", check.metric.name()));
+            let bound = match (check.relative, check.absolute, check.counts) {
+                (Some(limit), None, None) => Bound::Relative(limit),
+                (None, Some(limit), None) => Bound::Absolute(limit),
+                (None, None, Some(_)) if !check.metric.counts_per_task() => {
+                    return wrong("`counts` is a bound of numbers of migrations per task");
+                }
+                (None, None, Some(limit)) => Bound::Counts { limit, tasks: tasks.max(1.0) },
+                _ => return wrong("give one of `relative`, `absolute` and `counts`"),
             };
+            if check.metric.needs_instants() && check.at_ms.is_empty() {
+                return wrong("it needs `at_ms`");
+            }
+            let known = |name: &String| {
+                workload.tasks.iter().any(|task| task.name == *name)
+                    || workload.processes.iter().any(|process| process.name == *name)
+            };
+            if let Some(name) = check.only.as_ref().filter(|name| !known(name)) {
+                return wrong(&format!("no task and no process is called `{name}`"));
+            }
+            let (from_ns, to_ns) = match check.window_ms {
+                None => (from_ns, u64::MAX),
+                Some([from, to]) if from < to && to <= document.duration_ms => (from * 1_000_000, to * 1_000_000),
+                Some(_) => return wrong("`window_ms` is [from, to] within the run"),
+            };
+            let view = View { from_ns, to_ns, only: check.only.clone() };
             let position = |text: &String| {
                 let wanted = spec(text)?;
                 let found = schedulers.iter().position(|known| *known == wanted);
@@ -251,8 +312,15 @@ impl BookExperiment {
             };
             let scheduler = check.scheduler.as_ref().map(position).transpose()?;
             let detail = Detail { at_ms: check.at_ms.clone(), within: check.within, from_ns };
-            Ok(Check { metric: check.metric, bound, detail, scheduler })
+            Ok(Check { metric: check.metric, bound, detail, view, expect: check.expect, scheduler })
         };
+        let checks: Vec<Check> = document.check.iter().map(check).collect::<Result<_, _>>()?;
+        for (position, check) in checks.iter().enumerate() {
+            let key = check.key(&schedulers);
+            if checks[..position].iter().any(|before| before.key(&schedulers) == key) {
+                return Err(format!("two checks are called `{key}`; their results would be one"));
+            }
+        }
         let control = |control: &ControlDocument| {
             Ok::<_, String>(Control {
                 name: control.name.clone(),
@@ -271,7 +339,7 @@ impl BookExperiment {
             format!("{} {:?} {duration_ms} {:?} {from_ms}", document.machine, document.workload, document.schedulers);
         Ok(Self {
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            checks: document.check.iter().map(check).collect::<Result<_, _>>()?,
+            checks,
             controls: document.control.iter().map(control).collect::<Result<_, _>>()?,
             title: document.title,
             group: document.group,
@@ -281,6 +349,7 @@ impl BookExperiment {
             workload,
             schedulers,
             duration_ns: document.duration_ms * 1_000_000,
+            view: View { from_ns, ..View::default() },
             buffer_kib: document.buffer_kib,
             note: document.note,
             outside: document.outside,
@@ -350,11 +419,36 @@ mod tests {
     fn mistakes_are_named() {
         let refusal =
             |from: &str, to: &str| BookExperiment::parse(Path::new("x"), &TEXT.replace(from, to)).unwrap_err();
-        assert!(refusal("relative = 0.01", "").contains("`relative` or `absolute`"));
+        assert!(refusal("relative = 0.01", "").contains("one of `relative`, `absolute`"));
         assert!(refusal("book-1", "book-9").contains("warmcore-book-9"));
         assert!(refusal("cpu_share", "cpu_shares").contains("cpu_shares"));
         assert!(refusal("spin:-n2", "spun:-n2").contains("spun"));
         assert!(refusal("title", "titel").contains("titel"));
+    }
+
+    #[test]
+    fn a_check_may_be_of_a_part_of_the_run_and_of_some_tasks() {
+        let with = |keys: &str| {
+            let text = TEXT.replace("relative = 0.01", keys);
+            BookExperiment::parse(Path::new("x"), &text).map(|experiment| experiment.checks[0].clone())
+        };
+        let check = with("relative = 0.01\nonly = \"spin\"\nwindow_ms = [100, 200]\nexpect = 0.5").unwrap();
+        assert_eq!(check.key(&[]), "cpu_share of spin from 100 to 200 ms");
+        assert_eq!((check.view.from_ns, check.view.to_ns, check.expect), (100_000_000, 200_000_000, Some(0.5)));
+        assert!(with("relative = 0.01\nonly = \"nobody\"").unwrap_err().contains("`nobody`"));
+        assert!(with("relative = 0.01\nwindow_ms = [200, 100]").unwrap_err().contains("[from, to]"));
+        assert!(with("relative = 0.01\nwindow_ms = [0, 501]").unwrap_err().contains("within the run"));
+        assert!(with("counts = 2").unwrap_err().contains("migrations per task"));
+        let instants = TEXT.replace("cpu_share", "in_one_llc");
+        assert!(BookExperiment::parse(Path::new("x"), &instants).unwrap_err().contains("needs `at_ms`"));
+    }
+
+    #[test]
+    fn small_numbers_of_events_may_differ_by_what_chance_makes_of_them() {
+        let bound = Bound::Counts { limit: 2.0, tasks: 4.0 };
+        assert_eq!(bound.error(0.25, 0.0), 1.0, "one move instead of none");
+        assert_eq!(bound.error(0.0, 2.0), 8.0 / 3.0, "none instead of eight");
+        assert_eq!(bound.limit(), 2.0);
     }
 
     #[test]

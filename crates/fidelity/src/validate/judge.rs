@@ -1,4 +1,10 @@
 //! Errors and verdicts: a metric of several simulated seeds against the same metric of several boots.
+//!
+//! Where neither place spreads by more than the bound, the medians are compared. Where one does (half the range of its runs is beyond
+//! the bound), chance decides in that place, and the two distributions are compared: their distance is the mean distance of their
+//! quantile functions (Wasserstein), which is the difference of the medians for two places that do not spread. Within the bound they
+//! are equal. Beyond it they differ if a permutation test says so (of the distance itself, or of the distances from the places' own
+//! medians, so that one place that spreads beside one that does not is told); if it does not, nothing can be said.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +16,13 @@ use super::metric::Measured;
 /// Fewer things than this found no value.
 const FEWEST_SAMPLES: u64 = 10;
 
-/// Whether the two places agree within a bound.
+/// Share of permutations that may be as far apart as the places for these to be called different.
+const SIGNIFICANT: f64 = 0.05;
+
+/// Most permutations that are looked at; all where there are no more. Five seeds and four boots have 126.
+const MOST_PERMUTATIONS: usize = 2_000;
+
+/// What is said of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
@@ -34,6 +46,18 @@ impl Agreement {
     }
 }
 
+/// In what two places differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    /// Their medians.
+    Median,
+    /// Their distributions, because a place spreads by more than the bound.
+    Distribution,
+    /// A place differs from what the experiment expects of both.
+    Expectation,
+}
+
 /// A value of both places.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
@@ -43,8 +67,14 @@ pub struct Pair {
     pub sim: Option<f64>,
     /// Median over boots.
     pub vm: Option<f64>,
+    /// Least and greatest over simulated seeds, and over boots.
+    pub ranges: [Option<(f64, f64)>; 2],
     /// Distance in the bound's terms; none where a place has no value.
     pub error: Option<f64>,
+    /// What the distance is of.
+    pub of: Of,
+    /// The distance is beyond the bound, and too few runs spread too much to say that it is no chance.
+    pub undecided: bool,
 }
 
 /// A judged comparison.
@@ -64,50 +94,134 @@ pub struct Judgement {
 
 /// Compares seeds with boots.
 #[must_use]
-pub fn judge(bound: Bound, sim: &[Measured], vm: &[Measured], events_lost: u64) -> Judgement {
+pub fn judge(bound: Bound, expect: Option<f64>, sim: &[Measured], vm: &[Measured], events_lost: u64) -> Judgement {
     let (sim_values, vm_values) = (by_label(sim), by_label(vm));
     let mut labels: Vec<&String> = vm_values.keys().collect();
     labels.extend(sim_values.keys().filter(|label| !vm_values.contains_key(*label)));
-    let mut pairs = Vec::new();
-    let mut spread: Option<f64> = None;
-    for label in labels {
-        let (ours, theirs) = (sim_values.get(label), vm_values.get(label));
-        let (sim, vm) = (ours.and_then(|values| median(values)), theirs.and_then(|values| median(values)));
-        let error = match (sim, vm) {
-            (Some(sim), Some(vm)) => Some(bound.error(sim, vm)),
-            (None, None) => None,
-            _ => Some(f64::INFINITY),
-        };
-        if let (Some(values), Some(vm)) = (theirs, vm) {
-            let known = values.iter().flatten();
-            let (least, most) =
-                known.fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
-            let half = bound.error(vm + (most - least) / 2.0, vm);
-            spread = Some(spread.unwrap_or(0.0).max(half));
-        }
-        pairs.push(Pair { label: label.clone(), sim, vm, error });
-    }
-    let error = pairs.iter().filter_map(|pair| pair.error).max_by(f64::total_cmp);
+    let nothing = Vec::new();
+    let pair = |label: &String| {
+        let (ours, theirs) = (sim_values.get(label).unwrap_or(&nothing), vm_values.get(label).unwrap_or(&nothing));
+        compare(label, bound, expect, ours, theirs)
+    };
+    let pairs: Vec<Pair> = labels.into_iter().map(pair).collect();
+    let spread = pairs.iter().filter_map(|pair| Some(half_range(bound, pair.ranges[1]?, pair.vm?)));
+    let spread = spread.max_by(f64::total_cmp);
+    let worst = |decided: bool| {
+        let errors = pairs.iter().filter(|pair| pair.undecided != decided).filter_map(|pair| pair.error);
+        errors.max_by(f64::total_cmp)
+    };
+    let (error, undecided) = (worst(true), worst(false));
     let samples = vm.iter().filter_map(|measured| measured.samples).min();
+    let outside = error.is_some_and(|error| error > bound.limit());
     let reason = if vm.is_empty() {
         "it was not run on a real kernel".to_owned()
     } else if events_lost > 0 {
         format!("{events_lost} events were lost")
     } else if let Some(samples) = samples.filter(|samples| *samples < FEWEST_SAMPLES) {
         format!("only {samples} events")
-    } else if spread.is_some_and(|spread| spread > bound.limit()) {
-        "boots differ by more than the bound".to_owned()
+    } else if undecided.is_some() && !outside {
+        "runs spread too much to say".to_owned()
     } else if error.is_none() {
         "it has no value in either place".to_owned()
     } else {
         String::new()
     };
-    let verdict = match error {
-        _ if !reason.is_empty() => Agreement::NotMeasured,
-        Some(error) if error <= bound.limit() => Agreement::Inside,
-        _ => Agreement::Outside,
+    let verdict = match (reason.is_empty(), outside) {
+        (false, _) => Agreement::NotMeasured,
+        (true, true) => Agreement::Outside,
+        (true, false) => Agreement::Inside,
     };
-    Judgement { pairs, error, spread, verdict, reason }
+    Judgement { error: error.or(undecided), pairs, spread, verdict, reason }
+}
+
+/// A label's values of both places.
+fn compare(label: &str, bound: Bound, expect: Option<f64>, ours: &[Option<f64>], theirs: &[Option<f64>]) -> Pair {
+    let (sim, vm) = (median(ours), median(theirs));
+    let ranges = [range(ours), range(theirs)];
+    let mut pair = Pair { label: label.to_owned(), sim, vm, ranges, error: None, of: Of::Median, undecided: false };
+    let (Some(sim), Some(vm)) = (sim, vm) else {
+        pair.error = (sim.is_some() || vm.is_some()).then_some(f64::INFINITY);
+        return pair;
+    };
+    if let Some(expected) = expect {
+        pair.of = Of::Expectation;
+        pair.error = Some(bound.error(sim, expected).max(bound.error(vm, expected)));
+        return pair;
+    }
+    let spreads = |range: Option<(f64, f64)>| range.is_some_and(|range| half_range(bound, range, vm) > bound.limit());
+    if !ranges.into_iter().any(spreads) {
+        pair.error = Some(bound.error(sim, vm));
+        return pair;
+    }
+    let known = |values: &[Option<f64>]| values.iter().flatten().copied().collect::<Vec<f64>>();
+    let (ours, theirs) = (known(ours), known(theirs));
+    let error = bound.error(vm + wasserstein(&ours, &theirs), vm);
+    pair.of = Of::Distribution;
+    pair.error = Some(error);
+    pair.undecided = error > bound.limit() && !differ(&ours, &theirs);
+    pair
+}
+
+/// Half a range in the bound's terms.
+fn half_range(bound: Bound, (least, most): (f64, f64), reference: f64) -> f64 {
+    bound.error(reference + (most - least) / 2.0, reference)
+}
+
+fn range(values: &[Option<f64>]) -> Option<(f64, f64)> {
+    let known = || values.iter().flatten().copied();
+    Some((known().min_by(f64::total_cmp)?, known().max_by(f64::total_cmp)?))
+}
+
+/// Mean distance of the quantile functions of two samples.
+fn wasserstein(one: &[f64], other: &[f64]) -> f64 {
+    let sorted = |values: &[f64]| {
+        let mut values = values.to_vec();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let (one, other) = (sorted(one), sorted(other));
+    // Both functions are steps at multiples of one part in this many.
+    let parts = one.len() * other.len();
+    let at = |values: &[f64], part: usize| values[part * values.len() / parts];
+    (0..parts).map(|part| (at(&one, part) - at(&other, part)).abs()).sum::<f64>() / parts as f64
+}
+
+/// Whether two samples differ by more than chance: in their distance, or in how far their values are from their own medians.
+fn differ(one: &[f64], other: &[f64]) -> bool {
+    let deviations = |values: &[f64]| {
+        let middle = median(&values.iter().copied().map(Some).collect::<Vec<_>>()).unwrap_or(0.0);
+        values.iter().map(|value| (value - middle).abs()).collect::<Vec<f64>>()
+    };
+    // Two tests share what one may be wrong by.
+    [(one.to_vec(), other.to_vec()), (deviations(one), deviations(other))]
+        .iter()
+        .any(|(one, other)| permutation_share(one, other) <= SIGNIFICANT / 2.0)
+}
+
+/// Share of the ways to divide all values into two samples of these sizes that are at least as far apart as these two are.
+fn permutation_share(one: &[f64], other: &[f64]) -> f64 {
+    let all: Vec<f64> = one.iter().chain(other).copied().collect();
+    let observed = wasserstein(one, other) * (1.0 - 1e-9);
+    let mut chosen: Vec<usize> = (0..one.len()).collect();
+    let (mut seen, mut as_far) = (0_usize, 0_usize);
+    loop {
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        for (index, value) in all.iter().enumerate() {
+            if chosen.contains(&index) { left.push(*value) } else { right.push(*value) }
+        }
+        seen += 1;
+        as_far += usize::from(wasserstein(&left, &right) >= observed);
+        // The next combination in lexical order.
+        let Some(last) = (0..chosen.len()).rev().find(|&k| chosen[k] < all.len() - chosen.len() + k) else { break };
+        if seen >= MOST_PERMUTATIONS {
+            break;
+        }
+        chosen[last] += 1;
+        for k in last + 1..chosen.len() {
+            chosen[k] = chosen[k - 1] + 1;
+        }
+    }
+    as_far as f64 / seen as f64
 }
 
 fn by_label(runs: &[Measured]) -> BTreeMap<String, Vec<Option<f64>>> {
@@ -139,7 +253,7 @@ mod tests {
     }
 
     fn verdict(sim: &[f64], vm: &[f64], samples: u64, lost: u64) -> Agreement {
-        judge(Bound::Relative(0.1), &runs(sim, None), &runs(vm, Some(samples)), lost).verdict
+        judge(Bound::Relative(0.1), None, &runs(sim, None), &runs(vm, Some(samples)), lost).verdict
     }
 
     #[test]
@@ -152,21 +266,54 @@ mod tests {
     fn what_is_not_known_is_not_judged() {
         assert_eq!(verdict(&[100.0], &[100.0], 100, 1), Agreement::NotMeasured, "events were lost");
         assert_eq!(verdict(&[100.0], &[100.0], 3, 0), Agreement::NotMeasured, "too few");
-        assert_eq!(verdict(&[100.0], &[60.0, 140.0], 100, 0), Agreement::NotMeasured, "boots differ");
+        assert_eq!(verdict(&[100.0], &[60.0, 140.0], 100, 0), Agreement::NotMeasured, "boots differ, and are too few");
         assert_eq!(verdict(&[100.0], &[], 100, 0), Agreement::NotMeasured, "never run");
     }
 
     #[test]
     fn a_value_that_both_places_lack_is_not_measured() {
         let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
-        let judgement = judge(Bound::Absolute(9.0), &nothing, &nothing, 0);
+        let judgement = judge(Bound::Absolute(9.0), None, &nothing, &nothing, 0);
         assert_eq!((judgement.verdict, judgement.error), (Agreement::NotMeasured, None));
     }
 
     #[test]
     fn a_value_that_one_place_lacks_is_outside() {
         let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
-        let judgement = judge(Bound::Absolute(9.0), &nothing, &runs(&[1.0], None), 0);
+        let judgement = judge(Bound::Absolute(9.0), None, &nothing, &runs(&[1.0], None), 0);
         assert_eq!((judgement.verdict, judgement.error), (Agreement::Outside, Some(f64::INFINITY)));
+    }
+
+    #[test]
+    fn places_in_which_chance_decides_are_compared_as_distributions() {
+        let two_ways = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0];
+        let judged = |sim: &[f64], vm: &[f64]| judge(Bound::Absolute(0.3), None, &runs(sim, None), &runs(vm, None), 0);
+        assert_eq!(judged(&two_ways, &[1.0, 0.0, 0.0, 1.0]).verdict, Agreement::Inside, "both go two ways");
+        let (always, never) = ([1.0; 8], [0.0; 4]);
+        assert_eq!(judged(&always, &never).verdict, Agreement::Outside);
+        let spread = judged(&[1.0, 8.0, 15.0, 20.0, 27.0, 30.0, 4.0, 24.0], &[13.0, 13.5, 14.0, 13.0]);
+        assert_eq!(
+            (spread.verdict, spread.pairs[0].of),
+            (Agreement::Outside, Of::Distribution),
+            "equal medians, other spreads"
+        );
+        let few = judged(&two_ways, &[1.0, 1.0, 1.0, 1.0]);
+        assert_eq!((few.verdict, few.reason.as_str()), (Agreement::NotMeasured, "runs spread too much to say"));
+    }
+
+    #[test]
+    fn the_distance_of_two_samples_is_that_of_their_quantiles() {
+        assert_eq!(wasserstein(&[1.0, 3.0], &[2.0, 4.0]), 1.0);
+        assert_eq!(wasserstein(&[0.0, 1.0], &[0.0, 0.0, 1.0, 1.0]), 0.0);
+        assert_eq!(wasserstein(&[5.0], &[2.0]), 3.0, "that of the medians");
+    }
+
+    #[test]
+    fn places_that_are_both_not_what_is_expected_do_not_agree() {
+        let judged = |sim: f64, vm: f64| {
+            judge(Bound::Absolute(0.0), Some(1.0), &runs(&[sim], None), &runs(&[vm], None), 0).verdict
+        };
+        assert_eq!(judged(1.0, 1.0), Agreement::Inside);
+        assert_eq!([judged(0.0, 0.0), judged(0.0, 1.0), judged(1.0, 0.0)], [Agreement::Outside; 3]);
     }
 }

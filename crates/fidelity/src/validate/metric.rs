@@ -52,6 +52,12 @@ pub enum Metric {
     BalancedMs,
     /// Whether one LLC held nearly all runnable tasks in the last third of the run: 1, else 0.
     Gathered,
+    /// Whether all runnable tasks were in one LLC, the same or another, at each of the check's instants: 1, else 0. Where none is
+    /// runnable they are.
+    InOneLlc,
+    /// Whether the LLC with most runnable tasks at the last of the check's instants is another than at the first: 1, else 0. Of
+    /// several with equally many, one that had most at the first counts as the same.
+    HomeChanged,
 }
 
 /// Runnable tasks in one LLC from which on they count as gathered: room for one task on its way.
@@ -63,7 +69,7 @@ const PARTS: usize = 5;
 /// Quantiles of distributions, and from how many values on each is told.
 const QUANTILES: [(&str, f64, usize); 4] = [("p10", 0.1, 10), ("p50", 0.5, 1), ("p90", 0.9, 10), ("p99", 0.99, 100)];
 
-/// What a check asks beside the metric.
+/// What a check asks beside the metric and the part of the run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Detail {
     /// Instants, ms from the run's start.
@@ -108,7 +114,21 @@ impl Metric {
             Self::CpuCounts => "cpu_counts",
             Self::BalancedMs => "balanced_ms",
             Self::Gathered => "gathered",
+            Self::InOneLlc => "in_one_llc",
+            Self::HomeChanged => "home_changed",
         }
+    }
+
+    /// Whether its values are numbers of events divided by the number of tasks.
+    #[must_use]
+    pub fn counts_per_task(self) -> bool {
+        matches!(self, Self::MigrationsByKind | Self::MigrationsByDistance)
+    }
+
+    /// Whether it is of instants that a check must name.
+    #[must_use]
+    pub fn needs_instants(self) -> bool {
+        matches!(self, Self::LlcCounts | Self::CpuCounts | Self::InOneLlc | Self::HomeChanged)
     }
 
     /// The metric of a run.
@@ -167,6 +187,8 @@ impl Metric {
             }
             Self::BalancedMs => single("all", balanced_ms(profile, detail)),
             Self::Gathered => single("all", gathered(profile)),
+            Self::InOneLlc => single("all", in_one_llc(profile, &detail.at_ms)),
+            Self::HomeChanged => single("all", home_changed(profile, &detail.at_ms)),
         }
     }
 }
@@ -210,12 +232,34 @@ fn at_instant(profile: &RunProfile, at_ms: u64) -> Option<&Vec<u32>> {
     profile.counts.get((at_ms * 1_000_000 / STEP_NS) as usize)
 }
 
-/// Counts of LLCs, fullest first.
-fn by_llc(profile: &RunProfile, counts: &[u32]) -> Vec<u32> {
+/// Counts of LLCs, by their numbers.
+fn of_llcs(profile: &RunProfile, counts: &[u32]) -> Vec<u32> {
     let mut sums = vec![0; profile.llcs.iter().max().map_or(0, |last| last + 1)];
     counts.iter().zip(&profile.llcs).for_each(|(count, llc)| sums[*llc] += count);
+    sums
+}
+
+/// Counts of LLCs, fullest first.
+fn by_llc(profile: &RunProfile, counts: &[u32]) -> Vec<u32> {
+    let mut sums = of_llcs(profile, counts);
     sums.sort_unstable_by(|a, b| b.cmp(a));
     sums
+}
+
+fn in_one_llc(profile: &RunProfile, at_ms: &[u64]) -> Option<f64> {
+    let instants: Option<Vec<&Vec<u32>>> = at_ms.iter().map(|at| at_instant(profile, *at)).collect();
+    let in_one = |counts: &&Vec<u32>| of_llcs(profile, counts).iter().filter(|count| **count > 0).count() <= 1;
+    Some(f64::from(u8::from(instants?.iter().all(in_one))))
+}
+
+fn home_changed(profile: &RunProfile, at_ms: &[u64]) -> Option<f64> {
+    let homes = |at: &u64| -> Option<Vec<usize>> {
+        let counts = of_llcs(profile, at_instant(profile, *at)?);
+        let most = counts.iter().max().filter(|most| **most > 0)?;
+        Some((0..counts.len()).filter(|llc| counts[*llc] == *most).collect())
+    };
+    let (first, last) = (homes(at_ms.first()?)?, homes(at_ms.last()?)?);
+    Some(f64::from(u8::from(!first.iter().any(|llc| last.contains(llc)))))
 }
 
 fn llc_counts(profile: &RunProfile, at_ms: &[u64]) -> Measured {
@@ -386,6 +430,24 @@ mod tests {
         assert_eq!(values(Metric::CpuCounts, &detail), [2.0, 0.0, 1.0, 0.0]);
         assert_eq!(values(Metric::BalancedMs, &detail), [5.0]);
         assert_eq!(values(Metric::Gathered, &detail), [1.0]);
+        assert_eq!(values(Metric::InOneLlc, &detail), [1.0]);
+        assert_eq!(values(Metric::HomeChanged, &detail), [0.0]);
+    }
+
+    #[test]
+    fn llcs_are_told_apart_by_number_where_it_matters_which_one_it_is() {
+        let detail = Detail { at_ms: vec![0, 10], ..Detail::default() };
+        let with = |last: [u32; 4]| RunProfile {
+            counts: vec![vec![2, 0, 0, 0], vec![1, 0, 1, 0], last.to_vec()],
+            ..profile()
+        };
+        let of = |metric: Metric, last| metric.of(&with(last), &detail).values[0].1;
+        assert_eq!(of(Metric::HomeChanged, [0, 0, 1, 1]), Some(1.0));
+        assert_eq!(of(Metric::HomeChanged, [1, 0, 1, 0]), Some(0.0), "as many as elsewhere");
+        assert_eq!(of(Metric::InOneLlc, [0, 0, 1, 1]), Some(1.0), "another one");
+        assert_eq!(of(Metric::InOneLlc, [1, 0, 1, 0]), Some(0.0));
+        let late = Detail { at_ms: vec![0, 100], ..Detail::default() };
+        assert_eq!(Metric::InOneLlc.of(&profile(), &late).values[0].1, None, "after the end");
     }
 
     #[test]

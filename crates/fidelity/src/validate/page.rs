@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::judge::{Agreement, Pair};
+use super::judge::{Agreement, Of, Pair};
 use super::run::{Chapter, Line};
 
 /// How the pages are made, at the head of the summary.
@@ -15,9 +15,12 @@ causes of what is outside are the files in `book/`; what the real kernel gave is
 experiment. `warmcore validate --between sim,vm --virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and
 cannot show: [vm](models/vm.md).
 
-**inside**: the error of the simulator's median over seeds against the median over boots is within the bound. **outside**: it is not.
-**not measured**: too few events, lost events, or boots that differ by more than the bound. A **control** is a deliberately wrong model: the
-experiment must reject it, or its bounds say nothing.
+**inside**: the error of the simulator's median over seeds against the median over boots is within the bound. **outside**: it is not. Where half
+the range of a place's runs is beyond the bound, chance decides there: the two *distributions* are compared, by the mean distance of their quantiles
+and a permutation test (`crates/fidelity/src/validate/judge.rs`), and the ranges are shown. **not measured**: too few events, lost events, or distributions that
+spread too much for so few runs. Seeds and boots start with programs' main threads on the same CPUs, drawn by lot. A **control** is a deliberately wrong
+model: the experiment must reject it. A check **without power** rejects neither a control nor one of four models that are wrong for every experiment (round
+robin, cache-aware scheduling switched, everything on one CPU, tasks that run longer at a time): what it says of the simulator is worth nothing.
 ";
 
 /// Head of a chapter, after its title.
@@ -39,6 +42,7 @@ const TARGETS: [(&str, &[&str], f64); 3] = [
 pub fn summary(chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) -> String {
     let mut text = String::from(HEAD);
     targets(&mut text, chapters);
+    power(&mut text, chapters);
     contents(&mut text, chapters, book);
     let missed: Vec<&Chapter> = chapters
         .iter()
@@ -92,6 +96,23 @@ fn grouped(chapters: &[Chapter]) -> Vec<(&str, Vec<&Chapter>)> {
         }
     }
     groups
+}
+
+/// How many checks can fail, and which cannot as far as is known.
+fn power(text: &mut String, chapters: &[Chapter]) {
+    let judged = |line: &&Line| line.judgement.verdict != Agreement::NotMeasured;
+    let all = lines(chapters).filter(judged).count();
+    let mut powerless: Vec<String> = Vec::new();
+    for chapter in chapters {
+        for line in chapter.lines.iter().filter(judged).filter(|line| line.rejects.is_empty()) {
+            powerless.push(format!("{} in {}", line.metric, chapter.name));
+        }
+    }
+    let _ = writeln!(text, "\nPower: {} of {all} judged checks reject a wrong model.", all - powerless.len());
+    if !powerless.is_empty() {
+        powerless.dedup();
+        let _ = writeln!(text, "Without power: {}.", powerless.join(", "));
+    }
 }
 
 fn contents(text: &mut String, chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) {
@@ -216,8 +237,8 @@ fn describe(text: &mut String, chapter: &Chapter) {
                 line.scheduler,
                 line.metric,
                 pair.label,
-                number(pair.sim),
-                number(pair.vm),
+                shown(pair, 0),
+                shown(pair, 1),
                 line.bound
             );
         }
@@ -236,6 +257,17 @@ fn describe(text: &mut String, chapter: &Chapter) {
     }
     if !chapter.note.is_empty() {
         let _ = writeln!(text, "\n{}", chapter.note.trim());
+    }
+}
+
+/// A place's value: with its range where chance decides.
+fn shown(pair: &Pair, place: usize) -> String {
+    let value = number([pair.sim, pair.vm][place]);
+    match pair.ranges[place] {
+        Some((least, most)) if pair.of == Of::Distribution => {
+            format!("{value} ({} to {})", number(Some(least)), number(Some(most)))
+        }
+        _ => value,
     }
 }
 

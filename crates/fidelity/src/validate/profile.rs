@@ -4,11 +4,11 @@
 //! read it at the end. Tasks are known by their template's name, because numbers and CPUs of single tasks may be swapped
 //! between two correct runs.
 
-use std::io;
+use std::collections::BTreeSet;
 
 use warmcore_topology::{CpuId, Machine, Relation};
 use warmcore_trace::Outcome;
-use warmcore_trace::{Event, EventKind, MIGRATION_KINDS, MigrationKind, PrevState, Sink, TaskId};
+use warmcore_trace::{Event, EventKind, MIGRATION_KINDS, MigrationKind, PrevState, TaskId};
 use warmcore_workload::Workload;
 
 /// Distance of the instants at which tasks per CPU are noted.
@@ -126,10 +126,52 @@ impl Distance {
     }
 }
 
-/// Makes a profile while events stream by.
-pub struct Profiler<'a> {
+/// Which part of a run a profile is of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct View {
+    /// Beginning of the window, from the run's start.
+    pub from_ns: u64,
+    /// Its end; the run's end if that comes before.
+    pub to_ns: u64,
+    /// Only tasks of the template or process of this name: to all others the profile is blind.
+    pub only: Option<String>,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self { from_ns: 0, to_ns: u64::MAX, only: None }
+    }
+}
+
+impl View {
+    /// The profile of a run's events.
+    #[must_use]
+    pub fn profile(&self, machine: &Machine, events: &[Event], outcome: &Outcome, workload: &Workload) -> RunProfile {
+        let seen = |task: &warmcore_trace::TaskOutcome| match &self.only {
+            None => true,
+            Some(name) => {
+                let process = workload.processes.get(task.process as usize);
+                template_name(&task.name, workload) == name || process.is_some_and(|process| process.name == *name)
+            }
+        };
+        let mut outcome = outcome.clone();
+        outcome.tasks.retain(seen);
+        outcome.elapsed_ns = outcome.elapsed_ns.min(self.to_ns);
+        let mut profiler = Profiler::new(machine, self.from_ns);
+        if self.only.is_some() {
+            profiler.seen = Some(outcome.tasks.iter().map(|task| TaskId(task.id)).collect());
+        }
+        profiler.take(events, self.to_ns);
+        profiler.finish(&outcome, workload)
+    }
+}
+
+/// Makes a profile of events.
+struct Profiler<'a> {
     machine: &'a Machine,
     llcs: Vec<usize>,
+    /// Tasks to follow, if not all.
+    seen: Option<BTreeSet<TaskId>>,
     from_ns: u64,
     now_ns: u64,
     tasks: Vec<Follow>,
@@ -143,11 +185,11 @@ pub struct Profiler<'a> {
 
 impl<'a> Profiler<'a> {
     /// A profiler for a run on `machine` that counts from `from_ns` on.
-    #[must_use]
-    pub fn new(machine: &'a Machine, from_ns: u64) -> Self {
+    fn new(machine: &'a Machine, from_ns: u64) -> Self {
         Self {
             machine,
             llcs: machine.cpus().map(|cpu| machine.llc_of(cpu).index()).collect(),
+            seen: None,
             from_ns,
             now_ns: 0,
             tasks: Vec::new(),
@@ -161,8 +203,7 @@ impl<'a> Profiler<'a> {
     }
 
     /// The profile at the end of the run.
-    #[must_use]
-    pub fn finish(mut self, outcome: &Outcome, workload: &Workload) -> RunProfile {
+    fn finish(mut self, outcome: &Outcome, workload: &Workload) -> RunProfile {
         let end = outcome.elapsed_ns;
         self.note_until(end);
         for task in 0..self.tasks.len() {
@@ -287,13 +328,20 @@ impl<'a> Profiler<'a> {
     }
 }
 
-impl Sink for Profiler<'_> {
-    fn events(&mut self, batch: &[Event]) -> io::Result<()> {
-        for event in batch {
+impl Profiler<'_> {
+    /// The task if it is to be followed, else the idle task.
+    fn shown(&self, task: TaskId) -> TaskId {
+        if self.seen.as_ref().is_none_or(|seen| seen.contains(&task)) { task } else { TaskId::IDLE }
+    }
+
+    /// Takes the events before an instant.
+    fn take(&mut self, events: &[Event], to_ns: u64) {
+        for event in events.iter().take_while(|event| event.time_ns < to_ns) {
             self.now_ns = event.time_ns;
             self.note_until(event.time_ns);
             match event.kind {
                 EventKind::Switch { prev, prev_state, next } => {
+                    let (prev, next) = (self.shown(prev), self.shown(next));
                     if !prev.is_idle() {
                         self.leave(event, prev, prev_state);
                     }
@@ -301,20 +349,20 @@ impl Sink for Profiler<'_> {
                         self.enter(event, next);
                     }
                 }
-                EventKind::Waking { task, .. } => {
+                EventKind::Waking { task, .. } if !self.shown(task).is_idle() => {
                     let follow = self.task(task);
                     if !follow.runnable {
                         (follow.waking_since, follow.moved) = (Some(event.time_ns), None);
                     }
                 }
-                EventKind::Wakeup { task } => {
+                EventKind::Wakeup { task } if !self.shown(task).is_idle() => {
                     let follow = self.task(task);
                     if follow.running_since.is_none() {
                         follow.waiting_since.get_or_insert(event.time_ns);
                     }
                     self.place(task, event.cpu, true);
                 }
-                EventKind::Migrate { task, from, to, kind } => {
+                EventKind::Migrate { task, from, to, kind } if !self.shown(task).is_idle() => {
                     let crosses = self.llcs[from.index()] != self.llcs[to.index()];
                     if event.time_ns >= self.from_ns {
                         self.migrations += 1;
@@ -328,7 +376,7 @@ impl Sink for Profiler<'_> {
                     let runnable = follow.runnable;
                     self.place(task, to, runnable);
                 }
-                EventKind::Exit { task } => {
+                EventKind::Exit { task } if !self.shown(task).is_idle() => {
                     if let Some(cpu) = self.task(task).cpu {
                         // It still runs until it is switched away for the last time.
                         let runnable = self.task(task).runnable;
@@ -338,7 +386,6 @@ impl Sink for Profiler<'_> {
                 _ => {}
             }
         }
-        Ok(())
     }
 }
 
@@ -388,20 +435,18 @@ mod tests {
         let machine = resolve("1s1n2l2c1t").unwrap();
         let (task, idle) = (TaskId(0), TaskId::IDLE);
         let event = |ms: u64, cpu, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(cpu), kind };
-        let mut profiler = Profiler::new(&machine, 0);
         let run = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
-        profiler
-            .events(&[
-                event(1, 0, EventKind::Wakeup { task }),
-                event(1, 0, run(idle, PrevState::Idle, task)),
-                event(4, 0, run(task, PrevState::Sleeping, idle)),
-                event(7, 0, EventKind::Waking { task, target_cpu: CpuId(0) }),
-                event(7, 0, EventKind::Migrate { task, from: CpuId(0), to: CpuId(2), kind: MigrationKind::Wakeup }),
-                event(7, 2, EventKind::Wakeup { task }),
-                event(9, 2, run(idle, PrevState::Idle, task)),
-            ])
-            .unwrap();
-        let profile = profiler.finish(&outcome(&["worker-0"], 19_000_000), &Workload::empty("none"));
+        let events = [
+            event(1, 0, EventKind::Wakeup { task }),
+            event(1, 0, run(idle, PrevState::Idle, task)),
+            event(4, 0, run(task, PrevState::Sleeping, idle)),
+            event(7, 0, EventKind::Waking { task, target_cpu: CpuId(0) }),
+            event(7, 0, EventKind::Migrate { task, from: CpuId(0), to: CpuId(2), kind: MigrationKind::Wakeup }),
+            event(7, 2, EventKind::Wakeup { task }),
+            event(9, 2, run(idle, PrevState::Idle, task)),
+        ];
+        let (outcome, workload) = (outcome(&["worker-0"], 19_000_000), Workload::empty("none"));
+        let profile = View::default().profile(&machine, &events, &outcome, &workload);
         let group = &profile.groups[0];
         assert_eq!((group.name.as_str(), group.run_ns.as_slice()), ("worker", [13_000_000].as_slice()));
         assert_eq!(
@@ -422,14 +467,18 @@ mod tests {
     #[test]
     fn what_lies_before_the_window_does_not_count() {
         let machine = resolve("1s1n1l1c1t").unwrap();
-        let mut profiler = Profiler::new(&machine, 10);
         let switch = |time_ns, prev, next| Event {
             time_ns,
             cpu: CpuId(0),
             kind: EventKind::Switch { prev, prev_state: PrevState::Runnable, next },
         };
-        profiler.events(&[switch(2, TaskId::IDLE, TaskId(0)), switch(14, TaskId(0), TaskId(1))]).unwrap();
-        let profile = profiler.finish(&outcome(&["a", "b"], 20), &Workload::empty("none"));
+        let events = [switch(2, TaskId::IDLE, TaskId(0)), switch(14, TaskId(0), TaskId(1))];
+        let (outcome, workload) = (outcome(&["a", "b"], 20), Workload::empty("none"));
+        let profile = View { from_ns: 10, ..View::default() }.profile(&machine, &events, &outcome, &workload);
+        let early = View { from_ns: 4, to_ns: 10, only: None }.profile(&machine, &events, &outcome, &workload);
+        assert_eq!((early.window_ns, early.groups[0].run_ns[0], early.groups[1].run_ns[0]), (6, 6, 0));
+        let one = View { only: Some("b".into()), ..View::default() }.profile(&machine, &events, &outcome, &workload);
+        assert_eq!((one.groups.len(), one.groups[0].run_ns[0]), (1, 6), "the other task is not seen");
         assert_eq!(profile.groups.iter().map(|group| group.run_ns[0]).collect::<Vec<_>>(), [4, 6]);
         assert!(profile.groups[0].slices_ns.is_empty(), "it began before the window");
     }

@@ -11,24 +11,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::MemoryChoice;
-use warmcore_places::place::{Conduct, Place, PlaceError, Report, Request, Run};
+use warmcore_places::place::{Conduct, Place, PlaceError, Request, Run};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_trace::{Event, Sink};
 use warmcore_workload::Workload;
 
 use super::book::{BookExperiment, Cause, Check};
 use super::judge::{Agreement, Judgement, judge};
 use super::metric::Measured;
 use super::plots::{Plots, RunOf};
-use super::profile::{Profiler, RunProfile};
+use super::profile::RunProfile;
+use super::wrong;
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{FileError, read_text, write_atomically};
 use warmcore_lab::session::pretty;
 
+/// The seed that seeds of runs are made of, in both places.
+const FIRST_SEED: u64 = 1;
 /// Version of stored results.
 pub const RESULT_SCHEMA: &str = "warmcore-book-result-1";
-/// Simulated runs of each experiment.
-pub const SIM_SEEDS: u32 = 5;
+/// Simulated runs of each experiment. The first have the seeds of the boots, and so launchers on the same CPUs.
+pub const SIM_SEEDS: u32 = 8;
 
 /// Why the book cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +109,8 @@ pub struct Line {
     pub bound: String,
     /// Errors and verdict.
     pub judgement: Judgement,
+    /// Wrong models that it rejects: it can fail.
+    pub rejects: Vec<String>,
 }
 
 /// A negative control.
@@ -188,7 +194,8 @@ pub fn boot_all(
     let runs: Vec<(usize, usize)> = (0..experiments.len())
         .flat_map(|index| (0..experiments[index].schedulers.len()).map(move |s| (index, s)))
         .collect();
-    for boot in 0..boots {
+    let seeds = trial_seeds(FIRST_SEED, boots as u32);
+    for (boot, seed) in seeds.into_iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             return Err(ValidateError::Interrupted);
         }
@@ -199,12 +206,15 @@ pub fn boot_all(
                 buffer_kib: Some(experiments[*index].buffer_kib),
                 shared: Some(0),
                 machine: &first.machine,
-                ..request(experiments[*index], *scheduler, trial_seeds(boot as u64, 1)[0])
+                ..request(experiments[*index], *scheduler, seed)
             })
             .collect();
-        let of_run = |index: usize| experiments[runs[index].0];
-        let profiled = match profiles(place, &requests, &of_run, stop) {
-            Ok(profiled) => profiled,
+        let of_run = |index: usize| {
+            let (experiment, scheduler) = runs[index];
+            (experiments[experiment], experiments[experiment].checks_of(scheduler).collect())
+        };
+        let made = match made(place, &requests, &of_run, stop) {
+            Ok(made) => made,
             Err(error) if error.is_interruption() => return Err(ValidateError::Interrupted),
             Err(error) => {
                 note(&format!("{}: boot {} failed: {error}", first.machine_text, boot + 1));
@@ -213,14 +223,14 @@ pub fn boot_all(
             }
         };
         results.iter_mut().for_each(|result| result.boots.push(Vec::new()));
-        for ((index, scheduler), (profile, report)) in runs.iter().zip(profiled) {
+        for ((index, scheduler), made) in runs.iter().zip(made) {
             let experiment = experiments[*index];
             let label = experiment.schedulers[*scheduler].to_string();
-            plots.take(RunOf { experiment: &experiment.name, place: "vm", run: boot, scheduler: &label }, &profile);
-            let metrics = experiment
-                .checks_of(*scheduler)
-                .map(|check| (check.key(&experiment.schedulers), check.metric.of(&profile, &check.detail)));
-            let run = StoredRun { scheduler: label, events_lost: report.events_lost, metrics: metrics.collect() };
+            let of = RunOf { experiment: &experiment.name, place: "vm", run: boot, scheduler: &label };
+            plots.take(of, &made.profile);
+            let keys = experiment.checks_of(*scheduler).map(|check| check.key(&experiment.schedulers));
+            let metrics = keys.zip(made.measured).collect();
+            let run = StoredRun { scheduler: label, events_lost: made.events_lost, metrics };
             if let Some(last) = results[*index].boots.last_mut() {
                 last.push(run);
             }
@@ -244,34 +254,58 @@ fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<
     }
 }
 
-/// Makes runs, one after the other, and gives their profiles; or the first failure.
-fn profiles<'a>(
+/// All events of a run.
+#[derive(Default)]
+struct Events(Vec<Event>);
+
+impl Sink for Events {
+    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
+        self.0.extend_from_slice(batch);
+        Ok(())
+    }
+}
+
+/// What is kept of a run.
+struct MadeRun {
+    profile: RunProfile,
+    /// By check of the scheduler.
+    measured: Vec<Measured>,
+    events_lost: u64,
+}
+
+/// The experiment that a request is of, and its checks of that request's scheduler.
+type OfRequest<'a> = dyn Fn(usize) -> (&'a BookExperiment, Vec<&'a Check>) + Sync + 'a;
+
+/// Makes runs, one after the other, and gives what is kept of them; or the first failure.
+fn made(
     place: &dyn Place,
     requests: &[Request<'_>],
-    experiment_of: &(dyn Fn(usize) -> &'a BookExperiment + Sync),
+    of_request: &OfRequest<'_>,
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<(RunProfile, Report)>, PlaceError> {
-    type Made = Result<(RunProfile, Report), PlaceError>;
-    let made: Mutex<BTreeMap<usize, Made>> = Mutex::new(BTreeMap::new());
+) -> Result<Vec<MadeRun>, PlaceError> {
+    let made: Mutex<BTreeMap<usize, Result<MadeRun, PlaceError>>> = Mutex::new(BTreeMap::new());
     let take = |index: usize, run: Result<Run<'_>, PlaceError>| {
         let request = &requests[index];
-        let profile = run.and_then(|run| {
-            let mut profiler = Profiler::new(request.machine, window(experiment_of(index)));
-            let report = run.send(Some(&mut profiler))?;
-            Ok((profiler.finish(&report.outcome, request.workload), report))
+        let kept = run.and_then(|run| {
+            let mut events = Events::default();
+            let report = run.send(Some(&mut events))?;
+            let (experiment, checks) = of_request(index);
+            let (events, outcome) = (&events.0, &report.outcome);
+            let measure = |check: &&Check| check.measure(request.machine, events, outcome, request.workload);
+            Ok(MadeRun {
+                profile: experiment.view.profile(request.machine, events, outcome, request.workload),
+                measured: checks.iter().map(measure).collect(),
+                events_lost: report.events_lost,
+            })
         });
-        let flow = if profile.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        made.lock().unwrap_or_else(PoisonError::into_inner).insert(index, profile);
+        let flow = if kept.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        made.lock().unwrap_or_else(PoisonError::into_inner).insert(index, kept);
         flow
     };
     place.run(requests, &Conduct { jobs: 1, stop: Arc::clone(stop) }, &take)?;
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
     let found = made.into_values().collect::<Result<Vec<_>, _>>()?;
     if found.len() < requests.len() { Err(PlaceError::interrupted()) } else { Ok(found) }
-}
-
-fn window(experiment: &BookExperiment) -> u64 {
-    experiment.checks.first().map_or(0, |check| check.detail.from_ns)
 }
 
 /// Where an experiment's result is stored.
@@ -330,42 +364,63 @@ pub fn compare(
             let key = check.key(&experiment.schedulers);
             real.iter().filter_map(|run| run.metrics.get(&key).cloned()).collect()
         };
-        let judged = |profiles: &[RunProfile], check: &Check| {
-            let ours: Vec<Measured> = profiles.iter().map(|profile| check.metric.of(profile, &check.detail)).collect();
-            judge(check.bound, &ours, &theirs(check), lost)
+        let checks: Vec<&Check> = experiment.checks_of(index).collect();
+        let judged = |runs: &[MadeRun], position: usize| {
+            let ours: Vec<Measured> = runs.iter().map(|run| run.measured[position].clone()).collect();
+            judge(checks[position].bound, checks[position].expect, &ours, &theirs(checks[position]), lost)
         };
+        let simulate = |spec: &SchedulerSpec, workload: &Workload| simulated(experiment, &checks, spec, workload, stop);
         // A scheduler that is no model is measured and not compared.
-        let profiles = if scheduler.is_simulated() {
-            simulated(experiment, scheduler, &experiment.workload, stop)?
-        } else {
-            Vec::new()
+        let runs = if scheduler.is_simulated() { simulate(scheduler, &experiment.workload)? } else { Vec::new() };
+        for (run, simulated) in runs.iter().enumerate() {
+            let of = RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label };
+            plots.take(of, &simulated.profile);
+        }
+        let mut rejects: Vec<Vec<String>> = vec![Vec::new(); checks.len()];
+        let mut try_wrong = |name: &str, runs: &[MadeRun]| -> Vec<Agreement> {
+            let verdicts: Vec<Agreement> = (0..checks.len()).map(|position| judged(runs, position).verdict).collect();
+            for (verdict, rejects) in verdicts.iter().zip(&mut rejects) {
+                if *verdict == Agreement::Outside {
+                    rejects.push(name.to_owned());
+                }
+            }
+            verdicts
         };
-        for (run, profile) in profiles.iter().enumerate() {
-            plots.take(RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label }, profile);
-        }
-        for check in experiment.checks_of(index) {
-            lines.push(Line {
-                scheduler: label.clone(),
-                metric: check.key(&experiment.schedulers),
-                bound: match check.bound {
-                    super::book::Bound::Relative(limit) => format!("{} %", limit * 100.0),
-                    super::book::Bound::Absolute(limit) => format!("{limit}"),
-                },
-                judgement: judged(&profiles, check),
-            });
-        }
         for (control, line) in experiment.controls.iter().zip(&mut controls) {
             let spec = control.scheduler.as_ref().unwrap_or(scheduler);
             let workload = control.workload.as_ref().unwrap_or(&experiment.workload);
-            let profiles = simulated(experiment, spec, workload, stop)?;
-            for check in experiment.checks_of(index).filter(|check| control.metrics.contains(&check.metric)) {
-                let verdict = judged(&profiles, check).verdict;
+            let verdicts = try_wrong(&control.name, &simulate(spec, workload)?);
+            for (check, verdict) in checks.iter().zip(verdicts) {
+                if !control.metrics.contains(&check.metric) {
+                    continue;
+                }
                 line.measured |= verdict != Agreement::NotMeasured;
                 if verdict == Agreement::Outside {
                     line.rejected = true;
                     line.by.push(format!("{} under {label}", check.metric.name()));
                 }
             }
+        }
+        if !real.is_empty() {
+            for (name, spec, workload) in wrong::models(scheduler, &experiment.workload) {
+                // What deadlocks or cannot be when it is wrong like this says nothing.
+                if let Ok(runs) = simulate(&spec, &workload) {
+                    try_wrong(name, &runs);
+                }
+            }
+        }
+        for (position, check) in checks.iter().enumerate() {
+            lines.push(Line {
+                scheduler: label.clone(),
+                metric: check.key(&experiment.schedulers),
+                bound: match check.bound {
+                    super::book::Bound::Relative(limit) => format!("{} %", limit * 100.0),
+                    super::book::Bound::Absolute(limit) => format!("{limit}"),
+                    super::book::Bound::Counts { limit, .. } => format!("{limit} √n"),
+                },
+                judgement: judged(&runs, position),
+                rejects: rejects[position].clone(),
+            });
         }
     }
     let machine = &experiment.machine;
@@ -389,21 +444,20 @@ pub fn compare(
 
 fn simulated(
     experiment: &BookExperiment,
+    checks: &[&Check],
     scheduler: &SchedulerSpec,
     workload: &Workload,
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<RunProfile>, ValidateError> {
-    let seeds = trial_seeds(1, SIM_SEEDS);
+) -> Result<Vec<MadeRun>, ValidateError> {
+    let seeds = trial_seeds(FIRST_SEED, SIM_SEEDS);
     let requests: Vec<Request<'_>> =
         seeds.iter().map(|seed| Request { scheduler, workload, ..request(experiment, 0, *seed) }).collect();
-    let made = profiles(&Sim, &requests, &|_| experiment, stop);
-    let made = made.map_err(|source| match source.is_interruption() {
+    made(&Sim, &requests, &|_| (experiment, checks.to_vec()), stop).map_err(|source| match source.is_interruption() {
         true => ValidateError::Interrupted,
         false => ValidateError::Sim {
             experiment: experiment.name.clone(),
             scheduler: scheduler.to_string(),
             source: Box::new(source),
         },
-    })?;
-    Ok(made.into_iter().map(|(profile, _)| profile).collect())
+    })
 }
