@@ -211,7 +211,7 @@ pub fn boot_all(
             .collect();
         let of_run = |index: usize| {
             let (experiment, scheduler) = runs[index];
-            (experiments[experiment], experiments[experiment].checks_of(scheduler).collect())
+            (experiments[experiment], experiments[experiment].checks_of(scheduler).collect::<Vec<_>>())
         };
         let made = match made(place, &requests, &of_run, stop) {
             Ok(made) => made,
