@@ -177,7 +177,41 @@ fn an_existing_directory_is_refused_and_force_replaces_only_runs() {
     scratch.run(&compare("--out run")).exits_with(2).complains("--force").complains("--resume");
     scratch.write("run/leftover", "x");
     scratch.run(&compare("--out run --force")).exits_with(0);
-    assert!(!scratch.files("run").contains(&"leftover".to_owned()));
+    // What the run did not write is the user's.
+    assert!(scratch.files("run").contains(&"leftover".to_owned()));
+    let checksums = fs::read_to_string(scratch.path("run/checksums.sha256")).unwrap();
+    assert!(!checksums.contains("leftover"), "{checksums}");
+}
+
+#[test]
+fn force_leaves_a_link_to_a_run_a_link() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out run")).exits_with(0);
+    std::os::unix::fs::symlink(scratch.path("run"), scratch.path("link")).unwrap();
+    scratch.run(&compare("--out link --force --seed 2")).exits_with(0);
+    assert!(scratch.path("link").is_symlink());
+    let experiment = fs::read_to_string(scratch.path("run/experiment.toml")).unwrap();
+    scratch.run(&compare("--out other --seed 2")).exits_with(0);
+    assert_eq!(experiment, fs::read_to_string(scratch.path("other/experiment.toml")).unwrap());
+}
+
+#[test]
+fn a_trial_that_was_edited_is_not_taken_over() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out run")).exits_with(0);
+    let file = "run/trials/s1-t0000.json";
+    let trial = fs::read_to_string(scratch.path(file)).unwrap();
+    let edited = trial.replacen("\"elapsed_ns\":", "\"elapsed_ns\":1", 1);
+    assert_ne!(trial, edited);
+    scratch.write(file, &edited);
+    let checksums = fs::read(scratch.path("run/checksums.sha256")).unwrap();
+    scratch.run("compare --resume run").exits_with(2).complains("s1-t0000.json").complains("checksum");
+    assert_eq!(checksums, fs::read(scratch.path("run/checksums.sha256")).unwrap(), "nothing was touched");
+    assert_eq!(edited, fs::read_to_string(scratch.path(file)).unwrap());
+    // Without the file the trial is run again.
+    fs::remove_file(scratch.path(file)).unwrap();
+    scratch.run("compare --resume run").exits_with(0);
+    assert_eq!(trial, fs::read_to_string(scratch.path(file)).unwrap());
 }
 
 #[test]

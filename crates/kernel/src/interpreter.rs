@@ -6,6 +6,7 @@
 //!
 //! Serving a list wakes its tasks at one instant, after the time of all the wake calls.
 
+use warmcore_memory::dependent_load::dependent_load_ps;
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, TaskId};
 use warmcore_workload::{ConditionId, ListId, LockId, Step, TimerMode};
@@ -84,6 +85,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Step::Memory { bytes, .. } => {
                 let work_ns = memory::touch_ns(*bytes);
                 self.busy(cpu, id, Activity::Work, work_ns)
+            }
+            Step::Chase { hops, region_bytes } => {
+                // It waits for memory, which capacity does not speed up, so it takes time and not work.
+                let hop_ps = dependent_load_ps(self.core.machine, cpu, *region_bytes);
+                self.busy(cpu, id, Activity::CpuTime, hops.saturating_mul(hop_ps).div_ceil(1_000))
             }
             Step::IoRun { bytes } => {
                 let work_ns = memory::null_write_ns(*bytes);

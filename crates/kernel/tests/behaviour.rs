@@ -310,3 +310,18 @@ fn equal_input_gives_equal_events() {
     assert_eq!(first.tasks, second.tasks);
     assert!(events.len() > 40);
 }
+
+#[test]
+fn a_chain_of_loads_takes_the_latency_of_where_its_region_fits() {
+    let machine = resolve("epyc-9654").unwrap();
+    let elapsed_ns = |step: Step| {
+        let workload = scene(&[&[step]]);
+        run(&Setup::new(&machine, &workload, 1).unwrap(), Fifo::default(), None).unwrap().end_ns
+    };
+    let base_ns = elapsed_ns(Step::Chase { hops: 0, region_bytes: 0 });
+    let chase_ns = |region_bytes| elapsed_ns(Step::Chase { hops: 1_000, region_bytes }) - base_ns;
+    let l1_ps = machine.data_cache(CpuId(0), 1).unwrap().latency_ps.unwrap();
+    assert_eq!(chase_ns(4 << 10), l1_ps);
+    assert_eq!(chase_ns(1 << 30), 1_000 * machine.performance().memory.local_ns.unwrap());
+    assert!(chase_ns(4 << 10) < chase_ns(16 << 20) && chase_ns(16 << 20) < chase_ns(1 << 30));
+}

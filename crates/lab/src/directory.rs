@@ -112,7 +112,8 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes a new run directory, with the directories above it.
+    /// Makes a new run directory, with the directories above it. Of a run that is to be replaced the files of a run are removed and
+    /// nothing else; a link to its directory stays a link.
     ///
     /// # Errors
     /// When it exists and is neither empty nor to be replaced, when it is to be replaced but holds no run, or when it
@@ -122,7 +123,7 @@ impl RunDirectory {
             match existing {
                 Existing::Refuse => return Err(DirectoryError::Exists(path.to_path_buf())),
                 Existing::Replace if !holds_a_run(path) => return Err(DirectoryError::NotARun(path.to_path_buf())),
-                Existing::Replace => fs::remove_dir_all(path).at("remove", path)?,
+                Existing::Replace => remove_run(path)?,
             }
         }
         fs::create_dir_all(path).at("create", path)?;
@@ -210,7 +211,7 @@ impl RunDirectory {
     /// When a directory cannot be read.
     pub fn files(&self) -> Result<Vec<String>, FileError> {
         let mut found = Vec::new();
-        collect_files(&self.path, String::new(), &mut found)?;
+        collect(&self.path, "", false, &mut found)?;
         found.sort();
         Ok(found)
     }
@@ -222,7 +223,8 @@ impl RunDirectory {
     pub fn write_checksums(&self) -> Result<(), FileError> {
         let mut list = String::new();
         let unlisted = [CHECKSUMS, ENVIRONMENT, REPORT];
-        for name in self.files()?.iter().filter(|name| !unlisted.contains(&name.as_str())) {
+        let listed = |name: &&String| is_of_a_run(name) && !unlisted.contains(&name.as_str());
+        for name in self.files()?.iter().filter(listed) {
             let sum = files::sha256_of_file(&self.path.join(name))?;
             list.push_str(&format!("{sum}  {name}\n"));
         }
@@ -234,12 +236,29 @@ impl RunDirectory {
     /// # Errors
     /// With the first file that differs or is missing.
     pub fn verify(&self) -> Result<(), DirectoryError> {
+        self.verify_files(|_| true)
+    }
+
+    /// Compares the files that a run goes on with, those of finished trials above all, with their checksums. Missing ones are made
+    /// again, and so is what is written at the end. A run that was cut off has no list yet, and nothing is compared.
+    ///
+    /// # Errors
+    /// With the first file that differs.
+    pub fn verify_kept(&self) -> Result<(), DirectoryError> {
+        if !self.path.join(CHECKSUMS).exists() {
+            return Ok(());
+        }
+        let rewritten = [TRIAL_TABLE, LOSSES, VERDICT, VERDICT_TEXT];
+        self.verify_files(|name| !rewritten.contains(&name) && self.path.join(name).exists())
+    }
+
+    fn verify_files(&self, concerned: impl Fn(&str) -> bool) -> Result<(), DirectoryError> {
         for (number, line) in self.read(CHECKSUMS)?.lines().enumerate() {
             let Some((sum, name)) = line.split_once("  ") else {
                 return Err(DirectoryError::ChecksumLine { path: self.path.join(CHECKSUMS), line: number + 1 });
             };
             let path = self.path.join(name);
-            if files::sha256_of_file(&path)? != sum {
+            if concerned(name) && files::sha256_of_file(&path)? != sum {
                 return Err(DirectoryError::Checksum(path));
             }
         }
@@ -253,6 +272,54 @@ fn holds_a_run(path: &Path) -> bool {
     fs::read_to_string(path.join(EXPERIMENT)).is_ok_and(|text| text.contains(EXPERIMENT_SCHEMA_PREFIX))
 }
 
+/// Whether a file of this name, relative to the directory, is one that runs write: one of their own names, or named after a trial.
+fn is_of_a_run(name: &str) -> bool {
+    let own = [
+        EXPERIMENT,
+        MACHINE,
+        WORKLOAD,
+        VERSIONS,
+        TRIAL_TABLE,
+        LOSSES,
+        VERDICT,
+        VERDICT_TEXT,
+        ENVIRONMENT,
+        REPORT,
+        CHECKSUMS,
+    ];
+    let name = name.strip_suffix(".partial").unwrap_or(name);
+    match name.split('/').collect::<Vec<_>>()[..] {
+        [file] => own.contains(&file),
+        [TRACE, trial, _] => is_trial(trial),
+        [TRIALS | GUESTS, file] => file.strip_suffix(".json").is_some_and(is_trial),
+        _ => false,
+    }
+}
+
+/// Whether it is a [`trial_name`](crate::runner::trial_name).
+fn is_trial(name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = name.strip_prefix('s').and_then(|rest| rest.split_once("-t"));
+    parts.is_some_and(|(scheduler, trial)| number(scheduler) && number(trial))
+}
+
+/// Removes the files of a run, and directories that are empty then.
+fn remove_run(path: &Path) -> Result<(), FileError> {
+    let mut found = Vec::new();
+    collect(path, "", true, &mut found)?;
+    for name in found.iter().filter(|name| is_of_a_run(name)) {
+        let file = path.join(name);
+        fs::remove_file(&file).at("remove", &file)?;
+        // Directories that hold something else stay.
+        for directory in Path::new(name).ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            if fs::remove_dir(path.join(directory)).is_err() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether there is something at `path` other than an empty directory.
 fn occupied(path: &Path) -> Result<bool, FileError> {
     if !path.is_dir() {
@@ -261,13 +328,14 @@ fn occupied(path: &Path) -> Result<bool, FileError> {
     Ok(fs::read_dir(path).at("read", path)?.next().is_some())
 }
 
-fn collect_files(directory: &Path, prefix: String, found: &mut Vec<String>) -> Result<(), FileError> {
+/// Files below a directory with their path from the top; partial ones only if asked for.
+fn collect(directory: &Path, prefix: &str, partial: bool, found: &mut Vec<String>) -> Result<(), FileError> {
     for entry in fs::read_dir(directory).at("read", directory)? {
         let entry = entry.at("read", directory)?;
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         if entry.file_type().at("read", &entry.path())?.is_dir() {
-            collect_files(&entry.path(), format!("{name}/"), found)?;
-        } else if !name.ends_with(".partial") {
+            collect(&entry.path(), &format!("{name}/"), partial, found)?;
+        } else if partial || !name.ends_with(".partial") {
             found.push(name);
         }
     }
@@ -301,7 +369,55 @@ mod tests {
 
         fs::write(parent.path().join(EXPERIMENT), "schema = \"warmcore-experiment-2\"").unwrap();
         RunDirectory::create(parent.path(), Existing::Replace).unwrap();
-        assert!(!precious.exists());
+        assert!(!parent.path().join(EXPERIMENT).exists());
+        assert!(precious.exists(), "what a run did not write stays");
+    }
+
+    #[test]
+    fn force_removes_the_files_of_a_run_and_no_others_and_leaves_a_link_a_link() {
+        let parent = tempfile::tempdir().unwrap();
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(parent.path().join("run"), &link).unwrap();
+        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
+        run.write(EXPERIMENT, b"schema = \"warmcore-experiment-2\"").unwrap();
+        let of_the_run = [
+            "verdict.json",
+            "trials/s0-t0001.json",
+            "trials/s1-t12345.json.partial",
+            "trace/s0-t0000/events.parquet",
+            "guests/s0-t0000.json",
+        ];
+        let of_the_user = ["notes.md", "trials/notes.md", "mine/s0-t0000.json", "trace/mine", "s0-t0000.json"];
+        for name in of_the_run.iter().chain(&of_the_user) {
+            let path = run.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        RunDirectory::create(&link, Existing::Replace).unwrap();
+        assert!(link.is_symlink());
+        let mut left = Vec::new();
+        collect(&link, "", true, &mut left).unwrap();
+        left.sort();
+        let mut wanted = of_the_user.map(str::to_owned);
+        wanted.sort();
+        assert_eq!(left, wanted);
+        assert!(!link.join("guests").exists() && !link.join("trace/s0-t0000").exists());
+    }
+
+    #[test]
+    fn what_a_run_goes_on_with_must_match_its_checksum() {
+        let parent = tempfile::tempdir().unwrap();
+        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
+        for name in [EXPERIMENT, VERDICT, "trials/s0-t0000.json", "trials/s0-t0001.json"] {
+            run.write(name, b"one").unwrap();
+        }
+        run.write_checksums().unwrap();
+        run.write(VERDICT, b"rewritten at the end anyway").unwrap();
+        fs::remove_file(run.path().join("trials/s0-t0001.json")).unwrap();
+        run.verify_kept().unwrap();
+        run.write("trials/s0-t0000.json", b"two").unwrap();
+        let error = run.verify_kept().unwrap_err();
+        assert!(error.to_string().contains("trials/s0-t0000.json"), "{error}");
     }
 
     #[test]
@@ -331,16 +447,16 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
         run.write(EXPERIMENT, b"one").unwrap();
-        run.write("trials/a.json", b"two").unwrap();
+        run.write("trials/s0-t0000.json", b"two").unwrap();
         run.write(ENVIRONMENT, b"host").unwrap();
         run.write_checksums().unwrap();
         run.verify().unwrap();
 
         run.write(ENVIRONMENT, b"another host").unwrap();
         run.verify().unwrap();
-        run.write("trials/a.json", b"three").unwrap();
+        run.write("trials/s0-t0000.json", b"three").unwrap();
         let error = run.verify().unwrap_err();
-        assert!(matches!(&error, DirectoryError::Checksum(path) if path.ends_with("trials/a.json")), "{error}");
+        assert!(matches!(&error, DirectoryError::Checksum(path) if path.ends_with("trials/s0-t0000.json")), "{error}");
     }
 
     #[test]

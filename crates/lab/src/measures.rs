@@ -293,6 +293,7 @@ fn blocks(step: &Step) -> bool {
         | Step::SetSlice { .. }
         | Step::SetGroup(_)
         | Step::Memory { .. }
+        | Step::Chase { .. }
         | Step::IoRun { .. }
         | Step::StartClock { .. }
         | Step::RecordClock { .. }

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 use warmcore_topology::{Bandwidth, Cache, CpuId, Inclusion, LlcId, Machine, NodeId, PerRelation, Relation, Ways};
 
+use crate::dependent_load::{ASSUMED_L1, ASSUMED_L2, ASSUMED_LLC, ASSUMED_MEMORY_NS};
+
 /// The dimensions of a cache.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CacheShape {
@@ -215,7 +217,7 @@ impl Reader<'_> {
     }
 
     /// The shape of a cache, or of an assumed one.
-    fn shape(&mut self, cache: Option<&Cache>, name: &str, kib: u32, ps: u32) -> Result<CacheShape, HierarchyError> {
+    fn shape(&mut self, cache: Option<&Cache>, name: &str, (kib, ps): (u32, u32)) -> Result<CacheShape, HierarchyError> {
         let bytes = cache.map(|cache| cache.size_bytes).filter(|bytes| *bytes > 0);
         let bytes = match bytes {
             Some(bytes) => bytes,
@@ -267,7 +269,7 @@ impl Reader<'_> {
 
     fn l1(&mut self) -> Result<Vec<CacheShape>, HierarchyError> {
         let cpus = self.first_cpus_of_cores();
-        cpus.into_iter().map(|cpu| self.shape(self.machine.data_cache(cpu, 1), "L1d", 32, 1_300)).collect()
+        cpus.into_iter().map(|cpu| self.shape(self.machine.data_cache(cpu, 1), "L1d", ASSUMED_L1)).collect()
     }
 
     fn l2(&mut self) -> Result<(Vec<CacheShape>, Vec<Option<u32>>), HierarchyError> {
@@ -290,7 +292,7 @@ impl Reader<'_> {
                 Some(index) => *index,
                 None => {
                     let index = shapes.len() as u32;
-                    shapes.push(self.shape(cache, "L2", 1_024, 4_500)?);
+                    shapes.push(self.shape(cache, "L2", ASSUMED_L2)?);
                     known.insert(key, index);
                     index
                 }
@@ -302,13 +304,13 @@ impl Reader<'_> {
 
     fn llc(&mut self) -> Result<Vec<CacheShape>, HierarchyError> {
         let machine = self.machine;
-        machine.llcs().map(|llc| self.shape(machine.llc_cache(llc), "LLC", 32 * 1_024, 30_000)).collect()
+        machine.llcs().map(|llc| self.shape(machine.llc_cache(llc), "LLC", ASSUMED_LLC)).collect()
     }
 
     fn memory_ns(&mut self) -> Vec<Vec<f64>> {
         let figures = &self.machine.performance().memory;
         let ns = |value: Option<u64>| value.map(|ns| ns as u32);
-        let local = self.or_assume("local memory latency in ns", ns(figures.local_ns), 100);
+        let local = self.or_assume("local memory latency in ns", ns(figures.local_ns), ASSUMED_MEMORY_NS);
         let same_socket = ns(figures.same_socket_ns).unwrap_or(local + local / 8);
         let other_socket = if self.machine.socket_count() > 1 {
             self.or_assume("latency of another socket's memory in ns", ns(figures.other_socket_ns), local + 80)

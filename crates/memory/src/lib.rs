@@ -15,6 +15,7 @@ pub mod analytic;
 pub mod curves;
 pub mod exact;
 pub mod fit;
+pub mod dependent_load;
 pub mod hierarchy;
 pub mod library;
 pub mod math;

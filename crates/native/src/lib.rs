@@ -21,6 +21,7 @@
 //! The crate needs no files but `/sys/devices/system/{cpu,node}` (and can do without), so that it can also run as the
 //! first program of a small guest.
 
+mod chain;
 mod channel;
 mod clock;
 mod error;

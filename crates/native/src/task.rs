@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::thread::{sched_setaffinity, sched_yield};
 use warmcore_workload::{Affinity, GroupId, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode};
 
+use crate::chain::Chain;
 use crate::channel::Failed;
 use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
@@ -25,6 +26,8 @@ const LARGEST_REGION: u64 = 256 << 20;
 const LINE: usize = 64;
 /// Size of a write of `iorun`: rt-app's default buffer.
 const IO_BYTES: usize = 4 << 20;
+/// Dependent loads between two looks at whether the run has ended.
+const HOPS_BETWEEN_CHECKS: u64 = 4_096;
 
 /// Creates a thread for a task of the template; `parent` counts its exit.
 pub(crate) fn spawn(
@@ -142,6 +145,7 @@ struct Thread<'a> {
     memory_credit_ns: u64,
     message: Vec<u8>,
     region: Vec<u8>,
+    chains: Vec<Chain>,
     null_device: Option<OwnedFd>,
     memory: Option<TaskMemory>,
     steps: u64,
@@ -164,6 +168,7 @@ impl<'a> Thread<'a> {
             memory_credit_ns: 0,
             message: Vec::new(),
             region: Vec::new(),
+            chains: Vec::new(),
             null_device: None,
             memory: None,
             steps: 0,
@@ -296,6 +301,7 @@ impl<'a> Thread<'a> {
             }
             Step::SetGroup(group) => self.join(*group),
             Step::Memory { bytes, region_bytes } => self.touch(*bytes, *region_bytes)?,
+            Step::Chase { hops, region_bytes } => self.chase(*hops, *region_bytes)?,
             Step::IoRun { bytes } => self.write_to_null(*bytes)?,
             Step::StartClock { slot } => self.clocks[usize::from(*slot)] = now_ns(),
             Step::RecordClock { slot, recorder } => {
@@ -446,6 +452,48 @@ impl<'a> Thread<'a> {
         }
         std::hint::black_box(&mut self.region);
         self.memory_credit_ns = thread_cpu_ns() - start;
+        Ok(())
+    }
+
+    /// Follows a chain of dependent loads through a region of so many bytes, from where the last one ended. The first of a size
+    /// lays it out, which takes time of its own.
+    fn chase(&mut self, hops: u64, region_bytes: u64) -> Result<(), Left> {
+        if region_bytes > LARGEST_REGION {
+            self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
+        }
+        let bytes = region_bytes.min(LARGEST_REGION) as usize;
+        let index = self.chains.iter().position(|chain| chain.is_of(bytes)).unwrap_or_else(|| {
+            self.chains.push(Chain::new(bytes));
+            self.chains.len() - 1
+        });
+        let mut left = hops;
+        while left > 0 {
+            let now = left.min(HOPS_BETWEEN_CHECKS);
+            self.chains[index].follow(now);
+            left -= now;
+            self.shared.stop.check()?;
+        }
+        Ok(())
+    }
+
+    /// Follows a chain of dependent loads through a region of so many bytes, from where the last one ended. The first of a size
+    /// lays it out, which takes time of its own.
+    fn chase(&mut self, hops: u64, region_bytes: u64) -> Result<(), Left> {
+        if region_bytes > LARGEST_REGION {
+            self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
+        }
+        let bytes = region_bytes.min(LARGEST_REGION) as usize;
+        let index = self.chains.iter().position(|chain| chain.is_of(bytes)).unwrap_or_else(|| {
+            self.chains.push(Chain::new(bytes));
+            self.chains.len() - 1
+        });
+        let mut left = hops;
+        while left > 0 {
+            let now = left.min(HOPS_BETWEEN_CHECKS);
+            self.chains[index].follow(now);
+            left -= now;
+            self.shared.stop.check()?;
+        }
         Ok(())
     }
 

@@ -134,6 +134,30 @@ fn suspended_tasks_are_resumed() {
 }
 
 #[test]
+fn a_task_is_resumed_by_its_own_name_whatever_name_it_suspends_with() {
+    // A suspends with a name that nobody has; B wakes A by A's name, again and again, since a resume is not remembered.
+    let outcome = file(
+        r#""A": { "loop": 3, "suspend": "X", "sem_post": "awake" },
+           "B": { "loop": -1, "resume": "A", "sleep": 1000 },
+           "C": { "loop": 1, "sem_wait": "awake", "sem_wait1": "awake", "sem_wait2": "awake", "warmcore_stop": 0 }"#,
+    );
+    let a = outcome.tasks.iter().find(|task| task.template.0 == 0).unwrap();
+    assert!(a.completed);
+}
+
+#[test]
+fn refused_nice_values_are_a_counted_warning() {
+    let mut workload = empty();
+    let raise = |body: ProgramBuilder| body.step(Step::SetNice(10)).step(Step::SetNice(-20));
+    add(&mut workload, "greedy", 2, ProgramBuilder::new().repeat(Some(3), raise));
+    let outcome = outcome(&workload);
+    assert!(all_completed(&outcome), "what the kernel refuses ends no task");
+    let refused = |warning: &&warmcore_workload::Warning| warning.what.starts_with("nice -20 ");
+    let count = outcome.warnings.iter().find(refused).map(|warning| warning.count);
+    assert_eq!(count, (!may_raise()).then_some(6));
+}
+
+#[test]
 fn parents_wait_for_their_children() {
     let mut workload = empty();
     let child = TaskTemplateId(1);

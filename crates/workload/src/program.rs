@@ -183,11 +183,18 @@ pub enum Step {
     },
     /// Move this task to a task group.
     SetGroup(GroupId),
-    /// Memory traffic of rt-app's `mem` and `memrun`: `bytes` touched in `region_bytes` with a stride.
+    /// Memory traffic of rt-app's `mem` and of `memrun` that reads or writes: `bytes` touched in `region_bytes` with a stride.
     Memory {
         /// Bytes touched.
         bytes: u64,
         /// Size of the region they lie in.
+        region_bytes: u64,
+    },
+    /// A chain of loads, each of which needs the one before, as rt-app's `memrun` of type `chase`: it waits for every one.
+    Chase {
+        /// Loads, one cache line each.
+        hops: u64,
+        /// Size of the region that the chain goes through, in bytes.
         region_bytes: u64,
     },
     /// Blocking device time of rt-app's `iorun`: writes of so many bytes to a null device, so CPU work only.

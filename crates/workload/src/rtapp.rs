@@ -23,7 +23,8 @@
 //! - A barrier waits for as many tasks as there are references to it, each counted once per instance.
 //! - `timer` with a `ref` that begins with `unique` belongs to each task alone.
 //! - The first expiry of a timer is one period after the task's start. If one event of a timer is absolute, all are.
-//! - `mem` and `memrun` are [`Step::Memory`](crate::Step::Memory) followed by the work of their instructions.
+//! - `mem`, and `memrun` that reads or writes, are [`Step::Memory`](crate::Step::Memory) followed by the work of their instructions;
+//!   `memrun` of type `chase` is [`Step::Chase`](crate::Step::Chase) alone, since a chain of loads waits and computes nothing.
 //!
 //! # The `warmcore` key
 //!

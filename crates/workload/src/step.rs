@@ -34,6 +34,7 @@ impl Step {
             Step::SetSlice { .. } => "slice",
             Step::SetGroup(_) => "taskgroup",
             Step::Memory { .. } => "memory",
+            Step::Chase { .. } => "chase",
             Step::IoRun { .. } => "iorun",
             Step::StartClock { .. } => "start_clock",
             Step::RecordClock { .. } => "record_clock",
@@ -53,6 +54,7 @@ impl Step {
             | Step::RunTime { cpu_ns: ns }
             | Step::Sleep { duration_ns: ns }
             | Step::Timer { period_ns: ns, .. }
+            | Step::Chase { hops: ns, .. }
             | Step::IoRun { bytes: ns } => *ns > 0,
             Step::Lock(_)
             | Step::Unlock(_)

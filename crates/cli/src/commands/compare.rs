@@ -110,6 +110,10 @@ fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>
         };
         Failure::usage("warmcore::resume", error).help(help)
     })?;
+    directory.verify_kept().map_err(|error| {
+        let advice = error.advice();
+        Failure::usage("warmcore::resume", error).help(advice)
+    })?;
     if strict && !experiment.workload.value.warnings.is_empty() {
         return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
             .help("without --strict these are warnings"));

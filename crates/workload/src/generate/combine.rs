@@ -124,6 +124,7 @@ impl Offsets {
             | Step::SetPolicy(_)
             | Step::SetSlice { .. }
             | Step::Memory { .. }
+            | Step::Chase { .. }
             | Step::IoRun { .. }
             | Step::StartClock { .. }
             | Step::LoopStart { .. }

@@ -86,24 +86,14 @@ pub(super) const DEFAULT_MEMORY_BYTES: u64 = 4 << 20;
 pub(super) enum MemoryKind {
     Set,
     ByteWise,
-    Chase,
 }
 
 impl MemoryKind {
-    /// Bytes touched by `count` units: a hop of `chase` touches one cache line.
-    pub(super) fn bytes(self, count: u64) -> u64 {
+    /// Nanoseconds of work for `bytes` bytes.
+    pub(super) fn work_ns(self, bytes: u64) -> u64 {
         match self {
-            MemoryKind::Set | MemoryKind::ByteWise => count,
-            MemoryKind::Chase => count.saturating_mul(64),
-        }
-    }
-
-    /// Nanoseconds of work for `count` units.
-    pub(super) fn work_ns(self, count: u64) -> u64 {
-        match self {
-            MemoryKind::Set => count.div_ceil(16),
-            MemoryKind::ByteWise => count.div_ceil(2),
-            MemoryKind::Chase => count.saturating_mul(2),
+            MemoryKind::Set => bytes.div_ceil(16),
+            MemoryKind::ByteWise => bytes.div_ceil(2),
         }
     }
 }
@@ -311,21 +301,24 @@ impl Compiler<'_> {
     fn memrun(&mut self, node: &Node<'_>) -> Read<()> {
         self.ignore_other_keys("memrun", &["type", "size", "stride", "pattern", "count", "ref"], node)?;
         let advice = "write { \"type\": \"read\", \"size\": BYTES, \"count\": BYTES }";
-        let kinds = [("read", MemoryKind::ByteWise), ("write", MemoryKind::ByteWise), ("chase", MemoryKind::Chase)];
+        let kinds = [("read", Some(MemoryKind::ByteWise)), ("write", Some(MemoryKind::ByteWise)), ("chase", None)];
         let kind = node.require("type", advice)?.word("read, write or chase", &kinds)?;
-        let region = node.require("size", advice)?.u64("a number of bytes")?;
+        let region_bytes = node.require("size", advice)?.u64("a number of bytes")?;
         let count = node.require("count", advice)?.u64("a number of bytes or hops")?;
         self.warn(
             "event \"memrun\"",
-            "its size and number of bytes are kept; read or write, stride, pattern and ref are not",
+            "its size and number of bytes or hops are kept; read or write, stride, pattern and ref are not",
         );
-        self.memory(kind, count, region, node);
+        match kind {
+            Some(kind) => self.memory(kind, count, region_bytes, node),
+            None => self.push(Step::Chase { hops: count, region_bytes }, node),
+        }
         Ok(())
     }
 
-    fn memory(&mut self, kind: MemoryKind, count: u64, region_bytes: u64, node: &Node<'_>) {
-        self.push(Step::Memory { bytes: kind.bytes(count), region_bytes }, node);
-        self.push(Step::Run { work_ns: kind.work_ns(count) }, node);
+    fn memory(&mut self, kind: MemoryKind, bytes: u64, region_bytes: u64, node: &Node<'_>) {
+        self.push(Step::Memory { bytes, region_bytes }, node);
+        self.push(Step::Run { work_ns: kind.work_ns(bytes) }, node);
     }
 
     fn ignore_other_keys(&mut self, event: &str, known: &[&str], node: &Node<'_>) -> Read<()> {

@@ -145,18 +145,16 @@ impl Writer<'_> {
             return None;
         }
         // Whether bytes were read or written is not kept; the time is the same.
-        let kinds = [("write", MemoryKind::ByteWise, bytes), ("chase", MemoryKind::Chase, bytes / 64)];
-        let (name, _, count) = kinds
-            .into_iter()
-            .find(|(_, kind, count)| kind.bytes(*count) == bytes && kind.work_ns(*count) == work_ns)?;
-        let entries = [("type", Json::from(name)), ("size", region_bytes.into()), ("count", count.into())];
-        Some(("memrun", object(entries)))
+        (work_ns == MemoryKind::ByteWise.work_ns(bytes)).then(|| ("memrun", memrun("write", region_bytes, bytes)))
     }
 
     fn event(&self, step: &Step) -> Option<(&'static str, Json)> {
         let workload = self.workload;
         let text = |table: &[String], index: usize| Json::Text(table[index].clone());
         let value = match step {
+            Step::Chase { hops, region_bytes } if self.with_memrun => {
+                return Some(("memrun", memrun("chase", *region_bytes, *hops)));
+            }
             Step::Run { work_ns: ns } | Step::RunTime { cpu_ns: ns } | Step::Sleep { duration_ns: ns } => {
                 microseconds(*ns)?
             }
@@ -197,4 +195,8 @@ pub(super) fn cpu_list(list: &[u32]) -> Json {
 
 fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
     Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn memrun(kind: &str, region_bytes: u64, count: u64) -> Json {
+    object([("type", Json::from(kind)), ("size", region_bytes.into()), ("count", count.into())])
 }

@@ -158,6 +158,10 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
             bytes: value.u64("a number of bytes")?,
             region_bytes: node.require("region_bytes", "state the size of the region")?.u64("a number of bytes")?,
         },
+        "chase_hops" => Step::Chase {
+            hops: value.u64("a number of loads")?,
+            region_bytes: node.require("region_bytes", "state the size of the region")?.u64("a number of bytes")?,
+        },
         "io_bytes" => Step::IoRun { bytes: value.u64("a number of bytes")? },
         "start_clock" => Step::StartClock { slot: value.integer("a clock", 0, 3)? as u8 },
         "record_clock" => Step::RecordClock {
@@ -289,6 +293,9 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::SetGroup(group) => object([("taskgroup", Json::Text(workload.groups[group.index()].name.clone()))]),
         Step::Memory { bytes, region_bytes } => {
             object([("memory_bytes", (*bytes).into()), ("region_bytes", (*region_bytes).into())])
+        }
+        Step::Chase { hops, region_bytes } => {
+            object([("chase_hops", (*hops).into()), ("region_bytes", (*region_bytes).into())])
         }
         Step::IoRun { bytes } => object([("io_bytes", (*bytes).into())]),
         Step::StartClock { slot } => object([("start_clock", integer((*slot).into()))]),

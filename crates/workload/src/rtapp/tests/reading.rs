@@ -178,8 +178,7 @@ fn memory_events_are_traffic_and_work() {
             Step::Run { work_ns: 100 },
             Step::Memory { bytes: 1000, region_bytes: 4096 },
             Step::Run { work_ns: 500 },
-            Step::Memory { bytes: 640, region_bytes: 65536 },
-            Step::Run { work_ns: 20 },
+            Step::Chase { hops: 10, region_bytes: 65536 },
         ]
     );
     assert_eq!(warnings(&workload), ["event \"memrun\""]);

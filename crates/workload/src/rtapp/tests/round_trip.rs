@@ -67,6 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
         duration().prop_map(|slice_ns| Step::SetSlice { slice_ns }),
         object.clone().prop_map(|id| Step::SetGroup(GroupId(id))),
         (any::<u64>(), any::<u64>()).prop_map(|(bytes, region_bytes)| Step::Memory { bytes, region_bytes }),
+        (any::<u64>(), any::<u64>()).prop_map(|(hops, region_bytes)| Step::Chase { hops, region_bytes }),
         (0_u8..4).prop_map(|slot| Step::StartClock { slot }),
         (0_u8..4, object.clone()).prop_map(|(slot, id)| Step::RecordClock { slot, recorder: RecorderId(id) }),
         object.prop_map(Step::Phase),

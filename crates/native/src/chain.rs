@@ -1,0 +1,66 @@
+//! Chains of dependent loads through a region of memory: the address of each is what the one before read.
+
+/// Bytes of a cache line, and of a link.
+const LINE: usize = 64;
+
+/// One link to a cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Link(u32);
+
+const _: () = assert!(size_of::<Link>() == LINE);
+
+/// One cycle through all lines of a region, in an order that no prefetcher guesses.
+pub(crate) struct Chain {
+    links: Vec<Link>,
+    at: u32,
+}
+
+impl Chain {
+    /// A cycle through so many bytes, at least one line. The same for every run (Sattolo's algorithm, SplitMix64).
+    pub(crate) fn new(bytes: usize) -> Self {
+        let lines = Self::lines(bytes);
+        let mut links: Vec<Link> = (0..lines as u32).map(Link).collect();
+        let mut state = 0_u64;
+        for last in (1..lines).rev() {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut random = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            random = (random ^ (random >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            links.swap(last, ((random ^ (random >> 31)) % last as u64) as usize);
+        }
+        Self { links, at: 0 }
+    }
+
+    /// Whether this is a chain through so many bytes.
+    pub(crate) fn is_of(&self, bytes: usize) -> bool {
+        self.links.len() == Self::lines(bytes)
+    }
+
+    /// Follows so many links from where the last call ended.
+    pub(crate) fn follow(&mut self, hops: u64) {
+        for _ in 0..hops {
+            self.at = self.links[self.at as usize].0;
+        }
+        self.at = std::hint::black_box(self.at);
+    }
+
+    fn lines(bytes: usize) -> usize {
+        (bytes / LINE).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_comes_back_after_all_its_lines_and_not_before() {
+        for bytes in [0, 1, 64, 128, 4_096, 100_000] {
+            let mut chain = Chain::new(bytes);
+            for hop in 1..=chain.links.len() {
+                chain.follow(1);
+                assert_eq!(chain.at == 0, hop == chain.links.len(), "{bytes} bytes, hop {hop}");
+            }
+        }
+    }
+}
