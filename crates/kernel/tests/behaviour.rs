@@ -313,13 +313,13 @@ fn equal_input_gives_equal_events() {
 
 #[test]
 fn a_chain_of_loads_takes_the_latency_of_where_its_region_fits() {
-    let machine = resolve("epyc-9654").unwrap();
+    let machine = resolve("genoa96").unwrap();
     let elapsed_ns = |step: Step| {
         let workload = scene(&[&[step]]);
-        run(&Setup::new(&machine, &workload, 1).unwrap(), Fifo::default(), None).unwrap().end_ns
+        run(&Setup::new(&machine, &workload, 1).unwrap(), Fifo::default(), None).unwrap().elapsed_ns
     };
-    let base_ns = elapsed_ns(Step::Chase { hops: 0, region_bytes: 0 });
-    let chase_ns = |region_bytes| elapsed_ns(Step::Chase { hops: 1_000, region_bytes }) - base_ns;
+    let elapsed_ns = |hops, region_bytes| elapsed_ns(Step::Chase { hops, region_bytes });
+    let chase_ns = |region_bytes| elapsed_ns(101_000, region_bytes) - elapsed_ns(100_000, region_bytes);
     let l1_ps = machine.data_cache(CpuId(0), 1).unwrap().latency_ps.unwrap();
     assert_eq!(chase_ns(4 << 10), l1_ps);
     assert_eq!(chase_ns(1 << 30), 1_000 * machine.performance().memory.local_ns.unwrap());

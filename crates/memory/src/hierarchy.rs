@@ -217,7 +217,12 @@ impl Reader<'_> {
     }
 
     /// The shape of a cache, or of an assumed one.
-    fn shape(&mut self, cache: Option<&Cache>, name: &str, (kib, ps): (u32, u32)) -> Result<CacheShape, HierarchyError> {
+    fn shape(
+        &mut self,
+        cache: Option<&Cache>,
+        name: &str,
+        (kib, ps): (u32, u32),
+    ) -> Result<CacheShape, HierarchyError> {
         let bytes = cache.map(|cache| cache.size_bytes).filter(|bytes| *bytes > 0);
         let bytes = match bytes {
             Some(bytes) => bytes,

@@ -13,9 +13,9 @@
 
 pub mod analytic;
 pub mod curves;
+pub mod dependent_load;
 pub mod exact;
 pub mod fit;
-pub mod dependent_load;
 pub mod hierarchy;
 pub mod library;
 pub mod math;

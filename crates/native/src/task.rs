@@ -476,27 +476,6 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    /// Follows a chain of dependent loads through a region of so many bytes, from where the last one ended. The first of a size
-    /// lays it out, which takes time of its own.
-    fn chase(&mut self, hops: u64, region_bytes: u64) -> Result<(), Left> {
-        if region_bytes > LARGEST_REGION {
-            self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
-        }
-        let bytes = region_bytes.min(LARGEST_REGION) as usize;
-        let index = self.chains.iter().position(|chain| chain.is_of(bytes)).unwrap_or_else(|| {
-            self.chains.push(Chain::new(bytes));
-            self.chains.len() - 1
-        });
-        let mut left = hops;
-        while left > 0 {
-            let now = left.min(HOPS_BETWEEN_CHECKS);
-            self.chains[index].follow(now);
-            left -= now;
-            self.shared.stop.check()?;
-        }
-        Ok(())
-    }
-
     fn write_to_null(&mut self, bytes: u64) -> Result<(), Left> {
         use rustix::fs::{Mode, OFlags, open};
         let call = |call, source| self.failed(Failed::Call(call, source));

@@ -67,7 +67,7 @@
 //! `runtime_ns`, `sleep_ns`, `slice_ns`, `nice`, `policy`, `taskgroup`, `affinity`, `phase`, `lock`, `unlock`,
 //! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `io_bytes`,
 //! `start_clock` with one value each; `timer` with `period_ns` and `mode`; `wait` and `sync` with `mutex`; `send` and
-//! `receive` with `bytes`; `enlist` and `record_clock` with `recorder`; `memory_bytes` with `region_bytes`; and `loop`
+//! `receive` with `bytes`; `enlist` and `record_clock` with `recorder`; `memory_bytes` and `chase_hops` with `region_bytes`; and `loop`
 //! (times, −1 for ever) with `steps`. The meaning of each is that of the [`Step`](crate::Step) of its name.
 
 mod events;

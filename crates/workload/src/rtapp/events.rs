@@ -79,9 +79,9 @@ pub(super) fn event_names() -> impl Iterator<Item = &'static str> {
 /// Size of the buffer of `mem` and `iorun` unless `global.mem_buffer_size` says otherwise.
 pub(super) const DEFAULT_MEMORY_BYTES: u64 = 4 << 20;
 
-/// Instruction cost of memory events when all data is in the L1 cache, in the unit the kind counts in. What the caches
-/// add is the business of a memory model. Assumed, for a core at 2.5 GHz: `mem` is a `memset` of 16 bytes per
-/// nanosecond; `read` and `write` touch one byte in half a nanosecond; one hop of `chase` is an L1 hit, 2 ns.
+/// Instruction cost of memory events when all data is in the L1 cache, by byte. What the caches add is the business of
+/// a memory model. Assumed, for a core at 2.5 GHz: `mem` is a `memset` of 16 bytes per nanosecond; `read` and `write` of
+/// `memrun` touch one byte in half a nanosecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MemoryKind {
     Set,

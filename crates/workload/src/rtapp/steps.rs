@@ -11,7 +11,7 @@ use crate::{Affinity, Policy, Step, TimerMode, Workload};
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 35] = [
+const VERBS: [&str; 36] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -40,6 +40,7 @@ const VERBS: [&str; 35] = [
     "slice_ns",
     "taskgroup",
     "memory_bytes",
+    "chase_hops",
     "io_bytes",
     "start_clock",
     "record_clock",
@@ -89,7 +90,7 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
         "wait" | "sync" => &["mutex"],
         "send" | "receive" => &["bytes"],
         "enlist" | "record_clock" => &["recorder"],
-        "memory_bytes" => &["region_bytes"],
+        "memory_bytes" | "chase_hops" => &["region_bytes"],
         _ => &[],
     };
     let keys: Vec<&str> = std::iter::once(*verb).chain(others.iter().copied()).collect();

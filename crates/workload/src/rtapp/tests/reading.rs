@@ -244,6 +244,7 @@ fn the_warmcore_key_says_what_rtapp_cannot() {
                 "p": { "instances": 2, "program": [ { "loop": -1, "steps": [
                     { "send": "c", "bytes": 8 }, { "receive": "c", "bytes": 8 }, { "enlist": "l", "recorder": "r" },
                     { "serve": "l" }, { "memory_bytes": 1, "region_bytes": 2 }, { "run_ns": 1234 },
+                    { "chase_hops": 3, "region_bytes": 4 },
                     { "start_clock": 1 }, { "record_clock": 1, "recorder": "r" }, { "barrier": "b" },
                     { "affinity": { "nodes": [1] } }, "yield" ] }, "exit" ] } } } }"#,
     );
@@ -273,13 +274,14 @@ fn the_warmcore_key_says_what_rtapp_cannot() {
     assert_eq!(
         steps(&workload, 1),
         [
-            Step::LoopStart { times: None, end: 12 },
+            Step::LoopStart { times: None, end: 13 },
             Step::Send { channel, bytes: 8 },
             Step::Receive { channel, bytes: 8 },
             Step::Enlist { list: ListId(0), recorder: Some(RecorderId(0)) },
             Step::Serve(ListId(0)),
             Step::Memory { bytes: 1, region_bytes: 2 },
             Step::Run { work_ns: 1234 },
+            Step::Chase { hops: 3, region_bytes: 4 },
             Step::StartClock { slot: 1 },
             Step::RecordClock { slot: 1, recorder: RecorderId(0) },
             Step::Barrier(BarrierId(0)),
