@@ -14,6 +14,7 @@ use crate::event_queue::{Class, EventQueue, Slot};
 use crate::hint_faults::{HomeChange, Touches};
 use crate::pages::Pages;
 use crate::task::{State, Task};
+use crate::timers::{ClassPath, Level, TimerId, Timers};
 
 /// A pending request to call the scheduler on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -130,6 +131,12 @@ pub struct Core<'a> {
     pub(crate) decisions: DecisionTable,
     pub(crate) resched_list: Vec<CpuId>,
     pub(crate) error: Option<SimulationError>,
+    /// Timers of the scheduler.
+    pub(crate) timers: Timers,
+    /// Which class of a composite is at work.
+    pub(crate) class: ClassPath,
+    /// Which one the present event is for.
+    pub(crate) addressed: ClassPath,
     /// Threads alive per process.
     pub(crate) process_threads: Vec<u32>,
     /// Where pages are, if there are nodes to choose from and tasks say what memory they use; and by task what hint faults have to do
@@ -328,14 +335,14 @@ impl<'a> Core<'a> {
     /// Sends an interrupt to an idle CPU that calls [`Scheduler::nohz_kick`](crate::Scheduler::nohz_kick) there.
     pub fn kick_nohz(&mut self, cpu: CpuId) {
         let at = self.now_ns + self.ipi_delay(cpu);
-        self.queue.push(at, Class::NohzKick, cpu, 0, 0);
+        self.queue.push(at, Class::NohzKick, cpu, self.class.to_bits(), 0);
     }
 
     /// Wakes the CPU's stopper thread: it preempts whatever runs there and calls
     /// [`Scheduler::stopper`](crate::Scheduler::stopper) with `payload`.
     pub fn queue_stopper(&mut self, cpu: CpuId, payload: u32) {
         let at = self.now_ns + if cpu == self.this_cpu { 0 } else { self.ipi_delay(cpu) };
-        self.queue.push(at, Class::Stopper, cpu, payload, 0);
+        self.push_stopper(at, cpu, None, payload);
     }
 
     /// Wakes the stopper threads of two CPUs together (`stop_two_cpus`): when both have preempted what runs there,
@@ -343,12 +350,44 @@ impl<'a> Core<'a> {
     pub fn queue_two_stoppers(&mut self, cpu: CpuId, other: CpuId, payload: u32) {
         let delay = |cpu| if cpu == self.this_cpu { 0 } else { self.ipi_delay(cpu) };
         let at = self.now_ns + delay(cpu).max(delay(other));
-        self.queue.push(at, Class::Stopper, cpu, payload, other.0 + 1);
+        self.push_stopper(at, cpu, Some(other), payload);
     }
 
-    /// Calls [`Scheduler::timer`](crate::Scheduler::timer) on the CPU with `payload` after `delay_ns`.
-    pub fn start_timer(&mut self, cpu: CpuId, delay_ns: u64, payload: u32) {
-        self.queue.push(self.now_ns + delay_ns, Class::Policy, cpu, payload, 0);
+    /// The event has two numbers: the payload, and class path and second CPU in one.
+    fn push_stopper(&mut self, at_ns: u64, cpu: CpuId, other: Option<CpuId>, payload: u32) {
+        let other = other.map_or(0, |other| other.0 + 1);
+        self.queue.push(at_ns, Class::Stopper, cpu, payload, self.class.to_bits() << 16 | other);
+    }
+
+    /// Calls [`Scheduler::timer`](crate::Scheduler::timer) on the CPU with `payload` after `delay_ns`, unless it is cancelled before.
+    pub fn start_timer(&mut self, cpu: CpuId, delay_ns: u64, payload: u64) -> TimerId {
+        let timer = self.timers.start(payload, self.class);
+        self.queue.push(self.now_ns + delay_ns, Class::Policy, cpu, timer.place, timer.generation);
+        timer
+    }
+
+    /// Cancels a timer. False if it has run out or was cancelled before.
+    pub fn cancel_timer(&mut self, timer: TimerId) -> bool {
+        self.timers.take(timer).is_some()
+    }
+
+    /// For a composite scheduler, before it calls one of its two: which of them is at work from now on. What that one starts
+    /// (timers, stoppers, kicks) comes back with [`Core::addressee`].
+    #[inline]
+    pub fn enter_class(&mut self, level: Level) {
+        self.class.enter(level);
+    }
+
+    /// For a composite scheduler, after that call.
+    #[inline]
+    pub fn leave_class(&mut self) {
+        self.class.leave();
+    }
+
+    /// For a composite scheduler, in [`Scheduler::timer`](crate::Scheduler::timer), [`stopper`](crate::Scheduler::stopper) and
+    /// [`nohz_kick`](crate::Scheduler::nohz_kick): which of its two started what has arrived. To be asked once.
+    pub fn addressee(&mut self) -> Level {
+        self.addressed.next()
     }
 
     /// Assigns a task to another CPU (`set_task_cpu`). The task must not be running and `cpu` must be allowed.

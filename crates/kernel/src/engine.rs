@@ -27,6 +27,7 @@ use crate::score_samples::ScoreSamples;
 use crate::setup::{MemoryChoice, Setup};
 use crate::sync::Objects;
 use crate::task::State;
+use crate::timers::{ClassPath, TimerId, Timers};
 use warmcore_trace::{End, Outcome};
 
 /// How often the stop flag is looked at, in engine events.
@@ -140,6 +141,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             decisions: DecisionTable::default(),
             resched_list: Vec::new(),
             error: None,
+            timers: Timers::default(),
+            class: ClassPath::default(),
+            addressed: ClassPath::default(),
             process_threads: vec![0; setup.workload.processes.len()],
             pages: (setup.machine.node_count() > 1)
                 .then(|| Pages::new(setup.workload, setup.machine.node_count()))
@@ -255,7 +259,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             Class::WakeIpi => {
                 self.core.cpus[cpu.index()].ttwu_pending -= 1;
                 self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
-                self.activate(cpu, TaskId(event.payload), Enqueue::Wakeup, WakeFlags::default());
+                let flags = Enqueue::WAKEUP | Enqueue::MIGRATED.only_if(event.generation != 0);
+                self.activate(cpu, TaskId(event.payload), flags, WakeFlags::default());
             }
             Class::ReschedIpi => {
                 if self.core.cpus[cpu.index()].need_resched == NeedResched::No {
@@ -263,17 +268,24 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 }
             }
             Class::Stopper => {
-                let other = event.generation.checked_sub(1).map(CpuId);
+                let other = (event.generation & 0xffff).checked_sub(1).map(CpuId);
+                self.core.addressed = ClassPath::from_bits(event.generation >> 16);
                 self.stopper(cpu, other, event.payload);
             }
             Class::HrTick => self.hrtick(cpu),
             Class::Tick => self.tick(cpu),
             Class::NohzKick => {
                 if self.core.curr_is_idle(cpu) {
+                    self.core.addressed = ClassPath::from_bits(event.payload);
                     self.scheduler.nohz_kick(&mut self.core, cpu);
                 }
             }
-            Class::Policy => self.scheduler.timer(&mut self.core, cpu, event.payload),
+            Class::Policy => {
+                let timer = TimerId { place: event.payload, generation: event.generation };
+                let Some((payload, class)) = self.core.timers.take(timer) else { return false };
+                self.core.addressed = class;
+                self.scheduler.timer(&mut self.core, cpu, payload);
+            }
             Class::Start => self.start(event.payload),
             Class::Release => self.release(TaskId(event.payload)),
             Class::End => self.ended = Some(if event.payload == 0 { End::Stopped } else { End::TimeLimit }),

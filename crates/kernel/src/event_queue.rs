@@ -25,19 +25,19 @@ pub(crate) enum Class {
     Release = 2,
     /// A sleep ends; payload is the task.
     Timer = 3,
-    /// A queued wakeup arrives at its CPU; payload is the task.
+    /// A queued wakeup arrives at its CPU; payload is the task, generation 1 if it was on another CPU before.
     WakeIpi = 4,
     /// A reschedule interrupt arrives.
     ReschedIpi = 5,
-    /// The stopper thread runs, alone (generation 0) or with that of CPU generation − 1.
+    /// The stopper thread runs, alone (low half of the generation 0) or with that of CPU low half − 1; the upper half says for which class.
     Stopper = 6,
     /// High-resolution tick. In a slot.
     HrTick = 7,
     /// Ordinary tick. In a slot.
     Tick = 8,
-    /// A kick to balance on behalf of idle CPUs.
+    /// A kick to balance on behalf of idle CPUs; payload is the class it is for.
     NohzKick = 9,
-    /// A scheduler's own timer; payload is the scheduler's.
+    /// A scheduler's own timer; payload is its place in the table of timers.
     Policy = 10,
     /// The running task finishes what it is doing. In a slot.
     Progress = 11,

@@ -36,6 +36,7 @@ mod switching;
 mod sync;
 mod task;
 mod task_profiles;
+mod timers;
 
 pub use crate::core::{Core, KernelParameters, NeedResched};
 pub use crate::counters::READ_COUNTERS_NS;
@@ -47,3 +48,4 @@ pub use crate::pages::{LastTouch, PAGE_BYTES, RegionId};
 pub use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
 pub use crate::setup::{Boot, MemoryChoice, Setup};
 pub use crate::task::{State, Task, WaitReason};
+pub use crate::timers::{Level, TimerId};

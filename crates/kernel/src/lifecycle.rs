@@ -39,7 +39,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.charge(this_cpu, self.core.machine.costs().wakeup_ns, OverheadKind::Wakeup);
         if self.scheduler.holds(task) {
             // Still queued where it slept: no CPU selection (`ttwu_runnable`).
-            self.activate(prev, task, Enqueue::Delayed, flags);
+            self.activate(prev, task, Enqueue::DELAYED, flags);
             return;
         }
         let on_cpu_ns = self.core.tasks[task.index()].on_cpu_until_ns.saturating_sub(self.core.now_ns);
@@ -62,7 +62,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if M::MODELLED {
             self.charge_wakeup_lines((prev, cpu), RUN_QUEUE_LINES);
         }
-        self.activate(cpu, task, Enqueue::Wakeup, flags);
+        self.activate(cpu, task, Enqueue::WAKEUP | Enqueue::MIGRATED.only_if(cpu != prev), flags);
     }
 
     /// `__ttwu_queue_wakelist`: `cpu`, which reacts so much later, is to queue the task.
@@ -74,7 +74,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.cpus[cpu.index()].ttwu_pending += 1;
         self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
         let at = self.core.now_ns + delay_ns;
-        self.core.queue.push(at, Class::WakeIpi, cpu, task.0, 0);
+        self.core.queue.push(at, Class::WakeIpi, cpu, task.0, u32::from(cpu != prev));
     }
 
     /// Charges a waker with the lines that `try_to_wake_up` needs and others wrote last: those of the task, from where it slept,
@@ -120,11 +120,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// The task becomes runnable on `cpu`.
     #[inline]
-    pub(crate) fn activate(&mut self, cpu: CpuId, task: TaskId, reason: Enqueue, flags: WakeFlags) {
+    pub(crate) fn activate(&mut self, cpu: CpuId, task: TaskId, enqueue: Enqueue, flags: WakeFlags) {
         let state = &mut self.core.tasks[task.index()];
         state.state = State::Queued;
         state.waiting_for = WaitReason::None;
-        self.scheduler.enqueue(&mut self.core, cpu, task, reason);
+        self.scheduler.enqueue(&mut self.core, cpu, task, enqueue);
         self.core.emit_on(cpu, EventKind::Wakeup { task });
         self.scheduler.check_preempt(&mut self.core, cpu, task, flags);
     }
@@ -165,7 +165,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let flags = WakeFlags { fork: true, sync: false, by_task: parent.is_some() };
         let target = self.select_cpu(task, cpu, flags);
         self.core.tasks[task.index()].cpu = target;
-        self.activate(target, task, Enqueue::Initial, flags);
+        self.activate(target, task, Enqueue::INITIAL, flags);
         if let Some(at) = self.workload.tasks[template.index()].release_ns
             && at > self.core.now_ns
         {
@@ -227,7 +227,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// The running task ends (`do_exit`).
     pub(crate) fn exit(&mut self, cpu: CpuId, task: TaskId) {
-        self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::Exit);
+        self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::SLEEP | Dequeue::SPECIAL);
         if M::MODELLED {
             self.sample_task(cpu, task);
         }
@@ -274,7 +274,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let to = self.fallback_cpu(task, from);
         self.core.tasks[task.index()].state = State::Queued;
         self.core.set_task_cpu(task, to, MigrationKind::Affinity);
-        self.scheduler.enqueue(&mut self.core, to, task, Enqueue::Restore);
+        self.scheduler.enqueue(&mut self.core, to, task, Enqueue::MIGRATED);
         self.scheduler.check_preempt(&mut self.core, to, task, WakeFlags::default());
     }
 }

@@ -4,16 +4,24 @@
 //! ```text
 //! fork     task_fork -> select_cpu(FORK) -> enqueue(INITIAL) -> check_preempt
 //! wakeup   queued? -> enqueue(DELAYED), same CPU -> check_preempt
-//!          else select_cpu(TTWU) -> [interrupt to the CPU] -> enqueue(WAKEUP) -> check_preempt
+//!          else select_cpu(TTWU) -> [interrupt to the CPU] -> enqueue(WAKEUP, MIGRATED?) -> check_preempt
 //! block    dequeue(SLEEP) -> pick_next -> put_prev(queued?) -> set_next
+//! displace dequeue(MIGRATING) -> pick_next -> put_prev -> set_next -> enqueue(MIGRATED), other CPU -> check_preempt
 //! preempt  pick_next -> put_prev(queued) -> set_next          (put and set only if another task was picked)
 //! yield    yield_task -> as preempt
-//! exit     dequeue(EXIT) -> pick_next -> put_prev -> task_dead -> set_next
+//! exit     dequeue(SLEEP, SPECIAL) -> pick_next -> put_prev -> task_dead -> set_next
+//! change   dequeue(SAVE, MOVE?) -> [put_prev, if it runs] -> enqueue(RESTORE, MOVE?) -> [set_next, if it runs]
+//! class    as change, with switched_from before and switched_to after the new class has it: by a composite, not by the engine
 //! ```
+//!
+//! A change and a move between classes may concern the running task: it is dequeued and enqueued while it is on its CPU
+//! ([`Core::curr`]), and must not be left among those that wait.
 //!
 //! `pick_next` comes before `put_prev`: at that moment the previous task is in no queue of a policy that keeps the
 //! running task outside, and a policy with a `dispatch` step has it called there. This is what a layer for sched_ext
 //! programs needs.
+
+use std::ops::BitOr;
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
@@ -31,28 +39,86 @@ pub struct WakeFlags {
     pub by_task: bool,
 }
 
-/// Why a task is enqueued.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Enqueue {
-    /// Woken after a full dequeue.
-    Wakeup,
-    /// First time (`ENQUEUE_INITIAL`).
-    Initial,
-    /// Woken while the scheduler still held it (`ENQUEUE_DELAYED`).
-    Delayed,
-    /// Put back after being moved, or after a change of attributes.
-    Restore,
+/// Why and how a task is enqueued: the kernel's `ENQUEUE_*` flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Enqueue(u8);
+
+impl Enqueue {
+    /// Woken after it had been dequeued (`ENQUEUE_WAKEUP`).
+    pub const WAKEUP: Self = Self(1 << 0);
+    /// The first time (`ENQUEUE_INITIAL`).
+    pub const INITIAL: Self = Self(1 << 1);
+    /// Woken while the scheduler still [held](Scheduler::holds) it (`ENQUEUE_DELAYED`).
+    pub const DELAYED: Self = Self(1 << 2);
+    /// Back after [`Dequeue::SAVE`]: nothing but an attribute has changed (`ENQUEUE_RESTORE`).
+    pub const RESTORE: Self = Self(1 << 3);
+    /// Beside [`Enqueue::RESTORE`]: it need not come back to the same place in its queue, or to the same queue of its CPU (`ENQUEUE_MOVE`).
+    pub const MOVE: Self = Self(1 << 4);
+    /// It was on another CPU before: beside [`Enqueue::WAKEUP`], or alone for a queued task that was moved (`ENQUEUE_MIGRATED`).
+    pub const MIGRATED: Self = Self(1 << 5);
+
+    /// Whether it has all these flags.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These flags if the condition holds, else none.
+    #[inline]
+    #[must_use]
+    pub const fn only_if(self, condition: bool) -> Self {
+        if condition { self } else { Self(0) }
+    }
 }
 
-/// Why a task is dequeued.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dequeue {
-    /// It blocks (`DEQUEUE_SLEEP`); the scheduler may keep it.
-    Sleep,
-    /// It ends; the scheduler must let go of it.
-    Exit,
-    /// It is taken out to be moved or changed, and comes back.
-    Save,
+impl BitOr for Enqueue {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Why and how a task is dequeued: the kernel's `DEQUEUE_*` flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dequeue(u8);
+
+impl Dequeue {
+    /// It blocks (`DEQUEUE_SLEEP`). The scheduler may keep it, unless [`Dequeue::SPECIAL`] says no.
+    pub const SLEEP: Self = Self(1 << 0);
+    /// Beside [`Dequeue::SLEEP`]: the scheduler must let go of it, as it ends (`DEQUEUE_SPECIAL`).
+    pub const SPECIAL: Self = Self(1 << 1);
+    /// An attribute changes, and it comes back with [`Enqueue::RESTORE`] (`DEQUEUE_SAVE`).
+    pub const SAVE: Self = Self(1 << 2);
+    /// Beside [`Dequeue::SAVE`]: it need not come back to the same place (`DEQUEUE_MOVE`).
+    pub const MOVE: Self = Self(1 << 3);
+    /// It leaves for another CPU, and comes there with [`Enqueue::MIGRATED`] (`DEQUEUE_MIGRATING`).
+    pub const MIGRATING: Self = Self(1 << 4);
+
+    /// Whether it has all these flags.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These flags if the condition holds, else none.
+    #[inline]
+    #[must_use]
+    pub const fn only_if(self, condition: bool) -> Self {
+        if condition { self } else { Self(0) }
+    }
+}
+
+impl BitOr for Dequeue {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 /// A scheduling policy.
@@ -90,10 +156,10 @@ pub trait Scheduler {
     fn holds(&self, task: TaskId) -> bool;
 
     /// Queues a task on a CPU (`enqueue_task`).
-    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Enqueue);
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue);
 
     /// Takes a task, running or queued, out of the CPU's queue (`dequeue_task`).
-    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Dequeue);
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue);
 
     /// Decides whether a task just enqueued preempts the running one (`wakeup_preempt`).
     fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: WakeFlags);
@@ -117,7 +183,8 @@ pub trait Scheduler {
     /// A queued wakeup was sent to the CPU or has arrived there: [`Core::ttwu_pending`] changed.
     fn ttwu_pending_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
 
-    /// Ordinary tick (`task_tick` and `sched_balance_trigger`); `curr` is `None` on an idle CPU.
+    /// Ordinary tick (`task_tick` and `sched_balance_trigger`); `curr` is `None` where no task of this scheduler runs: on an idle CPU,
+    /// and in a composite on one that runs a task of another class.
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>);
 
     /// The tick of an idle CPU was stopped (`nohz_balance_enter_idle`).
@@ -136,8 +203,8 @@ pub trait Scheduler {
     /// [`Core::queue_two_stoppers`]. What was running there is queued.
     fn stopper(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _payload: u32) {}
 
-    /// A timer of the scheduler's own, started by [`Core::start_timer`].
-    fn timer(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _payload: u32) {}
+    /// A timer of the scheduler's own has run out, started by [`Core::start_timer`] and not cancelled.
+    fn timer(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _payload: u64) {}
 
     /// `sched_yield` of the running task.
     fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId);
@@ -147,6 +214,12 @@ pub trait Scheduler {
 
     /// The CPUs a task may use changed.
     fn affinity_changed(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
+
+    /// A task that is not queued here any more belongs to another class from now on (`switched_from`); called only by a composite.
+    fn switched_from(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
+
+    /// A task that is not queued yet belongs to this class from now on (`switching_to`); called only by a composite.
+    fn switched_to(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
 
     /// Number of runnable tasks it holds on a CPU, the running one included and sleeping ones excluded: compared with
     /// the kernel's own count when invariants are checked.

@@ -58,7 +58,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     self.core.tasks[prev.index()].state = State::Blocked;
                     self.live -= 1;
                     prev_state = PrevState::Sleeping;
-                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::Sleep);
+                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::SLEEP);
                     runnable = false;
                 }
                 Leave::Exited => {
@@ -67,7 +67,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     runnable = false;
                 }
                 Leave::Displaced => {
-                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::Save);
+                    self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::MIGRATING);
                     runnable = false;
                 }
             }

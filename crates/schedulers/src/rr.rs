@@ -146,7 +146,9 @@ impl Scheduler for RoundRobin {
         let this_cpu = core.this_cpu();
         let spent_ns = self.lock_ns(core, this_cpu);
         core.charge(this_cpu, spent_ns, OverheadKind::Wakeup);
-        self.queue.push_back(task);
+        if core.curr(cpu) != task {
+            self.queue.push_back(task);
+        }
         self.runnable[cpu.index()] += 1;
     }
 

@@ -130,7 +130,7 @@ impl<P: Policy, W: FnMut(&mut Fair<P>, &mut Core<'_>, Moment)> Scheduler for Pro
         self.fair.stopper(core, cpu, payload);
     }
 
-    fn timer(&mut self, core: &mut Core<'_>, _cpu: CpuId, _payload: u32) {
+    fn timer(&mut self, core: &mut Core<'_>, _cpu: CpuId, _payload: u64) {
         (self.watch)(&mut self.fair, core, Moment::Time);
     }
 
@@ -231,12 +231,12 @@ fn item_09_an_ineligible_sleeper_stays_queued_and_leaves_with_no_lag() {
         let counts =
             |fair: &mut Fair<Eevdf>| (fair.rqs[0].nr_running, fair.queues[0].h_nr_runnable, fair.avg_vruntime(0));
         match moment {
-            Moment::BeforeDequeue(task, Dequeue::Sleep) if task == sleeper => {
+            Moment::BeforeDequeue(task, Dequeue::SLEEP) if task == sleeper => {
                 fair.update_curr(core, 0);
                 before = counts(fair);
                 None
             }
-            Moment::AfterDequeue(task, Dequeue::Sleep) if task == sleeper => {
+            Moment::AfterDequeue(task, Dequeue::SLEEP) if task == sleeper => {
                 sleeps += 1;
                 let after = counts(fair);
                 assert_eq!(before.0, after.0, "nr_running counts it");
@@ -246,7 +246,7 @@ fn item_09_an_ineligible_sleeper_stays_queued_and_leaves_with_no_lag() {
                 assert!(fair.entities[index].delayed && fair.entities[index].vlag < 0);
                 None
             }
-            Moment::BeforeEnqueue(task, Enqueue::Wakeup) if task == sleeper => {
+            Moment::BeforeEnqueue(task, Enqueue::WAKEUP) if task == sleeper => {
                 Some(fair.entities[fair.task_entity(sleeper) as usize].vlag)
             }
             _ => None,
@@ -270,17 +270,17 @@ fn item_10_an_eligible_sleeper_leaves_at_once_and_gets_its_lag_back() {
     let lags = observe("1s1n1l8c1t", eevdf, &workload, Vec::new(), |fair, core, moment| {
         let index = fair.task_entity(sleeper) as usize;
         match moment {
-            Moment::BeforeDequeue(task, Dequeue::Sleep) if task == sleeper => {
+            Moment::BeforeDequeue(task, Dequeue::SLEEP) if task == sleeper => {
                 fair.update_curr(core, 0);
                 let eligible = fair.entity_eligible(index as u32);
                 left_with = eligible.then(|| fair.avg_vruntime(0) - fair.entities[index].vruntime);
                 None
             }
-            Moment::AfterDequeue(task, Dequeue::Sleep) if task == sleeper => {
+            Moment::AfterDequeue(task, Dequeue::SLEEP) if task == sleeper => {
                 assert_eq!(fair.entities[index].on_rq, left_with.is_none(), "eligible: gone, ineligible: kept");
                 None
             }
-            Moment::AfterEnqueue(task, Enqueue::Wakeup) if task == sleeper => {
+            Moment::AfterEnqueue(task, Enqueue::WAKEUP) if task == sleeper => {
                 let lag = left_with.take()?;
                 let now = fair.avg_vruntime(0) - fair.entities[index].vruntime;
                 assert!((now - lag).abs() <= 2, "left with {lag}, came back with {now}");
@@ -326,7 +326,7 @@ fn item_11_under_cfs_a_long_sleeper_is_placed_12_ms_ahead() {
     let cfs = |boot: &Boot<'_>| Cfs::new(CfsTunables::default(), boot);
     let leads = observe("1s1n1l8c1t", cfs, &workload, Vec::new(), |fair, _, moment| {
         let index = fair.task_entity(sleeper) as usize;
-        (moment == Moment::AfterEnqueue(sleeper, Enqueue::Wakeup))
+        (moment == Moment::AfterEnqueue(sleeper, Enqueue::WAKEUP))
             .then(|| fair.queues[0].min_vruntime - fair.entities[index].vruntime)
     });
     assert_eq!(leads, [12_000_000, 12_000_000]);
@@ -363,7 +363,7 @@ fn item_15_new_tasks_start_at_half_of_what_is_left() {
     let child = add(&mut workload, 0, spin());
     child.instances = 3;
     let starts = observe("1s1n1l8c1t", eevdf, &workload, Vec::new(), |fair, _, moment| match moment {
-        Moment::AfterEnqueue(task, Enqueue::Initial) => {
+        Moment::AfterEnqueue(task, Enqueue::INITIAL) => {
             let pelt = &fair.entities[fair.task_entity(task) as usize].pelt;
             Some((pelt.load, pelt.util, pelt.runnable))
         }
@@ -399,7 +399,7 @@ fn item_16_the_estimate_decays_by_a_quarter_of_the_gap_per_activation() {
         ProgramBuilder::new().step(Step::Run { work_ns: 300 * MS }).step(Step::Sleep { duration_ns: 50 * MS });
     add(&mut workload, 0, program.repeat(None, seldom));
     let estimates = observe("1s1n1l8c1t", eevdf, &workload, Vec::new(), |fair, _, moment| match moment {
-        Moment::AfterDequeue(_, Dequeue::Sleep) => {
+        Moment::AfterDequeue(_, Dequeue::SLEEP) => {
             let entity = &fair.entities[fair.task_base as usize];
             Some((entity.pelt.util as u32, entity.util_est))
         }

@@ -6,6 +6,7 @@ use warmcore_trace::TaskId;
 
 use super::decisions::FairDecisions;
 use super::numa::STOPPER_MOVE;
+use super::pelt::Pelt;
 use super::queue::Removal;
 use super::state::NONE;
 use super::weights::weight_of;
@@ -63,7 +64,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
         let index = self.task_entity(task);
-        self.remove_load(core.now_ns(), index);
+        if !self.entities[index as usize].detached {
+            self.remove_load(core.now_ns(), index);
+        }
         self.task_work.forget(task);
         self.numa_task_exited(task);
         self.gathering.task_exited(task);
@@ -77,38 +80,39 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         self.entities[self.task_entity(task) as usize].on_rq
     }
 
-    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Enqueue) {
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
         let index = self.task_entity(task);
         self.set_idle(cpu, false);
-        match reason {
-            Enqueue::Delayed => {
-                self.wake_delayed_task(core, cpu, index);
-                return;
-            }
-            Enqueue::Initial => {
-                self.entities[index as usize].queue = self.queue_for(core, task, cpu);
-                self.init_averages(core.now_ns(), cpu, index);
-                self.entities[index as usize].detached = true;
-            }
-            Enqueue::Wakeup | Enqueue::Restore => self.move_to_queue(core, cpu, task, reason == Enqueue::Wakeup),
+        if flags.has(Enqueue::DELAYED) {
+            self.wake_delayed_task(core, cpu, index);
+            return;
         }
-        self.enqueue_task(core, cpu, index, reason == Enqueue::Initial);
+        let initial = flags.has(Enqueue::INITIAL);
+        if initial {
+            self.entities[index as usize].queue = self.queue_for(core, task, cpu);
+            self.init_averages(core.now_ns(), cpu, index);
+            self.entities[index as usize].detached = true;
+        } else {
+            self.move_to_queue(core, cpu, task, flags.has(Enqueue::WAKEUP));
+        }
+        self.enqueue_task(core, cpu, index, initial);
     }
 
-    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Dequeue) {
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
         let index = self.task_entity(task);
-        if reason == Dequeue::Save && self.entities[index as usize].delayed {
+        let sleeps = flags.has(Dequeue::SLEEP);
+        if !sleeps && self.entities[index as usize].delayed {
             self.retire_delayed(core, cpu, index);
             self.refresh_idle(core, cpu);
             return;
         }
-        let removal = match reason {
-            Dequeue::Sleep => Removal::Sleep,
-            Dequeue::Exit => Removal::Final,
-            Dequeue::Save => Removal::Save,
+        let removal = match (sleeps, flags.has(Dequeue::SPECIAL)) {
+            (true, false) => Removal::Sleep,
+            (true, true) => Removal::Final,
+            (false, _) => Removal::Save,
         };
         self.dequeue_task(core, cpu, index, removal);
-        if reason == Dequeue::Sleep {
+        if removal == Removal::Sleep {
             self.update_util_est(index);
         }
         self.refresh_idle(core, cpu);
@@ -234,7 +238,8 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.tick_task_work(core, cpu, task);
         }
         G::push_waiting(self, core, cpu);
-        self.sched_balance_trigger(core, cpu, curr.is_none());
+        let idle = core.curr_is_idle(cpu);
+        self.sched_balance_trigger(core, cpu, idle);
     }
 
     fn tick_stopped(&mut self, core: &mut Core<'_>, cpu: CpuId) {
@@ -268,9 +273,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
     }
 
-    fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
-        if core.curr(cpu) == TaskId(payload) {
-            self.do_task_work(core, TaskId(payload));
+    fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u64) {
+        let task = TaskId(payload as u32);
+        if core.curr(cpu) == task {
+            self.do_task_work(core, task);
         }
     }
 
@@ -296,9 +302,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let group_changes = self.queue_for(core, task, cpu) != self.entities[index as usize].queue;
         let policy_changes = self.entities[index as usize].idle_policy != (policy == warmcore_workload::Policy::Idle);
         let slice_changes = self.entities[index as usize].custom_slice || slice_ns != 0;
-        let requeue = queued && (group_changes || policy_changes || slice_changes);
+        let moves = group_changes || policy_changes;
+        let requeue = queued && (moves || slice_changes);
         if requeue {
-            self.dequeue(core, cpu, task, Dequeue::Save);
+            self.dequeue(core, cpu, task, Dequeue::SAVE | Dequeue::MOVE.only_if(moves));
             if runs {
                 self.put_prev(core, cpu, task, false);
             }
@@ -316,11 +323,37 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.gathering.task_changed(task, core.task(task));
         }
         if requeue {
-            self.enqueue(core, cpu, task, Enqueue::Restore);
+            self.enqueue(core, cpu, task, Enqueue::RESTORE | Enqueue::MOVE.only_if(moves));
             if runs {
                 self.set_next(core, cpu, task);
             }
         }
+    }
+
+    /// Its averages leave the queue with it (`detach_task_cfs_rq`).
+    fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let index = self.task_entity(task);
+        if !self.entities[index as usize].detached {
+            let queue = self.entities[index as usize].queue;
+            self.update_queue_avg(core.now_ns(), queue);
+            self.update_queue_avg(core.now_ns(), self.queues[queue as usize].cpu);
+            self.update_entity_avg(core.now_ns(), index);
+            self.detach_load(index);
+        }
+        self.entities[index as usize].detached = true;
+    }
+
+    /// Its averages come with it when it is queued (`attach_task_cfs_rq`); a task that was never here begins without utilisation.
+    fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let queue = self.queue_for(core, task, core.task(task).cpu());
+        let index = self.task_entity(task);
+        let entity = &mut self.entities[index as usize];
+        if entity.pelt.last_update_ns == 0 {
+            entity.pelt = Pelt { last_update_ns: core.now_ns(), load: 1024.0, runnable: 0.0, util: 0.0 };
+        }
+        entity.detached = true;
+        entity.queue = queue;
+        entity.exec_start_ns = 0;
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

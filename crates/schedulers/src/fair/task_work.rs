@@ -73,7 +73,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             due |= self.tick_numa(core, cpu, task);
         }
         if due {
-            core.start_timer(cpu, 0, task.0);
+            core.start_timer(cpu, 0, task.0.into());
         }
     }
 

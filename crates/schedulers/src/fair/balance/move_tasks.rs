@@ -59,7 +59,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             detached += 1;
             if self.entities[entity as usize].delayed {
                 // Asleep all the time: it leaves the queue for good instead of sleeping on in another.
-                Scheduler::dequeue(self, core, pass.src, task, Dequeue::Save);
+                Scheduler::dequeue(self, core, pass.src, task, Dequeue::MIGRATING);
             } else {
                 self.detach_task(core, pass, task, MigrationKind::Balance);
                 if pass.migration == Migration::LlcTask {
@@ -166,7 +166,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Takes a task off the source queue and assigns it to the destination (`detach_task`).
     fn detach_task(&mut self, core: &mut Core<'_>, pass: &Pass, task: TaskId, kind: MigrationKind) {
-        Scheduler::dequeue(self, core, pass.src, task, Dequeue::Save);
+        Scheduler::dequeue(self, core, pass.src, task, Dequeue::MIGRATING);
         core.set_task_cpu(task, pass.dst, kind);
     }
 
@@ -179,7 +179,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Queues a moved task (`attach_task`). A CPU that is about to pick needs no request to do so.
     fn attach_task(&mut self, core: &mut Core<'_>, dst: CpuId, task: TaskId, picks_anyway: bool) {
-        Scheduler::enqueue(self, core, dst, task, Enqueue::Restore);
+        Scheduler::enqueue(self, core, dst, task, Enqueue::MIGRATED);
         if !picks_anyway {
             Scheduler::check_preempt(self, core, dst, task, WakeFlags::default());
         }

@@ -428,11 +428,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     fn move_stopped(&mut self, core: &mut Core<'_>, task: TaskId, src: CpuId, dst: CpuId) {
         let queued = core.task(task).state() == State::Queued;
         if self.entities[(self.task_base + task.0) as usize].on_rq {
-            Scheduler::dequeue(self, core, src, task, Dequeue::Save);
+            Scheduler::dequeue(self, core, src, task, Dequeue::MIGRATING);
         }
         core.set_task_cpu(task, dst, MigrationKind::Numa);
         if queued {
-            Scheduler::enqueue(self, core, dst, task, Enqueue::Restore);
+            Scheduler::enqueue(self, core, dst, task, Enqueue::MIGRATED);
             Scheduler::check_preempt(self, core, dst, task, WakeFlags::default());
         }
     }

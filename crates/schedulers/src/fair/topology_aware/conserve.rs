@@ -86,10 +86,10 @@ impl<P: Policy> Fair<P, TopologyAware> {
                 continue;
             }
             let Some(dst) = self.idle_cpu_of_scope(core, task) else { continue };
-            Scheduler::dequeue(self, core, cpu, task, Dequeue::Save);
+            Scheduler::dequeue(self, core, cpu, task, Dequeue::MIGRATING);
             core.set_task_cpu(task, dst, MigrationKind::Balance);
             core.decide(self.gathering.decisions.pushed_in_scope, task, i64::from(self.domains.sd_llc_id(dst)));
-            Scheduler::enqueue(self, core, dst, task, Enqueue::Restore);
+            Scheduler::enqueue(self, core, dst, task, Enqueue::MIGRATED);
             Scheduler::check_preempt(self, core, dst, task, WakeFlags::default());
             pushed += 1;
         }
