@@ -5,6 +5,7 @@
 
 pub mod domains;
 pub mod fair;
+pub mod fifo;
 mod kernel_tunables;
 mod registry;
 pub mod rr;

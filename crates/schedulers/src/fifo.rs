@@ -1,0 +1,137 @@
+//! First in, first out: a queue per CPU, turns in the order of arrival, no preemption, no balancing.
+//!
+//! The smallest scheduler that is one, and the worked example of `docs/adding-a-scheduler.md`. A task that becomes runnable goes to the
+//! CPU it was on if that has nothing to do, else to the first allowed CPU that has nothing to do, else to the one with the shortest
+//! queue. It runs until it blocks, yields, or its slice is over while others wait. What waits behind a long task stays there: nothing
+//! moves it.
+//!
+//! Source: textbooks. Every policy of a kernel differs from it on purpose.
+
+use std::collections::VecDeque;
+
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use crate::registry::SchedulerInfo;
+use crate::tunables::{TunableSet, tunables};
+
+/// The row of `fifo`.
+pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
+    name: "fifo",
+    summary: "a queue per CPU, first come first served: the worked example",
+    source: "textbooks",
+    sets: &[FifoTunables::TABLE],
+    simulate: Some(|spec, setup, sink| run(setup, Fifo::new(spec.tunables(), &setup.boot()), sink)),
+    ..SchedulerInfo::PLAIN
+};
+
+tunables! {
+    /// Tunables of `fifo`.
+    pub struct FifoTunables {
+        /// Longest stay on a CPU while others wait.
+        slice_ns: 100_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
+    }
+}
+
+/// What a CPU has to do.
+#[derive(Clone, Default)]
+struct Queue {
+    /// Tasks that wait, first come first served. The running task is not among them.
+    waiting: VecDeque<TaskId>,
+    /// All of them, the running one included.
+    runnable: usize,
+}
+
+/// The policy.
+pub struct Fifo {
+    tunables: FifoTunables,
+    queues: Vec<Queue>,
+}
+
+impl Fifo {
+    /// The policy in a kernel.
+    pub fn new(tunables: FifoTunables, boot: &Boot<'_>) -> Self {
+        Self { tunables, queues: vec![Queue::default(); boot.machine.cpu_count()] }
+    }
+}
+
+impl Scheduler for Fifo {
+    fn name(&self) -> &'static str {
+        "fifo"
+    }
+
+    fn init(&mut self, _core: &mut Core<'_>) {}
+
+    fn task_fork(&mut self, _core: &mut Core<'_>, _task: TaskId, _parent: Option<TaskId>) {}
+
+    fn task_dead(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
+
+    fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
+        let runnable = |cpu: CpuId| self.queues[cpu.index()].runnable;
+        if core.may_run_on(task, prev) && runnable(prev) == 0 {
+            return prev;
+        }
+        core.allowed(task).iter().min_by_key(|&cpu| runnable(cpu)).unwrap_or(prev)
+    }
+
+    /// Who blocks is gone.
+    fn holds(&self, _task: TaskId) -> bool {
+        false
+    }
+
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _flags: Enqueue) {
+        let queue = &mut self.queues[cpu.index()];
+        queue.runnable += 1;
+        if core.curr(cpu) != task {
+            queue.waiting.push_back(task);
+        }
+    }
+
+    fn dequeue(&mut self, _core: &mut Core<'_>, cpu: CpuId, task: TaskId, _flags: Dequeue) {
+        let queue = &mut self.queues[cpu.index()];
+        queue.runnable -= 1;
+        queue.waiting.retain(|&waiting| waiting != task);
+    }
+
+    fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, _task: TaskId, _flags: WakeFlags) {
+        if core.curr_is_idle(cpu) {
+            core.resched_full(cpu);
+        }
+    }
+
+    /// Called when the running task leaves, yields, or its slice is over: whoever waits longest is next, else it goes on.
+    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        let next = self.queues[cpu.index()].waiting.pop_front();
+        if next.is_none() && prev.is_some() {
+            core.start_hrtick(cpu, self.tunables.slice_ns);
+        }
+        next.or(prev)
+    }
+
+    fn put_prev(&mut self, _core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
+        if runnable {
+            self.queues[cpu.index()].waiting.push_back(task);
+        }
+    }
+
+    fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, _task: TaskId) {
+        core.start_hrtick(cpu, self.tunables.slice_ns);
+    }
+
+    fn tick(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _curr: Option<TaskId>) {}
+
+    fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, _curr: TaskId) {
+        core.resched_full(cpu);
+    }
+
+    /// The pick that follows takes the first that waits.
+    fn yield_task(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _task: TaskId) {}
+
+    /// Nothing depends on nice values, policies, slices or groups.
+    fn attributes_changed(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
+
+    fn runnable_on(&self, cpu: CpuId) -> usize {
+        self.queues[cpu.index()].runnable
+    }
+}
