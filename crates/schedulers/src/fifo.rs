@@ -135,3 +135,38 @@ impl Scheduler for Fifo {
         self.queues[cpu.index()].runnable
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use warmcore_kernel::Setup;
+    use warmcore_workload::{Affinity, ProgramBuilder, Step, Task, Workload};
+
+    use crate::SchedulerSpec;
+
+    /// Work, in milliseconds, of tasks that arrive together on one CPU; when each has ended.
+    fn ends_ms(scheduler: &str, works_ms: &[u64]) -> Vec<u64> {
+        let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+        let mut workload = Workload::empty("batch");
+        let process = workload.add_process("batch");
+        for work_ms in works_ms {
+            let program =
+                workload.add_program(ProgramBuilder::new().step(Step::Run { work_ns: work_ms * 1_000_000 }).finish());
+            workload.add_task(Task { affinity: Affinity::All, ..Task::new(format!("{work_ms} ms"), process, program) });
+        }
+        let mut setup = Setup::new(&machine, &workload, 1).unwrap();
+        setup.check_invariants = true;
+        let outcome = crate::simulate(&SchedulerSpec::parse(scheduler).unwrap(), &setup, None).unwrap();
+        outcome.tasks.iter().map(|task| task.exited_ns.expect("all end") / 1_000_000).collect()
+    }
+
+    #[test]
+    fn who_comes_first_is_served_first() {
+        assert_eq!(ends_ms("fifo", &[50, 20, 5]), [50, 70, 75]);
+    }
+
+    #[test]
+    fn a_slice_ends_a_turn_only_where_others_wait() {
+        // Ten each in turn: the 5 ms end at 25 ms, the 19 ms at 44, and the 50 ms go on alone.
+        assert_eq!(ends_ms("fifo:slice_ns=10000000", &[50, 19, 5]), [74, 44, 25]);
+    }
+}

@@ -11,9 +11,9 @@ use warmcore_trace::{DecisionTable, Outcome, Sink};
 
 use crate::fair::rows::{CACHE_AWARE, CFS, EEVDF, TOPOLOGY_AWARE};
 use crate::kernel_tunables::KernelTunables;
-use crate::{fifo, rr};
 use crate::spec::SchedulerSpec;
 use crate::tunables::{TunableInfo, TunableSet};
+use crate::{fifo, rr};
 
 /// All schedulers that can be simulated, by name.
 static REGISTRY: &[&SchedulerInfo] = &[&CACHE_AWARE, &CFS, &EEVDF, &fifo::SCHEDULER, &rr::SCHEDULER, &TOPOLOGY_AWARE];
