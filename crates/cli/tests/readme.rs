@@ -1,4 +1,4 @@
-//! What `README.md` shows the program print is what it prints.
+//! What `README.md` and the guide to adding a scheduler show the program print is what it prints.
 
 mod common;
 
@@ -20,14 +20,23 @@ fn samples(page: &str) -> Vec<(String, String)> {
     found
 }
 
-#[test]
-fn the_readme_s_sample_output_is_what_the_program_prints() {
-    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
+/// Runs a page's samples; `about` begins the command of one that must be there.
+fn check(page: &str, about: &str) {
     let samples = samples(page);
-    assert!(samples.iter().any(|(command, _)| command.starts_with("compare ")), "the first verdict is shown");
+    assert!(samples.iter().any(|(command, _)| command.starts_with(about)), "`{about}` is shown");
     let scratch = Scratch::new();
     for (command, output) in samples {
         let printed = scratch.run(&command).exits_with(0).out;
         assert_eq!(output.trim_end(), printed.trim_end(), "warmcore {command}");
     }
+}
+
+#[test]
+fn the_readme_s_sample_output_is_what_the_program_prints() {
+    check(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")), "compare ");
+}
+
+#[test]
+fn the_worked_example_of_a_scheduler_prints_what_its_page_shows() {
+    check(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/adding-a-scheduler.md")), "compare ");
 }

@@ -11,7 +11,7 @@ pub struct TimerId {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Entry {
     payload: u64,
     /// How often the place has been given back.
     generation: u32,
@@ -22,7 +22,7 @@ struct Place {
 /// All timers that are armed.
 #[derive(Default)]
 pub(crate) struct Timers {
-    places: Vec<Place>,
+    places: Vec<Entry>,
     free: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Timers {
             (entry.payload, entry.class) = (payload, class);
             return TimerId { place, generation: entry.generation };
         }
-        self.places.push(Place { payload, generation: 0, class });
+        self.places.push(Entry { payload, generation: 0, class });
         TimerId { place: self.places.len() as u32 - 1, generation: 0 }
     }
 
