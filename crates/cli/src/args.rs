@@ -159,7 +159,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "MODEL")]
     pub memory: Option<MemoryModel>,
     /// End each run at this simulated time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
     /// What to record of each trial; counters if not given, and with `--on vm` full, because a boot cannot be repeated to draw
     /// its timeline
@@ -167,7 +167,7 @@ pub struct CompareArguments {
     pub trace: Option<TraceChoice>,
     /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
     /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub scores: Option<u64>,
     /// Run directory; by default a new one under runs/
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -288,13 +288,13 @@ pub struct SimArguments {
     pub trace: TraceChoice,
     /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
     /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub scores: Option<u64>,
     /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
     #[arg(long, value_name = "MODEL")]
     pub memory: Option<MemoryModel>,
     /// End the run at this simulated time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
     /// Directory for the result and the trace
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("trace", "full"))]
@@ -404,7 +404,7 @@ pub enum WorkloadCommand {
         /// File in rt-app's format, `-`, or a generator with its flags
         workload: String,
         /// End the run after this time, such as 5s
-        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
         max_time: Option<u64>,
         /// Make input that is accepted but not modelled an error
         #[arg(long)]
@@ -432,4 +432,12 @@ pub enum SchedulersCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// A time that is longer than 0.
+fn parse_time(text: &str) -> Result<u64, String> {
+    match parse_duration(text).map_err(|error| error.to_string())? {
+        0 => Err("it is not longer than 0".into()),
+        time_ns => Ok(time_ns),
+    }
 }

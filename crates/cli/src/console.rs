@@ -31,6 +31,8 @@ pub struct Console {
     error_is_terminal: bool,
     color: bool,
     error_color: bool,
+    /// Characters in a line of standard output, if it is a terminal that says so.
+    columns: Option<usize>,
 }
 
 impl Console {
@@ -52,6 +54,7 @@ impl Console {
             error_is_terminal,
             color: color_on(out_is_terminal),
             error_color: color_on(error_is_terminal),
+            columns: columns().filter(|_| out_is_terminal),
         }
     }
 
@@ -119,10 +122,25 @@ impl Console {
         bar
     }
 
-    /// Lays a table out for where it goes.
+    /// Lays a table out for where it goes. On a terminal that is too narrow, columns that do not fit follow below, under the
+    /// first one again.
     pub fn table(&self, table: &Table) -> String {
-        table.lay_out(self.out_is_terminal, self.color)
+        table.lay_out(self.out_is_terminal, self.color, self.columns)
     }
+
+    /// Most characters in a line of a sentence.
+    pub fn sentence_columns(&self) -> usize {
+        self.columns.map_or(SENTENCE_COLUMNS, |columns| columns.clamp(20, SENTENCE_COLUMNS))
+    }
+}
+
+/// Most characters in a line of a sentence where nothing narrower is known.
+pub const SENTENCE_COLUMNS: usize = 100;
+
+/// Characters in a line of the terminal that is standard output.
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// The text with all control characters shown as numbers but those of the colours that [`Tone::escape`] makes.
@@ -186,20 +204,30 @@ impl Table {
 
     /// Columns separated by at least two spaces; no line ends in a space.
     pub fn aligned(&self) -> String {
-        self.lay_out(false, false)
+        self.lay_out(false, false, None)
     }
 
-    fn lay_out(&self, rules: bool, color: bool) -> String {
+    /// In lines of at most so many characters, if that is possible.
+    fn lay_out(&self, rules: bool, color: bool, columns: Option<usize>) -> String {
         let widths = self.widths();
-        let rule = "─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
+        let parts = parts(&widths, columns.unwrap_or(usize::MAX));
+        let part = |part: &Vec<usize>| self.lay_out_columns(&widths, part, rules, color);
+        parts.iter().map(part).collect::<Vec<_>>().join("\n")
+    }
+
+    fn lay_out_columns(&self, widths: &[usize], columns: &[usize], rules: bool, color: bool) -> String {
+        let width = columns.iter().map(|column| widths[*column]).sum::<usize>() + 2 * columns.len().saturating_sub(1);
+        let rule = "─".repeat(width);
         let mut text = String::new();
-        self.lay_out_row(&mut text, &widths, self.headers.iter().map(|header| (header.as_str(), "")));
+        self.lay_out_row(&mut text, widths, columns, |column| (self.headers[column].as_str(), ""));
         if rules {
             text.push_str(&format!("{rule}\n"));
         }
         for row in &self.rows {
-            let cells = row.iter().map(|(cell, tone)| (cell.as_str(), if color { tone.escape() } else { "" }));
-            self.lay_out_row(&mut text, &widths, cells);
+            let cell = |column: usize| {
+                row.get(column).map_or(("", ""), |(cell, tone)| (cell.as_str(), if color { tone.escape() } else { "" }))
+            };
+            self.lay_out_row(&mut text, widths, columns, cell);
         }
         if rules {
             text.push_str(&format!("{rule}\n"));
@@ -217,11 +245,18 @@ impl Table {
         widths
     }
 
-    fn lay_out_row<'a>(&self, text: &mut String, widths: &[usize], cells: impl Iterator<Item = (&'a str, &'a str)>) {
+    fn lay_out_row<'a>(
+        &self,
+        text: &mut String,
+        widths: &[usize],
+        columns: &[usize],
+        cell: impl Fn(usize) -> (&'a str, &'a str),
+    ) {
         let start = text.len();
-        for (column, (cell, escape)) in cells.enumerate() {
+        for (position, &column) in columns.iter().enumerate() {
+            let (cell, escape) = cell(column);
             let padding = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
-            let separator = if column == 0 { "" } else { "  " };
+            let separator = if position == 0 { "" } else { "  " };
             let reset = if escape.is_empty() { "" } else { RESET };
             let (before, after) = if self.right[column] { (padding.as_str(), "") } else { ("", padding.as_str()) };
             text.push_str(&format!("{separator}{before}{escape}{cell}{reset}{after}"));
@@ -229,6 +264,23 @@ impl Table {
         text.truncate(start + text[start..].trim_end_matches(' ').len());
         text.push('\n');
     }
+}
+
+/// Which columns stand beside each other: all of them if they fit, otherwise the first one with as many others as do.
+fn parts(widths: &[usize], columns: usize) -> Vec<Vec<usize>> {
+    let mut parts = vec![Vec::new()];
+    let mut used = 0;
+    for (column, width) in widths.iter().enumerate() {
+        if used + 2 + width > columns && parts.last().is_some_and(|part: &Vec<usize>| part.len() > 1) {
+            parts.push(vec![0]);
+            used = widths[0];
+        }
+        if let Some(part) = parts.last_mut() {
+            used += if part.is_empty() { *width } else { 2 + width };
+            part.push(column);
+        }
+    }
+    parts
 }
 
 impl Tone {
@@ -258,7 +310,7 @@ mod tests {
     fn control_characters_from_files_do_not_reach_the_terminal() {
         let mut table = Table::new(["name"]);
         table.toned_row([("a\u{1b}]0;title\u{7}\nb".into(), Tone::Good)]);
-        let text = without_orders(&table.lay_out(false, true), true).into_owned();
+        let text = without_orders(&table.lay_out(false, true, None), true).into_owned();
         assert_eq!(text, "name\n\u{1b}[32ma\\u{1b}]0;title\\u{7}\\u{a}b\u{1b}[0m\n");
         assert_eq!(without_orders("\u{1b}[32mx", false), "\\u{1b}[32mx");
     }
@@ -267,7 +319,21 @@ mod tests {
     fn a_table_without_colour_has_no_escape_sequences() {
         let mut table = Table::new(["name"]);
         table.toned_row([("x".into(), Tone::Good)]);
-        assert!(!table.lay_out(true, false).contains('\u{1b}'));
-        assert!(table.lay_out(true, true).contains('\u{1b}'));
+        assert!(!table.lay_out(true, false, None).contains('\u{1b}'));
+        assert!(table.lay_out(true, true, None).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_follow_below_under_the_first() {
+        let mut table = Table::new(["name", ">count", ">time", ">x"]);
+        table.row(["worker".into(), "1".into(), "250 ms".into(), "7".into()]);
+        let narrow = table.lay_out(true, false, Some(16));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 16), "{narrow}");
+        assert_eq!(
+            narrow.replace('─', ""),
+            "name    count\n\nworker      1\n\n\nname      time\n\nworker  250 ms\n\n\nname    x\n\nworker  7\n\n"
+        );
+        assert_eq!(table.lay_out(true, false, Some(24)), table.lay_out(true, false, None));
+        assert_eq!(table.lay_out(true, false, Some(3)).matches("worker").count(), 3, "each column is somewhere");
     }
 }

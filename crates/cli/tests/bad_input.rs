@@ -122,6 +122,10 @@ fn experiments_that_make_no_sense_are_refused() {
     compare("-s rr,cfs --baseline eevdf").exits_with(2).complains("not among --schedulers");
     compare("-s rr,,cfs").exits_with(2).complains("there is no scheduler");
     compare("-s rr,cfs --metric speed").exits_with(2).complains("there is no metric `speed`");
+    let ran = compare("-s rr,cfs --metric p99").exits_with(2).complains("wakeup_p99_ns");
+    assert!(ran.error.len() < 500, "a few names that are similar, not all: {}", ran.error);
+    compare("-s rr,cfs --max-time 0s").exits_with(2).complains("not longer than 0");
+    scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --max-time 0ms")).exits_with(2);
     compare("-s rr,cfs --metric wakeup_p99_ns --trace none").exits_with(2).complains("nothing is recorded");
     compare("-s rr,cfs --trials 0").exits_with(2);
     compare("-s rr,cfs --seed -1").exits_with(2);

@@ -62,6 +62,40 @@ fn few_trials_give_no_verdict_and_a_warning() {
 }
 
 #[test]
+fn a_run_cut_off_counts_as_infinite_only_where_a_time_is_compared() {
+    let scratch = Scratch::new();
+    let words = format!("compare -m {MACHINE} -w spin:-n4 -s cfs,rr --no-out --trials 2 --max-time 20ms");
+    let ran = scratch.run(&words).exits_with(0).complains("what they did until then counts");
+    assert!(!ran.error.contains("infinite"), "{}", ran.error);
+    scratch.run(&format!("{words} --metric elapsed_ns")).exits_with(0).complains("counts as infinite");
+}
+
+#[test]
+fn shares_by_weight_are_fair_and_equal_shares_of_unequal_weights_are_not() {
+    let scratch = Scratch::new();
+    let words = "compare -m 1s1n1l1c1t -w spin:-n3,-N0:0:5 -s eevdf,rr --no-out --trials 1 --max-time 3s --json";
+    let document: serde_json::Value =
+        serde_json::from_str(&scratch.run(words).exits_with(0).out).expect("one document");
+    let spread = |index: usize| {
+        document["schedulers"][index]["measures"]["cpu_time_spread"]["summary"]["median"].as_f64().expect("a number")
+    };
+    assert!(spread(0) < 0.1 && spread(1) > 0.5, "eevdf {}, rr {}", spread(0), spread(1));
+}
+
+#[test]
+fn long_texts_of_schedulers_have_short_names_and_a_key() {
+    let scratch = Scratch::new();
+    let tuned = |tolerance: u32| format!("cache-aware:aggr_tolerance={tolerance},epoch_affinity_timeout=7");
+    let schedulers = format!("eevdf -s {} -s {}", tuned(3), tuned(30));
+    let words = format!("compare -m 2s1n2l2c1t -w {WORKLOAD} --no-out --trials 2 -s {schedulers}");
+    let out = scratch.run(&words).exits_with(0).out;
+    assert!(out.starts_with(&format!("cache-aware#1 is {}\ncache-aware#2 is {}\n\n", tuned(3), tuned(30))), "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    assert!(out.contains("\ncache-aware#1 ") && out.contains("\ncache-aware#2 "), "{out}");
+    assert_eq!(out.matches("aggr_tolerance").count(), 2, "nowhere but in the key: {out}");
+}
+
+#[test]
 fn every_preset_is_listed_shown_and_converted() {
     let scratch = Scratch::new();
     let list = scratch.run("machine list").exits_with(0).out;

@@ -22,6 +22,20 @@ fn what_a_machine_reader_assumed_is_said_on_standard_error() {
     assert_eq!(scratch.run("machine show hygon384").exits_with(0).error, "");
 }
 
+#[test]
+fn a_run_says_once_what_the_reader_of_its_machine_assumed() {
+    let scratch = Scratch::new();
+    let machine = corpus("four-threads-without-packages");
+    for words in [
+        format!("sim -m {machine} -w spin:-n2,-d1ms -s eevdf"),
+        format!("compare -m {machine} -w spin:-n2,-d1ms -s eevdf,rr --trials 2 --no-out"),
+        format!("sweep -m {machine} -w spin:-n2,-d1ms -w spin:-n3,-d1ms -s eevdf,rr -n 2"),
+    ] {
+        let ran = scratch.run(&words).exits_with(0);
+        assert_eq!(ran.error.matches("no package is described").count(), 1, "{words}: {}", ran.error);
+    }
+}
+
 /// A machine with an L3 of a size that its ways do not divide by far.
 const ODD_CACHE: &str =
     "[topology]\nshape = \"4c\"\n[[cache]]\nlevel = 3\nshared_by = \"llc\"\nsize = \"40KiB\"\nways = 7\n";

@@ -137,3 +137,16 @@ fn a_scheduler_that_is_no_program_for_a_guest_is_refused() {
         assert!(!scratch.path("pid").exists(), "{program} was booted");
     }
 }
+
+#[test]
+fn a_machine_too_large_for_a_guest_is_bad_input_before_anything_is_made() {
+    let scratch = scratch();
+    let words = "compare --on vm --kernel vmlinuz --virtual-time -m 3s1n1l100c1t -w spin:-n2,-d1ms -s eevdf --out run";
+    let mut command = scratch.command(words);
+    command.env("PATH", search_path(&scratch)).env("XDG_CACHE_HOME", scratch.path("cache"));
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("300 CPUs") && error.contains("at most 255"), "{error}");
+    assert!(!scratch.path("run").exists());
+}

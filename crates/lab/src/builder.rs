@@ -13,6 +13,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::experiment::{Experiment, ExperimentError, Named, Observation, TraceLevel};
+use crate::load;
 use crate::making;
 use crate::verdict::{self, VerdictError};
 
@@ -174,7 +175,7 @@ impl ExperimentBuilder {
     /// # Errors
     /// What can be known to fail before anything runs or is written.
     pub fn build(self) -> Result<Built, BuildError> {
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = load::warnings_of_machine(&self.machine.value).cloned().collect();
         let memory = self.memory_model(&mut warnings)?;
         let baseline = match &self.baseline {
             None => 0,

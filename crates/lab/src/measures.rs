@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
+use warmcore_schedulers::fair::weights::{NICE_0_WEIGHT, weight_of};
 use warmcore_statistics::Better;
 use warmcore_trace::Outcome;
 use warmcore_trace::metrics::{METRICS, Metrics};
@@ -136,7 +137,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
             "CPU time spread",
             Unit::One,
             Better::Lower,
-            "difference of the largest and the smallest CPU time among tasks of one role, over their mean; the largest of all roles",
+            "difference of the largest and the smallest CPU time among tasks of one role, each divided by the weight of its nice value, over their mean; the largest of all roles",
         ),
     ];
     if workload.applications.len() > 1 {
@@ -317,7 +318,7 @@ pub fn of_run(
     let finished = end != TrialEnd::TimeLimit;
     values.insert(ELAPSED.into(), finished.then_some(outcome.elapsed_ns as f64));
     values.insert(WORK.into(), Some(outcome.tasks.iter().map(|task| task.progress_ns).sum::<u64>() as f64));
-    values.insert(SPREAD.into(), spread(outcome));
+    values.insert(SPREAD.into(), spread(workload, outcome));
     if workload.applications.len() > 1 {
         values.extend(outcome.applications.iter().map(|application| {
             let elapsed = application.finished.then_some(application.elapsed_ns as f64);
@@ -349,17 +350,22 @@ pub fn of_run(
     values
 }
 
-/// How unevenly CPU time was given to tasks of one role: largest minus smallest, over the mean; the largest value of all
-/// roles with two tasks or more. `None` where there is no such role.
-fn spread(outcome: &Outcome) -> Option<f64> {
-    let mut roles: BTreeMap<(u32, &str), Vec<u64>> = BTreeMap::new();
+/// How unevenly CPU time was given to tasks of one role, by weight: largest minus smallest CPU time per weight, over the mean; the
+/// largest value of all roles with two tasks or more. `None` where there is no such role. Weights are those of the nice values and
+/// policies that tasks begin with.
+fn spread(workload: &Workload, outcome: &Outcome) -> Option<f64> {
+    let mut roles: BTreeMap<(u32, &str), Vec<f64>> = BTreeMap::new();
     for task in &outcome.tasks {
-        roles.entry((task.application, &task.role)).or_default().push(task.cpu_time_ns);
+        let name = workload.template_name(&task.name);
+        let template = workload.tasks.iter().find(|template| template.name == name);
+        let weight = template.map_or(NICE_0_WEIGHT, |template| weight_of(template.policy, template.nice));
+        let time = task.cpu_time_ns as f64 * (f64::from(NICE_0_WEIGHT) / f64::from(weight));
+        roles.entry((task.application, &task.role)).or_default().push(time);
     }
-    let of_role = |times: &Vec<u64>| {
-        let (min, max) = (times.iter().min()?, times.iter().max()?);
-        let mean = times.iter().sum::<u64>() as f64 / times.len() as f64;
-        (times.len() > 1 && mean > 0.0).then(|| (max - min) as f64 / mean)
+    let of_role = |times: &Vec<f64>| {
+        let (min, max) = (times.iter().copied().min_by(f64::total_cmp)?, times.iter().copied().max_by(f64::total_cmp)?);
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        (times.len() > 1 && mean > 0.0).then(|| (max - min) / mean)
     };
     roles.values().filter_map(of_role).max_by(f64::total_cmp)
 }

@@ -79,12 +79,14 @@ impl Finding {
 #[derive(Debug, thiserror::Error)]
 pub enum VerdictError {
     /// The metric asked for is not one of this workload's.
-    #[error("there is no metric `{name}` for this workload; it has {}", .known.join(", "))]
+    #[error("there is no metric `{name}` for this workload; {}", among(.similar, *.known))]
     NoSuchMetric {
         /// What was asked for.
         name: String,
-        /// Those there are.
-        known: Vec<String>,
+        /// Those with a similar name, or some if none is similar, in order of name.
+        similar: Vec<String>,
+        /// Number of those there are.
+        known: usize,
     },
     /// The metric needs events, and none are recorded.
     #[error("metric `{name}` follows from events, but nothing is recorded")]
@@ -226,7 +228,7 @@ pub fn conclude(
         experiment: record.clone(),
         primary: primary.name.clone(),
         secondary: measures::secondary(workload).filter(|name| *name != primary.name),
-        warnings: warnings(record, workload, place, &schedulers, trials),
+        warnings: warnings(record, workload, place, primary, &schedulers, trials),
         unmodelled: workload.warnings.len(),
         measures: catalogue.clone(),
         time_split: time_split::of_trials(&labels, baseline, trials),
@@ -255,9 +257,30 @@ fn primary_measure<'a>(
 ) -> Result<&'a Measure, VerdictError> {
     let name = metric.map_or_else(|| measures::primary(workload), str::to_owned);
     catalogue.iter().find(|measure| measure.name == name).ok_or_else(|| {
-        let known = catalogue.iter().map(|measure| measure.name.clone()).collect();
-        VerdictError::NoSuchMetric { name, known }
+        let similar = similar(&name, catalogue);
+        VerdictError::NoSuchMetric { name, similar, known: catalogue.len() }
     })
+}
+
+/// Most names that an error shows.
+const NAMES_SHOWN: usize = 8;
+
+/// The metrics whose name has a part in common with what was asked for, in order of name; some if there are none.
+fn similar(asked: &str, catalogue: &[Measure]) -> Vec<String> {
+    let asked = asked.to_lowercase();
+    let parts: Vec<&str> =
+        asked.split(|letter: char| !letter.is_alphanumeric()).filter(|part| part.len() > 1).collect();
+    let common = |name: &str| parts.iter().filter(|part| name.contains(**part)).count();
+    let most = catalogue.iter().map(|measure| common(&measure.name)).max().unwrap_or(0);
+    let mut names: Vec<String> =
+        catalogue.iter().map(|measure| measure.name.clone()).filter(|name| common(name) == most).collect();
+    names.sort();
+    names.truncate(NAMES_SHOWN);
+    names
+}
+
+fn among(similar: &[String], known: usize) -> String {
+    format!("it has {known} metrics, among them {}", similar.join(", "))
 }
 
 /// Results of one measure for all schedulers, judged together.
@@ -409,6 +432,7 @@ fn warnings(
     record: &ExperimentRecord,
     workload: &Workload,
     place: &dyn Place,
+    primary: &Measure,
     schedulers: &[SchedulerResult],
     trials: &[Vec<Trial>],
 ) -> Vec<String> {
@@ -418,11 +442,13 @@ fn warnings(
         let trials = if count == 1 { "1 trial gives" } else { &format!("{count} trials give") };
         warnings.push(format!("{trials} no intervals and no verdict; use at least {MIN_TRIALS}"));
     }
+    let counts = if primary.until_end { "their time counts as infinite" } else { "what they did until then counts" };
     for scheduler in schedulers.iter().filter(|scheduler| scheduler.unfinished > 0) {
         warnings.push(format!(
-            "{} of {count} trials of {} reached the largest time before the workload's end; their elapsed time counts as \
-             infinite",
-            scheduler.unfinished, scheduler.label
+            "{} of {count} trial{} of {} reached the largest time before the workload's end; {counts}",
+            scheduler.unfinished,
+            if count == 1 { "" } else { "s" },
+            scheduler.label
         ));
     }
     warnings.extend(place.caveats());
@@ -558,7 +584,11 @@ mod tests {
     #[test]
     fn an_unknown_metric_is_refused_with_those_there_are() {
         let message = check_metric(Some("elapsed"), TraceLevel::Counters, &workload()).unwrap_err().to_string();
-        assert!(message.contains("`elapsed`") && message.contains("elapsed_ns, "), "{message}");
+        assert!(message.contains("`elapsed`") && message.contains("elapsed_ns"), "{message}");
+        let message = check_metric(Some("p99"), TraceLevel::Counters, &workload()).unwrap_err().to_string();
+        let names: Vec<&str> = message.split("among them ").nth(1).unwrap().split(", ").collect();
+        assert!(names.contains(&"wakeup_p99_ns") && names.iter().all(|name| name.contains("p99")), "{message}");
+        assert!(names.is_sorted() && names.len() <= NAMES_SHOWN, "{message}");
     }
 
     #[test]

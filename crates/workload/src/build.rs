@@ -7,6 +7,15 @@ use crate::{
 };
 
 impl Workload {
+    /// Name of a running task's template: `spinner-3` is the fourth task of template `spinner`, unless it is a template of its own.
+    #[must_use]
+    pub fn template_name<'a>(&self, task: &'a str) -> &'a str {
+        if self.tasks.iter().any(|template| template.name == task) {
+            return task;
+        }
+        task.rsplit_once('-').map_or(task, |(name, _)| name)
+    }
+
     /// A workload with one application, called like the workload itself, and nothing else.
     pub fn empty(name: &str) -> Self {
         Self {

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use warmcore_workload::parse_duration;
 
-use super::MAX_SEED;
+use super::{MAX_SEED, parse_time};
 
 /// How many experiments are run, and what becomes of their results.
 #[derive(Args, Debug)]
@@ -70,7 +69,7 @@ pub struct SweepArguments {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: u32,
     /// End each run at this simulated time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
     /// What becomes of them.
     #[command(flatten)]

@@ -193,6 +193,8 @@ fn ours(check: &CheckResult) -> String {
     match (check.ours, check.interval) {
         (None, _) => "-".into(),
         (Some(ours), None) => decimal(ours),
+        // Every seed of both gave the same.
+        (Some(1.0), Some(interval)) if (interval.low, interval.high) == (1.0, 1.0) => "1, identical".into(),
         (Some(ours), Some(interval)) => {
             format!("{} [{}, {}]", decimal(ours), decimal(interval.low), decimal(interval.high))
         }

@@ -28,7 +28,6 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine(&arguments.subject.machine)?;
-    load::warn_of_machine(&machine.value, console);
     let mut workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use warmcore_lab::builder::Built;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, trial_seeds};
@@ -68,30 +69,33 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
 fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Experiment>, Failure> {
     let workloads = workload_texts(&arguments.workloads)?;
     let mut found = Vec::new();
+    let mut warnings: Vec<String> = Vec::new();
     for machine in machines(&arguments.machines)? {
         for workload in &workloads {
-            found.push(experiment(arguments, &machine, workload, console)?);
+            let built = experiment(arguments, &machine, workload)?;
+            found.push(built.experiment);
+            // Those of a machine come with each of its workloads.
+            let told = built.warnings.into_iter().map(|warning| format!("{machine}: {warning}"));
+            told.for_each(|warning| {
+                if !warnings.contains(&warning) {
+                    warnings.push(warning)
+                }
+            });
         }
     }
+    warnings.iter().for_each(|warning| console.warn(warning));
     for cell in found.iter().take(workloads.len()) {
         load::warn_unmodelled(&cell.workload.value, console);
     }
     Ok(found)
 }
 
-fn experiment(
-    arguments: &SweepArguments,
-    machine: &str,
-    workload: &str,
-    console: &Console,
-) -> Result<Experiment, Failure> {
-    let built = Experiment::builder(load::machine(machine)?, load::workload(workload, false)?)
+fn experiment(arguments: &SweepArguments, machine: &str, workload: &str) -> Result<Built, Failure> {
+    Ok(Experiment::builder(load::machine(machine)?, load::workload(workload, false)?)
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
         .max_time_ns(arguments.max_time)
-        .build()?;
-    built.warnings.iter().for_each(|warning| console.warn(warning));
-    Ok(built.experiment)
+        .build()?)
 }
 
 fn machines(lists: &[String]) -> Result<Vec<String>, Failure> {

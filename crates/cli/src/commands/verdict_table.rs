@@ -6,37 +6,63 @@ use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decima
 use warmcore_report::text::BESIDE;
 use warmcore_statistics::Comparison;
 
-use crate::console::{Console, Table, Tone};
+use crate::console::{Console, SENTENCE_COLUMNS, Table, Tone};
 use crate::units::with_unit;
+
+/// Longest text of a scheduler in tables and sentences; longer ones get a number there, and a line of a key.
+const LONGEST_LABEL: usize = 24;
 
 /// For standard output.
 pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
-    format!(
-        "{}\n{}\n{}{}",
-        console.table(&table(document)),
-        wrapped(&document.verdict.sentence),
-        time_split(document, |table| console.table(table)),
-        decisions(document)
-    )
+    text(document, |table| console.table(table), console.sentence_columns())
 }
 
 /// For a file.
 pub fn plain(document: &ComparisonDocument) -> String {
+    text(document, Table::aligned, SENTENCE_COLUMNS)
+}
+
+fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
+    let (document, key) = with_short_labels(document);
     format!(
-        "{}\n{}\n{}{}",
-        table(document).aligned(),
-        wrapped(&document.verdict.sentence),
-        time_split(document, Table::aligned),
-        decisions(document)
+        "{key}{}\n{}\n{}{}",
+        show(&table(&document)),
+        wrapped(&document.verdict.sentence, columns),
+        time_split(&document, show, columns),
+        decisions(&document)
     )
 }
 
+/// The document with a name and a number for each scheduler whose text is long, and lines that say which is which.
+fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, String) {
+    let mut document = document.clone();
+    let mut short: Vec<(String, String)> = Vec::new();
+    for scheduler in &document.schedulers {
+        if scheduler.label.chars().count() > LONGEST_LABEL {
+            let name = scheduler.label.split(':').next().unwrap_or_default();
+            short.push((scheduler.label.clone(), format!("{name}#{}", short.len() + 1)));
+        }
+    }
+    let key: String = short.iter().map(|(long, short)| format!("{short} is {long}\n")).collect();
+    // One text may be the beginning of another.
+    short.sort_by_key(|(long, _)| std::cmp::Reverse(long.len()));
+    let shorten = |text: &mut String| short.iter().for_each(|(long, short)| *text = text.replace(long, short));
+    document.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
+    shorten(&mut document.verdict.sentence);
+    if let Some(split) = &mut document.time_split {
+        split.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
+        split.gaps.iter_mut().for_each(|gap| shorten(&mut gap.sentence));
+    }
+    let key = if key.is_empty() { key } else { format!("{key}\n") };
+    (document, key)
+}
+
 /// Where the time went, and what explains the differences.
-fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String) -> String {
+fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let Some(split) = &document.time_split else { return String::new() };
     let mut text = format!("\n{}", show(&time_table(split)));
     for gap in &split.gaps {
-        text.push_str(&format!("\n{}\n", wrapped(&format!("{}.", gap.sentence)).trim_end()));
+        text.push_str(&format!("\n{}\n", wrapped(&format!("{}.", gap.sentence), columns).trim_end()));
     }
     text
 }
@@ -131,13 +157,13 @@ fn median(scheduler: &SchedulerResult, name: &str, measures: &[Measure]) -> Stri
     }
 }
 
-/// Breaks a sentence into lines of at most 100 characters.
-fn wrapped(text: &str) -> String {
+/// Breaks a sentence into lines of at most so many characters, words permitting.
+fn wrapped(text: &str, columns: usize) -> String {
     let mut lines = vec![String::new()];
     let mut length = 0;
     for word in text.split(' ') {
         let more = word.chars().count() + 1;
-        if length + more > 101 {
+        if length > 0 && length + more > columns + 1 {
             lines.push(String::new());
             length = 0;
         }

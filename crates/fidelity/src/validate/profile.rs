@@ -151,7 +151,7 @@ impl View {
             None => true,
             Some(name) => {
                 let process = workload.processes.get(task.process as usize);
-                template_name(&task.name, workload) == name || process.is_some_and(|process| process.name == *name)
+                workload.template_name(&task.name) == name || process.is_some_and(|process| process.name == *name)
             }
         };
         let mut outcome = outcome.clone();
@@ -220,7 +220,7 @@ impl<'a> Profiler<'a> {
         self.llc_run_ns.resize(self.counts.len(), vec![0; self.llc_count()]);
         let mut groups: Vec<Group> = Vec::new();
         for task in &outcome.tasks {
-            let name = template_name(&task.name, workload);
+            let name = workload.template_name(&task.name);
             let follow = self.tasks.get(task.id as usize).cloned().unwrap_or_default();
             let place = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
                 groups.push(Group { name: name.to_owned(), ..Group::default() });
@@ -387,14 +387,6 @@ impl Profiler<'_> {
             }
         }
     }
-}
-
-/// `spinner-3` is the fourth task of template `spinner`, unless it is a template of its own.
-fn template_name<'a>(task: &'a str, workload: &Workload) -> &'a str {
-    if workload.tasks.iter().any(|template| template.name == task) {
-        return task;
-    }
-    task.rsplit_once('-').map_or(task, |(name, _)| name)
 }
 
 #[cfg(test)]
