@@ -1,6 +1,7 @@
 //! What was typed as machines, workloads and schedulers, with failures that the command line tells. The reading itself is the
 //! library's ([`warmcore_lab::load`]).
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use warmcore_kernel::MemoryChoice;
@@ -31,6 +32,12 @@ pub fn detect(root: &Path) -> Result<Machine, Failure> {
 /// A workload from whatever can be typed.
 pub fn workload(text: &str, strict: bool) -> Result<Named<Workload>, Failure> {
     workload_with(text, &Options { strict, ..Options::default() })
+}
+
+/// The same for a machine, whose own costs count where a generator's work depends on them.
+pub fn workload_for(machine: &Machine, text: &str, strict: bool) -> Result<Named<Workload>, Failure> {
+    let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
+    workload_with(text, &Options { strict, multiply_add_ps })
 }
 
 /// The same, read in a given way.

@@ -107,6 +107,28 @@ fn a_workload_on_this_computer_says_its_warnings_once() {
 }
 
 #[test]
+fn the_work_of_schbench_is_counted_in_the_machines_own_multiplications() {
+    let scratch = Scratch::new();
+    let machine = |costs: &str| format!("[topology]\nshape = \"2c\"\n{costs}");
+    scratch.write("silent.toml", &machine(""));
+    scratch.write("fast.toml", &machine("[costs]\norigin = \"measured\"\nmultiply_add_ns = 0.75\n"));
+    scratch.write("none.toml", &machine("[costs]\nmultiply_add_ns = 0\n"));
+    // 5 products of matrices of 104 by 104: 3 and 0.75 ns for each of 5.6 million multiplications.
+    let request_ns = |machine: &str| {
+        let words = "schbench:-t1,-r200ms,-C,-L --scheduler eevdf --memory none --json";
+        let ran = scratch.run(&format!("sim --machine ./{machine}.toml --workload {words}")).exits_with(0);
+        let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+        document["measures"]["recorder_request_latency_p50_ns"].as_f64().expect("requests")
+    };
+    let ratio = request_ns("silent") / request_ns("fast");
+    assert!((ratio - 4.0).abs() < 0.1, "{ratio}");
+    let toml = scratch.run("machine show --toml fast.toml").exits_with(0).out;
+    assert!(toml.contains("multiply_add_ns") && toml.contains("0.75"), "{toml}");
+    assert!(!scratch.run("machine show --toml silent.toml").exits_with(0).out.contains("multiply_add_ns"));
+    scratch.run("machine show none.toml").exits_with(2).complains("nanoseconds above 0");
+}
+
+#[test]
 fn counters_that_no_profile_explains_end_with_a_failed_check() {
     let scratch = Scratch::new();
     scratch.write(

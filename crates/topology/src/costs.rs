@@ -63,6 +63,9 @@ pub struct Costs {
     pub balance_base_ns: u64,
     /// CPU time of one load balancing pass per CPU looked at.
     pub balance_per_cpu_ns: u64,
+    /// CPU time of one multiplication and addition of schbench's matrix loop, in picoseconds: not the kernel's action, but what the
+    /// program's work is counted in. `None` if nothing is known; schbench's own constant holds then.
+    pub multiply_add_ps: Option<u64>,
 }
 
 /// Cache lines a migrated task is assumed to fetch again at once: 32 KiB.
@@ -105,6 +108,7 @@ impl Costs {
             socket_payload_percent: 50,
             balance_base_ns: 1_000,
             balance_per_cpu_ns: 150,
+            multiply_add_ps: None,
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::{Bandwidth, Costs, PerRelation, Performance, Relation};
 pub(crate) enum Unit {
     /// Integer nanoseconds, at most one second.
     Nanoseconds,
+    /// Nanoseconds with decimals in the file, picoseconds inside.
+    Picoseconds,
     /// Cache lines.
     Lines,
     /// MHz.
@@ -33,6 +35,7 @@ impl Unit {
     const fn limit(self) -> u64 {
         match self {
             Unit::Nanoseconds => 1_000_000_000,
+            Unit::Picoseconds => 1_000_000,
             Unit::Lines => 100_000,
             Unit::Megahertz => 20_000,
             Unit::Bandwidth => 1_000_000_000,
@@ -42,7 +45,7 @@ impl Unit {
     /// Decimals of the file's unit.
     const fn places(self) -> u32 {
         match self {
-            Unit::Bandwidth => 3,
+            Unit::Bandwidth | Unit::Picoseconds => 3,
             _ => 0,
         }
     }
@@ -51,6 +54,7 @@ impl Unit {
     const fn expected(self) -> &'static str {
         match self {
             Unit::Nanoseconds => "a whole number of nanoseconds, 0 to 1000000000",
+            Unit::Picoseconds => "nanoseconds above 0, at most 1000 and with at most three decimals",
             Unit::Lines => "a whole number of cache lines, 0 to 100000",
             Unit::Megahertz => "a whole number of MHz, 1 to 20000",
             Unit::Bandwidth => "GB/s above 0, at most 1000000 and with at most three decimals, or \"unlimited\"",
@@ -86,6 +90,7 @@ pub(crate) enum Slot<'a> {
     Time(&'a mut u64),
     Count(&'a mut u32),
     OptionalTime(&'a mut Option<u64>),
+    OptionalPicoseconds(&'a mut Option<u64>),
     OptionalMegahertz(&'a mut Option<u32>),
     OptionalBandwidth(&'a mut Option<Bandwidth>),
 }
@@ -94,6 +99,7 @@ impl Slot<'_> {
     pub(crate) fn unit(&self) -> Unit {
         match self {
             Slot::Time(_) | Slot::OptionalTime(_) => Unit::Nanoseconds,
+            Slot::OptionalPicoseconds(_) => Unit::Picoseconds,
             Slot::Count(_) => Unit::Lines,
             Slot::OptionalMegahertz(_) => Unit::Megahertz,
             Slot::OptionalBandwidth(_) => Unit::Bandwidth,
@@ -104,7 +110,7 @@ impl Slot<'_> {
         match self {
             Slot::Time(value) => Some(Quantity::Number(**value)),
             Slot::Count(value) => Some(Quantity::Number(u64::from(**value))),
-            Slot::OptionalTime(value) => value.map(Quantity::Number),
+            Slot::OptionalTime(value) | Slot::OptionalPicoseconds(value) => value.map(Quantity::Number),
             Slot::OptionalMegahertz(value) => value.map(|value| Quantity::Number(u64::from(value))),
             Slot::OptionalBandwidth(value) => value.map(|value| match value {
                 Bandwidth::Unlimited => Quantity::Unlimited,
@@ -123,7 +129,7 @@ impl Slot<'_> {
         match self {
             Slot::Time(value) => *value = number,
             Slot::Count(value) => *value = small,
-            Slot::OptionalTime(value) => *value = Some(number),
+            Slot::OptionalTime(value) | Slot::OptionalPicoseconds(value) => *value = Some(number),
             Slot::OptionalMegahertz(value) => *value = Some(small),
             Slot::OptionalBandwidth(value) => {
                 *value = Some(match quantity {
@@ -195,6 +201,7 @@ fn each_cost(costs: &mut Costs, visit: &mut dyn FnMut(&str, Slot<'_>)) {
     ] {
         visit(&format!("costs.{key}"), Slot::Time(value));
     }
+    visit("costs.multiply_add_ns", Slot::OptionalPicoseconds(&mut costs.multiply_add_ps));
     for (key, value) in [
         ("message_lines", &mut costs.message_lines),
         ("socket_message_lines", &mut costs.socket_message_lines),

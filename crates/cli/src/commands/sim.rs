@@ -28,7 +28,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine(&arguments.subject.machine)?;
-    let mut workload = load::workload(&arguments.subject.workload, arguments.subject.strict)?;
+    let mut workload = load::workload_for(&machine.value, &arguments.subject.workload, arguments.subject.strict)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
     let built = Experiment::builder(machine, workload)

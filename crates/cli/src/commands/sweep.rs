@@ -91,7 +91,9 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Expe
 }
 
 fn experiment(arguments: &SweepArguments, machine: &str, workload: &str) -> Result<Built, Failure> {
-    Ok(Experiment::builder(load::machine(machine)?, load::workload(workload, false)?)
+    let machine = load::machine(machine)?;
+    let workload = load::workload_for(&machine.value, workload, false)?;
+    Ok(Experiment::builder(machine, workload)
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
         .max_time_ns(arguments.max_time)

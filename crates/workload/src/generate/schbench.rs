@@ -6,9 +6,9 @@
 //! With `-R` the message thread instead hands out its share of the requests at the beginning of every second, round
 //! robin.
 //!
-//! Size of a matrix: three of them fill the footprint `-F`. Cost: 3 ns for each multiplication and addition on simulated
-//! machines and in guests, from the calibration run in schbench's README (16 864 µs for `-F 256 -n 5`); on this computer
-//! what [`Options::multiply_add_ps`](crate::Options::multiply_add_ps) says was measured.
+//! Size of a matrix: three of them fill the footprint `-F`. Cost of each multiplication and addition: what
+//! [`Options::multiply_add_ps`](crate::Options::multiply_add_ps) says, which is a simulated machine's own if it states one, and on this
+//! computer was measured; otherwise 3 ns, from the calibration run in schbench's README (16 864 µs for `-F 256 -n 5`).
 
 use std::num::NonZeroU64;
 
