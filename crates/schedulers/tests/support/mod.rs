@@ -3,7 +3,8 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
-mod trace_check;
+pub mod random;
+pub mod trace_check;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,32 @@
+//! The conformance suite over every row of the registry, and over schedulers with faults that it has to find.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod broken;
+mod suite;
+
+use warmcore_kernel::run;
+use warmcore_schedulers::{SchedulerSpec, list, simulate};
+
+use broken::{Broken, FAULTS};
+
+#[test]
+fn every_scheduler_of_the_registry_keeps_the_rules() {
+    assert!(list().len() >= 6);
+    for row in list() {
+        let spec: SchedulerSpec = row.name.parse().unwrap();
+        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink)) {
+            panic!("{}: {sentence}", row.name);
+        }
+    }
+}
+
+#[test]
+fn each_fault_of_a_scheduler_is_named() {
+    for (fault, words) in FAULTS {
+        let found = suite::check(&|setup, sink| run(setup, Broken::new(fault, &setup.boot()), sink));
+        let sentence = found.expect_err(&format!("{fault:?} must be found"));
+        assert!(sentence.contains(words), "{fault:?}: {sentence}");
+    }
+}

@@ -1,0 +1,173 @@
+//! What any scheduler must do, whatever its policy: every task that can run runs in the end, only where it may, and as often as the kernel
+//! counts; equal seeds give equal events. What a policy promises beyond that is for tests of its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use warmcore_kernel::{Setup, SimulationError};
+use warmcore_topology::Machine;
+use warmcore_trace::{End, Event, EventKind, Outcome, PrevState, Sink};
+use warmcore_workload::{BarrierWait, ChannelKind, Step};
+
+use crate::support::random::{Dice, asked_ns};
+use crate::support::*;
+
+/// Runs a setup under the scheduler.
+pub type Simulate<'s> = &'s dyn for<'a> Fn(&'a Setup<'a>, Option<&'a mut dyn Sink>) -> Result<Outcome, SimulationError>;
+
+/// Random workloads.
+const RANDOM: u64 = 36;
+
+/// A run that takes longer has lost a task: none has work for a second.
+const ENDLESS_NS: u64 = 60 * S;
+
+/// Nobody waits longer beside seven equals.
+const STARVED_NS: u64 = 5 * S;
+
+/// One CPU; siblings; two LLCs; two nodes with siblings; performance and efficiency cores.
+const MACHINES: [&str; 5] = ["1s1n1l1c1t", "1s1n1l2c2t", "1s1n2l2c1t", "2s1n2l2c2t", "adl12"];
+
+/// Checks a scheduler. The first thing that is wrong, as a sentence.
+pub fn check(simulate: Simulate<'_>) -> Result<(), String> {
+    for (name, scene) in scenes() {
+        for machine in MACHINES {
+            ends(simulate, name, &scene, machine, 1)?;
+        }
+    }
+    nobody_starves(simulate)?;
+    for seed in 0..RANDOM {
+        let machine = MACHINES[seed as usize % MACHINES.len()];
+        let cpus = warmcore_topology::resolve(machine).unwrap().cpu_count() as u32;
+        let scene = Dice::new(seed).scene(cpus);
+        ends(simulate, &format!("random workload {seed}"), &scene, machine, seed)?;
+    }
+    Ok(())
+}
+
+/// Small workloads that end, each about one thing.
+fn scenes() -> Vec<(&'static str, Scene)> {
+    let mut scenes = Vec::new();
+    let mut one = |name, build: &dyn Fn(&mut Scene)| {
+        let mut scene = Scene::new();
+        build(&mut scene);
+        scenes.push((name, scene));
+    };
+    one("tasks that only run", &|scene| scene.task("runs", once([run_for(30 * MS)])).instances = 20);
+    one("tasks that sleep and are woken by interrupts", &|scene| {
+        scene.task("sleeps", times(40, [run_for(200 * US), sleep(700 * US)])).instances = 12;
+    });
+    one("tasks that wake each other", &|scene| {
+        let [there, back] = ["there", "back"].map(|name| scene.workload.add_channel(name, ChannelKind::Pipe, 64));
+        let send = |channel| Step::Send { channel, bytes: 1 };
+        let receive = |channel| Step::Receive { channel, bytes: 1 };
+        scene.task("serves", times(60, [send(there), receive(back)])).instances = 3;
+        scene.task("returns", times(60, [receive(there), run_for(20 * US), send(back)])).instances = 3;
+    });
+    one("a storm of forks", &|scene| {
+        let child = scene.template("child", once([run_for(300 * US), sleep(100 * US), run_for(100 * US)]));
+        scene.task("parent", times(150, [Step::Fork(child)]).step(Step::Join { count: 150 }));
+    });
+    one("tasks that yield to each other", &|scene| {
+        scene.task("yields", times(50, [run_for(50 * US), Step::Yield])).instances = 6;
+    });
+    one("a barrier that blocks", &|scene| {
+        let barrier = scene.workload.add_barrier("barrier", 9, BarrierWait::Block);
+        scene.task("meets", times(20, [run_for(MS), Step::Barrier(barrier)])).instances = 9;
+    });
+    one("tasks that bind themselves to one CPU after the other while they run", &|scene| {
+        let steps = [0, 1, 0].map(|cpu| [Step::SetAffinity(on_cpu(cpu)), run_for(3 * MS)]).into_iter().flatten();
+        let program = steps.fold(warmcore_workload::ProgramBuilder::new(), |program, step| program.step(step));
+        scene.task("moves", program).instances = 4;
+        scene.task("stays", once([run_for(20 * MS)])).instances = 4;
+    });
+    one("tasks that change what they are worth while they run and wait", &|scene| {
+        let group = scene.workload.add_group("group");
+        let steps = [Step::SetNice(-15), run_for(2 * MS), Step::SetGroup(group), run_for(2 * MS), Step::SetNice(15)];
+        scene.task("changes", times(4, steps)).instances = 5;
+        scene.task("watches", times(10, [run_for(MS), sleep(MS)])).instances = 3;
+    });
+    scenes
+}
+
+/// The run ends with all work done, twice with the same events.
+fn ends(simulate: Simulate<'_>, name: &str, scene: &Scene, machine: &str, seed: u64) -> Result<(), String> {
+    let place = format!("{name} on {machine}");
+    let machine = warmcore_topology::resolve(machine).unwrap();
+    let Ok(mut setup) = Setup::new(&machine, &scene.workload, seed) else {
+        // Bound to a CPU that the machine has not.
+        return Ok(());
+    };
+    setup.max_time_ns = Some(ENDLESS_NS);
+    let (events, outcome) = run(simulate, &place, &setup, &machine)?;
+    if outcome.end != End::AllExited {
+        let left = outcome.tasks.iter().filter(|task| task.exited_ns.is_none());
+        let names: Vec<&str> = left.map(|task| task.name.as_str()).collect();
+        return Err(format!("{place}: a task was lost: {} never ended", names.join(", ")));
+    }
+    let spins = scene.workload.barriers.iter().any(|barrier| barrier.wait != BarrierWait::Block);
+    for task in &outcome.tasks {
+        let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
+        let asked = asked_ns(&scene.workload.programs[template.program.index()]);
+        if task.progress_ns < asked || (task.progress_ns > asked && !spins) {
+            return Err(format!("{place}: {} did {} of {asked} ns of work", task.name, task.progress_ns));
+        }
+    }
+    let (again, _) = run(simulate, &place, &setup, &machine)?;
+    if let Some((first, second)) = events.iter().zip(&again).find(|(first, second)| first != second) {
+        return Err(format!("{place}: two runs with one seed differ: {first:?} and {second:?}"));
+    }
+    Ok(())
+}
+
+/// A run whose accounts are right: the kernel's invariants while it goes on, and afterwards what every trace must fulfil.
+fn run(
+    simulate: Simulate<'_>,
+    place: &str,
+    setup: &Setup<'_>,
+    machine: &Machine,
+) -> Result<(Vec<Event>, Outcome), String> {
+    let mut setup = setup.clone();
+    setup.check_invariants = true;
+    let mut events: Vec<Event> = Vec::new();
+    let outcome = simulate(&setup, Some(&mut events)).map_err(|error| format!("{place}: {error}"))?;
+    let restrictions = setup.run_tables(Vec::new()).restrictions;
+    let checked = catch_unwind(AssertUnwindSafe(|| trace_check::check(&events, &outcome, &restrictions)));
+    checked.map_err(|reason| {
+        let words = reason.downcast_ref::<String>().map(String::as_str).or(reason.downcast_ref::<&str>().copied());
+        format!("{place}: the trace contradicts itself: {}", words.unwrap_or_default())
+    })?;
+    assert_eq!(outcome.cpus.len(), machine.cpu_count());
+    Ok((events, outcome))
+}
+
+/// Eight tasks of equal worth that never stop share a CPU.
+fn nobody_starves(simulate: Simulate<'_>) -> Result<(), String> {
+    let place = "eight spinners on one CPU";
+    let mut scene = Scene::lasting(2 * STARVED_NS);
+    scene.task("spins", spin()).instances = 8;
+    let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+    let setup = Setup::new(&machine, &scene.workload, 1).unwrap();
+    let (events, outcome) = run(simulate, place, &setup, &machine)?;
+    let mut waits_since = vec![0; outcome.tasks.len()];
+    let mut longest = vec![0; outcome.tasks.len()];
+    let mut runs = None;
+    for event in &events {
+        let EventKind::Switch { prev, prev_state, next } = event.kind else { continue };
+        if !prev.is_idle() && prev_state == PrevState::Runnable {
+            waits_since[prev.index()] = event.time_ns;
+        }
+        if !next.is_idle() {
+            longest[next.index()] = event.time_ns.saturating_sub(waits_since[next.index()]).max(longest[next.index()]);
+        }
+        runs = Some(next);
+    }
+    for (task, longest) in longest.iter_mut().enumerate() {
+        if runs.is_none_or(|next| next.is_idle() || next.index() != task) {
+            *longest = outcome.elapsed_ns.saturating_sub(waits_since[task]).max(*longest);
+        }
+        if *longest > STARVED_NS {
+            let seconds = *longest / S;
+            return Err(format!("{place}: a task starves: {} waited for {seconds} s", outcome.tasks[task].name));
+        }
+    }
+    Ok(())
+}

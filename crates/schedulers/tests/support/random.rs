@@ -1,0 +1,186 @@
+//! Random workloads that end by construction.
+
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use warmcore_workload::{Affinity, BarrierWait, ChannelKind, Policy, Program, ProgramBuilder, Step, Workload};
+
+use super::*;
+
+/// What decides.
+pub struct Dice(Pcg32);
+
+impl Dice {
+    /// Equal seeds, equal throws.
+    pub fn new(seed: u64) -> Self {
+        Self(Pcg32::seed_from_u64(seed))
+    }
+
+    /// Below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        u64::from(self.0.next_u32()) % limit
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    /// From microseconds to some milliseconds.
+    fn duration(&mut self) -> u64 {
+        let scale = [US, 20 * US, 200 * US, MS][self.below(4) as usize];
+        scale + self.below(3 * scale)
+    }
+
+    fn affinity(&mut self, cpus: u32) -> Affinity {
+        if self.one_in(3) {
+            return Affinity::All;
+        }
+        let count = 1 + self.below(u64::from(cpus));
+        on_cpus((0..count).map(|_| self.below(u64::from(cpus)) as u32).collect::<Vec<u32>>())
+    }
+
+    /// Something that a task can do on its own and that ends.
+    fn step(&mut self, scene: &Scene, cpus: u32) -> Vec<Step> {
+        let workload = &scene.workload;
+        match self.below(14) {
+            0..=3 => vec![run_for(self.duration())],
+            4 => vec![Step::RunTime { cpu_ns: self.duration() }],
+            5..=6 => vec![sleep(self.duration())],
+            7 => vec![Step::Yield],
+            8 => vec![Step::SetNice(self.below(40) as i8 - 20)],
+            9 => vec![Step::SetPolicy([Policy::Normal, Policy::Batch, Policy::Idle][self.below(3) as usize])],
+            10 => vec![Step::SetSlice { slice_ns: if self.one_in(3) { 0 } else { self.duration() } }],
+            11 => vec![Step::SetAffinity(self.affinity(cpus))],
+            12 if !workload.groups.is_empty() => {
+                let group = self.below(workload.groups.len() as u64) as u32;
+                vec![Step::SetGroup(warmcore_workload::GroupId(group))]
+            }
+            _ => {
+                let lock = warmcore_workload::LockId(self.below(workload.locks.len() as u64) as u32);
+                vec![Step::Lock(lock), run_for(self.duration()), Step::Unlock(lock)]
+            }
+        }
+    }
+
+    fn body(&mut self, scene: &Scene, cpus: u32, program: ProgramBuilder) -> ProgramBuilder {
+        let steps: Vec<Step> = (0..1 + self.below(5)).flat_map(|_| self.step(scene, cpus)).collect();
+        let count = 1 + self.below(4);
+        program.repeat(Some(count), |body| steps.into_iter().fold(body, ProgramBuilder::step))
+    }
+
+    /// Tasks alone, at barriers, pipes and in families, with attributes and data, for a machine with so many CPUs.
+    pub fn scene(&mut self, cpus: u32) -> Scene {
+        let mut scene = Scene::new();
+        for n in 0..2 {
+            scene.workload.add_lock(format!("lock {n}"));
+        }
+        for n in 0..self.below(3) {
+            scene.workload.add_group(format!("group {n}"));
+        }
+        if self.one_in(2) {
+            scene.application("other");
+        }
+        for n in 0..1 + self.below(5) {
+            let program = self.body(&scene, cpus, ProgramBuilder::new());
+            let task = scene.task(&format!("loner {n}"), program);
+            task.instances = 1 + self.below(3) as u32;
+        }
+        if self.one_in(2) {
+            self.add_barrier(&mut scene, cpus);
+        }
+        if self.one_in(2) {
+            self.add_pipe(&mut scene, cpus);
+        }
+        if self.one_in(2) {
+            self.add_family(&mut scene, cpus);
+        }
+        for index in 0..scene.workload.tasks.len() {
+            self.adorn(&mut scene.workload, index, cpus);
+        }
+        if self.one_in(2) {
+            self.add_data(&mut scene.workload);
+        }
+        scene
+    }
+
+    /// Memory, small enough to be sampled within such a run.
+    fn add_data(&mut self, workload: &mut Workload) {
+        for n in 0..1 + self.below(3) {
+            let bytes = (1 + self.below(512)) << 12;
+            let data = workload.add_data_group(format!("data {n}"), bytes);
+            // Data without members would be an error.
+            let first = self.below(workload.tasks.len() as u64) as usize;
+            for (index, task) in workload.tasks.iter_mut().enumerate() {
+                if index == first || self.one_in(2) {
+                    task.data_groups.push(data);
+                }
+            }
+        }
+    }
+
+    /// Tasks that meet at a barrier or hand on semaphores.
+    fn add_barrier(&mut self, scene: &mut Scene, cpus: u32) {
+        let waits = [BarrierWait::Spin, BarrierWait::Block, BarrierWait::SpinThenBlock { spin_ns: 50 * US }];
+        let participants = 2 + self.below(5) as u32;
+        let barrier = scene.workload.add_barrier("barrier", participants, waits[self.below(3) as usize]);
+        let semaphore = scene.workload.add_semaphore("semaphore", 1);
+        let rounds = 1 + self.below(4);
+        let work = self.duration();
+        let steps = [run_for(work), Step::Barrier(barrier), Step::SemWait(semaphore), Step::SemPost(semaphore)];
+        let program = self.body(scene, cpus, times(rounds, steps));
+        scene.task("meets", program).instances = participants;
+    }
+
+    /// A writer and a reader of as many bytes.
+    fn add_pipe(&mut self, scene: &mut Scene, cpus: u32) {
+        let kind = if self.one_in(2) { ChannelKind::Pipe } else { ChannelKind::Socket };
+        let bytes = 1 + self.below(100) as u32;
+        let channel = scene.workload.add_channel("channel", kind, u64::from(bytes) + self.below(200));
+        let messages = 1 + self.below(20);
+        let [writes, reads] = [self.duration() / 10, self.duration() / 10];
+        let program = self.body(scene, cpus, times(messages, [run_for(writes), Step::Send { channel, bytes }]));
+        scene.task("writes", program);
+        let program = self.body(scene, cpus, times(messages, [Step::Receive { channel, bytes }, run_for(reads)]));
+        scene.task("reads", program);
+    }
+
+    /// Tasks that create others and wait for some of them.
+    fn add_family(&mut self, scene: &mut Scene, cpus: u32) {
+        let program = self.body(scene, cpus, ProgramBuilder::new());
+        let child = scene.template("child", program);
+        let children = 1 + self.below(6);
+        let awaited = self.below(children + 1) as u32;
+        let program =
+            times(children, [Step::Fork(child), run_for(self.duration())]).step(Step::Join { count: awaited });
+        scene.task("parent", program).instances = 1 + self.below(2) as u32;
+    }
+
+    /// Attributes of a task at its start.
+    fn adorn(&mut self, workload: &mut Workload, index: usize, cpus: u32) {
+        let (processes, groups) = (workload.processes.len() as u64, workload.groups.len() as u64);
+        let task = &mut workload.tasks[index];
+        task.process = warmcore_workload::ProcessId(self.below(processes) as u32);
+        task.nice = if self.one_in(3) { self.below(40) as i8 - 20 } else { 0 };
+        task.policy = [Policy::Normal, Policy::Normal, Policy::Batch, Policy::Idle][self.below(4) as usize];
+        task.affinity = self.affinity(cpus);
+        task.start_ns = if self.one_in(2) { 0 } else { self.duration() };
+        task.release_ns = self.one_in(4).then(|| self.duration());
+        task.slice_ns = self.one_in(4).then(|| self.duration());
+        task.group = (groups > 0 && self.one_in(2)).then(|| warmcore_workload::GroupId(self.below(groups) as u32));
+    }
+}
+
+/// Work and CPU time that a program asks for.
+pub fn asked_ns(program: &Program) -> u64 {
+    let mut total = 0;
+    let mut factors = vec![1];
+    for step in &program.steps {
+        let factor = *factors.last().expect("loops match");
+        match step {
+            Step::LoopStart { times, .. } => factors.push(factor * times.expect("they all end")),
+            Step::LoopEnd { .. } => drop(factors.pop()),
+            Step::Run { work_ns: ns } | Step::RunTime { cpu_ns: ns } => total += factor * ns,
+            _ => {}
+        }
+    }
+    total
+}
