@@ -1,7 +1,7 @@
 //! CPU schedulers for the simulated kernel, one module per policy, each opening with its source and its deliberate
 //! differences.
 //!
-//! [`domains`] is what all of them may know of a machine's CPUs. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
+//! [`stacked`] puts one of them above another. [`domains`] is what all of them may know of a machine's CPUs. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
 
 pub mod domains;
 pub mod fair;
@@ -10,6 +10,7 @@ mod kernel_tunables;
 mod registry;
 pub mod rr;
 mod spec;
+pub mod stacked;
 mod tunables;
 
 pub use kernel_tunables::KernelTunables;

@@ -4,6 +4,7 @@
 mod support;
 
 mod broken;
+mod composite;
 mod suite;
 
 use warmcore_kernel::run;

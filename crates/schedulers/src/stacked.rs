@@ -1,0 +1,250 @@
+//! One scheduling class above another: a composite that is a scheduler itself.
+//!
+//! Every task belongs to one of the two. The upper class goes first: the lower picks on a CPU where the upper has nothing to run, and a
+//! task of the upper that becomes runnable preempts one of the lower. Who decides which task belongs where is a [`Membership`]; it may
+//! also end the upper class during the run, and then all its tasks go down, as those of a sched_ext program do that is ejected.
+//!
+//! Source: the order of classes in Linux 7.2 (`__pick_next_task`, `wakeup_preempt`, `sched_change_begin` and `sched_change_end` in
+//! `kernel/sched/core.c`).
+//!
+//! As in the kernel, both classes know of every task from fork to death, its attributes and its affinity, and each queues only its own.
+//! An ordinary tick tells a class of its own running task only. The high-resolution tick is one per CPU and goes to the class of the
+//! running task.
+//!
+//! Not modelled: scores of the two are not told; classes do not balance against each other's load.
+
+use warmcore_kernel::{Core, Dequeue, Enqueue, Level, Scheduler, State, WakeFlags};
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+/// Decides which class a task belongs to.
+pub trait Membership<U> {
+    /// The class that a new task begins in.
+    fn level_of(&mut self, core: &Core<'_>, task: TaskId, parent: Option<TaskId>) -> Level;
+
+    /// Whether the upper class ends now. Asked after every tick and timer of the upper class; after a yes, everything belongs to the
+    /// lower class and nobody asks again.
+    fn ejects(&mut self, _core: &Core<'_>, _upper: &mut U) -> bool {
+        false
+    }
+}
+
+/// Two schedulers as two classes.
+pub struct Stacked<U, L, M> {
+    name: &'static str,
+    upper: U,
+    lower: L,
+    membership: M,
+    /// Class of each task.
+    levels: Vec<Level>,
+    /// The upper class has ended.
+    ejected: bool,
+}
+
+/// Calls one of the two classes, which is at work as long.
+macro_rules! in_class {
+    ($self:ident, $core:ident, $level:expr, $method:ident($($argument:expr),*)) => {{
+        let level = $level;
+        $core.enter_class(level);
+        let result = match level {
+            Level::Upper => $self.upper.$method($core, $($argument),*),
+            Level::Lower => $self.lower.$method($core, $($argument),*),
+        };
+        $core.leave_class();
+        result
+    }};
+}
+
+/// Calls both, the upper first.
+macro_rules! in_both {
+    ($self:ident, $core:ident, $method:ident($($argument:expr),*)) => {
+        for level in [Level::Upper, Level::Lower] {
+            in_class!($self, $core, level, $method($($argument),*));
+        }
+    };
+}
+
+impl<U: Scheduler, L: Scheduler, M: Membership<U>> Stacked<U, L, M> {
+    /// `upper` above `lower`.
+    pub fn new(name: &'static str, upper: U, lower: L, membership: M) -> Self {
+        Self { name, upper, lower, membership, levels: Vec::new(), ejected: false }
+    }
+
+    /// The class that a task belongs to.
+    pub fn level(&self, task: TaskId) -> Level {
+        self.levels[task.index()]
+    }
+
+    /// Moves a task, wherever it is in its life, to a class (`sched_change_begin`, `sched_change_end`).
+    pub fn move_task(&mut self, core: &mut Core<'_>, task: TaskId, to: Level) {
+        let from = self.level(task);
+        let state = core.task(task).state();
+        if from == to || state == State::Dead {
+            return;
+        }
+        let cpu = core.task(task).cpu();
+        let runs = state == State::Running;
+        let queued = runs || state == State::Queued;
+        if queued || self.holds(task) {
+            in_class!(self, core, from, dequeue(cpu, task, Dequeue::SAVE | Dequeue::MOVE));
+        }
+        if runs {
+            in_class!(self, core, from, put_prev(cpu, task, false));
+        }
+        in_class!(self, core, from, switched_from(task));
+        self.levels[task.index()] = to;
+        in_class!(self, core, to, switched_to(task));
+        if !queued {
+            return;
+        }
+        in_class!(self, core, to, enqueue(cpu, task, Enqueue::RESTORE | Enqueue::MOVE));
+        if runs {
+            in_class!(self, core, to, set_next(cpu, task));
+            core.resched_full(cpu);
+        } else {
+            self.check_preempt(core, cpu, task, WakeFlags::default());
+        }
+    }
+
+    fn eject_if_asked(&mut self, core: &mut Core<'_>) {
+        if !self.ejected && self.membership.ejects(core, &mut self.upper) {
+            self.ejected = true;
+            for index in 0..core.task_count() {
+                self.move_task(core, TaskId(index as u32), Level::Lower);
+            }
+        }
+    }
+}
+
+impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn init(&mut self, core: &mut Core<'_>) {
+        in_both!(self, core, init());
+    }
+
+    fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
+        let wanted = self.membership.level_of(core, task, parent);
+        self.levels.push(if self.ejected { Level::Lower } else { wanted });
+        in_both!(self, core, task_fork(task, parent));
+    }
+
+    fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
+        in_both!(self, core, task_dead(task));
+    }
+
+    fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
+        in_class!(self, core, self.level(task), select_cpu(task, prev, flags))
+    }
+
+    fn holds(&self, task: TaskId) -> bool {
+        match self.level(task) {
+            Level::Upper => self.upper.holds(task),
+            Level::Lower => self.lower.holds(task),
+        }
+    }
+
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
+        in_class!(self, core, self.level(task), enqueue(cpu, task, flags));
+    }
+
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
+        in_class!(self, core, self.level(task), dequeue(cpu, task, flags));
+    }
+
+    fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: WakeFlags) {
+        let level = self.level(task);
+        if core.curr_is_idle(cpu) || self.level(core.curr(cpu)) == level {
+            in_class!(self, core, level, check_preempt(cpu, task, flags));
+        } else if level == Level::Upper {
+            core.resched_full(cpu);
+        }
+    }
+
+    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        [Level::Upper, Level::Lower].into_iter().find_map(|level| {
+            let own_prev = prev.filter(|&task| self.level(task) == level);
+            in_class!(self, core, level, pick_next(cpu, own_prev))
+        })
+    }
+
+    fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
+        in_class!(self, core, self.level(task), put_prev(cpu, task, runnable));
+    }
+
+    fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        in_class!(self, core, self.level(task), set_next(cpu, task));
+    }
+
+    fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_both!(self, core, enter_idle(cpu));
+    }
+
+    fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_both!(self, core, exit_idle(cpu));
+    }
+
+    fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_both!(self, core, ttwu_pending_changed(cpu));
+    }
+
+    fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
+        for level in [Level::Upper, Level::Lower] {
+            let own = curr.filter(|&task| self.level(task) == level);
+            in_class!(self, core, level, tick(cpu, own));
+        }
+        self.eject_if_asked(core);
+    }
+
+    fn tick_stopped(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_both!(self, core, tick_stopped(cpu));
+    }
+
+    fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: TaskId) {
+        in_class!(self, core, self.level(curr), hrtick(cpu, curr));
+    }
+
+    /// There is one softirq for both.
+    fn softirq(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_both!(self, core, softirq(cpu));
+    }
+
+    fn nohz_kick(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_class!(self, core, core.addressee(), nohz_kick(cpu));
+    }
+
+    fn stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
+        in_class!(self, core, core.addressee(), stopper(cpu, payload));
+    }
+
+    fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u64) {
+        in_class!(self, core, core.addressee(), timer(cpu, payload));
+        self.eject_if_asked(core);
+    }
+
+    fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        in_class!(self, core, self.level(task), yield_task(cpu, task));
+    }
+
+    fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        in_both!(self, core, attributes_changed(task));
+    }
+
+    fn affinity_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        in_both!(self, core, affinity_changed(task));
+    }
+
+    fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
+        in_class!(self, core, self.level(task), switched_from(task));
+    }
+
+    fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {
+        in_class!(self, core, self.level(task), switched_to(task));
+    }
+
+    fn runnable_on(&self, cpu: CpuId) -> usize {
+        self.upper.runnable_on(cpu) + self.lower.runnable_on(cpu)
+    }
+}
