@@ -4,6 +4,7 @@ use warmcore_fidelity::reproduce::check::{Band, Stated};
 use warmcore_fidelity::reproduce::document::{CheckResult, CheckVerdict, ReproductionDocument, RowResult};
 use warmcore_fidelity::reproduce::sensitivity::{SensitivityDocument, VariedResult};
 use warmcore_lab::verdict::decimal;
+use warmcore_statistics::Interval;
 
 use crate::console::{Console, Table, Tone};
 
@@ -48,7 +49,7 @@ fn table(document: &ReproductionDocument) -> Table {
             (if first { row.id.clone() } else { String::new() }, Tone::Plain),
             (titled(check), Tone::Plain),
             (stated(check.stated), Tone::Plain),
-            (ours(check), Tone::Plain),
+            (ours(check.ours, check.interval), Tone::Plain),
             (error(check), Tone::Plain),
             (band(&check.band), Tone::Plain),
             (check.verdict.word().into(), tone),
@@ -78,7 +79,7 @@ pub fn markdown(document: &ReproductionDocument) -> String {
             if first { format!("`{}`", row.id) } else { String::new() },
             titled(check),
             stated(check.stated),
-            ours(check),
+            ours(check.ours, check.interval),
             error(check),
             format!("{}: {}", band(&check.band), check.band.reason),
             verdict,
@@ -189,8 +190,8 @@ fn stated(stated: Stated) -> String {
     }
 }
 
-fn ours(check: &CheckResult) -> String {
-    match (check.ours, check.interval) {
+fn ours(ours: Option<f64>, interval: Option<Interval>) -> String {
+    match (ours, interval) {
         (None, _) => "-".into(),
         (Some(ours), None) => decimal(ours),
         // Every seed of both gave the same.
@@ -217,4 +218,16 @@ fn band(band: &Band) -> String {
 /// A text as a cell of a Markdown table.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_that_are_one_with_every_seed_are_identical_and_rounded_ones_are_not() {
+        let shown = |low, high| ours(Some(1.0), Some(Interval { low, high }));
+        assert_eq!(shown(1.0, 1.0), "1, identical");
+        assert_eq!(shown(0.9999, 1.0001), "1 [1, 1]");
+    }
 }
