@@ -139,6 +139,8 @@ pub struct Core<'a> {
     pub(crate) addressed: ClassPath,
     /// Threads alive per process.
     pub(crate) process_threads: Vec<u32>,
+    pub(crate) task_group_shares: Vec<u32>,
+    pub(crate) application_count: usize,
     /// Where pages are, if there are nodes to choose from and tasks say what memory they use; and by task what hint faults have to do
     /// with its run time.
     pub(crate) pages: Option<Pages>,
@@ -212,6 +214,12 @@ impl<'a> Core<'a> {
         restriction == 0 || self.restrictions[restriction as usize].contains(cpu)
     }
 
+    /// Whether there are CPUs that the task may not use (`nr_cpus_allowed` is less than the machine's).
+    #[inline]
+    pub fn is_restricted(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].restriction != 0
+    }
+
     /// Task on the CPU, or [`TaskId::IDLE`].
     #[inline]
     pub fn curr(&self, cpu: CpuId) -> TaskId {
@@ -258,6 +266,19 @@ impl<'a> Core<'a> {
     #[inline]
     pub fn process_threads(&self, process: u32) -> u32 {
         self.process_threads[process as usize]
+    }
+
+    /// Weights of the task groups (`cpu.shares`; 1024 is one nice-0 task): the control groups that exist when the run begins. No group
+    /// comes or goes later.
+    #[inline]
+    pub fn task_group_shares(&self) -> &[u32] {
+        &self.task_group_shares
+    }
+
+    /// Number of applications: sessions (`setsid`) that have been opened for tasks when the run begins.
+    #[inline]
+    pub fn application_count(&self) -> usize {
+        self.application_count
     }
 
     /// Requests a full reschedule (`resched_curr`): at the end of this event on this CPU, after an interrupt's delay

@@ -13,6 +13,7 @@ use warmcore_trace::{DecisionTable, EventKind, Histogram, OVERHEAD_KINDS, Overhe
 use warmcore_workload::Workload;
 
 use crate::analytic_memory::AnalyticMemory;
+use crate::cache_groups::CacheGroups;
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
 use crate::counters::Readings;
 use crate::error::SimulationError;
@@ -74,6 +75,7 @@ pub(crate) struct Engine<'a, S, M> {
     /// Samples of scores, where they are wanted.
     pub scores: Option<ScoreSamples>,
     pub objects: Objects,
+    pub cache_groups: CacheGroups<'a>,
     pub recorders: Vec<Histogram>,
     /// Tasks created so far from each template.
     pub instances: Vec<u32>,
@@ -145,6 +147,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             class: ClassPath::default(),
             addressed: ClassPath::default(),
             process_threads: vec![0; setup.workload.processes.len()],
+            task_group_shares: setup.workload.groups.iter().map(|group| group.shares).collect(),
+            application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1)
                 .then(|| Pages::new(setup.workload, setup.machine.node_count()))
                 .flatten(),
@@ -164,6 +168,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             samples: MemorySamples::default(),
             scores: ScoreSamples::of(setup, traced),
             objects: Objects::new(setup.workload),
+            cache_groups: CacheGroups::new(setup.workload),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             instances: vec![0; setup.workload.tasks.len()],
             alive: setup.starts.len(),

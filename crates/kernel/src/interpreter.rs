@@ -159,6 +159,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     Step::SetSlice { slice_ns } => task.slice_ns = *slice_ns,
                     Step::SetGroup(group) => {
                         task.group = (!self.workload.groups[group.index()].is_root()).then_some(group.0);
+                        task.cache_group = self.cache_groups.of(task.template, task.process, task.group);
                     }
                     _ => {}
                 }

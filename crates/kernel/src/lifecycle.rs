@@ -183,6 +183,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Some(parent) if own_restriction == 0 => parent.restriction,
             _ => own_restriction,
         };
+        let process = description.process.0;
+        let group = match description.group {
+            Some(group) => (!self.workload.groups[group.index()].is_root()).then_some(group.0),
+            None => inherited.and_then(|parent| parent.group),
+        };
         Task {
             state: State::New,
             cpu,
@@ -190,12 +195,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             nice: if description.nice == 0 { inherited.map_or(0, |parent| parent.nice) } else { description.nice },
             policy: description.policy,
             slice_ns: description.slice_ns.or(inherited.map(|parent| parent.slice_ns)).unwrap_or(0),
-            process: description.process.0,
+            process,
             application: self.workload.processes[description.process.index()].application,
-            group: match description.group {
-                Some(group) => (!self.workload.groups[group.index()].is_root()).then_some(group.0),
-                None => inherited.and_then(|parent| parent.group),
-            },
+            group,
+            cache_group: self.cache_groups.of(template, process, group),
             template,
             instance,
             parent,

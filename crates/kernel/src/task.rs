@@ -53,7 +53,7 @@ pub(crate) enum Stage {
 
 /// What a blocked task waits for, for messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WaitReason {
+pub(crate) enum WaitReason {
     /// Nothing: not blocked.
     None,
     /// A sleep or timer.
@@ -97,6 +97,8 @@ pub struct Task {
     pub(crate) application: u32,
     /// Task group, if any.
     pub(crate) group: Option<u32>,
+    /// Cache group, if any.
+    pub(crate) cache_group: Option<u32>,
     pub(crate) template: TaskTemplateId,
     /// Which of its template's instances this is.
     pub(crate) instance: u32,
@@ -176,33 +178,28 @@ impl Task {
         self.slice_ns
     }
 
-    /// Address space it belongs to: index into the workload's processes.
+    /// Process it belongs to (`mm`), numbered from 0.
     #[inline]
     pub fn process(&self) -> u32 {
         self.process
     }
 
-    /// Application it belongs to: index into the workload's applications.
+    /// Application it belongs to, numbered from 0: a session of its own (`setsid`).
     #[inline]
     pub fn application(&self) -> u32 {
         self.application
     }
 
-    /// Template it was made from: index into the workload's tasks.
-    #[inline]
-    pub fn template(&self) -> TaskTemplateId {
-        self.template
-    }
-
-    /// Task group it was put in, if any: index into the workload's groups.
+    /// Task group it was put in (cgroup with the cpu controller), if any: index into [`Core::task_group_shares`](crate::Core::task_group_shares).
     #[inline]
     pub fn group(&self) -> Option<u32> {
         self.group
     }
 
-    /// Index of its CPU set in the run's table; 0 is every CPU.
+    /// Threads with which a cache-aware policy is to keep it near a common cache, numbered densely from 0: those of its process unless
+    /// somebody has formed another group; `None` if it is to be kept with nobody.
     #[inline]
-    pub fn restriction(&self) -> u32 {
-        self.restriction
+    pub fn cache_group(&self) -> Option<u32> {
+        self.cache_group
     }
 }

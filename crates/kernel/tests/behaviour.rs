@@ -13,7 +13,7 @@ use warmcore_kernel::{
 use warmcore_topology::{CpuId, Machine, resolve};
 use warmcore_trace::{Event, EventKind, MigrationKind, Outcome, OverheadKind, Sink, TaskId};
 use warmcore_workload::{
-    Affinity, BarrierWait, ChannelKind, ProcessId, ProgramBuilder, Step, Task, TimerMode, Workload,
+    Affinity, BarrierWait, ChannelKind, GroupId, ProcessId, ProgramBuilder, Step, Task, TimerMode, Workload,
 };
 
 use fifo::Fifo;
@@ -292,6 +292,49 @@ fn a_policy_reads_counters_as_of_the_last_tick_and_pays_for_them() {
         outcome.cpus.iter().map(|cpu| cpu.overhead_ns[OverheadKind::Tick as usize]).sum()
     };
     assert_eq!(ticks_ns(&outcome), ticks_ns(&without) + 2 * READ_COUNTERS_NS * read.len() as u64);
+}
+
+/// What a policy is told of whose a task is; it sees nothing of programs, templates or profiles.
+#[test]
+fn a_policy_learns_from_the_kernel_to_whom_a_task_belongs() {
+    const TICKS: Step = Step::Run { work_ns: 10 * MS };
+    let mut workload = scene(&[&[TICKS], &[TICKS], &[TICKS, Step::SetGroup(GroupId(1)), TICKS]]);
+    workload.applications.push("other".to_owned());
+    let other = workload.add_process("other");
+    workload.processes[other.index()].application = 1;
+    workload.add_group("/web");
+    let batch = workload.add_group("/batch");
+    workload.groups[batch.index()].shares = 512;
+    workload.tasks[1].process = other;
+    workload.tasks[2].group = Some(GroupId(0));
+    workload.tasks[1].affinity = Affinity::OsCpus(vec![1]);
+    for choice in ["process:other=off", "taskgroup:/batch=group:/batch"] {
+        workload.choose_aggregate(choice).unwrap();
+    }
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&seen);
+    let act = move |core: &mut Core<'_>, _: CpuId, curr: Option<TaskId>| {
+        assert_eq!((core.task_group_shares(), core.application_count()), (&[1024, 512][..], 2));
+        if let Some(id) = curr {
+            let task = core.task(id);
+            let belongs = (task.process(), task.application(), task.group(), task.cache_group());
+            told.borrow_mut().push((id.0, belongs, core.is_restricted(id)));
+        }
+    };
+    try_run(&workload, OnTick { fifo: Fifo::default(), opens_counters: false, act: Box::new(act) }).0.unwrap();
+    let mut seen = seen.take();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(
+        seen,
+        [
+            (0, (0, 0, None, Some(0)), false),
+            (1, (1, 1, None, None), true),
+            (2, (0, 0, Some(0), Some(0)), false),
+            (2, (0, 0, Some(1), Some(2)), false),
+        ],
+        "task, process, application, task group, cache group; restricted"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ mod task_work;
 pub mod topology_aware;
 pub mod weights;
 
-use warmcore_kernel::{Core, Setup, WakeFlags};
+use warmcore_kernel::{Boot, Core, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -158,7 +158,7 @@ pub struct Fair<P, G = NoGathering> {
     pub(crate) entities: Vec<Entity>,
     /// Index of task 0 among the entities: the number of group entities.
     pub(crate) task_base: u32,
-    /// Task groups of the workload, then one per application if autogroup is on and there are several.
+    /// Task groups, then one per application if autogroup is on and there are several; all from the start of the run.
     pub(crate) groups: Vec<GroupState>,
     /// Index of the first application's group; `None` without autogroup.
     autogroup_base: Option<u32>,
@@ -187,35 +187,19 @@ pub struct Fair<P, G = NoGathering> {
 }
 
 impl<P: Policy> Fair<P> {
-    /// The class on a machine, for a workload, without further features.
-    pub fn new(policy: P, setup: &Setup<'_>) -> Self {
-        let domains = Domains::build(setup.machine(), &policy.fair_parameters().domains);
-        Self::with_features(policy, NoGathering, domains, setup, &Features::default())
+    /// The class in a kernel, without further features.
+    pub fn new(policy: P, boot: &Boot<'_>) -> Self {
+        let domains = Domains::build(boot.machine, &policy.fair_parameters().domains);
+        Self::with_features(policy, NoGathering, domains, boot, &Features::default())
     }
 }
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
-    /// The class on a machine, whose domains are built with the policy's parameters, for a workload.
-    pub fn with_features(policy: P, gathering: G, domains: Domains, setup: &Setup<'_>, features: &Features) -> Self {
-        let machine = setup.machine();
-        let workload = setup.workload();
+    /// The class in a kernel, on domains that were built with the policy's parameters.
+    pub fn with_features(policy: P, gathering: G, domains: Domains, boot: &Boot<'_>, features: &Features) -> Self {
+        let machine = boot.machine;
         let cpus = machine.cpu_count();
         let parameters = policy.fair_parameters();
-        let mut groups: Vec<GroupState> =
-            workload.groups.iter().map(|group| GroupState { shares: group.shares, load_avg: 0.0 }).collect();
-        let autogroup_base = (policy.autogroup() && workload.applications.len() > 1).then_some(groups.len() as u32);
-        if autogroup_base.is_some() {
-            groups.extend(workload.applications.iter().map(|_| GroupState { shares: NICE_0_WEIGHT, load_avg: 0.0 }));
-        }
-        let group_entities = groups.len() * cpus;
-        let queues = (0..cpus + group_entities).map(|index| new_queue(index, cpus)).collect();
-        let entities = (0..group_entities)
-            .map(|index| {
-                let mut entity = new_entity(groups[index / cpus].shares.max(1), (index % cpus) as u32);
-                entity.my_queue = (cpus + index) as u32;
-                entity
-            })
-            .collect();
         let llc_idle_cpus = (0..domains.llc_count()).map(|llc| domains.llc_cpus(llc as u32).len() as u32).collect();
         let core_of: Vec<u32> = machine.cpus().map(|cpu| machine.core_of(cpu).0).collect();
         let cores_of_llc = |llc: usize| {
@@ -225,7 +209,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             cores.len() as u32
         };
         let llc_idle_cores = (0..domains.llc_count()).map(cores_of_llc).collect();
-        let hz = u64::from(setup.kernel.hz);
+        let hz = u64::from(boot.kernel.hz);
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
             gathering,
@@ -234,13 +218,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             parameters,
             policy,
             rqs: vec![Rq::default(); cpus],
-            queues,
-            entities,
-            task_base: group_entities as u32,
-            groups,
-            autogroup_base,
+            queues: (0..cpus).map(|index| new_queue(index, cpus)).collect(),
+            entities: Vec::new(),
+            task_base: 0,
+            groups: Vec::new(),
+            autogroup_base: None,
             domains,
-            balance: BalanceState::new(setup.seed, cpus),
+            balance: BalanceState::new(boot.seed, cpus),
             overloaded: false,
             idle: vec![true; cpus],
             llc_idle_cpus,
@@ -251,6 +235,26 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         };
         fair.begin_balancing(hz);
         fair
+    }
+
+    /// The run begins: queues and entities of the groups, before there is any task (`sched_create_group`, `autogroup_create`).
+    fn create_groups(&mut self, core: &Core<'_>) {
+        let cpus = self.rqs.len();
+        let mut shares = core.task_group_shares().to_vec();
+        let applications = core.application_count();
+        if self.policy.autogroup() && applications > 1 {
+            self.autogroup_base = Some(shares.len() as u32);
+            shares.resize(shares.len() + applications, NICE_0_WEIGHT);
+        }
+        let group_entities = shares.len() * cpus;
+        self.task_base = group_entities as u32;
+        self.queues.extend((cpus..cpus + group_entities).map(|index| new_queue(index, cpus)));
+        self.entities.extend((0..group_entities).map(|index| {
+            let mut entity = new_entity(shares[index / cpus].max(1), (index % cpus) as u32);
+            entity.my_queue = (cpus + index) as u32;
+            entity
+        }));
+        self.groups = shares.into_iter().map(|shares| GroupState { shares, load_avg: 0.0 }).collect();
     }
 
     /// Group that a group queue belongs to.

@@ -7,7 +7,7 @@
 //! | module | rule | kernel functions |
 //! |---|---|---|
 //! | here | data (6.1) | `struct sched_cache_stat` |
-//! | `grouping` | who is kept together: a process, unless the workload says otherwise | `mm_struct` |
+//! | `grouping` | who is kept together: a cache group, which is a process unless somebody says otherwise | `mm_struct` |
 //! | `occupancy` | epochs, run-time shares, invalidation, the task's preference (6.2) | `account_mm_sched`, `update_curr` |
 //! | `admission` | too many threads, too big a footprint (6.5) | `exceed_llc_nr`, `exceed_llc_capacity` |
 //! | `scan` | the preferred CPU of a process, once per epoch (6.3, 6.6) | `task_tick_cache`, `task_cache_work` |
@@ -32,11 +32,10 @@ mod tunables;
 
 use std::cell::Cell;
 
-use warmcore_kernel::{Core, Setup};
-use warmcore_topology::CpuId;
+use warmcore_kernel::{Boot, Core};
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionId, TaskId};
 
-use self::grouping::Grouping;
 use self::permission::{Limits, Snapshot};
 use super::state::NONE;
 use crate::domains::Domains;
@@ -44,7 +43,7 @@ use crate::domains::Domains;
 pub(crate) use self::decisions::CacheAwareDecisions;
 pub use self::tunables::CacheAwareTunables;
 
-/// Threads that are kept together: those of a process, or of a named group.
+/// Threads that are kept together: a cache group of the kernel's ([`Task::cache_group`](warmcore_kernel::Task::cache_group)).
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadGroup {
     /// Preferred CPU, and so the preferred LLC; [`NONE`] without preference (`mm->sc_stat.cpu`).
@@ -132,6 +131,7 @@ pub(crate) struct CacheAware {
     smt_width: u64,
     /// Length of an epoch in jiffies.
     epoch_jiffies: u64,
+    /// By number of the cache group; as many as have had threads.
     pub(crate) groups: Vec<ThreadGroup>,
     /// By group, then CPU.
     slots: Vec<Slot>,
@@ -144,14 +144,13 @@ pub(crate) struct CacheAware {
     llc_counts: Vec<u32>,
     /// By LLC: their sum over CPUs.
     pub(crate) wanting: Vec<u32>,
-    pub(crate) grouping: Grouping,
 }
 
 impl CacheAware {
-    /// The feature on a machine; `None` if it is switched off or no LLC of two CPUs or more has a neighbour
+    /// The feature in a kernel; `None` if it is switched off or no LLC of two CPUs or more has a neighbour
     /// (`sched_cache_present`).
-    pub fn new(tunables: CacheAwareTunables, setup: &Setup<'_>, domains: &Domains, hz: u64) -> Option<Self> {
-        let machine = setup.machine();
+    pub fn new(tunables: CacheAwareTunables, boot: &Boot<'_>, domains: &Domains) -> Option<Self> {
+        let machine = boot.machine;
         let present = |cpu: CpuId| {
             domains.sd_llc(cpu).is_some_and(|index| {
                 let parent = index + 1;
@@ -163,25 +162,22 @@ impl CacheAware {
             return None;
         }
         let cpus = machine.cpu_count();
-        let llcs = (0..domains.llc_count() as u32).map(|llc| new_llc(setup, domains, llc)).collect::<Vec<_>>();
-        let grouping = Grouping::new(setup.workload());
-        let groups = vec![ThreadGroup::default(); grouping.count()];
+        let llcs = (0..domains.llc_count() as u32).map(|llc| new_llc(machine, domains, llc)).collect::<Vec<_>>();
         Some(Self {
             decisions: CacheAwareDecisions::default(),
             limits: tunables.limits(machine.smt_width()),
             limits_threads: true,
             smt_width: machine.smt_width() as u64,
-            epoch_jiffies: tunables.epoch_jiffies(hz),
+            epoch_jiffies: tunables.epoch_jiffies(boot.kernel.hz.into()),
             tunables,
-            slots: vec![Slot::default(); groups.len() * cpus],
-            groups,
+            groups: Vec::new(),
+            slots: Vec::new(),
             cpus: vec![CpuState::default(); cpus],
             llc_of: machine.cpus().map(|cpu| domains.sd_llc_id(cpu)).collect(),
             llc_counts: vec![0; llcs.len() * cpus],
             wanting: vec![0; llcs.len()],
             llcs,
             tasks: Vec::new(),
-            grouping,
         })
     }
 
@@ -203,8 +199,7 @@ impl CacheAware {
     }
 }
 
-fn new_llc(setup: &Setup<'_>, domains: &Domains, llc: u32) -> Llc {
-    let machine = setup.machine();
+fn new_llc(machine: &Machine, domains: &Domains, llc: u32) -> Llc {
     let cpus = domains.llc_cpus(llc);
     let size = cpus.len() as u32;
     let hardware = machine.llc_of(CpuId(cpus[0]));

@@ -193,7 +193,7 @@ fn observe<P: Policy, T>(
     let collected = Rc::new(RefCell::new(Vec::new()));
     let into = Rc::clone(&collected);
     let probe = Probe {
-        fair: Fair::new(policy(&setup.boot()), &setup),
+        fair: Fair::new(policy(&setup.boot()), &setup.boot()),
         times_ns,
         watch: move |fair: &mut Fair<P>, core: &mut Core<'_>, moment| {
             into.borrow_mut().extend(watch(fair, core, moment))

@@ -37,6 +37,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     }
 
     fn init(&mut self, core: &mut Core<'_>) {
+        self.create_groups(core);
         let decisions = FairDecisions::register(core.decision_table());
         self.gathering.init(&decisions);
         if !core.knows_pages() {

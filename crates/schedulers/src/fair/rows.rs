@@ -1,6 +1,6 @@
 //! The schedulers that are the fair class with one policy or feature or another, as rows of the registry.
 
-use warmcore_kernel::{Setup, SimulationError, run};
+use warmcore_kernel::{Boot, Setup, SimulationError, run};
 use warmcore_trace::{DecisionTable, Outcome, Sink};
 
 use super::cache_aware::{CacheAware, CacheAwareTunables};
@@ -25,7 +25,7 @@ pub static CACHE_AWARE: SchedulerInfo = SchedulerInfo {
     is_cache_aware: true,
     linux: Some(LinuxScheduler::CacheAware),
     simulate: Some(|spec, setup, sink| {
-        run_eevdf(spec, setup, sink, |domains, hz| CacheAware::new(spec.tunables(), setup, domains, hz))
+        run_eevdf(spec, setup, sink, |boot, domains| CacheAware::new(spec.tunables(), boot, domains))
     }),
     ..FAIR_EEVDF
 };
@@ -65,8 +65,8 @@ pub static TOPOLOGY_AWARE: SchedulerInfo = SchedulerInfo {
     sets: &[TopologyAwareTunables::TABLE, CacheAwareTunables::TABLE, EevdfTunables::TABLE, NumaTunables::TABLE],
     is_cache_aware: true,
     simulate: Some(|spec, setup, sink| {
-        run_eevdf(spec, setup, sink, |domains, hz| {
-            TopologyAware::new(spec.tunables(), spec.tunables(), setup, domains, hz)
+        run_eevdf(spec, setup, sink, |boot, domains| {
+            TopologyAware::new(spec.tunables(), spec.tunables(), boot, domains)
         })
     }),
     ..FAIR_EEVDF
@@ -83,24 +83,25 @@ fn run_eevdf<'a, G: Gathering>(
     spec: &SchedulerSpec,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
-    gathering: impl FnOnce(&Domains, u64) -> Option<G>,
+    gathering: impl FnOnce(&Boot<'_>, &Domains) -> Option<G>,
 ) -> Result<Outcome, SimulationError> {
     let features = Features { name: Some(spec.name()), numa: spec.tunables() };
     run_fair(Eevdf::new(spec.tunables(), &setup.boot()), setup, &features, sink, gathering)
 }
 
-/// Runs the fair class with what gathers threads, if there is anything to gather on the machine: `gathering` is told the
-/// scheduling domains and the tick rate.
+/// Runs the fair class with what gathers threads, if there is anything to gather on the machine, which `gathering` tells from
+/// the machine and its scheduling domains.
 fn run_fair<'a, P: Policy, G: Gathering>(
     policy: P,
     setup: &'a Setup<'a>,
     features: &Features,
     sink: Option<&'a mut dyn Sink>,
-    gathering: impl FnOnce(&Domains, u64) -> Option<G>,
+    gathering: impl FnOnce(&Boot<'_>, &Domains) -> Option<G>,
 ) -> Result<Outcome, SimulationError> {
-    let domains = Domains::build(setup.machine(), &policy.fair_parameters().domains);
-    match gathering(&domains, setup.kernel.hz.into()) {
-        Some(gathering) => run(setup, Fair::with_features(policy, gathering, domains, setup, features), sink),
-        None => run(setup, Fair::with_features(policy, NoGathering, domains, setup, features), sink),
+    let boot = setup.boot();
+    let domains = Domains::build(boot.machine, &policy.fair_parameters().domains);
+    match gathering(&boot, &domains) {
+        Some(gathering) => run(setup, Fair::with_features(policy, gathering, domains, &boot, features), sink),
+        None => run(setup, Fair::with_features(policy, NoGathering, domains, &boot, features), sink),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) mod scope;
 pub(crate) mod sequence;
 mod tunables;
 
-use warmcore_kernel::Setup;
+use warmcore_kernel::Boot;
 
 use self::promotion::Gain;
 use self::scope::{Patience, Scope};
@@ -76,21 +76,19 @@ pub(crate) struct TopologyAware {
 }
 
 impl TopologyAware {
-    /// The extension on a machine for a workload; `None` where cache-aware scheduling has nothing to do.
+    /// The extension in a kernel; `None` where cache-aware scheduling has nothing to do.
     pub fn new(
         tunables: TopologyAwareTunables,
         cache_aware: CacheAwareTunables,
-        setup: &Setup<'_>,
+        boot: &Boot<'_>,
         domains: &Domains,
-        hz: u64,
     ) -> Option<Self> {
-        let mut base = CacheAware::new(cache_aware, setup, domains, hz)?;
+        let mut base = CacheAware::new(cache_aware, boot, domains)?;
         if tunables.theta != 0 {
             base.limits.full_pct = tunables.theta;
         }
         // A scope grows with its threads; tolerance 0 still means none.
         base.limits_threads = base.tunables.aggr_tolerance == 0;
-        let (machine, groups) = (setup.machine(), base.groups.len());
         let llcs = domains.llc_count();
         let group_llcs = (0..domains.group_total()).map(|group| {
             let cpus = domains.group_cpus(domains.group(group));
@@ -104,16 +102,16 @@ impl TopologyAware {
             decisions: TopologyAwareDecisions::default(),
             gain: if tunables.gain == 0 { Gain::Distance } else { Gain::Inverse },
             patience: Patience { below_pct: tunables.theta_c, hold: tunables.hold },
-            sequences: Sequences::new(machine, domains),
-            scopes: vec![Scope::default(); groups],
-            runnable: vec![0; groups],
+            sequences: Sequences::new(boot.machine, domains),
+            scopes: Vec::new(),
+            runnable: Vec::new(),
             hinted_ns: Vec::new(),
             group_llcs: group_llcs.collect(),
             counts: vec![0; llcs * llcs],
             found: vec![scan::Found::default(); llcs],
             room: Vec::with_capacity(llcs),
-            own_sequences: vec![by_memory::OwnSequence::default(); groups],
-            faults: vec![0; machine.node_count()],
+            own_sequences: Vec::new(),
+            faults: vec![0; boot.machine.node_count()],
             tunables,
         })
     }

@@ -46,7 +46,7 @@ impl Membership<Fifo> for Rule {
 fn stacked(rule: Rule, setup: &Setup<'_>) -> Stacked<Fifo, Fair<Eevdf>, Rule> {
     let [fifo, eevdf] = ["fifo", "eevdf"].map(|text| text.parse::<SchedulerSpec>().unwrap());
     let boot = setup.boot();
-    let lower = Fair::new(Eevdf::new(eevdf.tunables(), &boot), setup);
+    let lower = Fair::new(Eevdf::new(eevdf.tunables(), &boot), &boot);
     Stacked::new("stacked", Fifo::new(fifo.tunables(), &boot), lower, rule)
 }
 

@@ -4,8 +4,8 @@ use warmcore_kernel::{Core, Task};
 use warmcore_topology::CpuId;
 use warmcore_trace::{DecisionId, TaskId};
 
+use super::CacheAware;
 use super::permission::{Direction, Snapshot, can_migrate_llc};
-use super::{CacheAware, TaskState};
 use crate::domains::Domains;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
@@ -49,26 +49,19 @@ impl Gathering for CacheAware {
         self.decisions = told.cache_aware;
     }
 
-    /// A thread exists (`mm_init_sched`, `init_sched_mm`): it starts without preference.
     fn task_created(&mut self, task: &Task) {
-        let group = self.grouping.of(task);
-        self.tasks.push(TaskState { group, preferred_llc: NONE, queued_on_preferred: false, scan_pending: false });
-        if group != NONE {
-            self.groups[group as usize].threads += 1;
-        }
+        self.add_task(task);
     }
 
     fn task_changed(&mut self, id: TaskId, task: &Task) {
-        let group = self.grouping.of(task);
-        self.regroup(id, group);
+        self.regroup(id, task);
     }
 
     fn task_exited(&mut self, task: TaskId) {
         let state = &mut self.tasks[task.index()];
         state.scan_pending = false;
-        if state.group != NONE {
-            self.groups[state.group as usize].threads -= 1;
-        }
+        let group = state.group;
+        self.leave(group);
     }
 
     fn enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {

@@ -1,62 +1,45 @@
-//! Who is kept together: the threads of a process, as in the kernel, or what the workload says instead.
+//! Who is kept together: the threads of a cache group, which the kernel knows.
 
 use warmcore_kernel::Task;
 use warmcore_trace::TaskId;
-use warmcore_workload::{Aggregate, Aggregation, DataGroupId, GroupId, ProcessId, Workload};
 
-use super::CacheAware;
+use super::{CacheAware, Slot, TaskState, ThreadGroup};
 use crate::fair::state::NONE;
 
-/// From tasks to groups of threads: one per process, then one per named group.
-#[derive(Clone, Debug)]
-pub(crate) struct Grouping {
-    aggregation: Aggregation,
-    /// By template.
-    data_groups: Vec<Vec<DataGroupId>>,
-    processes: u32,
-}
-
-impl Grouping {
-    /// The groups of a workload.
-    pub fn new(workload: &Workload) -> Self {
-        Self {
-            aggregation: workload.aggregation.clone(),
-            data_groups: workload.tasks.iter().map(|task| task.data_groups.clone()).collect(),
-            processes: workload.processes.len() as u32,
-        }
-    }
-
-    /// Number of groups.
-    pub fn count(&self) -> usize {
-        self.processes as usize + self.aggregation.groups.len()
-    }
-
-    /// Group of a task; [`NONE`] if it is kept with nobody.
-    pub fn of(&self, task: &Task) -> u32 {
-        let process = task.process();
-        let data = &self.data_groups[task.template().index()];
-        match self.aggregation.of(ProcessId(process), task.group().map(GroupId), data) {
-            Aggregate::Off => NONE,
-            Aggregate::Process => process,
-            Aggregate::Group(label) => self.processes + label,
-        }
-    }
-}
-
 impl CacheAware {
+    /// A thread exists (`mm_init_sched`, `init_sched_mm`): it starts without preference.
+    pub(super) fn add_task(&mut self, task: &Task) {
+        let group = self.join(task);
+        self.tasks.push(TaskState { group, preferred_llc: NONE, queued_on_preferred: false, scan_pending: false });
+    }
+
     /// A task that is in no queue may belong to another group from now on: it starts there without preference.
-    pub fn regroup(&mut self, task: TaskId, group: u32) {
-        let state = &mut self.tasks[task.index()];
-        if state.group == group {
+    pub(super) fn regroup(&mut self, id: TaskId, task: &Task) {
+        let old = self.tasks[id.index()].group;
+        if old == task.cache_group().unwrap_or(NONE) {
             return;
         }
-        let old = std::mem::replace(&mut state.group, group);
-        state.preferred_llc = NONE;
-        if old != NONE {
-            self.groups[old as usize].threads -= 1;
+        self.leave(old);
+        let group = self.join(task);
+        let state = &mut self.tasks[id.index()];
+        (state.group, state.preferred_llc) = (group, NONE);
+    }
+
+    /// A group has one thread more: that of the task. Its number, or [`NONE`].
+    fn join(&mut self, task: &Task) -> u32 {
+        let Some(group) = task.cache_group() else { return NONE };
+        if self.groups.len() <= group as usize {
+            self.groups.resize(group as usize + 1, ThreadGroup::default());
+            self.slots.resize(self.groups.len() * self.cpus.len(), Slot::default());
         }
+        self.groups[group as usize].threads += 1;
+        group
+    }
+
+    /// A group has one thread less.
+    pub(super) fn leave(&mut self, group: u32) {
         if group != NONE {
-            self.groups[group as usize].threads += 1;
+            self.groups[group as usize].threads -= 1;
         }
     }
 }

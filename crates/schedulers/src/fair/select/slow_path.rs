@@ -120,7 +120,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 return go;
             }
             let mut limit = domain.imb_numa_nr;
-            if core.task(wakee.task).restriction() != 0 {
+            if core.is_restricted(wakee.task) {
                 let cpus = self.domains.group_cpus(self.domains.group(local.group));
                 let allowed = cpus.iter().filter(|&&cpu| core.may_run_on(wakee.task, CpuId(cpu))).count() as u32;
                 limit = limit.min(allowed);

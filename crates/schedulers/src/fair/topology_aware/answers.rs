@@ -5,7 +5,9 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{DecisionId, TaskId};
 
 use super::TopologyAware;
+use super::by_memory::OwnSequence;
 use super::permission::{LlcStanding, ScopeView};
+use super::scope::Scope;
 use crate::domains::Domains;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
@@ -57,6 +59,14 @@ impl TopologyAware {
         (view.decide(from, to, util), why)
     }
 
+    /// There may be more groups than before.
+    fn follow_groups(&mut self) {
+        let groups = self.base.groups.len();
+        self.scopes.resize(groups, Scope::default());
+        self.runnable.resize(groups, 0);
+        self.own_sequences.resize(groups, OwnSequence::default());
+    }
+
     /// Counts a task in or out of what its group has queued and awake.
     fn count_runnable(&mut self, task: TaskId, change: i32) {
         let group = self.base.tasks[task.index()].group;
@@ -82,11 +92,13 @@ impl Gathering for TopologyAware {
 
     fn task_created(&mut self, task: &Task) {
         self.base.task_created(task);
+        self.follow_groups();
         self.hinted_ns.push(0);
     }
 
     fn task_changed(&mut self, id: TaskId, task: &Task) {
         self.base.task_changed(id, task);
+        self.follow_groups();
     }
 
     fn task_exited(&mut self, task: TaskId) {
