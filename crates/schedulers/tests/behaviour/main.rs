@@ -12,3 +12,4 @@ mod groups;
 mod numa;
 mod programs;
 mod random;
+mod step_programs;
