@@ -22,6 +22,11 @@ pub trait Membership<U> {
     /// The class that a new task begins in.
     fn level_of(&mut self, core: &Core<'_>, task: TaskId, parent: Option<TaskId>) -> Level;
 
+    /// The class that a task belongs to after its nice value, policy, slice or group has changed; it was in `level`.
+    fn level_after_change(&mut self, _core: &Core<'_>, _task: TaskId, level: Level) -> Level {
+        level
+    }
+
     /// Whether the upper class ends now. Asked after every tick and timer of the upper class; after a yes, everything belongs to the
     /// lower class and nobody asks again.
     fn ejects(&mut self, _core: &Core<'_>, _upper: &mut U) -> bool {
@@ -55,10 +60,10 @@ macro_rules! in_class {
     }};
 }
 
-/// Calls both, the upper first.
+/// Calls both, the upper first and only while it has not ended.
 macro_rules! in_both {
     ($self:ident, $core:ident, $method:ident($($argument:expr),*)) => {
-        for level in [Level::Upper, Level::Lower] {
+        for &level in $self.classes() {
             in_class!($self, $core, level, $method($($argument),*));
         }
     };
@@ -68,6 +73,11 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Stacked<U, L, M> {
     /// `upper` above `lower`.
     pub fn new(name: &'static str, upper: U, lower: L, membership: M) -> Self {
         Self { name, upper, lower, membership, levels: Vec::new(), ejected: false }
+    }
+
+    /// The classes that there are.
+    fn classes(&self) -> &'static [Level] {
+        if self.ejected { &[Level::Lower] } else { &[Level::Upper, Level::Lower] }
     }
 
     /// The class that a task belongs to.
@@ -99,6 +109,8 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Stacked<U, L, M> {
         }
         in_class!(self, core, to, enqueue(cpu, task, Enqueue::RESTORE | Enqueue::MOVE));
         if runs {
+            // The tick that the old class asked for says nothing to the new one.
+            core.cancel_hrtick(cpu);
             in_class!(self, core, to, set_next(cpu, task));
             core.resched_full(cpu);
         } else {
@@ -108,10 +120,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Stacked<U, L, M> {
 
     fn eject_if_asked(&mut self, core: &mut Core<'_>) {
         if !self.ejected && self.membership.ejects(core, &mut self.upper) {
-            self.ejected = true;
             for index in 0..core.task_count() {
                 self.move_task(core, TaskId(index as u32), Level::Lower);
             }
+            self.ejected = true;
         }
     }
 }
@@ -164,10 +176,22 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
     }
 
     fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
-        [Level::Upper, Level::Lower].into_iter().find_map(|level| {
+        let mut picked = None;
+        for &level in self.classes() {
             let own_prev = prev.filter(|&task| self.level(task) == level);
-            in_class!(self, core, level, pick_next(cpu, own_prev))
-        })
+            picked = in_class!(self, core, level, pick_next(cpu, own_prev));
+            if picked.is_some() {
+                break;
+            }
+        }
+        let curr = core.curr(cpu);
+        if let Some(next) = picked
+            && !curr.is_idle()
+            && self.level(next) != self.level(curr)
+        {
+            core.cancel_hrtick(cpu);
+        }
+        picked
     }
 
     fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
@@ -191,7 +215,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
     }
 
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
-        for level in [Level::Upper, Level::Lower] {
+        for &level in self.classes() {
             let own = curr.filter(|&task| self.level(task) == level);
             in_class!(self, core, level, tick(cpu, own));
         }
@@ -212,15 +236,24 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
     }
 
     fn nohz_kick(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        in_class!(self, core, core.addressee(), nohz_kick(cpu));
+        let level = core.addressee();
+        if self.classes().contains(&level) {
+            in_class!(self, core, level, nohz_kick(cpu));
+        }
     }
 
     fn stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
-        in_class!(self, core, core.addressee(), stopper(cpu, payload));
+        let level = core.addressee();
+        if self.classes().contains(&level) {
+            in_class!(self, core, level, stopper(cpu, payload));
+        }
     }
 
     fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u64) {
-        in_class!(self, core, core.addressee(), timer(cpu, payload));
+        let level = core.addressee();
+        if self.classes().contains(&level) {
+            in_class!(self, core, level, timer(cpu, payload));
+        }
         self.eject_if_asked(core);
     }
 
@@ -230,6 +263,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
 
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         in_both!(self, core, attributes_changed(task));
+        if !self.ejected {
+            let wanted = self.membership.level_after_change(core, task, self.level(task));
+            self.move_task(core, task, wanted);
+        }
     }
 
     fn affinity_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
