@@ -30,7 +30,7 @@ pub enum Agreement {
     Inside,
     /// It is not.
     Outside,
-    /// Too few events, lost events, or boots that differ by more than the bound: nothing can be said.
+    /// Too few events, lost events, runs that were not carried out as asked or that spread too much: nothing can be said.
     NotMeasured,
 }
 
@@ -92,9 +92,9 @@ pub struct Judgement {
     pub reason: String,
 }
 
-/// Compares seeds with boots.
+/// Compares seeds with boots. With `flaw`, why the boots' runs say nothing, nothing can be said.
 #[must_use]
-pub fn judge(bound: Bound, expect: Option<f64>, sim: &[Measured], vm: &[Measured], events_lost: u64) -> Judgement {
+pub fn judge(bound: Bound, expect: Option<f64>, sim: &[Measured], vm: &[Measured], flaw: Option<&str>) -> Judgement {
     let (sim_values, vm_values) = (by_label(sim), by_label(vm));
     let mut labels: Vec<&String> = vm_values.keys().collect();
     labels.extend(sim_values.keys().filter(|label| !vm_values.contains_key(*label)));
@@ -115,8 +115,8 @@ pub fn judge(bound: Bound, expect: Option<f64>, sim: &[Measured], vm: &[Measured
     let outside = error.is_some_and(|error| error > bound.limit());
     let reason = if vm.is_empty() {
         "it was not run on a real kernel".to_owned()
-    } else if events_lost > 0 {
-        format!("{events_lost} events were lost")
+    } else if let Some(flaw) = flaw {
+        flaw.to_owned()
     } else if let Some(samples) = samples.filter(|samples| *samples < FEWEST_SAMPLES) {
         format!("only {samples} events")
     } else if undecided.is_some() && !outside {
@@ -251,42 +251,51 @@ mod tests {
         values.iter().map(run).collect()
     }
 
-    fn verdict(sim: &[f64], vm: &[f64], samples: u64, lost: u64) -> Agreement {
-        judge(Bound::Relative(0.1), None, &runs(sim, None), &runs(vm, Some(samples)), lost).verdict
+    fn verdict(sim: &[f64], vm: &[f64], samples: u64, flaw: Option<&str>) -> Agreement {
+        judge(Bound::Relative(0.1), None, &runs(sim, None), &runs(vm, Some(samples)), flaw).verdict
     }
 
     #[test]
     fn the_verdict_follows_the_error_and_the_bound() {
-        assert_eq!(verdict(&[105.0], &[100.0, 101.0], 100, 0), Agreement::Inside);
-        assert_eq!(verdict(&[120.0], &[100.0, 101.0], 100, 0), Agreement::Outside);
+        assert_eq!(verdict(&[105.0], &[100.0, 101.0], 100, None), Agreement::Inside);
+        assert_eq!(verdict(&[120.0], &[100.0, 101.0], 100, None), Agreement::Outside);
     }
 
     #[test]
     fn what_is_not_known_is_not_judged() {
-        assert_eq!(verdict(&[100.0], &[100.0], 100, 1), Agreement::NotMeasured, "events were lost");
-        assert_eq!(verdict(&[100.0], &[100.0], 3, 0), Agreement::NotMeasured, "too few");
-        assert_eq!(verdict(&[100.0], &[60.0, 140.0], 100, 0), Agreement::NotMeasured, "boots differ, and are too few");
-        assert_eq!(verdict(&[100.0], &[], 100, 0), Agreement::NotMeasured, "never run");
+        assert_eq!(
+            verdict(&[100.0], &[100.0], 100, Some("1 events were lost")),
+            Agreement::NotMeasured,
+            "events were lost"
+        );
+        assert_eq!(verdict(&[100.0], &[100.0], 3, None), Agreement::NotMeasured, "too few");
+        assert_eq!(
+            verdict(&[100.0], &[60.0, 140.0], 100, None),
+            Agreement::NotMeasured,
+            "boots differ, and are too few"
+        );
+        assert_eq!(verdict(&[100.0], &[], 100, None), Agreement::NotMeasured, "never run");
     }
 
     #[test]
     fn a_value_that_both_places_lack_is_not_measured() {
         let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
-        let judgement = judge(Bound::Absolute(9.0), None, &nothing, &nothing, 0);
+        let judgement = judge(Bound::Absolute(9.0), None, &nothing, &nothing, None);
         assert_eq!((judgement.verdict, judgement.error), (Agreement::NotMeasured, None));
     }
 
     #[test]
     fn a_value_that_one_place_lacks_is_outside() {
         let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
-        let judgement = judge(Bound::Absolute(9.0), None, &nothing, &runs(&[1.0], None), 0);
+        let judgement = judge(Bound::Absolute(9.0), None, &nothing, &runs(&[1.0], None), None);
         assert_eq!((judgement.verdict, judgement.error), (Agreement::Outside, Some(f64::INFINITY)));
     }
 
     #[test]
     fn places_in_which_chance_decides_are_compared_as_distributions() {
         let two_ways = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0];
-        let judged = |sim: &[f64], vm: &[f64]| judge(Bound::Absolute(0.3), None, &runs(sim, None), &runs(vm, None), 0);
+        let judged =
+            |sim: &[f64], vm: &[f64]| judge(Bound::Absolute(0.3), None, &runs(sim, None), &runs(vm, None), None);
         assert_eq!(judged(&two_ways, &[1.0, 0.0, 0.0, 1.0]).verdict, Agreement::Inside, "both go two ways");
         let (always, never) = ([1.0; 8], [0.0; 4]);
         assert_eq!(judged(&always, &never).verdict, Agreement::Outside);
@@ -310,7 +319,7 @@ mod tests {
     #[test]
     fn places_that_are_both_not_what_is_expected_do_not_agree() {
         let judged = |sim: f64, vm: f64| {
-            judge(Bound::Absolute(0.0), Some(1.0), &runs(&[sim], None), &runs(&[vm], None), 0).verdict
+            judge(Bound::Absolute(0.0), Some(1.0), &runs(&[sim], None), &runs(&[vm], None), None).verdict
         };
         assert_eq!(judged(1.0, 1.0), Agreement::Inside);
         assert_eq!([judged(0.0, 0.0), judged(0.0, 1.0), judged(1.0, 0.0)], [Agreement::Outside; 3]);

@@ -71,6 +71,9 @@ pub struct StoredRun {
     pub scheduler: String,
     /// Events that were not recorded.
     pub events_lost: u64,
+    /// What was not done as the experiment asks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub departures: Vec<String>,
     /// Metrics by the check's key.
     pub metrics: BTreeMap<String, Measured>,
 }
@@ -230,7 +233,11 @@ pub fn boot_all(
             plots.take(of, &made.profile);
             let keys = experiment.checks_of(*scheduler).map(|check| check.key(&experiment.schedulers));
             let metrics = keys.zip(made.measured).collect();
-            let run = StoredRun { scheduler: label, events_lost: made.events_lost, metrics };
+            let (events_lost, departures) = (made.events_lost, made.departures);
+            for departure in &departures {
+                note(&format!("{}: boot {} under {label}: not done as asked: {departure}", experiment.name, boot + 1));
+            }
+            let run = StoredRun { scheduler: label, events_lost, departures, metrics };
             if let Some(last) = results[*index].boots.last_mut() {
                 last.push(run);
             }
@@ -271,6 +278,7 @@ struct MadeRun {
     /// By check of the scheduler.
     measured: Vec<Measured>,
     events_lost: u64,
+    departures: Vec<String>,
 }
 
 /// The experiment that a request is of, and its checks of that request's scheduler.
@@ -296,6 +304,7 @@ fn made(
                 profile: experiment.view.profile(request.machine, events, outcome, request.workload),
                 measured: checks.iter().map(measure).collect(),
                 events_lost: report.events_lost,
+                departures: report.departures,
             })
         });
         let flow = if kept.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
@@ -359,7 +368,7 @@ pub fn compare(
     for (index, scheduler) in experiment.schedulers.iter().enumerate() {
         let label = scheduler.to_string();
         let real: Vec<&StoredRun> = boots.iter().flatten().filter(|run| run.scheduler == label).collect();
-        let lost: u64 = real.iter().map(|run| run.events_lost).sum();
+        let flaw = flaw(&real);
         let theirs = |check: &Check| -> Vec<Measured> {
             let key = check.key(&experiment.schedulers);
             real.iter().filter_map(|run| run.metrics.get(&key).cloned()).collect()
@@ -367,7 +376,7 @@ pub fn compare(
         let checks: Vec<&Check> = experiment.checks_of(index).collect();
         let judged = |runs: &[MadeRun], position: usize| {
             let ours: Vec<Measured> = runs.iter().map(|run| run.measured[position].clone()).collect();
-            judge(checks[position].bound, checks[position].expect, &ours, &theirs(checks[position]), lost)
+            judge(checks[position].bound, checks[position].expect, &ours, &theirs(checks[position]), flaw.as_deref())
         };
         let simulate = |spec: &SchedulerSpec, workload: &Workload| simulated(experiment, &checks, spec, workload, stop);
         // A scheduler that is no model is measured and not compared.
@@ -440,6 +449,14 @@ pub fn compare(
         lines,
         controls,
     })
+}
+
+/// Why a kernel's runs say nothing about their experiment, if they do not.
+fn flaw(runs: &[&StoredRun]) -> Option<String> {
+    let lost: u64 = runs.iter().map(|run| run.events_lost).sum();
+    let departed = runs.iter().find_map(|run| run.departures.first());
+    let departed = departed.map(|departure| format!("not done as asked: {departure}"));
+    departed.or_else(|| (lost > 0).then(|| format!("{lost} events were lost")))
 }
 
 fn simulated(
