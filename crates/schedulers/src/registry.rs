@@ -47,6 +47,8 @@ pub struct SchedulerInfo {
     pub scores: &'static [&'static str],
     /// Whether it decides by the LLCs' sizes, so that they must be known.
     pub is_cache_aware: bool,
+    /// Whether runnable tasks of equal worth that share a CPU all get turns, none waiting for seconds.
+    pub shares_equally: bool,
     /// What of a Linux kernel it is, if a present one has it.
     pub linux: Option<LinuxScheduler>,
     /// Runs it; `None` for one that only a real kernel can run.
@@ -72,6 +74,7 @@ impl SchedulerInfo {
         register_decisions: |_| {},
         scores: &[],
         is_cache_aware: false,
+        shares_equally: true,
         linux: None,
         simulate: None,
     };

@@ -6,12 +6,13 @@ use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_schedulers::fifo::Fifo;
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
+use warmcore_trace::{MigrationKind, TaskId};
 
 /// What is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     LosesATask,
+    TakesWhatMayNotRunHere,
     CountsWrongly,
     PicksWhoSleeps,
     DrawsLots,
@@ -20,8 +21,9 @@ pub enum Fault {
 }
 
 /// Faults, and words of the sentence that must name each.
-pub const FAULTS: [(Fault, &str); 6] = [
+pub const FAULTS: [(Fault, &str); 7] = [
     (Fault::LosesATask, "lost"),
+    (Fault::TakesWhatMayNotRunHere, "cannot be moved to"),
     (Fault::CountsWrongly, "the scheduler holds 1"),
     (Fault::PicksWhoSleeps, "picked"),
     (Fault::DrawsLots, "two runs with one seed differ"),
@@ -39,12 +41,21 @@ pub struct Broken {
     slept: Option<TaskId>,
     /// Counted, and in no queue.
     lost: Option<(CpuId, TaskId)>,
+    /// Who waits, and where.
+    waiting: Vec<(CpuId, TaskId)>,
 }
 
 impl Broken {
     pub fn new(fault: Fault, boot: &Boot<'_>) -> Self {
         let spec: SchedulerSpec = "fifo".parse().unwrap();
-        Self { inner: Fifo::new(spec.tunables(), boot), fault, enqueued: 0, slept: None, lost: None }
+        Self {
+            inner: Fifo::new(spec.tunables(), boot),
+            fault,
+            enqueued: 0,
+            slept: None,
+            lost: None,
+            waiting: Vec::new(),
+        }
     }
 
     fn is(&self, fault: Fault) -> bool {
@@ -82,6 +93,7 @@ impl Scheduler for Broken {
             self.lost = Some((cpu, task));
         } else {
             self.inner.enqueue(core, cpu, task, flags);
+            self.waiting.push((cpu, task));
         }
     }
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
@@ -90,6 +102,7 @@ impl Scheduler for Broken {
             return;
         }
         self.inner.dequeue(core, cpu, task, flags);
+        self.waiting.retain(|(_, waiting)| *waiting != task);
         if flags.has(Dequeue::SLEEP) && !flags.has(Dequeue::SPECIAL) {
             self.slept = Some(task);
         }
@@ -101,8 +114,19 @@ impl Scheduler for Broken {
     }
     fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
         match self.slept.take() {
-            Some(sleeper) if self.is(Fault::PicksWhoSleeps) => Some(sleeper),
-            _ => self.inner.pick_next(core, cpu, prev),
+            Some(sleeper) if self.is(Fault::PicksWhoSleeps) => return Some(sleeper),
+            _ => {}
+        }
+        let picked = self.inner.pick_next(core, cpu, prev);
+        let elsewhere = self.waiting.iter().find(|(of, task)| *of != cpu && core.curr(*of) != *task);
+        match elsewhere.copied() {
+            Some((from, task)) if picked.is_none() && self.is(Fault::TakesWhatMayNotRunHere) => {
+                self.dequeue(core, from, task, Dequeue::MIGRATING);
+                core.set_task_cpu(task, cpu, MigrationKind::Steal);
+                self.enqueue(core, cpu, task, Enqueue::MIGRATED);
+                self.inner.pick_next(core, cpu, None)
+            }
+            _ => picked,
         }
     }
     fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {

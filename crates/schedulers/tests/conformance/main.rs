@@ -17,7 +17,7 @@ fn every_scheduler_of_the_registry_keeps_the_rules() {
     assert!(list().len() >= 6);
     for row in list() {
         let spec: SchedulerSpec = row.name.parse().unwrap();
-        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink)) {
+        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink), row.shares_equally) {
             panic!("{}: {sentence}", row.name);
         }
     }
@@ -26,7 +26,7 @@ fn every_scheduler_of_the_registry_keeps_the_rules() {
 #[test]
 fn each_fault_of_a_scheduler_is_named() {
     for (fault, words) in FAULTS {
-        let found = suite::check(&|setup, sink| run(setup, Broken::new(fault, &setup.boot()), sink));
+        let found = suite::check(&|setup, sink| run(setup, Broken::new(fault, &setup.boot()), sink), true);
         let sentence = found.expect_err(&format!("{fault:?} must be found"));
         assert!(sentence.contains(words), "{fault:?}: {sentence}");
     }
