@@ -36,12 +36,20 @@ fn can_boot(test: &str) -> bool {
     false
 }
 
+/// What the judge says of one boot beside seeds that disagree.
+const BY_CHANCE: &str = "runs spread too much to say";
+
+/// Experiment, metric, and verdict or, where that is `not_measured`, its reason.
 fn comparisons(document: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = |chapter: &Value| {
         let name = text(&chapter["name"]);
         let lines = chapter["lines"].as_array().cloned().unwrap_or_default();
-        lines.into_iter().map(move |line| (name.clone(), text(&line["metric"]), text(&line["judgement"]["verdict"])))
+        let said = |line: &Value| match text(&line["judgement"]["verdict"]) {
+            verdict if verdict == "not_measured" => text(&line["judgement"]["reason"]),
+            verdict => verdict,
+        };
+        lines.into_iter().map(move |line| (name.clone(), text(&line["metric"]), said(&line)))
     };
     document["experiments"].as_array().expect("a list of experiments").iter().flat_map(of).collect()
 }
@@ -60,11 +68,12 @@ fn a_real_kernel_on_16_cpus_4_llcs_and_2_nodes_agrees_with_the_simulator() {
     let stored = warmcore(&["validate", "--stored", "--json", &names[0], &names[1], &names[2]]);
     let stored = comparisons(&serde_json::from_slice(&stored.stdout).unwrap());
     let unsettled = |name: &str, metric: &str| {
-        stored.iter().any(|(other, of, verdict)| other == name && of == metric && verdict == "not_measured")
+        let found = stored.iter().find(|(other, of, _)| other == name && of == metric);
+        found.is_none_or(|(_, _, verdict)| !["inside", "outside"].contains(&verdict.as_str()))
     };
     let mut exact = 0;
     for (name, metric, verdict) in &found {
-        assert_ne!(verdict, "not_measured", "{name} {metric}: {errors}");
+        assert!(["inside", "outside", BY_CHANCE].contains(&verdict.as_str()), "{name} {metric}: {verdict}: {errors}");
         // Where eight tasks start was the same in every stored boot. Whether three gather differs between boots, and how
         // long balancing takes depends on the emulator too: one boot shows that these are measured, the book judges them.
         if name == "fork-eight-two-nodes" && !unsettled(name, metric) {
