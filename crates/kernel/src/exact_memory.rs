@@ -20,9 +20,6 @@ use crate::task_profiles::TaskProfiles;
 /// Longest time between two looks at a CPU; all are looked at together.
 const QUANTUM_NS: u64 = 10_000;
 
-/// Overlap of lines that are waited for one after the other (`docs/spec/memory-model.md` section 4.8).
-const LINES_AT_A_TIME: f64 = 1.5;
-
 /// Slowest speed assumed when guessing the end of work.
 const LEAST_SPEED: u32 = SPEED_ONE / 1024;
 
@@ -71,11 +68,7 @@ impl Memory for ExactMemory<'_> {
     }
 
     fn lines_ns(&self, from: CpuId, to: CpuId, lines: u32) -> u64 {
-        let one_by_one = match lines {
-            0 => 0.0,
-            lines => (f64::from(lines) / LINES_AT_A_TIME).max(1.0),
-        };
-        (one_by_one * self.model.line_ns(from, to)).round() as u64
+        self.model.lines_ns(from, to, lines).round() as u64
     }
 
     fn task_created(&mut self, template: u32) -> Result<(), SimulationError> {

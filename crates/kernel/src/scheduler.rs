@@ -56,29 +56,6 @@ impl Enqueue {
     pub const MOVE: Self = Self(1 << 4);
     /// It was on another CPU before: beside [`Enqueue::WAKEUP`], or alone for a queued task that was moved (`ENQUEUE_MIGRATED`).
     pub const MIGRATED: Self = Self(1 << 5);
-
-    /// Whether it has all these flags.
-    #[inline]
-    #[must_use]
-    pub const fn has(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// These flags if the condition holds, else none.
-    #[inline]
-    #[must_use]
-    pub const fn only_if(self, condition: bool) -> Self {
-        if condition { self } else { Self(0) }
-    }
-}
-
-impl BitOr for Enqueue {
-    type Output = Self;
-
-    #[inline]
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
 }
 
 /// Why and how a task is dequeued: the kernel's `DEQUEUE_*` flags.
@@ -96,30 +73,37 @@ impl Dequeue {
     pub const MOVE: Self = Self(1 << 3);
     /// It leaves for another CPU, and comes there with [`Enqueue::MIGRATED`] (`DEQUEUE_MIGRATING`).
     pub const MIGRATING: Self = Self(1 << 4);
-
-    /// Whether it has all these flags.
-    #[inline]
-    #[must_use]
-    pub const fn has(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// These flags if the condition holds, else none.
-    #[inline]
-    #[must_use]
-    pub const fn only_if(self, condition: bool) -> Self {
-        if condition { self } else { Self(0) }
-    }
 }
 
-impl BitOr for Dequeue {
-    type Output = Self;
+macro_rules! flags {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// Whether it has all these flags.
+            #[inline]
+            #[must_use]
+            pub const fn has(self, flags: Self) -> bool {
+                self.0 & flags.0 == flags.0
+            }
 
-    #[inline]
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
+            /// These flags if the condition holds, else none.
+            #[inline]
+            #[must_use]
+            pub const fn only_if(self, condition: bool) -> Self {
+                if condition { self } else { Self(0) }
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = Self;
+
+            #[inline]
+            fn bitor(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+        }
+    )*};
 }
+flags!(Enqueue, Dequeue);
 
 /// A scheduling policy.
 ///

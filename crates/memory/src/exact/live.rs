@@ -14,7 +14,7 @@ use super::domain::{Entry, NO_CORE, NO_HOME};
 use super::error::ExactError;
 use super::home::HomeEntry;
 use super::lanes::MAX_LINES;
-use super::options::Options;
+use super::options::{COHERENCE_OVERLAP, Options};
 use super::simulation::{FS_PER_NS, Simulation};
 use super::space::{FOLLOWED_LLCS, Region, TaskSpec, home_rule};
 use super::stream::mix;
@@ -411,6 +411,11 @@ impl Live {
     /// Time for a line that one CPU wrote last to come to another.
     pub fn line_ns(&self, from: CpuId, to: CpuId) -> f64 {
         if from == to { 0.0 } else { self.hierarchy().transfer_ns[self.relation(from, to)] }
+    }
+
+    /// Time until so many lines have come, which overlap as coherence misses do; one does not come faster for being alone.
+    pub fn lines_ns(&self, from: CpuId, to: CpuId, lines: u32) -> f64 {
+        if lines == 0 { 0.0 } else { (f64::from(lines) / COHERENCE_OVERLAP).max(1.0) * self.line_ns(from, to) }
     }
 
     /// The machine as it is simulated.

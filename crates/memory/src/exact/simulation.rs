@@ -4,6 +4,8 @@
 //! is not known here. Domains run a quantum each, on as many threads as the calling `rayon` pool has, then exchange
 //! their transactions; every epoch latencies follow the load. Results do not depend on the number of threads.
 
+mod driven;
+
 use rayon::prelude::*;
 use warmcore_topology::{CpuId, LlcId, Machine};
 use warmcore_trace::TimeShare;
@@ -11,13 +13,13 @@ use warmcore_trace::TimeShare;
 use super::build::{Seat, domains, home};
 use super::cache::Cache;
 use super::counters::{NodeTraffic, TaskCounters};
-use super::domain::{ClassCosts, Context, Domain, EXPOSED_BITS, Entry, MemoryLatency, NO_CORE, NO_HOME, Task};
+use super::domain::{ClassCosts, Context, Domain, EXPOSED_BITS, MemoryLatency, NO_CORE, NO_HOME, Task};
 use super::error::ExactError;
 use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, WRITABLE};
 use super::load::{LoadFactor, node_bandwidth};
 use super::options::{COHERENCE_OVERLAP, Options, SMT_ISSUE_SHARE, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
-use super::space::{Owner, Region, Space, TaskSpec};
+use super::space::{Owner, Space, TaskSpec};
 use super::stream::{OUTCOMES, Stream, StreamClass};
 use crate::hierarchy::Hierarchy;
 use crate::profile::{ClassKind, MAX_CLASSES, Profile};
@@ -83,19 +85,6 @@ impl Simulation {
         }
         let space = Space::new(&specs, &hierarchy, &options)?;
         Self::with_space(machine, options, hierarchy, space, specs)
-    }
-
-    /// A machine without tasks, which [`Simulation::add`] adds with lines of their own; the directories may know those below
-    /// `coherent_end`.
-    pub(super) fn open(machine: &Machine, options: Options, coherent_end: u32) -> Result<Self, ExactError> {
-        let hierarchy = Hierarchy::new(machine)?;
-        let space = Space::open(&hierarchy);
-        let mut simulation = Self::with_space(machine, options, hierarchy, space, Vec::new())?;
-        simulation.context.coherent_end = coherent_end;
-        let pages = coherent_end as usize >> simulation.context.page_shift;
-        simulation.context.homes.resize(pages, NO_HOME);
-        simulation.context.page_core.resize(pages, NO_CORE);
-        Ok(simulation)
     }
 
     fn with_space(
@@ -443,66 +432,6 @@ impl Simulation {
                 state.epoch_stall_fs = task.stall_fs;
             }
         }
-    }
-
-    /// Adds a task whose classes have these lines, which there is room for (see [`Simulation::make_room`]).
-    pub(super) fn add(&mut self, spec: TaskSpec, regions: Vec<Region>) {
-        let index = self.tasks.len();
-        self.space.regions.push(regions);
-        self.add_task(index, spec);
-    }
-
-    /// Lets the directories know coherent lines up to one, and pages of other lines be homed up to another.
-    pub(super) fn make_room(&mut self, coherent_end: u32, private_end: u64) {
-        for domain in &mut self.domains {
-            domain.directory.resize(coherent_end as usize, Entry::NONE);
-        }
-        self.home.entries.resize(coherent_end as usize, HomeEntry::NONE);
-        let pages = (private_end >> self.context.page_shift) as usize;
-        self.context.homes.resize(pages, NO_HOME);
-        self.context.page_core.resize(pages, NO_CORE);
-    }
-
-    /// The task goes on with other touches, of these lines.
-    pub(super) fn change(&mut self, task: usize, profile: Profile, regions: Vec<Region>) {
-        let cpu = self.tasks[task].cpu;
-        self.park(task);
-        self.space.regions[task] = regions;
-        let (stream, fill) = self.stream(task, &profile);
-        let state = &mut self.tasks[task];
-        state.spec.profile = profile;
-        (state.homed, state.last_seat) = (false, None);
-        let parked = self.task_mut(task);
-        (parked.stream, parked.fill, parked.touches, parked.touches_wanted) = (stream, fill, 0, 0);
-        if let Some(cpu) = cpu {
-            self.seat(task, cpu);
-        }
-    }
-
-    /// Instructions that the task has executed with its present touches.
-    pub(super) fn executed(&self, task: usize) -> f64 {
-        let task = self.task(task);
-        task.touches as f64 / task.stream.rate()
-    }
-
-    /// The time that the task has reached.
-    pub(super) fn clock_fs(&self, task: usize) -> u64 {
-        self.task(task).clock_fs
-    }
-
-    /// From now on the task is idle for a time, then executes so many instructions, if infinite without end. When it begins.
-    pub(super) fn begin_share(&mut self, task: usize, idle_ns: u64, instructions: f64) -> u64 {
-        let now_fs = self.now_fs;
-        let task = self.task_mut(task);
-        task.clock_fs = task.clock_fs.max(now_fs + idle_ns * FS_PER_NS);
-        let touches = (instructions * task.stream.rate()).ceil();
-        task.touches_wanted = if touches.is_finite() { task.touches + touches as u64 } else { u64::MAX };
-        task.clock_fs
-    }
-
-    /// Pages of a region.
-    pub(super) fn pages(&self, region: Region) -> std::ops::Range<usize> {
-        self.space.pages(region)
     }
 
     /// The time all tasks have reached.

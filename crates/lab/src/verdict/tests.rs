@@ -1,0 +1,146 @@
+use super::*;
+use crate::experiment::{SchedulerRecord, SubjectRecord};
+use crate::trial::tests::trial;
+use warmcore_places::sim::Sim;
+
+fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
+    let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };
+    ExperimentRecord {
+        schema: crate::experiment::SCHEMA.into(),
+        tool_version: TOOL_VERSION.into(),
+        place: "sim".into(),
+        design: Design::Paired,
+        baseline: schedulers[0].into(),
+        metric: Some("elapsed_ns".into()),
+        memory: warmcore_kernel::MemoryChoice::None,
+        max_time_ns: None,
+        trace: TraceLevel::Counters,
+        seeds: vec![1; trials],
+        scores_every_ns: None,
+        observations: Vec::new(),
+        makings: None,
+        machine: subject(),
+        workload: subject(),
+        schedulers: schedulers
+            .iter()
+            .map(|name| SchedulerRecord { label: (*name).into(), resolved: (*name).into() })
+            .collect(),
+    }
+}
+
+fn workload() -> Workload {
+    warmcore_workload::from_generator("hackbench:-T,-p,-f2,-g1,-l1").unwrap()
+}
+
+/// Trials whose elapsed times are those of the baseline times a factor per scheduler.
+fn document(factors: &[(&str, f64)], trials: usize) -> ComparisonDocument {
+    let names: Vec<&str> = factors.iter().map(|(name, _)| *name).collect();
+    let all: Vec<Vec<Trial>> = factors
+        .iter()
+        .map(|(name, factor)| {
+            let elapsed = |number: usize| factor * (1000.0 + ((number * 37) % 11) as f64);
+            (0..trials).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
+        })
+        .collect();
+    conclude(&record(&names, trials), &workload(), &Sim, &all).unwrap()
+}
+
+#[test]
+fn the_best_scheduler_is_named_with_its_ratio_and_interval() {
+    let document = document(&[("cfs", 1.0), ("eevdf", 0.8), ("rr", 1.5)], 10);
+    assert_eq!(document.verdict.best.as_deref(), Some("eevdf"));
+    assert_eq!(
+        document.verdict.sentence,
+        "eevdf is best: elapsed time 0.8 times that of cfs (95 % interval 0.8 to 0.8); rr is worse: elapsed time 1.5 \
+         times that of cfs (95 % interval 1.5 to 1.5); 10 paired trials, lower is better."
+    );
+}
+
+#[test]
+fn the_baseline_is_best_when_all_others_are_worse() {
+    let document = document(&[("cfs", 1.0), ("eevdf", 1.1), ("rr", 1.5)], 10);
+    assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
+}
+
+#[test]
+fn equal_schedulers_give_no_best_one() {
+    let document = document(&[("cfs", 1.0), ("eevdf", 1.0)], 10);
+    assert_eq!(document.verdict.best, None);
+    assert!(document.verdict.sentence.starts_with("no difference shown between eevdf and cfs"));
+}
+
+#[test]
+fn a_difference_that_is_shown_but_tiny_is_negligible() {
+    let document = document(&[("cfs", 1.0), ("eevdf", 0.9995)], 10);
+    assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Negligible));
+    assert_eq!(document.verdict.best, None);
+    assert!(document.verdict.sentence.starts_with("eevdf and cfs differ in elapsed time by 0.1 % at most"));
+}
+
+#[test]
+fn few_trials_give_points_and_a_warning_but_no_verdict() {
+    let document = document(&[("cfs", 1.0), ("eevdf", 0.5)], 3);
+    assert_eq!(document.verdict.best, None);
+    assert!(document.verdict.sentence.starts_with("3 trials are too few to judge eevdf"));
+    assert!(document.warnings.iter().any(|warning| warning.contains("3 trials give no intervals")));
+    assert_eq!(document.schedulers[1].measures["elapsed_ns"].points.len(), 3);
+}
+
+#[test]
+fn a_run_that_was_cut_off_counts_as_infinitely_long() {
+    let mut trials: Vec<Vec<Trial>> = ["cfs", "rr"]
+        .iter()
+        .map(|name| (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(5.0))])).collect())
+        .collect();
+    for trial in &mut trials[1] {
+        trial.end = TrialEnd::TimeLimit;
+        trial.measures.insert("elapsed_ns".into(), None);
+    }
+    let document = conclude(&record(&["cfs", "rr"], 10), &workload(), &Sim, &trials).unwrap();
+    assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
+    assert_eq!(document.schedulers[1].unfinished, 10);
+    let json = serde_json::to_value(&document).unwrap();
+    assert_eq!(json["schedulers"][1]["measures"]["elapsed_ns"]["points"][0], "infinity");
+}
+
+#[test]
+fn an_unknown_metric_is_refused_with_those_there_are() {
+    let message = check_metric(Some("elapsed"), TraceLevel::Counters, &workload()).unwrap_err().to_string();
+    assert!(message.contains("`elapsed`") && message.contains("elapsed_ns"), "{message}");
+    let message = check_metric(Some("p99"), TraceLevel::Counters, &workload()).unwrap_err().to_string();
+    let names: Vec<&str> = message.split("among them ").nth(1).unwrap().split(", ").collect();
+    assert!(names.contains(&"wakeup_p99_ns") && names.iter().all(|name| name.contains("p99")), "{message}");
+    assert!(names.is_sorted() && names.len() <= NAMES_SHOWN, "{message}");
+}
+
+#[test]
+fn a_metric_of_events_needs_events() {
+    let check = |trace| check_metric(Some("wakeup_p99_ns"), trace, &workload());
+    check(TraceLevel::Counters).unwrap();
+    assert!(matches!(check(TraceLevel::None), Err(VerdictError::NotRecorded { .. })));
+}
+
+/// Trials whose seeds spread them over a factor of 90, the candidate's 3 % below: pairs show it, unrelated trials cannot.
+#[test]
+fn the_records_design_decides_statistics_and_words() {
+    let trials: Vec<Vec<Trial>> = [("cfs", 1.0), ("eevdf", 0.97)]
+        .iter()
+        .map(|(name, factor)| {
+            let elapsed = |number: usize| factor * 1000.0 * (number as f64 / 2.0).exp();
+            (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
+        })
+        .collect();
+    let of = |design| {
+        let record = ExperimentRecord { design, ..record(&["cfs", "eevdf"], 10) };
+        conclude(&record, &workload(), &Sim, &trials).unwrap()
+    };
+    let paired = of(Design::Paired);
+    assert_eq!(paired.verdict.best.as_deref(), Some("eevdf"));
+    assert!(paired.verdict.sentence.contains("10 paired trials"), "{}", paired.verdict.sentence);
+    let unpaired = of(Design::Unpaired);
+    assert_eq!(unpaired.verdict.best, None);
+    assert!(unpaired.verdict.sentence.contains("10 unpaired trials"), "{}", unpaired.verdict.sentence);
+    let json = serde_json::to_value(&unpaired).unwrap();
+    assert_eq!(json["experiment"]["design"], "unpaired");
+    assert_eq!(json["schedulers"][1]["measures"]["elapsed_ns"]["comparison"]["design"], "unpaired");
+}
