@@ -251,7 +251,7 @@ fn events_as_text_are_those_of_the_trial_whether_they_were_kept_or_not() {
     let trial: Value = serde_json::from_str(&read(&scratch, "kept/trials/s0-t0000.json")).unwrap();
     let count = |word: &str| kept.iter().filter(|line| line.contains(word)).count() as f64;
     assert_eq!(Some(count(" sched_migrate ")), trial["measures"]["migrations_event"].as_f64());
-    assert_eq!(kept[0], "0 cpu0 fork_exit event=fork task=main/0 parent=idle");
+    assert_eq!(kept[0], "0 cpu1 fork_exit event=fork task=main/0 parent=idle");
 }
 
 #[test]

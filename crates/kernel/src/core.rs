@@ -150,6 +150,8 @@ pub struct Core<'a> {
     pub(crate) memory_modelled: bool,
     /// Counters of the memory, for policies that want them.
     pub(crate) readings: Readings,
+    /// CPU of the launcher while it creates a task.
+    pub(crate) launcher: Option<CpuId>,
 }
 
 impl<'a> Core<'a> {
@@ -238,10 +240,16 @@ impl<'a> Core<'a> {
         self.cpus[cpu.index()].stopper_ran
     }
 
-    /// Whether a queued wakeup is on its way to the CPU (`ttwu_pending`).
+    /// Whether a queued wakeup is on its way to the CPU (`ttwu_pending`), or a launcher that is no task runs there.
     #[inline]
     pub fn ttwu_pending(&self, cpu: CpuId) -> bool {
-        self.cpus[cpu.index()].ttwu_pending != 0
+        self.cpus[cpu.index()].ttwu_pending != 0 || self.launcher == Some(cpu)
+    }
+
+    /// CPU of the launcher, which is no task, while it creates one.
+    #[inline]
+    pub fn launcher(&self) -> Option<CpuId> {
+        self.launcher
     }
 
     /// Pending request to reschedule the CPU.

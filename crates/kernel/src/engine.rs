@@ -156,6 +156,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             home_changes: Vec::new(),
             memory_modelled: M::MODELLED,
             readings: Readings::default(),
+            launcher: None,
         };
         Self {
             core,

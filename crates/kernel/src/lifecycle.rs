@@ -134,7 +134,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let start = self.setup.starts[entry as usize];
         self.live -= 1;
         self.alive -= 1;
+        let cpu = self.core.this_cpu;
+        self.core.launcher = Some(cpu);
+        self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
         self.create(TaskTemplateId(start.template), start.instance, None);
+        self.core.launcher = None;
+        self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
     }
 
     /// Creates a task from a template and places it.

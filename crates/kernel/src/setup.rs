@@ -110,12 +110,18 @@ impl<'a> Setup<'a> {
                 restrictions.len() - 1
             }) as u32
         };
+        let launchers = launchers(machine, workload, seed);
         let mut template_restrictions = Vec::new();
         let mut template_cpus = Vec::new();
         for task in &workload.tasks {
             let set = resolve(machine, &task.name, &task.affinity)?;
+            let launcher = launchers.iter().find(|(launch, _)| launch.processes.contains(&task.process.0));
             let cpu = match task.start_cpu {
-                None => set.first().expect("a resolved set is not empty"),
+                // A task that may not run where its launcher is begins where it may.
+                None => match launcher.expect("every process with a task has a launcher").1 {
+                    cpu if set.contains(cpu) => cpu,
+                    _ => set.first().expect("a resolved set is not empty"),
+                },
                 Some(cpu) if set.contains(CpuId(cpu)) => CpuId(cpu),
                 Some(cpu) => return Err(SetupError::BadStartCpu { task: task.name.clone(), cpu }),
             };
@@ -137,7 +143,7 @@ impl<'a> Setup<'a> {
             }
             step_restrictions.push(of_program);
         }
-        let starts = starts(machine, workload);
+        let starts = starts(machine, workload, &launchers);
         if starts.is_empty() {
             return Err(SetupError::NoTasks);
         }
@@ -154,7 +160,7 @@ impl<'a> Setup<'a> {
             restrictions,
             template_restrictions,
             template_cpus,
-            launchers: launchers(machine, workload, seed),
+            launchers,
             step_restrictions,
             starts,
         })
@@ -225,20 +231,26 @@ fn launchers(machine: &Machine, workload: &Workload, seed: u64) -> Vec<(Launch, 
     workload.launches().into_iter().map(place).collect()
 }
 
-/// The launcher creates tasks one after the other; each takes the machine's time of a fork.
-fn starts(machine: &Machine, workload: &Workload) -> Vec<StartEntry> {
+/// Each launcher creates its tasks one after the other; each takes the machine's time of a fork. Launchers begin a nanosecond apart,
+/// so that tasks have the same numbers wherever their launchers are.
+fn starts(machine: &Machine, workload: &Workload, launchers: &[(Launch, CpuId)]) -> Vec<StartEntry> {
     let mut starts: Vec<StartEntry> = Vec::new();
-    for (template, task) in workload.tasks.iter().enumerate() {
-        for instance in 0..task.instances {
-            starts.push(StartEntry { time_ns: task.start_ns, template: template as u32, instance });
+    for (position, (launch, _)) in launchers.iter().enumerate() {
+        let own = starts.len();
+        for (template, task) in workload.tasks.iter().enumerate() {
+            if launch.processes.contains(&task.process.0) {
+                let entry = |instance| StartEntry { time_ns: task.start_ns, template: template as u32, instance };
+                starts.extend((0..task.instances).map(entry));
+            }
+        }
+        starts[own..].sort_by_key(|start| start.time_ns);
+        let mut free_at = position as u64;
+        for start in &mut starts[own..] {
+            start.time_ns = start.time_ns.max(free_at);
+            free_at = start.time_ns + machine.costs().fork_ns;
         }
     }
     starts.sort_by_key(|start| start.time_ns);
-    let mut free_at = 0;
-    for start in &mut starts {
-        start.time_ns = start.time_ns.max(free_at);
-        free_at = start.time_ns + machine.costs().fork_ns;
-    }
     starts
 }
 

@@ -91,7 +91,7 @@ fn lines_from_the_other_socket_explain_why_threads_apart_are_slower() {
 /// a second after they are first sampled; without it they stay where they were touched first.
 #[test]
 fn pages_that_numa_balancing_moves_are_local_from_then_on() {
-    let workload = r#"{ "tasks": { "t": { "loop": 1, "phases": {
+    let workload = r#"{ "tasks": { "t": { "loop": 1, "cpus": [0], "phases": {
             "here": { "loop": 1, "run": 100000, "cpus": [0] },
             "there": { "loop": 1, "run": 10000000, "cpus": [8] } } } },
         "warmcore": { "tasks": { "t": { "profile": "canneal" } } } }"#;
@@ -111,7 +111,7 @@ fn a_phase_with_a_profile_of_its_own_changes_what_the_task_and_its_neighbours_pa
         let run = "\"loop\": 1, \"run\": 20000, \"cpus\": [0,1,2,3,4,5,6,7]";
         format!(
             r#"{{ "tasks": {{
-                "changing": {{ "instance": 7, "loop": 5, "phases": {{ "compute": {{ {run} }}, "stream": {{ {run} }} }} }},
+                "changing": {{ "instance": 7, "loop": 5, "cpus": [0,1,2,3,4,5,6,7], "phases": {{ "compute": {{ {run} }}, "stream": {{ {run} }} }} }},
                 "neighbour": {{ "loop": 1, "run": 200000, "cpus": [0,1,2,3,4,5,6,7] }} }},
             "warmcore": {{ "tasks": {{
                 "changing": {{ "profile": "perlbench", "phase_profiles": {phases} }},

@@ -132,6 +132,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
             self.rqs[cpu].next_balance = next_balance;
         }
+        for cpu in 0..self.rqs.len() {
+            self.rqs[cpu].idle_rank = self.balance.throw_phase();
+        }
     }
 
     /// At each tick: raises the softirq when the CPU's domains are due, and has idle CPUs help a busy one

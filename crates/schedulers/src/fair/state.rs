@@ -175,6 +175,8 @@ pub struct Rq {
     pub last_blocked_update: u64,
     /// When it entered idle last, for "most recently idled".
     pub idle_entered_ns: u64,
+    /// Of CPUs that entered it at one instant, such as before the run, the one with the highest rank was last. By lot.
+    pub idle_rank: u32,
 }
 
 impl Default for Rq {
@@ -195,6 +197,7 @@ impl Default for Rq {
             has_blocked_load: false,
             last_blocked_update: 0,
             idle_entered_ns: 0,
+            idle_rank: 0,
         }
     }
 }

@@ -9,6 +9,7 @@ mod aggregate;
 mod attributes;
 mod determinism;
 mod groups;
+mod launch;
 mod numa;
 mod programs;
 mod random;

