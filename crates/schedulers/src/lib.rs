@@ -12,6 +12,7 @@ pub mod rr;
 mod spec;
 pub mod stacked;
 mod tunables;
+pub mod ule;
 
 pub use kernel_tunables::KernelTunables;
 pub use registry::{LinuxScheduler, SchedulerInfo, list};

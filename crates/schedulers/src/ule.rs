@@ -1,0 +1,435 @@
+//! FreeBSD's ULE: interactive threads first, batch threads in a calendar, one queue per CPU, one thread moved at a time.
+//!
+//! Source: `sys/kern/sched_ule.c` of FreeBSD 11 and 13 and the port to Linux 4.9 that "The Battle of the Schedulers" (Bouron et al.,
+//! USENIX ATC 2018) measured, as specified in `docs/spec/ule.md`; where its section 18 corrects the rest, section 18 holds. Which of them
+//! is simulated is the tunable `profile`.
+//!
+//! | module | what | section |
+//! |---|---|---|
+//! | `profile` | what the four profiles differ in | 0, 16 |
+//! | `interactivity`, `usage` | score, history, use of the CPU | 1 to 5 |
+//! | `run_queue`, `threads` | buckets, calendar, slices, preemption | 5 to 8, 12 |
+//! | `groups` | tree of CPUs, search in it | 9.1, 9.2 |
+//! | `pick_cpu` | where a thread runs | 9 |
+//! | `balance` | stealing by idle CPUs, the periodic balancer | 10, 11 |
+//!
+//! The kernel's tick is the accounting tick (`stathz`); lengths of sleep are measured by the profile's own clock.
+//!
+//! Differs from the original: a thread adopts a new priority when it is switched in and when its slice ends, not at every system
+//! call; interrupt threads, kernel priorities, lent priorities and realtime classes do not exist; queues are read by other CPUs as they
+//! are, never stale; FreeBSD's accounting ticks come at the same phase as the kernel's other ticks.
+
+mod balance;
+mod groups;
+mod interactivity;
+mod pick_cpu;
+mod profile;
+mod run_queue;
+mod threads;
+mod tunables;
+mod usage;
+
+use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, WakeFlags};
+use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::TaskId;
+use warmcore_workload::Policy;
+
+use self::groups::{Chance, Groups};
+use self::interactivity::{Clock, History};
+use self::profile::Model;
+use self::threads::{IDLE, IDLE_CLASS, Position, Queues, Thread};
+use self::usage::Usage;
+
+pub use self::tunables::UleTunables;
+
+/// Worst priority of a time-sharing thread, which a thread that yields takes until it runs again.
+const YIELDED: fn(&Model) -> u32 = |model| model.priorities.batch_max;
+
+/// Why the running thread of a CPU is asked to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Asked {
+    /// It is not, or by its own wish.
+    #[default]
+    Not,
+    /// Its slice is over, or a better thread was woken here: it leaves on its way to user mode.
+    OnReturn,
+    /// By the rules of preemption, at once.
+    AtOnce,
+}
+
+/// The policy.
+pub struct Ule {
+    tunables: UleTunables,
+    model: Model,
+    groups: Groups,
+    queues: Queues,
+    chance: Chance,
+    /// By CPU.
+    asked: Vec<Asked>,
+    /// By process: its first thread, which receives the run time of those that end.
+    first_threads: Vec<Option<TaskId>>,
+    /// A timer at which idle CPUs look for work is armed.
+    retry_armed: bool,
+    /// CPUs looked at in searches, to be charged to the CPU that searches.
+    visited: u32,
+}
+
+impl Ule {
+    /// Names of its scores.
+    pub const SCORES: &'static [&'static str] = &["penalty", "priority"];
+
+    /// The policy on a machine, in a kernel of so many accounting ticks per second.
+    pub fn new(tunables: UleTunables, machine: &Machine, hz: u32, seed: u64) -> Self {
+        let mut model = Model::new(tunables.profile(), hz);
+        if tunables.slice > 0 {
+            model.slice_max_ticks = tunables.slice as u32;
+            model.slice_min_ticks = tunables.slice as u32 / 6;
+        }
+        Self {
+            tunables,
+            model,
+            groups: Groups::new(machine),
+            queues: Queues::new(machine.cpu_count()),
+            chance: Chance::new(seed),
+            asked: vec![Asked::Not; machine.cpu_count()],
+            first_threads: Vec::new(),
+            retry_armed: false,
+            visited: 0,
+        }
+    }
+
+    fn clock(&self) -> Clock {
+        self.model.clock
+    }
+
+    fn now(&self, core: &Core<'_>) -> u64 {
+        self.model.clock.ticks(core.now_ns())
+    }
+
+    /// `interact`, as the type that scores have.
+    fn threshold(&self) -> u32 {
+        self.tunables.interact as u32
+    }
+
+    /// Interactivity score of a thread.
+    fn score(&self, thread: &Thread) -> u32 {
+        thread.history.score(self.threshold(), self.model.scores_above_half)
+    }
+
+    /// Computes what a thread's priority should be (`sched_priority`).
+    fn compute_priority(&mut self, core: &Core<'_>, task: TaskId) {
+        let nice = i32::from(core.task(task).nice());
+        let thread = &self.queues.threads[task.index()];
+        let priorities = &self.model.priorities;
+        let priority = if core.task(task).policy() == Policy::Idle {
+            IDLE_CLASS
+        } else {
+            let score = (self.score(thread) as i32 + nice).max(0) as u32;
+            if score < self.threshold() {
+                priorities.interactive(score, self.threshold())
+            } else {
+                let usage = thread.usage.level(priorities.usage_levels, self.model.clock);
+                priorities.batch(usage, nice)
+            }
+        };
+        self.queues.thread(task).user_priority = priority;
+    }
+
+    /// Charges a running thread with the CPU time since the last charge, where charging is exact.
+    fn charge_exactly(&mut self, core: &Core<'_>, task: TaskId) {
+        let clock = self.clock();
+        let thread = self.queues.thread(task);
+        let ran_ns = core.now_ns() - thread.running_since_ns;
+        thread.running_since_ns = core.now_ns();
+        let whole = thread.charged_ns + ran_ns;
+        // What is short of a unit of 1/1024 tick is kept for the next time.
+        let unit_ns = (1_000_000_000 / u64::from(clock.hz)) >> interactivity::TICK_SHIFT;
+        let units = whole / unit_ns;
+        thread.charged_ns = whole % unit_ns;
+        thread.history.charge(u32::try_from(units).unwrap_or(u32::MAX), clock);
+    }
+
+    /// Best priority of a CPU as other CPUs know it.
+    fn lowpri(&self, cpu: CpuId) -> u32 {
+        self.queues.cpus[cpu.index()].lowpri
+    }
+
+    fn load(&self, cpu: CpuId) -> u32 {
+        self.queues.cpus[cpu.index()].load
+    }
+
+    /// Asks the running thread of a CPU to leave.
+    fn ask(&mut self, core: &mut Core<'_>, cpu: CpuId, how: Asked) {
+        let asked = &mut self.asked[cpu.index()];
+        if *asked != Asked::AtOnce {
+            *asked = how;
+        }
+        match how {
+            Asked::Not => {}
+            Asked::OnReturn => core.resched_lazy(cpu),
+            Asked::AtOnce => core.resched_full(cpu),
+        }
+    }
+
+    /// A thread that leaves the CPU although it could go on is queued again.
+    fn requeue(&mut self, core: &Core<'_>, cpu: CpuId, task: TaskId) {
+        let asked = std::mem::take(&mut self.asked[cpu.index()]);
+        let thread = self.queues.thread(task);
+        let position = match asked {
+            Asked::AtOnce if self.model.preempted_first => Position::Head,
+            Asked::AtOnce => Position::Tail,
+            Asked::Not | Asked::OnReturn => {
+                // On its way to user mode it adopts its priority; one that yielded has the worst until it runs.
+                if thread.priority != YIELDED(&self.model) {
+                    thread.priority = thread.user_priority;
+                }
+                Position::Tail
+            }
+        };
+        let now = self.model.clock.ticks(core.now_ns());
+        self.queues.thread(task).last_ran = Some(now);
+        self.queues.add(&self.model, cpu, task, position);
+    }
+
+    /// Whose process and what priority a new thread has at first.
+    fn inherit(&mut self, core: &Core<'_>, task: TaskId, parent: Option<TaskId>) {
+        let clock = self.clock();
+        let now = self.now(core);
+        let mut child = Thread { usage: Usage::starting_at(now), ..Thread::default() };
+        match parent {
+            None => {
+                // A shell that has slept for long creates it.
+                child.history =
+                    History { run: 0, sleep: (clock.ticks(5_000_000_000) as u32) << interactivity::TICK_SHIFT };
+                child.history.cut_for_child(clock);
+            }
+            Some(parent) => {
+                let same_process = core.task(parent).process() == core.task(task).process();
+                let thread = self.queues.thread(parent);
+                child.history = thread.history;
+                child.usage = thread.usage;
+                if !(same_process && self.model.threads_inherit_whole) {
+                    child.history.cut_for_child(clock);
+                    thread.history.charge_tick(clock);
+                    self.compute_priority(core, parent);
+                }
+            }
+        }
+        self.queues.links.admit(task);
+        debug_assert_eq!(self.queues.threads.len(), task.index());
+        self.queues.threads.push(child);
+        self.compute_priority(core, task);
+        let own = self.queues.threads[task.index()].user_priority;
+        let active = parent.map_or(own, |parent| self.queues.threads[parent.index()].priority);
+        self.queues.thread(task).priority = active;
+        let process = core.task(task).process() as usize;
+        if self.first_threads.len() <= process {
+            self.first_threads.resize(process + 1, None);
+        }
+        self.first_threads[process].get_or_insert(task);
+    }
+
+    /// A woken thread: its sleep counts (`sched_wakeup`). It is queued with the priority it went to sleep with.
+    fn woken(&mut self, core: &Core<'_>, task: TaskId) {
+        let (clock, now) = (self.clock(), self.now(core));
+        let thread = self.queues.thread(task);
+        thread.history.slept(now - thread.slept_at, clock);
+        thread.usage.update(now, false, clock);
+        thread.slice_ticks = 0;
+        self.compute_priority(core, task);
+    }
+
+    /// Charges the CPU that searched with the CPUs it looked at.
+    fn charge_search(&mut self, core: &mut Core<'_>, cpu: CpuId, kind: warmcore_trace::OverheadKind) {
+        let visited = std::mem::take(&mut self.visited);
+        core.charge(cpu, u64::from(visited) * self.tunables.visit_ns, kind);
+    }
+}
+
+impl Scheduler for Ule {
+    fn name(&self) -> &'static str {
+        "ule"
+    }
+
+    fn kernel_parameters(&self) -> KernelParameters {
+        KernelParameters { hz: 127, ttwu_queue: false, timer_slack_ns: 0 }
+    }
+
+    fn scores(&self) -> &'static [&'static str] {
+        Self::SCORES
+    }
+
+    fn score_tasks(&self, core: &Core<'_>, cpu: CpuId, tell: &mut dyn FnMut(TaskId, u32, i64)) {
+        let mut tell_of = |task: TaskId| {
+            let thread = &self.queues.threads[task.index()];
+            tell(task, 0, i64::from(self.score(thread)));
+            tell(task, 1, i64::from(thread.priority));
+        };
+        if !core.curr_is_idle(cpu) {
+            tell_of(core.curr(cpu));
+        }
+        self.queues.waiting_on(cpu).for_each(tell_of);
+    }
+
+    fn init(&mut self, core: &mut Core<'_>) {
+        if self.tunables.balance == 1 && core.machine().cpu_count() > 1 {
+            self.arm_balancer(core);
+        }
+    }
+
+    fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
+        self.inherit(core, task, parent);
+    }
+
+    fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
+        // The parent's first thread, or that of its own process, receives its run time, but not its sleep (`sched_exit`).
+        let process = core.task(task).process() as usize;
+        let run = self.queues.thread(task).history.run;
+        let heir = self.first_threads[process].filter(|&heir| heir != task);
+        if let Some(heir) = heir
+            && core.task(heir).state() != warmcore_kernel::State::Dead
+        {
+            let clock = self.clock();
+            self.queues.thread(heir).history.charge(run, clock);
+            self.compute_priority(core, heir);
+        }
+    }
+
+    fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
+        let cpu = self.pick_cpu(core, task, prev);
+        let this_cpu = core.this_cpu();
+        self.charge_search(core, this_cpu, warmcore_trace::OverheadKind::Wakeup);
+        cpu
+    }
+
+    fn holds(&self, _task: TaskId) -> bool {
+        false
+    }
+
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Enqueue) {
+        match reason {
+            Enqueue::Wakeup | Enqueue::Delayed => self.woken(core, task),
+            Enqueue::Initial => {
+                let slice = self.queues.cpus[cpu.index()].slice_ticks(&self.model);
+                self.queues.thread(task).slice_ticks = slice.saturating_sub(self.model.slice_min_ticks);
+            }
+            Enqueue::Restore => {}
+        }
+        self.queues.cpus[cpu.index()].load += 1;
+        self.queues.add(&self.model, cpu, task, Position::Tail);
+        self.arm_retry(core);
+    }
+
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Dequeue) {
+        self.queues.remove(cpu, task);
+        self.queues.cpus[cpu.index()].load -= 1;
+        if reason == Dequeue::Sleep {
+            let now = self.now(core);
+            let boost = self.model.priorities.batch_min;
+            let thread = self.queues.thread(task);
+            thread.slept_at = now;
+            if thread.priority < IDLE_CLASS {
+                thread.priority = thread.priority.min(boost);
+            }
+        }
+    }
+
+    fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _flags: WakeFlags) {
+        self.notify(core, cpu, task);
+    }
+
+    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        if let Some(prev) = prev {
+            self.requeue(core, cpu, prev);
+        }
+        self.asked[cpu.index()] = Asked::Not;
+        if self.queues.cpus[cpu.index()].transferable == 0 && self.tunables.steal_idle == 1 {
+            self.steal(core, cpu);
+        }
+        let next = self.queues.cpus[cpu.index()].first();
+        if let Some(next) = next {
+            self.queues.remove(cpu, next);
+        }
+        let lowpri = next.map_or(IDLE, |next| self.queues.threads[next.index()].priority);
+        self.queues.cpus[cpu.index()].lowpri = lowpri;
+        next
+    }
+
+    fn put_prev(&mut self, core: &mut Core<'_>, _cpu: CpuId, task: TaskId, _runnable: bool) {
+        let (clock, now) = (self.clock(), self.now(core));
+        if self.tunables.exact_charging == 1 {
+            self.charge_exactly(core, task);
+        }
+        let thread = self.queues.thread(task);
+        thread.last_ran = Some(now);
+        thread.usage.update(now, true, clock);
+    }
+
+    fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        let (clock, now) = (self.clock(), self.now(core));
+        let thread = self.queues.thread(task);
+        thread.usage.update(now, false, clock);
+        thread.running_since_ns = core.now_ns();
+        // It returns to user mode (`sched_userret`).
+        thread.priority = thread.user_priority;
+        let priority = thread.priority;
+        self.queues.cpus[cpu.index()].lowpri = priority;
+    }
+
+    fn enter_idle(&mut self, core: &mut Core<'_>, _cpu: CpuId) {
+        self.arm_retry(core);
+    }
+
+    fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
+        self.queues.cpus[cpu.index()].timeshare.tick();
+        let Some(curr) = curr else { return };
+        let (clock, now) = (self.clock(), self.now(core));
+        let slice = self.queues.cpus[cpu.index()].slice_ticks(&self.model);
+        if self.tunables.exact_charging == 1 {
+            self.charge_exactly(core, curr);
+        } else if core.task(curr).policy() != Policy::Idle {
+            self.queues.thread(curr).history.charge_tick(clock);
+        }
+        self.queues.thread(curr).usage.update(now, true, clock);
+        self.compute_priority(core, curr);
+        let thread = self.queues.thread(curr);
+        thread.slice_ticks += 1;
+        if thread.slice_ticks >= slice {
+            thread.slice_ticks = 0;
+            self.ask(core, cpu, Asked::OnReturn);
+        }
+    }
+
+    fn timer(&mut self, core: &mut Core<'_>, _cpu: CpuId, payload: u32) {
+        match payload {
+            balance::PERIODIC => self.balance(core),
+            _ => self.retry_stealing(core),
+        }
+    }
+
+    fn yield_task(&mut self, _core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {
+        let worst = YIELDED(&self.model);
+        let thread = self.queues.thread(task);
+        thread.priority = thread.priority.max(worst);
+    }
+
+    /// `sched_nice`, as section 18.12 describes it.
+    fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.compute_priority(core, task);
+        let cpu = core.task(task).cpu();
+        let thread = self.queues.thread(task);
+        let (before, now) = (thread.priority, thread.user_priority);
+        if thread.waits == threads::Waits::Nowhere {
+            return;
+        }
+        thread.priority = now;
+        if now < before {
+            self.queues.remove(cpu, task);
+            self.queues.add(&self.model, cpu, task, Position::InTurn);
+        }
+    }
+
+    fn runnable_on(&self, cpu: CpuId) -> usize {
+        self.load(cpu) as usize
+    }
+}

@@ -1,0 +1,210 @@
+//! Threads that change their CPU while they wait: idle CPUs steal one, the periodic balancer moves one from each of the most loaded.
+//!
+//! Source: `docs/spec/ule.md` sections 10 and 11, with 18.7, 18.8, 18.11 and 18.13 (`tdq_idled`, `tdq_steal`, `sched_balance`,
+//! `sched_balance_group`, `sched_balance_pair`, `tdq_notify`).
+
+use warmcore_kernel::Core;
+use warmcore_topology::{CpuId, CpuSet};
+use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
+
+use super::groups::{GroupId, ROOT, Search, Wanted};
+use super::threads::{Position, should_preempt};
+use super::{Asked, Ule};
+
+/// Timer of the periodic balancer.
+pub(super) const PERIODIC: u32 = 0;
+/// Timer at which idle CPUs look for work.
+const RETRY: u32 = 1;
+
+/// The CPU that balances: the one that booted.
+const BALANCER: CpuId = CpuId(0);
+
+impl Ule {
+    /// A thread has joined a CPU's queue: whether what runs there leaves for it (`tdq_notify`, `sched_setpreempt`).
+    pub(super) fn notify(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        if core.curr_is_idle(cpu) {
+            core.resched_full(cpu);
+            return;
+        }
+        let priority = self.queues.threads[task.index()].priority;
+        let running = self.queues.threads[core.curr(cpu).index()].priority;
+        let remote = cpu != core.this_cpu();
+        let threshold = self.tunables.preempt_thresh as u32;
+        if should_preempt(&self.model, threshold, priority, running, remote) {
+            self.ask(core, cpu, Asked::AtOnce);
+        } else if !remote && self.model.deferred_switch && priority < running {
+            self.ask(core, cpu, Asked::OnReturn);
+        }
+    }
+
+    /// The CPU has nothing to run and takes a thread from the most loaded one near it, then farther away.
+    pub(super) fn steal(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        if self.queues.waiting == 0 || core.machine().cpu_count() == 1 {
+            return;
+        }
+        let mut candidates = core.machine().all_cpus().clone();
+        candidates.remove(cpu);
+        let outward: Vec<GroupId> = self.groups.outward(self.groups.leaf(cpu)).collect();
+        for group in outward {
+            let least = match self.groups.group(group).smt {
+                true => self.model.steal_thresh_smt,
+                false => self.tunables.steal_thresh as u32,
+            };
+            while let Some(victim) = self.most_loaded(&candidates, group, least, None) {
+                candidates.remove(victim);
+                if self.move_one(core, victim, cpu, MigrationKind::Steal) {
+                    self.charge_search(core, cpu, OverheadKind::Balance);
+                    return;
+                }
+            }
+        }
+        self.charge_search(core, cpu, OverheadKind::Balance);
+    }
+
+    /// Moves one waiting thread that may run there; the CPUs' queues are up to date afterwards.
+    fn move_one(&mut self, core: &mut Core<'_>, from: CpuId, to: CpuId, kind: MigrationKind) -> bool {
+        let queue = &self.queues.cpus[from.index()];
+        let Some(task) = queue.to_steal(&self.queues.links, |task| core.may_run_on(task, to)) else { return false };
+        self.queues.remove(from, task);
+        self.queues.cpus[from.index()].load -= 1;
+        core.set_task_cpu(task, to, kind);
+        self.queues.cpus[to.index()].load += 1;
+        self.queues.add(&self.model, to, task, Position::Tail);
+        true
+    }
+
+    fn most_loaded(
+        &mut self,
+        candidates: &CpuSet,
+        group: GroupId,
+        least: u32,
+        preferred: Option<CpuId>,
+    ) -> Option<CpuId> {
+        let queues = &self.queues.cpus;
+        let mut search = Search {
+            groups: &self.groups,
+            load: |cpu: CpuId| queues[cpu.index()].load,
+            admits: |cpu: CpuId| {
+                let queue = &queues[cpu.index()];
+                candidates.contains(cpu) && queue.load >= least && queue.transferable > 0
+            },
+            preferred,
+            wanted: Wanted::Most,
+            by_group: self.model.search_by_group,
+            visited: 0,
+        };
+        let found = search.of(group, &mut self.chance);
+        self.visited += search.visited;
+        found
+    }
+
+    /// Arms the periodic balancer for the next time, half to one and a half intervals from now.
+    pub(super) fn arm_balancer(&mut self, core: &mut Core<'_>) {
+        let interval = match self.tunables.balance_interval {
+            0 => self.model.balance_interval_ticks,
+            ticks => ticks,
+        };
+        let chance = self.chance.below(u32::try_from(interval).unwrap_or(u32::MAX).max(1));
+        let ticks = (interval / 2).max(1) + u64::from(chance);
+        core.start_timer(BALANCER, ticks * core.tick_ns(), PERIODIC);
+    }
+
+    /// A pass of the periodic balancer: every CPU gives at most one thread or receives at most one.
+    pub(super) fn balance(&mut self, core: &mut Core<'_>) {
+        let mut givers = core.machine().all_cpus().clone();
+        while let Some(giver) = self.most_loaded(&givers, ROOT, self.model.balance_donor_load, None) {
+            givers.remove(giver);
+            let mut receivers = givers.clone();
+            if receivers.is_empty() {
+                break;
+            }
+            let mut moved = false;
+            let mut tried = false;
+            while let Some(receiver) = self.receiver(&receivers, giver) {
+                tried = true;
+                if self.balance_pair(core, giver, receiver) {
+                    givers.remove(receiver);
+                    moved = true;
+                    break;
+                }
+                receivers.remove(receiver);
+            }
+            if !moved && !tried {
+                break;
+            }
+        }
+        self.charge_search(core, BALANCER, OverheadKind::Balance);
+        self.arm_balancer(core);
+    }
+
+    /// The least loaded CPU of those left whose load is below the giver's.
+    fn receiver(&mut self, receivers: &CpuSet, giver: CpuId) -> Option<CpuId> {
+        let queues = &self.queues.cpus;
+        let most = queues[giver.index()].load.saturating_sub(1);
+        let mut search = Search {
+            groups: &self.groups,
+            load: |cpu: CpuId| queues[cpu.index()].load,
+            admits: |cpu: CpuId| receivers.contains(cpu) && queues[cpu.index()].load <= most,
+            preferred: Some(giver),
+            wanted: Wanted::Least,
+            by_group: self.model.search_by_group,
+            visited: 0,
+        };
+        let found = search.of(ROOT, &mut self.chance);
+        self.visited += search.visited;
+        found
+    }
+
+    fn balance_pair(&mut self, core: &mut Core<'_>, giver: CpuId, receiver: CpuId) -> bool {
+        let (from, to) = (&self.queues.cpus[giver.index()], &self.queues.cpus[receiver.index()]);
+        if from.transferable == 0
+            || from.load <= to.load
+            || !self.move_one(core, giver, receiver, MigrationKind::Balance)
+        {
+            return false;
+        }
+        if core.curr_is_idle(receiver) {
+            core.resched_full(receiver);
+            return true;
+        }
+        let running = self.queues.threads[core.curr(receiver).index()].priority;
+        let joined = self.lowpri(receiver);
+        let threshold = self.tunables.preempt_thresh as u32;
+        // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (section 18.11).
+        let leaves = if self.model.balance_asks_preemption {
+            should_preempt(&self.model, threshold, joined, running, true)
+        } else {
+            joined < running
+        };
+        if leaves {
+            self.ask(core, receiver, Asked::AtOnce);
+        }
+        true
+    }
+
+    /// Where idle CPUs look for work at their ticks: makes sure that there is a next time as long as anybody waits.
+    pub(super) fn arm_retry(&mut self, core: &mut Core<'_>) {
+        let wanted = self.model.steal_at_ticks && self.tunables.steal_idle == 1 && self.queues.waiting > 0;
+        if wanted && !self.retry_armed && core.machine().cpu_count() > 1 {
+            self.retry_armed = true;
+            core.start_timer(BALANCER, core.tick_ns(), RETRY);
+        }
+    }
+
+    /// Every idle CPU looks for work.
+    pub(super) fn retry_stealing(&mut self, core: &mut Core<'_>) {
+        self.retry_armed = false;
+        for cpu in core.machine().cpus() {
+            if self.queues.waiting == 0 {
+                return;
+            }
+            if core.curr_is_idle(cpu) && self.queues.cpus[cpu.index()].load == 0 && !core.ttwu_pending(cpu) {
+                self.steal(core, cpu);
+                if self.queues.cpus[cpu.index()].load > 0 {
+                    core.resched_full(cpu);
+                }
+            }
+        }
+        self.arm_retry(core);
+    }
+}

@@ -1,0 +1,303 @@
+//! The tree of CPU groups, and the search for the least and the most loaded CPU in it.
+//!
+//! Source: `docs/spec/ule.md` section 9.1 and 9.2, with 18.6 and 18.7 (`struct cpu_group`, `cpu_search`). The port looks at all CPUs of
+//! a group in one pass instead ([`Model::search_by_group`](super::profile::Model)).
+
+use warmcore_topology::{CpuId, CpuSet, Machine};
+
+/// Value of one thread on a CPU, and what the CPU that is preferred has less.
+const PER_THREAD: i32 = 256;
+const PREFERRED: i32 = 64;
+/// Values of CPUs that are compared are lowered by less than so much, so that equal ones are chosen by chance.
+const CHANCE: u32 = 32;
+
+/// What the CPUs of a group share.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Level {
+    /// No cache.
+    None,
+    /// The L3.
+    L3,
+    /// The L2.
+    L2,
+    /// The core.
+    L1,
+}
+
+impl Level {
+    /// How many times the basic affinity a thread's data is taken to last.
+    pub fn affinity(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::L3 => 3,
+            Self::L2 => 2,
+            Self::L1 => 1,
+        }
+    }
+}
+
+/// Index of a group in its [`Groups`].
+pub(crate) type GroupId = u32;
+
+/// A group of CPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub parent: Option<GroupId>,
+    children: Vec<GroupId>,
+    /// Ascending.
+    pub cpus: Vec<CpuId>,
+    pub level: Level,
+    /// Its CPUs are hardware threads of one core.
+    pub smt: bool,
+}
+
+/// All groups of a machine; the first is the root.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups {
+    groups: Vec<Group>,
+    /// Innermost group of each CPU.
+    leaf_of: Vec<GroupId>,
+}
+
+/// The group of all CPUs.
+pub(crate) const ROOT: GroupId = 0;
+
+impl Groups {
+    /// The machine: below the root LLCs, then cores that share an L2, then the hardware threads of cores. A group that would equal the
+    /// one above it is left out, but for what its CPUs share.
+    pub fn new(machine: &Machine) -> Self {
+        let all: Vec<CpuId> = machine.cpus().collect();
+        let root = Group { parent: None, children: Vec::new(), cpus: all, level: Level::None, smt: false };
+        let mut groups = Self { groups: vec![root], leaf_of: vec![ROOT; machine.cpu_count()] };
+        let llcs: Vec<CpuSet> = machine.llcs().map(|llc| machine.cpus_of_llc(llc).clone()).collect();
+        groups.add_below(&llcs, Level::L3, false);
+        let clusters: Vec<CpuSet> =
+            machine.cpus().map(|cpu| machine.cpus_of_cluster(machine.cluster_of(cpu)).clone()).collect();
+        groups.add_below(&clusters, Level::L2, false);
+        let cores: Vec<CpuSet> = machine.cpus().map(|cpu| machine.cpus_of_core(machine.core_of(cpu)).clone()).collect();
+        groups.add_below(&cores, Level::L1, true);
+        groups
+    }
+
+    /// Splits the innermost groups into these sets, some of which may be named several times.
+    fn add_below(&mut self, sets: &[CpuSet], level: Level, smt: bool) {
+        for set in sets {
+            let cpus: Vec<CpuId> = set.iter().collect();
+            let [first, _, ..] = cpus[..] else { continue };
+            let parent = self.leaf_of[first.index()];
+            let above = &mut self.groups[parent as usize];
+            if above.cpus == cpus {
+                above.level = above.level.max(level);
+                above.smt |= smt;
+                continue;
+            }
+            let group = self.groups.len() as GroupId;
+            self.groups[parent as usize].children.push(group);
+            cpus.iter().for_each(|cpu| self.leaf_of[cpu.index()] = group);
+            self.groups.push(Group { parent: Some(parent), children: Vec::new(), cpus, level, smt });
+        }
+    }
+
+    /// A group.
+    pub fn group(&self, group: GroupId) -> &Group {
+        &self.groups[group as usize]
+    }
+
+    /// The innermost group of a CPU.
+    pub fn leaf(&self, cpu: CpuId) -> GroupId {
+        self.leaf_of[cpu.index()]
+    }
+
+    /// The group and those around it, to the root.
+    pub fn outward(&self, from: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+        std::iter::successors(Some(from), |&group| self.group(group).parent)
+    }
+}
+
+/// Which of two searches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// The least loaded CPU.
+    Least,
+    /// The most loaded CPU.
+    Most,
+}
+
+/// What a search found in a group.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    cpu: CpuId,
+    /// Its own value, lowered by chance.
+    value: i32,
+}
+
+/// A search: how CPUs are loaded, who may be found, whether groups count.
+pub(crate) struct Search<'a, Load, Admits> {
+    pub groups: &'a Groups,
+    /// Threads running and queued on a CPU.
+    pub load: Load,
+    /// Whether a CPU may be the result.
+    pub admits: Admits,
+    /// CPU that is preferred among equals.
+    pub preferred: Option<CpuId>,
+    pub wanted: Wanted,
+    /// Groups are compared by their sums on the way down.
+    pub by_group: bool,
+    /// CPUs looked at so far.
+    pub visited: u32,
+}
+
+impl<Load: Fn(CpuId) -> u32, Admits: Fn(CpuId) -> bool> Search<'_, Load, Admits> {
+    /// The CPU wanted of a group, if any is admitted.
+    pub fn of(&mut self, group: GroupId, chance: &mut Chance) -> Option<CpuId> {
+        self.look(group, chance).1.map(|found| found.cpu)
+    }
+
+    /// Sum of the values of all CPUs of a group, and the best of those admitted.
+    fn look(&mut self, group: GroupId, chance: &mut Chance) -> (i32, Option<Found>) {
+        let groups = self.groups;
+        let this = groups.group(group);
+        if this.children.is_empty() || !self.by_group {
+            return self.look_at_cpus(&this.cpus, chance);
+        }
+        let (mut sum, mut best): (i32, Option<(i32, Found)>) = (0, None);
+        for &child in this.children.iter().rev() {
+            let (child_sum, found) = self.look(child, chance);
+            sum += child_sum;
+            let Some(found) = found else { continue };
+            let better = best.is_none_or(|(best_sum, best)| {
+                self.prefers(child_sum, best_sum) || child_sum == best_sum && self.prefers(found.value, best.value)
+            });
+            if better {
+                best = Some((child_sum, found));
+            }
+        }
+        (sum, best.map(|(_, found)| found))
+    }
+
+    fn look_at_cpus(&mut self, cpus: &[CpuId], chance: &mut Chance) -> (i32, Option<Found>) {
+        let (mut sum, mut best): (i32, Option<(i32, Found)>) = (0, None);
+        for &cpu in cpus {
+            self.visited += 1;
+            let value = PER_THREAD * (self.load)(cpu) as i32 - if self.preferred == Some(cpu) { PREFERRED } else { 0 };
+            sum += value;
+            if !(self.admits)(cpu) {
+                continue;
+            }
+            let found = Found { cpu, value: value - chance.below(CHANCE) as i32 };
+            let better = best.is_none_or(|(best_value, best)| {
+                self.prefers(value, best_value) || value == best_value && self.prefers(found.value, best.value)
+            });
+            if better {
+                best = Some((value, found));
+            }
+        }
+        (sum, best.map(|(_, found)| found))
+    }
+
+    fn prefers(&self, one: i32, other: i32) -> bool {
+        match self.wanted {
+            Wanted::Least => one < other,
+            Wanted::Most => one > other,
+        }
+    }
+}
+
+/// Numbers by chance, from the run's seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    /// A generator; equal seeds give equal numbers.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below a limit that is not zero (splitmix64, its upper half scaled).
+    pub fn below(&mut self, limit: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        (((bits >> 32) * u64::from(limit)) >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(text: &str) -> Groups {
+        Groups::new(&warmcore_topology::resolve(text).unwrap())
+    }
+
+    fn shape(groups: &Groups) -> Vec<(Level, bool, usize)> {
+        groups.groups.iter().map(|group| (group.level, group.smt, group.cpus.len())).collect()
+    }
+
+    #[test]
+    fn groups_follow_the_caches() {
+        let two_llcs = groups("1s1n2l4c1t");
+        assert_eq!(shape(&two_llcs), [(Level::None, false, 8), (Level::L3, false, 4), (Level::L3, false, 4)]);
+        let one_core = groups("1s1n1l1c2t");
+        assert_eq!(shape(&one_core), [(Level::L1, true, 2)], "all in one");
+        let smt = groups("1s1n2l2c2t");
+        let outward: Vec<usize> = smt.outward(smt.leaf(CpuId(0))).map(|group| smt.group(group).cpus.len()).collect();
+        assert_eq!(outward, [2, 4, 8]);
+        assert!(smt.group(smt.leaf(CpuId(0))).smt);
+    }
+
+    fn search(groups: &Groups, loads: &[u32], wanted: Wanted, by_group: bool, preferred: Option<u32>) -> Vec<u32> {
+        let mut chance = Chance::new(1);
+        let mut found: Vec<u32> = (0..200)
+            .filter_map(|_| {
+                let preferred = preferred.map(CpuId);
+                let load = |cpu: CpuId| loads[cpu.index()];
+                let admits = |cpu: CpuId| loads[cpu.index()] < 9;
+                Search { groups, load, admits, preferred, wanted, by_group, visited: 0 }.of(ROOT, &mut chance)
+            })
+            .map(|cpu| cpu.0)
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    #[test]
+    fn ule_17_6_equal_cpus_are_chosen_by_chance_and_the_preferred_one_surely() {
+        let groups = groups("1s1n1l4c1t");
+        assert_eq!(search(&groups, &[1, 0, 0, 1], Wanted::Least, true, None), [1, 2]);
+        assert_eq!(search(&groups, &[1, 0, 0, 1], Wanted::Least, true, Some(2)), [2]);
+        assert_eq!(search(&groups, &[2, 0, 0, 2], Wanted::Most, true, None), [0, 3]);
+        assert_eq!(search(&groups, &[9, 9, 9, 9], Wanted::Least, true, None), [0; 0], "nobody is admitted");
+    }
+
+    #[test]
+    fn the_least_loaded_cpu_is_that_of_the_least_loaded_path() {
+        let groups = groups("1s1n2l2c1t");
+        // CPU 0 is the least loaded of all, but its LLC is not.
+        assert_eq!(search(&groups, &[0, 5, 1, 2], Wanted::Least, true, None), [2]);
+        assert_eq!(search(&groups, &[0, 5, 1, 2], Wanted::Least, false, None), [0], "in one pass");
+        // Who is not admitted still counts in its group's sum.
+        assert_eq!(search(&groups, &[0, 9, 1, 2], Wanted::Least, true, None), [2]);
+    }
+
+    #[test]
+    fn of_equal_groups_the_one_with_the_better_cpu_is_taken() {
+        let groups = groups("1s1n2l2c1t");
+        assert_eq!(search(&groups, &[2, 2, 1, 3], Wanted::Least, true, None), [2]);
+        assert_eq!(search(&groups, &[1, 3, 2, 2], Wanted::Least, true, None), [0]);
+    }
+
+    #[test]
+    fn chance_is_the_same_for_the_same_seed_and_covers_its_range() {
+        let draw = |seed| {
+            let mut chance = Chance::new(seed);
+            (0..500).map(|_| chance.below(8)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(3), draw(3));
+        assert_ne!(draw(3), draw(4));
+        assert!((0..8).all(|number| draw(3).contains(&number)));
+    }
+}

@@ -1,0 +1,105 @@
+//! Where a woken or new thread runs (`sched_pickcpu`).
+//!
+//! Source: `docs/spec/ule.md` section 9, with 18.14. A search stops where it finds a CPU; up to three go over the whole machine.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use super::Ule;
+use super::groups::{GroupId, ROOT, Search, Wanted};
+use super::threads::IDLE_CLASS;
+
+/// CPUs whose best priority is worse than this are idle.
+const WORST_TIME_SHARING: u32 = IDLE_CLASS - 1;
+
+impl Ule {
+    /// The CPU for a thread that ran on `last`.
+    pub(super) fn pick_cpu(&mut self, core: &Core<'_>, task: TaskId, last: CpuId) -> CpuId {
+        let this_cpu = core.this_cpu();
+        let leaf = self.groups.leaf(last);
+        if core.may_run_on(task, last) && self.is_idle(last) && self.is_affine(core, task, leaf, 2) {
+            let siblings_busy =
+                self.groups.group(leaf).smt && self.groups.group(leaf).cpus.iter().any(|&cpu| !self.is_idle(cpu));
+            if !siblings_busy {
+                return last;
+            }
+        }
+        let priority = self.queues.threads[task.index()].priority;
+        let affine = self
+            .groups
+            .outward(leaf)
+            .filter(|&group| !self.groups.group(group).smt && self.is_affine_to(core, task, group))
+            .last()
+            .filter(|&group| group != ROOT);
+        let mut found = None;
+        if let Some(group) = affine {
+            found = self.least_loaded(core, task, group, WORST_TIME_SHARING.max(priority), last);
+        }
+        let found = found
+            .or_else(|| self.least_loaded(core, task, ROOT, priority, last))
+            .or_else(|| self.search_least(core, task, ROOT, None, last));
+        let Some(found) = found else { return last };
+        let runs_first_here = core.may_run_on(task, this_cpu) && self.lowpri(this_cpu) > priority;
+        if runs_first_here && !self.is_idle(found) && self.load(this_cpu) <= self.load(found) + 1 {
+            return this_cpu;
+        }
+        found
+    }
+
+    fn is_idle(&self, cpu: CpuId) -> bool {
+        self.lowpri(cpu) >= IDLE_CLASS
+    }
+
+    /// Whether the thread ran less than so many times the basic affinity ago.
+    fn is_affine(&self, core: &Core<'_>, task: TaskId, _leaf: GroupId, times: u64) -> bool {
+        let ticks = match self.tunables.affinity {
+            0 => self.model.affinity_ticks,
+            ticks => ticks,
+        };
+        let last_ran = self.queues.threads[task.index()].last_ran;
+        last_ran.is_some_and(|last_ran| self.now(core) - last_ran < ticks * times)
+    }
+
+    fn is_affine_to(&self, core: &Core<'_>, task: TaskId, group: GroupId) -> bool {
+        let times = self.groups.group(group).level.affinity();
+        times > 0 && self.is_affine(core, task, group, times)
+    }
+
+    /// The least loaded CPU of a group on which a thread of this priority would run first.
+    fn least_loaded(
+        &mut self,
+        core: &Core<'_>,
+        task: TaskId,
+        group: GroupId,
+        priority: u32,
+        preferred: CpuId,
+    ) -> Option<CpuId> {
+        self.search_least(core, task, group, Some(priority), preferred)
+    }
+
+    fn search_least(
+        &mut self,
+        core: &Core<'_>,
+        task: TaskId,
+        group: GroupId,
+        worse_than: Option<u32>,
+        preferred: CpuId,
+    ) -> Option<CpuId> {
+        let queues = &self.queues.cpus;
+        let mut search = Search {
+            groups: &self.groups,
+            load: |cpu: CpuId| queues[cpu.index()].load,
+            admits: |cpu: CpuId| {
+                core.may_run_on(task, cpu) && worse_than.is_none_or(|limit| queues[cpu.index()].lowpri > limit)
+            },
+            preferred: Some(preferred),
+            wanted: Wanted::Least,
+            by_group: self.model.search_by_group,
+            visited: 0,
+        };
+        let found = search.of(group, &mut self.chance);
+        self.visited += search.visited;
+        found
+    }
+}

@@ -1,0 +1,244 @@
+//! The four readings of ULE that a simulation can select, as numbers and switches.
+//!
+//! Source: `docs/spec/ule.md` section 0, and 16 for [`Profile::Modern`]. What a profile does not mention is the same in all.
+
+use super::interactivity::Clock;
+
+/// Whose ULE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Profile {
+    /// FreeBSD 11, as its sources do it.
+    Freebsd11,
+    /// The port to Linux 4.9 that the paper measured.
+    PaperPort,
+    /// What the paper's text says.
+    PaperText,
+    /// FreeBSD 13.
+    Modern,
+}
+
+/// How the score of an interactive thread becomes a priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Slope {
+    /// Whole priorities per point of score, rounded down: 32 / 30 = 1, or 12 / 30 = 0.
+    PerPoint,
+    /// The score in proportion to the range.
+    Linear,
+}
+
+/// Priorities of time-sharing threads; smaller is better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Priorities {
+    /// Best priority of an interactive thread.
+    pub interactive_min: u32,
+    /// Best priority of the batch range: the first after the interactive ones (`PRI_MIN_BATCH`).
+    pub batch_min: u32,
+    /// Worst priority of a batch thread.
+    pub batch_max: u32,
+    /// Batch priority of nice 0 without use of the CPU (`SCHED_PRI_MIN`).
+    pub usage_min: u32,
+    /// Levels of use of the CPU (`SCHED_PRI_RANGE`).
+    pub usage_levels: u32,
+    /// Nice values count `nice * numerator / denominator` levels.
+    pub nice_scale: (i32, i32),
+    /// How scores become priorities.
+    pub slope: Slope,
+}
+
+impl Priorities {
+    /// FreeBSD's time-sharing range of 104 priorities.
+    const FREEBSD: Self = Self {
+        interactive_min: 120,
+        batch_min: 152,
+        batch_max: 223,
+        usage_min: 172,
+        usage_levels: 32,
+        nice_scale: (1, 1),
+        slope: Slope::PerPoint,
+    };
+
+    /// The 40 priorities of Linux, which the port scales FreeBSD's ranges to.
+    const LINUX: Self = Self {
+        interactive_min: 100,
+        batch_min: 112,
+        batch_max: 139,
+        usage_min: 119,
+        usage_levels: 13,
+        nice_scale: (40, 104),
+        slope: Slope::PerPoint,
+    };
+
+    /// Priority of an interactive thread.
+    pub fn interactive(&self, score: u32, threshold: u32) -> u32 {
+        let levels = self.batch_min - self.interactive_min;
+        let threshold = threshold.max(1);
+        match self.slope {
+            Slope::PerPoint => self.interactive_min + levels / threshold * score,
+            Slope::Linear => self.interactive_min + levels * score / threshold,
+        }
+    }
+
+    /// Priority of a batch thread with so many levels of use.
+    pub fn batch(&self, usage: u32, nice: i32) -> u32 {
+        let (numerator, denominator) = self.nice_scale;
+        let plain = self.usage_min + usage.min(self.usage_levels - 1);
+        let priority = plain as i32 + nice * numerator / denominator;
+        (priority.max(0) as u32).clamp(self.batch_min, self.batch_max)
+    }
+
+    /// Whether the priority is that of a batch thread.
+    pub fn is_batch(&self, priority: u32) -> bool {
+        priority >= self.batch_min
+    }
+}
+
+/// What differs between profiles.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    /// Priorities.
+    pub priorities: Priorities,
+    /// Clock of sleep lengths and of affinity.
+    pub clock: Clock,
+    /// Longest and shortest slice, ticks.
+    pub slice_max_ticks: u32,
+    pub slice_min_ticks: u32,
+    /// The slice is divided by the number of threads; otherwise by that of the others.
+    pub slice_counts_itself: bool,
+    /// Scores above 50 are computed although the threshold makes them meaningless.
+    pub scores_above_half: bool,
+    /// A thread of its parent's process gets the parent's history whole, and the parent is not charged for making it.
+    pub threads_inherit_whole: bool,
+    /// A batch thread is preempted at once by an interactive one that another CPU sends.
+    pub remote_preemption: bool,
+    /// A better thread that is woken here runs when the waker leaves the kernel.
+    pub deferred_switch: bool,
+    /// Preempted threads return to the head of the bucket in turn; FreeBSD 11.0 put them at the tail of their own.
+    pub preempted_first: bool,
+    /// CPUs are looked for down a tree of groups by the groups' sums; otherwise in one pass over all.
+    pub search_by_group: bool,
+    /// The least load that a thread is stolen from within a core's hardware threads.
+    pub steal_thresh_smt: u32,
+    /// An idle CPU looks for work at its ticks; otherwise only when it becomes idle or something was switched there.
+    pub steal_at_ticks: bool,
+    /// Least load of a CPU that the periodic balancer takes from.
+    pub balance_donor_load: u32,
+    /// The periodic balancer takes from donors, and interrupts receivers, by the rules of preemption.
+    pub balance_asks_preemption: bool,
+    /// Affinity of one cache level, in ticks of the clock.
+    pub affinity_ticks: u64,
+    /// Ticks of the clock over which the periodic balancer's countdown is drawn.
+    pub balance_interval_ticks: u64,
+}
+
+impl Model {
+    /// The model of a profile in a kernel of so many accounting ticks per second.
+    pub fn new(profile: Profile, stathz: u32) -> Self {
+        let stathz_u64 = u64::from(stathz);
+        let freebsd = Self {
+            priorities: Priorities::FREEBSD,
+            clock: Clock { hz: 1000, stathz },
+            slice_max_ticks: (stathz / 10).max(1),
+            slice_min_ticks: stathz / 10 / 6,
+            slice_counts_itself: false,
+            scores_above_half: false,
+            threads_inherit_whole: true,
+            remote_preemption: true,
+            deferred_switch: true,
+            preempted_first: false,
+            search_by_group: true,
+            steal_thresh_smt: 1,
+            steal_at_ticks: false,
+            balance_donor_load: 1,
+            balance_asks_preemption: false,
+            affinity_ticks: 1,
+            balance_interval_ticks: stathz_u64,
+        };
+        match profile {
+            Profile::Freebsd11 => freebsd,
+            Profile::Modern => Self {
+                preempted_first: true,
+                steal_thresh_smt: 2,
+                balance_donor_load: 2,
+                balance_asks_preemption: true,
+                ..freebsd
+            },
+            Profile::PaperPort => Self {
+                priorities: Priorities::LINUX,
+                clock: Clock { hz: stathz, stathz },
+                slice_max_ticks: 10,
+                slice_min_ticks: 1,
+                scores_above_half: true,
+                threads_inherit_whole: false,
+                remote_preemption: false,
+                deferred_switch: false,
+                preempted_first: true,
+                search_by_group: false,
+                steal_thresh_smt: 2,
+                steal_at_ticks: true,
+                affinity_ticks: 100,
+                balance_interval_ticks: 128,
+                ..freebsd
+            },
+            Profile::PaperText => Self {
+                priorities: Priorities { slope: Slope::Linear, ..Priorities::LINUX },
+                slice_max_ticks: 10,
+                slice_min_ticks: 1,
+                slice_counts_itself: true,
+                scores_above_half: true,
+                threads_inherit_whole: false,
+                remote_preemption: false,
+                deferred_switch: false,
+                search_by_group: false,
+                steal_thresh_smt: 2,
+                steal_at_ticks: true,
+                ..freebsd
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILES: [Profile; 4] = [Profile::Freebsd11, Profile::PaperPort, Profile::PaperText, Profile::Modern];
+
+    #[test]
+    fn interactive_priorities_follow_the_score_in_freebsd_and_are_one_level_in_the_port() {
+        let freebsd = Priorities::FREEBSD;
+        assert_eq!([0, 1, 29].map(|score| freebsd.interactive(score, 30)), [120, 121, 149]);
+        assert_eq!([0, 15, 29].map(|score| Priorities::LINUX.interactive(score, 30)), [100, 100, 100]);
+        let text = Model::new(Profile::PaperText, 127).priorities;
+        assert_eq!([0, 15, 29].map(|score| text.interactive(score, 30)), [100, 106, 111]);
+    }
+
+    #[test]
+    fn batch_priorities_of_nice_0_use_the_middle_of_the_range() {
+        let freebsd = Priorities::FREEBSD;
+        assert_eq!([0, 15, 31, 99].map(|usage| freebsd.batch(usage, 0)), [172, 187, 203, 203]);
+        assert_eq!([0, 12, 99].map(|usage| Priorities::LINUX.batch(usage, 0)), [119, 131, 131]);
+    }
+
+    #[test]
+    fn no_nice_value_leaves_the_batch_range() {
+        for profile in PROFILES {
+            let priorities = Model::new(profile, 250).priorities;
+            for (usage, nice) in [(0, -20), (31, 20), (0, 19), (31, -20)] {
+                let priority = priorities.batch(usage, nice);
+                assert!(priorities.is_batch(priority) && priority <= priorities.batch_max, "{profile:?} {nice}");
+            }
+        }
+        assert_eq!((Priorities::FREEBSD.batch(0, -20), Priorities::FREEBSD.batch(31, 20)), (152, 223));
+    }
+
+    #[test]
+    fn slices_are_a_tenth_of_a_second_in_freebsd_and_ten_ticks_in_the_port() {
+        let slices = |profile, stathz| {
+            let model = Model::new(profile, stathz);
+            (model.slice_max_ticks, model.slice_min_ticks)
+        };
+        assert_eq!(slices(Profile::Freebsd11, 127), (12, 2));
+        assert_eq!(slices(Profile::PaperPort, 250), (10, 1));
+        assert_eq!(slices(Profile::Freebsd11, 50).1, 0, "below 60 Hz the shortest slice is none");
+    }
+}

@@ -1,0 +1,46 @@
+//! Tunables of `ule`: those of `kern.sched`, with FreeBSD's names, and what a simulation can choose besides.
+
+use super::profile::Profile;
+use crate::tunables::tunables;
+
+tunables! {
+    /// Tunables of `ule`. A value of 0 that is described as the profile's own follows `profile`.
+    pub struct UleTunables for "ule" {
+        /// Whose ULE: FreeBSD 11's sources, the port to Linux that the paper measured, the paper's text, or FreeBSD 13's sources.
+        profile: 0 "" in 0..=3 as ["freebsd11", "paper-port", "paper-text", "modern"],
+        /// Accounting ticks of the longest slice; 0 = the profile's own: a tenth of a second (12), 10 in the port. The shortest is a
+        /// sixth of a value that is given.
+        slice: 0 "ticks" in 0..=10_000,
+        /// Score below which a thread is interactive.
+        interact: 30 "" in 0..=100,
+        /// Worst priority that preempts at once; 0 never.
+        preempt_thresh: 80 "" in 0..=255,
+        /// Ticks of the clock for which a thread's data is taken to stay in a cache of one level; 0 = the profile's own (1; 100 in
+        /// the port).
+        affinity: 0 "ticks" in 0..=10_000,
+        /// Idle CPUs take threads from others.
+        steal_idle: 1 "" in 0..=1,
+        /// Load from which a CPU is stolen from. Between the hardware threads of a core it is 1 in FreeBSD 11.
+        steal_thresh: 2 "threads" in 1..=1000,
+        /// The periodic balancer runs. In FreeBSD 11.0 as released it never does.
+        balance: 1 "" in 0..=1,
+        /// Accounting ticks between passes of the periodic balancer, in the mean; 0 = the profile's own (a second; 128 in the port).
+        balance_interval: 0 "ticks" in 0..=1_000_000,
+        /// Charge run time by what a thread used; otherwise who runs at the accounting tick pays the whole tick, as the original does.
+        exact_charging: 0 "" in 0..=1,
+        /// Time that a look at one CPU takes in a search: two lines that another CPU has written. Assumed.
+        visit_ns: 50 "ns" in 0..=100_000,
+    }
+}
+
+impl UleTunables {
+    /// The profile.
+    pub(crate) fn profile(&self) -> Profile {
+        match self.profile {
+            0 => Profile::Freebsd11,
+            1 => Profile::PaperPort,
+            2 => Profile::PaperText,
+            _ => Profile::Modern,
+        }
+    }
+}
