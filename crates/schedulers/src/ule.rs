@@ -29,8 +29,8 @@ mod threads;
 mod tunables;
 mod usage;
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, KernelParameters, Scheduler, WakeFlags};
-use warmcore_topology::{CpuId, Machine};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
+use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
 
@@ -39,6 +39,8 @@ use self::interactivity::{Clock, History};
 use self::profile::Model;
 use self::threads::{IDLE, IDLE_CLASS, Position, Queues, Thread};
 use self::usage::Usage;
+use crate::registry::SchedulerInfo;
+use crate::tunables::TunableSet;
 
 pub use self::tunables::UleTunables;
 
@@ -56,6 +58,17 @@ enum Asked {
     /// By the rules of preemption, at once.
     AtOnce,
 }
+
+/// The row of `ule`.
+pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
+    name: "ule",
+    summary: "FreeBSD's ULE: interactive threads first, batch threads in a calendar",
+    source: "sys/kern/sched_ule.c of FreeBSD 11 and 13, and its port to Linux 4.9 (USENIX ATC 2018)",
+    sets: &[UleTunables::TABLE],
+    scores: Ule::SCORES,
+    simulate: Some(|spec, setup, sink| run(setup, Ule::new(spec.tunables(), &setup.boot()), sink)),
+    ..SchedulerInfo::PLAIN
+};
 
 /// The policy.
 pub struct Ule {
@@ -78,9 +91,10 @@ impl Ule {
     /// Names of its scores.
     pub const SCORES: &'static [&'static str] = &["penalty", "priority"];
 
-    /// The policy on a machine, in a kernel of so many accounting ticks per second.
-    pub fn new(tunables: UleTunables, machine: &Machine, hz: u32, seed: u64) -> Self {
-        let mut model = Model::new(tunables.profile(), hz);
+    /// The policy in a kernel, whose ticks are the accounting ticks.
+    pub fn new(tunables: UleTunables, boot: &Boot<'_>) -> Self {
+        let machine = boot.machine;
+        let mut model = Model::new(tunables.profile(), boot.kernel.hz);
         if tunables.slice > 0 {
             model.slice_max_ticks = tunables.slice as u32;
             model.slice_min_ticks = tunables.slice as u32 / 6;
@@ -90,7 +104,7 @@ impl Ule {
             model,
             groups: Groups::new(machine),
             queues: Queues::new(machine.cpu_count()),
-            chance: Chance::new(seed),
+            chance: Chance::new(boot.seed),
             asked: vec![Asked::Not; machine.cpu_count()],
             first_threads: Vec::new(),
             retry_armed: false,
@@ -251,10 +265,6 @@ impl Scheduler for Ule {
         "ule"
     }
 
-    fn kernel_parameters(&self) -> KernelParameters {
-        KernelParameters { hz: 127, ttwu_queue: false, timer_slack_ns: 0 }
-    }
-
     fn scores(&self) -> &'static [&'static str] {
         Self::SCORES
     }
@@ -306,24 +316,25 @@ impl Scheduler for Ule {
         false
     }
 
-    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Enqueue) {
-        match reason {
-            Enqueue::Wakeup | Enqueue::Delayed => self.woken(core, task),
-            Enqueue::Initial => {
-                let slice = self.queues.cpus[cpu.index()].slice_ticks(&self.model);
-                self.queues.thread(task).slice_ticks = slice.saturating_sub(self.model.slice_min_ticks);
-            }
-            Enqueue::Restore => {}
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
+        if flags.has(Enqueue::WAKEUP) {
+            self.woken(core, task);
+        } else if flags.has(Enqueue::INITIAL) {
+            let slice = self.queues.cpus[cpu.index()].slice_ticks(&self.model);
+            self.queues.thread(task).slice_ticks = slice.saturating_sub(self.model.slice_min_ticks);
         }
         self.queues.cpus[cpu.index()].load += 1;
+        if core.curr(cpu) == task {
+            return;
+        }
         self.queues.add(&self.model, cpu, task, Position::Tail);
         self.arm_retry(core);
     }
 
-    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Dequeue) {
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
         self.queues.remove(cpu, task);
         self.queues.cpus[cpu.index()].load -= 1;
-        if reason == Dequeue::Sleep {
+        if flags.has(Dequeue::SLEEP) {
             let now = self.now(core);
             let boost = self.model.priorities.batch_min;
             let thread = self.queues.thread(task);
@@ -400,7 +411,7 @@ impl Scheduler for Ule {
         }
     }
 
-    fn timer(&mut self, core: &mut Core<'_>, _cpu: CpuId, payload: u32) {
+    fn timer(&mut self, core: &mut Core<'_>, _cpu: CpuId, payload: u64) {
         match payload {
             balance::PERIODIC => self.balance(core),
             _ => self.retry_stealing(core),

@@ -12,9 +12,9 @@ use super::threads::{Position, should_preempt};
 use super::{Asked, Ule};
 
 /// Timer of the periodic balancer.
-pub(super) const PERIODIC: u32 = 0;
+pub(super) const PERIODIC: u64 = 0;
 /// Timer at which idle CPUs look for work.
-const RETRY: u32 = 1;
+const RETRY: u64 = 1;
 
 /// The CPU that balances: the one that booted.
 const BALANCER: CpuId = CpuId(0);

@@ -46,11 +46,6 @@ impl Default for RunQueue {
 }
 
 impl RunQueue {
-    /// Whether nobody is in it.
-    pub fn is_empty(&self) -> bool {
-        self.occupied == 0
-    }
-
     /// Whether nobody is in the bucket.
     pub fn bucket_is_empty(&self, bucket: u32) -> bool {
         self.occupied & (1 << bucket) == 0
@@ -192,7 +187,7 @@ mod tests {
         assert_eq!(order(&queue, &links, 0), [3, 2]);
         queue.remove(&mut links, 5, TaskId(2));
         queue.remove(&mut links, 3, TaskId(3));
-        assert!(queue.is_empty() && queue.first_from(7).is_none());
+        assert!(queue.first_from(7).is_none());
     }
 
     #[test]

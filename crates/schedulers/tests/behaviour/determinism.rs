@@ -4,7 +4,7 @@ use warmcore_workload::{ChannelKind, Step};
 
 use crate::support::*;
 
-const ALL: [&str; 7] = ["eevdf", "topology-aware", "cache-aware", "cfs", "cfs:balance_by_load=1", "fifo", "rr"];
+const ALL: [&str; 8] = ["eevdf", "topology-aware", "cache-aware", "cfs", "cfs:balance_by_load=1", "fifo", "rr", "ule"];
 
 /// Tasks of all sorts, more than there are CPUs.
 fn mixture() -> Scene {
