@@ -20,6 +20,7 @@
 //! are, never stale; FreeBSD's accounting ticks come at the same phase as the kernel's other ticks.
 
 mod balance;
+mod decisions;
 mod groups;
 mod interactivity;
 mod pick_cpu;
@@ -30,10 +31,11 @@ mod tunables;
 mod usage;
 
 use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
 
+use self::decisions::UleDecisions;
 use self::groups::{Chance, Groups};
 use self::interactivity::{Clock, History};
 use self::profile::Model;
@@ -66,6 +68,9 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     source: "sys/kern/sched_ule.c of FreeBSD 11 and 13, and its port to Linux 4.9 (USENIX ATC 2018)",
     sets: &[UleTunables::TABLE],
     scores: Ule::SCORES,
+    register_decisions: |table| {
+        UleDecisions::register(table);
+    },
     simulate: Some(|spec, setup, sink| run(setup, Ule::new(spec.tunables(), &setup.boot()), sink)),
     ..SchedulerInfo::PLAIN
 };
@@ -85,6 +90,10 @@ pub struct Ule {
     retry_armed: bool,
     /// CPUs looked at in searches, to be charged to the CPU that searches.
     visited: u32,
+    decisions: UleDecisions,
+    /// CPUs that a search may still find; kept for their memory.
+    candidates: CpuSet,
+    receivers: CpuSet,
 }
 
 impl Ule {
@@ -109,6 +118,9 @@ impl Ule {
             first_threads: Vec::new(),
             retry_armed: false,
             visited: 0,
+            decisions: UleDecisions::default(),
+            candidates: machine.all_cpus().clone(),
+            receivers: machine.all_cpus().clone(),
         }
     }
 
@@ -131,7 +143,7 @@ impl Ule {
     }
 
     /// Computes what a thread's priority should be (`sched_priority`).
-    fn compute_priority(&mut self, core: &Core<'_>, task: TaskId) {
+    fn compute_priority(&mut self, core: &mut Core<'_>, task: TaskId) {
         let nice = i32::from(core.task(task).nice());
         let thread = &self.queues.threads[task.index()];
         let priorities = &self.model.priorities;
@@ -146,7 +158,12 @@ impl Ule {
                 priorities.batch(usage, nice)
             }
         };
-        self.queues.thread(task).user_priority = priority;
+        let before = std::mem::replace(&mut self.queues.thread(task).user_priority, priority);
+        let (was_batch, is_batch) = (self.model.priorities.is_batch(before), self.model.priorities.is_batch(priority));
+        if was_batch != is_batch {
+            let class = if is_batch { self.decisions.batch } else { self.decisions.interactive };
+            core.decide(class, task, i64::from(self.score(&self.queues.threads[task.index()])));
+        }
     }
 
     /// Charges a running thread with the CPU time since the last charge, where charging is exact.
@@ -206,7 +223,7 @@ impl Ule {
     }
 
     /// Whose process and what priority a new thread has at first.
-    fn inherit(&mut self, core: &Core<'_>, task: TaskId, parent: Option<TaskId>) {
+    fn inherit(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
         let clock = self.clock();
         let now = self.now(core);
         let mut child = Thread { usage: Usage::starting_at(now), ..Thread::default() };
@@ -244,7 +261,7 @@ impl Ule {
     }
 
     /// A woken thread: its sleep counts (`sched_wakeup`). It is queued with the priority it went to sleep with.
-    fn woken(&mut self, core: &Core<'_>, task: TaskId) {
+    fn woken(&mut self, core: &mut Core<'_>, task: TaskId) {
         let (clock, now) = (self.clock(), self.now(core));
         let thread = self.queues.thread(task);
         thread.history.slept(now - thread.slept_at, clock);
@@ -282,6 +299,7 @@ impl Scheduler for Ule {
     }
 
     fn init(&mut self, core: &mut Core<'_>) {
+        self.decisions = UleDecisions::register(core.decision_table());
         if self.tunables.balance == 1 && core.machine().cpu_count() > 1 {
             self.arm_balancer(core);
         }
@@ -407,6 +425,9 @@ impl Scheduler for Ule {
         thread.slice_ticks += 1;
         if thread.slice_ticks >= slice {
             thread.slice_ticks = 0;
+            if self.queues.cpus[cpu.index()].transferable > 0 {
+                core.decide(self.decisions.slice_over, curr, i64::from(cpu.0));
+            }
             self.ask(core, cpu, Asked::OnReturn);
         }
     }

@@ -9,7 +9,7 @@ use warmcore_kernel::Setup;
 use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_trace::{Event, EventKind, Sink};
 
-const ALL: [&str; 5] = ["rr", "cfs", "eevdf", "cache-aware", "topology-aware"];
+const ALL: [&str; 6] = ["rr", "cfs", "eevdf", "cache-aware", "topology-aware", "ule"];
 
 /// Events of a run, with samples that often.
 fn events(scene: &Scene, scheduler: &str, every_ns: Option<u64>) -> Vec<Event> {

@@ -30,9 +30,12 @@ impl Ule {
         let running = self.queues.threads[core.curr(cpu).index()].priority;
         let remote = cpu != core.this_cpu();
         let threshold = self.tunables.preempt_thresh as u32;
+        let left = core.curr(cpu);
         if should_preempt(&self.model, threshold, priority, running, remote) {
+            core.decide(self.decisions.preempted, left, i64::from(cpu.0));
             self.ask(core, cpu, Asked::AtOnce);
         } else if !remote && self.model.deferred_switch && priority < running {
+            core.decide(self.decisions.leaves_later, left, i64::from(cpu.0));
             self.ask(core, cpu, Asked::OnReturn);
         }
     }
@@ -42,23 +45,29 @@ impl Ule {
         if self.queues.waiting == 0 || core.machine().cpu_count() == 1 {
             return;
         }
-        let mut candidates = core.machine().all_cpus().clone();
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.union_with(core.machine().all_cpus());
         candidates.remove(cpu);
-        let outward: Vec<GroupId> = self.groups.outward(self.groups.leaf(cpu)).collect();
-        for group in outward {
+        self.steal_from(core, cpu, &mut candidates);
+        self.candidates = candidates;
+        self.charge_search(core, cpu, OverheadKind::Balance);
+    }
+
+    fn steal_from(&mut self, core: &mut Core<'_>, cpu: CpuId, candidates: &mut CpuSet) {
+        let mut around = Some(self.groups.leaf(cpu));
+        while let Some(group) = around {
             let least = match self.groups.group(group).smt {
                 true => self.model.steal_thresh_smt,
                 false => self.tunables.steal_thresh as u32,
             };
-            while let Some(victim) = self.most_loaded(&candidates, group, least, None) {
+            while let Some(victim) = self.most_loaded(candidates, group, least, None) {
                 candidates.remove(victim);
                 if self.move_one(core, victim, cpu, MigrationKind::Steal) {
-                    self.charge_search(core, cpu, OverheadKind::Balance);
                     return;
                 }
             }
+            around = self.groups.group(group).parent;
         }
-        self.charge_search(core, cpu, OverheadKind::Balance);
     }
 
     /// Moves one waiting thread that may run there; the CPUs' queues are up to date afterwards.
@@ -68,6 +77,8 @@ impl Ule {
         self.queues.remove(from, task);
         self.queues.cpus[from.index()].load -= 1;
         core.set_task_cpu(task, to, kind);
+        let told = if kind == MigrationKind::Steal { self.decisions.stolen } else { self.decisions.moved };
+        core.decide(told, task, i64::from(from.0));
         self.queues.cpus[to.index()].load += 1;
         self.queues.add(&self.model, to, task, Position::Tail);
         true
@@ -111,10 +122,14 @@ impl Ule {
 
     /// A pass of the periodic balancer: every CPU gives at most one thread or receives at most one.
     pub(super) fn balance(&mut self, core: &mut Core<'_>) {
-        let mut givers = core.machine().all_cpus().clone();
+        let mut givers = std::mem::take(&mut self.candidates);
+        let mut receivers = std::mem::take(&mut self.receivers);
+        givers.union_with(core.machine().all_cpus());
+        let mut moves = 0;
         while let Some(giver) = self.most_loaded(&givers, ROOT, self.model.balance_donor_load, None) {
             givers.remove(giver);
-            let mut receivers = givers.clone();
+            receivers.clear();
+            receivers.union_with(&givers);
             if receivers.is_empty() {
                 break;
             }
@@ -125,6 +140,7 @@ impl Ule {
                 if self.balance_pair(core, giver, receiver) {
                     givers.remove(receiver);
                     moved = true;
+                    moves += 1;
                     break;
                 }
                 receivers.remove(receiver);
@@ -133,6 +149,8 @@ impl Ule {
                 break;
             }
         }
+        (self.candidates, self.receivers) = (givers, receivers);
+        core.decide(self.decisions.passed, core.curr(BALANCER), moves);
         self.charge_search(core, BALANCER, OverheadKind::Balance);
         self.arm_balancer(core);
     }

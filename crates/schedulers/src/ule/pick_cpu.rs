@@ -4,7 +4,7 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
+use warmcore_trace::{DecisionId, TaskId};
 
 use super::Ule;
 use super::groups::{GroupId, ROOT, Search, Wanted};
@@ -15,14 +15,21 @@ const WORST_TIME_SHARING: u32 = IDLE_CLASS - 1;
 
 impl Ule {
     /// The CPU for a thread that ran on `last`.
-    pub(super) fn pick_cpu(&mut self, core: &Core<'_>, task: TaskId, last: CpuId) -> CpuId {
+    pub(super) fn pick_cpu(&mut self, core: &mut Core<'_>, task: TaskId, last: CpuId) -> CpuId {
+        let (cpu, reason) = self.search_cpu(core, task, last);
+        core.decide(reason, task, i64::from(cpu.0));
+        cpu
+    }
+
+    fn search_cpu(&mut self, core: &Core<'_>, task: TaskId, last: CpuId) -> (CpuId, DecisionId) {
+        let told = self.decisions;
         let this_cpu = core.this_cpu();
         let leaf = self.groups.leaf(last);
-        if core.may_run_on(task, last) && self.is_idle(last) && self.is_affine(core, task, leaf, 2) {
+        if core.may_run_on(task, last) && self.is_idle(last) && self.is_affine(core, task, 2) {
             let siblings_busy =
                 self.groups.group(leaf).smt && self.groups.group(leaf).cpus.iter().any(|&cpu| !self.is_idle(cpu));
             if !siblings_busy {
-                return last;
+                return (last, told.kept);
             }
         }
         let priority = self.queues.threads[task.index()].priority;
@@ -34,17 +41,19 @@ impl Ule {
             .filter(|&group| group != ROOT);
         let mut found = None;
         if let Some(group) = affine {
-            found = self.least_loaded(core, task, group, WORST_TIME_SHARING.max(priority), last);
+            found = self
+                .least_loaded(core, task, group, WORST_TIME_SHARING.max(priority), last)
+                .map(|cpu| (cpu, told.near));
         }
         let found = found
-            .or_else(|| self.least_loaded(core, task, ROOT, priority, last))
-            .or_else(|| self.search_least(core, task, ROOT, None, last));
-        let Some(found) = found else { return last };
+            .or_else(|| self.least_loaded(core, task, ROOT, priority, last).map(|cpu| (cpu, told.first_there)))
+            .or_else(|| self.search_least(core, task, ROOT, None, last).map(|cpu| (cpu, told.least)));
+        let Some((found, reason)) = found else { return (last, told.least) };
         let runs_first_here = core.may_run_on(task, this_cpu) && self.lowpri(this_cpu) > priority;
         if runs_first_here && !self.is_idle(found) && self.load(this_cpu) <= self.load(found) + 1 {
-            return this_cpu;
+            return (this_cpu, told.here);
         }
-        found
+        (found, reason)
     }
 
     fn is_idle(&self, cpu: CpuId) -> bool {
@@ -52,7 +61,7 @@ impl Ule {
     }
 
     /// Whether the thread ran less than so many times the basic affinity ago.
-    fn is_affine(&self, core: &Core<'_>, task: TaskId, _leaf: GroupId, times: u64) -> bool {
+    fn is_affine(&self, core: &Core<'_>, task: TaskId, times: u64) -> bool {
         let ticks = match self.tunables.affinity {
             0 => self.model.affinity_ticks,
             ticks => ticks,
@@ -63,7 +72,7 @@ impl Ule {
 
     fn is_affine_to(&self, core: &Core<'_>, task: TaskId, group: GroupId) -> bool {
         let times = self.groups.group(group).level.affinity();
-        times > 0 && self.is_affine(core, task, group, times)
+        times > 0 && self.is_affine(core, task, times)
     }
 
     /// The least loaded CPU of a group on which a thread of this priority would run first.

@@ -1,0 +1,280 @@
+//! The list of `docs/spec/ule.md` section 17, as far as whole runs show it; rules without a run are tested beside their code.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use support::*;
+use warmcore_schedulers::{SchedulerSpec, decisions};
+use warmcore_trace::{DecisionKind, EventKind, MigrationKind, PrevState, TaskId};
+use warmcore_workload::{ProgramBuilder, Step};
+
+/// Events of a kind of decision: when, about whom, value.
+fn decided(run: &Run, name: &str) -> Vec<(u64, TaskId, i64)> {
+    let names: Vec<String> = decisions(&SchedulerSpec::parse("ule").unwrap()).iter().map(DecisionKind::name).collect();
+    assert!(names.iter().any(|known| known.starts_with(name)), "there is no decision `{name}`");
+    let of_name = |event: &warmcore_trace::Event| match event.kind {
+        EventKind::Decision { decision, task, value } if names[decision as usize].starts_with(name) => {
+            Some((event.time_ns, task, value))
+        }
+        _ => None,
+    };
+    run.events.iter().filter_map(of_name).collect()
+}
+
+/// The parent is charged with its child's run time, not with its sleep: one that has slept a little and whose child computed for long
+/// is batch afterwards.
+#[test]
+fn ule_17_2_an_ending_child_leaves_its_run_time() {
+    let class_after = |child_steps: [Step; 1]| {
+        let mut scene = Scene::new();
+        let child = scene.template("child", once(child_steps));
+        scene.task("parent", once([sleep(100 * MS), Step::Fork(child), Step::Join { count: 1 }, run_for(50 * MS)]));
+        let run = scene.run("1s1n1l1c1t", "ule:hz=127");
+        let parent = run.id("parent");
+        decided(&run, "thread is batch").iter().any(|(_, task, _)| *task == parent)
+    };
+    assert!(class_after([run_for(3 * S)]), "three seconds of run time outweigh its sleep");
+    assert!(!class_after([sleep(3 * S)]));
+}
+
+#[test]
+fn ule_17_4_equal_hogs_take_turns() {
+    let mut scene = Scene::lasting(60 * S);
+    scene.task("hog", spin()).instances = 64;
+    for profile in ["freebsd11", "paper-port", "paper-text", "modern"] {
+        let run = scene.run("1s1n1l1c1t", &format!("ule:profile={profile},hz=127"));
+        let turns: Vec<TaskId> = run
+            .events
+            .iter()
+            .filter_map(|event| match event.kind {
+                EventKind::Switch { next, .. } if !next.is_idle() && event.time_ns > 30 * S => Some(next),
+                _ => None,
+            })
+            .collect();
+        assert!(turns.len() > 256, "{profile}");
+        for round in turns.chunks_exact(64) {
+            assert_eq!(round.iter().collect::<BTreeSet<_>>().len(), 64, "{profile}: everybody once a round");
+        }
+    }
+}
+
+#[test]
+fn ule_17_4_the_nicest_hog_still_runs() {
+    let mut scene = Scene::lasting(60 * S);
+    scene.task("hog", spin()).instances = 6;
+    scene.task("nice", spin()).nice = 19;
+    for profile in ["freebsd11", "paper-port", "modern"] {
+        let run = scene.run("1s1n1l1c1t", &format!("ule:profile={profile},hz=127"));
+        let (nice, hog) = (run.cpu_time_between("nice", 20 * S, 60 * S), run.cpu_time_between("hog-0", 20 * S, 60 * S));
+        assert!(nice > S / 2 && nice < hog, "{profile}: {nice} of {hog}");
+    }
+}
+
+/// A batch thread that slept is queued at the best batch priority: it waits for one turn, not for a round of eight.
+#[test]
+fn ule_17_4_a_batch_thread_that_slept_runs_next() {
+    let mut scene = Scene::lasting(40 * S);
+    scene.task("hog", spin()).instances = 8;
+    scene.task("slept", forever([run_for(200 * MS), sleep(20 * MS)]));
+    let run = scene.run("1s1n1l1c1t", "ule:hz=127");
+    let late: Vec<u64> =
+        run.wakeups("slept").iter().filter(|span| span.waking_ns > 10 * S).map(WakeupSpan::latency_ns).collect();
+    assert!(late.len() >= 5, "{}", late.len());
+    // The shortest slice is two ticks of 7.9 ms; a round of the others takes eight.
+    assert!(late.iter().all(|&latency_ns| latency_ns <= 3 * S / 127), "{late:?}");
+}
+
+/// Ten ticks with one other, two with five; a running slice is cut when threads arrive. (FreeBSD's new threads are interactive and
+/// run at once.)
+#[test]
+fn ule_17_5_arriving_threads_shorten_the_slice() {
+    let mut scene = Scene::lasting(20 * S);
+    scene.task("early", spin()).instances = 2;
+    let late = scene.task("late", spin());
+    (late.instances, late.start_ns) = (4, 10 * S);
+    let run = scene.run("1s1n1l1c1t", "ule:profile=paper-port,hz=127");
+    let ticks = |from_ns: u64, to_ns: u64| -> BTreeSet<u64> {
+        let stays = run.stays_from("early-0", from_ns).into_iter().filter(|stay| stay.end_ns < to_ns);
+        stays.map(|stay| (stay.length_ns() * 127 + S / 2) / S).collect()
+    };
+    assert_eq!(ticks(5 * S, 10 * S), BTreeSet::from([10]));
+    assert_eq!(ticks(12 * S, 20 * S), BTreeSet::from([2]), "with five others");
+    let across = run.stays("early-0").into_iter().chain(run.stays("early-1"));
+    let across = across.filter(|stay| stay.start_ns < 10 * S && stay.end_ns > 10 * S).map(|stay| stay.length_ns());
+    assert!(across.max().unwrap() < 10 * S / 127, "the slice that ran was cut");
+}
+
+/// Sleeps of less than two ticks of 1 ms keep the CPU; below three the LLC; longer ones nothing.
+#[test]
+fn ule_17_6_affinity_is_kept_for_as_long_as_caches_are_warm() {
+    let homes = |sleep_ns: u64, seed: u64| {
+        let mut scene = Scene::lasting(3 * S);
+        scene.task("sleeper", forever([run_for(100 * US), sleep(sleep_ns)])).start_cpu = Some(5);
+        let run = scene.run_with_seed("1s1n4l4c1t", "ule:hz=127", seed);
+        let cpus: BTreeSet<u32> = run.stays("sleeper").iter().map(|stay| stay.cpu).collect();
+        let llcs: BTreeSet<u32> = cpus.iter().map(|cpu| cpu / 4).collect();
+        (cpus.len(), llcs.len())
+    };
+    for seed in 1..=5 {
+        assert_eq!(homes(800 * US, seed), (1, 1), "seed {seed}");
+    }
+    // A hog takes its CPU: where it goes shows which group is searched.
+    let llcs_after = |sleep_ns: u64| -> BTreeSet<u32> {
+        let llc_after = |seed| {
+            let mut scene = Scene::lasting(S);
+            scene.task("sleeper", forever([run_for(100 * US), sleep(sleep_ns)]));
+            let home = scene.run_with_seed("1s1n4l4c1t", "ule:hz=127", seed).place("sleeper", 500 * MS);
+            let hog = scene.task("hog", spin());
+            (hog.affinity, hog.start_ns) = (on_cpu(home), 500 * MS);
+            let after = scene.run_with_seed("1s1n4l4c1t", "ule:hz=127", seed).place("sleeper", 600 * MS);
+            assert_ne!(after, home, "seed {seed}");
+            (4 + after / 4 - home / 4) % 4
+        };
+        (1..=20).map(llc_after).collect()
+    };
+    assert_eq!(llcs_after(1_700 * US), BTreeSet::from([0]));
+    // The hog weighs on the sum of its LLC.
+    assert_eq!(llcs_after(6 * MS), BTreeSet::from([1, 2, 3]));
+}
+
+#[test]
+fn ule_17_6_ties_are_broken_by_the_seed() {
+    let first_cpus = |seed| {
+        let mut scene = Scene::lasting(100 * MS);
+        scene.task("spinner", spin()).instances = 4;
+        scene.run_with_seed("1s1n1l8c1t", "ule", seed).tasks_per_cpu(50 * MS)
+    };
+    assert_eq!(first_cpus(1), first_cpus(1));
+    assert!((1..=20).map(first_cpus).collect::<BTreeSet<_>>().len() > 3);
+}
+
+/// Hogs released on one CPU of four: idle CPUs steal one each at once, then every pass moves one to each of the others.
+#[test]
+fn ule_17_8_a_pass_moves_a_thread_per_cpu_at_most_and_a_difference_of_one_moves() {
+    let scene = released(17, 5 * S, 40 * S);
+    let run = scene.run("1s1n1l4c1t", "ule:profile=paper-port");
+    assert_eq!(run.tasks_per_cpu(5 * S + 100 * MS), [14, 1, 1, 1]);
+    let passes = decided(&run, "balancer pass");
+    let moves = run.moves();
+    for (time_ns, _, moved) in passes {
+        let of_pass: Vec<_> =
+            moves.iter().filter(|a_move| a_move.time_ns == time_ns && a_move.kind == MigrationKind::Balance).collect();
+        assert_eq!(of_pass.len() as i64, moved);
+        let cpus: BTreeSet<u32> = of_pass.iter().flat_map(|a_move| [a_move.from, a_move.to]).collect();
+        assert_eq!(cpus.len(), 2 * of_pass.len(), "every CPU gives once or receives once");
+    }
+    let mut counts = run.tasks_per_cpu(44 * S);
+    counts.sort_unstable();
+    assert_eq!(counts, [4, 4, 4, 5]);
+    // The odd one goes round: a difference of one moves.
+    assert!(moves.iter().any(|a_move| a_move.time_ns > 40 * S && a_move.kind == MigrationKind::Balance));
+}
+
+#[test]
+fn ule_17_8_without_the_balancer_only_idle_cpus_take() {
+    let run = released(17, 5 * S, 40 * S).run("1s1n1l4c1t", "ule:profile=paper-port,balance=0");
+    assert_eq!(run.tasks_per_cpu(44 * S), [14, 1, 1, 1]);
+    assert!(decided(&run, "balancer pass").is_empty());
+}
+
+/// Hogs on CPU 0 that are set free at a time.
+fn released(count: u32, at_ns: u64, then_ns: u64) -> Scene {
+    let mut scene = Scene::lasting(at_ns + then_ns);
+    let hog = scene.task("hog", spin());
+    (hog.instances, hog.affinity, hog.release_ns) = (count, on_cpu(0), Some(at_ns));
+    scene
+}
+
+/// A shell's master makes 128 threads and then lets them begin: how many of them run, and how many have nothing while those do.
+fn split(hz: u32) -> (usize, usize) {
+    let mut scene = Scene::lasting(5 * S);
+    let start = scene.workload.add_semaphore("start", 0);
+    let thread = scene.template("thread", then_forever([Step::SemWait(start)], [run_for(2 * MS), sleep(20 * MS)]));
+    // The sleep that it has from the shell is 0.50 to 0.56 s, depending on what the shell did: this wait puts it in the middle.
+    let master = ProgramBuilder::new().step(sleep(30 * MS)).repeat(Some(128), |body| body.step(Step::Fork(thread)));
+    let master = master.repeat(Some(128), |body| body.step(Step::SemPost(start)));
+    scene.task("master", master.step(Step::Join { count: 128 }));
+    let run = scene.run("1s1n1l1c1t", &format!("ule:profile=paper-port,hz={hz}"));
+    let ran: Vec<bool> = (0..128).map(|n| run.cpu_time_between(&format!("thread-{n}"), S, 5 * S) > 0).collect();
+    let first_without = ran.iter().position(|ran| !ran).unwrap_or(128);
+    assert!(!ran[first_without..].contains(&true), "{hz} Hz: two groups by order of creation: {ran:?}");
+    (first_without, 128 - first_without)
+}
+
+#[test]
+fn ule_17_9_how_many_threads_of_a_master_are_interactive_depends_on_the_tick() {
+    let splits = [127, 250, 1000].map(split);
+    assert!((38..=43).contains(&splits[0].0), "127 Hz: {splits:?}");
+    assert!((75..=85).contains(&splits[1].0), "250 Hz: {splits:?}");
+    assert_eq!(splits[2], (128, 0), "1000 Hz: nobody starves");
+}
+
+/// The paper's 512 spinners on its machine: 481 and 31 at once, then one a pass.
+#[test]
+fn ule_17_9_512_released_spinners_are_balanced_after_465_passes() {
+    let start_ns = 2 * S;
+    let run = released(512, start_ns, 250 * S).run("opteron32", "ule:profile=paper-port");
+    let at_once = run.tasks_per_cpu(start_ns + 50 * MS);
+    assert_eq!((at_once[0], at_once[1..].iter().all(|&count| count == 1)), (481, true), "{at_once:?}");
+    let mut counts = at_once;
+    let mut balanced_ns = None;
+    for a_move in run.moves().iter().filter(|a_move| a_move.time_ns > start_ns + 50 * MS) {
+        counts[a_move.from as usize] -= 1;
+        counts[a_move.to as usize] += 1;
+        if balanced_ns.is_none() && counts.iter().all(|&count| count == 16) {
+            balanced_ns = Some(a_move.time_ns);
+        }
+    }
+    let balanced_ns = balanced_ns.expect("it balances");
+    let passes = decided(&run, "balancer pass");
+    let needed = passes.iter().filter(|(time_ns, ..)| (start_ns..=balanced_ns).contains(time_ns)).count();
+    println!("{needed} passes, {} s", (balanced_ns - start_ns) / S);
+    assert!((460..=470).contains(&needed), "{needed}");
+    assert_near("seconds to balance", (balanced_ns - start_ns) as f64 / 1e9, 237.0, 0.05);
+}
+
+/// A hog beside a database that keeps the core busy has nothing once it is batch, 0.35 s after it began.
+#[test]
+fn interactive_threads_starve_a_hog() {
+    for profile in ["freebsd11", "paper-port", "paper-text", "modern"] {
+        let mut scene = Scene::lasting(12 * S);
+        scene.task("hog", spin());
+        let thread = scene.task("thread", forever([run_for(2 * MS), sleep(20 * MS)]));
+        (thread.instances, thread.start_ns) = (40, S);
+        let run = scene.run("1s1n1l1c1t", &format!("ule:profile={profile}"));
+        assert_eq!(run.cpu_time_between("hog", 1_100 * MS, 12 * S), 0, "{profile}");
+        let became = decided(&run, "thread is batch")[0].0;
+        assert!((290 * MS..=350 * MS).contains(&became), "{profile}: batch after {became} ns");
+    }
+}
+
+/// Nobody loses a CPU but at the end of a slice: the port knows no preemption among time-sharing threads.
+#[test]
+fn the_port_does_not_preempt_a_batch_thread_for_an_interactive_one() {
+    let mut scene = Scene::lasting(5 * S);
+    scene.task("hog", spin());
+    let sleeper = scene.task("sleeper", forever([run_for(MS), sleep(30 * MS)]));
+    sleeper.start_ns = 2 * S;
+    let cut = |profile: &str| {
+        let run = scene.run("1s1n1l1c1t", &format!("ule:profile={profile}"));
+        let tick_ns = 4 * MS;
+        let stays = run.stays_from("hog", 3 * S).into_iter().filter(|stay| stay.left == Some(PrevState::Runnable));
+        stays.filter(|stay| stay.length_ns() < 9 * tick_ns).count()
+    };
+    assert_eq!(cut("paper-port"), 0);
+}
+
+#[test]
+fn unknown_profiles_and_values_out_of_range_are_refused() {
+    for (spec, expected) in [
+        ("ule:profile=freebsd12", "freebsd11"),
+        ("ule:interact=101", "interact"),
+        ("ule:preempt_thresh=256", "preempt_thresh"),
+        ("ule:steal_thresh=0", "steal_thresh"),
+        ("ule:slices=3", "slice"),
+    ] {
+        let error = SchedulerSpec::parse(spec).expect_err(spec).to_string();
+        assert!(error.contains(expected), "{spec}: {error}");
+    }
+}
