@@ -1,12 +1,12 @@
 //! The four readings of ULE that a simulation can select, as numbers and switches.
 //!
-//! Source: `docs/spec/ule.md` section 0, and 16 for [`Profile::Modern`]. What a profile does not mention is the same in all.
+//! Source: `docs/spec/ule.md` section 0, and 16 for [`Reading::Modern`]. What a profile does not mention is the same in all.
 
 use super::interactivity::Clock;
 
 /// Whose ULE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Profile {
+pub(crate) enum Reading {
     /// FreeBSD 11, as its sources do it.
     Freebsd11,
     /// The port to Linux 4.9 that the paper measured.
@@ -132,7 +132,7 @@ pub(crate) struct Model {
 
 impl Model {
     /// The model of a profile in a kernel of so many accounting ticks per second.
-    pub fn new(profile: Profile, stathz: u32) -> Self {
+    pub fn new(profile: Reading, stathz: u32) -> Self {
         let stathz_u64 = u64::from(stathz);
         let freebsd = Self {
             priorities: Priorities::FREEBSD,
@@ -154,15 +154,15 @@ impl Model {
             balance_interval_ticks: stathz_u64,
         };
         match profile {
-            Profile::Freebsd11 => freebsd,
-            Profile::Modern => Self {
+            Reading::Freebsd11 => freebsd,
+            Reading::Modern => Self {
                 preempted_first: true,
                 steal_thresh_smt: 2,
                 balance_donor_load: 2,
                 balance_asks_preemption: true,
                 ..freebsd
             },
-            Profile::PaperPort => Self {
+            Reading::PaperPort => Self {
                 priorities: Priorities::LINUX,
                 clock: Clock { hz: stathz, stathz },
                 slice_max_ticks: 10,
@@ -179,7 +179,7 @@ impl Model {
                 balance_interval_ticks: 128,
                 ..freebsd
             },
-            Profile::PaperText => Self {
+            Reading::PaperText => Self {
                 priorities: Priorities { slope: Slope::Linear, ..Priorities::LINUX },
                 slice_max_ticks: 10,
                 slice_min_ticks: 1,
@@ -201,14 +201,14 @@ impl Model {
 mod tests {
     use super::*;
 
-    const PROFILES: [Profile; 4] = [Profile::Freebsd11, Profile::PaperPort, Profile::PaperText, Profile::Modern];
+    const READINGS: [Reading; 4] = [Reading::Freebsd11, Reading::PaperPort, Reading::PaperText, Reading::Modern];
 
     #[test]
     fn interactive_priorities_follow_the_score_in_freebsd_and_are_one_level_in_the_port() {
         let freebsd = Priorities::FREEBSD;
         assert_eq!([0, 1, 29].map(|score| freebsd.interactive(score, 30)), [120, 121, 149]);
         assert_eq!([0, 15, 29].map(|score| Priorities::LINUX.interactive(score, 30)), [100, 100, 100]);
-        let text = Model::new(Profile::PaperText, 127).priorities;
+        let text = Model::new(Reading::PaperText, 127).priorities;
         assert_eq!([0, 15, 29].map(|score| text.interactive(score, 30)), [100, 106, 111]);
     }
 
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn no_nice_value_leaves_the_batch_range() {
-        for profile in PROFILES {
+        for profile in READINGS {
             let priorities = Model::new(profile, 250).priorities;
             for (usage, nice) in [(0, -20), (31, 20), (0, 19), (31, -20)] {
                 let priority = priorities.batch(usage, nice);
@@ -237,8 +237,8 @@ mod tests {
             let model = Model::new(profile, stathz);
             (model.slice_max_ticks, model.slice_min_ticks)
         };
-        assert_eq!(slices(Profile::Freebsd11, 127), (12, 2));
-        assert_eq!(slices(Profile::PaperPort, 250), (10, 1));
-        assert_eq!(slices(Profile::Freebsd11, 50).1, 0, "below 60 Hz the shortest slice is none");
+        assert_eq!(slices(Reading::Freebsd11, 127), (12, 2));
+        assert_eq!(slices(Reading::PaperPort, 250), (10, 1));
+        assert_eq!(slices(Reading::Freebsd11, 50).1, 0, "below 60 Hz the shortest slice is none");
     }
 }

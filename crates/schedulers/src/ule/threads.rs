@@ -245,10 +245,10 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ule::profile::Profile;
+    use crate::ule::profile::Reading;
 
     fn freebsd() -> Model {
-        Model::new(Profile::Freebsd11, 127)
+        Model::new(Reading::Freebsd11, 127)
     }
 
     fn queues(priorities: &[u32]) -> (Queues, Model) {
@@ -314,13 +314,13 @@ mod tests {
             (1..=7).map(|load| CpuQueue { load, ..CpuQueue::default() }.slice_ticks(model)).collect::<Vec<_>>()
         };
         assert_eq!(slices(&freebsd()), [12, 12, 6, 4, 3, 2, 2]);
-        assert_eq!(slices(&Model::new(Profile::PaperPort, 250)), [10, 10, 5, 3, 2, 2, 1]);
-        assert_eq!(slices(&Model::new(Profile::PaperText, 127)), [10, 5, 3, 2, 2, 1, 1], "the number of threads");
+        assert_eq!(slices(&Model::new(Reading::PaperPort, 250)), [10, 10, 5, 3, 2, 2, 1]);
+        assert_eq!(slices(&Model::new(Reading::PaperText, 127)), [10, 5, 3, 2, 2, 1, 1], "the number of threads");
     }
 
     #[test]
     fn preemption_follows_the_rules_of_section_8() {
-        let (freebsd, port) = (freebsd(), Model::new(Profile::PaperPort, 250));
+        let (freebsd, port) = (freebsd(), Model::new(Reading::PaperPort, 250));
         let rule = |candidate, running, remote| should_preempt(&freebsd, 80, candidate, running, remote);
         assert!(!rule(150, 150, true), "1: not better");
         assert!(rule(223, 224, false), "2: the idle class runs");

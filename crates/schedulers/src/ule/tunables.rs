@@ -1,6 +1,6 @@
 //! Tunables of `ule`: those of `kern.sched`, with FreeBSD's names, and what a simulation can choose besides.
 
-use super::profile::Profile;
+use super::profile::Reading;
 use crate::tunables::tunables;
 
 tunables! {
@@ -35,12 +35,12 @@ tunables! {
 
 impl UleTunables {
     /// The profile.
-    pub(crate) fn profile(&self) -> Profile {
+    pub(crate) fn profile(&self) -> Reading {
         match self.profile {
-            0 => Profile::Freebsd11,
-            1 => Profile::PaperPort,
-            2 => Profile::PaperText,
-            _ => Profile::Modern,
+            0 => Reading::Freebsd11,
+            1 => Reading::PaperPort,
+            2 => Reading::PaperText,
+            _ => Reading::Modern,
         }
     }
 }
