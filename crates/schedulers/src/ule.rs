@@ -1,7 +1,7 @@
 //! FreeBSD's ULE: interactive threads first, batch threads in a calendar, one queue per CPU, one thread moved at a time.
 //!
 //! Source: `sys/kern/sched_ule.c` of FreeBSD 11 and 13 and the port to Linux 4.9 that "The Battle of the Schedulers" (Bouron et al.,
-//! USENIX ATC 2018) measured, as specified in `docs/spec/ule.md`; where its section 18 corrects the rest, section 18 holds. Which of them
+//! USENIX ATC 2018) measured, as specified in `docs/spec/ule.md`, whose last section corrects the others. Which of them
 //! is simulated is the tunable `profile`.
 //!
 //! | module | what | section |
@@ -445,7 +445,7 @@ impl Scheduler for Ule {
         thread.priority = thread.priority.max(worst);
     }
 
-    /// `sched_nice`, as section 18.12 describes it.
+    /// `sched_nice`, as docs/spec/ule.md section 18, number 12 describes it.
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         self.compute_priority(core, task);
         let cpu = core.task(task).cpu();

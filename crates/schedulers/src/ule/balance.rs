@@ -188,7 +188,7 @@ impl Ule {
         let running = self.queues.threads[core.curr(receiver).index()].priority;
         let joined = self.lowpri(receiver);
         let threshold = self.tunables.preempt_thresh as u32;
-        // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (section 18.11).
+        // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (docs/spec/ule.md section 18, number 11).
         let leaves = if self.model.balance_asks_preemption {
             should_preempt(&self.model, threshold, joined, running, true)
         } else {

@@ -1,7 +1,7 @@
 //! How interactive a thread is: the ratio of its voluntary sleep to its run time in the last seconds.
 //!
 //! Source: `docs/spec/ule.md` sections 1 to 4 (`sched_interact_score`, `sched_interact_update`, `sched_interact_fork`),
-//! corrected by section 18.3 and 18.4. Integers are divided where the original divides them.
+//! corrected by `docs/spec/ule.md` section 18, 3 and 4. Integers are divided where the original divides them.
 
 /// Sleep and run time are counted in units of 1/1024 tick of the sleep clock.
 pub(crate) const TICK_SHIFT: u32 = 10;
@@ -127,7 +127,7 @@ mod tests {
         History { run: run_ms << TICK_SHIFT, sleep: sleep_ms << TICK_SHIFT }
     }
 
-    /// The check values of section 2, test 1 of section 17.
+    /// The check values of docs/spec/ule.md section 2, test 1 of docs/spec/ule.md section 17.
     #[test]
     fn ule_17_1_scores_are_those_of_the_table() {
         let table = [
@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!((of(5000, 1000).score(30, false), of(1, 0).score(30, false)), (50, 50));
         assert_eq!((of(7, 7).score(30, true), of(0, 0).score(30, true)), (50, 0));
-        assert_eq!(of(0, 0).score(30, false), 50, "section 18.4: the shortcut comes first");
+        assert_eq!(of(0, 0).score(30, false), 50, "docs/spec/ule.md section 18, number 4: the shortcut comes first");
         assert_eq!(of(0, 0).score(60, false), 0, "and is not taken with a threshold above half");
     }
 
@@ -199,7 +199,7 @@ mod tests {
         assert!(after(5400) >= 30, "{}", after(5400));
     }
 
-    /// Test 2 of section 17, with 18.3: the ratio runs from 6 to 10, and less than a second is not cut.
+    /// Test 2 of docs/spec/ule.md section 17, with 18.3: the ratio runs from 6 to 10, and less than a second is not cut.
     #[test]
     fn ule_17_2_a_child_keeps_half_a_second_of_its_parents_history() {
         let child = |run_ms, sleep_ms| {

@@ -161,7 +161,7 @@ impl CpuQueue {
                 }
                 last = task;
             }
-            // A second pass begins at bucket 0, so it comes by again unless the first one began there too (section 18.8).
+            // A second pass begins at bucket 0, so it comes by again unless the first one began there too (docs/spec/ule.md section 18, number 8).
             let again = if from == 0 { last } else { first };
             if may(again) {
                 return Some(again);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(queues.cpus[0].first(), Some(TaskId(0)), "120 to 123 share a bucket");
     }
 
-    /// Test 7 of section 17, with 18.8.
+    /// Test 7 of docs/spec/ule.md section 17, with 18.8.
     #[test]
     fn ule_17_7_the_first_batch_thread_is_stolen_last() {
         let (mut all, _) = queues(&[203, 203, 203]);
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(steal(&mixed, &|_| true), Some(1), "an interactive one first");
     }
 
-    /// Test 5 of section 17.
+    /// Test 5 of docs/spec/ule.md section 17.
     #[test]
     fn ule_17_5_slices_are_those_of_the_table() {
         let slices = |model: &Model| {
