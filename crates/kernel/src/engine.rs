@@ -12,6 +12,7 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionTable, EventKind, Histogram, OVERHEAD_KINDS, OverheadKind, PrevState, Sink, TaskId};
 use warmcore_workload::Workload;
 
+use crate::actions::{Actions, LOOK};
 use crate::analytic_memory::AnalyticMemory;
 use crate::cache_groups::CacheGroups;
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
@@ -76,6 +77,7 @@ pub(crate) struct Engine<'a, S, M> {
     pub scores: Option<ScoreSamples>,
     pub objects: Objects,
     pub cache_groups: CacheGroups<'a>,
+    pub actions: Actions,
     pub recorders: Vec<Histogram>,
     /// Tasks created so far from each template.
     pub instances: Vec<u32>,
@@ -170,6 +172,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             scores: ScoreSamples::of(setup, traced),
             objects: Objects::new(setup.workload),
             cache_groups: CacheGroups::new(setup.workload),
+            actions: Actions::default(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             instances: vec![0; setup.workload.tasks.len()],
             alive: setup.starts.len(),
@@ -190,6 +193,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             let cpu = self.setup.template_cpus[start.template as usize];
             self.core.queue.push(start.time_ns, Class::Start, cpu, index as u32, 0);
         }
+        self.queue_actions();
         // The clock's own limit ends any run that nothing else ends.
         let limits = [(self.workload.duration_ns, 0), (self.setup.max_time_ns, 1), (Some(TIME_LIMIT_NS), 1)];
         for (time_ns, payload) in limits {
@@ -267,6 +271,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
                 let flags = Enqueue::WAKEUP | Enqueue::MIGRATED.only_if(event.generation != 0);
                 self.activate(cpu, TaskId(event.payload), flags, WakeFlags::default());
+                self.leave_forbidden_cpu(TaskId(event.payload));
             }
             Class::ReschedIpi => {
                 if self.core.cpus[cpu.index()].need_resched == NeedResched::No {
@@ -294,6 +299,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             }
             Class::Start => self.start(event.payload),
             Class::Release => self.release(TaskId(event.payload)),
+            Class::Action if event.generation == LOOK => self.look(event.payload),
+            Class::Action => self.act(event.payload),
             Class::End => self.ended = Some(if event.payload == 0 { End::Stopped } else { End::TimeLimit }),
         }
         self.entered_kernel = true;
@@ -407,7 +414,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     }
 
     /// Puts the running task of a CPU back into its queue. Whether there was one.
-    fn stop_running(&mut self, cpu: CpuId) -> bool {
+    pub(crate) fn stop_running(&mut self, cpu: CpuId) -> bool {
         self.settle(cpu);
         let prev = self.core.curr(cpu);
         let cost = 2 * self.core.machine.costs().context_switch_ns;

@@ -29,6 +29,14 @@ pub enum SetupError {
     /// Nothing would run.
     #[error("the workload has no task that exists at its start")]
     NoTasks,
+    /// An action from outside is about tasks that there are none of.
+    #[error("{action}: no task and no process of the workload is called `{name}`")]
+    NobodyCalled {
+        /// The action.
+        action: String,
+        /// The name.
+        name: String,
+    },
     /// The workload's tables contradict each other.
     #[error("the workload is not consistent: {0}")]
     Workload(String),
@@ -70,6 +78,14 @@ pub enum SimulationError {
         time_ns: u64,
         /// What it did.
         message: String,
+    },
+    /// An action from outside depends on where tasks were, and none of them ran.
+    #[error("{action}: no task of that name used a CPU in the {window_ms} ms before")]
+    NobodyRan {
+        /// The action.
+        action: String,
+        /// Length of the time that counts.
+        window_ms: u64,
     },
     /// A scheduler issued a command that makes no sense, or lost a task.
     #[error("the scheduler broke a rule at {time_ns} ns on {cpu}, in the event `{event}`: {message}")]

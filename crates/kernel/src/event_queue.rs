@@ -23,24 +23,26 @@ pub(crate) enum Class {
     Start = 1,
     /// A task's affinity opens up; payload is the task.
     Release = 2,
+    /// Somebody outside acts, or looks before acting; payload is the action, generation 1 for a look.
+    Action = 3,
     /// A sleep ends; payload is the task.
-    Timer = 3,
+    Timer = 4,
     /// A queued wakeup arrives at its CPU; payload is the task, generation 1 if it was on another CPU before.
-    WakeIpi = 4,
+    WakeIpi = 5,
     /// A reschedule interrupt arrives.
-    ReschedIpi = 5,
+    ReschedIpi = 6,
     /// The stopper thread runs, alone (low half of the generation 0) or with that of CPU low half − 1; the upper half says for which class.
-    Stopper = 6,
+    Stopper = 7,
     /// High-resolution tick. In a slot.
-    HrTick = 7,
+    HrTick = 8,
     /// Ordinary tick. In a slot.
-    Tick = 8,
+    Tick = 9,
     /// A kick to balance on behalf of idle CPUs; payload is the class it is for.
-    NohzKick = 9,
+    NohzKick = 10,
     /// A scheduler's own timer; payload is its place in the table of timers.
-    Policy = 10,
+    Policy = 11,
     /// The running task finishes what it is doing. In a slot.
-    Progress = 11,
+    Progress = 12,
 }
 
 impl Class {
@@ -50,6 +52,7 @@ impl Class {
             Class::End => "end of the run",
             Class::Start => "start of a task",
             Class::Release => "release",
+            Class::Action => "action from outside",
             Class::Timer => "timer of a task",
             Class::WakeIpi => "wakeup by interrupt",
             Class::ReschedIpi => "reschedule interrupt",
@@ -63,10 +66,11 @@ impl Class {
     }
 }
 
-const CLASSES: [Class; 12] = [
+const CLASSES: [Class; 13] = [
     Class::End,
     Class::Start,
     Class::Release,
+    Class::Action,
     Class::Timer,
     Class::WakeIpi,
     Class::ReschedIpi,

@@ -10,6 +10,7 @@
 extern crate self as warmcore_kernel;
 
 mod accounts;
+mod actions;
 mod analytic_memory;
 mod barrier;
 mod cache_groups;

@@ -40,6 +40,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.scheduler.holds(task) {
             // Still queued where it slept: no CPU selection (`ttwu_runnable`).
             self.activate(prev, task, Enqueue::DELAYED, flags);
+            self.leave_forbidden_cpu(task);
             return;
         }
         let on_cpu_ns = self.core.tasks[task.index()].on_cpu_until_ns.saturating_sub(self.core.now_ns);
@@ -280,6 +281,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn place_displaced(&mut self, task: TaskId) {
         let from = self.core.tasks[task.index()].cpu;
         let to = self.fallback_cpu(task, from);
+        self.place_moved(task, to);
+    }
+
+    /// Queues a task that has been taken off its CPU's queue on another CPU.
+    pub(crate) fn place_moved(&mut self, task: TaskId, to: CpuId) {
         self.core.tasks[task.index()].state = State::Queued;
         self.core.set_task_cpu(task, to, MigrationKind::Affinity);
         self.scheduler.enqueue(&mut self.core, to, task, Enqueue::MIGRATED);

@@ -199,6 +199,10 @@ pub trait Scheduler {
     /// The CPUs a task may use changed.
     fn affinity_changed(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
 
+    /// A tunable gets another value in mid-run, as by a write to the kernel's file; one that it does not have is ignored. What may come
+    /// here was checked against the scheduler's description before the run.
+    fn tunable_changed(&mut self, _core: &mut Core<'_>, _name: &str, _value: u64) {}
+
     /// A task that is not queued here any more belongs to another class from now on (`switched_from`); called only by a composite.
     fn switched_from(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
 

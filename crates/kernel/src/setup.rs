@@ -8,8 +8,9 @@ use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RunTables};
-use warmcore_workload::{Affinity, Launch, Step, TaskTemplateId, Workload};
+use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload};
 
+use crate::actions::Planned;
 use crate::core::KernelParameters;
 use crate::error::SetupError;
 use crate::memory_samples::MEMORY_COUNTERS;
@@ -94,6 +95,8 @@ pub struct Setup<'a> {
     /// Restriction of each `SetAffinity` step, by program and step; `u32::MAX` for other steps.
     pub(crate) step_restrictions: Vec<Vec<u32>>,
     pub(crate) starts: Vec<StartEntry>,
+    /// What somebody outside does, in the order of time.
+    pub(crate) actions: Vec<Planned>,
 }
 
 impl<'a> Setup<'a> {
@@ -163,7 +166,31 @@ impl<'a> Setup<'a> {
             launchers,
             step_restrictions,
             starts,
+            actions: Vec::new(),
         })
+    }
+
+    /// Has somebody outside the workload do these things.
+    ///
+    /// # Errors
+    /// When one of them names tasks that there are none of, or CPUs that the machine does not have.
+    pub fn set_actions(&mut self, actions: &[Action]) -> Result<(), SetupError> {
+        self.actions.clear();
+        for action in actions {
+            let planned = Planned::new(self, action)?;
+            self.actions.push(planned);
+        }
+        self.actions.sort_by_key(|planned| planned.action.time_ns);
+        Ok(())
+    }
+
+    /// Index of a CPU set among the restrictions of the run.
+    pub(crate) fn intern(&mut self, set: &CpuSet) -> u32 {
+        let known = self.restrictions.iter().position(|known| known == set);
+        known.unwrap_or_else(|| {
+            self.restrictions.push(set.clone());
+            self.restrictions.len() - 1
+        }) as u32
     }
 
     /// What a policy for this setup is made from.
@@ -254,7 +281,7 @@ fn starts(machine: &Machine, workload: &Workload, launchers: &[(Launch, CpuId)])
     starts
 }
 
-fn resolve(machine: &Machine, task: &str, affinity: &Affinity) -> Result<CpuSet, SetupError> {
+pub(crate) fn resolve(machine: &Machine, task: &str, affinity: &Affinity) -> Result<CpuSet, SetupError> {
     let set = match affinity {
         Affinity::All => machine.all_cpus().clone(),
         Affinity::Cpus(set) => set.intersection(machine.all_cpus()),

@@ -74,6 +74,7 @@ pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) 
         scores_every_ns: experiment.scores_every_ns.filter(|_| experiment.trace == TraceLevel::Full),
         buffer_kib: None,
         shared: None,
+        actions: &[],
     }
 }
 

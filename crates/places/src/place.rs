@@ -18,7 +18,7 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Design;
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, RunTables, Sink};
-use warmcore_workload::Workload;
+use warmcore_workload::{Action, Deed, Workload};
 
 /// Room for events that wait to be taken, KiB per CPU, unless something else is asked for: some 60 000 events of a kernel.
 pub const DEFAULT_BUFFER_KIB: u32 = 4096;
@@ -132,6 +132,19 @@ pub struct Request<'a> {
     pub buffer_kib: Option<u32>,
     /// Runs with the same number and machine may share what is set up for them, such as a boot; `None` shares with no other.
     pub shared: Option<u32>,
+    /// What somebody outside the workload does in the run.
+    pub actions: &'a [Action],
+}
+
+/// Checks that the tunables which a run changes are ones that its scheduler lets change.
+pub(crate) fn check_tunables(request: &Request<'_>) -> Result<(), PlaceError> {
+    request.actions.iter().try_for_each(|action| match &action.what {
+        Deed::Set { tunable, value } => request.scheduler.check_change(tunable, *value).map_err(|error| {
+            let advice = "`warmcore schedulers NAME` lists tunables; give the value from the start instead";
+            PlaceError::new(Trouble::Unfit, "warmcore::scheduler", format!("{action}: {error}"), advice)
+        }),
+        Deed::Bind { .. } => Ok(()),
+    })
 }
 
 /// How to run, which changes no result.

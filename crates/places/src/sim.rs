@@ -8,7 +8,9 @@ use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 
-use crate::place::{Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, in_parallel};
+use crate::place::{
+    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_tunables, in_parallel,
+};
 
 /// Its row in the registry.
 pub static KIND: PlaceKind = PlaceKind {
@@ -56,7 +58,9 @@ impl Place for Sim {
             return Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice));
         }
         requests.iter().try_for_each(|request| {
-            Setup::new(request.machine, request.workload, request.seed).map(|_| ()).map_err(PlaceError::from)
+            check_tunables(request)?;
+            let mut setup = Setup::new(request.machine, request.workload, request.seed)?;
+            Ok(setup.set_actions(request.actions)?)
         })
     }
 
@@ -75,6 +79,9 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
         Ok(setup) => setup,
         Err(error) => return take(position, Err(error.into())),
     };
+    if let Err(error) = setup.set_actions(request.actions) {
+        return take(position, Err(error.into()));
+    }
     setup.memory = request.memory;
     setup.max_time_ns = request.max_time_ns;
     setup.scores_every_ns = request.scores_every_ns;
@@ -107,6 +114,7 @@ impl From<SimulationError> for PlaceError {
     fn from(error: SimulationError) -> Self {
         let advice = match &error {
             SimulationError::Interrupted { .. } => return Self::interrupted(),
+            SimulationError::NobodyRan { .. } => "give the action a later time, or name tasks that run before it",
             SimulationError::Deadlock { .. } | SimulationError::Program { .. } => {
                 "this is a fault of the workload: look at what waits for what"
             }

@@ -73,6 +73,10 @@ pub trait Policy: Sized {
 
     /// Parameters of the shared parts.
     fn fair_parameters(&self) -> FairParameters;
+    /// A tunable gets another value in mid-run. Whether it is one of the policy's that can.
+    fn set_tunable(&mut self, _name: &str, _value: u64) -> bool {
+        false
+    }
     /// Whether each application is a group of its own.
     fn autogroup(&self) -> bool;
     /// Order of an entity in its queue.

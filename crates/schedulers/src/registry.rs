@@ -42,6 +42,8 @@ pub struct SchedulerInfo {
     pub source: &'static str,
     /// Its own sets of tunables, in the order of printing. Those of the kernel come after them, see [`SchedulerInfo::tunables`].
     pub sets: &'static [&'static [TunableInfo]],
+    /// Names of the tunables that can get another value while tasks run ([`Scheduler::tunable_changed`](warmcore_kernel::Scheduler)).
+    pub changeable: &'static [&'static str],
     /// Registers the kinds of decisions that it puts into the trace, as its `init` does.
     pub register_decisions: fn(&mut DecisionTable),
     /// Names of what it ranks tasks by, with unit as suffix; see [`scores`](crate::scores).
@@ -72,6 +74,7 @@ impl SchedulerInfo {
         summary: "",
         source: "",
         sets: &[],
+        changeable: &[],
         register_decisions: |_| {},
         scores: &[],
         is_cache_aware: false,
@@ -125,6 +128,15 @@ mod tests {
         for row in REGISTRY {
             assert!(!row.summary.is_empty() && !row.source.is_empty(), "{}", row.name);
             assert!(row.simulate.is_some(), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn what_can_change_in_a_run_is_a_tunable() {
+        for row in REGISTRY {
+            for name in row.changeable {
+                assert!(row.tunables().any(|tunable| tunable.name == *name), "{} has no `{name}`", row.name);
+            }
         }
     }
 

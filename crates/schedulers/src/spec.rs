@@ -10,7 +10,7 @@ use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
 use crate::kernel_tunables::KernelTunables;
 use crate::registry::{SCX, SchedulerInfo, list};
-use crate::tunables::{TunableError, TunableSet, nearest};
+use crate::tunables::{Scale, TunableError, TunableKind, TunableSet, nearest};
 
 /// A scheduler with its settings.
 #[derive(Clone, Debug)]
@@ -124,6 +124,26 @@ impl SchedulerSpec {
         };
         self.values[position] = tunable.parse(value)?;
         Ok(tunable.name)
+    }
+
+    /// Checks that a tunable can get this value while tasks run.
+    ///
+    /// # Errors
+    /// When the scheduler has no such tunable, it is fixed when the kernel starts, or the value is out of range.
+    pub fn check_change(&self, name: &str, value: u64) -> Result<(), TunableError> {
+        let found = self.info.tunables().find(|tunable| tunable.name == name);
+        let tunable = found.ok_or_else(|| self.unknown(name))?;
+        let name = tunable.name;
+        if !self.info.changeable.contains(&name) {
+            return Err(TunableError::Fixed { scheduler: self.info.name, name, changeable: self.info.changeable });
+        }
+        if value == 0
+            && tunable.default == 0
+            && matches!(tunable.kind, TunableKind::Integer { scale: Scale::Logarithmic, .. })
+        {
+            return Err(TunableError::Automatic { name });
+        }
+        tunable.parse(&value.to_string()).map(|_| ())
     }
 
     fn unknown(&self, name: &str) -> TunableError {

@@ -273,6 +273,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
         in_both!(self, core, affinity_changed(task));
     }
 
+    fn tunable_changed(&mut self, core: &mut Core<'_>, name: &str, value: u64) {
+        in_both!(self, core, tunable_changed(name, value));
+    }
+
     fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
         in_class!(self, core, self.level(task), switched_from(task));
     }

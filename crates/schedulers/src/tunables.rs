@@ -137,6 +137,22 @@ pub enum TunableError {
         /// Schedulers that have a tunable of this very name.
         elsewhere: Vec<&'static str>,
     },
+    /// It cannot change while tasks run.
+    #[error("`{name}` of `{scheduler}` cannot change in a run; {}", those_that_can(.changeable))]
+    Fixed {
+        /// Scheduler asked.
+        scheduler: &'static str,
+        /// The tunable.
+        name: &'static str,
+        /// Those that can.
+        changeable: &'static [&'static str],
+    },
+    /// 0 lets the kernel choose when it starts, and is no value for later.
+    #[error("`{name}` cannot become 0 in a run: 0 lets the kernel choose when it starts; give a number")]
+    Automatic {
+        /// The tunable.
+        name: &'static str,
+    },
     /// Not a value of that tunable.
     #[error("`{value}` is not a value for `{name}`: it takes {range}")]
     Value {
@@ -147,6 +163,13 @@ pub enum TunableError {
         /// Legal values.
         range: String,
     },
+}
+
+fn those_that_can(names: &[&str]) -> String {
+    match names {
+        [] => "none of its tunables can".to_owned(),
+        names => format!("these can: {}", names.join(", ")),
+    }
 }
 
 fn hint(nearest: &Option<&'static str>, elsewhere: &[&'static str]) -> String {
@@ -194,6 +217,9 @@ pub trait TunableSet {
 
     /// The set with these values, in the order of [`TunableSet::TABLE`].
     fn from_values(values: &[u64]) -> Self;
+
+    /// Gives a tunable a value. Whether there is one of this name.
+    fn set(&mut self, name: &str, value: u64) -> bool;
 }
 
 /// Declares a struct of tunables, all stored as `u64` (switches as 0 and 1), with their table.
@@ -235,6 +261,14 @@ macro_rules! tunables {
             fn from_values(values: &[u64]) -> Self {
                 let mut values = values.iter().copied();
                 Self { $( $name: values.next().unwrap_or($default), )+ }
+            }
+
+            fn set(&mut self, name: &str, value: u64) -> bool {
+                $( if name == stringify!($name) {
+                    self.$name = value;
+                    return true;
+                } )+
+                false
             }
         }
     };

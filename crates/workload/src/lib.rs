@@ -9,6 +9,7 @@
 //!
 //! The crate does no I/O, reads no clock and uses no random numbers: the same text gives the same workload.
 
+mod action;
 mod aggregate;
 mod build;
 mod check;
@@ -23,6 +24,7 @@ pub mod results;
 pub mod rtapp;
 mod step;
 
+pub use action::{Action, Deed, Destination, LOOK_NS, LOOKS};
 pub use aggregate::{Aggregate, AggregateError, AggregateTarget, Aggregation};
 pub use build::{ProgramBuilder, add_warning};
 pub use check::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS, MAX_TASKS};

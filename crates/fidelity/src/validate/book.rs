@@ -13,6 +13,9 @@
 //! | `from_ms` | beginning of the window of metrics; 0 by default |
 //! | `buffer_kib` | trace buffer per CPU; 4096 by default |
 //! | `note` | what a reader of the chapter should know: what the experiment shows, what differs between boots |
+//! | `[[at]]` | something done from outside at a time, in both places: `time_ms`, and `bind` or `set`; the keys below |
+//! | `bind` | `{ tasks = NAME, ... }`: the tasks of a template or a process that exist then may run on `cpus = "0-3,8"` (the machine's numbers, or `"all"`) only; or on the LLC (`llc_of = NAME`) or the node (`node_of = NAME`) where tasks of that name used most CPU time in the 100 ms before |
+//! | `set` | `{ tunable = NAME, value = NUMBER }`: a tunable that every scheduler of the experiment lets change in a run |
 //! | `[outside]` | of comparisons outside their bounds: `why`, as far as it is known, and what would `settle` it |
 //! | `[[check]]` | `metric`, a bound, and what the metric needs (`at_ms`, `within`); the keys below |
 //! | `relative`, `absolute`, `counts` | the bound, one of them: a share of the real value; in the metric's unit; or for numbers of migrations per task, in units of the square root of one more than the real number in the whole run, which is what chance alone makes of such a number |
@@ -25,9 +28,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::Machine;
+use warmcore_topology::{CpuSet, Machine};
 use warmcore_trace::{Event, Outcome};
-use warmcore_workload::{Options, Workload};
+use warmcore_workload::{Action, Affinity, Deed, Destination, Options, Workload};
 
 use super::metric::{Detail, Measured, Metric};
 use super::profile::View;
@@ -73,6 +76,8 @@ struct Document {
     note: String,
     outside: Option<Cause>,
     #[serde(default)]
+    at: Vec<AtDocument>,
+    #[serde(default)]
     check: Vec<CheckDocument>,
     #[serde(default)]
     control: Vec<ControlDocument>,
@@ -106,6 +111,30 @@ struct ControlDocument {
     scheduler: Option<String>,
     workload: Option<String>,
     metrics: Vec<Metric>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AtDocument {
+    time_ms: u64,
+    bind: Option<BindDocument>,
+    set: Option<SetDocument>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BindDocument {
+    tasks: String,
+    cpus: Option<String>,
+    llc_of: Option<String>,
+    node_of: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetDocument {
+    tunable: String,
+    value: u64,
 }
 
 /// Why comparisons of an experiment are outside their bounds.
@@ -246,6 +275,8 @@ pub struct BookExperiment {
     pub note: String,
     /// Why comparisons are outside their bounds, if any is.
     pub outside: Option<Cause>,
+    /// What is done from outside at given times.
+    pub actions: Vec<Action>,
     /// Comparisons.
     pub checks: Vec<Check>,
     /// Wrong models.
@@ -276,6 +307,7 @@ impl BookExperiment {
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
+        let actions = document.actions(&workload, &schedulers)?;
         let from_ns = document.from_ms * 1_000_000;
         let tasks = f64::from(workload.tasks.iter().map(|task| task.instances).sum::<u32>());
         let check = |check: &CheckDocument| {
@@ -335,10 +367,15 @@ impl BookExperiment {
         };
         // The text of the workload, not what it becomes: memory profiles, say, are nothing to a real kernel.
         let (from_ms, duration_ms) = (document.from_ms, document.duration_ms);
-        let identity =
+        let mut identity =
             format!("{} {:?} {duration_ms} {:?} {from_ms}", document.machine, document.workload, document.schedulers);
+        // An experiment without actions is the one that it was before there were any.
+        for action in &actions {
+            identity.push_str(&format!(" {action}"));
+        }
         Ok(Self {
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            actions,
             checks,
             controls: document.control.iter().map(control).collect::<Result<_, _>>()?,
             title: document.title,
@@ -366,6 +403,48 @@ impl BookExperiment {
 impl Document {
     fn checks_nothing(&self) -> bool {
         self.check.is_empty() || self.schedulers.is_empty()
+    }
+
+    /// What is done from outside, in the order of time.
+    fn actions(&self, workload: &Workload, schedulers: &[SchedulerSpec]) -> Result<Vec<Action>, String> {
+        let action = |at: &AtDocument| {
+            let wrong = |what: String| format!("[[at]] {} ms: {what}", at.time_ms);
+            let what = match (&at.bind, &at.set) {
+                (Some(bind), None) => Deed::Bind { tasks: bind.tasks.clone(), to: bind.destination().map_err(wrong)? },
+                (None, Some(set)) => Deed::Set { tunable: set.tunable.clone(), value: set.value },
+                _ => return Err(wrong("give one of `bind` and `set`".into())),
+            };
+            if at.time_ms >= self.duration_ms {
+                return Err(wrong("it is after the end of the run".into()));
+            }
+            let action = Action { time_ns: at.time_ms * 1_000_000, what };
+            if let Some(name) = action.names().find(|name| workload.templates_called(name).is_empty()) {
+                return Err(wrong(format!("no task and no process is called `{name}`")));
+            }
+            if let Deed::Set { tunable, value } = &action.what {
+                let check = |spec: &SchedulerSpec| spec.check_change(tunable, *value);
+                schedulers.iter().try_for_each(check).map_err(|error| wrong(error.to_string()))?;
+            }
+            Ok(action)
+        };
+        let mut actions: Vec<Action> = self.at.iter().map(action).collect::<Result<_, _>>()?;
+        actions.sort_by_key(|action| action.time_ns);
+        Ok(actions)
+    }
+}
+
+impl BindDocument {
+    fn destination(&self) -> Result<Destination, String> {
+        match (&self.cpus, &self.llc_of, &self.node_of) {
+            (Some(cpus), None, None) if cpus == "all" => Ok(Destination::Cpus(Affinity::All)),
+            (Some(cpus), None, None) => {
+                let list = CpuSet::parse_list(cpus).map_err(|error| error.to_string())?;
+                Ok(Destination::Cpus(Affinity::OsCpus(list.iter().map(|cpu| cpu.0).collect())))
+            }
+            (None, Some(name), None) => Ok(Destination::LlcOf(name.clone())),
+            (None, None, Some(name)) => Ok(Destination::NodeOf(name.clone())),
+            _ => Err("give one of `cpus`, `llc_of` and `node_of`".into()),
+        }
     }
 }
 
@@ -441,6 +520,45 @@ mod tests {
         assert!(with("counts = 2").unwrap_err().contains("migrations per task"));
         let instants = TEXT.replace("cpu_share", "in_one_llc");
         assert!(BookExperiment::parse(Path::new("x"), &instants).unwrap_err().contains("needs `at_ms`"));
+    }
+
+    #[test]
+    fn what_is_done_from_outside_is_read_and_checked_before_the_run() {
+        let with = |keys: &str| {
+            let text = format!("{}\n[[at]]\n{keys}", TEXT);
+            BookExperiment::parse(Path::new("x"), &text).map(|experiment| experiment.actions)
+        };
+        let bind = with("time_ms = 100\nbind = { tasks = \"spin\", llc_of = \"spin\" }").unwrap();
+        let what = Deed::Bind { tasks: "spin".into(), to: Destination::LlcOf("spin".into()) };
+        assert_eq!(bind, [Action { time_ns: 100_000_000, what }]);
+        let cpus = with("time_ms = 1\nbind = { tasks = \"spin\", cpus = \"0-1,3\" }").unwrap();
+        let list = Destination::Cpus(Affinity::OsCpus(vec![0, 1, 3]));
+        assert_eq!(cpus[0].what, Deed::Bind { tasks: "spin".into(), to: list });
+        let set = "time_ms = 1\nset = { tunable = \"base_slice_ns\", value = 3000000 }";
+        assert!(matches!(&with(set).unwrap()[0].what, Deed::Set { value: 3_000_000, .. }));
+
+        let refusal = |keys: &str| with(keys).unwrap_err();
+        assert!(refusal("time_ms = 100").contains("one of `bind` and `set`"));
+        assert!(refusal("time_ms = 500\nset = { tunable = \"base_slice_ns\", value = 1 }").contains("after the end"));
+        assert!(refusal("time_ms = 1\nbind = { tasks = \"spin\" }").contains("`llc_of`"));
+        assert!(refusal("time_ms = 1\nbind = { tasks = \"nobody\", cpus = \"all\" }").contains("`nobody`"));
+        assert!(refusal("time_ms = 1\nbind = { tasks = \"spin\", llc_of = \"no\" }").contains("`no`"));
+        assert!(refusal("time_ms = 1\nbind = { tasks = \"spin\", cpus = \"3-\" }").contains("[[at]] 1 ms"));
+        let set = |name: &str, value: u64| {
+            refusal(&format!("time_ms = 1\nset = {{ tunable = \"{name}\", value = {value} }}"))
+        };
+        assert!(set("hz", 1000).contains("cannot change in a run; these can: base_slice_ns"));
+        assert!(set("aggr_tolerance", 50).contains("it is one of `cache-aware`"));
+        assert!(set("nr_migrate", 0).contains("1 to 1024"));
+        assert!(set("base_slice_ns", 0).contains("when it starts"));
+    }
+
+    #[test]
+    fn results_of_an_experiment_with_actions_are_of_no_other() {
+        let identity = |text: &str| BookExperiment::parse(Path::new("x"), text).unwrap().identity;
+        let at = |cpus: &str| format!("{TEXT}\n[[at]]\ntime_ms = 9\nbind = {{ tasks = \"spin\", cpus = \"{cpus}\" }}");
+        assert_ne!(identity(TEXT), identity(&at("0")));
+        assert_ne!(identity(&at("all")), identity(&at("0")));
     }
 
     #[test]

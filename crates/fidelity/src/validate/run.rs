@@ -258,6 +258,7 @@ fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<
         scores_every_ns: None,
         buffer_kib: None,
         shared: None,
+        actions: &experiment.actions,
     }
 }
 

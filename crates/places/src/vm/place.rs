@@ -132,6 +132,7 @@ impl Place for Guests {
             let message = "a real kernel does not tell what it ranks tasks by";
             return Err(PlaceError::new(Trouble::Unfit, "warmcore::usage", message, "leave out --scores"));
         }
+        refuse_actions(requests)?;
         let lab = self.lab()?;
         for request in requests {
             trial::check(lab, request.machine, &asked(lab, request))?;
@@ -140,10 +141,24 @@ impl Place for Guests {
     }
 
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+        refuse_actions(requests)?;
         let lab = self.lab()?;
         let boots = boots(requests);
         in_parallel(conduct, &boots, |boot| one_boot(lab, requests, boot, conduct, take))
     }
+}
+
+/// Refuses runs in which somebody outside acts.
+fn refuse_actions(requests: &[Request<'_>]) -> Result<(), PlaceError> {
+    requests.iter().find_map(|request| request.actions.first()).map_or(Ok(()), |action| {
+        let message = format!("nobody acts from outside in a guest yet ({action})");
+        Err(PlaceError::new(
+            Trouble::Unfit,
+            "warmcore::usage",
+            message,
+            "leave the experiment's [[at]] out, or simulate it",
+        ))
+    })
 }
 
 /// Positions of the requests of each boot.
@@ -256,6 +271,7 @@ mod tests {
             scores_every_ns: None,
             buffer_kib: None,
             shared,
+            actions: &[],
         };
         let requests = [
             request(&small, Some(1)),

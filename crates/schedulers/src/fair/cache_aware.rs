@@ -147,6 +147,10 @@ pub(crate) struct CacheAware {
 }
 
 impl CacheAware {
+    /// Tunables that can change in a run: all files of `llc_balancing` but the switch.
+    pub(crate) const CHANGEABLE: [&'static str; 5] =
+        ["aggr_tolerance", "epoch_period", "epoch_affinity_timeout", "overaggr_pct", "imb_pct"];
+
     /// The feature in a kernel; `None` if it is switched off or no LLC of two CPUs or more has a neighbour
     /// (`sched_cache_present`).
     pub fn new(tunables: CacheAwareTunables, boot: &Boot<'_>, domains: &Domains) -> Option<Self> {

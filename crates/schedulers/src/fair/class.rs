@@ -36,6 +36,14 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
     }
 
+    fn tunable_changed(&mut self, _core: &mut Core<'_>, name: &str, value: u64) {
+        if self.policy.set_tunable(name, value) {
+            self.parameters = self.policy.fair_parameters();
+        } else {
+            self.gathering.set_tunable(name, value);
+        }
+    }
+
     fn init(&mut self, core: &mut Core<'_>) {
         self.create_groups(core);
         let decisions = FairDecisions::register(core.decision_table());

@@ -15,7 +15,7 @@ use super::weights::virtual_delta;
 use super::{Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
 use crate::fair::gathering::Gathering;
-use crate::tunables::tunables;
+use crate::tunables::{TunableSet as _, tunables};
 
 tunables! {
     /// Tunables of `eevdf`.
@@ -94,6 +94,9 @@ pub(crate) fn scaling_factor(tunable_scaling: u64, cpus: usize) -> u64 {
 }
 
 impl Eevdf {
+    /// Tunables that can change in a run.
+    pub(crate) const CHANGEABLE: [&'static str; 3] = ["base_slice_ns", "migration_cost_ns", "nr_migrate"];
+
     /// The policy in a kernel.
     pub fn new(tunables: EevdfTunables, boot: &Boot<'_>) -> Self {
         let base_slice_ns = match tunables.base_slice_ns {
@@ -337,6 +340,17 @@ impl Policy for Eevdf {
             newidle_rate: tunables.ni_rate != 0,
             sis_util: tunables.sis_util != 0,
         }
+    }
+
+    /// Requests and protection that have begun stay as they are (`sysctl_sched_base_slice` is read when a request is made).
+    fn set_tunable(&mut self, name: &str, value: u64) -> bool {
+        if !Self::CHANGEABLE.contains(&name) || !self.tunables.set(name, value) {
+            return false;
+        }
+        if name == "base_slice_ns" {
+            self.base_slice_ns = value;
+        }
+        true
     }
 
     fn autogroup(&self) -> bool {

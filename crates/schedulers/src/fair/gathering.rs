@@ -97,6 +97,9 @@ pub trait Gathering: Sized {
     /// A task exists. Tasks come in the order of their ids.
     #[inline]
     fn task_created(&mut self, _task: &Task) {}
+
+    /// A tunable gets another value in mid-run; one that is not gathering's is ignored.
+    fn set_tunable(&mut self, _name: &str, _value: u64) {}
     /// A task that is in no queue has other attributes from now on.
     #[inline]
     fn task_changed(&mut self, _id: TaskId, _task: &Task) {}

@@ -22,6 +22,7 @@ pub static CACHE_AWARE: SchedulerInfo = SchedulerInfo {
     summary: "EEVDF with Cache Aware Scheduling: a process keeps to one LLC while it fits there",
     source: "Linux 7.2, kernel/sched/fair.c with CONFIG_SCHED_CACHE",
     sets: &[CacheAwareTunables::TABLE, EevdfTunables::TABLE, NumaTunables::TABLE],
+    changeable: &CACHE_AWARE_CHANGEABLE,
     is_cache_aware: true,
     linux: Some(LinuxScheduler::CacheAware),
     simulate: Some(|spec, setup, sink| {
@@ -73,7 +74,14 @@ pub static TOPOLOGY_AWARE: SchedulerInfo = SchedulerInfo {
 };
 
 /// What those with EEVDF's queues have in common.
-const FAIR_EEVDF: SchedulerInfo = SchedulerInfo { register_decisions, scores: Eevdf::SCORES, ..SchedulerInfo::PLAIN };
+const FAIR_EEVDF: SchedulerInfo =
+    SchedulerInfo { register_decisions, scores: Eevdf::SCORES, changeable: &Eevdf::CHANGEABLE, ..SchedulerInfo::PLAIN };
+
+/// Those of cache-aware scheduling, and behind them EEVDF's.
+const CACHE_AWARE_CHANGEABLE: [&str; 8] = {
+    let ([a, b, c, d, e], [f, g, h]) = (CacheAware::CHANGEABLE, Eevdf::CHANGEABLE);
+    [a, b, c, d, e, f, g, h]
+};
 
 fn register_decisions(table: &mut DecisionTable) {
     FairDecisions::register(table);

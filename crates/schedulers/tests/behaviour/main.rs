@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod actions;
 mod affinity;
 mod aggregate;
 mod attributes;

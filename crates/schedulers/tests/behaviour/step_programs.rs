@@ -8,7 +8,8 @@ use table::{Case, End, Seen, SeenTask};
 use crate::support::{Run, Scene};
 
 fn seen(case: &Case, scheduler: &str) -> Seen {
-    let Run { outcome, .. } = Scene { workload: case.workload.clone() }.run("1s1n1l4c1t", scheduler);
+    let Run { outcome, .. } =
+        Scene { workload: case.workload.clone(), actions: Vec::new() }.run("1s1n1l4c1t", scheduler);
     let end = match outcome.end {
         warmcore_trace::End::AllExited => End::AllExited,
         warmcore_trace::End::Stopped => End::Stopped,

@@ -13,7 +13,9 @@ use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::Outcome;
 use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, Sink, TaskId};
-use warmcore_workload::{Affinity, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId, Workload};
+use warmcore_workload::{
+    Action, Affinity, Deed, Destination, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId, Workload,
+};
 
 /// Microsecond in nanoseconds.
 pub const US: u64 = 1_000;
@@ -74,6 +76,8 @@ pub fn on_cpus(cpus: impl IntoIterator<Item = u32>) -> Affinity {
 pub struct Scene {
     /// What it has come to.
     pub workload: Workload,
+    /// What is done from outside.
+    pub actions: Vec<Action>,
 }
 
 impl Scene {
@@ -81,7 +85,7 @@ impl Scene {
     pub fn new() -> Self {
         let mut workload = Workload::empty("scene");
         workload.add_process("process");
-        Self { workload }
+        Self { workload, actions: Vec::new() }
     }
 
     /// A workload that ends after a time.
@@ -117,6 +121,16 @@ impl Scene {
         process
     }
 
+    /// Binds tasks from outside.
+    pub fn bind(&mut self, time_ns: u64, tasks: &str, to: Destination) {
+        self.actions.push(Action { time_ns, what: Deed::Bind { tasks: tasks.into(), to } });
+    }
+
+    /// Sets a tunable in mid-run.
+    pub fn set(&mut self, time_ns: u64, tunable: &str, value: u64) {
+        self.actions.push(Action { time_ns, what: Deed::Set { tunable: tunable.into(), value } });
+    }
+
     /// Runs it with seed 1.
     pub fn run(&self, machine: &str, scheduler: &str) -> Run {
         self.run_with_seed(machine, scheduler, 1)
@@ -138,6 +152,7 @@ impl Scene {
         }
         let scheduler: SchedulerSpec = scheduler.parse().unwrap();
         let mut setup = Setup::new(&machine, &self.workload, seed).unwrap();
+        setup.set_actions(&self.actions).unwrap();
         setup.check_invariants = true;
         let mut events: Vec<Event> = Vec::new();
         let sink: &mut dyn Sink = &mut events;

@@ -11,6 +11,7 @@ use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
 use crate::fair::state::NONE;
 use crate::fair::{Fair, Policy};
+use crate::tunables::TunableSet as _;
 
 impl CacheAware {
     /// Whether something of utilisation `util` may move between two LLCs; no opinion where one has no domain.
@@ -47,6 +48,16 @@ impl CacheAware {
 impl Gathering for CacheAware {
     fn init(&mut self, told: &FairDecisions) {
         self.decisions = told.cache_aware;
+    }
+
+    fn set_tunable(&mut self, name: &str, value: u64) {
+        if Self::CHANGEABLE.contains(&name) && self.tunables.set(name, value) {
+            self.limits = self.tunables.limits(self.smt_width as usize);
+            // 0, the kernel's own choice when it starts, does not come here.
+            if name == "epoch_period" {
+                self.epoch_jiffies = value.max(1);
+            }
+        }
     }
 
     fn task_created(&mut self, task: &Task) {
