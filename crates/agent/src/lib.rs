@@ -12,7 +12,7 @@ pub mod plan;
 pub mod report;
 
 /// Version of the protocol. Both sides are built together; a difference is a fault of the build.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Name of the virtio-serial port that carries the frames.
 pub const PORT_NAME: &str = "org.warmcore.frames";

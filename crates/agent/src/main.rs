@@ -3,6 +3,7 @@
 //! Run as process 1 it does the plan; run as `/init session` it starts the processes of an application ([`session`]), and as
 //! `/init worker` it is one of those ([`worker`]).
 
+mod actions;
 mod btf;
 mod cgroups;
 mod facts;

@@ -52,6 +52,8 @@ pub struct RunPlan {
     pub groups: Vec<Option<u32>>,
     /// Settings to apply, in order. What the previous run of the boot had set is set back first.
     pub settings: Vec<Setting>,
+    /// What is done from outside the workload, in the order of time.
+    pub actions: Vec<ActionPlan>,
     /// sched_ext scheduler to load.
     pub scx: Option<ScxPlan>,
     /// End of the run even if tasks still run.
@@ -81,6 +83,54 @@ pub struct LaunchPlan {
     pub session: u32,
     /// CPU, by the guest's number, on which its main thread is when the run starts. It may run anywhere from then on.
     pub cpu: u32,
+}
+
+/// Something done at a time, once.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionPlan {
+    /// When, counted from the start of the run.
+    pub time_ns: u64,
+    /// Times at which threads are looked at for it before, in order.
+    pub looks_ns: Vec<u64>,
+    /// What.
+    pub what: DeedPlan,
+    /// The action in words.
+    pub text: String,
+}
+
+/// What is done.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeedPlan {
+    /// Threads may run on these CPUs only, by the guest's numbers.
+    Bind {
+        /// The threads.
+        threads: Vec<ThreadsOf>,
+        /// The CPUs.
+        cpus: Vec<u32>,
+    },
+    /// Threads may run only in the region where others used most CPU time since the first look.
+    Follow {
+        /// The threads.
+        threads: Vec<ThreadsOf>,
+        /// The others.
+        home: Vec<ThreadsOf>,
+        /// CPUs of each region, by the guest's numbers.
+        regions: Vec<Vec<u32>>,
+    },
+    /// A file of the kernel is written.
+    Write(Setting),
+}
+
+/// Threads of a process by their name, as the kernel keeps it: its first 15 bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadsOf {
+    /// Index of the launch.
+    pub launch: u32,
+    /// Name.
+    pub name: String,
 }
 
 /// A file to write, and what to write.

@@ -157,8 +157,23 @@ pub struct RunEnd {
     pub lost: Vec<u64>,
     /// Events each CPU's ring buffer took.
     pub entries: Vec<u64>,
+    /// What was done from outside, in the order of the plan.
+    pub actions: Vec<ActionReport>,
     /// How often the kernel was asked during the run whether the sched_ext scheduler still schedules; it always did.
     pub scx_checks: u32,
+}
+
+/// Something that was done from outside the workload.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ActionReport {
+    /// When, on the monotonic clock.
+    pub time_ns: u64,
+    /// Threads that were bound.
+    pub threads: Vec<i32>,
+    /// CPUs they were bound to, by the guest's numbers.
+    pub cpus: Vec<u32>,
+    /// The file that was written, and its value, read back.
+    pub written: Option<(String, String)>,
 }
 
 /// What a process of the workload did.

@@ -11,6 +11,7 @@ use warmcore_agent::plan::{Plan, RunPlan};
 use warmcore_agent::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
 use warmcore_native::calibrate;
 
+use crate::actions::Actor;
 use crate::cgroups::Groups;
 use crate::facts::{forget_pass_costs, monotonic_ns};
 use crate::scx::{Scx, Watch};
@@ -75,7 +76,7 @@ pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
         };
         let begin = RunBegin { run: index, settings: values, scx: scx.as_ref().map(|scx| scx.name().to_owned()) };
         write_document(channel, FrameKind::RunBegin, &begin).map_err(|error| in_run(error.to_string()))?;
-        let result = one_run(index, run, speed, scx.as_ref(), channel);
+        let result = one_run(index, run, speed, scx.as_ref(), &mut changed, channel);
         // What the scheduler says of its own end explains a run that failed, so it comes first.
         if let Some(scx) = &mut scx {
             scx.check().map_err(|reason| Failed { scheduler_ejected: true, ..in_run(reason) })?;
@@ -91,7 +92,14 @@ pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
     Ok(())
 }
 
-fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: &mut File) -> Result<RunEnd, String> {
+fn one_run(
+    index: usize,
+    run: &RunPlan,
+    speed: u64,
+    scx: Option<&Scx>,
+    changed: &mut Changed,
+    channel: &mut File,
+) -> Result<RunEnd, String> {
     let groups = Groups::make(&run.groups)?;
     let (mut sessions, mut workers) = start_workers(run, &groups, speed)?;
     for worker in &mut workers {
@@ -109,11 +117,13 @@ fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: 
         worker.tell(&start_ns.to_string()).map_err(|reason| sessions.died(&reason))?;
     }
     let sampler = run.sample_ns.map(|interval_ns| Sampler::start(interval_ns, &workers));
+    let actor = Actor::start(&run.actions, start_ns, &workers);
     // What runs on under another scheduler is of no use.
     let processes: Vec<u32> = workers.iter().map(|worker| worker.process).collect();
     let watch = scx.map(|scx| scx.watch(move || end_all(&processes)));
     let reports: Result<Vec<ProcessReport>, String> = workers.iter_mut().map(report).collect();
     recorder::stop()?;
+    let acted = actor.stop(changed);
     let scx_checks = watch.map_or(0, Watch::stop);
     let after = schedstat()?;
     for sample in sampler.map(Sampler::stop).unwrap_or_default() {
@@ -123,10 +133,11 @@ fn one_run(index: usize, run: &RunPlan, speed: u64, scx: Option<&Scx>, channel: 
     let (entries, lost) = recorder::counts()?;
     let mut processes = reports.map_err(|reason| sessions.died(&reason))?;
     sessions.wait()?;
+    let actions = acted?;
     if let Some(first) = processes.first_mut() {
         first.warnings.extend(groups.warnings.iter().cloned());
     }
-    Ok(RunEnd { run: index, processes, lost, entries, scx_checks })
+    Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks })
 }
 
 /// Ends processes that have not ended; one that has makes no difference.

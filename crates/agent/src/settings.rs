@@ -8,6 +8,13 @@ use crate::files;
 #[derive(Default)]
 pub struct Changed(Vec<(String, String)>);
 
+impl Changed {
+    /// Takes over what was changed after all of this.
+    pub fn append(&mut self, mut later: Self) {
+        self.0.append(&mut later.0);
+    }
+}
+
 /// Applies settings and reads them back.
 ///
 /// # Errors

@@ -184,8 +184,8 @@ pub struct Cast<'a> {
     pub restrictions: &'a [u32],
     /// Whether a CPU is in a restriction.
     pub allowed: &'a dyn Fn(u32, CpuId) -> bool,
-    /// Tasks whose restriction ends at a time counted from the start.
-    pub releases: &'a [(u64, TaskId)],
+    /// Changes of restrictions from outside in the order of time: when, counted from the start, whose, and to which.
+    pub bindings: &'a [(u64, TaskId, u32)],
     /// Start of the run on the trace's clock.
     pub start_ns: u64,
     /// Length of the run.
@@ -237,15 +237,15 @@ impl<'a> Conversion<'a> {
     }
 
     fn run(mut self, records: &[Stamped]) -> Result<Converted, String> {
-        let mut releases = self.cast.releases.iter().peekable();
+        let mut bindings = self.cast.bindings.iter().peekable();
         for record in records {
             let Some(now) = record.time.checked_sub(self.cast.start_ns) else { continue };
             if now > self.cast.elapsed_ns {
                 break;
             }
-            while let Some((at, task)) = releases.next_if(|(at, _)| *at <= now) {
-                self.restriction[task.index()] = 0;
-                let kind = EventKind::Affinity { task: *task, restriction: 0 };
+            while let Some((at, task, restriction)) = bindings.next_if(|(at, ..)| *at <= now) {
+                self.restriction[task.index()] = *restriction;
+                let kind = EventKind::Affinity { task: *task, restriction: *restriction };
                 self.out.events.push(Event { time_ns: *at, cpu: CpuId(0), kind });
             }
             self.record(now, record)?;
@@ -415,7 +415,7 @@ mod tests {
             stoppers: &[12],
             restrictions: &[0, 0],
             allowed: &|_, _| true,
-            releases: &[],
+            bindings: &[],
             start_ns: 1000,
             elapsed_ns: 1_000_000,
             cpu: &|guest| 1_u32.checked_sub(guest).map(CpuId),

@@ -85,6 +85,21 @@ fn a_real_kernel_on_16_cpus_4_llcs_and_2_nodes_agrees_with_the_simulator() {
     assert!(judged.len() == 3 && exact >= 3, "{found:?}");
 }
 
+/// Tasks are bound to where others are and to one CPU, and a slice changes: what both places must show then is in the experiment.
+#[test]
+fn what_is_done_from_outside_is_done_by_a_guest_as_by_the_simulator() {
+    if !can_boot("what_is_done_from_outside_is_done_by_a_guest_as_by_the_simulator") {
+        return;
+    }
+    let experiment = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/actions.toml").display().to_string();
+    let output = warmcore(&["validate", "--virtual-time=1", "--boots", "1", "--json", &experiment]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    let found = comparisons(&serde_json::from_slice(&output.stdout).unwrap());
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert!(found.iter().all(|(_, _, verdict)| verdict == "inside"), "{found:?}");
+}
+
 #[test]
 fn the_simulator_agrees_with_the_stored_results_of_a_real_kernel() {
     let mut files: Vec<String> = std::fs::read_dir(book())

@@ -11,6 +11,7 @@
 //!
 //! What it shows and what it cannot: `docs/models/vm.md`. The program inside the guest is crate `agent`.
 
+mod actions;
 pub mod agent;
 pub mod boot;
 pub mod fetch;

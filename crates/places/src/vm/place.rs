@@ -16,7 +16,8 @@ use super::select;
 use super::trial::{self, Recorded};
 use crate::files::pretty;
 use crate::place::{
-    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, in_parallel,
+    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_tunables,
+    in_parallel,
 };
 
 /// Its row in the registry.
@@ -132,33 +133,19 @@ impl Place for Guests {
             let message = "a real kernel does not tell what it ranks tasks by";
             return Err(PlaceError::new(Trouble::Unfit, "warmcore::usage", message, "leave out --scores"));
         }
-        refuse_actions(requests)?;
         let lab = self.lab()?;
         for request in requests {
+            check_tunables(request)?;
             trial::check(lab, request.machine, &asked(lab, request))?;
         }
         Ok(())
     }
 
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
-        refuse_actions(requests)?;
         let lab = self.lab()?;
         let boots = boots(requests);
         in_parallel(conduct, &boots, |boot| one_boot(lab, requests, boot, conduct, take))
     }
-}
-
-/// Refuses runs in which somebody outside acts.
-fn refuse_actions(requests: &[Request<'_>]) -> Result<(), PlaceError> {
-    requests.iter().find_map(|request| request.actions.first()).map_or(Ok(()), |action| {
-        let message = format!("nobody acts from outside in a guest yet ({action})");
-        Err(PlaceError::new(
-            Trouble::Unfit,
-            "warmcore::usage",
-            message,
-            "leave the experiment's [[at]] out, or simulate it",
-        ))
-    })
 }
 
 /// Positions of the requests of each boot.
@@ -214,6 +201,7 @@ fn asked<'a>(lab: &Lab, request: &Request<'a>) -> trial::Request<'a> {
         buffer_kib: request.buffer_kib.unwrap_or(lab.buffer_kib),
         sample_ns: None,
         seed: request.seed,
+        actions: request.actions,
     }
 }
 

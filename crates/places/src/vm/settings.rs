@@ -102,6 +102,18 @@ pub fn settings_of(spec: &SchedulerSpec, abilities: &Abilities) -> Result<Vec<Se
     Ok(settings)
 }
 
+/// The setting for a tunable that changes in a run.
+pub(super) fn setting_of(tunable: &str, value: u64) -> Option<Setting> {
+    let directory = if LLC_FILES.contains(&tunable) {
+        LLC_BALANCING
+    } else if FILES.contains(&tunable) {
+        SCHED
+    } else {
+        return None;
+    };
+    Some(Setting { path: format!("{directory}/{tunable}"), value: value.to_string(), required: true })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

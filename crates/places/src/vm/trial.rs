@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{LaunchPlan, Plan, Purpose, RunPlan, ScxPlan, Setting};
-use warmcore_agent::report::{Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
+use warmcore_agent::report::{ActionReport, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
 use warmcore_capture::EventFormats;
 use warmcore_capture::convert::{Cast, Converted, Decoder};
 use warmcore_kernel::Setup;
@@ -14,7 +14,7 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{ApplicationOutcome, End, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
-use warmcore_workload::{Affinity, Launch, Step, TaskTemplateId, Workload, to_rtapp};
+use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload, to_rtapp};
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
@@ -51,6 +51,8 @@ pub struct Request<'a> {
     pub sample_ns: Option<u64>,
     /// Decides at which time of the tick the run begins, and on which CPUs launchers are.
     pub seed: u64,
+    /// What is done from outside.
+    pub actions: &'a [Action],
 }
 
 /// A finished run.
@@ -101,6 +103,7 @@ pub fn run_all(
             launches: launches(machine, &layout, request)?,
             groups: request.workload.groups.iter().map(|group| (!group.is_root()).then_some(group.shares)).collect(),
             settings: settings_for(machine, request, &abilities)?,
+            actions: super::actions::plan(machine, &layout, request)?,
             scx,
             time_limit_ns: request.max_time_ns,
             buffer_kib: request.buffer_kib,
@@ -131,6 +134,7 @@ pub fn check(lab: &Lab, machine: &Machine, request: &Request<'_>) -> Result<(), 
     let layout = Layout::new(machine, &lab.qemu.version)?;
     settings_of(request.scheduler, &lab.kernel.abilities()?)?;
     launches(machine, &layout, request)?;
+    super::actions::plan(machine, &layout, request)?;
     if let Some(program) = request.scheduler.program() {
         scx_plan(&mut Initramfs::default(), &program.program, &program.arguments)?;
     }
@@ -240,7 +244,8 @@ impl Collector<'_> {
         let protocol = |reason: String| VmError::Protocol { reason };
         let current = std::mem::take(&mut self.current);
         let request = self.requests.get(end.run).ok_or_else(|| protocol(format!("there is no run {}", end.run)))?;
-        let setup = Setup::new(self.machine, request.workload, 0).map_err(|error| protocol(error.to_string()))?;
+        let mut setup = Setup::new(self.machine, request.workload, 0).map_err(|error| protocol(error.to_string()))?;
+        setup.set_actions(request.actions).map_err(|error| protocol(error.to_string()))?;
         let tables = setup.run_tables(Vec::new());
         let roster = Roster::new(request.workload, &end.processes);
         let restrictions: Vec<u32> =
@@ -250,13 +255,16 @@ impl Collector<'_> {
         let start_ns = end.processes.iter().map(|process| process.start_ns).min().unwrap_or(0);
         let elapsed_ns = end.processes.iter().map(|process| process.start_ns - start_ns + process.elapsed_ns).max();
         let elapsed_ns = elapsed_ns.unwrap_or(0);
+        let mut bindings = roster.releases(request.workload);
+        bindings.extend(self.bindings(&roster, &tables, &end.actions, start_ns)?);
+        bindings.sort_unstable_by_key(|(at, task, _)| (*at, task.0));
         let cast = Cast {
             tasks: &roster.by_thread,
             launchers: &end.processes.iter().map(|process| process.launcher).collect::<BTreeSet<i32>>(),
             stoppers: &hello.stoppers,
             restrictions: &restrictions,
             allowed: &allowed,
-            releases: &roster.releases(request.workload),
+            bindings: &bindings,
             start_ns,
             elapsed_ns,
             cpu: &cpu,
@@ -265,19 +273,44 @@ impl Collector<'_> {
         let converted = decoder.finish(&cast).map_err(protocol)?;
         let begin = current.begin.ok_or_else(|| protocol("the end of a run that did not begin".into()))?;
         let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
+        let written = end.actions.iter().filter_map(|action| action.written.clone());
         Ok(Recorded {
             outcome: roster.outcome(request.workload, &end.processes, &converted, elapsed_ns),
             events: converted.events,
             tables,
             events_lost: end.lost.iter().sum(),
             foreign_run_ns: converted.foreign_run_ns,
-            settings: begin.settings,
+            settings: begin.settings.into_iter().chain(written).collect(),
             scx: begin.scx.map(|name| (name, end.scx_checks)),
             buffers: end.entries.iter().copied().zip(end.lost.iter().copied()).collect(),
             samples: current.samples,
             numa_balancing_off: numa_balancing_means_nothing(self.machine, request),
             warnings: end.processes.iter().flat_map(|process| process.warnings.iter().map(warning)).collect(),
         })
+    }
+}
+
+impl Collector<'_> {
+    /// The bindings that were made from outside.
+    fn bindings(
+        &self,
+        roster: &Roster,
+        tables: &RunTables,
+        actions: &[ActionReport],
+        start_ns: u64,
+    ) -> Result<Vec<(u64, TaskId, u32)>, VmError> {
+        let mut bindings = Vec::new();
+        for action in actions.iter().filter(|action| !action.threads.is_empty()) {
+            let cpus: CpuSet = action.cpus.iter().filter_map(|cpu| self.layout.machine_cpu(*cpu)).collect();
+            let restriction = tables.restrictions.iter().position(|known| *known == cpus);
+            let restriction = restriction.ok_or_else(|| VmError::Protocol {
+                reason: format!("threads were bound to CPUs {cpus}, which no action names"),
+            })?;
+            let tasks = action.threads.iter().filter_map(|thread| roster.by_thread.get(thread));
+            let at = action.time_ns.saturating_sub(start_ns);
+            bindings.extend(tasks.map(|task| (at, *task, restriction as u32)));
+        }
+        Ok(bindings)
     }
 }
 
@@ -313,13 +346,11 @@ impl Roster {
         Self { tasks, by_thread }
     }
 
-    fn releases(&self, workload: &Workload) -> Vec<(u64, TaskId)> {
+    fn releases(&self, workload: &Workload) -> Vec<(u64, TaskId, u32)> {
         let release = |(id, task): (u32, &RosterTask)| {
-            Some((workload.tasks.get(task.template as usize)?.release_ns?, TaskId(id)))
+            Some((workload.tasks.get(task.template as usize)?.release_ns?, TaskId(id), 0))
         };
-        let mut releases: Vec<(u64, TaskId)> = (0..).zip(&self.tasks).filter_map(release).collect();
-        releases.sort_unstable_by_key(|(at, task)| (*at, task.0));
-        releases
+        (0..).zip(&self.tasks).filter_map(release).collect()
     }
 
     /// What the run left, as a simulation leaves it.
@@ -435,6 +466,7 @@ mod tests {
             buffer_kib: 1,
             sample_ns: None,
             seed: 1,
+            actions: &[],
         };
         let abilities = Abilities { hz: Some(250), cache_aware: true, sched_ext: true, numa_balancing: true };
         let settings = settings_for(&resolve(machine).unwrap(), &request, &abilities).unwrap();
