@@ -5,6 +5,7 @@
 //! - [`check`]: what is simulated for a row, how its figure follows from the trials, and the band it must lie in.
 //! - [`run`]: all simulations of a reproduction, in run directories of their own.
 //! - [`document`]: the result, with every point.
+//! - [`figures`]: the source's figures over time, to be drawn again.
 //! - [`sensitivity`]: the same with assumed parameters changed.
 //! - One module per source: which simulation stands for which row, and why.
 //!
@@ -15,6 +16,7 @@ mod cache_aware_slides;
 mod characterisation;
 pub mod check;
 pub mod document;
+pub mod figures;
 pub mod published;
 pub mod run;
 pub mod sensitivity;
@@ -22,6 +24,7 @@ mod topology_rfc;
 mod ule_cfs;
 
 use check::Coverage;
+use figures::PublishedFigure;
 use published::{PublishedFile, PublishedRow};
 
 /// A published source that can be reproduced, at least in part.
@@ -39,6 +42,8 @@ pub struct Reproduction {
     pub cover: fn(&PublishedFile, &PublishedRow) -> Coverage,
     /// Part of the ratio rows that change by more than [`CHANGE`] and must have the right sign; `None` if nobody asks.
     pub sign_share: Option<f64>,
+    /// Figures of the source that are drawn from the rows' runs.
+    pub figures: &'static [PublishedFigure],
 }
 
 /// A ratio that is farther from 1 than this has a direction that a reproduction must meet.
@@ -62,6 +67,7 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
         text: FILES[0].1,
         cover: topology_rfc::cover,
         sign_share: Some(0.8),
+        figures: &[],
     },
     Reproduction {
         name: FILES[1].0,
@@ -70,6 +76,7 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
         text: FILES[1].1,
         cover: cache_aware_slides::cover,
         sign_share: None,
+        figures: &[],
     },
     Reproduction {
         name: FILES[2].0,
@@ -78,14 +85,16 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
         text: FILES[2].1,
         cover: characterisation::cover,
         sign_share: None,
+        figures: &[],
     },
     Reproduction {
         name: FILES[3].0,
-        summary: "CFS of Linux 4.9 on one and on 32 cores (its other half, ULE, is not built)",
+        summary: "CFS of Linux 4.9 against FreeBSD's ULE, on one and on 32 cores",
         source: "The Battle of the Schedulers: FreeBSD ULE vs. Linux CFS, J. Bouron et al., USENIX ATC 2018",
         text: FILES[3].1,
         cover: ule_cfs::cover,
         sign_share: None,
+        figures: &ule_cfs::FIGURES,
     },
     Reproduction {
         name: FILES[4].0,
@@ -94,6 +103,7 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
         text: FILES[4].1,
         cover: |_, _| Coverage::missing("the schedulers dio and cdf"),
         sign_share: None,
+        figures: &[],
     },
 ];
 

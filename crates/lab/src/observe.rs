@@ -18,6 +18,14 @@ pub enum Observation {
         /// When, counted from the start of the run; a whole number of milliseconds.
         at_ms: u64,
     },
+    /// How long it takes from an instant on until the numbers of tasks assigned to the CPUs differ by no more than `within`. Gives
+    /// the measure `tasks_even_after_…ms`, in nanoseconds; no value if that never is.
+    Even {
+        /// From when on, counted from the start of the run.
+        from_ms: u64,
+        /// Largest difference of any two CPUs.
+        within: u32,
+    },
 }
 
 /// Follows where tasks are, and answers the observations.
@@ -28,6 +36,10 @@ pub(crate) struct Observer {
     places: Vec<Option<CpuId>>,
     /// LLC of each CPU.
     llcs: Vec<usize>,
+    /// Number of tasks on each CPU.
+    counts: Vec<u32>,
+    /// Waits for evenness that have begun and not ended: when, and how even.
+    uneven: Vec<(u64, u32)>,
     measures: Vec<(String, f64)>,
 }
 
@@ -37,7 +49,8 @@ impl Observer {
         let mut pending = observations.to_vec();
         pending.sort_by_key(instant_ns);
         pending.reverse();
-        Self { pending, places: Vec::new(), llcs, measures: Vec::new() }
+        let counts = vec![0; llcs.len()];
+        Self { pending, places: Vec::new(), llcs, counts, uneven: Vec::new(), measures: Vec::new() }
     }
 
     /// What was seen of the instants up to the end of the run. Those after it have no value.
@@ -49,18 +62,22 @@ impl Observer {
     /// Answers what is about instants before `time_ns`, from where tasks are now.
     fn answer_before(&mut self, time_ns: u64) {
         while let Some(observation) = self.pending.pop_if(|last| instant_ns(last) < time_ns) {
-            let Observation::TasksPerCpu { at_ms } = observation;
-            let mut counts = vec![0_u32; self.llcs.len()];
+            let at_ms = match observation {
+                Observation::TasksPerCpu { at_ms } => at_ms,
+                Observation::Even { from_ms, within } => {
+                    self.uneven.push((from_ms, within));
+                    self.answer_even(instant_ns(&observation));
+                    continue;
+                }
+            };
             let mut by_llc = vec![0_u32; self.llcs.iter().max().map_or(0, |llc| llc + 1)];
-            for cpu in self.places.iter().flatten() {
-                counts[cpu.index()] += 1;
-                by_llc[self.llcs[cpu.index()]] += 1;
+            for (count, llc) in self.counts.iter().zip(&self.llcs) {
+                by_llc[*llc] += count;
             }
-            let least = counts.iter().min().copied().unwrap_or(0);
-            let most = counts.iter().max().copied().unwrap_or(0);
+            let (least, most) = self.range();
             let of_llc = by_llc.into_iter().max().unwrap_or(0);
             for (what, count) in [
-                ("tasks_on_cpu0", counts[0]),
+                ("tasks_on_cpu0", self.counts[0]),
                 ("tasks_per_cpu_least", least),
                 ("tasks_per_cpu_most", most),
                 ("tasks_per_llc_most", of_llc),
@@ -70,17 +87,49 @@ impl Observer {
         }
     }
 
-    fn set(&mut self, task: usize, place: Option<CpuId>) {
+    /// Fewest and most tasks on a CPU.
+    fn range(&self) -> (u32, u32) {
+        let least = self.counts.iter().min().copied().unwrap_or(0);
+        (least, self.counts.iter().max().copied().unwrap_or(0))
+    }
+
+    /// Ends the waits for evenness that are over now.
+    fn answer_even(&mut self, now_ns: u64) {
+        let (least, most) = self.range();
+        let measures = &mut self.measures;
+        self.uneven.retain(|&(from_ms, within)| {
+            let goes_on = most - least > within;
+            if !goes_on {
+                let waited_ns = now_ns.saturating_sub(from_ms.saturating_mul(1_000_000));
+                measures.push((format!("tasks_even_after_{from_ms}ms"), waited_ns as f64));
+            }
+            goes_on
+        });
+    }
+
+    fn set(&mut self, task: usize, place: Option<CpuId>, now_ns: u64) {
         if self.places.len() <= task {
             self.places.resize(task + 1, None);
         }
-        self.places[task] = place;
+        let before = std::mem::replace(&mut self.places[task], place);
+        if before == place {
+            return;
+        }
+        if let Some(cpu) = before {
+            self.counts[cpu.index()] -= 1;
+        }
+        if let Some(cpu) = place {
+            self.counts[cpu.index()] += 1;
+        }
+        if !self.uneven.is_empty() {
+            self.answer_even(now_ns);
+        }
     }
 }
 
 fn instant_ns(observation: &Observation) -> u64 {
-    let Observation::TasksPerCpu { at_ms } = observation;
-    at_ms.saturating_mul(1_000_000)
+    let (Observation::TasksPerCpu { at_ms: ms } | Observation::Even { from_ms: ms, .. }) = observation;
+    ms.saturating_mul(1_000_000)
 }
 
 impl Sink for Observer {
@@ -88,10 +137,12 @@ impl Sink for Observer {
         for event in batch {
             self.answer_before(event.time_ns);
             match event.kind {
-                EventKind::Migrate { task, to, .. } => self.set(task.index(), Some(to)),
-                EventKind::Switch { next, .. } if !next.is_idle() => self.set(next.index(), Some(event.cpu)),
-                EventKind::Wakeup { task } => self.set(task.index(), Some(event.cpu)),
-                EventKind::Exit { task } => self.set(task.index(), None),
+                EventKind::Migrate { task, to, .. } => self.set(task.index(), Some(to), event.time_ns),
+                EventKind::Switch { next, .. } if !next.is_idle() => {
+                    self.set(next.index(), Some(event.cpu), event.time_ns)
+                }
+                EventKind::Wakeup { task } => self.set(task.index(), Some(event.cpu), event.time_ns),
+                EventKind::Exit { task } => self.set(task.index(), None, event.time_ns),
                 _ => {}
             }
         }
@@ -127,5 +178,28 @@ mod tests {
         assert_eq!((value("tasks_on_cpu0_at_3ms"), value("tasks_per_cpu_most_at_3ms")), (Some(1.0), Some(2.0)));
         assert_eq!(value("tasks_per_llc_most_at_3ms"), Some(3.0));
         assert_eq!(value("tasks_on_cpu0_at_99ms"), None, "the run ended before");
+    }
+
+    #[test]
+    fn evenness_is_waited_for_from_an_instant_on() {
+        let even = |from_ms, within| Observation::Even { from_ms, within };
+        let mut observer = Observer::new(&[even(0, 0), even(2, 0), even(2, 1), even(4, 0)], vec![0, 0]);
+        let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
+        for (ms, task) in [(1, 0), (1, 1), (3, 2), (3, 3)] {
+            observer.events(&[event(ms, EventKind::Wakeup { task: TaskId(task) })]).unwrap();
+        }
+        for (ms, task) in [(5, 0), (7, 1)] {
+            let (from, to) = (CpuId(0), CpuId(1));
+            let moved = EventKind::Migrate { task: TaskId(task), from, to, kind: MigrationKind::Balance };
+            observer.events(&[event(ms, moved)]).unwrap();
+        }
+        let measures = observer.measures(50_000_000);
+        let values: Vec<(&str, f64)> = measures.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        // Nobody is there at the start, so it is even.
+        let of =
+            |name: &str| values.iter().filter(|(other, _)| *other == name).map(|(_, value)| *value).collect::<Vec<_>>();
+        assert_eq!(of("tasks_even_after_0ms"), [0.0]);
+        assert_eq!(of("tasks_even_after_2ms"), [5e6, 5e6], "4 and 0, 3 and 1, 2 and 2");
+        assert_eq!(of("tasks_even_after_4ms"), [3e6]);
     }
 }

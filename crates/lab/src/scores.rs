@@ -12,7 +12,7 @@ pub struct ScoreInfo {
 }
 
 /// All scores there are.
-pub const SCORES: [ScoreInfo; 4] = [
+pub const SCORES: [ScoreInfo; 6] = [
     ScoreInfo {
         name: "vlag_ns",
         title: "Lag",
@@ -34,6 +34,17 @@ pub const SCORES: [ScoreInfo; 4] = [
         name: "position",
         title: "Place in the queue",
         meaning: "the task's place in the global queue, 0 while it runs; the first one runs next",
+    },
+    ScoreInfo {
+        name: "penalty",
+        title: "Interactivity penalty",
+        meaning: "how much the task runs for what it sleeps, 0 to 100: below 50 it sleeps more than it runs; below the threshold of 30 \
+                  it is interactive and goes before all that are not",
+    },
+    ScoreInfo {
+        name: "priority",
+        title: "Priority",
+        meaning: "the task's place among FreeBSD's 256 priorities; the task with the smallest runs, and those of one level take turns",
     },
 ];
 

@@ -103,12 +103,12 @@ pub fn page(runs: &[Run]) -> String {
     )
 }
 
-fn style() -> String {
+pub(crate) fn style() -> String {
     format!("{STYLE}{}", crate::colour::series_style())
 }
 
 /// A hash as content security policies name it.
-fn policy_hash(text: &str) -> String {
+pub(crate) fn policy_hash(text: &str) -> String {
     format!("sha256-{}", base64(&Sha256::digest(text.as_bytes())))
 }
 

@@ -4,6 +4,7 @@
 //! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
 //! - [`text`]: the verdict as Markdown and as the table of a patch letter.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
+//! - [`gallery`]: single figures beside words about them, as a page.
 //! - [`perfetto`]: one trial as a Perfetto trace, streamed; [`event_lines`]: its events as text.
 //! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
 //!
@@ -14,6 +15,7 @@ pub mod colour;
 pub mod counters;
 pub mod event_lines;
 pub mod figures;
+pub mod gallery;
 pub mod html;
 pub mod pack;
 pub mod packed;

@@ -239,8 +239,10 @@ impl fmt::Display for SchedulerSpec {
             write!(f, ":{}", scx.program)?;
             return scx.arguments.iter().try_for_each(|argument| write!(f, " {argument}"));
         }
-        for (index, (name, value)) in self.changed().into_iter().enumerate() {
-            write!(f, "{}{name}={value}", if index == 0 { ":" } else { "," })?;
+        let both = self.info.tunables().zip(self.values.iter().copied());
+        let changed = both.filter(|(tunable, value)| tunable.default != *value);
+        for (index, (tunable, value)) in changed.enumerate() {
+            write!(f, "{}{}={}", if index == 0 { ":" } else { "," }, tunable.name, tunable.text(value))?;
         }
         Ok(())
     }

@@ -100,6 +100,15 @@ impl TunableInfo {
         }
     }
 
+    /// A value as [`parse`](Self::parse) reads it: the word of a choice, the number of everything else.
+    #[must_use]
+    pub fn text(&self, value: u64) -> String {
+        match self.kind {
+            TunableKind::Choice { words } if (value as usize) < words.len() => words[value as usize].to_owned(),
+            _ => value.to_string(),
+        }
+    }
+
     /// Reads a value: a number within the range, `on` or `off` for a switch, a word of a choice.
     ///
     /// # Errors

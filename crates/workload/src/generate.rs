@@ -26,6 +26,7 @@ pub(crate) use combine::combine;
 
 use flags::Flags;
 
+use crate::library::LIBRARY;
 use crate::nearest::suggestion;
 use crate::{GeneratorError, Options, Task, Workload, WorkloadError};
 
@@ -115,7 +116,10 @@ pub(crate) fn from_part(part: &str, options: &Options) -> Result<Workload, Workl
 pub(crate) fn unknown(spec: &str) -> WorkloadError {
     WorkloadError::Unknown {
         spec: spec.to_owned(),
-        suggestion: suggestion(name_of(spec), GENERATORS.iter().map(|generator| generator.name)),
+        suggestion: suggestion(
+            name_of(spec),
+            GENERATORS.iter().map(|generator| generator.name).chain(LIBRARY.iter().map(|entry| entry.name)),
+        ),
         generators: GENERATORS.iter().map(|generator| generator.name).collect::<Vec<_>>().join(", "),
     }
 }

@@ -3,7 +3,8 @@
 //! - [`program`]: the data model.
 //! - [`from_rtapp`], [`to_rtapp`]: rt-app JSON files, read and written.
 //! - [`from_generator`], [`generators`]: look-alikes of benchmark programs, made from their own flags.
-//! - [`resolve`]: either of them, from what a user typed.
+//! - [`library`]: workloads with names of their own, for published experiments.
+//! - [`resolve`]: any of them, from what a user typed.
 //! - [`Workload::check`]: refuses what cannot be run.
 //! - [`results`]: the lines the imitated programs print.
 //!
@@ -17,6 +18,7 @@ mod duration;
 mod error;
 pub mod generate;
 mod launch;
+pub mod library;
 mod nearest;
 pub mod program;
 mod resolve;

@@ -1,10 +1,12 @@
 //! From what a user typed to a workload: a generator, a file, or several of them joined by `+`.
 
 use crate::generate::{combine, from_part, generate, is_generator, parts, unknown};
+use crate::library::{LIBRARY, named};
 use crate::{Options, Workload, WorkloadError, from_rtapp};
 
-/// Makes the workload that `spec` names: `hackbench:-T`, `tasks.json`, or several joined by `+`. Files are read with
-/// `read_file`, which gets the path as typed; a path that contains `+` itself works if it is the whole text.
+/// Makes the workload that `spec` names: `hackbench:-T`, `ule-cfs/c-ray` (of the [library](crate::library)), `tasks.json`, or
+/// several joined by `+`. Files are read with `read_file`, which gets the path as typed; a path that contains `+` itself works if
+/// it is the whole text.
 ///
 /// # Errors
 /// Those of [`from_generator`](crate::from_generator) and [`from_rtapp`], files that cannot be read, and names that are neither.
@@ -16,6 +18,8 @@ pub fn resolve(
     let spec = spec.trim();
     let workload = if is_generator(spec) {
         generate(spec, options)?
+    } else if let Some(entry) = named(spec) {
+        entry.make(options)?
     } else {
         let whole = read_file(spec);
         match (whole, parts(spec).as_slice()) {
@@ -27,6 +31,9 @@ pub fn resolve(
                     .map(|part| {
                         if is_generator(part) {
                             return from_part(part, options);
+                        }
+                        if let Some(entry) = named(part) {
+                            return entry.make(options);
                         }
                         let text = read_file(part).map_err(|error| unreadable(part, error))?;
                         from_rtapp(stem(part), &text, options)
@@ -49,12 +56,14 @@ pub fn resolve(
 #[must_use]
 pub fn workload_name(spec: &str) -> &str {
     let spec = spec.trim();
-    if is_generator(spec) || parts(spec).len() > 1 { spec } else { stem(spec) }
+    if is_generator(spec) || parts(spec).len() > 1 || named(spec).is_some() { spec } else { stem(spec) }
 }
 
 /// A name that looks like no path and does not exist was probably meant to be a generator.
 fn unreadable(path: &str, source: std::io::Error) -> WorkloadError {
-    let looks_like_path = path.contains('/') || path.contains('.') && !path.contains(':');
+    let shelf = path.split_once('/').map_or("", |(shelf, _)| shelf);
+    let on_a_shelf = LIBRARY.iter().any(|entry| entry.name.split_once('/').is_some_and(|(other, _)| other == shelf));
+    let looks_like_path = path.contains('/') && !on_a_shelf || path.contains('.') && !path.contains(':');
     if source.kind() == std::io::ErrorKind::NotFound && !looks_like_path {
         return unknown(path);
     }
@@ -101,9 +110,19 @@ mod tests {
     }
 
     #[test]
+    fn named_workloads_need_no_file_and_run_beside_others() {
+        assert_eq!(resolve_with_file("ule-cfs/c-ray").unwrap().name, "ule-cfs/c-ray");
+        let both = resolve_with_file("ule-cfs/c-ray+spin:-n2,-d1s").unwrap();
+        assert_eq!(both.applications, ["c-ray", "spin:-n2,-d1s"]);
+        assert_eq!(workload_name("ule-cfs/c-ray"), "ule-cfs/c-ray");
+    }
+
+    #[test]
     fn a_mistyped_generator_names_the_nearest_one() {
         let error = resolve_with_file("hackbnech:-T").unwrap_err();
         assert!(error.to_string().contains("did you mean \"hackbench\""), "{error}");
+        let error = resolve_with_file("ule-cfs/cray").unwrap_err();
+        assert!(error.to_string().contains("did you mean \"ule-cfs/c-ray\""), "{error}");
         let error = resolve_with_file("missing.json").unwrap_err();
         assert!(matches!(error, WorkloadError::Read { .. }), "{error}");
     }

@@ -277,7 +277,7 @@ fn file_failure(error: &FileError) -> Failure {
 }
 
 /// The failure for a run that cannot be shown.
-fn report_failure(error: &ReportError, path: &Path, signals: &Signals) -> Failure {
+pub fn report_failure(error: &ReportError, path: &Path, signals: &Signals) -> Failure {
     if signals.stop.load(Ordering::Relaxed) {
         return signals.failure("interrupted; the run is complete, `warmcore report` makes its report later");
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use warmcore_fidelity::reproduce::check::Coverage;
 use warmcore_fidelity::reproduce::document::ReproductionDocument;
+use warmcore_fidelity::reproduce::figures::Drawing;
 use warmcore_fidelity::reproduce::published::PublishedFile;
 use warmcore_fidelity::reproduce::run::{self, Means, PlannedExperiment, PlannedRow, ReproduceError};
 use warmcore_fidelity::reproduce::sensitivity::{SensitivityDocument, Variation};
@@ -15,13 +16,20 @@ use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
+use warmcore_report::figures;
+use warmcore_report::gallery::{self, Exhibit};
+use warmcore_report::run::{Options, Run};
 
 use crate::args::ReproduceArguments;
 use crate::commands::compare::{available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
+use crate::commands::report::report_failure;
 use crate::commands::reproduce_table;
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::signals::Signals;
+
+/// The page of figures in the directory.
+const GALLERY: &str = "figures.html";
 
 /// Trials of `--quick`.
 const QUICK_TRIALS: u32 = 2;
@@ -46,6 +54,10 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
     }
     let document = work.run(None, arguments.batch.out.as_deref(), console)?;
     if let Some(out) = &arguments.batch.out {
+        let count = draw(&work, out)?;
+        if count > 0 {
+            console.note(&format!("{count} figures of the source: {}", out.join(GALLERY).display()));
+        }
         console.note(&format!("directory: {}", out.display()));
     }
     let text = match (arguments.batch.json, arguments.batch.markdown) {
@@ -152,6 +164,62 @@ fn sensitivity(work: &Work<'_>, arguments: &ReproduceArguments, console: &Consol
         _ => reproduce_table::sensitivity_text(&document, console),
     };
     Ok(console.out(&text)?)
+}
+
+/// Draws the source's figures from the runs in the directory, each as SVG with its data, and all of them on a page; returns how
+/// many.
+fn draw(work: &Work<'_>, out: &Path) -> Result<usize, Failure> {
+    let experiments = work.experiments(None)?;
+    let mut loaded: Option<(&str, Run)> = None;
+    let mut exhibits = Vec::new();
+    for wanted in work.reproduction.figures {
+        // A figure whose row was not asked for has no run.
+        let found = experiments.iter().find_map(|planned| {
+            Some((planned.name.as_str(), planned.scheduler_of(wanted.workload, wanted.scheduler)?))
+        });
+        let Some((name, scheduler)) = found else { continue };
+        if loaded.as_ref().is_none_or(|(other, _)| *other != name) {
+            let path = out.join("experiments").join(name);
+            let run = Run::load(&path, &Options::default(), &work.signals.stop)
+                .map_err(|error| report_failure(&error, &path, work.signals))?;
+            loaded = Some((name, run));
+        }
+        let Some((_, run)) = &loaded else { continue };
+        let scene = &run.scenes[scheduler];
+        let figure = match wanted.drawing {
+            Drawing::RunTimeOfApplications => figures::lines::cumulative_by_application(scheduler, scene),
+            Drawing::RunTimeOfTasks => {
+                figures::lines::cumulative(scheduler, scene, figures::lines::longest_run_ns(&run.scenes))
+            }
+            Drawing::Score(score) => figures::lines::scores(scheduler, scene)
+                .into_iter()
+                .find(|figure| figure.id.ends_with(&format!("-{}", figures::file_name(score)))),
+            Drawing::TasksPerCpu => {
+                Some(figures::time::threads_per_cpu(scheduler, scene, &run.disk.experiment.machine.value))
+            }
+        };
+        let figure = figure.ok_or_else(|| {
+            Failure::failed("warmcore::reproduce", format!("{}: the run of {name} has nothing to draw", wanted.id))
+        })?;
+        let heading = format!("{}: {}", wanted.id.replace("figure-", "Figure "), wanted.title);
+        exhibits.push((wanted.id, Exhibit { heading, words: wanted.published.to_owned(), figure }));
+    }
+    let directory = out.join("figures");
+    for (id, exhibit) in &exhibits {
+        create_directory(&directory).map_err(file_failure)?;
+        let svg = exhibit.figure.svg.standalone(&exhibit.heading);
+        write_atomically(&directory.join(format!("{id}.svg")), svg.as_bytes()).map_err(file_failure)?;
+        write_atomically(&directory.join(format!("{id}.csv")), exhibit.figure.csv.as_bytes()).map_err(file_failure)?;
+    }
+    if !exhibits.is_empty() {
+        let title = format!("{}: figures", work.reproduction.name);
+        let introduction =
+            format!("{}. What was published in words, and what the first trial gives.", work.reproduction.source);
+        let exhibits: Vec<Exhibit> = exhibits.iter().map(|(_, exhibit)| exhibit.clone()).collect();
+        let page = gallery::page(&title, &introduction, &exhibits);
+        write_atomically(&out.join(GALLERY), page.as_bytes()).map_err(file_failure)?;
+    }
+    Ok(exhibits.len())
 }
 
 fn simulations(planned: &PlannedExperiment) -> usize {

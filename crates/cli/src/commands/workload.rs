@@ -9,6 +9,7 @@ use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
 use warmcore_memory::fit::{self, Counters, FitError};
 use warmcore_memory::profiles_to_toml;
+use warmcore_workload::library::{LIBRARY, NamedSource};
 use warmcore_workload::{FlagInfo, Options, Task, Workload};
 
 use crate::args::WorkloadCommand;
@@ -23,6 +24,18 @@ struct Document {
     schema: &'static str,
     tool_version: &'static str,
     generators: Vec<Entry>,
+    named: Vec<Named>,
+}
+
+/// One workload with a name in it.
+#[derive(Serialize)]
+struct Named {
+    name: &'static str,
+    summary: &'static str,
+    origin: &'static str,
+    /// The text it stands for, unless it is a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'static str>,
 }
 
 /// One generator in it.
@@ -86,8 +99,18 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
             flags: generator.flags.iter().map(|flag| Flag { flag: spelling(flag), help: flag.help }).collect(),
         })
         .collect();
+    let named = LIBRARY.iter().map(|entry| Named {
+        name: entry.name,
+        summary: entry.summary,
+        origin: entry.origin,
+        text: match entry.source {
+            NamedSource::File(_) => None,
+            NamedSource::Text(text) => Some(text),
+        },
+    });
+    let named: Vec<Named> = named.collect();
     if json {
-        let document = Document { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators };
+        let document = Document { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators, named };
         return Ok(console.out(&pretty(&document))?);
     }
     let mut text = String::new();
@@ -99,6 +122,12 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
         }
         text.push_str(&format!("{}  {}\n\n", table.aligned(), generator.notes));
     }
+    text.push_str("Workloads with names of their own, for published experiments (`warmcore workload show NAME`):\n");
+    let mut table = Table::new(["  name", "what it is"]);
+    for entry in named {
+        table.row([format!("  {}", entry.name), entry.summary.to_owned()]);
+    }
+    text.push_str(&format!("{}\n", table.aligned()));
     text.push_str("Any number of them, and files in rt-app's format, run side by side when joined by +.\n");
     Ok(console.out(&text)?)
 }

@@ -20,6 +20,7 @@ use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::session::{self, SessionError};
 use warmcore_lab::trial::Trial;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_workload::Options;
 
 /// Why a reproduction was not finished.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +123,14 @@ pub struct PlannedExperiment {
     runs: Vec<Run>,
 }
 
+impl PlannedExperiment {
+    /// Which of its schedulers is a scheduler's run of a workload; `None` if it has none.
+    #[must_use]
+    pub fn scheduler_of(&self, workload: &str, scheduler: &str) -> Option<usize> {
+        self.runs.iter().position(|run| run.workload == workload && run.scheduler == scheduler)
+    }
+}
+
 /// The experiments that the rows need, each machine and workload once; on machines with a variation if there is one.
 ///
 /// # Errors
@@ -169,7 +178,9 @@ fn add_run(
             value: variation.apply(&machine).map_err(|error| error.to_string())?,
         },
     };
-    let mut workload = warmcore_workload::from_generator(&run.workload).map_err(|error| error.to_string())?;
+    let no_files = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+    let mut workload =
+        warmcore_workload::resolve(&run.workload, &Options::default(), no_files).map_err(|error| error.to_string())?;
     if let Some(variation) = variation {
         variation.apply_to(&mut workload);
     }

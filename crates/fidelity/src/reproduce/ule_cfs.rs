@@ -1,179 +1,178 @@
-//! "The Battle of the Schedulers: FreeBSD ULE vs. Linux CFS" (Bouron et al., USENIX ATC 2018): the rows about CFS.
+//! "The Battle of the Schedulers: FreeBSD ULE vs. Linux CFS" (Bouron et al., USENIX ATC 2018).
 //!
-//! The machine is `opteron32`. CFS is that of Linux 4.9: balancing by load alone, 25 % allowed between groups, and the
-//! period and slices that the paper quotes (48 ms, 6 ms; wakeups preempt from 1 ms). Rows that compare with ULE, or
-//! need what only ULE does, wait for that scheduler.
+//! The machine is `opteron32`; programs that the paper ran on one core are bound to its first, or run on a machine of one core.
+//! CFS is that of Linux 4.9 with the period and slices that the paper quotes (48 ms, 6 ms; wakeups preempt from 1 ms). ULE is the
+//! paper's own port. The programs are the library's `ule-cfs/…` (`crates/workload/src/library.rs`), whose files say of every
+//! parameter where it comes from.
+
+mod many_cores;
+mod one_core;
 
 use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};
-use crate::reproduce::published::{Kind, PublishedFile, PublishedRow};
-use warmcore_lab::experiment::Observation;
+use crate::reproduce::figures::{Drawing, PublishedFigure};
+use crate::reproduce::published::{PublishedFile, PublishedRow};
 use warmcore_lab::trial::Trial;
 
 /// The paper's machine.
 const MACHINE: &str = "opteron32";
 
+/// One of its cores.
+const ONE_CORE: &str = "1s1n1l1c1t";
+
 /// The paper's CFS.
 const CFS: &str = "cfs:sched_latency_ns=48000000,sched_min_granularity_ns=6000000,sched_wakeup_granularity_ns=1000000,\
                    balance_by_load=1,imbalance_pct=125,busy_factor=32";
 
+/// The paper's ULE.
+const ULE: &str = "ule:profile=paper-port";
+
+const fn figure(
+    id: &'static str,
+    title: &'static str,
+    published: &'static str,
+    workload: &'static str,
+    (scheduler, drawing): (&'static str, Drawing),
+) -> PublishedFigure {
+    PublishedFigure { id, title, published, workload, scheduler, drawing }
+}
+
+/// The paper's figures over time. Figure 5 is a bar chart of rows, figure 8 the source of c-ray's barrier, figure 9 bars again.
+pub(super) static FIGURES: [PublishedFigure; 9] = [
+    figure(
+        "figure-1a",
+        "fibo and sysbench on one core under CFS",
+        "Cumulative run time over 0 to 250 s. fibo rises with slope 1 for 7 s, then with about half of it until sysbench ends at 235 s.",
+        one_core::FIBO_AND_SYSBENCH,
+        (CFS, Drawing::RunTimeOfApplications),
+    ),
+    figure(
+        "figure-1b",
+        "fibo and sysbench on one core under ULE",
+        "Cumulative run time. fibo rises for 7 s and then stands still until sysbench ends at 143 s.",
+        one_core::FIBO_AND_SYSBENCH,
+        (ULE, Drawing::RunTimeOfApplications),
+    ),
+    figure(
+        "figure-2",
+        "Interactivity penalty of fibo and of sysbench's threads",
+        "Penalty from 0 to 100 over the same time. All begin at 0; fibo climbs to the maximum, sysbench's threads fall to 0.",
+        one_core::FIBO_AND_SYSBENCH,
+        (ULE, Drawing::Score("penalty")),
+    ),
+    figure(
+        "figure-3",
+        "sysbench with 128 threads on one core under ULE",
+        "Cumulative run time. 80 threads rise side by side, 48 stay at 0.",
+        one_core::MANY_THREADS,
+        (ULE, Drawing::RunTimeOfTasks),
+    ),
+    figure(
+        "figure-4",
+        "Interactivity penalty of the 128 threads",
+        "Penalty over time. The threads begin near the threshold; those that run fall to 0, the others stay above it.",
+        one_core::MANY_THREADS,
+        (ULE, Drawing::Score("penalty")),
+    ),
+    figure(
+        "figure-6a",
+        "512 spinners set free at 14.5 s under ULE",
+        "Threads on each of 32 cores, in colour, over 0 to 300 s. One core stays dark for some 240 s, then all have 16.",
+        many_cores::RELEASED,
+        (ULE, Drawing::TasksPerCpu),
+    ),
+    figure(
+        "figure-6b",
+        "512 spinners set free under CFS",
+        "Threads on each of 32 cores, over the seconds around the release. Even at once, and never quite: 15 to 18.",
+        many_cores::RELEASED_EARLY,
+        (CFS, Drawing::TasksPerCpu),
+    ),
+    figure(
+        "figure-7a",
+        "c-ray under ULE",
+        "Runnable threads on each of 32 cores. More than 11 s pass until all threads can run; the cores are even at all times.",
+        many_cores::CASCADE,
+        (ULE, Drawing::TasksPerCpu),
+    ),
+    figure(
+        "figure-7b",
+        "c-ray under CFS",
+        "Runnable threads on each of 32 cores. All can run after 2 s; the cores are slightly uneven.",
+        many_cores::CASCADE,
+        (CFS, Drawing::TasksPerCpu),
+    ),
+];
+
 /// What stands for a row.
 pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
     let workload = row.workload.list().join("+");
-    match (workload.as_str(), row.cfs) {
-        ("unpin-512", Some(moved)) => unpin(moved),
-        ("fibo+sysbench", Some(cfs)) => fibo_and_sysbench(row, cfs),
-        ("nas-mg", _) => doubled_up(),
-        ("fibo+sysbench", None) if row.kind == Kind::Shape => half_of_the_core(),
-        _ => Coverage::missing(missing(&workload)),
-    }
-}
-
-fn missing(workload: &str) -> &'static str {
-    match workload {
-        "c-ray" => "a model of c-ray's cascading barrier",
-        _ => "the scheduler ule",
-    }
-}
-
-/// Number of spinners.
-const SPINNERS: u32 = 512;
-/// When they are set free, ms. The paper waits 14.5 s, after which idle CPUs of a machine on which nothing else runs
-/// look for work twice a second only; on the paper's machine something always ran. 0.2 s stands for that.
-const RELEASE_MS: u64 = 200;
-
-/// 512 spinners pinned to CPU 0 and set free: how fast they spread, and how evenly.
-fn unpin(moved: f64) -> Coverage {
-    let (early, late) = (RELEASE_MS + 200, RELEASE_MS + 5_000);
-    let run = || {
-        let workload = format!("spin:-n{SPINNERS},-p0,-u{RELEASE_MS}ms,-d{}ms", late + 100);
-        let observations = [early, late].map(|at_ms| Observation::TasksPerCpu { at_ms });
-        Run::new(MACHINE, workload, CFS).observing(&observations)
-    };
-    let left: Figure = Figure::Other("512 - tasks_on_cpu0_at_400ms", |trials| {
-        Some(f64::from(SPINNERS) - trials.first()?.measure("tasks_on_cpu0_at_400ms")?)
-    });
-    Coverage::Checks(vec![
-        Check::value(
-            "threads that left core 0 within 0.2 s",
-            run(),
-            (left, "threads"),
-            Stated::Value(moved),
-            Band::at_least(moved, "the paper says that 380 and more had left"),
-        ),
-        Check::value(
-            "fewest threads on a core, 5 s later",
-            run(),
-            (Figure::Value("tasks_per_cpu_least_at_5200ms", 1.0), "threads"),
-            Stated::Value(15.0),
-            Band::at_least(15.0, "the row's note: 15 to 18 threads per core"),
-        ),
-        Check::value(
-            "most threads on a core, 5 s later",
-            run(),
-            (Figure::Value("tasks_per_cpu_most_at_5200ms", 1.0), "threads"),
-            Stated::Value(18.0),
-            Band::at_most(18.0, "the row's note: 15 to 18 threads per core"),
-        ),
-        Check::value(
-            "difference of the fullest and the emptiest core, 5 s later",
-            run(),
-            (
-                Figure::Other("tasks_per_cpu_most - tasks_per_cpu_least at 5200 ms", |trials| {
-                    let trial = trials.first()?;
-                    Some(
-                        trial.measure("tasks_per_cpu_most_at_5200ms")?
-                            - trial.measure("tasks_per_cpu_least_at_5200ms")?,
-                    )
-                }),
-                "threads",
-            ),
-            Stated::Words,
-            Band::at_least(1.0, "the row's note: never perfect afterwards"),
-        ),
-    ])
-}
-
-/// fibo and sysbench on one core, at a tenth of the paper's length: fibo computes 16 s, sysbench begins after 0.7 s and
-/// does a tenth of the transactions that the paper's rate and time under ULE give (532 per second for 136 s). The work
-/// of a transaction is set so that sysbench alone on the core does those 532 per second, as it does under ULE, with its
-/// memory modelled: the rows about CFS follow.
-const FIBO_AND_SYSBENCH: &str = "forkjoin:-n1,-i16,-w1s,-c0+\
-                                 sysbench:--test=oltp_read_write,--threads=80,--events=7235,--cost=43,--start=700ms,-c0";
-/// How much shorter than the paper's.
-const SHORTER: f64 = 10.0;
-
-fn fibo_and_sysbench(row: &PublishedRow, cfs: f64) -> Coverage {
-    let run = || Run::new(MACHINE, FIBO_AND_SYSBENCH, CFS);
-    let around = |part| Band::around(cfs, part, "a quarter: work of transactions and of the server is assumed");
-    let check = |title: &str, figure, unit, band| {
-        Coverage::Checks(vec![Check::value(title, run(), (figure, unit), Stated::Value(cfs), band)])
-    };
-    match row.metric.as_deref() {
-        Some("fibo runtime") => {
-            let figure = Figure::Other("CPU time of fibo, times 10", |trials| {
-                Some(trials.first()?.applications.first()?.cpu_time_ns as f64 / 1e9 * SHORTER)
-            });
-            let fitted = Check::value("CPU time of fibo", run(), (figure, "s"), Stated::Value(cfs), around(0.25));
-            Coverage::Checks(vec![fitted.fitted_to_it("fibo's work is the published time")])
+    let checks = match (workload.as_str(), row.metric.as_deref()) {
+        ("fibo+sysbench", Some("fibo runtime")) => {
+            return Coverage::missing(
+                "what fibo loses in caches to sysbench, 1.3 % of its time; its work is taken from the row",
+            );
         }
-        Some("sysbench transactions per second") => check(
-            "transactions per second of sysbench's run",
-            Figure::Other("transactions over sysbench's time", rate),
-            "1/s",
-            around(0.15),
-        ),
-        Some("sysbench average latency") => check(
-            "mean latency of a transaction",
-            Figure::Value("recorder_transaction_latency_mean_ns", 1e-6),
-            "ms",
-            around(0.25),
-        ),
-        Some("sysbench completion") => {
-            let figure = Figure::Other("sysbench's end, times 10", |trials| {
-                let sysbench = trials.first()?.applications.get(1)?;
-                Some((sysbench.elapsed_ns as f64 / 1e9 + 0.7) * SHORTER)
-            });
-            check("end of sysbench", figure, "s", around(0.25))
-        }
-        _ => Coverage::missing("the scheduler ule"),
-    }
-}
-
-fn rate(trials: &[&Trial]) -> Option<f64> {
-    let trial = trials.first()?;
-    let transactions = trial.measure("recorder_transaction_latency_per_s")? * trial.elapsed_ns as f64;
-    Some(transactions / trial.applications.get(1)?.elapsed_ns as f64)
-}
-
-/// The part of the core that fibo gets while sysbench runs.
-fn half_of_the_core() -> Coverage {
-    let figure = Figure::Other("1 - CPU time of sysbench over its time", |trials| {
-        let sysbench = trials.first()?.applications.get(1)?;
-        Some(1.0 - sysbench.cpu_time_ns as f64 / sysbench.elapsed_ns as f64)
-    });
-    Coverage::Checks(vec![Check::value(
-        "fibo's part of the core while sysbench runs (CFS only)",
-        Run::new(MACHINE, FIBO_AND_SYSBENCH, CFS),
-        (figure, ""),
-        Stated::Value(0.5),
-        Band::within(0.45, 0.55, "the row's note: about half"),
-    )])
-}
-
-/// NAS MG: one thread per core, which meet at barriers that spin for 100 ms before they sleep. The published 73 % is the
-/// speed of one thread on each core over that with two of them on one core, as CFS places them at times and ULE never
-/// does. Whoever places them, what the second placement costs follows from barriers, caches and memory; here both are
-/// made with pinned threads, under CFS. How often CFS makes the second one is not compared.
-fn doubled_up() -> Coverage {
-    let run = |cpus: &str| {
-        let workload = format!("forkjoin:-n32,-i50,-w20ms,-bspin-then-block:100ms,{cpus},--pin,--profile=nas-mg");
-        Run::new(MACHINE, workload, CFS)
+        ("fibo+sysbench", metric) => one_core::fibo_and_sysbench(metric, row),
+        ("sysbench-128", _) => one_core::two_groups(),
+        ("scimark, one core", _) => one_core::scimark(),
+        ("apache + ab, one core", _) => one_core::apache(),
+        ("all, one core", _) => one_core::mean(),
+        ("unpin-512", _) if row.ule.is_some() => many_cores::unpin_under_ule(),
+        ("unpin-512", _) => many_cores::unpin_under_cfs(row.cfs.unwrap_or_default()),
+        ("c-ray", _) => many_cores::cascade(),
+        ("nas-mg", _) => many_cores::barriers(),
+        ("all, 32 cores", _) => many_cores::mean(),
+        ("sysbench, 32 cores", _) => many_cores::scans(),
+        ("hackbench, 32000 threads", _) => many_cores::hackbench(),
+        ("blackscholes + ferret", _) => many_cores::batch_beside_interactive(),
+        ("fibo + sysbench, 32 cores", _) => many_cores::lock_beside_hogs(),
+        ("c-ray + EP", _) => many_cores::batch_beside_batch(),
+        _ => return Coverage::missing("a model of this row"),
     };
-    Coverage::Checks(vec![Check::ratio(
-        "time with two of 32 threads on one core over one on each (CFS, pinned)",
-        [run("-c0-31"), run("-c0-30")],
-        Figure::Ratio("elapsed_ns"),
-        Stated::Value(1.73),
-        Band::within(1.55, 1.90, "docs/spec/memory-model.md section 8.2, P9: 55 to 90 %"),
-    )])
+    Coverage::Checks(checks)
+}
+
+/// A run on the paper's machine.
+fn on_machine(workload: &str, scheduler: &str) -> Run {
+    Run::new(MACHINE, workload, scheduler)
+}
+
+/// Runs of a workload under CFS and ULE, in this order.
+fn both(machine: &str, workload: &str) -> [Run; 2] {
+    [Run::new(machine, workload, CFS), Run::new(machine, workload, ULE)]
+}
+
+/// A check of figures from several runs.
+fn of_runs(title: &str, runs: Vec<Run>, (figure, unit): (Figure, &'static str), stated: Stated, band: Band) -> Check {
+    Check { title: title.to_owned(), runs, figure, unit, stated, band, fitted: None }
+}
+
+/// Seconds from the creation of an application's first task to its end.
+fn elapsed_s(trial: &Trial, application: usize) -> Option<f64> {
+    let row = trial.applications.get(application)?;
+    row.finished.then_some(row.elapsed_ns as f64 / 1e9)
+}
+
+/// Speed of ULE over that of CFS, less one, in per cent, of a run under each: by time where the program does a given work, by the
+/// work done where it has a given time.
+fn gain(pair: &[&Trial]) -> Option<f64> {
+    let (cfs, ule) = (pair.first()?, pair.get(1)?);
+    let speed = |trial: &Trial| match elapsed_s(trial, 0) {
+        Some(elapsed_s) => Some(1.0 / elapsed_s),
+        // It stopped itself, or its time was over.
+        None => Some(trial.measure("work_ns")? / trial.elapsed_ns as f64),
+    };
+    Some((speed(ule)? / speed(cfs)? - 1.0) * 100.0)
+}
+
+/// The mean of that over pairs of runs.
+fn mean_gain(trials: &[&Trial]) -> Option<f64> {
+    let gains = trials.chunks_exact(2).map(gain).collect::<Option<Vec<f64>>>()?;
+    Some(gains.iter().sum::<f64>() / gains.len() as f64)
+}
+
+/// The part of all CPU time that goes to wakeups and balancing.
+fn scheduling_share(trial: &Trial, cpus: f64) -> Option<f64> {
+    let overhead_ns = trial.measure("overhead_wakeup_ns")? + trial.measure("overhead_balance_ns")?;
+    Some(overhead_ns / (trial.elapsed_ns as f64 * cpus))
 }

@@ -125,9 +125,8 @@ pub fn longest_run_ns(scenes: &[Scene]) -> u64 {
     tasks.map(|cpus| cpus.iter().map(|(_, ns)| ns).sum()).max().unwrap_or(0)
 }
 
-/// Cumulative run time per task, on an axis up to `most_ns` ([`longest_run_ns`]). `None` without slices.
-#[must_use]
-pub fn cumulative(index: usize, scene: &Scene, most_ns: u64) -> Option<Figure> {
+/// Run time of every task until the end of each of [`POINTS`] parts of the scene. `None` without slices.
+fn run_ns_until(scene: &Scene) -> Option<Vec<u64>> {
     let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
     let mut run_ns = vec![0_u64; scene.tasks.len() * POINTS];
     for slice in slices.iter().filter(|slice| slice.task.index() < scene.tasks.len()) {
@@ -138,6 +137,51 @@ pub fn cumulative(index: usize, scene: &Scene, most_ns: u64) -> Option<Figure> {
     for task in run_ns.chunks_mut(POINTS) {
         (1..POINTS).for_each(|bin| task[bin] += task[bin - 1]);
     }
+    Some(run_ns)
+}
+
+/// Cumulative run time of each application, all its tasks together. `None` without slices.
+#[must_use]
+pub fn cumulative_by_application(index: usize, scene: &Scene) -> Option<Figure> {
+    let run_ns = run_ns_until(scene)?;
+    let mut applications: Vec<(&str, Vec<u64>)> = Vec::new();
+    for (task, run_ns) in scene.tasks.iter().zip(run_ns.chunks(POINTS)) {
+        let name = task.application_name.as_str();
+        let at = applications.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
+            applications.push((name, vec![0; POINTS]));
+            applications.len() - 1
+        });
+        applications[at].1.iter_mut().zip(run_ns).for_each(|(sum, ns)| *sum += ns);
+    }
+    let most_ns = applications.iter().filter_map(|(_, sums)| sums.last()).max().copied().unwrap_or(0);
+    let mut plot = Plot::new(scene, 0.0, most_ns.max(1) as f64, true, "cumulative run time per application");
+    let mut csv = Csv::new(&["application", "time_ns", "run_ns"]);
+    for (at, (name, sums)) in applications.iter().enumerate() {
+        // The beginning, where nobody has run yet, and the ends of the parts.
+        let points = std::iter::once(0).chain(sums.iter().copied()).enumerate();
+        let points: Vec<(u64, u64)> = points
+            .map(|(point, run_ns)| ((u128::from(scene.end_ns) * point as u128 / POINTS as u128) as u64, run_ns))
+            .collect();
+        for (time_ns, run_ns) in &points {
+            csv.row(&[*name, &time_ns.to_string(), &run_ns.to_string()]);
+        }
+        let line: Vec<_> = points.iter().map(|(time_ns, run_ns)| plot.at(*time_ns as f64, *run_ns as f64)).collect();
+        plot.svg.polyline(&line, &format!("k k{}", series(at)), name);
+        plot.key(at, name);
+    }
+    Some(Figure {
+        id: format!("cumulative-applications-{index}-{}", file_name(&scene.scheduler)),
+        title: format!("Cumulative run time of applications under {}", scene.scheduler),
+        caption: "Run time of all tasks of an application together.".into(),
+        svg: plot.svg,
+        csv: csv.finish(),
+    })
+}
+
+/// Cumulative run time per task, on an axis up to `most_ns` ([`longest_run_ns`]). `None` without slices.
+#[must_use]
+pub fn cumulative(index: usize, scene: &Scene, most_ns: u64) -> Option<Figure> {
+    let run_ns = run_ns_until(scene)?;
     // Point 0 is the beginning, where nobody has run yet.
     let of = |task: usize, point: usize| if point == 0 { 0 } else { run_ns[task * POINTS + point - 1] };
     let mut plot = Plot::new(scene, 0.0, most_ns.max(1) as f64, true, "cumulative run time per task");
