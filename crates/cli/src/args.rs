@@ -204,6 +204,10 @@ pub struct CompareArguments {
     /// Write no report.html into the run directory
     #[arg(long)]
     pub no_report: bool,
+    /// Write a page for a class too, of an experiment with a few tasks: a Gantt chart for each scheduler, and who was chosen
+    /// and why
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_out")]
+    pub lesson: Option<PathBuf>,
 }
 
 /// Arguments of `report`.
@@ -232,6 +236,9 @@ pub struct ReportArguments {
     /// Events of that trial as text, one a line; FILE as for --perfetto, in a directory trace-SCHEDULER.txt
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
     pub events: Option<PathBuf>,
+    /// Page for a class, of a run with a few tasks: a Gantt chart for each scheduler, and who was chosen and why
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline")]
+    pub lesson: Option<PathBuf>,
     /// Leave out the timeline and everything else that needs the events of a trial
     #[arg(long)]
     pub no_timeline: bool,

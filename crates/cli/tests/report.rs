@@ -424,3 +424,49 @@ fn names_in_a_workload_are_text_and_never_markup() {
         assert!(!figure.contains("<script") && !figure.contains("<img"), "{name}");
     }
 }
+
+/// Three tasks on one core: each scheduler has its chart, its scores, the choices with who left and why, and a sentence.
+#[test]
+fn a_lesson_shows_who_was_chosen_and_why_under_every_scheduler() {
+    let scratch = Scratch::new();
+    let compare = "compare -m 1s1n1l1c1t -w lesson/three-tasks -s rr,cfs,eevdf,ule --trials 1";
+    scratch.run(&format!("{compare} --out run --lesson lesson.html")).exits_with(0);
+    let page = read(&scratch, "lesson.html");
+    for scheduler in ["rr", "cfs", "eevdf", "ule"] {
+        assert!(page.contains(&format!("<h2>{scheduler}</h2>")), "{scheduler}");
+    }
+    for words in [
+        "Place in the queue",
+        "Virtual deadline",
+        "Interactivity penalty",
+        "compute-a had to leave",
+        "editor went to sleep",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    // CFS: the chosen one has the smallest virtual runtime of those that are listed, at every choice.
+    let cfs = page.split("<h2>cfs</h2>").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap();
+    let rows: Vec<Vec<&str>> = cfs
+        .split("<tr>")
+        .skip(2)
+        .map(|row| row.split("<td").skip(1).filter_map(|cell| cell.split('>').nth(1)?.split('<').next()).collect())
+        .collect();
+    assert!(rows.len() > 10);
+    for row in &rows {
+        let value_ns = |text: &str| -> f64 {
+            let words: Vec<&str> = text.rsplit(' ').collect();
+            let unit =
+                [("ns", 1.0), ("us", 1e3), ("ms", 1e6)].into_iter().find(|(name, _)| *name == words[0]).unwrap().1;
+            words[1].parse::<f64>().unwrap() * unit
+        };
+        let (chosen, values) = (row[1], row[3].split("; ").collect::<Vec<_>>());
+        assert!(values[0].starts_with(chosen), "the chosen one is listed first: {row:?}");
+        let smallest = values.iter().map(|value| value_ns(value)).fold(f64::INFINITY, f64::min);
+        assert!(value_ns(values[0]) <= smallest, "the smallest virtual runtime runs: {row:?}");
+    }
+    scratch.run("report run --lesson lesson.html").exits_with(2).complains("lesson.html").did_not_panic();
+    scratch.run("report run --lesson again.html").exits_with(0);
+    assert!(read(&scratch, "again.html") == page);
+    let crowd = "compare -m 2s1n1l2c1t -w spin:-n9,-d10ms -s eevdf --trials 1 --out crowd --lesson crowd.html";
+    scratch.run(crowd).exits_with(2).complains("8 tasks at most").did_not_panic();
+}

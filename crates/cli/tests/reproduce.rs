@@ -46,6 +46,19 @@ fn a_reproduction_leaves_its_raw_data_and_says_with_its_exit_code_whether_it_hol
     scratch.run("reproduce cdf-dio --out kept").exits_with(2).complains("not empty");
 }
 
+/// c-ray's two schedulers: the figures of that row are drawn, those of others are not.
+#[test]
+fn figures_of_a_source_are_drawn_from_the_runs_of_the_rows_that_were_asked_for() {
+    let scratch = Scratch::new();
+    scratch.run("reproduce ule-cfs --rows c-ray-time --trials 1 --out kept").exits_with(0);
+    let page = std::fs::read_to_string(scratch.path("kept/figures.html")).unwrap();
+    assert!(page.contains("Figure 7a: c-ray under ULE") && page.contains("Published:") && !page.contains("Figure 1a"));
+    let files = scratch.files("kept");
+    for name in ["figures/figure-7a.svg", "figures/figure-7a.csv", "figures/figure-7b.svg"] {
+        assert!(files.iter().any(|file| file == name), "{name}: {files:?}");
+    }
+}
+
 #[test]
 fn rows_of_a_file_are_read_and_refused_with_their_number() {
     let scratch = Scratch::new();

@@ -5,6 +5,7 @@
 //! - [`text`]: the verdict as Markdown and as the table of a patch letter.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
 //! - [`gallery`]: single figures beside words about them, as a page.
+//! - [`lesson`]: a few tasks, who is chosen and why, as a page for a class.
 //! - [`perfetto`]: one trial as a Perfetto trace, streamed; [`event_lines`]: its events as text.
 //! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
 //!
@@ -17,6 +18,7 @@ pub mod event_lines;
 pub mod figures;
 pub mod gallery;
 pub mod html;
+pub mod lesson;
 pub mod pack;
 pub mod packed;
 pub mod perfetto;

@@ -151,15 +151,21 @@ impl Run {
     }
 
     /// Hands the events of the trial of a scheduler to a sink, and gives the sink back.
-    fn events_into<S: Sink + Send>(
+    fn events_into<S: Sink + Send>(&self, scheduler: usize, sink: S, stop: &Arc<AtomicBool>) -> Result<S, ReportError> {
+        self.events_into_with(scheduler, ScoreTracks::interval_ns(self.scenes[scheduler].end_ns), sink, stop)
+    }
+
+    /// The same; what the scheduler ranks tasks by is sampled at most every so many nanoseconds, where the trial is simulated again.
+    pub(crate) fn events_into_with<S: Sink + Send>(
         &self,
         scheduler: usize,
+        scores_every_ns: u64,
         mut sink: S,
         stop: &Arc<AtomicBool>,
     ) -> Result<S, ReportError> {
         let (scene, number) = (&self.scenes[scheduler], self.representative);
         let Some(path) = self.disk.trace(scheduler, number) else {
-            let every_ns = Some(ScoreTracks::interval_ns(scene.end_ns));
+            let every_ns = Some(scores_every_ns);
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
             let rerun = rerun_trial(experiment, record, scheduler, number, every_ns, stop, |_| sink);
             return rerun.map(|rerun| rerun.sink).map_err(|source| ReportError::Rerun {

@@ -53,6 +53,9 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
             let page = report::into_run_directory(directory.path(), &signals)?;
             console.note(&format!("report: {}", page.display()));
         }
+        if let Some(path) = &arguments.lesson {
+            report::lesson_of_directory(directory.path(), path, arguments.force, &signals, console)?;
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use warmcore_lab::directory::REPORT;
 use warmcore_lab::files::{FileError, write_atomically};
+use warmcore_report::lesson::{self, LessonError};
 use warmcore_report::perfetto::topology_json;
 use warmcore_report::run::{Options, ReportError, Run};
 use warmcore_report::{figures, html, text};
@@ -26,10 +27,12 @@ pub fn run(arguments: ReportArguments, console: &Console) -> Result<(), Failure>
     let traces = [(Format::Perfetto, &arguments.perfetto), (Format::Lines, &arguments.events)];
     let traces: Vec<(Format, &Path)> =
         traces.into_iter().filter_map(|(format, path)| Some((format, path.as_deref()?))).collect();
-    let others = arguments.svg.is_some() || arguments.markdown.is_some() || !traces.is_empty();
+    let others =
+        arguments.svg.is_some() || arguments.markdown.is_some() || arguments.lesson.is_some() || !traces.is_empty();
     let page = arguments.html.is_some() || arguments.open || !others;
     // The Markdown is made of the trials' numbers alone: damaged events are no reason to refuse it.
-    let scenes = !arguments.no_timeline && (page || arguments.svg.is_some() || !traces.is_empty());
+    let drawn = page || arguments.svg.is_some() || arguments.lesson.is_some() || !traces.is_empty();
+    let scenes = !arguments.no_timeline && drawn;
     let options = Options { scenes, ..Options::default() };
     let runs = arguments
         .runs
@@ -52,6 +55,12 @@ pub fn run(arguments: ReportArguments, console: &Console) -> Result<(), Failure>
         } else {
             write_new(path, text.as_bytes(), arguments.force)?;
         }
+    }
+    if let Some(path) = &arguments.lesson {
+        let [run] = runs.as_slice() else {
+            return Err(Failure::usage("warmcore::usage", "a lesson is about one run").help("name one run directory"));
+        };
+        write_lesson(run, path, arguments.force, &signals, console)?;
     }
     for (format, path) in traces {
         write_traces(format, &runs, &arguments, path, &signals, console)?;
@@ -91,6 +100,31 @@ pub fn into_run_directory(directory: &Path, signals: &Signals) -> Result<PathBuf
     let path = directory.join(REPORT);
     write_atomically(&path, html::page(&[run]).as_bytes()).map_err(|error| file_failure(&error))?;
     Ok(path)
+}
+
+/// Writes the page for a class.
+fn write_lesson(run: &Run, path: &Path, force: bool, signals: &Signals, console: &Console) -> Result<(), Failure> {
+    let page = lesson::page(run, &signals.stop).map_err(|error| match error {
+        LessonError::Report(error) => report_failure(&error, path, signals),
+        error => Failure::usage("warmcore::lesson", error)
+            .help("`-w lesson/three-tasks -m 1s1n1l1c1t` makes one; few tasks, and a run in the simulator or with `--trace full`"),
+    })?;
+    write_new(path, page.as_bytes(), force)?;
+    console.note(&format!("lesson: {}", path.display()));
+    Ok(())
+}
+
+/// Writes the page for a class of a run that has just finished.
+pub fn lesson_of_directory(
+    directory: &Path,
+    path: &Path,
+    force: bool,
+    signals: &Signals,
+    console: &Console,
+) -> Result<(), Failure> {
+    let run = Run::load(directory, &Options::default(), &signals.stop)
+        .map_err(|error| report_failure(&error, directory, signals))?;
+    write_lesson(&run, path, force, signals, console)
 }
 
 /// Writes every figure as SVG and CSV; returns how many.
