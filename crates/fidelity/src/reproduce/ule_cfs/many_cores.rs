@@ -1,4 +1,4 @@
-//! Rows about 32 cores (sections 6.1 to 6.4 of the paper).
+//! Rows about 32 cores: the paper's chapter on several cores and programs side by side.
 
 use super::{CFS, MACHINE, ULE, both, elapsed_s, mean_gain, of_runs, on_machine, scheduling_share};
 use crate::reproduce::check::{Band, Check, Figure, Run, Stated};

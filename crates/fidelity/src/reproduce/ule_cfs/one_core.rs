@@ -1,4 +1,4 @@
-//! Rows about one core (sections 5.1 to 5.3 of the paper).
+//! Rows about one core: the paper's chapter on scheduling within a core.
 
 use super::{CFS, MACHINE, ONE_CORE, ULE, both, gain, of_runs, on_machine};
 use crate::reproduce::check::{Band, Check, Figure, Stated};
