@@ -54,6 +54,8 @@ pub struct FairParameters {
     pub domains: DomainParameters,
     /// Balance as Linux 4.9 to 5.4 did, by load alone (`docs/spec/linux-fair.md` section 1.16).
     pub load_only_balance: bool,
+    /// Choose CPUs and average loads as Linux 4.9 did.
+    pub rules_of_4_9: bool,
     /// `NI_RANDOM`: skip new-idle passes at random when they rarely succeed.
     pub newidle_random: bool,
     /// `NI_RATE`: let new-idle passes through at a minimum rate.

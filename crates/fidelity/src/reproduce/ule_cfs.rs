@@ -20,8 +20,8 @@ const MACHINE: &str = "opteron32";
 const ONE_CORE: &str = "1s1n1l1c1t";
 
 /// The paper's CFS.
-const CFS: &str = "cfs:sched_latency_ns=48000000,sched_min_granularity_ns=6000000,sched_wakeup_granularity_ns=1000000,\
-                   balance_by_load=1,imbalance_pct=125,busy_factor=32";
+const CFS: &str =
+    "cfs:kernel=4.9,sched_latency_ns=48000000,sched_min_granularity_ns=6000000,sched_wakeup_granularity_ns=1000000";
 
 /// The paper's ULE.
 const ULE: &str = "ule:profile=paper-port";

@@ -5,6 +5,7 @@
 //! | here | `sched_balance_trigger`, `sched_balance_softirq`, `sched_balance_domains` |
 //! | `stats` | `update_sg_lb_stats`, `update_sd_pick_busiest`, `calculate_imbalance`, `sched_balance_find_src_group`, `…_src_rq` |
 //! | `load_only` | the same as they were from Linux 4.9 to 5.4 |
+//! | `tick_loads` | `cpu_load_update_active`, `source_load`, `target_load` of 4.9 |
 //! | `pass` | `should_we_balance`, `sched_balance_rq` |
 //! | `move_tasks` | `detach_tasks`, `can_migrate_task`, `attach_tasks`, `active_load_balance_cpu_stop` |
 //! | `newidle` | `sched_balance_newidle` |
@@ -26,6 +27,7 @@ pub(crate) mod pass;
 pub(crate) mod stats;
 #[cfg(test)]
 mod tests;
+mod tick_loads;
 
 use rand_core::Rng;
 use rand_pcg::Pcg32;
@@ -34,6 +36,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{OverheadKind, TaskId};
 
 use self::nohz::Nohz;
+use self::tick_loads::TickLoads;
 use super::{Fair, Policy};
 use crate::domains::Domain;
 use crate::fair::gathering::Gathering;
@@ -67,6 +70,10 @@ pub struct BalanceState {
     excluded: Vec<u32>,
     /// Tasks taken from their queue and not yet put into another.
     detached: Vec<TaskId>,
+    /// By CPU, where the rules of 4.9 hold: averages of load.
+    tick_loads: Vec<TickLoads>,
+    /// By CPU, where the rules of 4.9 hold: mean cost of a search for an idle CPU (`avg_scan_cost`).
+    pub(super) scan_costs_ns: Vec<u64>,
 }
 
 impl BalanceState {
@@ -82,6 +89,8 @@ impl BalanceState {
             serialized_until_ns: 0,
             excluded: Vec::new(),
             detached: Vec::new(),
+            tick_loads: vec![TickLoads::default(); cpus],
+            scan_costs_ns: vec![0; cpus],
         }
     }
 
@@ -141,6 +150,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// (`sched_balance_trigger`). `idle` tells whether the tick found the CPU idle.
     pub(crate) fn sched_balance_trigger(&mut self, core: &mut Core<'_>, cpu: CpuId, idle: bool) {
         self.balance.idle_at_tick[cpu.index()] = idle;
+        if self.parameters.rules_of_4_9 {
+            let load = self.balance_load(cpu);
+            self.balance.tick_loads[cpu.index()].tick(core.jiffies(), load);
+        }
         if self.domains.of(cpu).is_empty() {
             return;
         }

@@ -2,7 +2,8 @@
 //! 1.16).
 //!
 //! The entity with the smallest virtual runtime runs; a slice is the entity's share of a period; sleepers get credit.
-//! `balance_by_load=1,imbalance_pct=125,busy_factor=32` is the balancer of 4.9 to 5.4, the default that of 5.10 to 6.5.
+//! `kernel=4.9` is that kernel: it balances and places by load, with the margins of its time. Without it the rules are those of 6.5,
+//! and `balance_by_load=1,imbalance_pct=125,busy_factor=32` gives the balancer of 5.0 to 5.4.
 //!
 //! Deliberate differences from the kernel: no `SIS_PROP` (searches are limited by utilisation or not at all);
 //! `child_runs_first` is not modelled (off by default since 2.6.32).
@@ -48,6 +49,9 @@ tunables! {
         wakeup_preemption: 1 "" in 0..=1,
         /// Feature SIS_UTIL (6.0): limit idle CPU searches by the LLC's utilisation; 0 = search all.
         sis_util: 1 "" in 0..=1,
+        /// Kernel whose rules hold: 4.9 balances and places by load, and balances with `imbalance_pct` and `busy_factor` of 125 and
+        /// 32 at least.
+        kernel: 0 "" in 0..=1 as ["6.5", "4.9"],
         /// Balance by load alone, as 4.9 to 5.4 did.
         balance_by_load: 0 "" in 0..=1,
         /// A group is busier only if by more than this, in percent (125 before 5.10).
@@ -144,15 +148,18 @@ impl Policy for Cfs {
 
     fn fair_parameters(&self) -> FairParameters {
         let tunables = &self.tunables;
+        let rules_of_4_9 = tunables.kernel == 1;
+        let at_least = |value: u64, least: u32| (value as u32).max(if rules_of_4_9 { least } else { 0 });
         FairParameters {
             migration_cost_ns: tunables.migration_cost_ns,
             nr_migrate: tunables.nr_migrate as u32,
             domains: DomainParameters {
-                imbalance_pct: tunables.imbalance_pct as u32,
-                busy_factor: tunables.busy_factor as u32,
+                imbalance_pct: at_least(tunables.imbalance_pct, 125),
+                busy_factor: at_least(tunables.busy_factor, 32),
                 ..DomainParameters::default()
             },
-            load_only_balance: tunables.balance_by_load != 0,
+            load_only_balance: rules_of_4_9 || tunables.balance_by_load != 0,
+            rules_of_4_9,
             newidle_random: false,
             newidle_rate: false,
             sis_util: tunables.sis_util != 0,

@@ -336,6 +336,7 @@ impl Policy for Eevdf {
             nr_migrate: tunables.nr_migrate as u32,
             domains: DomainParameters::default(),
             load_only_balance: false,
+            rules_of_4_9: false,
             newidle_random: tunables.ni_random != 0,
             newidle_rate: tunables.ni_rate != 0,
             sis_util: tunables.sis_util != 0,

@@ -3,6 +3,7 @@
 //! Not modelled: energy-aware placement, asymmetric capacity, per-CPU kernel threads as wakers. Idle tasks do not count
 //! wakee flips (the kernel counts those of whatever a timer interrupts, idle tasks included).
 
+mod linux_4_9;
 mod slow_path;
 
 use warmcore_kernel::{Core, WakeFlags};
@@ -42,7 +43,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         for index in self.domains.range(cpu) {
             let domain = self.domains.domain(index);
             if want_affine && domain.has(flags::WAKE_AFFINE) && self.domains.span_contains(domain, prev) {
-                if cpu != prev && self.wake_affine(core, index, wakee, prev, wake.sync) {
+                let pulls = |fair: &Self| {
+                    if fair.parameters.rules_of_4_9 {
+                        fair.wake_affine_by_load(core, index, wakee, prev, wake.sync)
+                    } else {
+                        fair.wake_affine(core, index, wakee, prev, wake.sync)
+                    }
+                };
+                if cpu != prev && pulls(self) {
                     target = cpu;
                 }
                 slow_path = None;
@@ -57,6 +65,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         match slow_path {
             Some(domain) => self.find_idlest_cpu(core, domain, wakee, cpu, balance_flag),
             None if wake.fork => prev,
+            None if self.parameters.rules_of_4_9 => self.select_idle_sibling_4_9(core, wakee, prev, target),
             None => {
                 let target = self.gathering.wake_target(core, &self.domains, task, prev, target);
                 let found = self.select_idle_sibling(core, wakee, prev, target);

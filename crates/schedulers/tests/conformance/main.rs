@@ -23,6 +23,22 @@ fn every_scheduler_of_the_registry_keeps_the_rules() {
     }
 }
 
+/// Choices that make another scheduler of a row.
+#[test]
+fn every_reading_of_a_scheduler_keeps_the_rules() {
+    for (text, shares_equally) in [
+        ("cfs:kernel=4.9", true),
+        ("ule:profile=paper-port", false),
+        ("ule:profile=paper-text", false),
+        ("ule:profile=modern", false),
+    ] {
+        let spec: SchedulerSpec = text.parse().unwrap();
+        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink), shares_equally) {
+            panic!("{text}: {sentence}");
+        }
+    }
+}
+
 #[test]
 fn each_fault_of_a_scheduler_is_named() {
     for (fault, words) in FAULTS {

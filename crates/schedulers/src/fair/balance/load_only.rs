@@ -164,7 +164,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let mut overloaded = false;
         for (position, group) in self.domains.groups(domain).enumerate() {
             let is_local = self.is_local_group(pass, position, group);
-            let mut stats = self.load_stats(core, group, imbalance_pct, &mut overloaded);
+            let (index, most) = (self.load_index_4_9(pass.domain, pass.idle), is_local);
+            let mut stats = self.load_stats(core, group, imbalance_pct, (index, most), &mut overloaded);
             total_load += stats.load;
             total_capacity += stats.capacity;
             total_util += stats.util;
@@ -194,8 +195,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         set & flags::PREFER_SIBLING != 0 && smt_or_package
     }
 
-    /// Sums up a group (`update_sg_lb_stats` before 5.5).
-    fn load_stats(&self, core: &Core<'_>, index: u32, imbalance_pct: u32, overloaded: &mut bool) -> LoadStats {
+    /// Sums up a group (`update_sg_lb_stats` before 5.5). In 4.9 the load is `average` of each CPU's averages or its load of now,
+    /// whichever is more if the group is to be left alone, less if it is to give.
+    fn load_stats(
+        &self,
+        core: &Core<'_>,
+        index: u32,
+        imbalance_pct: u32,
+        (average, most): (usize, bool),
+        overloaded: &mut bool,
+    ) -> LoadStats {
         let group = self.domains.group(index);
         let mut stats = LoadStats {
             group: index,
@@ -214,7 +223,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
             let cpu = CpuId(number);
             let nr_running = self.rqs[cpu.index()].nr_running;
-            stats.load += self.balance_load(cpu);
+            stats.load += self.biased_load(core, cpu, average, most);
             stats.util += self.cpu_util(cpu);
             stats.nr_running += nr_running;
             *overloaded |= nr_running > 1;
@@ -226,9 +235,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         stats
     }
 
+    /// `target_load` or `source_load` in 4.9, the load of now in later kernels.
+    fn biased_load(&self, core: &Core<'_>, cpu: CpuId, average: usize, most: bool) -> u64 {
+        let now = self.balance_load(cpu);
+        if !self.parameters.rules_of_4_9 {
+            return now;
+        }
+        let idle = self.idle[cpu.index()];
+        let average = self.balance.tick_loads[cpu.index()].average(average, core.jiffies(), idle, now);
+        if most { now.max(average) } else { now.min(average) }
+    }
+
     /// Load of a CPU as the balancer compares it: with all tasks that ran there lately (`cpu_load`), or, before 5.5, of the
     /// tasks that are runnable now (`weighted_cpuload`).
-    pub(super) fn balance_load(&self, cpu: CpuId) -> u64 {
+    pub(in crate::fair) fn balance_load(&self, cpu: CpuId) -> u64 {
         if !self.parameters.load_only_balance {
             return self.cpu_load(cpu);
         }

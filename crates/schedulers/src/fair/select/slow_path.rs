@@ -53,10 +53,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 domain = child;
                 continue;
             }
-            let chosen = self
-                .find_idlest_group(core, (index, cpu), wakee)
-                .and_then(|group| self.find_idlest_group_cpu(core, group, wakee))
-                .filter(|&chosen| chosen != cpu);
+            let chosen = if self.parameters.rules_of_4_9 {
+                let group = self.find_idlest_group_4_9(core, index, wakee);
+                group.and_then(|group| self.find_idlest_group_cpu_4_9(core, group, wakee, cpu))
+            } else {
+                let group = self.find_idlest_group(core, (index, cpu), wakee);
+                group.and_then(|group| self.find_idlest_group_cpu(core, group, wakee))
+            };
+            let chosen = chosen.filter(|&chosen| chosen != cpu);
             let Some(chosen) = chosen else {
                 domain = child;
                 continue;

@@ -1,0 +1,176 @@
+//! Choosing a CPU as Linux 4.9 did (`select_task_rq_fair` and what it calls; `docs/spec/linux-fair.md` section 1.16): by the load
+//! that is runnable now, with a search whose limit is what searches have cost.
+//!
+//! Differences from the kernel: what a task adds to a CPU's load is its share of the root queue's load, where the kernel works out
+//! how the groups' shares would change (`effective_load`); no idle states, so of idle CPUs the one that idled last is taken.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+
+use super::Wakee;
+use crate::domains::flags;
+use crate::fair::gathering::Gathering;
+use crate::fair::weights::NICE_0_WEIGHT;
+use crate::fair::{Fair, Policy};
+
+/// What a search takes for each CPU it looks at (assumed: a line that another CPU has written).
+const VISIT_NS: u64 = 50;
+/// The mean idle time is cut by this before it is compared with the cost of a search: its variance is large.
+const AVERAGE_IDLE_DIVISOR: u64 = 512;
+
+impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// `wake_affine`: whether the load of the waker's CPU, with the task on it, is no more than that of the previous one.
+    pub(super) fn wake_affine_by_load(
+        &self,
+        core: &Core<'_>,
+        domain: usize,
+        wakee: Wakee,
+        prev: CpuId,
+        sync: bool,
+    ) -> bool {
+        let this = core.this_cpu();
+        let mut this_load = self.balance_load(this);
+        if sync && !core.curr_is_idle(this) {
+            this_load = this_load.saturating_sub(self.task_h_load(core.curr(this)));
+        }
+        let bias = u64::from(100 + (self.domains.domain(domain).imbalance_pct - 100) / 2);
+        let (mut this_effective, mut prev_effective) =
+            (100 * u64::from(core.capacity(prev)), bias * u64::from(core.capacity(this)));
+        if this_load > 0 {
+            this_effective *= this_load + self.task_h_load(wakee.task);
+            prev_effective *= self.balance_load(prev);
+        }
+        this_effective <= prev_effective
+    }
+
+    /// `select_idle_sibling`: the target, the previous CPU, an idle core, an idle CPU, an idle sibling; else the target, busy.
+    pub(super) fn select_idle_sibling_4_9(
+        &mut self,
+        core: &Core<'_>,
+        wakee: Wakee,
+        prev: CpuId,
+        target: CpuId,
+    ) -> CpuId {
+        let usable = |fair: &Self, cpu: CpuId| fair.idle[cpu.index()] && core.may_run_on(wakee.task, cpu);
+        if usable(self, target) {
+            return target;
+        }
+        if prev != target && self.domains.cpus_share_cache(prev, target) && usable(self, prev) {
+            return prev;
+        }
+        if self.domains.sd_llc(target).is_none() {
+            return target;
+        }
+        self.idle_core_4_9(core, wakee, target)
+            .or_else(|| self.idle_cpu_4_9(core, wakee, target))
+            .or_else(|| self.select_idle_smt(core, wakee, target))
+            .unwrap_or(target)
+    }
+
+    /// `select_idle_core`: if the LLC is known to have one.
+    fn idle_core_4_9(&mut self, core: &Core<'_>, wakee: Wakee, target: CpuId) -> Option<CpuId> {
+        let llc = self.domains.sd_llc_id(target);
+        if !self.domains.smt_active() || !self.domains.shared(llc).has_idle_cores {
+            return None;
+        }
+        let cpus = self.domains.llc_cpus(llc);
+        let start = self.domains.llc_position(target) as usize;
+        let found = (0..cpus.len())
+            .map(|offset| CpuId(cpus[(start + offset) % cpus.len()]))
+            .find(|&cpu| core.may_run_on(wakee.task, cpu) && self.idle[cpu.index()] && self.is_core_idle(cpu));
+        if found.is_none() {
+            self.domains.shared_mut(llc).has_idle_cores = false;
+        }
+        found
+    }
+
+    /// `select_idle_cpu`: the whole LLC, unless searches from this CPU cost more than its idle times are worth.
+    fn idle_cpu_4_9(&mut self, core: &Core<'_>, wakee: Wakee, target: CpuId) -> Option<CpuId> {
+        let this = core.this_cpu().index();
+        if self.rqs[this].avg_idle_ns / AVERAGE_IDLE_DIVISOR < self.balance.scan_costs_ns[this] {
+            return None;
+        }
+        let cpus = self.domains.llc_cpus(self.domains.sd_llc_id(target));
+        let start = self.domains.llc_position(target) as usize;
+        let (mut visited, mut found) = (0, None);
+        for offset in 0..cpus.len() {
+            let cpu = CpuId(cpus[(start + offset) % cpus.len()]);
+            if !core.may_run_on(wakee.task, cpu) {
+                continue;
+            }
+            visited += 1;
+            if self.idle[cpu.index()] {
+                found = Some(cpu);
+                break;
+            }
+        }
+        let cost = &mut self.balance.scan_costs_ns[this];
+        *cost = (*cost as i64 + (visited * VISIT_NS as i64 - *cost as i64) / 8) as u64;
+        found
+    }
+
+    /// `find_idlest_group`: the group with the least load per capacity, if the local one has more by half the domain's margin.
+    pub(super) fn find_idlest_group_4_9(&self, core: &Core<'_>, index: usize, wakee: Wakee) -> Option<u32> {
+        let domain = self.domains.domain(index);
+        let local_group = self.domains.local_group(domain);
+        let (mut local_load, mut idlest) = (0, None::<(u64, u32)>);
+        for group in self.domains.groups(domain) {
+            let description = self.domains.group(group);
+            let cpus = self.domains.group_cpus(description);
+            if !cpus.iter().any(|&cpu| core.may_run_on(wakee.task, CpuId(cpu))) {
+                continue;
+            }
+            let load: u64 = cpus.iter().map(|&cpu| self.load_for_new_task(core, CpuId(cpu))).sum();
+            let average = load * 1024 / u64::from(description.capacity).max(1);
+            if group == local_group {
+                local_load = average;
+            } else if idlest.is_none_or(|(least, _)| average < least) {
+                idlest = Some((average, group));
+            }
+        }
+        let margin = u64::from(100 + (domain.imbalance_pct - 100) / 2);
+        idlest.filter(|(least, _)| 100 * local_load >= margin * least).map(|(_, group)| group)
+    }
+
+    /// `find_idlest_cpu`: of idle CPUs the one that idled last, else the one with the least load, this one among equals.
+    pub(super) fn find_idlest_group_cpu_4_9(
+        &self,
+        core: &Core<'_>,
+        group: u32,
+        wakee: Wakee,
+        this: CpuId,
+    ) -> Option<CpuId> {
+        let cpus = self.domains.group_cpus(self.domains.group(group)).iter().map(|&cpu| CpuId(cpu));
+        let allowed = || cpus.clone().filter(|&cpu| core.may_run_on(wakee.task, cpu));
+        let idled = |cpu: CpuId| (self.rqs[cpu.index()].idle_entered_ns, self.rqs[cpu.index()].idle_rank);
+        let mut newest: Option<CpuId> = None;
+        for cpu in allowed().filter(|cpu| self.idle[cpu.index()]) {
+            if newest.is_none_or(|best| idled(cpu) > idled(best)) {
+                newest = Some(cpu);
+            }
+        }
+        newest.or_else(|| allowed().min_by_key(|&cpu| (self.load_for_new_task(core, cpu), cpu != this)))
+    }
+
+    /// Runnable load of a CPU, with the program that starts the others where it runs.
+    fn load_for_new_task(&self, core: &Core<'_>, cpu: CpuId) -> u64 {
+        self.balance_load(cpu) + if core.launcher() == Some(cpu) { u64::from(NICE_0_WEIGHT) } else { 0 }
+    }
+
+    /// Which of a CPU's averages a pass over a domain compares (`get_sd_load_idx`): the longer, the farther its CPUs are from each
+    /// other.
+    pub(in crate::fair) fn load_index_4_9(&self, index: usize, idle: crate::fair::balance::IdleType) -> usize {
+        use crate::fair::balance::IdleType;
+        let domain = self.domains.domain(index);
+        match idle {
+            IdleType::NewlyIdle => 0,
+            _ if domain.has(flags::SHARE_CPUCAPACITY) => 0,
+            IdleType::NotIdle if domain.has(flags::SHARE_LLC) => 2,
+            IdleType::Idle if domain.has(flags::SHARE_LLC) => 0,
+            IdleType::NotIdle if domain.has(flags::NUMA) => 3,
+            IdleType::Idle if domain.has(flags::NUMA) => 2,
+            IdleType::NotIdle => 2,
+            IdleType::Idle => 1,
+        }
+    }
+}
