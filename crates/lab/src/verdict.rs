@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use warmcore_places::place::Place;
+use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_statistics::{
     Better, Comparison, Design, Sample, StatisticsError, Summary, Verdict, compare_trials, judge,
@@ -145,6 +146,8 @@ pub struct SchedulerResult {
     pub resolved: String,
     /// Whether the others are compared with it.
     pub is_baseline: bool,
+    /// Whether it is a yardstick, not a kernel's scheduler.
+    pub is_yardstick: bool,
     /// Number of trials that were ended by the largest time.
     pub unfinished: usize,
     /// By name of the measure.
@@ -172,8 +175,8 @@ pub struct MeasureResult {
 /// The verdict.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Conclusion {
-    /// Label of the best scheduler: better than the baseline, or the baseline if all others are worse. Absent when
-    /// the trials do not single one out.
+    /// Label of the best scheduler that a kernel could have: better than the baseline, or the baseline if all others of these are worse.
+    /// Yardsticks are not counted. Absent when the trials do not single one out.
     pub best: Option<String>,
     /// In words.
     pub sentence: String,
@@ -201,6 +204,7 @@ pub fn conclude(
             label: scheduler.label.clone(),
             resolved: scheduler.resolved.clone(),
             is_baseline: index == baseline,
+            is_yardstick: is_yardstick(&scheduler.label),
             unfinished: trials[index].iter().filter(|trial| trial.end == TrialEnd::TimeLimit).count(),
             measures: BTreeMap::new(),
             decisions: decisions::of_trials(&trials[index]),
@@ -316,34 +320,51 @@ fn in_words(
     (design, trials): (Design, usize),
 ) -> Conclusion {
     let base = &schedulers[baseline].label;
-    let others: Vec<(&str, &Comparison)> = schedulers
+    let others: Vec<Contender<'_>> = schedulers
         .iter()
         .filter_map(|scheduler| {
-            Some((scheduler.label.as_str(), scheduler.measures[&primary.name].comparison.as_ref()?))
+            let comparison = scheduler.measures[&primary.name].comparison.as_ref()?;
+            Some(Contender { label: &scheduler.label, comparison, is_yardstick: scheduler.is_yardstick })
         })
         .collect();
     if others.is_empty() {
         let sentence = format!("{base} is the only scheduler: there is nothing to compare it with.");
         return Conclusion { best: None, sentence };
     }
-    let with = |finding: Finding| others.iter().filter(move |(_, comparison)| Finding::of(comparison) == finding);
-    let best = with(Finding::Better).min_by(|a, b| gain(a.1).total_cmp(&gain(b.1)));
-    let all_worse = with(Finding::Worse).count() == others.len();
+    let real = || others.iter().filter(|other| !other.is_yardstick);
+    let better = real().filter(|other| Finding::of(other.comparison) == Finding::Better);
+    let best = better.min_by(|a, b| gain(a.comparison).total_cmp(&gain(b.comparison)));
+    let is_best = !schedulers[baseline].is_yardstick
+        && real().count() > 0
+        && real().all(|other| Finding::of(other.comparison) == Finding::Worse);
     let mut parts = Vec::new();
     match best {
-        Some((label, comparison)) => parts.push(format!("{label} is best: {}", relation(primary, comparison, base))),
-        None if all_worse => parts.push(format!("{base} is best")),
+        Some(best) => parts.push(format!("{} is best: {}", best.label, relation(primary, best.comparison, base))),
+        None if is_best => parts.push(format!("{base} is best")),
         None => {}
     }
-    let rest = others.iter().filter(|(label, _)| best.is_none_or(|(best, _)| best != label));
-    parts.extend(rest.map(|(label, comparison)| about(primary, label, comparison, base, trials)));
+    let rest = others.iter().filter(|other| best.is_none_or(|best| best.label != other.label));
+    parts.extend(rest.map(|other| about(primary, other, base, trials)));
     let sentence = format!("{}; {}.", parts.join("; "), closing(primary, design, trials));
-    let best = best.map(|(label, _)| (*label).to_owned()).or_else(|| all_worse.then(|| base.clone()));
+    let best = best.map(|best| best.label.to_owned()).or_else(|| is_best.then(|| base.clone()));
     Conclusion { best, sentence }
 }
 
+/// A scheduler that is compared with the baseline.
+struct Contender<'a> {
+    label: &'a str,
+    comparison: &'a Comparison,
+    is_yardstick: bool,
+}
+
+/// Whether a label is that of a yardstick.
+fn is_yardstick(label: &str) -> bool {
+    SchedulerSpec::parse(label).is_ok_and(|spec| spec.info().is_yardstick)
+}
+
 /// What is said about a scheduler that is not the best one.
-fn about(primary: &Measure, label: &str, comparison: &Comparison, base: &str, trials: usize) -> String {
+fn about(primary: &Measure, other: &Contender<'_>, base: &str, trials: usize) -> String {
+    let Contender { label, comparison, is_yardstick } = *other;
     match Finding::of(comparison) {
         Finding::TooFewTrials => {
             format!("{trials} trials are too few to judge {label}: {}", relation(primary, comparison, base))
@@ -359,7 +380,8 @@ fn about(primary: &Measure, label: &str, comparison: &Comparison, base: &str, tr
             None => format!("no difference shown between {label} and {base}"),
         },
         finding @ (Finding::Better | Finding::Worse | Finding::Different) => {
-            format!("{label} is {}: {}", finding.words(), relation(primary, comparison, base))
+            let what = if is_yardstick { ", a yardstick and no kernel's scheduler," } else { "" };
+            format!("{label}{what} is {}: {}", finding.words(), relation(primary, comparison, base))
         }
     }
 }

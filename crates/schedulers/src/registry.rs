@@ -52,6 +52,9 @@ pub struct SchedulerInfo {
     pub is_cache_aware: bool,
     /// Whether runnable tasks of equal worth that share a CPU all get turns, none waiting for seconds.
     pub shares_equally: bool,
+    /// Whether it is a yardstick, not a kernel's scheduler: something that no kernel could afford or know. It is compared like any other
+    /// and never called the best.
+    pub is_yardstick: bool,
     /// What of a Linux kernel it is, if a present one has it.
     pub linux: Option<LinuxScheduler>,
     /// Runs it; `None` for one that only a real kernel can run.
@@ -79,6 +82,7 @@ impl SchedulerInfo {
         scores: &[],
         is_cache_aware: false,
         shares_equally: true,
+        is_yardstick: false,
         linux: None,
         simulate: None,
     };
@@ -100,13 +104,14 @@ impl Serialize for SchedulerInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut decisions = DecisionTable::default();
         (self.register_decisions)(&mut decisions);
-        let mut row = serializer.serialize_struct("SchedulerInfo", 6)?;
+        let mut row = serializer.serialize_struct("SchedulerInfo", 7)?;
         row.serialize_field("name", self.name)?;
         row.serialize_field("summary", self.summary)?;
         row.serialize_field("source", self.source)?;
         row.serialize_field("tunables", &self.tunables().collect::<Vec<_>>())?;
         row.serialize_field("decisions", &decisions.into_kinds())?;
         row.serialize_field("scores", self.scores)?;
+        row.serialize_field("is_yardstick", &self.is_yardstick)?;
         row.end()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A task that becomes runnable goes to the tail of the queue, an idle CPU (its old one if that is idle) is told, and
 //! whichever CPU is free next takes the first task it may run. Nothing preempts a task within its quantum. What the
-//! policy lacks is the point of it: weights, latency, caches.
+//! policy lacks is the point of it: weights, latency, caches. It is a yardstick: no kernel of many CPUs could afford the one queue.
 //!
 //! The queue has one lock. Whoever takes it fetches its lines from the CPU that had them last and waits until everybody
 //! before is through: with the machine's line transfer times this limits how often all CPUs together can queue and pick.
@@ -30,10 +30,11 @@ tunables! {
 /// The row of `rr`.
 pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     name: "rr",
-    summary: "one global queue, fixed quantum: for teaching",
+    summary: "one global queue, fixed quantum: a yardstick, for teaching",
     source: "textbooks",
     sets: &[RoundRobinTunables::TABLE],
     scores: RoundRobin::SCORES,
+    is_yardstick: true,
     simulate: Some(|spec, setup, sink| run(setup, RoundRobin::new(spec.tunables(), &setup.boot()), sink)),
     ..SchedulerInfo::PLAIN
 };

@@ -51,8 +51,8 @@ fn the_best_scheduler_is_named_with_its_ratio_and_interval() {
     assert_eq!(document.verdict.best.as_deref(), Some("eevdf"));
     assert_eq!(
         document.verdict.sentence,
-        "eevdf is best: elapsed time 0.8 times that of cfs (95 % interval 0.8 to 0.8); rr is worse: elapsed time 1.5 \
-         times that of cfs (95 % interval 1.5 to 1.5); 10 paired trials, lower is better."
+        "eevdf is best: elapsed time 0.8 times that of cfs (95 % interval 0.8 to 0.8); rr, a yardstick and no kernel's \
+         scheduler, is worse: elapsed time 1.5 times that of cfs (95 % interval 1.5 to 1.5); 10 paired trials, lower is better."
     );
 }
 
@@ -60,6 +60,18 @@ fn the_best_scheduler_is_named_with_its_ratio_and_interval() {
 fn the_baseline_is_best_when_all_others_are_worse() {
     let document = document(&[("cfs", 1.0), ("eevdf", 1.1), ("rr", 1.5)], 10);
     assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
+}
+
+#[test]
+fn a_yardstick_is_compared_but_never_the_best() {
+    let beside = document(&[("cfs", 1.0), ("eevdf", 0.9), ("rr", 0.5)], 10);
+    assert_eq!(beside.verdict.best.as_deref(), Some("eevdf"));
+    assert!(beside.schedulers[2].is_yardstick && !beside.schedulers[1].is_yardstick);
+    assert!(beside.verdict.sentence.contains("rr, a yardstick and no kernel's scheduler, is better: elapsed time 0.5"));
+    // Alone with a baseline that is not worse than any real one, nothing is singled out.
+    assert_eq!(document(&[("cfs", 1.0), ("rr", 0.5)], 10).verdict.best, None);
+    assert_eq!(document(&[("rr", 1.0), ("cfs", 1.5)], 10).verdict.best, None);
+    assert_eq!(document(&[("cfs", 1.0), ("rr", 1.5)], 10).verdict.best, None, "there is no second real scheduler");
 }
 
 #[test]
@@ -88,7 +100,7 @@ fn few_trials_give_points_and_a_warning_but_no_verdict() {
 
 #[test]
 fn a_run_that_was_cut_off_counts_as_infinitely_long() {
-    let mut trials: Vec<Vec<Trial>> = ["cfs", "rr"]
+    let mut trials: Vec<Vec<Trial>> = ["cfs", "eevdf"]
         .iter()
         .map(|name| (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(5.0))])).collect())
         .collect();
@@ -96,7 +108,7 @@ fn a_run_that_was_cut_off_counts_as_infinitely_long() {
         trial.end = TrialEnd::TimeLimit;
         trial.measures.insert("elapsed_ns".into(), None);
     }
-    let document = conclude(&record(&["cfs", "rr"], 10), &workload(), &Sim, &trials).unwrap();
+    let document = conclude(&record(&["cfs", "eevdf"], 10), &workload(), &Sim, &trials).unwrap();
     assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
     assert_eq!(document.schedulers[1].unfinished, 10);
     let json = serde_json::to_value(&document).unwrap();
