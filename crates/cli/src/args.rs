@@ -198,6 +198,10 @@ pub struct CompareArguments {
     /// How guests are made, with `--on vm`.
     #[command(flatten)]
     pub vm: VmArguments,
+    /// Ask an oracle too: find the best static placement of the workload's long-lived threads, run it pinned, and say how far every
+    /// scheduler is from it
+    #[arg(long)]
+    pub headroom: bool,
     /// Print one JSON document instead of a table
     #[arg(long)]
     pub json: bool,

@@ -66,6 +66,10 @@ fn documents_say_what_their_schemas_say() {
     let scratch = Scratch::new();
     for (words, schema) in [
         (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 8"), "comparison"),
+        (
+            format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --no-out --json --trials 8 --headroom"),
+            "comparison",
+        ),
         (format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
     ] {
         let document = serde_json::from_str(&scratch.run(&words).exits_with(0).out).unwrap();

@@ -11,6 +11,7 @@
 //! | `trials.parquet` | all trials and metrics as one table |
 //! | `trace/*/` | event tables, when a trace was asked for |
 //! | `losses.json` | what was not recorded |
+//! | `oracle.json` | the best static placement that is known and what it reached, when headroom was asked for |
 //! | `verdict.json`, `verdict.txt` | the comparison |
 //! | `environment.json` | host, kernel, CPUs, command line, wall-clock times: differs between equal runs |
 //! | `report.html` | all of the above as one page; can be made again at any time |
@@ -42,6 +43,8 @@ pub const TRIAL_TABLE: &str = "trials.parquet";
 pub const TRACE: &str = "trace";
 /// Name of the file of loss counts.
 pub const LOSSES: &str = "losses.json";
+/// Name of the file of what an oracle found.
+pub const ORACLE: &str = "oracle.json";
 /// Name of the verdict's document.
 pub const VERDICT: &str = "verdict.json";
 /// Name of the verdict's text.

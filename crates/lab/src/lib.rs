@@ -8,6 +8,7 @@
 //!   imitated program would have printed.
 //! - [`scores`]: what schedulers rank tasks by, in words.
 //! - [`time_split`]: where the time went, and what explains the difference between two schedulers.
+//! - [`headroom`]: how far the schedulers are from the best static placement that is known.
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
 //! - [`reading`]: a run directory read back to be shown.
 //! - [`directory`], [`session`], [`table`], [`files`], [`environment`]: the run directory.
@@ -19,6 +20,7 @@ pub mod decisions;
 pub mod directory;
 pub mod environment;
 pub mod experiment;
+pub mod headroom;
 pub mod input;
 pub mod load;
 pub mod making;

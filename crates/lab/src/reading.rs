@@ -5,10 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, RunDirectory, TRACE};
+use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, ORACLE, RunDirectory, TRACE};
 use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::files::{FileError, sha256_of_file};
+use crate::headroom::{self, Headroom};
 use crate::runner::{finished_trials, trial_file, trial_name};
 use crate::session::{ResumeError, experiment_of};
 use crate::trial::Trial;
@@ -112,8 +113,16 @@ impl RunOnDisk {
         let names = (0..schedulers).map(|s| whole.iter().map(|n| trial_name(s, *n)).collect()).collect();
         experiment.seeds = whole.iter().map(|n| record.seeds[*n]).collect();
         let record = experiment.record();
-        let comparison = conclude(&record, &experiment.workload.value, &*experiment.place, &trials)?;
+        let mut comparison = conclude(&record, &experiment.workload.value, &*experiment.place, &trials)?;
         let (checksum, mut faults) = integrity(&directory);
+        let kept = headroom::kept(&directory).and_then(|oracle| match oracle {
+            Some(oracle) => Headroom::of(&comparison, &oracle).map_err(|error| error.to_string()),
+            None => Ok(None),
+        });
+        match kept {
+            Ok(headroom) => comparison.headroom = headroom,
+            Err(reason) => faults.push(format!("{ORACLE} is left out: {reason}")),
+        }
         if whole.len() < asked {
             faults.insert(
                 0,

@@ -18,6 +18,7 @@ use warmcore_workload::{Warning, Workload};
 
 use crate::decisions::{self, DecisionCount};
 use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
+use crate::headroom::Headroom;
 use crate::measures::{self, Measure};
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
@@ -128,6 +129,9 @@ pub struct ComparisonDocument {
     /// Where the time went, and what explains the differences. Absent where trials do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_split: Option<TimeSplit>,
+    /// How far the schedulers are from an oracle. Absent where nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<Headroom>,
     /// The verdict.
     pub verdict: Conclusion,
     /// What to check before the verdict is trusted.
@@ -194,7 +198,7 @@ pub fn conclude(
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
     let catalogue = measures::of_workload(workload);
-    let primary = primary_measure(record.metric.as_deref(), workload, &catalogue)?;
+    let primary = primary_among(record.metric.as_deref(), workload, &catalogue)?;
     let baseline = record.baseline_index().unwrap_or(0);
     let mut schedulers: Vec<SchedulerResult> = record
         .schedulers
@@ -237,6 +241,7 @@ pub fn conclude(
         measures: catalogue.clone(),
         time_split: time_split::of_trials(&labels, baseline, trials),
         schedulers,
+        headroom: None,
         verdict,
     })
 }
@@ -247,14 +252,22 @@ pub fn conclude(
 /// When it does not, or will not.
 pub fn check_metric(metric: Option<&str>, trace: TraceLevel, workload: &Workload) -> Result<(), VerdictError> {
     let catalogue = measures::of_workload(workload);
-    let primary = primary_measure(metric, workload, &catalogue)?;
+    let primary = primary_among(metric, workload, &catalogue)?;
     if primary.from_events && trace == TraceLevel::None {
         return Err(VerdictError::NotRecorded { name: primary.name.clone() });
     }
     Ok(())
 }
 
-fn primary_measure<'a>(
+/// The measure that a verdict is about: the one asked for, or the workload's own.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn primary_measure(metric: Option<&str>, workload: &Workload) -> Result<Measure, VerdictError> {
+    primary_among(metric, workload, &measures::of_workload(workload)).cloned()
+}
+
+fn primary_among<'a>(
     metric: Option<&str>,
     workload: &Workload,
     catalogue: &'a [Measure],

@@ -1,5 +1,10 @@
-//! Many experiments at once.
+//! Many experiments at once, and searches.
 //!
 //! - [`sweep`]: every machine with every workload, as one table of gains.
+//! - [`oracle`]: the best static placement that is known of a workload's threads, run pinned. [`placement`] is its search over the
+//!   analytic memory model, [`threads`] says who is placed.
 
+pub mod oracle;
+pub mod placement;
 pub mod sweep;
+pub mod threads;

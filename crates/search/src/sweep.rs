@@ -8,7 +8,9 @@ use serde::Serialize;
 use warmcore_statistics::{Better, Interval, geometric_mean};
 
 use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::headroom::LEAST_HEADROOM;
 use warmcore_lab::verdict::{ComparisonDocument, Finding};
+use warmcore_memory::math::ln;
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-sweep-1";
@@ -37,6 +39,9 @@ pub struct SweepDocument {
     pub by_machine: Vec<SweepMean>,
     /// Geometric means by workload.
     pub by_workload: Vec<SweepMean>,
+    /// Of what the oracle wins, the part that each candidate wins, by workload, and over all of them last; empty where nobody asked the oracle.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub won: Vec<SweepWon>,
     /// Gains below [`REGRESSION`], worst first.
     pub regressions: Vec<Regression>,
 }
@@ -52,6 +57,9 @@ pub struct SweepRow {
     pub metric: String,
     /// By candidate.
     pub gains: Vec<Gain>,
+    /// Gain of the oracle's placement; absent where it was not asked for, or there is nothing to place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<f64>,
 }
 
 /// A candidate against the baseline.
@@ -72,6 +80,36 @@ pub struct SweepMean {
     pub name: String,
     /// By candidate.
     pub means: Vec<Option<f64>>,
+}
+
+/// What could be won on a workload, and who wins it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SweepWon {
+    /// The workload.
+    pub name: String,
+    /// Machines on which the oracle wins more than [`LEAST_HEADROOM`], of those for which it was asked.
+    pub winnable: usize,
+    /// Machines for which it was asked.
+    pub asked: usize,
+    /// Geometric mean of the oracle's gains on the former.
+    pub oracle: Option<f64>,
+    /// By candidate: its part of the logarithm of that mean.
+    pub parts: Vec<Option<f64>>,
+}
+
+impl SweepWon {
+    fn of<'a>(name: &str, candidates: usize, rows: impl Iterator<Item = &'a SweepRow>) -> Self {
+        let asked: Vec<&SweepRow> = rows.filter(|row| row.oracle.is_some()).collect();
+        let winnable: Vec<&SweepRow> =
+            asked.iter().copied().filter(|row| row.oracle.is_some_and(|gain| gain > 1.0 + LEAST_HEADROOM)).collect();
+        let oracle = geometric_mean(&winnable.iter().filter_map(|row| row.oracle).collect::<Vec<f64>>());
+        let part = |index: usize| {
+            let gains: Option<Vec<f64>> = winnable.iter().map(|row| row.gains.get(index)?.gain).collect();
+            Some(ln(geometric_mean(&gains?)?) / ln(oracle?))
+        };
+        let parts = (0..candidates).map(part).collect();
+        Self { name: name.into(), winnable: winnable.len(), asked: asked.len(), oracle, parts }
+    }
 }
 
 /// A gain that is a loss.
@@ -113,6 +151,7 @@ impl SweepRow {
             workload: document.experiment.workload.source.clone(),
             metric: document.primary.clone(),
             gains: gains.collect(),
+            oracle: document.headroom.as_ref().and_then(|headroom| headroom.gain),
         }
     }
 }
@@ -139,6 +178,18 @@ impl SweepDocument {
             let mean = |wanted: &str| SweepMean { name: wanted.into(), means: means_of(&|row| name(row) == wanted) };
             names.into_iter().map(mean).collect::<Vec<_>>()
         };
+        let mut won = Vec::new();
+        if rows.iter().any(|row| row.oracle.is_some()) {
+            let mut names: Vec<&str> = Vec::new();
+            rows.iter().for_each(|row| {
+                if !names.contains(&row.workload.as_str()) {
+                    names.push(&row.workload)
+                }
+            });
+            let of = |name: &str| SweepWon::of(name, candidates.len(), rows.iter().filter(|row| row.workload == name));
+            won = names.iter().map(|name| of(name)).collect();
+            won.push(SweepWon::of("everything", candidates.len(), rows.iter()));
+        }
         let mut regressions: Vec<Regression> = rows
             .iter()
             .flat_map(|row| {
@@ -158,6 +209,7 @@ impl SweepDocument {
             means: means_of(&|_| true),
             by_machine: by(|row| &row.machine),
             by_workload: by(|row| &row.workload),
+            won,
             regressions,
             candidates,
             rows,
@@ -176,7 +228,26 @@ mod tests {
             workload: workload.into(),
             metric: "m".into(),
             gains: gains.iter().map(gain).collect(),
+            oracle: None,
         }
+    }
+
+    #[test]
+    fn parts_won_are_of_what_could_be_won() {
+        let with = |row: SweepRow, oracle: Option<f64>| SweepRow { oracle, ..row };
+        let rows = vec![
+            with(row("a", "v", &[2.0, 1.0]), Some(4.0)),
+            with(row("b", "v", &[0.5, 1.0]), Some(1.0)),
+            with(row("a", "w", &[1.0, 1.1]), None),
+        ];
+        let document = SweepDocument::new("base".into(), vec!["x".into(), "y".into()], 3, rows);
+        let names: Vec<&str> = document.won.iter().map(|won| &*won.name).collect();
+        assert_eq!(names, ["v", "w", "everything"]);
+        // On b nothing is to be won, so what x loses there is no part of it.
+        assert_eq!((document.won[0].winnable, document.won[0].asked), (1, 2));
+        assert!((document.won[0].parts[0].unwrap() - 0.5).abs() < 1e-12);
+        assert_eq!(document.won[0].parts[1], Some(0.0));
+        assert_eq!((document.won[1].asked, document.won[1].oracle, document.won[1].parts[0]), (0, None, None));
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub struct SweepArguments {
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
+    /// Ask an oracle too, as in `compare`: a column for what placement could win, and who wins how much of it
+    #[arg(long)]
+    pub headroom: bool,
     /// What becomes of them.
     #[command(flatten)]
     pub batch: BatchArguments,

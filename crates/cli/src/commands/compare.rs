@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use warmcore_lab::directory::{DirectoryError, Existing, RunDirectory};
+use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, TraceLevel, trial_seeds};
+use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
+use warmcore_search::oracle::{self, OracleError};
 
 use crate::args::{CompareArguments, TraceChoice};
 use crate::commands::{report, verdict_table, vm};
@@ -39,8 +41,19 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     let finished = run_trials(&experiment, directory.as_ref(), jobs, &signals, console)?;
     environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
 
-    let document = verdict::conclude(&record, &experiment.workload.value, &*experiment.place, &finished.trials)
+    let mut document = verdict::conclude(&record, &experiment.workload.value, &*experiment.place, &finished.trials)
         .map_err(|error| Failure::usage("warmcore::metric", error))?;
+    let kept = directory.as_ref().map_or(Ok(None), headroom::kept).unwrap_or_else(|reason| {
+        console.warn(&format!("{ORACLE} is left out: {reason}"));
+        None
+    });
+    let oracle = match (kept, arguments.headroom) {
+        (None, true) => Some(ask_oracle(&experiment, directory.as_ref(), jobs, &signals, console)?),
+        (kept, _) => kept,
+    };
+    if let Some(oracle) = &oracle {
+        document.headroom = headroom_of(&document, oracle)?;
+    }
     if let Some(directory) = &directory {
         let text = verdict_table::plain(&document);
         session::finish(directory, &experiment, &finished.trials, Some((&document, &text)), &environment)
@@ -141,6 +154,39 @@ fn run_trials(
     let result = runner::run(experiment, directory, &conduct);
     bar.finish_and_clear();
     result.map_err(|error| run_failure(error, directory, signals))
+}
+
+/// The best static placement that is known, and what it reaches; kept in the run directory.
+fn ask_oracle(
+    experiment: &Experiment,
+    directory: Option<&RunDirectory>,
+    jobs: usize,
+    signals: &Signals,
+    console: &Console,
+) -> Result<OracleRun, Failure> {
+    console.note("looking for the best static placement");
+    let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    let oracle = oracle::run(experiment, &conduct).map_err(|error| oracle_failure(error, directory, signals))?;
+    if let Some(directory) = directory {
+        directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
+    }
+    Ok(oracle)
+}
+
+/// The schedulers against the oracle.
+pub fn headroom_of(document: &ComparisonDocument, oracle: &OracleRun) -> Result<Option<Headroom>, Failure> {
+    Headroom::of(document, oracle).map_err(|error| Failure::failed("warmcore::headroom", error))
+}
+
+/// The failure for an oracle that has no answer.
+pub fn oracle_failure(error: OracleError, directory: Option<&RunDirectory>, signals: &Signals) -> Failure {
+    match error {
+        OracleError::Run(error) => run_failure(error, directory, signals),
+        error => {
+            let advice = error.advice();
+            Failure::usage("warmcore::headroom", error).help(advice)
+        }
+    }
 }
 
 /// The failure for what stopped the trials.

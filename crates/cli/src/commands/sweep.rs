@@ -5,17 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use warmcore_lab::builder::Built;
-use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::directory::{Existing, ORACLE, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, trial_seeds};
 use warmcore_lab::files::write_atomically;
+use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
 use warmcore_lab::verdict::{self, decimal};
-use warmcore_search::sweep::{REGRESSION, SweepDocument, SweepMean, SweepRow};
+use warmcore_search::oracle::{self, OracleError};
+use warmcore_search::sweep::{REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
 
 use crate::args::SweepArguments;
-use crate::commands::compare::{available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
+use crate::commands::compare::{
+    available_jobs, directory_failure, headroom_of, oracle_failure, run_failure, session_failure, unix_seconds,
+};
 use crate::commands::reproduce::make_directory;
 use crate::commands::verdict_table;
 use crate::console::{Console, Table, Tone};
@@ -40,7 +44,8 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     let mut rows = Vec::new();
     for (index, experiment) in experiments.iter().enumerate() {
         let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| bar.inc(1) };
-        rows.push(run_one(experiment, index, arguments.batch.out.as_deref(), &conduct, &signals)?);
+        let out = arguments.batch.out.as_deref();
+        rows.push(run_one(experiment, index, (out, arguments.headroom), &conduct, &signals)?);
     }
     bar.finish_and_clear();
     let labels: Vec<String> =
@@ -134,7 +139,7 @@ fn workload_texts(given: &[String]) -> Result<Vec<String>, Failure> {
 fn run_one(
     experiment: &Experiment,
     index: usize,
-    out: Option<&Path>,
+    (out, headroom): (Option<&Path>, bool),
     conduct: &Conduct<'_>,
     signals: &Signals,
 ) -> Result<SweepRow, Failure> {
@@ -150,9 +155,15 @@ fn run_one(
     };
     let finished = runner::run(experiment, directory.as_ref(), conduct)
         .map_err(|error| run_failure(error, directory.as_ref(), signals))?;
-    let document =
+    let mut document =
         verdict::conclude(&experiment.record(), &experiment.workload.value, &*experiment.place, &finished.trials)
             .map_err(|error| Failure::usage("warmcore::metric", error))?;
+    if headroom && let Some(oracle) = ask_oracle(experiment, conduct, signals)? {
+        document.headroom = headroom_of(&document, &oracle)?;
+        if let Some(directory) = &directory {
+            directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
+        }
+    }
     if let Some(directory) = &directory {
         environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
         let text = verdict_table::plain(&document);
@@ -162,23 +173,66 @@ fn run_one(
     Ok(SweepRow::new(&document))
 }
 
+/// What the oracle of a cell reaches; none where nothing lives long enough to be placed.
+fn ask_oracle(experiment: &Experiment, conduct: &Conduct<'_>, signals: &Signals) -> Result<Option<OracleRun>, Failure> {
+    // The bar counts the table's own simulations.
+    let conduct = Conduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop), progress: &|_| {} };
+    match oracle::run(experiment, &conduct) {
+        Ok(oracle) => Ok(Some(oracle)),
+        Err(OracleError::NoThreads(_)) => Ok(None),
+        Err(error) => Err(oracle_failure(error, None, signals)),
+    }
+}
+
 /// A machine's text as part of a file name.
 fn slug(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
 fn text(document: &SweepDocument, console: &Console) -> String {
-    let mut table = Table::new(headings(document, ["machine", "workload"]).iter().map(String::as_str));
+    let mut names = headings(document, ["machine", "workload"]);
+    names.extend(asked(document).then(|| ">oracle".to_owned()));
+    let mut table = Table::new(names.iter().map(String::as_str));
     for row in &document.rows {
         let mut cells = vec![(row.machine.clone(), Tone::Plain), (row.workload.clone(), Tone::Plain)];
         cells.extend(row.gains.iter().map(|gain| (factor(gain.gain), tone(gain.gain))));
+        cells.extend(asked(document).then(|| (factor(row.oracle), Tone::Plain)));
         table.toned_row(cells);
     }
     let mut means = Table::new(headings(document, ["geometric mean over", ""]).iter().map(String::as_str));
     for (name, values) in all_means(document) {
         means.row([name, String::new()].into_iter().chain(values.iter().map(|value| factor(*value))));
     }
-    format!("{}\n{}\n{}", console.table(&table), console.table(&means), losses(document))
+    let mut won =
+        Table::new(headings(document, ["of what the oracle wins over", ">oracle"]).iter().map(String::as_str));
+    for of in &document.won {
+        won.row([of.name.clone(), factor(of.oracle)].into_iter().chain(of.parts.iter().map(|part| share(*part))));
+    }
+    let won = if asked(document) { format!("{}\n", console.table(&won)) } else { String::new() };
+    format!("{}\n{}\n{won}{}", console.table(&table), console.table(&means), losses(document))
+}
+
+/// Whether an oracle was asked for any cell.
+fn asked(document: &SweepDocument) -> bool {
+    !document.won.is_empty()
+}
+
+/// A share that may be negative or not exist.
+fn share(part: Option<f64>) -> String {
+    part.map_or_else(|| "-".into(), |part| format!("{:.0} %", part * 100.0))
+}
+
+/// What could be won, and who wins it, as a Markdown table.
+fn won_markdown(won: &[SweepWon], columns: &str, rule: &str) -> String {
+    let mut text = format!(
+        "\nOf what the oracle wins where it wins more than 1 %: its mean gain there, and the part of it (of its logarithm) that each wins.\n\n\
+         | workload | machines | `oracle` |{columns}\n|---|--:|--:|{rule}\n"
+    );
+    for of in won {
+        let parts: String = of.parts.iter().map(|part| format!(" {} |", share(*part))).collect();
+        text.push_str(&format!("| `{}` | {} of {} | {} |{parts}\n", of.name, of.winnable, of.asked, factor(of.oracle)));
+    }
+    text
 }
 
 fn markdown(document: &SweepDocument) -> String {
@@ -193,9 +247,14 @@ fn markdown(document: &SweepDocument) -> String {
     for (name, values) in all_means(document) {
         text.push_str(&format!("| {name} |{}\n", cells(&values)));
     }
-    text.push_str(&format!("\n| machine | workload |{columns}\n|---|---|{rule}\n"));
+    let (oracle, oracle_rule) = if asked(document) { (" `oracle` |", "--:|") } else { ("", "") };
+    if asked(document) {
+        text.push_str(&won_markdown(&document.won, &columns, &rule));
+    }
+    text.push_str(&format!("\n| machine | workload |{columns}{oracle}\n|---|---|{rule}{oracle_rule}\n"));
     for row in &document.rows {
-        let gains: Vec<Option<f64>> = row.gains.iter().map(|gain| gain.gain).collect();
+        let mut gains: Vec<Option<f64>> = row.gains.iter().map(|gain| gain.gain).collect();
+        gains.extend(asked(document).then_some(row.oracle));
         text.push_str(&format!("| {} | `{}` |{}\n", row.machine, row.workload, cells(&gains)));
     }
     format!("{text}\n{}", losses(document))

@@ -25,9 +25,10 @@ pub fn plain(document: &ComparisonDocument) -> String {
 fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let (document, key) = with_short_labels(document);
     format!(
-        "{key}{}\n{}\n{}{}",
+        "{key}{}\n{}\n{}{}{}",
         show(&table(&document)),
         wrapped(&document.verdict.sentence, columns),
+        headroom(&document, columns),
         time_split(&document, show, columns),
         decisions(&document)
     )
@@ -49,12 +50,22 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
     let shorten = |text: &mut String| short.iter().for_each(|(long, short)| *text = text.replace(long, short));
     document.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
     shorten(&mut document.verdict.sentence);
+    if let Some(headroom) = &mut document.headroom {
+        headroom.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
+        shorten(&mut headroom.sentence);
+    }
     if let Some(split) = &mut document.time_split {
         split.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
         split.gaps.iter_mut().for_each(|gap| shorten(&mut gap.sentence));
     }
     let key = if key.is_empty() { key } else { format!("{key}\n") };
     (document, key)
+}
+
+/// How far the schedulers are from the oracle, if it was asked.
+fn headroom(document: &ComparisonDocument, columns: usize) -> String {
+    let sentence = document.headroom.as_ref().map(|headroom| headroom.sentence.as_str());
+    sentence.map_or_else(String::new, |sentence| format!("\n{}\n", wrapped(sentence, columns).trim_end()))
 }
 
 /// Where the time went, and what explains the differences.
@@ -102,12 +113,18 @@ fn table(document: &ComparisonDocument) -> Table {
     let others = BESIDE.into_iter().filter(|(name, _)| *name != document.primary).skip(usize::from(second.is_some()));
     let others = others.map(|(name, heading)| (name, format!(">{heading}")));
     let columns: Vec<(&str, String)> = second.into_iter().chain(others).collect();
-    let headings = ["scheduler", &primary, ">ratio [95 %]", "verdict"];
-    let mut table = Table::new(headings.into_iter().chain(columns.iter().map(|(_, heading)| heading.as_str())));
+    let headroom = document.headroom.as_ref();
+    let headings =
+        ["scheduler", &primary, ">ratio [95 %]", "verdict"].into_iter().chain(headroom.map(|_| ">of oracle"));
+    let mut table = Table::new(headings.chain(columns.iter().map(|(_, heading)| heading.as_str())));
     for scheduler in &document.schedulers {
         let mut row = vec![(scheduler.label.clone(), Tone::Plain)];
         row.push((median(scheduler, &document.primary, &document.measures), Tone::Plain));
         row.extend(judged(scheduler, &document.primary));
+        row.extend(headroom.map(|headroom| {
+            let of_oracle = headroom.scheduler(&scheduler.label).and_then(|scheduler| scheduler.of_oracle);
+            (of_oracle.map_or_else(|| "-".into(), decimal), Tone::Plain)
+        }));
         row.extend(columns.iter().map(|(name, _)| (median(scheduler, name, &document.measures), Tone::Plain)));
         table.toned_row(row);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use warmcore_lab::verdict::{Finding, trials_in_words};
+use warmcore_lab::verdict::{Finding, decimal, trials_in_words};
 use warmcore_statistics::Better;
 use warmcore_topology::Basis;
 
@@ -110,9 +110,13 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
     let _ = write!(
         out,
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdict table\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
-         <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th><th class=\"n\">ratio [95 %]</th><th>verdict</th>",
+         <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th><th class=\"n\">ratio [95 %]</th><th>verdict</th>{}",
         primary.map_or_else(String::new, |m| escape(&format!("{}; {}", m.definition, direction(m.better)))),
         primary.map_or_else(String::new, |m| escape(&m.title)),
+        document.headroom.as_ref().map_or(
+            "",
+            |_| "<th class=\"n\" title=\"in parts of the best static placement that is known\">of oracle</th>"
+        ),
     );
     for (name, heading) in &beside {
         let _ = write!(out, "<th class=\"n\" title=\"{}\">{}</th>", definition(run, name), escape(heading));
@@ -138,6 +142,11 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
             number(result.comparison.as_ref().map_or(Some(1.0), |comparison| comparison.ratio)),
             escape(&ratio),
         );
+        if let Some(headroom) = &document.headroom {
+            let part = headroom.scheduler(&scheduler.label).and_then(|scheduler| scheduler.of_oracle);
+            let shown = part.map_or_else(|| "-".into(), decimal);
+            let _ = write!(out, "<td class=\"n\" data-value=\"{}\">{shown}</td>", number(part));
+        }
         for (name, _) in &beside {
             let result = scheduler.measures.get(*name);
             let _ = write!(
@@ -150,6 +159,9 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
         out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>\n");
+    if let Some(headroom) = &document.headroom {
+        let _ = writeln!(out, "<p class=\"headroom\">{}</p>", escape(&headroom.sentence));
+    }
 }
 
 pub(super) fn number(value: Option<f64>) -> String {

@@ -1,0 +1,269 @@
+//! The oracle: knows a workload's memory profiles, looks for the best static placement of its long-lived threads, and runs it pinned.
+//!
+//! No kernel could have it: a scheduler sees nothing of the workload's truth, so this stands outside of them. It is an ordinary
+//! experiment: the same workload with affinities, under `eevdf`.
+//!
+//! 1. The long-lived threads are written out as tasks of their own ([`threads`](crate::threads)).
+//! 2. The analytic model is searched for the best placement ([`placement`](crate::placement)).
+//! 3. The model knows no messages, waits and sleep. So the placement found and those the search began with are rehearsed: simulated with
+//!    seeds of their own, each pinned to CPUs, to those CPUs' LLCs, and to their nodes. The best by the workload's metric is run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use warmcore_lab::experiment::{Experiment, Named, TraceLevel, trial_seeds};
+use warmcore_lab::headroom::{OracleRun, PinnedThread, Rehearsal, SCHEMA};
+use warmcore_lab::measures::Measure;
+use warmcore_lab::runner::{self, Conduct, RunError};
+use warmcore_lab::verdict::{VerdictError, primary_measure};
+use warmcore_memory::{HierarchyError, Profile, library};
+use warmcore_schedulers::{SchedulerSpec, SpecError};
+use warmcore_statistics::Better;
+use warmcore_topology::{CpuId, CpuSet, Machine, format_cpu_list};
+use warmcore_workload::{Affinity, Step, Workload};
+
+use crate::placement::{Found, Goal, Problem, Thread};
+use crate::threads::{Unrolled, unroll};
+
+/// The kernel under which threads are pinned.
+const KERNEL: &str = "eevdf";
+
+/// Trials of each rehearsal. Their seeds are derived from the first trial's, and are none of the experiment's.
+pub const REHEARSALS: u32 = 2;
+
+/// Why there is no headroom.
+#[derive(Debug, thiserror::Error)]
+pub enum OracleError {
+    /// The place does not model memory.
+    #[error("headroom is found in a memory model, and `{0}` does not simulate")]
+    NotSimulated(&'static str),
+    /// Nothing to place.
+    #[error("workload `{0}` has no long-lived threads that are not bound already, so there is nothing to place")]
+    NoThreads(String),
+    /// The metric has no better direction.
+    #[error("metric `{0}` has no better direction, so no placement is the best")]
+    NoDirection(String),
+    /// The model refuses the machine.
+    #[error(transparent)]
+    Machine(#[from] HierarchyError),
+    /// The metric does not exist.
+    #[error(transparent)]
+    Metric(#[from] VerdictError),
+    /// The kernel's name is not known: a fault of this program.
+    #[error(transparent)]
+    Kernel(#[from] SpecError),
+    /// A pinned run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl OracleError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::NotSimulated(_) => "leave out --on, or --headroom",
+            Self::NoThreads(_) | Self::NoDirection(_) | Self::Metric(_) => "leave out --headroom",
+            Self::Machine(_) => "give the machine caches (`[[cache]]`), or name a preset as its `base`",
+            Self::Kernel(_) | Self::Run(_) => "the run without --headroom may say more",
+        }
+    }
+}
+
+/// How tightly a thread is pinned to where the placement has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Width {
+    Cpu,
+    Llc,
+    Node,
+}
+
+impl Width {
+    const ALL: [Self; 3] = [Self::Cpu, Self::Llc, Self::Node];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Llc => "llc",
+            Self::Node => "node",
+        }
+    }
+
+    fn cpus(self, machine: &Machine, cpu: CpuId) -> CpuSet {
+        match self {
+            Self::Cpu => {
+                let mut alone = CpuSet::with_capacity(machine.cpu_count());
+                alone.insert(cpu);
+                alone
+            }
+            Self::Llc => machine.cpus_of_llc(machine.llc_of(cpu)).clone(),
+            Self::Node => machine.cpus_of_node(machine.node_of(cpu)).clone(),
+        }
+    }
+}
+
+/// A placement that may be the best.
+struct Candidate {
+    placement: &'static str,
+    width: Width,
+    pins: Vec<CpuSet>,
+}
+
+/// Finds the placement and runs it, one trial for each of the experiment's.
+///
+/// # Errors
+/// See [`OracleError`].
+pub fn run(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<OracleRun, OracleError> {
+    let kind = experiment.place.kind();
+    if !kind.simulated {
+        return Err(OracleError::NotSimulated(kind.name));
+    }
+    let workload = &experiment.workload.value;
+    let metric = primary_measure(experiment.metric.as_deref(), workload)?;
+    if metric.better == Better::Neither {
+        return Err(OracleError::NoDirection(metric.name));
+    }
+    let unrolled = unroll(workload);
+    if unrolled.threads.is_empty() {
+        return Err(OracleError::NoThreads(workload.name.clone()));
+    }
+    let machine = &experiment.machine.value;
+    let found = problem(machine, &unrolled).search()?;
+    let mut rehearsals = Vec::new();
+    let mut best: Option<(f64, Candidate)> = None;
+    let seeds = trial_seeds(experiment.seeds.first().copied().unwrap_or_default(), REHEARSALS);
+    for candidate in candidates(machine, &found) {
+        let points = points(&pinned(experiment, &unrolled, &candidate, seeds.clone())?, &metric, conduct)?;
+        let value =
+            points.iter().copied().collect::<Option<Vec<f64>>>().map(|all| all.iter().sum::<f64>() / all.len() as f64);
+        rehearsals.push(Rehearsal {
+            placement: candidate.placement.into(),
+            width: candidate.width.name().into(),
+            value,
+        });
+        let Some(value) = value else { continue };
+        let beats = |known: f64| if metric.better == Better::Lower { value < known } else { value > known };
+        if best.as_ref().is_none_or(|(known, _)| beats(*known)) {
+            best = Some((value, candidate));
+        }
+    }
+    let Some((_, chosen)) = best else { return Err(OracleError::NoThreads(workload.name.clone())) };
+    let experiment = pinned(experiment, &unrolled, &chosen, experiment.seeds.clone())?;
+    let points = points(&experiment, &metric, conduct)?;
+    let threads = unrolled.threads.iter().zip(&chosen.pins).map(|(thread, pins)| PinnedThread {
+        task: unrolled.workload.tasks[*thread].name.clone(),
+        cpus: format_cpu_list(pins.iter().map(|cpu| machine.os_index(cpu))),
+    });
+    Ok(OracleRun {
+        schema: SCHEMA.into(),
+        scheduler: KERNEL.into(),
+        placement: chosen.placement.into(),
+        width: chosen.width.name().into(),
+        evaluations: found.evaluations,
+        finished: found.finished,
+        rehearsals,
+        threads: threads.collect(),
+        metric: metric.name,
+        seeds: experiment.seeds.clone(),
+        points,
+    })
+}
+
+/// What the search is told of a workload.
+fn problem<'a>(machine: &'a Machine, unrolled: &Unrolled) -> Problem<'a> {
+    let workload = &unrolled.workload;
+    let mut profiles: Vec<Profile> = Vec::new();
+    let mut threads = Vec::new();
+    for thread in &unrolled.threads {
+        let task = &workload.tasks[*thread];
+        let profile = workload.profile_of(task).unwrap_or(library::computing());
+        let known = profiles.iter().position(|known| known.name == profile.name);
+        let profile = known.unwrap_or_else(|| {
+            profiles.push(profile.clone());
+            profiles.len() - 1
+        });
+        let data = task.data_groups.iter().map(|id| (id.0, workload.data_groups[id.index()].name.clone())).collect();
+        threads.push(Thread { profile, process: task.process.0, data });
+    }
+    let steps = |thread: &usize| &workload.programs[workload.tasks[*thread].program.index()].steps;
+    let meets = unrolled.threads.iter().flat_map(steps).any(|step| matches!(step, Step::Barrier(_)));
+    let goal = if meets { Goal::Slowest } else { Goal::Total };
+    Problem { machine, profiles, threads, partners: partners(workload, &unrolled.threads), goal }
+}
+
+/// Who has how many pipes, locks and other meeting points in common.
+fn partners(workload: &Workload, threads: &[usize]) -> BTreeMap<(usize, usize), u32> {
+    let objects = |thread: &usize| -> BTreeSet<(u8, u32)> {
+        let steps = &workload.programs[workload.tasks[*thread].program.index()].steps;
+        let object = |step: &Step| match step {
+            Step::Send { channel, .. } | Step::Receive { channel, .. } => Some((0, channel.0)),
+            Step::Lock(lock) => Some((1, lock.0)),
+            Step::Signal(condition) | Step::Broadcast(condition) => Some((2, condition.0)),
+            Step::Wait { condition, .. } | Step::SignalAndWait { condition, .. } => Some((2, condition.0)),
+            Step::SemPost(semaphore) | Step::SemWait(semaphore) => Some((3, semaphore.0)),
+            Step::Enlist { list, .. } | Step::Serve(list) => Some((4, list.0)),
+            _ => None,
+        };
+        steps.iter().filter_map(object).collect()
+    };
+    let of_threads: Vec<BTreeSet<(u8, u32)>> = threads.iter().map(objects).collect();
+    let mut partners = BTreeMap::new();
+    for (first, own) in of_threads.iter().enumerate() {
+        for (second, other) in of_threads.iter().enumerate().skip(first + 1) {
+            let common = own.intersection(other).count() as u32;
+            if common > 0 {
+                partners.insert((first, second), common);
+            }
+        }
+    }
+    partners
+}
+
+/// Placements to rehearse: each in every width, without doubles and without those that leave a thread all CPUs.
+fn candidates(machine: &Machine, found: &Found) -> Vec<Candidate> {
+    let all =
+        std::iter::once(("searched", &found.cpus)).chain(found.starts.iter().map(|start| (start.name, &start.cpus)));
+    let mut seen: Vec<Vec<CpuSet>> = Vec::new();
+    let mut candidates = Vec::new();
+    for (placement, cpus) in all {
+        for width in Width::ALL {
+            let pins: Vec<CpuSet> = cpus.iter().map(|cpu| width.cpus(machine, *cpu)).collect();
+            let is_none = width != Width::Cpu && pins.iter().any(|pin| pin.len() == machine.cpu_count());
+            if is_none || seen.contains(&pins) {
+                continue;
+            }
+            seen.push(pins.clone());
+            candidates.push(Candidate { placement, width, pins });
+        }
+    }
+    candidates
+}
+
+/// The experiment with its threads pinned, under one kernel.
+fn pinned(
+    experiment: &Experiment,
+    unrolled: &Unrolled,
+    candidate: &Candidate,
+    seeds: Vec<u64>,
+) -> Result<Experiment, OracleError> {
+    let mut workload = unrolled.workload.clone();
+    for (thread, pins) in unrolled.threads.iter().zip(&candidate.pins) {
+        workload.tasks[*thread].affinity = Affinity::Cpus(pins.clone());
+    }
+    Ok(Experiment {
+        workload: Named { source: experiment.workload.source.clone(), value: workload },
+        schedulers: vec![SchedulerSpec::parse(KERNEL)?],
+        baseline: 0,
+        seeds,
+        trace: experiment.trace.min(TraceLevel::Counters),
+        scores_every_ns: None,
+        observations: Vec::new(),
+        ..experiment.clone()
+    })
+}
+
+/// The metric in each trial; none where it is not a number that can be compared.
+fn points(experiment: &Experiment, metric: &Measure, conduct: &Conduct<'_>) -> Result<Vec<Option<f64>>, OracleError> {
+    let finished = runner::run(experiment, None, conduct)?;
+    let trials = finished.trials.iter().flatten();
+    Ok(trials.map(|trial| metric.value(trial).filter(|value| value.is_finite())).collect())
+}

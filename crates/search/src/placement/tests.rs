@@ -1,0 +1,119 @@
+use proptest::prelude::*;
+use warmcore_memory::{Class, Sharing, library};
+use warmcore_topology::{from_synthetic, resolve};
+
+use super::*;
+
+/// A profile of one class.
+fn profile(name: &str, bytes: u64, touches: f64, writes: f64, sharing: Sharing) -> Profile {
+    let class = Class { sharing, ..Class::new("data", bytes, touches, writes) };
+    Profile {
+        name: name.into(),
+        summary: String::new(),
+        origin: String::new(),
+        cpi0: 0.5,
+        mlp: 2.0,
+        ipc_ceiling: None,
+        message_lines: None,
+        classes: vec![class],
+    }
+}
+
+/// Threads that share written lines, that need a cache, that stream, and that only compute.
+fn profiles() -> Vec<Profile> {
+    vec![
+        profile("sharing", 1 << 18, 0.05, 0.5, Sharing::Process),
+        profile("cache", 20 << 20, 0.03, 0.1, Sharing::Private),
+        profile("streaming", 1 << 30, 0.05, 0.3, Sharing::Private),
+        library::computing().clone(),
+    ]
+}
+
+fn problem<'a>(machine: &'a Machine, kinds: &[(usize, u32)], goal: Goal) -> Problem<'a> {
+    let thread = |(profile, process): &(usize, u32)| Thread { profile: *profile, process: *process, data: Vec::new() };
+    let threads = kinds.iter().map(thread).collect();
+    Problem { machine, profiles: profiles(), threads, partners: BTreeMap::new(), goal }
+}
+
+#[test]
+fn four_threads_on_two_times_two_cpus_are_placed_as_all_placements_say() {
+    let machines = ["1s1n2l2c1t", "2s1n1l2c1t", "1s1n2l1c2t"].map(|name| resolve(name).unwrap());
+    let mixes: [[(usize, u32); 4]; 6] = [
+        [(0, 0), (0, 0), (0, 1), (0, 1)],
+        [(0, 0), (1, 1), (0, 0), (1, 1)],
+        [(1, 0), (1, 0), (3, 1), (3, 1)],
+        [(2, 0), (2, 0), (3, 1), (3, 1)],
+        [(1, 0), (2, 1), (0, 2), (0, 2)],
+        [(3, 0); 4],
+    ];
+    for machine in &machines {
+        for mix in &mixes {
+            for goal in [Goal::Total, Goal::Slowest] {
+                let problem = problem(machine, mix, goal);
+                let found = problem.search().unwrap();
+                let (best, score) = problem.exhaustive().unwrap().unwrap();
+                let what = format!("{} {mix:?} {goal:?}: found {:?}, best {best:?} {score:?}", machine.name(), found);
+                assert!(found.finished && !problem.is_better(score, found.score), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_that_write_the_same_lines_are_together_and_threads_that_need_a_cache_apart() {
+    let machine = resolve("1s1n2l2c1t").unwrap();
+    let llcs = |kinds: &[(usize, u32)]| -> Vec<LlcId> {
+        let found = problem(&machine, kinds, Goal::Total).search().unwrap();
+        found.cpus.iter().map(|cpu| machine.llc_of(*cpu)).collect()
+    };
+    let sharing = llcs(&[(0, 0), (0, 0)]);
+    assert_eq!(sharing[0], sharing[1]);
+    let caches = llcs(&[(1, 0), (1, 1)]);
+    assert_ne!(caches[0], caches[1]);
+}
+
+#[test]
+fn the_names_of_cpus_change_neither_score_nor_effort() {
+    let plain =
+        from_synthetic("Package:2 [NUMANode] L3Cache:1(size=33554432) L2Cache:2(size=1048576) Core:1 PU:1").unwrap();
+    let renamed = from_synthetic(
+        "Package:2 [NUMANode] L3Cache:1(size=33554432) L2Cache:2(size=1048576) Core:1 PU:1(indexes=3,1,0,2)",
+    )
+    .unwrap();
+    assert_ne!(plain.relation(CpuId(0), CpuId(1)), renamed.relation(CpuId(0), CpuId(1)));
+    let mix = [(0, 0), (1, 1), (0, 0), (2, 1)];
+    let scores = [&plain, &renamed].map(|machine| {
+        let found = problem(machine, &mix, Goal::Total).search().unwrap();
+        (found.score, found.evaluations)
+    });
+    let problem_of_any = problem(&plain, &mix, Goal::Total);
+    for (one, other) in [(0, 1), (1, 0)] {
+        assert!(!problem_of_any.is_better(scores[one].0, scores[other].0), "{scores:?}");
+    }
+    assert_eq!(scores[0].1, scores[1].1);
+    // One placement by two names is one evaluation.
+    let problem = problem(&plain, &mix[..1], Goal::Total);
+    let mut memory = Memory::new(&problem);
+    for cpu in plain.cpus() {
+        memory.score(&[cpu]).unwrap();
+    }
+    assert_eq!(memory.scores.len(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn no_start_is_better_than_what_is_found_and_the_same_is_found_again(
+        mix in prop::collection::vec((0_usize..4, 0_u32..2), 1..5),
+        slowest in any::<bool>(),
+    ) {
+        let machine = resolve("2s1n1l2c1t").unwrap();
+        let problem = problem(&machine, &mix, if slowest { Goal::Slowest } else { Goal::Total });
+        let found = problem.search().unwrap();
+        for start in &found.starts {
+            prop_assert!(!problem.is_better(start.score, found.score), "{} is better", start.name);
+        }
+        prop_assert_eq!(problem.search().unwrap(), found);
+    }
+}
