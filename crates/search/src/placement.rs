@@ -14,7 +14,7 @@ use warmcore_memory::{HierarchyError, Profile};
 use warmcore_topology::{CpuId, LlcId, Machine, NodeId};
 
 /// Most evaluations of one search; what is found by then is the result.
-pub const MAX_EVALUATIONS: usize = 3_000;
+pub const MAX_EVALUATIONS: usize = 600;
 
 /// How long threads of one CPU take turns of, in simulated nanoseconds.
 const TURN_NS: u64 = 2_000_000;
