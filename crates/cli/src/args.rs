@@ -119,6 +119,9 @@ pub struct SubjectArguments {
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(short, long, value_name = "WORKLOAD")]
     pub workload: String,
+    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub profiles: Option<PathBuf>,
     /// Make input that is accepted but not modelled an error
     #[arg(long)]
     pub strict: bool,
@@ -139,6 +142,9 @@ pub struct CompareArguments {
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(short, long, value_name = "WORKLOAD", required_unless_present = "resume")]
     pub workload: Option<String>,
+    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "resume")]
+    pub profiles: Option<PathBuf>,
     /// Schedulers, with commas between them; may be repeated. Tunables follow a colon, themselves with commas between
     /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr
     #[arg(short, long, value_name = "LIST", required_unless_present = "resume")]
@@ -389,11 +395,17 @@ pub enum WorkloadCommand {
     Show {
         /// File in rt-app's format, `-`, or a generator with its flags
         workload: String,
+        /// File with memory profiles that the workload may name
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        profiles: Option<PathBuf>,
     },
     /// Write a workload in rt-app's format
     Convert {
         /// File in rt-app's format, `-`, or a generator with its flags
         workload: String,
+        /// File with memory profiles that the workload may name; those it names are written with it
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        profiles: Option<PathBuf>,
         /// File to write; standard output if not given or `-`
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         out: Option<PathBuf>,

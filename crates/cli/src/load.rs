@@ -9,6 +9,7 @@ use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::Named;
 use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::verdict::describe_warning;
+use warmcore_memory::{Profile, profiles_from_toml};
 use warmcore_places::place::{PlaceError, Trouble};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
@@ -30,18 +31,33 @@ pub fn detect(root: &Path) -> Result<Machine, Failure> {
 }
 
 /// A workload from whatever can be typed.
-pub fn workload(text: &str, strict: bool) -> Result<Named<Workload>, Failure> {
-    workload_with(text, &Options { strict, ..Options::default() })
+pub fn workload(text: &str, strict: bool, profiles: &[Profile]) -> Result<Named<Workload>, Failure> {
+    workload_with(text, &Options { strict, profiles, ..Options::default() })
 }
 
 /// The same for a machine, whose own costs count where a generator's work depends on them.
-pub fn workload_for(machine: &Machine, text: &str, strict: bool) -> Result<Named<Workload>, Failure> {
+pub fn workload_for(
+    machine: &Machine,
+    text: &str,
+    strict: bool,
+    profiles: &[Profile],
+) -> Result<Named<Workload>, Failure> {
     let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
-    workload_with(text, &Options { strict, multiply_add_ps })
+    workload_with(text, &Options { strict, multiply_add_ps, profiles })
+}
+
+/// The memory profiles of a file given with `--profiles`; none if none is given.
+pub fn profiles(path: Option<&Path>) -> Result<Vec<Profile>, Failure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let text = warmcore_lab::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    profiles_from_toml(&text).map_err(|error| {
+        Failure::usage("warmcore::profiles", format!("{}: {error}", path.display()))
+            .help("`warmcore workload fit` writes such a file; docs/models/memory.md shows the form")
+    })
 }
 
 /// The same, read in a given way.
-pub fn workload_with(text: &str, options: &Options) -> Result<Named<Workload>, Failure> {
+pub fn workload_with(text: &str, options: &Options<'_>) -> Result<Named<Workload>, Failure> {
     Ok(load::workload(text, options)?)
 }
 

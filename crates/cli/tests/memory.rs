@@ -135,6 +135,36 @@ fn a_profile_is_fitted_to_counters_and_can_be_run() {
     ran.complains("no timing: cpi0 0.6 and mlp 2 are assumed");
     let words = "memory run -m spr32 --profiles mine.toml --task mine@0 --time 100us --warm-up 100us";
     assert!(scratch.run(words).exits_with(0).out.contains("mine"));
+    // Whatever takes a workload takes it: a generator's tasks and a file's can name it, and the run directory keeps it.
+    let spin = "-w forkjoin:-n2,-i3,-w1ms,--profile=mine";
+    scratch
+        .run(&format!("compare -m spr32 {spin} -s eevdf,cfs --trials 1 --no-out"))
+        .exits_with(2)
+        .complains("no memory profile called");
+    scratch
+        .run(&format!("compare -m spr32 {spin} -s eevdf,cfs --trials 1 --profiles mine.toml --out run"))
+        .exits_with(0);
+    assert!(fs::read_to_string(scratch.path("run/workload.json")).unwrap().contains("\"mine\""));
+    scratch.run("report run --html page.html").exits_with(0);
+    assert!(
+        scratch
+            .run(&format!("sim -m spr32 {spin} -s eevdf --profiles mine.toml"))
+            .exits_with(0)
+            .error
+            .contains("analytic memory")
+    );
+    scratch.run(&format!("sweep -m spr32 {spin} -s eevdf,cfs -n 1 --profiles mine.toml")).exits_with(0);
+    let file = r#"{"tasks": {"t": {"loop": 2, "run": 1000}}, "warmcore": {"version": 1, "tasks": {"t": {"profile": "mine"}}}}"#;
+    scratch.write("own.json", file);
+    let written = scratch.run("workload convert own.json --profiles mine.toml").exits_with(0).out;
+    assert!(written.contains("touches_per_ki"), "the profile is written with the workload: {written}");
+    scratch.run("workload show own.json").exits_with(2).complains("mine");
+    let unused = scratch.run("workload convert spin:-n1,-d1ms --profiles mine.toml").exits_with(0).out;
+    assert!(!unused.contains("mine"), "a profile that nobody names is not kept");
+    scratch
+        .run(&format!("sim -m spr32 {spin} -s eevdf --profiles counters.toml"))
+        .exits_with(2)
+        .complains("counters.toml");
     fs::write(scratch.path("bad.toml"), format!("name = \"x\"\n{}", point("48KiB", 12, 22.0))).unwrap();
     scratch.run("workload fit bad.toml").exits_with(2).complains("1 cache sizes are too few");
     scratch.run("workload fit missing.toml").exits_with(2).complains("cannot read missing.toml");

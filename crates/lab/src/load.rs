@@ -151,7 +151,7 @@ pub fn warnings_of_machine(machine: &Machine) -> impl Iterator<Item = &String> {
 ///
 /// # Errors
 /// When there is none.
-pub fn workload(text: &str, options: &Options) -> Result<Named<Workload>, LoadError> {
+pub fn workload(text: &str, options: &Options<'_>) -> Result<Named<Workload>, LoadError> {
     let read = |path: &str| if path == "-" { input::standard_input() } else { input::file(Path::new(path)) };
     let value = warmcore_workload::resolve(text, options, read)
         .map_err(|source| LoadError::Workload { text: text.to_owned(), source: Box::new(source) })?;

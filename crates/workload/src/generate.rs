@@ -94,16 +94,18 @@ pub fn from_generator(spec: &str) -> Result<Workload, WorkloadError> {
 }
 
 /// The same with options.
-pub(crate) fn generate(spec: &str, options: &Options) -> Result<Workload, WorkloadError> {
+pub(crate) fn generate(spec: &str, options: &Options<'_>) -> Result<Workload, WorkloadError> {
     let make = |part| from_part(part, options);
     let workloads = parts(spec).into_iter().map(make).collect::<Result<Vec<_>, _>>()?;
-    let workload = combine(spec.trim(), workloads);
+    let mut workload = combine(spec.trim(), workloads);
+    workload.offer(options.profiles);
+    workload.drop_unused(options.profiles);
     workload.check()?;
     Ok(workload)
 }
 
 /// Makes the workload of one generator.
-pub(crate) fn from_part(part: &str, options: &Options) -> Result<Workload, WorkloadError> {
+pub(crate) fn from_part(part: &str, options: &Options<'_>) -> Result<Workload, WorkloadError> {
     let generator = find(part).ok_or_else(|| unknown(part))?;
     let flags = Flags::parse(generator, part.split_once(':').map_or("", |(_, flags)| flags), *options)?;
     let mut workload = (generator.make)(&flags)?;

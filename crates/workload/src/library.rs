@@ -203,7 +203,7 @@ impl NamedWorkload {
     ///
     /// # Errors
     /// Those of the text it is made of: none, as the tests see to.
-    pub fn make(&self, options: &Options) -> Result<Workload, WorkloadError> {
+    pub fn make(&self, options: &Options<'_>) -> Result<Workload, WorkloadError> {
         match self.source {
             NamedSource::File(text) => from_rtapp(self.name, text, options),
             NamedSource::Text(text) => {

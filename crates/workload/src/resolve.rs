@@ -12,7 +12,7 @@ use crate::{Options, Workload, WorkloadError, from_rtapp};
 /// Those of [`from_generator`](crate::from_generator) and [`from_rtapp`], files that cannot be read, and names that are neither.
 pub fn resolve(
     spec: &str,
-    options: &Options,
+    options: &Options<'_>,
     mut read_file: impl FnMut(&str) -> std::io::Result<String>,
 ) -> Result<Workload, WorkloadError> {
     let spec = spec.trim();
@@ -39,7 +39,9 @@ pub fn resolve(
                         from_rtapp(stem(part), &text, options)
                     })
                     .collect::<Result<Vec<_>, _>>()?;
-                let workload = combine(spec, workloads);
+                let mut workload = combine(spec, workloads);
+                workload.offer(options.profiles);
+                workload.drop_unused(options.profiles);
                 workload.check()?;
                 workload
             }

@@ -62,6 +62,9 @@ pub struct SweepArguments {
     /// A workload; may be repeated. @FILE stands for the lines of a file
     #[arg(short, long, value_name = "WORKLOAD", required = true)]
     pub workloads: Vec<String>,
+    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub profiles: Option<PathBuf>,
     /// Schedulers, with commas between them, tunables as in `compare`; the first one is the baseline
     #[arg(short, long, value_name = "LIST", required = true)]
     pub schedulers: Vec<String>,

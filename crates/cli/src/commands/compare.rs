@@ -81,8 +81,9 @@ pub fn begin(
 ) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     // Clap demands both unless a run is resumed.
     let machine = load::machine(arguments.machine.as_deref().unwrap_or_default())?;
-    let mut workload =
-        load::workload_for(&machine.value, arguments.workload.as_deref().unwrap_or_default(), arguments.strict)?;
+    let profiles = load::profiles(arguments.profiles.as_deref())?;
+    let text = arguments.workload.as_deref().unwrap_or_default();
+    let mut workload = load::workload_for(&machine.value, text, arguments.strict, &profiles)?;
     load::aggregate(&mut workload, &arguments.aggregate)?;
     let schedulers = load::schedulers(&arguments.schedulers)?;
     let baseline = arguments.baseline.as_deref().map(load::scheduler).transpose()?;

@@ -11,7 +11,7 @@ use warmcore_memory::exact::address_trace::{TraceError, TraceReader};
 use warmcore_memory::exact::{
     ClassCounters, ExactError, NodeTraffic, Options, Replay, Simulation, TaskCounters, TaskSpec,
 };
-use warmcore_memory::{Profile, library, profiles_from_toml};
+use warmcore_memory::{Profile, library};
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation, parse_size};
 
 use crate::console::{Console, Table};
@@ -209,13 +209,7 @@ fn simulate(
     options: Options,
     document: &mut Document,
 ) -> Result<(), Failure> {
-    let own = match &arguments.profiles {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| Failure::cannot_read(path, &error))?;
-            profiles_from_toml(&text).map_err(|error| Failure::usage(CODE, format!("{}: {error}", path.display())))?
-        }
-        None => Vec::new(),
-    };
+    let own = load::profiles(arguments.profiles.as_deref())?;
     let (mut specs, mut places) = (Vec::new(), Vec::new());
     for (process, text) in arguments.task.iter().enumerate() {
         let Some((name, list)) = text.split_once('@') else {

@@ -28,7 +28,9 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine(&arguments.subject.machine)?;
-    let mut workload = load::workload_for(&machine.value, &arguments.subject.workload, arguments.subject.strict)?;
+    let subject = &arguments.subject;
+    let profiles = load::profiles(subject.profiles.as_deref())?;
+    let mut workload = load::workload_for(&machine.value, &subject.workload, subject.strict, &profiles)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
     let built = Experiment::builder(machine, workload)

@@ -13,6 +13,7 @@ use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
 use warmcore_lab::verdict::{self, decimal};
+use warmcore_memory::Profile;
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
 
@@ -73,11 +74,12 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
 /// Every machine with every workload, checked before anything runs: each is what `warmcore compare` would run.
 fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Experiment>, Failure> {
     let workloads = workload_texts(&arguments.workloads)?;
+    let profiles = load::profiles(arguments.profiles.as_deref())?;
     let mut found = Vec::new();
     let mut warnings: Vec<String> = Vec::new();
     for machine in machines(&arguments.machines)? {
         for workload in &workloads {
-            let built = experiment(arguments, &machine, workload)?;
+            let built = experiment(arguments, &machine, workload, &profiles)?;
             found.push(built.experiment);
             // Those of a machine come with each of its workloads.
             let told = built.warnings.into_iter().map(|warning| format!("{machine}: {warning}"));
@@ -95,9 +97,14 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Expe
     Ok(found)
 }
 
-fn experiment(arguments: &SweepArguments, machine: &str, workload: &str) -> Result<Built, Failure> {
+fn experiment(
+    arguments: &SweepArguments,
+    machine: &str,
+    workload: &str,
+    profiles: &[Profile],
+) -> Result<Built, Failure> {
     let machine = load::machine(machine)?;
-    let workload = load::workload_for(&machine.value, workload, false)?;
+    let workload = load::workload_for(&machine.value, workload, false, profiles)?;
     Ok(Experiment::builder(machine, workload)
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))

@@ -59,9 +59,11 @@ struct Flag {
 pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
     match command {
         WorkloadCommand::List { json } => list(json, console),
-        WorkloadCommand::Show { workload } => show(&load::workload(&workload, false)?.value, console),
-        WorkloadCommand::Convert { workload, out, strict } => {
-            let workload = load::workload(&workload, strict)?.value;
+        WorkloadCommand::Show { workload, profiles } => {
+            show(&load::workload(&workload, false, &load::profiles(profiles.as_deref())?)?.value, console)
+        }
+        WorkloadCommand::Convert { workload, profiles, out, strict } => {
+            let workload = load::workload(&workload, strict, &load::profiles(profiles.as_deref())?)?.value;
             load::warn_unmodelled(&workload, console);
             let text =
                 warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
@@ -70,7 +72,8 @@ pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
         WorkloadCommand::Fit { counters, out } => fit(&counters, out.as_deref(), console),
         WorkloadCommand::Run { workload, max_time, strict, json } => {
             let multiply_add_ps = has_schbench(&workload).then(|| measure_multiply_add(console));
-            let workload = load::workload_with(&workload, &Options { strict, multiply_add_ps })?.value;
+            let workload =
+                load::workload_with(&workload, &Options { strict, multiply_add_ps, ..Options::default() })?.value;
             super::native::run(&workload, max_time, json, console)
         }
     }

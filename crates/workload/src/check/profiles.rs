@@ -16,6 +16,24 @@ impl Workload {
         self.profiles.iter().find(|profile| profile.name == name).or_else(|| warmcore_memory::library::find(name))
     }
 
+    /// Adds profiles of which it has none of that name.
+    pub(crate) fn offer(&mut self, profiles: &[Profile]) {
+        for profile in profiles {
+            if !self.profiles.iter().any(|own| own.name == profile.name) {
+                self.profiles.push(profile.clone());
+            }
+        }
+    }
+
+    /// Removes those of the profiles offered that no task names.
+    pub(crate) fn drop_unused(&mut self, offered: &[Profile]) {
+        let named = |name: &str, task: &Task| {
+            task.profile.as_deref() == Some(name) || task.phase_profiles.iter().any(|(_, known)| known == name)
+        };
+        let tasks = &self.tasks;
+        self.profiles.retain(|own| !offered.contains(own) || tasks.iter().any(|task| named(&own.name, task)));
+    }
+
     /// Whether any task that can run names a memory profile.
     pub fn has_profiles(&self) -> bool {
         self.tasks.iter().any(|task| task.profile.is_some() || !task.phase_profiles.is_empty())

@@ -145,7 +145,9 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     }
     extend(&mut whole.groups, part.groups, |group| &mut group.name);
     extend(&mut whole.data_groups, part.data_groups, |group| &mut group.name);
-    whole.profiles.extend(part.profiles);
+    // Parts may have been offered the same ones.
+    let new: Vec<_> = part.profiles.into_iter().filter(|profile| !whole.profiles.contains(profile)).collect();
+    whole.profiles.extend(new);
     let labels = whole.aggregation.groups.len() as u32;
     extend(&mut whole.aggregation.groups, part.aggregation.groups, |name| name);
     let chosen = |choice| match choice {

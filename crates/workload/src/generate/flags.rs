@@ -42,7 +42,7 @@ pub(super) const PROFILE: FlagInfo =
 pub(super) struct Flags<'a> {
     info: &'static GeneratorInfo,
     given: Vec<Given<'a>>,
-    pub(super) options: Options,
+    pub(super) options: Options<'a>,
 }
 
 struct Given<'a> {
@@ -53,7 +53,11 @@ struct Given<'a> {
 
 impl<'a> Flags<'a> {
     /// Reads the words after the generator's name.
-    pub(super) fn parse(info: &'static GeneratorInfo, text: &'a str, options: Options) -> Result<Self, GeneratorError> {
+    pub(super) fn parse(
+        info: &'static GeneratorInfo,
+        text: &'a str,
+        options: Options<'a>,
+    ) -> Result<Self, GeneratorError> {
         let mut flags = Self { info, given: Vec::new(), options };
         let mut words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
         while let Some(word) = words.next() {

@@ -394,7 +394,7 @@ fn transcode_creates_short_threads_and_waits_for_them() {
 
 #[test]
 fn a_multiplication_of_schbench_costs_three_nanoseconds_unless_it_was_measured() {
-    let longest = |options: &Options| {
+    let longest = |options: &Options<'_>| {
         let workload = generate("schbench:-t1,-L", options).unwrap();
         let runs = workload.programs.iter().flat_map(|program| &program.steps).filter_map(|step| match step {
             Step::Run { work_ns } => Some(*work_ns),

@@ -13,13 +13,15 @@ use crate::error::{DocumentError, DocumentProblem};
 use crate::{Policy, Program, ProgramId, Task, Workload, WorkloadError};
 
 /// How a file is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Options {
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Options<'a> {
     /// Make anything that would be a warning an error.
     pub strict: bool,
     /// What one multiplication and addition of schbench costs, in picoseconds, where it has been measured on the
     /// computer that will run it; otherwise it is the 3 ns that machines are simulated with.
     pub multiply_add_ps: Option<NonZeroU64>,
+    /// Memory profiles that tasks may name: after the workload's own, before those that are shipped. The workload keeps those that it names.
+    pub profiles: &'a [warmcore_memory::Profile],
 }
 
 /// Reads an rt-app JSON document. `name` becomes the workload's name, usually the file's stem.
@@ -27,9 +29,10 @@ pub struct Options {
 /// # Errors
 /// Text that is no JSON (with line and column), values that are impossible (with their path in the document), and
 /// workloads that cannot be run. With [`Options::strict`], also everything that is accepted but not modelled.
-pub fn from_rtapp(name: &str, text: &str, options: &Options) -> Result<Workload, WorkloadError> {
+pub fn from_rtapp(name: &str, text: &str, options: &Options<'_>) -> Result<Workload, WorkloadError> {
     let document = json::parse(text)?;
-    let (workload, paths) = read_document(name, &Node::root(&document))?;
+    let (mut workload, paths) = read_document(name, &Node::root(&document), options.profiles)?;
+    workload.drop_unused(options.profiles);
     workload.check().map_err(|error| match error.step {
         Some((program, step)) => match paths.get(program.index()).and_then(|paths| paths.get(step)) {
             Some(path) => DocumentError { path: path.clone(), problem: DocumentProblem::Check(error.problem) }.into(),
@@ -51,7 +54,11 @@ struct Global {
 }
 
 /// The workload, and the path of every step of every program.
-fn read_document(name: &str, root: &Node<'_>) -> Read<(Workload, Vec<Vec<String>>)> {
+fn read_document(
+    name: &str,
+    root: &Node<'_>,
+    profiles: &[warmcore_memory::Profile],
+) -> Read<(Workload, Vec<Vec<String>>)> {
     root.entries("an object with \"tasks\"")?;
     let tasks = root.require("tasks", "an rt-app file has an object \"tasks\" with one object per task")?;
     let tasks = tasks.entries("an object with one object per task")?;
@@ -65,6 +72,7 @@ fn read_document(name: &str, root: &Node<'_>) -> Read<(Workload, Vec<Vec<String>
     if let Some(extension) = &extension {
         extension::read_tables(extension, &mut workload, &mut survey)?;
     }
+    workload.offer(profiles);
     for (key, node) in root.entries("an object")? {
         match key {
             "tasks" | "global" | "warmcore" => {}
