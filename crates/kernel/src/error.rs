@@ -99,6 +99,14 @@ pub enum SimulationError {
         /// Which rule.
         message: String,
     },
+    /// A sched_ext program was ejected during the run, and the class below it scheduled the rest.
+    #[error("the trial is invalid, `{program}` did not schedule to the end: {reason}")]
+    Ejected {
+        /// The program.
+        program: String,
+        /// Kind of exit, when, where, and what happened.
+        reason: String,
+    },
     /// The simulator's own accounts do not add up.
     #[error("invariant broken at {time_ns} ns: {message}")]
     Invariant {

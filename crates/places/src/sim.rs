@@ -127,6 +127,7 @@ impl From<SimulationError> for PlaceError {
             SimulationError::Memory(_) => "mend the machine's caches, or use `--memory none`",
             SimulationError::ExactMemory(_) => "give the tasks less memory, or use `--memory analytic`",
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
+            SimulationError::Ejected { .. } => "this is a fault of the program: mend it, or compare without it",
             SimulationError::NotSimulated { .. } => "run it with --on vm",
         };
         Self::new(Trouble::Failed, "warmcore::simulation", error, advice)

@@ -9,6 +9,7 @@ pub mod fifo;
 mod kernel_tunables;
 mod registry;
 pub mod rr;
+pub mod scx_native;
 mod spec;
 pub mod stacked;
 mod tunables;

@@ -13,11 +13,19 @@ use crate::fair::rows::{CACHE_AWARE, CFS, EEVDF, TOPOLOGY_AWARE};
 use crate::kernel_tunables::KernelTunables;
 use crate::spec::SchedulerSpec;
 use crate::tunables::{TunableInfo, TunableSet};
-use crate::{fifo, rr, ule};
+use crate::{fifo, rr, scx_native, ule};
 
 /// All schedulers that can be simulated, by name.
-static REGISTRY: &[&SchedulerInfo] =
-    &[&CACHE_AWARE, &CFS, &EEVDF, &fifo::SCHEDULER, &rr::SCHEDULER, &TOPOLOGY_AWARE, &ule::SCHEDULER];
+static REGISTRY: &[&SchedulerInfo] = &[
+    &CACHE_AWARE,
+    &CFS,
+    &EEVDF,
+    &fifo::SCHEDULER,
+    &rr::SCHEDULER,
+    &scx_native::SCHEDULER,
+    &TOPOLOGY_AWARE,
+    &ule::SCHEDULER,
+];
 
 /// The row behind `scx:PROGRAM`: a sched_ext scheduler, which only a real kernel can run.
 pub(crate) static SCX: SchedulerInfo = SchedulerInfo {

@@ -47,3 +47,13 @@ fn each_fault_of_a_scheduler_is_named() {
         assert!(sentence.contains(words), "{fault:?}: {sentence}");
     }
 }
+
+#[test]
+fn every_native_sched_ext_program_keeps_the_rules() {
+    for policy in ["fifo", "fifo-llc", "vtime"] {
+        let spec: SchedulerSpec = format!("scx-native:policy={policy}").parse().unwrap();
+        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink), true) {
+            panic!("{policy}: {sentence}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! One program for each fault: it is ejected with the kind and the words that the contract gives, and its tasks go on under the fair class.
+
+use warmcore_kernel::{Setup, SimulationError};
+use warmcore_schedulers::scx_native::trial;
+use warmcore_scx::{DsqId, EnqueueFlags, ExitKind, SLICE_DEFAULT_NS};
+use warmcore_topology::CpuId;
+use warmcore_trace::{End, TaskId};
+
+use crate::program::{Program, SHARED};
+use crate::support::*;
+
+/// Four tasks of 30 ms on two CPUs, under a program with a fault; what it was ejected for.
+fn ejected(change: fn(&mut Program)) -> (ExitKind, String) {
+    let mut scene = Scene::new();
+    scene.task("task", times(3, [run_for(30 * MS), sleep(MS)])).instances = 4;
+    let mut program = Program::fifo();
+    program.table.timeout_ms = 500;
+    change(&mut program);
+    let result = program.run(&scene, "1s1n1l2c1t");
+    let exit = result.ejected.expect("a fault");
+    assert_eq!(result.run.outcome.end, End::AllExited, "all work is done under the fair class");
+    assert!(!exit.dump.is_empty());
+    let heard = result.heard.expect("the program is told");
+    assert_eq!((heard.kind, &heard.message), (exit.kind, &exit.message));
+    assert!(heard.dump.ends_with("a line of the program's\n"), "{}", heard.dump);
+    (exit.kind, exit.message)
+}
+
+#[test]
+fn an_insertion_into_a_queue_that_does_not_exist_is_an_error() {
+    let (kind, message) = ejected(|program| {
+        program.enqueue = |kernel, task, flags| kernel.dsq_insert(task, DsqId(0xbad), SLICE_DEFAULT_NS, flags);
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.starts_with("non-existent DSQ 0xbad for task"), "{message}");
+}
+
+#[test]
+fn a_second_insertion_of_a_task_is_an_error() {
+    let (kind, message) = ejected(|program| {
+        program.enqueue = |kernel, task, flags| {
+            kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, flags);
+            kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, flags);
+        };
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.ends_with("already direct-dispatched"), "{message}");
+}
+
+#[test]
+fn an_insertion_of_another_task_than_the_one_in_question_is_an_error() {
+    let (kind, message) = ejected(|program| {
+        program.enqueue = |kernel, task, flags| {
+            kernel.dsq_insert(TaskId(if task.0 == 0 { 1 } else { 0 }), SHARED, SLICE_DEFAULT_NS, flags);
+        };
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.contains("inserted while task"), "{message}");
+}
+
+#[test]
+fn a_queue_with_both_orders_is_an_error() {
+    let (kind, message) = ejected(|program| {
+        program.enqueue = |kernel, task, flags| {
+            if task.0.is_multiple_of(2) {
+                kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, flags);
+            } else {
+                kernel.dsq_insert_vtime(task, SHARED, SLICE_DEFAULT_NS, 0, flags);
+            }
+        };
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.contains("vtime") && message.contains("FIFO"), "{message}");
+}
+
+#[test]
+fn a_built_in_queue_takes_no_virtual_time() {
+    let (kind, message) = ejected(|program| {
+        program.enqueue =
+            |kernel, task, flags| kernel.dsq_insert_vtime(task, DsqId::GLOBAL, SLICE_DEFAULT_NS, 0, flags);
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.starts_with("cannot use vtime ordering for built-in DSQ"), "{message}");
+}
+
+#[test]
+fn a_cpu_that_does_not_exist_is_an_error() {
+    let (kind, message) = ejected(|program| program.select = |_, _, _, _| CpuId(77));
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.contains("select_cpu chose cpu77"), "{message}");
+}
+
+#[test]
+fn an_insertion_outside_of_its_operations_is_an_error() {
+    let (kind, message) = ejected(|program| {
+        program.running = |kernel, task| kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, EnqueueFlags::default());
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.contains("outside of select_cpu, enqueue and dispatch"), "{message}");
+}
+
+#[test]
+fn more_insertions_in_a_dispatch_than_it_has_slots_are_an_error() {
+    let (kind, message) = ejected(|program| {
+        program.table.dispatch_max_batch = 2;
+        program.dispatch = |kernel, _, _| {
+            (0..3).for_each(|_| kernel.dsq_insert(TaskId(0), SHARED, SLICE_DEFAULT_NS, EnqueueFlags::default()));
+        };
+    });
+    assert_eq!((kind, message.as_str()), (ExitKind::Error, "dispatch buffer overflow"));
+}
+
+#[test]
+fn a_lost_task_is_a_stall() {
+    let (kind, message) = ejected(|program| program.enqueue = |_, _, _| {});
+    assert_eq!(kind, ExitKind::Stall);
+    assert!(message.contains("failed to run for 0."), "{message}");
+}
+
+#[test]
+fn an_error_that_the_program_reports_is_its_own() {
+    let (kind, message) = ejected(|program| program.enqueue = |kernel, _, _| kernel.error("I give up"));
+    assert_eq!((kind, message.as_str()), (ExitKind::ErrorByProgram, "I give up"));
+}
+
+#[test]
+fn a_trial_whose_program_was_ejected_is_invalid_and_says_why() {
+    let mut scene = Scene::new();
+    scene.task("task", once([run_for(30 * MS)])).instances = 4;
+    let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+    let setup = Setup::new(&machine, &scene.workload, 1).unwrap();
+    let mut program = Program::fifo();
+    program.enqueue = |kernel, _, _| kernel.error("I give up");
+    let error = trial(program, &setup, None).unwrap_err();
+    assert!(matches!(error, SimulationError::Ejected { .. }));
+    let sentence = error.to_string();
+    assert!(
+        sentence.starts_with("the trial is invalid, `test` did not schedule to the end: scx_bpf_error at"),
+        "{sentence}"
+    );
+}

@@ -1,0 +1,150 @@
+//! A program made of function pointers, so that each test says what is special and nothing else; it writes down what it is told.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use warmcore_kernel::{Setup, WakeFlags, run};
+use warmcore_schedulers::scx_native::{Ejection, ext_above_fair};
+use warmcore_scx::{
+    DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, SLICE_DEFAULT_NS,
+};
+use warmcore_topology::CpuId;
+use warmcore_trace::{Event, TaskId};
+
+use crate::support::{Run, Scene, trace_check};
+
+/// The queue of most programs here.
+pub const SHARED: DsqId = DsqId(0);
+
+pub type Select = fn(&mut Kfuncs<'_, '_>, TaskId, CpuId, WakeFlags) -> CpuId;
+pub type Enqueue = fn(&mut Kfuncs<'_, '_>, TaskId, EnqueueFlags);
+pub type Dispatch = fn(&mut Kfuncs<'_, '_>, CpuId, Option<TaskId>);
+pub type About = fn(&mut Kfuncs<'_, '_>, TaskId);
+
+/// What a program was told: when, what, about whom.
+pub type Told = (u64, &'static str, u32);
+
+#[derive(Clone)]
+pub struct Program {
+    pub table: OperationTable,
+    pub select: Select,
+    pub enqueue: Enqueue,
+    pub dispatch: Dispatch,
+    pub running: About,
+    pub timer: fn(&mut Kfuncs<'_, '_>),
+    /// First expiry of the timer; 0 for none.
+    pub timer_at_ns: u64,
+    pub told: Rc<RefCell<Vec<Told>>>,
+    pub exit: Rc<RefCell<Option<ExitInfo>>>,
+}
+
+impl Program {
+    /// The global FIFO of vector 2, which tells everything.
+    pub fn fifo() -> Self {
+        use Operation::*;
+        let table = OperationTable::empty("test").with(&[
+            Init, Exit, Dump, SelectCpu, Enqueue, Dispatch, Dequeue, Runnable, Running, Stopping, Quiescent, Timer,
+        ]);
+        Self {
+            table,
+            select: |kernel, task, prev, flags| {
+                let (cpu, idle) = kernel.select_cpu_dfl(task, prev, flags);
+                if idle {
+                    kernel.dsq_insert(task, DsqId::LOCAL, SLICE_DEFAULT_NS, EnqueueFlags::default());
+                }
+                cpu
+            },
+            enqueue: |kernel, task, flags| kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, flags),
+            dispatch: |kernel, _, _| {
+                kernel.move_to_local(SHARED);
+            },
+            running: |_, _| {},
+            timer: |_| {},
+            timer_at_ns: 0,
+            told: Rc::default(),
+            exit: Rc::default(),
+        }
+    }
+
+    /// Runs a scene under it.
+    pub fn run(&self, scene: &Scene, machine: &str) -> Result {
+        let machine = warmcore_topology::resolve(machine).unwrap();
+        let mut setup = Setup::new(&machine, &scene.workload, 1).unwrap();
+        setup.check_invariants = true;
+        let ejection = Ejection::default();
+        let mut events: Vec<Event> = Vec::new();
+        let composite = ext_above_fair(self.clone(), &setup.boot(), ejection.clone());
+        let outcome = run(&setup, composite, Some(&mut events)).unwrap();
+        trace_check::check(&events, &outcome, &setup.run_tables(Vec::new()).restrictions);
+        let run = Run { events, outcome, machine: machine.clone() };
+        Result { run, ejected: ejection.info(), told: self.told.take(), heard: self.exit.take() }
+    }
+
+    fn tell(&self, kernel: &Kfuncs<'_, '_>, what: &'static str, task: TaskId) {
+        self.told.borrow_mut().push((kernel.now_ns(), what, task.0));
+    }
+}
+
+/// What came of a run.
+pub struct Result {
+    pub run: Run,
+    pub ejected: Option<ExitInfo>,
+    pub told: Vec<Told>,
+    /// What the program was told at its end.
+    pub heard: Option<ExitInfo>,
+}
+
+impl Result {
+    /// Times at which the program was told something about a task.
+    pub fn times(&self, what: &str, task: u32) -> Vec<u64> {
+        self.told.iter().filter(|told| told.1 == what && told.2 == task).map(|told| told.0).collect()
+    }
+}
+
+impl Operations for Program {
+    fn table(&self) -> OperationTable {
+        self.table
+    }
+    fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        assert!(kernel.create_dsq(SHARED));
+        if self.timer_at_ns > 0 {
+            kernel.start_timer(self.timer_at_ns, 0);
+        }
+    }
+    fn exit(&mut self, _kernel: &mut Kfuncs<'_, '_>, info: &ExitInfo) {
+        *self.exit.borrow_mut() = Some(info.clone());
+    }
+    fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        kernel.dump("a line of the program's\n");
+    }
+    fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
+        self.tell(kernel, "select_cpu", task);
+        (self.select)(kernel, task, prev, flags)
+    }
+    fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {
+        self.tell(kernel, "enqueue", task);
+        (self.enqueue)(kernel, task, flags);
+    }
+    fn dequeue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _flags: DequeueFlags) {
+        self.tell(kernel, "dequeue", task);
+    }
+    fn dispatch(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, prev: Option<TaskId>) {
+        (self.dispatch)(kernel, cpu, prev);
+    }
+    fn runnable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _flags: EnqueueFlags) {
+        self.tell(kernel, "runnable", task);
+    }
+    fn running(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.tell(kernel, "running", task);
+        (self.running)(kernel, task);
+    }
+    fn stopping(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, runnable: bool) {
+        self.tell(kernel, if runnable { "stopping, runnable" } else { "stopping" }, task);
+    }
+    fn quiescent(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _flags: DequeueFlags) {
+        self.tell(kernel, "quiescent", task);
+    }
+    fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, _payload: u32) {
+        (self.timer)(kernel);
+    }
+}

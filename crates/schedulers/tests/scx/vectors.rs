@@ -1,0 +1,248 @@
+//! The vectors, by number. Tasks have equal weight where nothing else is said; the tick is 4 ms.
+
+use warmcore_scx::{
+    DsqId, EnqueueFlags, ExitKind, Kick, OperationFlags, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE,
+};
+use warmcore_topology::CpuId;
+
+use crate::program::{Program, Result, SHARED};
+use crate::support::*;
+
+const ONE_CPU: &str = "1s1n1l1c1t";
+const TWO_CPUS: &str = "1s1n1l2c1t";
+
+fn hogs(count: u32, duration_ns: u64) -> Scene {
+    let mut scene = Scene::lasting(duration_ns);
+    (0..count).for_each(|number| scene.task(&format!("hog {number}"), spin()).affinity = on_cpu(0));
+    scene
+}
+
+fn has_no_fault(result: &Result) {
+    assert_eq!(result.ejected.as_ref().map(ToString::to_string), None);
+}
+
+#[test]
+fn vector_1_an_empty_table_keeps_a_lone_hog_running_for_ever() {
+    let program = Program { table: OperationTable::empty("empty"), ..Program::fifo() };
+    let result = program.run(&hogs(1, S), ONE_CPU);
+    has_no_fault(&result);
+    assert_eq!(result.run.stays("hog 0").len(), 1);
+}
+
+#[test]
+fn vector_1_an_empty_table_lets_two_hogs_alternate_at_the_first_tick_after_20_ms() {
+    let program = Program { table: OperationTable::empty("empty"), ..Program::fifo() };
+    let result = program.run(&hogs(2, S), ONE_CPU);
+    has_no_fault(&result);
+    let stays = result.run.stays("hog 0");
+    // A switch comes shortly behind a tick, the sixth after it ends the slice; but for the first stay, which begins anywhere.
+    for stay in &stays[1..stays.len() - 1] {
+        assert!((20 * MS..=24 * MS).contains(&stay.length_ns()), "{stay:?}");
+    }
+    assert!(stays.len() >= 20);
+}
+
+#[test]
+fn vector_2_a_wakeup_with_all_cpus_busy_waits_for_the_first_end_of_a_slice() {
+    let mut scene = Scene::lasting(200 * MS);
+    scene.task("hog", spin()).instances = 2;
+    scene.task("sleeps", once([sleep(50 * MS), run_for(MS)]));
+    let result = Program::fifo().run(&scene, TWO_CPUS);
+    has_no_fault(&result);
+    let spans = result.run.stays("sleeps");
+    let woken_ns = *result.times("enqueue", 2).last().unwrap();
+    let latency_ns = spans.last().unwrap().start_ns - woken_ns;
+    assert!(latency_ns > 0 && latency_ns <= 24 * MS, "{latency_ns}");
+}
+
+#[test]
+fn vector_3_weights_of_100_and_200_share_a_cpu_as_1_to_2() {
+    let mut scene = hogs(1, 4 * S);
+    let heavy = scene.task("heavy", spin());
+    // The nearest to a weight of 200 that a nice value gives: 194, 1991 of 1024.
+    (heavy.nice, heavy.affinity) = (-3, on_cpu(0));
+    let run = scene.run(ONE_CPU, "scx-native:policy=vtime");
+    let ratio = run.cpu_time("heavy") as f64 / run.cpu_time("hog 0") as f64;
+    assert!((1.85..2.05).contains(&ratio), "194 to 100: {ratio}");
+}
+
+#[test]
+fn vector_3_a_waking_sleeper_gains_at_most_one_slice() {
+    let mut scene = hogs(1, 4 * S);
+    scene.task("sleeper", then_forever([sleep(2 * S)], [run_for(S)])).affinity = on_cpu(0);
+    let run = scene.run(ONE_CPU, "scx-native:policy=vtime");
+    let [hog, sleeper] = ["hog 0", "sleeper"].map(|name| run.cpu_time_between(name, 2 * S, 4 * S));
+    // One slice of credit, and one as slices end at ticks and the window does not.
+    assert!(sleeper.abs_diff(hog) <= 48 * MS, "{sleeper} beside {hog}");
+}
+
+/// The woken task is sent to a busy CPU whose task never leaves, and the other CPU, which is idle, is not told. (A CPU that
+/// `select_cpu` returns is woken by the kernel itself if it is idle: there the stall would not show.)
+#[test]
+fn vector_4_without_a_kick_an_idle_cpu_stays_idle_and_the_watchdog_names_the_task() {
+    let mut scene = Scene::lasting(4 * S);
+    scene.task("hog", spin()).affinity = on_cpu(0);
+    scene.task("stalls", once([run_for(MS), sleep(100 * MS), run_for(MS)]));
+    let mut program = Program::fifo();
+    program.table.timeout_ms = 1000;
+    program.select = |_, _, _, _| CpuId(0);
+    program.enqueue = |kernel, task, flags| {
+        let (dsq, slice) = if task.0 == 0 { (DsqId::LOCAL, SLICE_INFINITE) } else { (SHARED, SLICE_DEFAULT_NS) };
+        kernel.dsq_insert(task, dsq, slice, flags);
+    };
+    let result = program.run(&scene, TWO_CPUS);
+    let exit = result.ejected.expect("the watchdog comes");
+    assert_eq!(exit.kind, ExitKind::Stall);
+    assert!(exit.message.starts_with("task 1 failed to run for 1."), "{}", exit.message);
+    assert!(exit.dump.contains("task 1: waits 1"), "{}", exit.dump);
+    // Under the fair class it runs.
+    assert!(result.run.outcome.tasks[1].exited_ns.is_some());
+    // With the kick nothing stalls.
+    program.enqueue = |kernel, task, flags| {
+        let (dsq, slice) = if task.0 == 0 { (DsqId::LOCAL, SLICE_INFINITE) } else { (SHARED, SLICE_DEFAULT_NS) };
+        kernel.dsq_insert(task, dsq, slice, flags);
+        kernel.kick(CpuId(1), Kick::Idle);
+    };
+    let result = program.run(&scene, TWO_CPUS);
+    has_no_fault(&result);
+    assert!(result.run.outcome.tasks[1].exited_ns.is_some_and(|end_ns| end_ns < 110 * MS));
+}
+
+#[test]
+fn vector_5_a_cpu_outside_the_affinity_is_an_error_that_names_task_and_cpu() {
+    let mut program = Program::fifo();
+    program.enqueue = |kernel, task, flags| kernel.dsq_insert(task, DsqId::local_on(CpuId(1)), SLICE_DEFAULT_NS, flags);
+    let result = program.run(&hogs(1, 100 * MS), TWO_CPUS);
+    let exit = result.ejected.expect("an error");
+    assert_eq!((exit.kind, exit.kind.is_error()), (ExitKind::Error, true));
+    assert_eq!(exit.message, "SCX_DSQ_LOCAL_ON target cpu1 is not allowed for task 0");
+    assert!(
+        exit.dump.contains("a line of the program's")
+            || result.heard.is_some_and(|heard| heard.dump.contains("a line"))
+    );
+    assert!(result.run.cpu_time("hog 0") > 90 * MS, "it runs under the fair class");
+}
+
+#[test]
+fn vector_6_enq_last_ignored_idles_the_cpu_and_stalls() {
+    let mut program = Program::fifo();
+    program.table.flags = OperationFlags::ENQ_LAST;
+    program.table.timeout_ms = 500;
+    let result = program.run(&hogs(1, 2 * S), ONE_CPU);
+    let exit = result.ejected.expect("the watchdog comes");
+    assert_eq!(exit.kind, ExitKind::Stall);
+    let first = result.run.stays("hog 0")[0];
+    assert!(first.length_ns() <= 24 * MS, "{first:?}");
+    // Who heeds the flag loses nothing but a switch.
+    program.enqueue = |kernel, task, flags| {
+        let dsq = if flags.has(EnqueueFlags::LAST) { DsqId::LOCAL } else { SHARED };
+        kernel.dsq_insert(task, dsq, SLICE_DEFAULT_NS, flags);
+    };
+    let result = program.run(&hogs(1, 2 * S), ONE_CPU);
+    has_no_fault(&result);
+    assert!(result.run.cpu_time("hog 0") > 1990 * MS);
+}
+
+#[test]
+fn vector_7_a_cpu_takes_the_first_task_that_it_may_run_behind_one_bound_elsewhere() {
+    let mut scene = Scene::lasting(300 * MS);
+    scene.task("hog", spin()).affinity = on_cpu(0);
+    scene.task("bound", once([run_for(MS)])).affinity = on_cpu(0);
+    scene.task("free", once([run_for(MS)])).affinity = on_cpus([0, 1]);
+    let mut program = Program::fifo();
+    // All wait in the shared queue; CPU 1 looks into it when the timer kicks it, at 2 ms.
+    program.select = |_, _, _, _| CpuId(0);
+    program.timer_at_ns = 2 * MS;
+    program.timer = |kernel| kernel.kick(CpuId(1), Kick::Idle);
+    let result = program.run(&scene, TWO_CPUS);
+    has_no_fault(&result);
+    let [bound, free] = ["bound", "free"].map(|name| result.run.stays(name)[0]);
+    assert_eq!((free.cpu, bound.cpu), (1, 0));
+    assert!(free.start_ns < 3 * MS && bound.start_ns > 15 * MS, "{free:?} {bound:?}");
+}
+
+#[test]
+fn vector_8_a_preempting_insertion_runs_within_an_interrupts_time_and_not_at_the_tick() {
+    let mut scene = hogs(1, 100 * MS);
+    scene.task("urgent", times(5, [sleep(7 * MS), run_for(MS)])).affinity = on_cpu(0);
+    let mut program = Program::fifo();
+    program.enqueue = |kernel, task, flags| {
+        if task.0 == 1 {
+            kernel.dsq_insert(task, DsqId::LOCAL, SLICE_DEFAULT_NS, flags | EnqueueFlags::PREEMPT);
+        } else {
+            kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, flags);
+        }
+    };
+    let result = program.run(&scene, ONE_CPU);
+    has_no_fault(&result);
+    let (woken, began) = (result.times("enqueue", 1), result.times("running", 1));
+    for woken_ns in &woken[1..] {
+        let began_ns = began.iter().find(|began_ns| *began_ns >= woken_ns).unwrap();
+        assert!(began_ns - woken_ns < 20 * US, "{woken_ns} {began_ns}");
+        // The hog was stopped at that moment, and enqueued again.
+        assert!(result.times("stopping, runnable", 0).contains(began_ns));
+        assert!(result.times("enqueue", 0).contains(began_ns));
+    }
+}
+
+#[test]
+fn vector_9_a_slice_written_from_another_cpu_ends_the_run_at_the_next_tick() {
+    let mut program = Program::fifo();
+    program.timer_at_ns = 50 * MS;
+    program.enqueue = |kernel, task, flags| kernel.dsq_insert(task, SHARED, SLICE_INFINITE, flags);
+    program.timer = |kernel| {
+        let curr = kernel.cpu_curr(CpuId(1)).expect("one of them runs");
+        kernel.set_slice_ns(curr, 1);
+    };
+    let mut scene = Scene::lasting(200 * MS);
+    for name in ["one", "other"] {
+        scene.task(name, spin()).affinity = on_cpu(1);
+    }
+    let result = program.run(&scene, TWO_CPUS);
+    has_no_fault(&result);
+    // Timers run on CPU 0. The first runs from the start, and with an infinite slice there is one switch only.
+    let first = result.run.stays("one")[0];
+    assert!((50 * MS..54 * MS + 100 * US).contains(&first.end_ns), "{first:?}");
+    assert_eq!(result.run.stays("one").len() + result.run.stays("other").len(), 2);
+}
+
+/// Both are woken while one of two CPUs is idle; each would take it.
+#[test]
+fn vector_10_of_two_wakeups_at_one_instant_one_claims_the_idle_cpu() {
+    let mut scene = Scene::lasting(100 * MS);
+    scene.task("hog", spin()).affinity = on_cpu(0);
+    scene.task("sleeper", once([sleep(30 * MS), run_for(MS)])).instances = 2;
+    let mut program = Program::fifo();
+    // The hog's slice is long, so that the CPU of the claim decides who runs first.
+    program.enqueue = |kernel, task, flags| kernel.dsq_insert(task, SHARED, SLICE_INFINITE, flags);
+    let result = program.run(&scene, TWO_CPUS);
+    has_no_fault(&result);
+    // Whoever claimed CPU 1 was inserted by `select_cpu`, and so never enqueued after its sleep.
+    let enqueued_after_sleep =
+        |task: u32| result.times("enqueue", task).iter().filter(|at_ns| **at_ns >= 30 * MS).count();
+    assert_eq!(enqueued_after_sleep(1) + enqueued_after_sleep(2), 1);
+}
+
+#[test]
+fn runnable_and_quiescent_are_paired_and_so_are_running_and_stopping() {
+    let mut scene = Scene::new();
+    scene.task("runs", once([run_for(30 * MS)])).instances = 3;
+    scene.task("sleeps", times(5, [run_for(MS), sleep(2 * MS)])).instances = 3;
+    let result = Program::fifo().run(&scene, TWO_CPUS);
+    has_no_fault(&result);
+    for task in 0..6 {
+        let (mut runnable, mut running) = (false, false);
+        for (time_ns, what, _) in result.told.iter().filter(|told| told.2 == task) {
+            let place = format!("{what} of task {task} at {time_ns}");
+            match *what {
+                "runnable" => assert!(!std::mem::replace(&mut runnable, true), "{place}"),
+                "quiescent" => assert!(std::mem::replace(&mut runnable, false) && !running, "{place}"),
+                "running" => assert!(!std::mem::replace(&mut running, true) && runnable, "{place}"),
+                "stopping" | "stopping, runnable" => assert!(std::mem::replace(&mut running, false), "{place}"),
+                "enqueue" => assert!(runnable && !running, "{place}"),
+                _ => {}
+            }
+        }
+        assert!(!runnable && !running);
+    }
+}

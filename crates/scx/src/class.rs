@@ -1,0 +1,477 @@
+//! The ext class as a scheduler: calls a program in the order of the contract.
+//!
+//! Source: `docs/spec/sched-ext.md` sections 3, 5 and 11. Where the order is not ours, it is the engine's: see
+//! [`Scheduler`](warmcore_kernel::Scheduler).
+
+use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, WakeFlags};
+use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::TaskId;
+use warmcore_workload::Policy;
+
+use crate::decisions::ExtDecisions;
+use crate::exit::{ExitInfo, ExitKind};
+use crate::kfuncs::Kfuncs;
+use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
+use crate::queues::DsqId;
+use crate::state::{Context, EJECT, ExtTask, Insertion, State, WATCHDOG};
+
+/// Most calls of `dispatch` before a CPU gives up for now (`SCX_DSP_MAX_LOOPS`).
+const DISPATCH_LOOPS: u32 = 32;
+
+/// The class with a program.
+pub struct Ext<P> {
+    program: P,
+    state: State,
+    /// Weight of a task in the fair class's unit (`sched_prio_to_weight`).
+    weight_of: fn(Policy, i8) -> u32,
+    /// The last pick found nobody, so that who is put back is the only one of its CPU.
+    gives_way: bool,
+    /// The program was told why it ended.
+    finished: bool,
+}
+
+/// Calls an operation in a context.
+macro_rules! call {
+    ($self:ident, $core:ident, $operation:ident, $context:expr, $method:ident($($argument:expr),*)) => {{
+        $self.state.account($core, Operation::$operation);
+        $self.state.context = $context;
+        let mut kernel = Kfuncs { core: &mut *$core, state: &mut $self.state };
+        let result = $self.program.$method(&mut kernel, $($argument),*);
+        $self.state.context = Context::Other;
+        result
+    }};
+}
+
+/// Tells the program something, if it wants to know and is still asked.
+macro_rules! tell {
+    ($self:ident, $core:ident, $operation:ident, $method:ident($($argument:expr),*)) => {
+        if $self.asks(Operation::$operation) {
+            call!($self, $core, $operation, Context::Other, $method($($argument),*));
+        }
+    };
+}
+
+impl<P: Operations> Ext<P> {
+    /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
+    pub fn new(program: P, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
+        let state = State::new(program.table(), machine);
+        Self { program, state, weight_of, gives_way: false, finished: false }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &P {
+        &self.program
+    }
+
+    /// Why the program ended, if it has.
+    pub fn exit_info(&self) -> Option<&ExitInfo> {
+        self.state.exit.as_ref()
+    }
+
+    /// How often an operation was called.
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.state.counts[operation as usize]
+    }
+
+    /// From now on, a call of the operation costs its CPU so much. Without this it costs nothing.
+    pub fn set_price(&mut self, operation: Operation, price_ns: u64) {
+        self.state.prices_ns[operation as usize] = price_ns;
+    }
+
+    fn asks(&self, operation: Operation) -> bool {
+        self.state.has(operation) && !self.state.is_bypassed()
+    }
+
+    fn wants(&self, flags: OperationFlags) -> bool {
+        self.state.table.flags.has(flags)
+    }
+
+    /// `do_enqueue_task`: the task is runnable and on no CPU, and somebody must have it.
+    fn do_enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: EnqueueFlags) {
+        let index = task.index();
+        if self.state.is_bypassed() {
+            self.state.tasks[index].verdict = None;
+            self.state.refill(task);
+            self.state.insert_local(core, task, cpu, EnqueueFlags::default());
+            return;
+        }
+        if self.state.tasks[index].verdict.is_none() {
+            if !self.state.has(Operation::Enqueue) {
+                self.state.tasks[index].slice_ns = SLICE_DEFAULT_NS;
+                let insertion = Insertion { dsq: DsqId::GLOBAL, flags: EnqueueFlags::default(), vtime: None };
+                self.state.carry_out(core, task, cpu, insertion);
+                return;
+            }
+            self.state.tasks[index].custody += 1;
+            self.state.tasks[index].in_custody = true;
+            call!(self, core, Enqueue, Context::OneTask(task), enqueue(task, flags));
+        }
+        let Some(verdict) = self.state.tasks[index].verdict else { return };
+        if verdict.dsq.named_cpu().is_some_and(|target| target != cpu) {
+            self.state.tasks[index].in_custody = false;
+            self.state.deferred.push(task);
+            return;
+        }
+        self.state.tasks[index].verdict = None;
+        if !verdict.dsq.is_user() || self.state.tasks[index].in_custody {
+            self.state.carry_out(core, task, cpu, verdict);
+        } else {
+            // `select_cpu` put it into a queue of the program's: its custody begins there.
+            self.state.tasks[index].custody += 1;
+            self.state.tasks[index].in_custody = true;
+            self.state.carry_out(core, task, cpu, verdict);
+        }
+    }
+
+    /// `balance_one` and `pick_task_scx`.
+    fn choose(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        let bypassed = self.state.is_bypassed();
+        if let Some(prev) = prev {
+            self.state.update_curr(core, prev);
+            if self.has_slice(prev) && !bypassed {
+                return Some(prev);
+            }
+        }
+        let local = self.state.local(cpu);
+        let global = self.state.global(core.machine(), cpu);
+        if self.state.queues.len(local) == 0
+            && !self.state.move_to_local(core, global, cpu)
+            && self.asks(Operation::Dispatch)
+        {
+            self.dispatch(core, cpu, prev);
+            if let Some(prev) = prev.filter(|&prev| self.has_slice(prev) && !self.state.is_bypassed()) {
+                return Some(prev);
+            }
+        }
+        if let Some(head) = self.state.queues.first(local) {
+            self.state.refill(head);
+            return Some(head);
+        }
+        let prev = prev?;
+        if self.wants(OperationFlags::ENQ_LAST) && !self.state.is_bypassed() {
+            return None;
+        }
+        self.state.refill(prev);
+        core.decide(self.state.decisions.kept, prev, i64::from(cpu.0));
+        Some(prev)
+    }
+
+    fn has_slice(&self, task: TaskId) -> bool {
+        self.state.tasks[task.index()].slice_ns > 0
+    }
+
+    /// Asks the program for tasks until there is one or it does nothing more.
+    fn dispatch(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) {
+        let (local, global) = (self.state.local(cpu), self.state.global(core.machine(), cpu));
+        for _ in 0..DISPATCH_LOOPS {
+            self.state.progress = 0;
+            call!(self, core, Dispatch, Context::Dispatch(cpu), dispatch(cpu, prev));
+            self.state.flush_buffer(core, cpu);
+            if self.state.is_bypassed()
+                || prev.is_some_and(|prev| self.has_slice(prev))
+                || self.state.queues.len(local) > 0
+                || self.state.move_to_local(core, global, cpu)
+                || self.state.progress == 0
+            {
+                return;
+            }
+        }
+        self.state.kicks.push((cpu, Kick::Plain));
+    }
+
+    /// `sched_weight_to_cgroup`: 100 for nice 0, 1 to 10 000.
+    fn weight(&self, core: &Core<'_>, task: TaskId) -> u32 {
+        let fair = u64::from((self.weight_of)(core.task(task).policy(), core.task(task).nice()));
+        ((fair * 100 + 512) / 1024).clamp(1, 10_000) as u32
+    }
+
+    /// The program is told why it ends, once, and adds to the dump.
+    fn finish(&mut self, core: &mut Core<'_>) {
+        let Some(info) = self.state.exit.clone().filter(|_| !self.finished) else { return };
+        self.finished = true;
+        let decisions = &self.state.decisions;
+        let decision = match info.kind {
+            ExitKind::Error => decisions.error,
+            ExitKind::ErrorByProgram => decisions.error_by_program,
+            ExitKind::Stall => decisions.stall,
+            ExitKind::UnregisteredByProgram => decisions.unregistered,
+        };
+        core.decide(decision, TaskId::IDLE, i64::from(info.cpu.0));
+        if info.kind.is_error() && self.state.has(Operation::Dump) {
+            call!(self, core, Dump, Context::Other, dump());
+        }
+        if self.state.has(Operation::Exit) {
+            let info = self.state.exit.clone().unwrap_or(info);
+            call!(self, core, Exit, Context::Other, exit(&info));
+        }
+    }
+
+    fn leave(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if self.state.has(Operation::Disable) {
+            call!(self, core, Disable, Context::Other, disable(task));
+        }
+        if self.state.has(Operation::ExitTask) {
+            call!(self, core, ExitTask, Context::Other, exit_task(task));
+        }
+    }
+
+    fn keeps_idle_masks(&self) -> bool {
+        !self.state.has(Operation::UpdateIdle) || self.wants(OperationFlags::KEEP_BUILTIN_IDLE)
+    }
+
+    fn idle_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, idle: bool) {
+        if self.keeps_idle_masks() {
+            self.state.idle.set(core.machine(), cpu, idle);
+        }
+        tell!(self, core, UpdateIdle, update_idle(cpu, idle));
+    }
+}
+
+impl<P: Operations> Scheduler for Ext<P> {
+    fn name(&self) -> &'static str {
+        self.state.table.name
+    }
+
+    fn init(&mut self, core: &mut Core<'_>) {
+        self.state.decisions = ExtDecisions::register(core.decision_table());
+        tell!(self, core, Init, init());
+        core.start_timer(CpuId(0), self.state.timeout_ns() / 2, WATCHDOG);
+    }
+
+    fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, _parent: Option<TaskId>) {
+        let weight = self.weight(core, task);
+        self.state.queues.add_task();
+        self.state.tasks.push(ExtTask {
+            slice_ns: SLICE_DEFAULT_NS,
+            vtime: 0,
+            weight,
+            queued: false,
+            in_custody: false,
+            custody: 0,
+            verdict: None,
+            runnable_since_ns: None,
+            charged_ns: 0,
+        });
+        tell!(self, core, InitTask, init_task(task));
+        tell!(self, core, Enable, enable(task));
+        tell!(self, core, SetWeight, set_weight(task, weight));
+    }
+
+    fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.leave(core, task);
+    }
+
+    fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
+        if self.state.is_bypassed() {
+            return prev;
+        }
+        if !self.state.has(Operation::SelectCpu) {
+            let (cpu, idle) = Kfuncs { core, state: &mut self.state }.select_cpu_dfl(task, prev, flags);
+            if idle {
+                let state = &mut self.state.tasks[task.index()];
+                state.slice_ns = SLICE_DEFAULT_NS;
+                state.verdict = Some(Insertion { dsq: DsqId::LOCAL, flags: EnqueueFlags::default(), vtime: None });
+            }
+            return cpu;
+        }
+        let cpu = call!(self, core, SelectCpu, Context::OneTask(task), select_cpu(task, prev, flags));
+        self.state.settle(core);
+        if self.state.is_cpu(cpu) {
+            return cpu;
+        }
+        let message = format!("select_cpu chose {cpu} for task {}, which the machine does not have", task.0);
+        self.state.fail(core, ExitKind::Error, 0, message);
+        prev
+    }
+
+    /// Who blocks is gone.
+    fn holds(&self, _task: TaskId) -> bool {
+        false
+    }
+
+    fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
+        self.state.runnable[cpu.index()] += 1;
+        let state = &mut self.state.tasks[task.index()];
+        state.queued = true;
+        let woken = flags.has(Enqueue::WAKEUP) || flags.has(Enqueue::INITIAL);
+        let enqueue_flags = if woken { EnqueueFlags::WAKEUP } else { EnqueueFlags::default() };
+        let runs = core.curr(cpu) == task;
+        if !runs {
+            state.runnable_since_ns.get_or_insert(core.now_ns());
+        }
+        if woken || flags.has(Enqueue::RESTORE) {
+            tell!(self, core, Runnable, runnable(task, enqueue_flags));
+        }
+        if !runs {
+            self.do_enqueue(core, cpu, task, enqueue_flags);
+        }
+    }
+
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
+        if !self.state.tasks[task.index()].queued {
+            return;
+        }
+        let dequeue_flags = if flags.has(Dequeue::SLEEP) {
+            DequeueFlags::SLEEP
+        } else if flags.has(Dequeue::SAVE) {
+            DequeueFlags::SCHED_CHANGE
+        } else {
+            DequeueFlags::default()
+        };
+        self.state.tasks[task.index()].verdict = None;
+        self.state.queues.remove(task);
+        if std::mem::take(&mut self.state.tasks[task.index()].in_custody) {
+            tell!(self, core, Dequeue, dequeue(task, dequeue_flags));
+        }
+        if core.curr(cpu) == task {
+            self.state.update_curr(core, task);
+            tell!(self, core, Stopping, stopping(task, false));
+        }
+        if !flags.has(Dequeue::MIGRATING) {
+            tell!(self, core, Quiescent, quiescent(task, dequeue_flags));
+        }
+        let state = &mut self.state.tasks[task.index()];
+        state.queued = false;
+        if flags.has(Dequeue::SLEEP) {
+            state.runnable_since_ns = None;
+        }
+        self.state.runnable[cpu.index()] -= 1;
+    }
+
+    /// Nothing preempts at a wakeup; the core of the kernel wakes the CPU that was selected, if it is idle.
+    fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, _task: TaskId, _flags: WakeFlags) {
+        self.state.settle(core);
+        if core.curr_is_idle(cpu) {
+            core.resched_full(cpu);
+        }
+    }
+
+    fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        self.state.settle(core);
+        self.state.picking = Some(cpu);
+        let picked = self.choose(core, cpu, prev);
+        self.state.picking = None;
+        let stays_idle = picked.is_none() && core.curr_is_idle(cpu);
+        if stays_idle && self.keeps_idle_masks() {
+            self.state.idle.set(core.machine(), cpu, true);
+        }
+        if stays_idle || (picked.is_some() && picked == prev) {
+            self.state.settle(core);
+        }
+        self.gives_way = picked.is_none();
+        picked
+    }
+
+    fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
+        let gives_way = std::mem::take(&mut self.gives_way);
+        if !runnable || !self.state.tasks[task.index()].queued {
+            return;
+        }
+        self.state.update_curr(core, task);
+        tell!(self, core, Stopping, stopping(task, true));
+        self.state.tasks[task.index()].runnable_since_ns.get_or_insert(core.now_ns());
+        if self.has_slice(task) && !self.state.is_bypassed() {
+            self.state.insert_local(core, task, cpu, EnqueueFlags::HEAD);
+        } else if gives_way {
+            core.decide(self.state.decisions.left_alone, task, i64::from(cpu.0));
+            self.do_enqueue(core, cpu, task, EnqueueFlags::LAST);
+        } else {
+            self.do_enqueue(core, cpu, task, EnqueueFlags::default());
+        }
+    }
+
+    fn set_next(&mut self, core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {
+        self.state.queues.remove(task);
+        let state = &mut self.state.tasks[task.index()];
+        state.in_custody = false;
+        state.runnable_since_ns = None;
+        state.charged_ns = core.now_ns();
+        tell!(self, core, Running, running(task));
+        self.state.settle(core);
+    }
+
+    fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.idle_changed(core, cpu, true);
+        self.state.settle(core);
+        if self.state.queues.len(self.state.local(cpu)) > 0 {
+            core.resched_full(cpu);
+        }
+    }
+
+    fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.idle_changed(core, cpu, false);
+    }
+
+    fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
+        let Some(task) = curr.filter(|task| self.state.tasks[task.index()].queued) else { return };
+        self.state.update_curr(core, task);
+        if self.state.is_bypassed() {
+            self.state.tasks[task.index()].slice_ns = 0;
+        }
+        tell!(self, core, Tick, tick(task));
+        if !self.has_slice(task) {
+            core.resched_full(cpu);
+        }
+        self.state.settle(core);
+        self.finish(core);
+    }
+
+    fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u64) {
+        match payload {
+            EJECT => {}
+            WATCHDOG => {
+                self.state.check_stall(core);
+                if !self.state.is_bypassed() {
+                    core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
+                }
+            }
+            _ => tell!(self, core, Timer, timer(payload as u32)),
+        }
+        self.state.settle(core);
+        self.finish(core);
+    }
+
+    fn yield_task(&mut self, core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {
+        if self.asks(Operation::Yield) {
+            self.state.update_curr(core, task);
+            call!(self, core, Yield, Context::Other, yield_task(task));
+        } else {
+            self.state.update_curr(core, task);
+            self.state.tasks[task.index()].slice_ns = 0;
+        }
+    }
+
+    fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let weight = self.weight(core, task);
+        if weight == self.state.tasks[task.index()].weight {
+            return;
+        }
+        let cpu = core.task(task).cpu();
+        let (queued, runs) = (self.state.tasks[task.index()].queued, core.curr(cpu) == task);
+        if queued {
+            self.dequeue(core, cpu, task, Dequeue::SAVE);
+        }
+        self.state.tasks[task.index()].weight = weight;
+        tell!(self, core, SetWeight, set_weight(task, weight));
+        if queued {
+            self.enqueue(core, cpu, task, Enqueue::RESTORE);
+        }
+        if queued && runs {
+            self.set_next(core, cpu, task);
+        }
+        self.state.settle(core);
+    }
+
+    fn affinity_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let allowed = core.allowed(task);
+        tell!(self, core, SetCpumask, set_cpumask(task, allowed));
+    }
+
+    fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.leave(core, task);
+    }
+
+    fn runnable_on(&self, cpu: CpuId) -> usize {
+        self.state.runnable[cpu.index()]
+    }
+}

@@ -1,0 +1,19 @@
+//! What the ext class tells the trace, with the reason.
+
+use warmcore_trace::decisions;
+
+decisions! {
+    /// Decisions of the ext class. Each is about a task that is inserted, moved or kept; CPUs are where it may run then.
+    pub struct ExtDecisions {
+        local: "task inserted", "into a CPU's local queue", Cpu;
+        global: "task inserted", "into its node's global queue", Node;
+        shared: "task inserted", "into a queue of the program's", Count;
+        moved: "task moved", "from a shared queue to a CPU's local one", Cpu;
+        kept: "task goes on", "its CPU has no other, and its slice is over", Cpu;
+        left_alone: "CPU stays idle", "the last task went to the program (ENQ_LAST)", Cpu;
+        error: "program ejected", "the class found a fault", Cpu;
+        error_by_program: "program ejected", "it said it has an error", Cpu;
+        stall: "program ejected", "a runnable task was not run in time", Cpu;
+        unregistered: "program ejected", "it asked for it", Cpu;
+    }
+}

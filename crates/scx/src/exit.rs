@@ -1,0 +1,62 @@
+//! Why a program ended (`struct scx_exit_info`).
+//!
+//! Source: `docs/spec/sched-ext.md` section 11.
+
+use std::fmt;
+
+use warmcore_topology::CpuId;
+
+/// Kind of an exit, with the kernel's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitKind {
+    /// The program asked for it (`SCX_EXIT_UNREG_BPF`).
+    UnregisteredByProgram = 65,
+    /// The class found a fault (`SCX_EXIT_ERROR`).
+    Error = 1024,
+    /// The program said it has an error (`SCX_EXIT_ERROR_BPF`).
+    ErrorByProgram = 1025,
+    /// A runnable task was not run in time (`SCX_EXIT_ERROR_STALL`).
+    Stall = 1026,
+}
+
+impl ExitKind {
+    /// The kernel's words for it.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            ExitKind::UnregisteredByProgram => "unregistered from BPF",
+            ExitKind::Error => "runtime error",
+            ExitKind::ErrorByProgram => "scx_bpf_error",
+            ExitKind::Stall => "runnable task stall",
+        }
+    }
+
+    /// Whether it is an error.
+    #[must_use]
+    pub const fn is_error(self) -> bool {
+        self as u32 >= ExitKind::Error as u32
+    }
+}
+
+/// Why a program ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExitInfo {
+    /// What kind of end.
+    pub kind: ExitKind,
+    /// What the program gave as code; 0 for errors that the class found.
+    pub code: i64,
+    /// Where.
+    pub cpu: CpuId,
+    /// When, in nanoseconds of simulated time.
+    pub time_ns: u64,
+    /// What happened, with the task's name by number and the CPU.
+    pub message: String,
+    /// State of CPUs and runnable tasks, for errors.
+    pub dump: String,
+}
+
+impl fmt::Display for ExitInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} ns on {}: {}", self.kind.reason(), self.time_ns, self.cpu, self.message)
+    }
+}

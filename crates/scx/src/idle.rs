@@ -1,0 +1,203 @@
+//! Built-in idle tracking: which CPUs are idle, which of them on a core that is wholly idle, and the claim of one.
+//!
+//! Source: `docs/spec/sched-ext.md` section 7. One pair of masks for the machine; those per node (`BUILTIN_IDLE_PER_NODE`) are not modelled.
+
+use warmcore_topology::{CpuId, CpuSet, Machine};
+
+/// Which CPUs a search takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Smt {
+    /// One of a wholly idle core only (`SCX_PICK_IDLE_CORE`).
+    WholeCore,
+    /// One of a wholly idle core if there is one.
+    Preferred,
+}
+
+/// The masks.
+#[derive(Default)]
+pub struct IdleMasks {
+    cpus: CpuSet,
+    /// CPUs whose whole core is idle.
+    cores: CpuSet,
+    /// Where each CPU's next search begins.
+    cursors: Vec<CpuId>,
+}
+
+impl IdleMasks {
+    /// Of a machine on which nothing is known to be idle.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        let count = machine.cpu_count();
+        let none = || CpuSet::with_capacity(count);
+        Self { cpus: none(), cores: none(), cursors: vec![CpuId(0); count] }
+    }
+
+    /// The idle CPUs.
+    #[must_use]
+    pub fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// The CPUs of wholly idle cores.
+    #[must_use]
+    pub fn cores(&self) -> &CpuSet {
+        &self.cores
+    }
+
+    /// A CPU goes idle or leaves idle.
+    pub fn set(&mut self, machine: &Machine, cpu: CpuId, idle: bool) {
+        if !idle {
+            self.test_and_clear(machine, cpu);
+            return;
+        }
+        self.cpus.insert(cpu);
+        let siblings = machine.cpus_of_core(machine.core_of(cpu));
+        if siblings.is_subset(&self.cpus) {
+            self.cores.union_with(siblings);
+        }
+    }
+
+    /// Claims a CPU (`test_and_clear_cpu_idle`): true for the one who finds it idle.
+    pub fn test_and_clear(&mut self, machine: &Machine, cpu: CpuId) -> bool {
+        for sibling in machine.cpus_of_core(machine.core_of(cpu)).iter() {
+            self.cores.remove(sibling);
+        }
+        self.cpus.remove(cpu)
+    }
+
+    /// Finds an idle CPU among `allowed` and, if given, `within`, and claims it (`scx_bpf_pick_idle_cpu`). `here` is the searching CPU.
+    pub fn pick(
+        &mut self,
+        machine: &Machine,
+        here: CpuId,
+        (allowed, within): (&CpuSet, Option<&CpuSet>),
+        smt: Smt,
+    ) -> Option<CpuId> {
+        let start = self.cursors[here.index()];
+        let fits = |cpu: &CpuId| allowed.contains(*cpu) && within.is_none_or(|within| within.contains(*cpu));
+        let mut found = None;
+        if machine.smt_width() > 1 {
+            found = self.cores.iter_wrapping_from(start).find(fits);
+        }
+        if found.is_none() && (smt == Smt::Preferred || machine.smt_width() == 1) {
+            found = self.cpus.iter_wrapping_from(start).find(fits);
+        }
+        let cpu = found?;
+        self.cursors[here.index()] = CpuId((cpu.0 + 1) % machine.cpu_count() as u32);
+        self.test_and_clear(machine, cpu);
+        Some(cpu)
+    }
+
+    /// The CPU to wake a task on (`scx_bpf_select_cpu_dfl`), and whether it is idle and now claimed.
+    pub fn select(&mut self, machine: &Machine, search: &Search<'_>) -> (CpuId, bool) {
+        let Search { here, prev, allowed, sync } = *search;
+        if let Some(sync) = sync
+            && let Some(cpu) = self.select_for_sync(machine, search, sync)
+        {
+            return (cpu, true);
+        }
+        let (llc, node) = (machine.cpus_of_llc(machine.llc_of(prev)), machine.cpus_of_node(machine.node_of(prev)));
+        let llc_step = (llc.len() < machine.cpu_count()).then_some(llc);
+        let node_step = (node.len() < machine.cpu_count() && node.len() != llc.len()).then_some(node);
+        let steps = [llc_step, node_step];
+        let prev_allowed = allowed.contains(prev);
+        if machine.smt_width() > 1 {
+            if prev_allowed && self.cores.contains(prev) {
+                self.test_and_clear(machine, prev);
+                return (prev, true);
+            }
+            for within in steps.into_iter().flatten().map(Some).chain([None]) {
+                if let Some(cpu) = self.pick(machine, here, (allowed, within), Smt::WholeCore) {
+                    return (cpu, true);
+                }
+            }
+        }
+        if prev_allowed && self.test_and_clear(machine, prev) {
+            return (prev, true);
+        }
+        let siblings = (machine.smt_width() > 1).then(|| machine.cpus_of_core(machine.core_of(prev)));
+        for within in siblings.into_iter().chain(steps.into_iter().flatten()).map(Some).chain([None]) {
+            if let Some(cpu) = self.pick(machine, here, (allowed, within), Smt::Preferred) {
+                return (cpu, true);
+            }
+        }
+        (prev, false)
+    }
+
+    fn select_for_sync(&mut self, machine: &Machine, search: &Search<'_>, sync: Sync) -> Option<CpuId> {
+        let Search { here, prev, allowed, .. } = *search;
+        let whole = machine.smt_width() == 1 || self.cores.contains(prev);
+        let shares_cache = machine.llc_of(here) == machine.llc_of(prev);
+        if shares_cache && allowed.contains(prev) && whole && self.test_and_clear(machine, prev) {
+            return Some(prev);
+        }
+        (sync.local_is_empty && !self.cpus.is_empty() && allowed.contains(here)).then_some(here)
+    }
+}
+
+/// A wakeup whose waker is about to sleep.
+#[derive(Clone, Copy)]
+pub struct Sync {
+    /// Nothing waits in the local queue of the waker's CPU.
+    pub local_is_empty: bool,
+}
+
+/// What a CPU is searched for.
+#[derive(Clone, Copy)]
+pub struct Search<'s> {
+    /// The waker's CPU.
+    pub here: CpuId,
+    /// Where the task ran last.
+    pub prev: CpuId,
+    /// Where it may run.
+    pub allowed: &'s CpuSet,
+    /// For a wakeup whose waker is about to sleep.
+    pub sync: Option<Sync>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_idle(machine: &Machine) -> IdleMasks {
+        let mut masks = IdleMasks::new(machine);
+        machine.cpus().for_each(|cpu| masks.set(machine, cpu, true));
+        masks
+    }
+
+    #[test]
+    fn one_idle_cpu_is_claimed_once() {
+        let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+        let mut masks = IdleMasks::new(&machine);
+        masks.set(&machine, CpuId(1), true);
+        let all = machine.all_cpus();
+        assert_eq!(masks.pick(&machine, CpuId(0), (all, None), Smt::Preferred), Some(CpuId(1)));
+        assert_eq!(masks.pick(&machine, CpuId(0), (all, None), Smt::Preferred), None);
+    }
+
+    #[test]
+    fn wholly_idle_cores_come_first_and_a_claim_ends_them() {
+        let machine = warmcore_topology::resolve("1s1n1l2c2t").unwrap();
+        let mut masks = all_idle(&machine);
+        let all = machine.all_cpus();
+        let cores: Vec<_> = (0..2)
+            .map(|_| machine.core_of(masks.pick(&machine, CpuId(0), (all, None), Smt::WholeCore).unwrap()))
+            .collect();
+        assert_ne!(cores[0], cores[1]);
+        assert_eq!(masks.pick(&machine, CpuId(0), (all, None), Smt::WholeCore), None);
+        assert!(masks.pick(&machine, CpuId(0), (all, None), Smt::Preferred).is_some());
+    }
+
+    #[test]
+    fn the_last_cpu_is_kept_where_it_is_idle_then_its_cache_is_searched() {
+        let machine = warmcore_topology::resolve("1s1n2l2c1t").unwrap();
+        let mut masks = all_idle(&machine);
+        let allowed = machine.all_cpus();
+        let search = Search { here: CpuId(0), prev: CpuId(2), allowed, sync: None };
+        assert_eq!(masks.select(&machine, &search), (CpuId(2), true));
+        assert_eq!(masks.select(&machine, &search), (CpuId(3), true));
+        assert!(masks.select(&machine, &search).0.0 < 2);
+        masks.select(&machine, &search);
+        assert_eq!(masks.select(&machine, &search), (CpuId(2), false));
+    }
+}

@@ -1,0 +1,320 @@
+//! What a program may call: the kfuncs (`scx_bpf_*`), by the names they have now.
+//!
+//! Source: `docs/spec/sched-ext.md` sections 4, 7 and 8. A call in a wrong place ends the program, as older kernels do at run time.
+
+use warmcore_kernel::{Core, WakeFlags};
+use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_trace::TaskId;
+
+use crate::exit::ExitKind;
+use crate::idle::{Search, Smt, Sync};
+use crate::operations::{EnqueueFlags, Kick};
+use crate::queues::{DsqId, QueueIndex};
+use crate::state::{Buffered, Context, Insertion, State};
+
+/// The kernel, as a program sees it during one call.
+pub struct Kfuncs<'k, 'c> {
+    pub(crate) core: &'k mut Core<'c>,
+    pub(crate) state: &'k mut State,
+}
+
+/// A way through a queue. Tasks that are inserted after it began are not seen.
+pub struct QueueIterator {
+    next: Option<TaskId>,
+    queue: QueueIndex,
+    until: u64,
+    backwards: bool,
+}
+
+impl Kfuncs<'_, '_> {
+    /// The time in nanoseconds (`scx_bpf_now`).
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.core.now_ns()
+    }
+
+    /// The CPU on which the call runs (`bpf_get_smp_processor_id`).
+    #[must_use]
+    pub fn this_cpu(&self) -> CpuId {
+        self.core.this_cpu()
+    }
+
+    /// The machine, as a program's user space knows it.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        self.core.machine()
+    }
+
+    /// CPUs that a task may use (`p->cpus_ptr`).
+    #[must_use]
+    pub fn allowed(&self, task: TaskId) -> &CpuSet {
+        self.core.allowed(task)
+    }
+
+    /// The CPU a task is assigned to (`scx_bpf_task_cpu`).
+    #[must_use]
+    pub fn task_cpu(&self, task: TaskId) -> CpuId {
+        self.core.task(task).cpu()
+    }
+
+    /// The task of this class on a CPU (`scx_bpf_cpu_curr`).
+    #[must_use]
+    pub fn cpu_curr(&self, cpu: CpuId) -> Option<TaskId> {
+        self.state.curr(self.core, cpu)
+    }
+
+    /// What is left of a task's slice, in nanoseconds (`p->scx.slice`), up to date for one that runs.
+    #[must_use]
+    pub fn slice_ns(&self, task: TaskId) -> u64 {
+        self.state.tasks[task.index()].slice_ns
+    }
+
+    /// Sets a task's slice (`scx_bpf_task_set_slice`). If it runs, the next tick of its CPU sees it.
+    pub fn set_slice_ns(&mut self, task: TaskId, slice_ns: u64) {
+        self.state.tasks[task.index()].slice_ns = slice_ns;
+    }
+
+    /// A task's virtual time (`p->scx.dsq_vtime`).
+    #[must_use]
+    pub fn vtime(&self, task: TaskId) -> u64 {
+        self.state.tasks[task.index()].vtime
+    }
+
+    /// Sets a task's virtual time (`scx_bpf_task_set_dsq_vtime`).
+    pub fn set_vtime(&mut self, task: TaskId, vtime: u64) {
+        self.state.tasks[task.index()].vtime = vtime;
+    }
+
+    /// A task's weight, 1 to 10 000 (`p->scx.weight`).
+    #[must_use]
+    pub fn weight(&self, task: TaskId) -> u32 {
+        self.state.tasks[task.index()].weight
+    }
+
+    /// Creates a queue (`scx_bpf_create_dsq`). False if there is one of that number or it is not the program's to take.
+    pub fn create_dsq(&mut self, dsq: DsqId) -> bool {
+        dsq.is_user() && self.state.queues.create(dsq)
+    }
+
+    /// Removes an empty queue (`scx_bpf_destroy_dsq`). False, and an error of the program, if it does not exist or has tasks.
+    pub fn destroy_dsq(&mut self, dsq: DsqId) -> bool {
+        let gone = self.state.queues.destroy(dsq);
+        if !gone {
+            self.fault(format!("DSQ 0x{:x} cannot be destroyed: it does not exist or has tasks", dsq.0));
+        }
+        gone
+    }
+
+    /// Tasks in a queue (`scx_bpf_dsq_nr_queued`); `None` is the kernel's -ENOENT.
+    #[must_use]
+    pub fn nr_queued(&self, dsq: DsqId) -> Option<u32> {
+        let queue = if dsq == DsqId::LOCAL {
+            self.state.local(self.this_cpu())
+        } else if let Some(cpu) = dsq.named_cpu().filter(|&cpu| self.state.is_cpu(cpu)) {
+            self.state.local(cpu)
+        } else {
+            self.state.queues.find(dsq)?
+        };
+        Some(self.state.queues.len(queue))
+    }
+
+    /// The first task of a queue (`scx_bpf_dsq_peek`).
+    #[must_use]
+    pub fn peek(&self, dsq: DsqId) -> Option<TaskId> {
+        self.state.queues.first(self.state.queues.find(dsq)?)
+    }
+
+    /// Begins a way through a queue (`bpf_iter_scx_dsq_new`).
+    #[must_use]
+    pub fn iterate(&self, dsq: DsqId, backwards: bool) -> Option<QueueIterator> {
+        let queues = &self.state.queues;
+        let queue = queues.find(dsq)?;
+        let next = if backwards { queues.last(queue) } else { queues.first(queue) };
+        Some(QueueIterator { next, queue, until: queues.insertions(), backwards })
+    }
+
+    /// The next task on the way (`bpf_iter_scx_dsq_next`). It may be moved before the way goes on.
+    pub fn next(&self, iterator: &mut QueueIterator) -> Option<TaskId> {
+        let queues = &self.state.queues;
+        loop {
+            let task = iterator.next.filter(|&task| queues.of(task) == Some(iterator.queue))?;
+            iterator.next = if iterator.backwards { queues.before(task) } else { queues.after(task) };
+            if queues.sequence(task) <= iterator.until {
+                return Some(task);
+            }
+        }
+    }
+
+    /// Inserts a task with a slice (`scx_bpf_dsq_insert`): in `select_cpu` and `enqueue` the task in question, in `dispatch` any in the
+    /// program's custody. 0 ns leaves the slice as it is.
+    pub fn dsq_insert(&mut self, task: TaskId, dsq: DsqId, slice_ns: u64, flags: EnqueueFlags) {
+        self.insert(task, slice_ns, Insertion { dsq, flags, vtime: None });
+    }
+
+    /// The same in the order of virtual time (`scx_bpf_dsq_insert_vtime`).
+    pub fn dsq_insert_vtime(&mut self, task: TaskId, dsq: DsqId, slice_ns: u64, vtime: u64, flags: EnqueueFlags) {
+        if !dsq.is_user() {
+            self.fault(format!("cannot use vtime ordering for built-in DSQ 0x{:x}", dsq.0));
+            return;
+        }
+        self.state.tasks[task.index()].vtime = vtime;
+        self.insert(task, slice_ns, Insertion { dsq, flags, vtime: Some(vtime) });
+    }
+
+    fn insert(&mut self, task: TaskId, slice_ns: u64, insertion: Insertion) {
+        if let Some(cpu) = insertion.dsq.named_cpu()
+            && !self.state.is_cpu(cpu)
+        {
+            self.fault(format!("SCX_DSQ_LOCAL_ON names {cpu}, which the machine does not have"));
+            return;
+        }
+        match self.state.context {
+            Context::Other => {
+                self.fault(format!("task {} inserted outside of select_cpu, enqueue and dispatch", task.0));
+                return;
+            }
+            Context::OneTask(own) if own != task => {
+                self.fault(format!("task {} inserted while task {} is to be", task.0, own.0));
+                return;
+            }
+            Context::OneTask(_) => {
+                if self.state.tasks[task.index()].verdict.is_some() {
+                    self.fault(format!("task {} already direct-dispatched", task.0));
+                    return;
+                }
+                self.state.tasks[task.index()].verdict = Some(insertion);
+            }
+            Context::Dispatch(_) => {
+                if self.state.buffer.len() >= self.state.table.dispatch_max_batch as usize {
+                    self.fault("dispatch buffer overflow".into());
+                    return;
+                }
+                let custody = self.state.tasks[task.index()].custody;
+                self.state.buffer.push(Buffered { task, custody, insertion });
+                self.state.progress += 1;
+            }
+        }
+        if slice_ns > 0 {
+            self.state.tasks[task.index()].slice_ns = slice_ns;
+        } else {
+            self.state.refill(task);
+        }
+    }
+
+    /// Insertions that this `dispatch` may still make (`scx_bpf_dispatch_nr_slots`).
+    #[must_use]
+    pub fn nr_slots(&self) -> u32 {
+        self.state.table.dispatch_max_batch.saturating_sub(self.state.buffer.len() as u32)
+    }
+
+    /// Moves the first task that may run here from a queue to the local one (`scx_bpf_dsq_move_to_local`); in `dispatch`.
+    pub fn move_to_local(&mut self, dsq: DsqId) -> bool {
+        let Context::Dispatch(cpu) = self.state.context else {
+            self.fault("dsq_move_to_local outside of dispatch".into());
+            return false;
+        };
+        self.state.flush_buffer(self.core, cpu);
+        let Some(queue) = self.state.queues.find(dsq) else {
+            self.fault(format!("invalid DSQ 0x{:x}", dsq.0));
+            return false;
+        };
+        let moved = self.state.move_to_local(self.core, queue, cpu);
+        self.state.progress += u32::from(moved);
+        moved
+    }
+
+    /// Moves a task of a queue of the program to another queue (`scx_bpf_dsq_move`); in `dispatch`. False if it is in none any more.
+    pub fn dsq_move(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
+        self.move_task(task, Insertion { dsq, flags, vtime: None })
+    }
+
+    /// The same in the order of the task's virtual time (`scx_bpf_dsq_move_vtime`).
+    pub fn dsq_move_vtime(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
+        let vtime = Some(self.vtime(task));
+        self.move_task(task, Insertion { dsq, flags, vtime })
+    }
+
+    fn move_task(&mut self, task: TaskId, insertion: Insertion) -> bool {
+        let Context::Dispatch(cpu) = self.state.context else {
+            self.fault("dsq_move outside of dispatch".into());
+            return false;
+        };
+        if !self.state.tasks[task.index()].in_custody || !self.state.queues.remove(task) {
+            return false;
+        }
+        self.state.carry_out(self.core, task, cpu, insertion);
+        self.state.progress += 1;
+        true
+    }
+
+    /// Kicks a CPU (`scx_bpf_kick_cpu`): it takes effect when the call is over.
+    pub fn kick(&mut self, cpu: CpuId, kick: Kick) {
+        if self.state.is_cpu(cpu) {
+            self.state.kicks.push((cpu, kick));
+        } else {
+            self.fault(format!("kick of {cpu}, which the machine does not have"));
+        }
+    }
+
+    /// The CPU that the class would choose for a wakeup, and whether it is idle and now claimed (`scx_bpf_select_cpu_dfl`).
+    pub fn select_cpu_dfl(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags) -> (CpuId, bool) {
+        let here = self.core.this_cpu();
+        let local_is_empty = self.state.queues.len(self.state.local(here)) == 0;
+        let sync = (flags.sync && flags.by_task).then_some(Sync { local_is_empty });
+        let search = Search { here, prev, allowed: self.core.allowed(task), sync };
+        self.state.idle.select(self.core.machine(), &search)
+    }
+
+    /// Finds and claims an idle CPU that a task may use, within a set if one is given (`scx_bpf_pick_idle_cpu`).
+    pub fn pick_idle_cpu(&mut self, task: TaskId, within: Option<&CpuSet>, smt: Smt) -> Option<CpuId> {
+        let here = self.core.this_cpu();
+        self.state.idle.pick(self.core.machine(), here, (self.core.allowed(task), within), smt)
+    }
+
+    /// Claims a CPU if it is idle (`scx_bpf_test_and_clear_cpu_idle`).
+    pub fn test_and_clear_cpu_idle(&mut self, cpu: CpuId) -> bool {
+        self.state.is_cpu(cpu) && self.state.idle.test_and_clear(self.core.machine(), cpu)
+    }
+
+    /// The idle CPUs (`scx_bpf_get_idle_cpumask`).
+    #[must_use]
+    pub fn idle_cpumask(&self) -> &CpuSet {
+        self.state.idle.cpus()
+    }
+
+    /// The CPUs of wholly idle cores (`scx_bpf_get_idle_smtmask`).
+    #[must_use]
+    pub fn idle_smtmask(&self) -> &CpuSet {
+        self.state.idle.cores()
+    }
+
+    /// Starts a timer of the program's on this CPU (`bpf_timer_start`).
+    pub fn start_timer(&mut self, delay_ns: u64, payload: u32) {
+        let cpu = self.core.this_cpu();
+        self.core.start_timer(cpu, delay_ns, u64::from(payload));
+    }
+
+    /// The program says that it has an error (`scx_bpf_error`): it is ejected.
+    pub fn error(&mut self, message: &str) {
+        self.state.fail(self.core, ExitKind::ErrorByProgram, 0, message.to_owned());
+    }
+
+    /// The program wants to end (`scx_bpf_exit`).
+    pub fn exit(&mut self, code: i64, message: &str) {
+        self.state.fail(self.core, ExitKind::UnregisteredByProgram, code, message.to_owned());
+    }
+
+    /// Adds text to the dump of an error exit (`scx_bpf_dump`), as far as it may be long; in `dump`.
+    pub fn dump(&mut self, text: &str) {
+        let room = self.state.table.exit_dump_bytes;
+        if let Some(exit) = &mut self.state.exit
+            && exit.dump.len() + text.len() <= room
+        {
+            exit.dump.push_str(text);
+        }
+    }
+
+    fn fault(&mut self, message: String) {
+        self.state.fail(self.core, ExitKind::Error, 0, message);
+    }
+}

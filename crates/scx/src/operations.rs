@@ -1,0 +1,256 @@
+//! What a sched_ext program is: a table of operations, all of which have defaults (`struct sched_ext_ops`).
+//!
+//! Source: `docs/spec/sched-ext.md` sections 2, 5 and 6.
+
+use std::ops::BitOr;
+
+use warmcore_kernel::WakeFlags;
+use warmcore_topology::{CpuId, CpuSet};
+use warmcore_trace::TaskId;
+
+use crate::exit::ExitInfo;
+use crate::kfuncs::Kfuncs;
+
+/// Slice that a task gets where nobody says another (`SCX_SLICE_DFL`), in nanoseconds.
+pub const SLICE_DEFAULT_NS: u64 = 20_000_000;
+
+/// A slice that never ends (`SCX_SLICE_INF`).
+pub const SLICE_INFINITE: u64 = u64::MAX;
+
+macro_rules! bits {
+    ($(#[$doc:meta])* $name:ident { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
+
+            /// Whether it has all these flags.
+            #[inline]
+            #[must_use]
+            pub const fn has(self, flags: Self) -> bool {
+                self.0 & flags.0 == flags.0
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = Self;
+
+            #[inline]
+            fn bitor(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+        }
+    };
+}
+
+bits! {
+    /// What a program wants of the class (`SCX_OPS_*`), with the kernel's values.
+    OperationFlags {
+        /// The built-in idle masks stay although the program has `update_idle`.
+        KEEP_BUILTIN_IDLE = 0;
+        /// A task that would go on for lack of others is enqueued with [`EnqueueFlags::LAST`] instead.
+        ENQ_LAST = 1;
+        /// Tasks that are about to exit are enqueued by the program too. No task of the simulated kernel wakes on its way out.
+        ENQ_EXITING = 2;
+        /// Tasks that may not migrate are enqueued by the program too. The simulated kernel has none.
+        ENQ_MIGRATION_DISABLED = 4;
+    }
+}
+
+bits! {
+    /// Why and how a task is enqueued or inserted (`SCX_ENQ_*`), with the kernel's values.
+    EnqueueFlags {
+        /// It was woken.
+        WAKEUP = 0;
+        /// To the head of the queue.
+        HEAD = 4;
+        /// The CPU was selected by `select_cpu`.
+        CPU_SELECTED = 10;
+        /// To the head of a local queue, and the task that runs there leaves.
+        PREEMPT = 32;
+        /// It comes back from a local queue (`reenqueue_local`).
+        REENQ = 40;
+        /// It is the only one on its CPU ([`OperationFlags::ENQ_LAST`]).
+        LAST = 41;
+    }
+}
+
+bits! {
+    /// Why a task leaves custody or stops being runnable (`SCX_DEQ_*`), with the kernel's values.
+    DequeueFlags {
+        /// It goes to sleep.
+        SLEEP = 0;
+        /// A property of it changes.
+        SCHED_CHANGE = 33;
+    }
+}
+
+/// How a CPU is kicked (`SCX_KICK_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kick {
+    /// It reschedules.
+    Plain,
+    /// It reschedules if it is idle.
+    Idle,
+    /// The slice of what runs there ends, and it reschedules.
+    Preempt,
+    /// It reschedules, and the kicking CPU waits until it has.
+    Wait,
+}
+
+/// The operations, for counts, prices and the list of those that a program has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)] // Each is described at the method of its name.
+pub enum Operation {
+    SelectCpu,
+    Enqueue,
+    Dequeue,
+    Dispatch,
+    Tick,
+    Runnable,
+    Running,
+    Stopping,
+    Quiescent,
+    Yield,
+    SetWeight,
+    SetCpumask,
+    UpdateIdle,
+    InitTask,
+    ExitTask,
+    Enable,
+    Disable,
+    Init,
+    Exit,
+    Dump,
+    Timer,
+}
+
+impl Operation {
+    /// How many there are.
+    pub const COUNT: usize = Operation::Timer as usize + 1;
+
+    /// As a bit of [`OperationTable::present`].
+    #[must_use]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// The data of a program's table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OperationTable {
+    /// Name of the program.
+    pub name: &'static str,
+    /// The operations it has, as [bits](Operation::bit). Another one is never called; for `select_cpu`, `enqueue`, `dispatch` and `yield`
+    /// the class then does what the contract says.
+    pub present: u32,
+    /// What it wants.
+    pub flags: OperationFlags,
+    /// Longest time that a runnable task may wait for a CPU (`timeout_ms`), at most 30 000 ms.
+    pub timeout_ms: u32,
+    /// Most tasks that one `dispatch` may insert (`dispatch_max_batch`).
+    pub dispatch_max_batch: u32,
+    /// Most bytes of the dump that an error exit makes (`exit_dump_len`).
+    pub exit_dump_bytes: usize,
+}
+
+impl OperationTable {
+    /// A program that has nothing but its name.
+    #[must_use]
+    pub const fn empty(name: &'static str) -> Self {
+        Self {
+            name,
+            present: 0,
+            flags: OperationFlags(0),
+            timeout_ms: 30_000,
+            dispatch_max_batch: 32,
+            exit_dump_bytes: 32_768,
+        }
+    }
+
+    /// With these operations.
+    #[must_use]
+    pub const fn with(mut self, operations: &[Operation]) -> Self {
+        let mut at = 0;
+        while at < operations.len() {
+            self.present |= operations[at].bit();
+            at += 1;
+        }
+        self
+    }
+}
+
+/// A sched_ext program. Verbs and order are those of `struct sched_ext_ops`; what a method may call of [`Kfuncs`] stands there.
+/// An operation is called only if [`Operations::table`] names it.
+#[allow(unused_variables)]
+pub trait Operations {
+    /// Its table. Asked once.
+    fn table(&self) -> OperationTable;
+
+    /// Loaded, before there is a task.
+    fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
+
+    /// Unloaded, for the reason given.
+    fn exit(&mut self, kernel: &mut Kfuncs<'_, '_>, info: &ExitInfo) {}
+
+    /// Chooses a CPU for a task that wakes or is new and may use more than one; may insert it.
+    fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
+        prev
+    }
+
+    /// A runnable task is the program's to queue, on the CPU it is assigned to.
+    fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {}
+
+    /// A task leaves the program's custody without having been dispatched by it; once per custody.
+    fn dequeue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: DequeueFlags) {}
+
+    /// A CPU has nothing in its local queue. `prev` is what ran there, if it is still runnable; it is in no queue yet.
+    fn dispatch(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, prev: Option<TaskId>) {}
+
+    /// A tick came while the task runs.
+    fn tick(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// A task becomes runnable; before `enqueue`.
+    fn runnable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {}
+
+    /// A task begins to run.
+    fn running(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// A task stops running; `runnable` says whether it will be enqueued again.
+    fn stopping(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, runnable: bool) {}
+
+    /// A task stops being runnable.
+    fn quiescent(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: DequeueFlags) {}
+
+    /// `sched_yield`; without it the slice ends.
+    fn yield_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// The weight of a task is now so, 1 to 10 000, 100 for nice 0.
+    fn set_weight(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, weight: u32) {}
+
+    /// The CPUs that a task may use are now these.
+    fn set_cpumask(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, allowed: &CpuSet) {}
+
+    /// A CPU goes idle or stops being idle.
+    fn update_idle(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, idle: bool) {}
+
+    /// A task was created.
+    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// A task is gone, or the program is.
+    fn exit_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// A task enters the class.
+    fn enable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// A task leaves the class.
+    fn disable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// Adds lines to the dump of an error exit with [`Kfuncs::dump`].
+    fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
+
+    /// A timer has run out that [`Kfuncs::start_timer`] started (`bpf_timer`).
+    fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {}
+}

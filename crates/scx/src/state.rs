@@ -1,0 +1,390 @@
+//! What the class keeps, apart from the program: tasks, queues, idle masks, and what is to be done when it is safe.
+
+use std::fmt::Write as _;
+
+use warmcore_kernel::{Core, State as TaskState};
+use warmcore_topology::{CpuId, Machine};
+use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
+
+use crate::decisions::ExtDecisions;
+use crate::exit::{ExitInfo, ExitKind};
+use crate::idle::IdleMasks;
+use crate::operations::{EnqueueFlags, Kick, Operation, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE};
+use crate::queues::{DsqId, QueueIndex, Queues};
+
+/// Payload of the timer after which a program is gone.
+pub(crate) const EJECT: u64 = 1 << 32;
+/// Payload of the watchdog's timer.
+pub(crate) const WATCHDOG: u64 = 2 << 32;
+
+/// Where a program wants a task.
+#[derive(Clone, Copy)]
+pub(crate) struct Insertion {
+    pub dsq: DsqId,
+    pub flags: EnqueueFlags,
+    pub vtime: Option<u64>,
+}
+
+/// An insertion that `dispatch` has asked for and that takes effect when it returns.
+pub(crate) struct Buffered {
+    pub task: TaskId,
+    /// Custody of the task when it was asked for; another one now means that it was taken meanwhile.
+    pub custody: u64,
+    pub insertion: Insertion,
+}
+
+/// What the class knows of a task (`struct sched_ext_entity`).
+pub(crate) struct ExtTask {
+    pub slice_ns: u64,
+    pub vtime: u64,
+    pub weight: u32,
+    /// Runnable in this class.
+    pub queued: bool,
+    /// In the program's custody, in a queue of its own or of the kernel's.
+    pub in_custody: bool,
+    /// Number of the last custody.
+    pub custody: u64,
+    /// What `select_cpu` or `enqueue` has asked for, not yet done.
+    pub verdict: Option<Insertion>,
+    /// Since when it has waited for a CPU.
+    pub runnable_since_ns: Option<u64>,
+    /// Up to when its time on the CPU is charged, while it runs.
+    pub charged_ns: u64,
+}
+
+/// Which operation runs, for what a kfunc may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Context {
+    Other,
+    /// `select_cpu` or `enqueue` of a task.
+    OneTask(TaskId),
+    /// `dispatch` of a CPU.
+    Dispatch(CpuId),
+}
+
+/// All but the program.
+pub(crate) struct State {
+    pub table: OperationTable,
+    pub queues: Queues,
+    pub idle: IdleMasks,
+    pub tasks: Vec<ExtTask>,
+    /// By CPU: runnable tasks, the running one included.
+    pub runnable: Vec<usize>,
+    pub counts: [u64; Operation::COUNT],
+    pub prices_ns: [u64; Operation::COUNT],
+    pub context: Context,
+    pub buffer: Vec<Buffered>,
+    /// Tasks that the present `dispatch` has moved or inserted.
+    pub progress: u32,
+    /// Tasks bound for the local queue of another CPU.
+    pub deferred: Vec<TaskId>,
+    pub kicks: Vec<(CpuId, Kick)>,
+    /// CPU that is choosing its next task.
+    pub picking: Option<CpuId>,
+    pub exit: Option<ExitInfo>,
+    pub decisions: ExtDecisions,
+    cpu_count: u32,
+    node_count: u32,
+}
+
+impl State {
+    pub fn new(table: OperationTable, machine: &Machine) -> Self {
+        let (cpus, nodes) = (machine.cpu_count(), machine.node_count());
+        let mut queues = Queues::default();
+        for id in machine.cpus().map(DsqId::local_on).chain((0..nodes).map(|_| DsqId::GLOBAL)) {
+            queues.add(id);
+        }
+        Self {
+            table,
+            queues,
+            idle: IdleMasks::new(machine),
+            tasks: Vec::new(),
+            runnable: vec![0; cpus],
+            counts: [0; Operation::COUNT],
+            prices_ns: [0; Operation::COUNT],
+            context: Context::Other,
+            buffer: Vec::with_capacity(table.dispatch_max_batch as usize),
+            progress: 0,
+            deferred: Vec::new(),
+            kicks: Vec::new(),
+            picking: None,
+            exit: None,
+            decisions: ExtDecisions::default(),
+            cpu_count: cpus as u32,
+            node_count: nodes as u32,
+        }
+    }
+
+    pub fn local(&self, cpu: CpuId) -> QueueIndex {
+        cpu.0
+    }
+
+    pub fn global(&self, machine: &Machine, cpu: CpuId) -> QueueIndex {
+        self.cpu_count + machine.node_of(cpu).index() as u32
+    }
+
+    /// Whether a queue belongs to the program.
+    fn is_user(&self, queue: QueueIndex) -> bool {
+        queue >= self.cpu_count + self.node_count
+    }
+
+    pub fn is_cpu(&self, cpu: CpuId) -> bool {
+        cpu.0 < self.cpu_count
+    }
+
+    pub fn has(&self, operation: Operation) -> bool {
+        self.table.present & operation.bit() != 0
+    }
+
+    /// After an error the program is not asked any more (bypass).
+    pub fn is_bypassed(&self) -> bool {
+        self.exit.is_some()
+    }
+
+    /// Counts a call of an operation and charges its price.
+    pub fn account(&mut self, core: &mut Core<'_>, operation: Operation) {
+        self.counts[operation as usize] += 1;
+        let price_ns = self.prices_ns[operation as usize];
+        if price_ns > 0 {
+            let kind = match operation {
+                Operation::Tick => OverheadKind::Tick,
+                Operation::SelectCpu | Operation::Enqueue | Operation::Runnable => OverheadKind::Wakeup,
+                _ => OverheadKind::Switch,
+            };
+            core.charge(core.this_cpu(), price_ns, kind);
+        }
+    }
+
+    /// Charges the running task's slice with the time since the last charge.
+    pub fn update_curr(&mut self, core: &Core<'_>, task: TaskId) {
+        let now_ns = core.now_ns();
+        let task = &mut self.tasks[task.index()];
+        let ran_ns = now_ns - task.charged_ns;
+        task.charged_ns = now_ns;
+        if task.slice_ns != SLICE_INFINITE {
+            task.slice_ns = task.slice_ns.saturating_sub(ran_ns);
+        }
+    }
+
+    /// The task, if it is of this class, that runs on a CPU.
+    pub fn curr(&self, core: &Core<'_>, cpu: CpuId) -> Option<TaskId> {
+        let curr = core.curr(cpu);
+        (!curr.is_idle() && self.tasks[curr.index()].queued).then_some(curr)
+    }
+
+    /// Does what a program wants with a task; `cpu` is the CPU of [`DsqId::LOCAL`].
+    pub fn carry_out(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, insertion: Insertion) {
+        let Insertion { dsq, flags, vtime } = insertion;
+        if dsq == DsqId::LOCAL {
+            self.insert_local(core, task, cpu, flags);
+        } else if let Some(target) = dsq.named_cpu() {
+            if core.may_run_on(task, target) {
+                self.insert_local(core, task, target, flags);
+            } else {
+                let message = format!("SCX_DSQ_LOCAL_ON target {target} is not allowed for task {}", task.0);
+                self.fail(core, ExitKind::Error, 0, message);
+                self.insert_global(core, task, flags);
+            }
+        } else if dsq == DsqId::GLOBAL {
+            self.insert_global(core, task, flags);
+        } else if let Some(queue) = self.queues.find(dsq) {
+            let inserted = match vtime {
+                Some(vtime) => self.queues.insert_vtime(queue, task, vtime),
+                None => self.queues.insert(queue, task, flags.has(EnqueueFlags::HEAD)),
+            };
+            if inserted.is_ok() {
+                core.decide(self.decisions.shared, task, dsq.0 as i64);
+                return;
+            }
+            let (now, held) = if vtime.is_some() { ("vtime", "FIFO") } else { ("FIFO", "vtime") };
+            let message =
+                format!("{now} insertion of task {} into DSQ 0x{:x}, which holds {held} tasks", task.0, dsq.0);
+            self.fail(core, ExitKind::Error, 0, message);
+            self.insert_global(core, task, flags);
+        } else {
+            let message = format!("non-existent DSQ 0x{:x} for task {}", dsq.0, task.0);
+            self.fail(core, ExitKind::Error, 0, message);
+            self.insert_global(core, task, flags);
+        }
+    }
+
+    fn insert_global(&mut self, core: &mut Core<'_>, task: TaskId, flags: EnqueueFlags) {
+        self.tasks[task.index()].in_custody = false;
+        let cpu = core.task(task).cpu();
+        let queue = self.global(core.machine(), cpu);
+        // A global queue never holds tasks ordered by vtime.
+        let _ = self.queues.insert(queue, task, flags.has(EnqueueFlags::HEAD));
+        core.decide(self.decisions.global, task, core.machine().node_of(cpu).index() as i64);
+    }
+
+    /// Puts a task into a CPU's local queue, and has that CPU look if it is idle or preempted.
+    pub fn insert_local(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, flags: EnqueueFlags) {
+        self.tasks[task.index()].in_custody = false;
+        self.bring(core, task, cpu, MigrationKind::Balance);
+        let preempts = flags.has(EnqueueFlags::PREEMPT);
+        // Nor does a local queue.
+        let _ = self.queues.insert(self.local(cpu), task, preempts || flags.has(EnqueueFlags::HEAD));
+        core.decide(self.decisions.local, task, i64::from(cpu.0));
+        if self.picking == Some(cpu) {
+            return;
+        }
+        if core.curr_is_idle(cpu) {
+            core.resched_full(cpu);
+        } else if preempts
+            && let Some(curr) = self.curr(core, cpu)
+            && curr != task
+        {
+            self.tasks[curr.index()].slice_ns = 0;
+            core.resched_full(cpu);
+        }
+    }
+
+    fn bring(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, kind: MigrationKind) {
+        let from = core.task(task).cpu();
+        if from != cpu {
+            core.set_task_cpu(task, cpu, kind);
+            self.runnable[from.index()] -= 1;
+            self.runnable[cpu.index()] += 1;
+        }
+    }
+
+    /// Moves the first task that may run on `cpu` from a queue to its local one.
+    pub fn move_to_local(&mut self, core: &mut Core<'_>, queue: QueueIndex, cpu: CpuId) -> bool {
+        let mut at = self.queues.first(queue);
+        while let Some(task) = at {
+            if core.may_run_on(task, cpu) {
+                self.queues.remove(task);
+                self.tasks[task.index()].in_custody = false;
+                self.bring(core, task, cpu, MigrationKind::Steal);
+                let _ = self.queues.insert(self.local(cpu), task, false);
+                if self.is_user(queue) {
+                    core.decide(self.decisions.moved, task, i64::from(cpu.0));
+                }
+                return true;
+            }
+            at = self.queues.after(task);
+        }
+        false
+    }
+
+    /// Does what `dispatch` has asked for.
+    pub fn flush_buffer(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for Buffered { task, custody, insertion } in buffer.drain(..) {
+            let state = &self.tasks[task.index()];
+            let still_there = state.in_custody && state.custody == custody && self.queues.of(task).is_none();
+            if still_there {
+                self.carry_out(core, task, cpu, insertion);
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// Does what had to wait for a moment at which no CPU is between two tasks: insertions into other CPUs' local queues, and kicks.
+    pub fn settle(&mut self, core: &mut Core<'_>) {
+        if self.deferred.is_empty() && self.kicks.is_empty() {
+            return;
+        }
+        let mut deferred = std::mem::take(&mut self.deferred);
+        for task in deferred.drain(..) {
+            if let Some(verdict) = self.tasks[task.index()].verdict.take() {
+                let cpu = core.task(task).cpu();
+                self.carry_out(core, task, cpu, verdict);
+            }
+        }
+        self.deferred = deferred;
+        let mut kicks = std::mem::take(&mut self.kicks);
+        for (cpu, kick) in kicks.drain(..) {
+            self.kick(core, cpu, kick);
+        }
+        self.kicks = kicks;
+    }
+
+    fn kick(&mut self, core: &mut Core<'_>, cpu: CpuId, kick: Kick) {
+        match kick {
+            Kick::Idle if !core.curr_is_idle(cpu) => return,
+            Kick::Plain | Kick::Idle => {}
+            Kick::Preempt => {
+                if let Some(curr) = self.curr(core, cpu) {
+                    self.tasks[curr.index()].slice_ns = 0;
+                }
+            }
+            Kick::Wait => {
+                let this_cpu = core.this_cpu();
+                let waits_ns = core.machine().costs().ipi_ns[core.relation(this_cpu, cpu)];
+                core.charge(this_cpu, waits_ns, OverheadKind::Wakeup);
+            }
+        }
+        core.resched_full(cpu);
+    }
+
+    /// The program ends: it is bypassed from now on, and at the end of this moment it is gone. The first reason stays.
+    pub fn fail(&mut self, core: &mut Core<'_>, kind: ExitKind, code: i64, message: String) {
+        if self.exit.is_some() {
+            return;
+        }
+        let (cpu, time_ns) = (core.this_cpu(), core.now_ns());
+        let mut dump = String::new();
+        if kind.is_error() {
+            self.write_dump(core, kind, &message, &mut dump);
+        }
+        self.exit = Some(ExitInfo { kind, code, cpu, time_ns, message, dump });
+        core.start_timer(cpu, 0, EJECT);
+    }
+
+    /// CPUs and runnable tasks, as far as the dump may be long.
+    fn write_dump(&self, core: &Core<'_>, kind: ExitKind, message: &str, dump: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(dump, "{} triggered exit kind {}: {message}", self.table.name, kind as u32);
+        for cpu in core.machine().cpus() {
+            let curr = core.curr(cpu);
+            let idle = if curr.is_idle() { "idle".to_owned() } else { format!("task {}", curr.0) };
+            let queued = self.queues.len(self.local(cpu));
+            let _ = writeln!(dump, "{cpu}: nr_run={} local={queued} curr={idle}", self.runnable[cpu.index()]);
+            for (number, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.queued) {
+                let id = TaskId(number as u32);
+                if core.task(id).cpu() != cpu || core.task(id).state() == TaskState::Dead {
+                    continue;
+                }
+                let dsq = self.queues.of(id).map_or("none".into(), |queue| format!("0x{:x}", self.queues.id(queue).0));
+                let waits = task.runnable_since_ns.map_or(0, |since_ns| core.now_ns() - since_ns) / 1_000_000;
+                let _ = writeln!(
+                    dump,
+                    "  task {number}: waits {waits} ms dsq={dsq} custody={} slice={} vtime={} weight={}",
+                    task.in_custody, task.slice_ns, task.vtime, task.weight
+                );
+            }
+        }
+        let mut end = self.table.exit_dump_bytes.min(dump.len());
+        while !dump.is_char_boundary(end) {
+            end -= 1;
+        }
+        dump.truncate(end);
+    }
+
+    /// A slice for a task that has none left.
+    pub fn refill(&mut self, task: TaskId) {
+        let slice_ns = &mut self.tasks[task.index()].slice_ns;
+        if *slice_ns == 0 {
+            *slice_ns = SLICE_DEFAULT_NS;
+        }
+    }
+
+    /// Ends with an error if a runnable task has waited too long.
+    pub fn check_stall(&mut self, core: &mut Core<'_>) {
+        let timeout_ns = self.timeout_ns();
+        let waits = |task: &ExtTask| {
+            task.queued && task.runnable_since_ns.is_some_and(|since| core.now_ns() - since > timeout_ns)
+        };
+        if let Some(task) = self.tasks.iter().position(waits) {
+            let waited_ns = core.now_ns() - self.tasks[task].runnable_since_ns.unwrap_or(0);
+            let (seconds, ms) = (waited_ns / 1_000_000_000, waited_ns / 1_000_000 % 1000);
+            let message = format!("task {task} failed to run for {seconds}.{ms:03}s");
+            self.fail(core, ExitKind::Stall, 0, message);
+        }
+    }
+
+    pub fn timeout_ns(&self) -> u64 {
+        u64::from(self.table.timeout_ms.clamp(1, 30_000)) * 1_000_000
+    }
+}
