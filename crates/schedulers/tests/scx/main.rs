@@ -1,4 +1,4 @@
-//! The ext class: the ten vectors of `docs/spec/sched-ext.md` section 15, and programs with a fault for each error of section 11.
+//! The ext class: the ten vectors of `docs/spec/sched-ext.md` section 15, and a program for each fault that the contract calls an error.
 
 #[path = "../support/mod.rs"]
 mod support;
