@@ -12,6 +12,7 @@ pub mod native;
 pub mod reference;
 pub mod report;
 pub mod reproduce;
+pub mod reproduce_contention;
 pub mod reproduce_table;
 pub mod schedulers;
 pub mod sim;

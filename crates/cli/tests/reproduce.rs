@@ -20,8 +20,12 @@ fn all_sources_are_listed_with_what_is_covered() {
 #[test]
 fn rows_that_cannot_be_simulated_are_shown_and_not_scored() {
     let scratch = Scratch::new();
-    let ran = scratch.run("reproduce cdf-dio").exits_with(0);
-    assert!(ran.out.contains("the schedulers dio and cdf") && ran.out.contains("8 of 8 rows are not simulated yet"));
+    let ran = scratch.run("reproduce characterisation --rows all-five").exits_with(0);
+    assert!(
+        ran.out.contains("the scheduler lavd") && ran.out.contains("2 of 2 rows are not simulated yet"),
+        "{}",
+        ran.out
+    );
     scratch.run("reproduce cdf-dio --rows nothing-like-it").exits_with(2).complains("the rows are");
 }
 
@@ -44,6 +48,23 @@ fn a_reproduction_leaves_its_raw_data_and_says_with_its_exit_code_whether_it_hol
     assert!(files.iter().any(|file| file.starts_with("experiments/01-") && file.ends_with("trials/s0-t0000.json")));
     assert_eq!(std::fs::read_to_string(scratch.path("kept/reproduction.json")).unwrap(), ran.out);
     scratch.run("reproduce cdf-dio --out kept").exits_with(2).complains("not empty");
+}
+
+/// The strategies against contention: rows without experiments, a table of all readings, and figures.
+#[test]
+fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
+    let scratch = Scratch::new();
+    let ran = scratch.run("reproduce cdf-dio --rows dio --trials 2 --json --out kept");
+    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+    let ours = |check: usize| document["rows"][0]["checks"][check]["ours"].as_f64().unwrap();
+    assert!(ours(0) > 1.1 && (0.9..1.1).contains(&ours(1)), "{} waits, {} queues", ours(0), ours(1));
+    let table = std::fs::read_to_string(scratch.path("kept/table.csv")).unwrap();
+    assert!(
+        table.starts_with("caches,addresses,dispatcher,strategy,") && table.lines().count() == 1 + 8 * 17,
+        "{table}"
+    );
+    let page = std::fs::read_to_string(scratch.path("kept/figures.html")).unwrap();
+    assert!(page.contains("Figure 3") && page.contains("Figure 5"));
 }
 
 /// c-ray's two schedulers: the figures of that row are drawn, those of others are not.

@@ -13,6 +13,7 @@
 //! parameter was fitted to is shown and not scored. Bands and predicates are stated with their reason, before the run.
 
 mod cache_aware_slides;
+pub mod cdf_dio;
 mod characterisation;
 pub mod check;
 pub mod document;
@@ -98,10 +99,10 @@ pub static REPRODUCTIONS: [Reproduction; 5] = [
     },
     Reproduction {
         name: FILES[4].0,
-        summary: "conflict-driven scheduling in group caches (not built)",
+        summary: "placement by recently used cache sets (CDF) against DIO and round robin, on groups of four CPUs",
         source: "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts, Nolasco, Penna, Freitas",
         text: FILES[4].1,
-        cover: |_, _| Coverage::missing("the schedulers dio and cdf"),
+        cover: cdf_dio::cover,
         sign_share: None,
         figures: &[],
     },

@@ -3,6 +3,7 @@
 //! Figures of a comparison stand on all trials ([`compare`], [`breakdown`]); figures of a scene on the one trial that was
 //! looked at closely. Both are functions of their data alone: equal runs give equal files.
 
+pub mod against;
 pub mod breakdown;
 pub mod compare;
 pub mod counters;

@@ -1,8 +1,10 @@
 //! CPU schedulers for the simulated kernel, one module per policy, each opening with its source and its deliberate
 //! differences.
 //!
-//! [`stacked`] puts one of them above another. [`domains`] is what all of them may know of a machine's CPUs. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
+//! [`stacked`] puts one of them above another. [`domains`] is what all of them may know of a machine's CPUs. [`contention`] holds placements against
+//! contention for caches, which need no kernel. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
 
+pub mod contention;
 pub mod domains;
 pub mod fair;
 pub mod fifo;

@@ -23,10 +23,13 @@ use warmcore_report::run::{Options, Run};
 use crate::args::ReproduceArguments;
 use crate::commands::compare::{available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
 use crate::commands::report::report_failure;
-use crate::commands::reproduce_table;
+use crate::commands::{reproduce_contention, reproduce_table};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::signals::Signals;
+
+/// The source whose runs are not experiments.
+const CONTENTION: &str = "cdf-dio";
 
 /// The page of figures in the directory.
 const GALLERY: &str = "figures.html";
@@ -54,7 +57,12 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
     }
     let document = work.run(None, arguments.batch.out.as_deref(), console)?;
     if let Some(out) = &arguments.batch.out {
-        let count = draw(&work, out)?;
+        let count = if reproduction.name == CONTENTION {
+            let (seed, trials) = (arguments.batch.seed, work.seeds.len() as u32);
+            reproduce_contention::write(out, reproduction.source, seed, trials, work.jobs)?
+        } else {
+            draw(&work, out)?
+        };
         if count > 0 {
             console.note(&format!("{count} figures of the source: {}", out.join(GALLERY).display()));
         }

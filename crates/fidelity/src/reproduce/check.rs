@@ -94,18 +94,21 @@ pub enum Figure {
     Value(&'static str, f64),
     /// Anything else; the text says what.
     Other(&'static str, fn(&[&Trial]) -> Option<f64>),
+    /// Of no trial: computed from the seed alone, by a simulation of its own.
+    OfSeed(&'static str, fn(u64) -> Option<f64>),
 }
 
 impl Figure {
-    /// The figure in one set of trials; `None` where a measure is missing.
+    /// The figure in one set of trials of a seed; `None` where a measure is missing.
     #[must_use]
-    pub fn of(&self, trials: &[&Trial]) -> Option<f64> {
+    pub fn of(&self, trials: &[&Trial], seed: u64) -> Option<f64> {
         let measure = |index: usize, name: &str| trials.get(index)?.measure(name);
         let value = match self {
             Self::Ratio(name) => measure(1, name)? / measure(0, name)?,
             Self::Inverse(name) => measure(0, name)? / measure(1, name)?,
             Self::Value(name, factor) => measure(0, name)? * factor,
             Self::Other(_, figure) => figure(trials)?,
+            Self::OfSeed(_, figure) => figure(seed)?,
         };
         // Zero over zero says nothing.
         (!value.is_nan()).then_some(value)
@@ -119,7 +122,7 @@ impl Figure {
             Self::Inverse(name) => format!("{name} of the first run over that of the second"),
             Self::Value(name, factor) if (factor - 1.0).abs() < f64::EPSILON => (*name).to_owned(),
             Self::Value(name, factor) => format!("{name} times {factor}"),
-            Self::Other(definition, _) => (*definition).to_owned(),
+            Self::Other(definition, _) | Self::OfSeed(definition, _) => (*definition).to_owned(),
         }
     }
 }
@@ -253,12 +256,12 @@ mod tests {
     #[test]
     fn a_ratio_is_the_second_run_over_the_first() {
         let (first, second) = (trial("a", 0, &[("m", Some(2.0))]), trial("b", 0, &[("m", Some(3.0))]));
-        assert_eq!(Figure::Ratio("m").of(&[&first, &second]), Some(1.5));
-        assert_eq!(Figure::Inverse("m").of(&[&first, &second]), Some(2.0 / 3.0));
-        assert_eq!(Figure::Value("m", 10.0).of(&[&first]), Some(20.0));
-        assert_eq!(Figure::Ratio("n").of(&[&first, &second]), None);
+        assert_eq!(Figure::Ratio("m").of(&[&first, &second], 1), Some(1.5));
+        assert_eq!(Figure::Inverse("m").of(&[&first, &second], 1), Some(2.0 / 3.0));
+        assert_eq!(Figure::Value("m", 10.0).of(&[&first], 1), Some(20.0));
+        assert_eq!(Figure::Ratio("n").of(&[&first, &second], 1), None);
         let nothing = trial("a", 0, &[("m", Some(0.0))]);
-        assert_eq!(Figure::Ratio("m").of(&[&nothing, &nothing]), None);
+        assert_eq!(Figure::Ratio("m").of(&[&nothing, &nothing], 1), None);
     }
 
     #[test]

@@ -190,11 +190,14 @@ fn signs(rows: &[RowResult], demanded: f64) -> Signs {
 }
 
 impl CheckResult {
-    /// The result of a check from the trials of its runs: `trials[r][k]` is trial k of run r.
+    /// The result of a check from the trials of its runs: `trials[r][k]` is trial k of run r, which has seed k.
     #[must_use]
-    pub fn new(check: &Check, trials: &[&[Trial]]) -> Self {
-        let count = trials.iter().map(|trials| trials.len()).min().unwrap_or(0);
-        let point = |k: usize| check.figure.of(&trials.iter().map(|trials| &trials[k]).collect::<Vec<_>>());
+    pub fn new(check: &Check, trials: &[&[Trial]], seeds: &[u64]) -> Self {
+        let count = trials.iter().map(|trials| trials.len()).min().unwrap_or(seeds.len());
+        let point = |k: usize| {
+            let seed = seeds.get(k).copied().unwrap_or_default();
+            check.figure.of(&trials.iter().map(|trials| &trials[k]).collect::<Vec<_>>(), seed)
+        };
         let points: Vec<Option<f64>> = (0..count).map(point).collect();
         let values: Option<Vec<f64>> = points.iter().copied().collect();
         // A figure is never NaN, which is all that a sample refuses.
@@ -245,6 +248,7 @@ mod tests {
         let result = CheckResult::new(
             &ratio_check(2.0, Band::within(1.9, 2.1, "")),
             &[&trials(&[1.0, 10.0, 100.0]), &trials(&[2.0, 30.0, 200.0])],
+            &[],
         );
         assert_eq!(result.points, [Some(2.0), Some(3.0), Some(2.0)]);
         assert_eq!((result.ours, result.verdict, result.error), (Some(2.0), CheckVerdict::Inside, Some(0.0)));
@@ -255,14 +259,15 @@ mod tests {
     fn one_missing_point_is_no_figure_and_counts_as_outside() {
         let mut second = trials(&[2.0, 2.0]);
         second[1].measures.clear();
-        let result = CheckResult::new(&ratio_check(2.0, Band::at_least(0.0, "")), &[&trials(&[1.0, 1.0]), &second]);
+        let result =
+            CheckResult::new(&ratio_check(2.0, Band::at_least(0.0, "")), &[&trials(&[1.0, 1.0]), &second], &[]);
         assert_eq!((result.ours, result.verdict), (None, CheckVerdict::NoFigure));
     }
 
     #[test]
     fn fitted_figures_are_shown_and_not_scored() {
         let check = ratio_check(2.0, Band::at_least(5.0, "")).fitted_to_it("p");
-        let result = CheckResult::new(&check, &[&trials(&[1.0]), &trials(&[2.0])]);
+        let result = CheckResult::new(&check, &[&trials(&[1.0]), &trials(&[2.0])], &[]);
         assert_eq!((result.ours, result.verdict), (Some(2.0), CheckVerdict::Fitted));
     }
 
@@ -272,7 +277,7 @@ mod tests {
         let published = PublishedFile::parse(file).unwrap().rows.remove(0);
         let row = |stated: f64, ours: f64| {
             let check = ratio_check(stated, Band::at_least(0.0, ""));
-            let checks = vec![CheckResult::new(&check, &[&trials(&[1.0]), &trials(&[ours])])];
+            let checks = vec![CheckResult::new(&check, &[&trials(&[1.0]), &trials(&[ours])], &[])];
             RowResult { id: "r".into(), published: published.clone(), missing: None, checks }
         };
         let rows = vec![row(0.5, 0.6), row(1.5, 0.9), row(1.04, 0.9), row(0.9, 1.0), row(1.2, 1.0005)];

@@ -233,7 +233,7 @@ pub fn run(
         });
         found.unwrap_or_default()
     };
-    let result = |check: &Check| CheckResult::new(check, &check.runs.iter().map(trials_of).collect::<Vec<_>>());
+    let result = |check: &Check| CheckResult::new(check, &check.runs.iter().map(trials_of).collect::<Vec<_>>(), seeds);
     let rows = rows.iter().map(|row| {
         let (missing, checks) = match &row.coverage {
             Coverage::Checks(checks) => (None, checks.iter().map(result).collect()),

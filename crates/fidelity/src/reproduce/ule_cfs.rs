@@ -153,16 +153,16 @@ fn elapsed_s(trial: &Trial, application: usize) -> Option<f64> {
     row.finished.then_some(row.elapsed_ns as f64 / 1e9)
 }
 
-/// Speed of ULE over that of CFS, less one, in per cent, of a run under each: by time where the program does a given work, by the
-/// work done where it has a given time.
+/// Speed of ULE over that of CFS, less one, in per cent, of a run under each: by the time of the first application where it ends, by
+/// the time of the run where a task ends that, and by the work done where time does.
 fn gain(pair: &[&Trial]) -> Option<f64> {
     let (cfs, ule) = (pair.first()?, pair.get(1)?);
-    let speed = |trial: &Trial| match elapsed_s(trial, 0) {
-        Some(elapsed_s) => Some(1.0 / elapsed_s),
-        // It stopped itself, or its time was over.
-        None => Some(trial.measure("work_ns")? / trial.elapsed_ns as f64),
+    let speeds = match (elapsed_s(cfs, 0), elapsed_s(ule, 0)) {
+        (Some(cfs_s), Some(ule_s)) => cfs_s / ule_s,
+        _ if cfs.elapsed_ns != ule.elapsed_ns => cfs.elapsed_ns as f64 / ule.elapsed_ns as f64,
+        _ => ule.measure("work_ns")? / cfs.measure("work_ns")?,
     };
-    Some((speed(ule)? / speed(cfs)? - 1.0) * 100.0)
+    Some((speeds - 1.0) * 100.0)
 }
 
 /// The mean of that over pairs of runs.

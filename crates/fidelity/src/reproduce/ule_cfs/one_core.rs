@@ -91,14 +91,14 @@ fn fibo_share(trial: &Trial) -> Option<f64> {
 }
 
 /// A thread that has had less than this has not begun to work.
-const BEGAN_S: f64 = 0.01;
+const BEGAN_S: f64 = 0.05;
 
 /// sysbench alone.
 pub(super) const MANY_THREADS: &str = "ule-cfs/sysbench-128";
 
 /// 128 threads of a busy master: those made first run, the others wait for ever.
 pub(super) fn two_groups() -> Vec<Check> {
-    let workers: Figure = Figure::Other("threads with more than 10 ms of CPU time", |trials| {
+    let workers: Figure = Figure::Other("threads with more than 50 ms of CPU time", |trials| {
         let trial = trials.first()?;
         Some(trial.tasks.iter().filter(|task| task.name != "master" && task.cpu_time_ns as f64 / 1e9 > BEGAN_S).count()
             as f64)

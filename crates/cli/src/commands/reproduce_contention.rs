@@ -1,0 +1,155 @@
+//! What `reproduce cdf-dio` leaves beside its rows: the table of all readings, and the paper's figures drawn from it.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use warmcore_fidelity::reproduce::cdf_dio::{READINGS, TableRow, table};
+use warmcore_lab::experiment::trial_seeds;
+use warmcore_lab::files::{FileError, create_directory, write_atomically};
+use warmcore_report::figures::{Csv, against};
+use warmcore_report::gallery::{self, Exhibit};
+
+use crate::failure::Failure;
+
+/// Seeds of the table where as many trials are asked for as have intervals.
+const SEEDS: u32 = 20;
+/// Trials from which on there are intervals.
+const ENOUGH: u32 = 8;
+
+/// The paper's figures: what each shows, and the column that it is drawn from.
+const FIGURES: [(&str, &str, &str, &str); 3] = [
+    (
+        "figure-3",
+        "L2 hit rate over that of round robin",
+        "L2 hit rate",
+        "Hit rates over those of round robin: L1 about 1; L2 up to 1.17 for DIO and 1.26 for CDF, every CDF above DIO.",
+    ),
+    (
+        "figure-4",
+        "Variation of the groups' loads over that of round robin",
+        "load variation",
+        "All are worse than round robin, DIO the worst; the best CDF is 18 % below DIO.",
+    ),
+    (
+        "figure-5",
+        "99th percentile of waits over that of round robin",
+        "wait p99 ms",
+        "Round robin is the best; CDF 0.3 the best of the others, at about 1.17, 14 % below DIO.",
+    ),
+];
+
+/// Computes the table and writes it with the figures; returns how many figures there are.
+pub fn write(out: &Path, source: &str, seed: u64, trials: u32, jobs: usize) -> Result<usize, Failure> {
+    let seeds = if trials < ENOUGH { trials } else { trials.max(SEEDS) };
+    let rows = computed(seed, seeds, jobs)?;
+    let failed = |error: FileError| Failure::failed("warmcore::directory", error);
+    write_atomically(&out.join("table.csv"), csv(&rows).as_bytes()).map_err(failed)?;
+    write_atomically(&out.join("table.md"), markdown(&rows).as_bytes()).map_err(failed)?;
+    let exhibits: Vec<Exhibit> = FIGURES.iter().map(|figure| exhibit(&rows, figure)).collect();
+    create_directory(&out.join("figures")).map_err(failed)?;
+    for exhibit in &exhibits {
+        let path = |ending: &str| out.join("figures").join(format!("{}.{ending}", exhibit.figure.id));
+        write_atomically(&path("svg"), exhibit.figure.svg.standalone(&exhibit.heading).as_bytes()).map_err(failed)?;
+        write_atomically(&path("csv"), exhibit.figure.csv.as_bytes()).map_err(failed)?;
+    }
+    let introduction = format!(
+        "{source}. What was published in words, and ours with the dispatcher of the published program, which waits, and with one that does not."
+    );
+    let page = gallery::page("cdf-dio: figures", &introduction, &exhibits);
+    write_atomically(&out.join("figures.html"), page.as_bytes()).map_err(failed)?;
+    Ok(exhibits.len())
+}
+
+/// Every reading's rows, in order, on several threads.
+fn computed(seed: u64, trials: u32, jobs: usize) -> Result<Vec<TableRow>, Failure> {
+    let seeds = trial_seeds(seed, trials);
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![None; READINGS.len()]));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, READINGS.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(reading) = READINGS.get(index) else { return };
+                    let rows = table(*reading, &seeds);
+                    if let Ok(mut found) = found.lock() {
+                        found[index] = Some(rows);
+                    }
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap_or_default();
+    let mut all = Vec::new();
+    for rows in found.into_iter().flatten() {
+        all.extend(rows.map_err(|error| Failure::failed("warmcore::reproduce", error))?);
+    }
+    Ok(all)
+}
+
+fn csv(rows: &[TableRow]) -> String {
+    let values = rows.first().map_or(&[][..], |row| &row.values);
+    let names: Vec<String> =
+        values.iter().flat_map(|(name, ..)| [(*name).to_owned(), format!("{name} half interval")]).collect();
+    let mut heading = vec!["caches", "addresses", "dispatcher", "strategy"];
+    heading.extend(names.iter().map(String::as_str));
+    let mut csv = Csv::new(&heading);
+    for row in rows {
+        let mut cells =
+            vec![row.geometry.to_owned(), row.addresses.to_owned(), row.dispatch.to_owned(), row.strategy.clone()];
+        cells.extend(row.values.iter().flat_map(|(_, value, half)| [value.to_string(), half.to_string()]));
+        csv.row(&cells);
+    }
+    csv.finish()
+}
+
+fn markdown(rows: &[TableRow]) -> String {
+    let mut text = String::new();
+    let mut before = None;
+    for row in rows {
+        let reading = (row.geometry, row.addresses, row.dispatch);
+        if before != Some(reading) {
+            before = Some(reading);
+            text.push_str(&format!(
+                "\n### caches of the {}, {}, {} dispatcher\n\n| strategy |",
+                row.geometry, row.addresses, row.dispatch
+            ));
+            row.values.iter().for_each(|(name, ..)| text.push_str(&format!(" {name} |")));
+            text.push_str(&format!("\n|---|{}\n", "--:|".repeat(row.values.len())));
+        }
+        text.push_str(&format!("| {} |", row.strategy));
+        for (_, value, half) in &row.values {
+            let digits = if *value < 1.0 { 4 } else { 2 };
+            let interval = if *half > 0.0 { format!(" ± {half:.digits$}") } else { String::new() };
+            text.push_str(&format!(" {value:.digits$}{interval} |"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A column of the paper's caches and addresses over round robin's, with both dispatchers.
+fn exhibit(rows: &[TableRow], (id, title, column, published): &(&str, &str, &str, &str)) -> Exhibit {
+    let value =
+        |row: &TableRow| row.values.iter().find(|(name, ..)| name == column).map_or((0.0, 0.0), |(_, v, h)| (*v, *h));
+    let of = |dispatch: &str| -> Vec<&TableRow> {
+        let ours = |row: &&TableRow| (row.geometry, row.addresses, row.dispatch) == ("paper", "page-aligned", dispatch);
+        rows.iter().filter(ours).collect()
+    };
+    let mut candidates: Vec<String> = Vec::new();
+    let mut all: Vec<against::Series> = Vec::new();
+    for (name, dispatch) in [("dispatcher that waits", "blocking"), ("dispatcher with queues", "queue")] {
+        let rows = of(dispatch);
+        let Some((baseline, _)) = rows.iter().find(|row| row.strategy == "rr").map(|row| value(row)) else { continue };
+        let others: Vec<&&TableRow> = rows.iter().filter(|row| row.strategy != "rr").collect();
+        candidates =
+            others.iter().map(|row| row.strategy.replace(":coded", "").replace("published", "publ.")).collect();
+        let ratios = others.iter().map(|row| value(row)).map(|(value, half)| (value / baseline, half / baseline));
+        all.push((name.to_owned(), ratios.collect()));
+    }
+    Exhibit {
+        heading: format!("{}: {title}", id.replace("figure-", "Figure ")),
+        words: (*published).to_owned(),
+        figure: against::baseline(id, title, "over round robin", &candidates, &all),
+    }
+}

@@ -1,0 +1,263 @@
+//! "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts" (Nolasco, Penna, Freitas; SSCAD 2025), as
+//! `docs/spec/cdf-dio.md` reads it: 80 tasks of 3000 accesses on 12 virtual CPUs, in virtual time.
+//!
+//! The paper's figures come from a program whose dispatcher waits for virtual CPUs that are busy. Each row is computed with that
+//! dispatcher, and once more with one that hands tasks out at once: what is left there is the strategy's own.
+
+pub mod machine;
+pub mod workload;
+
+use serde::Serialize;
+use warmcore_schedulers::contention::{Cdf, ContentionError, Strategy, Variant};
+
+use self::machine::{Addresses, Dispatch, Geometry, LAST_COMMIT, Outcome, PAPER, Setup, variation};
+use self::workload::Accesses;
+use crate::reproduce::check::{Band, Check, Coverage, Figure, Stated};
+use crate::reproduce::published::{PublishedFile, PublishedRow};
+
+/// Tasks.
+const TASKS: usize = 80;
+/// Accesses of each.
+const ACCESSES: usize = 3000;
+/// Pages of each, as ranks of Zipf's law.
+const RANKS: u32 = 100_000;
+/// Tolerances that the paper studies, in tenths.
+const TENTHS: std::ops::RangeInclusive<u32> = 1..=9;
+
+fn cdf(tenths: u32) -> Strategy {
+    Strategy::Cdf(Cdf::new(Variant::Coded, f64::from(tenths) / 10.0))
+}
+
+const DIO: Strategy = Strategy::Dio { variant: Variant::Coded };
+
+/// The paper's run of a strategy; `None` never, as the setup makes sense.
+fn outcome(dispatch: Dispatch, strategy: &Strategy, seed: u64) -> Option<Outcome> {
+    let setup = Setup::paper(PAPER, Addresses::PageAligned, dispatch);
+    machine::run(&setup, &Accesses::new(TASKS, ACCESSES, RANKS, seed), strategy, seed).ok()
+}
+
+/// A figure of one strategy over that of another, on equal workloads.
+fn ratio(dispatch: Dispatch, [one, other]: [&Strategy; 2], seed: u64, of: impl Fn(&Outcome) -> f64) -> Option<f64> {
+    Some(of(&outcome(dispatch, one, seed)?) / of(&outcome(dispatch, other, seed)?))
+}
+
+const fn l2(outcome: &Outcome) -> f64 {
+    outcome.hit_rates[1]
+}
+
+fn p99(outcome: &Outcome) -> f64 {
+    outcome.wait_ns(99.0)
+}
+
+/// What stands for a row.
+pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
+    use Dispatch::{Blocking, Queue};
+    use Strategy::RoundRobin;
+    let candidate = row.candidate.as_deref().unwrap_or_default();
+    let metric = row.metric.as_deref().unwrap_or_default();
+    let stated = Stated::of_ratio(row);
+    let figures: [Figure; 2] = match (candidate, metric) {
+        ("dio", _) => [
+            Figure::OfSeed("L2 hit rate, DIO over RR", |seed| ratio(Blocking, [&DIO, &RoundRobin], seed, l2)),
+            Figure::OfSeed("L2 hit rate, DIO over RR", |seed| ratio(Queue, [&DIO, &RoundRobin], seed, l2)),
+        ],
+        ("cdf(0.7)", _) => [
+            Figure::OfSeed("L2 hit rate, CDF 0.7 over RR", |seed| ratio(Blocking, [&cdf(7), &RoundRobin], seed, l2)),
+            Figure::OfSeed("L2 hit rate, CDF 0.7 over RR", |seed| ratio(Queue, [&cdf(7), &RoundRobin], seed, l2)),
+        ],
+        ("cdf(0.7) against dio", _) => [
+            Figure::OfSeed("L2 hit rate, CDF 0.7 over DIO", |seed| ratio(Blocking, [&cdf(7), &DIO], seed, l2)),
+            Figure::OfSeed("L2 hit rate, CDF 0.7 over DIO", |seed| ratio(Queue, [&cdf(7), &DIO], seed, l2)),
+        ],
+        ("cdf(0.3) against dio", "L2 hit rate") => [
+            Figure::OfSeed("L2 hit rate, CDF 0.3 over DIO", |seed| ratio(Blocking, [&cdf(3), &DIO], seed, l2)),
+            Figure::OfSeed("L2 hit rate, CDF 0.3 over DIO", |seed| ratio(Queue, [&cdf(3), &DIO], seed, l2)),
+        ],
+        ("cdf(0.3) against dio", _) => [
+            Figure::OfSeed("p99 of waits, CDF 0.3 over DIO", |seed| ratio(Blocking, [&cdf(3), &DIO], seed, p99)),
+            Figure::OfSeed("p99 of waits, CDF 0.3 over DIO", |seed| ratio(Queue, [&cdf(3), &DIO], seed, p99)),
+        ],
+        ("cdf against dio", _) => [
+            Figure::OfSeed("variation of group loads, the best CDF over DIO", |seed| variation_of_best(Blocking, seed)),
+            Figure::OfSeed("variation of group loads, the best CDF over DIO", |seed| variation_of_best(Queue, seed)),
+        ],
+        ("cdf (best) against round robin", _) => [
+            Figure::OfSeed("p99 of waits, the best CDF over RR", |seed| wait_of_best(Blocking, seed)),
+            Figure::OfSeed("p99 of waits, the best CDF over RR", |seed| wait_of_best(Queue, seed)),
+        ],
+        ("cdf, dio", "L1 hit rate") => {
+            let unchanged = "L1 hit rate, the farther of DIO and CDF 0.7 from RR, over RR";
+            let [blocking, queue] = [
+                Figure::OfSeed(unchanged, |seed| l1_of_farthest(Blocking, seed)),
+                Figure::OfSeed(unchanged, |seed| l1_of_farthest(Queue, seed)),
+            ];
+            let same = || Band::within(0.97, 1.03, "the row's note: unchanged by the strategy");
+            return Coverage::Checks(vec![
+                check("L1 hit rate, dispatcher that waits", blocking, Stated::Words, same()),
+                check("L1 hit rate, dispatcher with queues", queue, Stated::Words, same()),
+            ]);
+        }
+        _ => return Coverage::missing("a reading of this row"),
+    };
+    let value = row.value.unwrap_or(1.0);
+    let [blocking, queue] = figures;
+    Coverage::Checks(vec![
+        check(
+            &format!("{metric}, {candidate}: dispatcher that waits"),
+            blocking,
+            stated,
+            Band::around(value, 0.1, "a tenth: five runs whose noise is the host's"),
+        ),
+        check(
+            &format!("{metric}, {candidate}: dispatcher with queues"),
+            queue,
+            Stated::Words,
+            Band::within(0.9, 1.1, "docs/spec/cdf-dio.md section 5: the difference vanishes; within a tenth of none"),
+        ),
+    ])
+}
+
+fn check(title: &str, figure: Figure, stated: Stated, band: Band) -> Check {
+    Check { title: title.to_owned(), runs: Vec::new(), figure, unit: "", stated, band, fitted: None }
+}
+
+fn variation_of_best(dispatch: Dispatch, seed: u64) -> Option<f64> {
+    let dio = outcome(dispatch, &DIO, seed)?.load_variation();
+    let best = TENTHS.filter_map(|tenths| Some(outcome(dispatch, &cdf(tenths), seed)?.load_variation()));
+    Some(best.reduce(f64::min)? / dio)
+}
+
+fn wait_of_best(dispatch: Dispatch, seed: u64) -> Option<f64> {
+    let rr = p99(&outcome(dispatch, &Strategy::RoundRobin, seed)?);
+    let best = TENTHS.filter_map(|tenths| Some(p99(&outcome(dispatch, &cdf(tenths), seed)?)));
+    Some(best.reduce(f64::min)? / rr)
+}
+
+fn l1_of_farthest(dispatch: Dispatch, seed: u64) -> Option<f64> {
+    let l1 = |outcome: &Outcome| outcome.hit_rates[0];
+    let dio = ratio(dispatch, [&DIO, &Strategy::RoundRobin], seed, l1)?;
+    let cdf = ratio(dispatch, [&cdf(7), &Strategy::RoundRobin], seed, l1)?;
+    Some(if (dio - 1.0).abs() > (cdf - 1.0).abs() { dio } else { cdf })
+}
+
+/// One line of the paper's table: a strategy in one of the ways to read the experiment.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TableRow {
+    /// Caches: `paper` or `last commit`.
+    pub geometry: &'static str,
+    /// `page-aligned` or `line-spread`.
+    pub addresses: &'static str,
+    /// `queue` or `blocking`.
+    pub dispatch: &'static str,
+    /// The strategy.
+    pub strategy: String,
+    /// Means over the seeds, each with half the width of its 95 % interval.
+    pub values: Vec<(&'static str, f64, f64)>,
+}
+
+/// What a row of the table has.
+const VALUES: [&str; 11] = [
+    "L1 hit rate",
+    "L2 hit rate",
+    "L3 hit rate",
+    "memory share",
+    "access ns",
+    "load variation",
+    "wait p50 ms",
+    "wait p99 ms",
+    "makespan ms",
+    "utilisation",
+    "looked at per decision",
+];
+
+/// Ways to read the experiment: caches, addresses, dispatcher.
+pub const READINGS: [(Geometry, Addresses, Dispatch); 8] = [
+    (PAPER, Addresses::PageAligned, Dispatch::Blocking),
+    (PAPER, Addresses::PageAligned, Dispatch::Queue),
+    (PAPER, Addresses::LineSpread, Dispatch::Blocking),
+    (PAPER, Addresses::LineSpread, Dispatch::Queue),
+    (LAST_COMMIT, Addresses::PageAligned, Dispatch::Blocking),
+    (LAST_COMMIT, Addresses::PageAligned, Dispatch::Queue),
+    (LAST_COMMIT, Addresses::LineSpread, Dispatch::Blocking),
+    (LAST_COMMIT, Addresses::LineSpread, Dispatch::Queue),
+];
+
+/// One reading's part of the table: every strategy on the same workloads.
+///
+/// # Errors
+/// None but of parameters, which are the paper's.
+pub fn table(reading: (Geometry, Addresses, Dispatch), seeds: &[u64]) -> Result<Vec<TableRow>, ContentionError> {
+    let mut strategies = vec![Strategy::RoundRobin, Strategy::FewestTasks, Strategy::Random, DIO];
+    strategies.push(Strategy::Dio { variant: Variant::Published });
+    strategies.extend(TENTHS.map(cdf));
+    strategies.extend([1, 3, 7].map(|tenths| Strategy::Cdf(Cdf::new(Variant::Published, f64::from(tenths) / 10.0))));
+    let workloads: Vec<Accesses> = seeds.iter().map(|seed| Accesses::new(TASKS, ACCESSES, RANKS, *seed)).collect();
+    strategies.iter().map(|strategy| table_row(reading, strategy, &workloads, seeds)).collect()
+}
+
+fn table_row(
+    (geometry, addresses, dispatch): (Geometry, Addresses, Dispatch),
+    strategy: &Strategy,
+    workloads: &[Accesses],
+    seeds: &[u64],
+) -> Result<TableRow, ContentionError> {
+    let setup = Setup::paper(geometry, addresses, dispatch);
+    let outcomes = workloads.iter().zip(seeds).map(|(accesses, seed)| machine::run(&setup, accesses, strategy, *seed));
+    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); VALUES.len()];
+    for outcome in &outcomes {
+        let [decisions, looked_at] = outcome.decisions;
+        let values = [
+            outcome.hit_rates[0],
+            outcome.hit_rates[1],
+            outcome.hit_rates[2],
+            outcome.memory_share,
+            outcome.access_ns,
+            outcome.load_variation(),
+            outcome.wait_ns(50.0) / 1e6,
+            outcome.wait_ns(99.0) / 1e6,
+            outcome.makespan_ns as f64 / 1e6,
+            outcome.utilisation,
+            looked_at as f64 / decisions.max(1) as f64,
+        ];
+        columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+    }
+    let mut values: Vec<(&'static str, f64, f64)> =
+        VALUES.iter().zip(&columns).map(|(name, column)| (*name, mean(column), half_width(column))).collect();
+    // The paper averages group loads over its runs first, which hides an imbalance that hits another group each time.
+    let groups = outcomes.first().map_or(0, |outcome| outcome.group_accesses.len());
+    let of_means: Vec<f64> = (0..groups)
+        .map(|group| mean(&outcomes.iter().map(|outcome| outcome.group_accesses[group] as f64).collect::<Vec<_>>()))
+        .collect();
+    values.push(("load variation of means", variation(&of_means), 0.0));
+    Ok(TableRow {
+        geometry: geometry.name,
+        addresses: match addresses {
+            Addresses::PageAligned => "page-aligned",
+            Addresses::LineSpread => "line-spread",
+        },
+        dispatch: match dispatch {
+            Dispatch::Queue => "queue",
+            Dispatch::Blocking => "blocking",
+        },
+        strategy: strategy.name(),
+        values,
+    })
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Half the width of the mean's 95 % interval, by the normal distribution; nothing for a single value.
+fn half_width(values: &[f64]) -> f64 {
+    let (count, mean) = (values.len() as f64, mean(values));
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    1.96 * (squares / (count - 1.0)).sqrt() / count.sqrt()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use super::*;
+use crate::reproduce::cdf_dio::machine::Level;
+
+const SEEDS: u64 = 20;
+
+/// Mean figures of a strategy over the seeds.
+fn means(setup: &Setup, strategy: &Strategy) -> [f64; 7] {
+    let mut sums = [0.0; 7];
+    for seed in 1..=SEEDS {
+        let accesses = Accesses::new(TASKS, ACCESSES, RANKS, seed);
+        let outcome = machine::run(setup, &accesses, strategy, seed).unwrap();
+        let [l1, l2, l3] = outcome.hit_rates;
+        let variation = outcome.load_variation();
+        let values = [l1, l2, l3, variation, p99(&outcome) / 1e6, outcome.makespan_ns as f64 / 1e6, outcome.access_ns];
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value / SEEDS as f64);
+    }
+    sums
+}
+
+fn paper(dispatch: Dispatch) -> Setup {
+    Setup::paper(PAPER, Addresses::PageAligned, dispatch)
+}
+
+/// `docs/spec/cdf-dio.md` section 6: within three standard deviations of a run (0.0006 of the L2 rate) and rounding.
+#[test]
+fn the_clean_simulators_figures_are_met() {
+    let cases: [(Strategy, [f64; 3], f64, f64); 5] = [
+        (Strategy::RoundRobin, [0.2565, 0.0138, 0.0108], 4.34, 5.11),
+        (Strategy::FewestTasks, [0.2567, 0.0136, 0.0109], 4.34, 5.11),
+        (DIO, [0.2579, 0.0143, 0.0125], 4.46, 5.23),
+        (cdf(3), [0.2567, 0.0136, 0.0108], 4.34, 5.10),
+        (Strategy::Random, [0.2571, 0.0170, 0.0174], 5.27, 6.06),
+    ];
+    let mut missed = Vec::new();
+    for (strategy, rates, wait_ms, makespan_ms) in cases {
+        let found = means(&paper(Dispatch::Queue), &strategy);
+        let near = |value: f64, expected: f64, by: f64| (value - expected).abs() <= by;
+        let rates_near = (0..3).all(|level| near(found[level], rates[level], 0.0019));
+        if !rates_near || !near(found[4], wait_ms, 0.03 * wait_ms) || !near(found[5], makespan_ms, 0.03 * makespan_ms) {
+            missed.push(format!("{}: {found:?}, expected {rates:?}, {wait_ms}, {makespan_ms}", strategy.name()));
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn with_lines_spread_over_their_pages_fewest_tasks_brings_tasks_back_to_their_cpu() {
+    let setup = Setup::paper(PAPER, Addresses::LineSpread, Dispatch::Queue);
+    let (rr, fewest) = (means(&setup, &Strategy::RoundRobin), means(&setup, &Strategy::FewestTasks));
+    let near = |found: [f64; 7], expected: [f64; 3]| (0..3).all(|level| (found[level] - expected[level]).abs() < 0.02);
+    assert!(near(rr, [0.322, 0.106, 0.122]), "{rr:?}");
+    assert!(near(fewest, [0.455, 0.015, 0.011]), "{fewest:?}");
+}
+
+/// `docs/spec/cdf-dio.md` section 9, item 4.
+#[test]
+fn cdf_dio_9_4_page_aligned_addresses_use_one_set_in_128() {
+    for (geometry, expected) in [(PAPER, [32, 128, 512]), (LAST_COMMIT, [1, 8, 256])] {
+        for (level, used) in expected.into_iter().enumerate() {
+            let sets = geometry.levels[level].0;
+            let found: std::collections::BTreeSet<u32> =
+                (0..10_000_u32).map(|frame| (frame * 128) & (sets - 1)).collect();
+            assert_eq!(found.len(), used, "{} level {}", geometry.name, level + 1);
+        }
+    }
+}
+
+/// `docs/spec/cdf-dio.md` section 9, item 6.
+#[test]
+fn cdf_dio_9_6_in_the_last_geometry_the_tolerance_decides_nothing() {
+    let setup = Setup::paper(LAST_COMMIT, Addresses::PageAligned, Dispatch::Queue);
+    let accesses = Accesses::new(TASKS, ACCESSES, RANKS, 3);
+    let placements = |strategy: &Strategy| machine::run(&setup, &accesses, strategy, 3).unwrap().placements;
+    let first = placements(&cdf(1));
+    for tenths in TENTHS {
+        assert!(placements(&cdf(tenths)) == first, "tolerance 0.{tenths}");
+    }
+    let fewest = placements(&Strategy::FewestTasks);
+    for tenths in [1, 6, 9] {
+        let published = Strategy::Cdf(Cdf::new(Variant::Published, f64::from(tenths) / 10.0));
+        assert!(placements(&published) == fewest, "published, tolerance 0.{tenths}");
+    }
+}
+
+/// `docs/spec/cdf-dio.md` section 9, item 8.
+#[test]
+fn cdf_dio_9_8_equal_seeds_give_equal_results() {
+    for dispatch in [Dispatch::Queue, Dispatch::Blocking] {
+        for strategy in [Strategy::Random, DIO, cdf(3)] {
+            assert_eq!(outcome(dispatch, &strategy, 5), outcome(dispatch, &strategy, 5));
+        }
+    }
+}
+
+/// `docs/spec/cdf-dio.md` section 5: the paper's order of the strategies is there with the dispatcher that waits, and gone without.
+#[test]
+fn the_papers_order_comes_from_the_dispatcher_that_waits() {
+    let [rr, dio, cdf_3, random] = [Strategy::RoundRobin, DIO, cdf(3), Strategy::Random]
+        .map(|strategy| means(&paper(Dispatch::Blocking), &strategy));
+    let l2 = |found: [f64; 7]| found[1] / rr[1];
+    let wait = |found: [f64; 7]| found[4] / rr[4];
+    let found = [l2(dio), l2(cdf_3), l2(random), wait(dio), wait(cdf_3), wait(random)];
+    // The reference's: 1.22, 1.25 to 1.30, 1.72; 1.73, 1.44 to 1.58, 3.35.
+    let bands = [(1.18, 1.26), (1.24, 1.31), (1.65, 1.80), (1.65, 1.80), (1.42, 1.60), (3.1, 3.6)];
+    for (value, (low, high)) in found.into_iter().zip(bands) {
+        assert!((low..=high).contains(&value), "{found:?}");
+    }
+}
+
+#[test]
+fn bad_setups_are_refused() {
+    let accesses = Accesses::new(2, 10, 10, 1);
+    let refused = |setup: Setup| machine::run(&setup, &accesses, &Strategy::RoundRobin, 1).unwrap_err();
+    let good = paper(Dispatch::Queue);
+    assert_eq!(refused(Setup { window: 0, ..good }), ContentionError::Window);
+    assert!(matches!(refused(Setup { frames: 0, ..good }), ContentionError::Page { .. }));
+    assert_eq!(refused(Setup { frames: 3, ..good }), ContentionError::MemoryFull { frames: 3 });
+    assert!(matches!(refused(Setup { per_group: 13, ..good }), ContentionError::Groups { .. }));
+    let l2 = machine::run(&Setup { level: Level::L2, ..good }, &accesses, &cdf(3), 1).unwrap();
+    assert_eq!(l2.decisions[0], 2, "one quantum each");
+}
