@@ -410,7 +410,10 @@ fn relation(primary: &Measure, comparison: &Comparison, base: &str) -> String {
     let Some(ratio) = comparison.ratio else {
         return format!("{} has no value in common with {base}", primary.title);
     };
-    let interval = match comparison.interval {
+    if !ratio.is_finite() {
+        return format!("{} has no ratio to that of {base}, where it is zero or one of them has no end", primary.title);
+    }
+    let interval = match comparison.interval.filter(|interval| interval.high.is_finite()) {
         Some(interval) => format!(" (95 % interval {} to {})", decimal(interval.low), decimal(interval.high)),
         None => String::new(),
     };
@@ -440,11 +443,11 @@ fn points_with_infinities<S: Serializer>(points: &[Option<f64>], serializer: S) 
     }))
 }
 
-/// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`.
+/// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`; a dash where there is none, as over a baseline of zero.
 #[must_use]
 pub fn decimal(value: f64) -> String {
-    if value.is_infinite() {
-        return "infinitely many".into();
+    if !value.is_finite() {
+        return "-".into();
     }
     let decimals = if value >= 100.0 {
         0

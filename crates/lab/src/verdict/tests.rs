@@ -111,6 +111,8 @@ fn a_run_that_was_cut_off_counts_as_infinitely_long() {
     let document = conclude(&record(&["cfs", "eevdf"], 10), &workload(), &Sim, &trials).unwrap();
     assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
     assert_eq!(document.schedulers[1].unfinished, 10);
+    assert!(document.verdict.sentence.contains("has no ratio to that of cfs"), "{}", document.verdict.sentence);
+    assert!(!document.verdict.sentence.contains("inf") && decimal(f64::INFINITY) == "-" && decimal(f64::NAN) == "-");
     let json = serde_json::to_value(&document).unwrap();
     assert_eq!(json["schedulers"][1]["measures"]["elapsed_ns"]["points"][0], "infinity");
 }
