@@ -147,7 +147,7 @@ test('where the time went has the run\'s causes, differences and shares', { skip
   const { page, faults } = await open(await browser(t), work.join('run/report.html'));
   const split = work.json('run/verdict.json').time_split;
   const rows = await page.$$eval('table.gaps tbody tr', (found) => found.map((row) => [row.dataset.cause, ...[...row.cells].slice(1).map((cell) => cell.dataset.value)]));
-  assert.deepEqual(rows.map((row) => row[0]), split.causes.map((cause) => cause.name));
+  assert.deepEqual(rows.map((row) => row[0]), [...split.causes, ...(split.only_in_gaps ?? [])].map((cause) => cause.name));
   for (const [cause, difference, share] of rows) {
     const line = split.gaps[0].lines.find((found) => found.name === cause);
     assert.equal(Number(difference), line?.difference ?? 0, cause);

@@ -161,6 +161,9 @@ pub struct CompareArguments {
     /// Metric the verdict is about, if not the workload's own
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
+    /// Largest difference that does not matter, in per cent: schedulers whose interval lies inside are tied
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
+    pub margin: f64,
     /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
     #[arg(long, value_name = "MODEL")]
     pub memory: Option<MemoryModel>,
@@ -186,7 +189,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "memory", "max_time", "trace", "scores", "out"])]
+          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "max_time", "trace", "scores", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -455,6 +458,15 @@ pub enum SchedulersCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// A percentage of 0 to 50, as a fraction.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("it is not a percentage of 0 to 50, such as 1 or 0.5%".into()),
+    }
 }
 
 /// A time that is longer than 0.

@@ -18,7 +18,11 @@ fn compare_prints_a_line_per_scheduler_and_a_sentence() {
     assert!(lines[3].starts_with("rr "));
     let words: Vec<&str> = ran.out.split_whitespace().collect();
     assert!(words.join(" ").contains("10 paired trials, lower is better."), "{}", ran.out);
-    assert!(ran.out.contains("\nwhere the time went") && ran.out.contains("task time per"), "{}", ran.out);
+    assert!(
+        ran.out.contains("\nwhere the time went") && ran.out.contains("ended last there (under cfs "),
+        "{}",
+        ran.out
+    );
 }
 
 /// Sixteen threads on LLCs of eight: refused once per epoch, and no other scheduler tells decisions.
@@ -77,7 +81,9 @@ fn shares_by_weight_are_fair_and_equal_shares_of_unequal_weights_are_not() {
     let document: serde_json::Value =
         serde_json::from_str(&scratch.run(words).exits_with(0).out).expect("one document");
     let spread = |index: usize| {
-        document["schedulers"][index]["measures"]["cpu_time_spread"]["summary"]["median"].as_f64().expect("a number")
+        document["schedulers"][index]["measures"]["cpu_share_deviation"]["summary"]["median"]
+            .as_f64()
+            .expect("a number")
     };
     assert!(spread(0) < 0.1 && spread(1) > 0.5, "eevdf {}, rr {}", spread(0), spread(1));
 }
@@ -241,4 +247,39 @@ fn a_sweep_is_a_table_of_machines_and_workloads_with_means_and_losses() {
     assert!(files.contains(&"sweep.md".into()) && files.contains(&"experiments/004-1s1n2l2c1t/verdict.json".into()));
     scratch.run("sweep -m nothing -w spin -s cfs,rr").exits_with(2).did_not_panic();
     scratch.run("sweep -m 2s1n1l2c1t -w @none.txt -s cfs,rr").exits_with(2).complains("cannot read none.txt");
+}
+
+#[test]
+fn a_metric_that_is_zero_under_the_baseline_gives_no_ratio_anywhere_and_another_one_is_judged() {
+    let scratch = Scratch::new();
+    // Two tasks on two CPUs never move under the first scheduler, nor under the second.
+    let words =
+        format!("compare -m {MACHINE} -w spin:-n1,-d20ms -s cfs,eevdf --metric migrations_ran --trials 8 --out run");
+    let ran = scratch.run(&words).exits_with(0);
+    assert!(ran.out.contains("migrations ran is not measurable here: it is nearly zero under cfs"), "{}", ran.out);
+    assert!(ran.out.contains("the verdict is about work done"), "{}", ran.out);
+    let read = |name: &str| fs::read_to_string(scratch.path(&format!("run/{name}"))).unwrap();
+    let (json, page) = (read("verdict.json"), read("report.html"));
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&document["primary"], &document["replaced"]["metric"]), (&"work_ns".into(), &"migrations_ran".into()));
+    assert!(document["schedulers"][1]["measures"]["migrations_ran"]["comparison"]["ratio"].is_null());
+    assert!(page.contains("migrations ran is not measurable here"));
+    for text in [&ran.out, &json] {
+        assert!(!text.contains("NaN") && !text.contains("infinit") && !text.contains(" inf"), "{text}");
+    }
+}
+
+#[test]
+fn the_margin_decides_what_a_tie_is() {
+    let scratch = Scratch::new();
+    let finding = |margin: &str| {
+        let words =
+            format!("compare -m 2s1n1l2c1t -w spin:-n9,-d200ms -s cfs,rr --no-out --json --trials 8 --margin {margin}");
+        let document: serde_json::Value =
+            serde_json::from_str(&scratch.run(&words).exits_with(0).out).expect("one document");
+        document["schedulers"][1]["measures"]["work_ns"]["finding"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((finding("50%").as_str(), finding("0").as_str()), ("tied", "worse"));
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --no-out --margin much");
+    scratch.run(&words).exits_with(2).complains("not a percentage");
 }

@@ -45,7 +45,7 @@ fn piped_output_has_neither_lines_nor_colours_unless_asked_for() {
 fn json_is_one_document_with_schema_and_version() {
     let scratch = Scratch::new();
     for (words, schema) in [
-        (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 2"), "warmcore-comparison-1"),
+        (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 2"), "warmcore-comparison-2"),
         ("machine list --json".into(), "warmcore-machines-1"),
         ("workload list --json".into(), "warmcore-generators-1"),
         ("schedulers list --json".into(), "warmcore-schedulers-2"),
@@ -58,7 +58,7 @@ fn json_is_one_document_with_schema_and_version() {
     }
     let ran = scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json")).exits_with(0);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
-    assert_eq!(document["schema"], "warmcore-trial-5");
+    assert_eq!(document["schema"], "warmcore-trial-6");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) fn trial(scheduler: &str, number: usize, measures: &[(&str, Option<f6
         measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         decisions: BTreeMap::new(),
         time_ns: BTreeMap::new(),
+        last_thread: None,
         applications: Vec::new(),
         tasks: Vec::new(),
         result_lines: Vec::new(),

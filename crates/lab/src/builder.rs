@@ -31,6 +31,7 @@ pub struct ExperimentBuilder {
     kept: bool,
     scores_every_ns: Option<u64>,
     metric: Option<String>,
+    margin: f64,
     observations: Vec<Observation>,
     place: Arc<dyn Place>,
 }
@@ -99,6 +100,7 @@ impl ExperimentBuilder {
             kept: false,
             scores_every_ns: None,
             metric: None,
+            margin: verdict::DEFAULT_MARGIN,
             observations: Vec::new(),
             place: Arc::new(Sim),
         }
@@ -158,6 +160,12 @@ impl ExperimentBuilder {
         Self { metric, ..self }
     }
 
+    /// Takes differences up to this fraction for none.
+    #[must_use]
+    pub fn margin(self, margin: f64) -> Self {
+        Self { margin, ..self }
+    }
+
     /// Looks at this, too.
     #[must_use]
     pub fn observations(self, observations: Vec<Observation>) -> Self {
@@ -199,6 +207,7 @@ impl ExperimentBuilder {
             trace: self.trace.unwrap_or(default_trace),
             scores_every_ns: self.scores_every_ns,
             metric: self.metric,
+            margin: self.margin,
             observations: self.observations,
             place: self.place,
         };

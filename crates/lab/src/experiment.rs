@@ -71,6 +71,8 @@ pub struct Experiment {
     pub scores_every_ns: Option<u64>,
     /// Metric the verdict is about, if not the workload's own.
     pub metric: Option<String>,
+    /// Differences up to this fraction do not matter.
+    pub margin: f64,
     /// What is looked at beside the usual measures.
     pub observations: Vec<Observation>,
     /// In which place.
@@ -161,6 +163,7 @@ impl Experiment {
             place: self.place.identity(),
             design: self.place.design(),
             baseline: self.schedulers[self.baseline].to_string(),
+            margin: self.margin,
             metric: self.metric.clone(),
             memory: self.memory,
             max_time_ns: self.max_time_ns,
@@ -209,6 +212,9 @@ pub struct ExperimentRecord {
     /// Metric of the verdict, if it was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// Differences up to this fraction do not matter.
+    #[serde(default = "default_margin")]
+    pub margin: f64,
     /// How memory is modelled.
     #[serde(default)]
     pub memory: MemoryChoice,
@@ -234,6 +240,10 @@ pub struct ExperimentRecord {
     pub workload: SubjectRecord,
     /// The schedulers.
     pub schedulers: Vec<SchedulerRecord>,
+}
+
+fn default_margin() -> f64 {
+    crate::verdict::DEFAULT_MARGIN
 }
 
 impl ExperimentRecord {

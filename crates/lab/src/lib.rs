@@ -35,6 +35,7 @@ pub mod session;
 pub mod table;
 pub mod time_split;
 pub mod trial;
+pub mod units;
 pub mod verdict;
 
 pub use warmcore_places::files;

@@ -221,6 +221,7 @@ fn trial_of(
         censored_waits: metrics.map_or(0, censored_waits),
         measures: measures::of_run(workload, outcome, end, metrics),
         time_ns: time_split::of_run(outcome, metrics),
+        last_thread: (end == TrialEnd::AllExited).then(|| time_split::last_thread(outcome, metrics)).flatten(),
         decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),

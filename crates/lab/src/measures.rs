@@ -72,6 +72,9 @@ pub struct Measure {
     /// Whether it needs the run's events.
     #[serde(skip)]
     pub from_events: bool,
+    /// Least value that can be told from zero: nothing is compared with less.
+    #[serde(skip)]
+    pub least: f64,
 }
 
 impl Measure {
@@ -84,6 +87,7 @@ impl Measure {
             definition: definition.into(),
             until_end: false,
             from_events: false,
+            least: least_of(unit),
         }
     }
 
@@ -95,10 +99,28 @@ impl Measure {
     }
 }
 
-const ELAPSED: &str = "elapsed_ns";
-const HACKBENCH: &str = "hackbench_time_ns";
-const WORK: &str = "work_ns";
-const SPREAD: &str = "cpu_time_spread";
+/// Times below this are nearly zero: less than a context switch takes on any machine.
+const LEAST_TIME_NS: f64 = 1e3;
+
+/// Deviations from the weighted share below this are nearly zero.
+const LEAST_DEVIATION: f64 = 1e-3;
+
+fn least_of(unit: Unit) -> f64 {
+    match unit {
+        Unit::Ns => LEAST_TIME_NS,
+        // Counts and fractions, of which only zero itself is nothing.
+        Unit::One | Unit::PerS | Unit::Tasks => f64::MIN_POSITIVE,
+    }
+}
+
+/// Name of the measure of elapsed time.
+pub const ELAPSED: &str = "elapsed_ns";
+/// Name of the measure of hackbench's own time.
+pub const HACKBENCH: &str = "hackbench_time_ns";
+/// Name of the measure of work done.
+pub const WORK: &str = "work_ns";
+/// Name of the measure of fairness.
+pub const DEVIATION: &str = "cpu_share_deviation";
 
 /// Rates per second of simulated time: name, the metric that is counted, title.
 const RATES: [(&str, &str, &str); 4] = [
@@ -132,13 +154,16 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
             Better::Higher,
             "progress of the tasks' own programs: CPU time without interrupts, switches and cold caches",
         ),
-        Measure::of_outcome(
-            SPREAD,
-            "CPU time spread",
-            Unit::One,
-            Better::Lower,
-            "difference of the largest and the smallest CPU time among tasks of one role, each divided by the weight of its nice value, over their mean; the largest of all roles",
-        ),
+        Measure {
+            least: LEAST_DEVIATION,
+            ..Measure::of_outcome(
+                DEVIATION,
+                "deviation from the weighted share",
+                Unit::One,
+                Better::Lower,
+                "largest deviation of a task's CPU time from its share, over that share: of the CPU time that the tasks of a role got together, each one's share is in proportion to the weight of its nice value, but at most its lifetime; the largest of all roles",
+            )
+        },
     ];
     if workload.applications.len() > 1 {
         measures.extend(workload.applications.iter().map(|name| Measure {
@@ -182,6 +207,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
         definition: metric.definition.into(),
         until_end: false,
         from_events: true,
+        least: least_of(Unit::from_name(metric.unit)),
     }));
     measures.extend(memory_measures::of_workload(workload));
     measures
@@ -246,7 +272,7 @@ pub fn secondary(workload: &Workload) -> Option<String> {
     match &workload.style {
         ResultStyle::Schbench { request, .. } => Some(recorder_p99(workload, *request)),
         ResultStyle::Sysbench { transaction } => Some(recorder_p99(workload, *transaction)),
-        _ if primary(workload) == WORK => Some(SPREAD.into()),
+        _ if primary(workload) == WORK => Some(DEVIATION.into()),
         _ => None,
     }
 }
@@ -318,7 +344,7 @@ pub fn of_run(
     let finished = end != TrialEnd::TimeLimit;
     values.insert(ELAPSED.into(), finished.then_some(outcome.elapsed_ns as f64));
     values.insert(WORK.into(), Some(outcome.tasks.iter().map(|task| task.progress_ns).sum::<u64>() as f64));
-    values.insert(SPREAD.into(), spread(workload, outcome));
+    values.insert(DEVIATION.into(), share_deviation(workload, outcome));
     if workload.applications.len() > 1 {
         values.extend(outcome.applications.iter().map(|application| {
             let elapsed = application.finished.then_some(application.elapsed_ns as f64);
@@ -350,22 +376,86 @@ pub fn of_run(
     values
 }
 
-/// How unevenly CPU time was given to tasks of one role, by weight: largest minus smallest CPU time per weight, over the mean; the
-/// largest value of all roles with two tasks or more. `None` where there is no such role. Weights are those of the nice values and
-/// policies that tasks begin with.
-fn spread(workload: &Workload, outcome: &Outcome) -> Option<f64> {
-    let mut roles: BTreeMap<(u32, &str), Vec<f64>> = BTreeMap::new();
+/// What a verdict is about where the measure asked for is nearly zero, the first that is not: the time that a workload takes which ends
+/// by itself, the work done by any other.
+#[must_use]
+pub fn instead(workload: &Workload) -> [&'static str; 2] {
+    if workload.duration_ns.is_none() { [ELAPSED, WORK] } else { [WORK, ELAPSED] }
+}
+
+/// A task that has a share of CPU time.
+struct Sharer {
+    weight: f64,
+    /// CPU time that it got.
+    got: f64,
+    /// Most that it could have got.
+    lifetime: f64,
+}
+
+/// How far CPU time is from being shared by weight: the largest |got - share| / share of all tasks of roles with two tasks or more.
+/// `None` where there is no such role. Weights are those of the nice values and policies that tasks begin with.
+fn share_deviation(workload: &Workload, outcome: &Outcome) -> Option<f64> {
+    let mut roles: BTreeMap<(u32, &str), Vec<Sharer>> = BTreeMap::new();
     for task in &outcome.tasks {
         let name = workload.template_name(&task.name);
         let template = workload.tasks.iter().find(|template| template.name == name);
         let weight = template.map_or(NICE_0_WEIGHT, |template| weight_of(template.policy, template.nice));
-        let time = task.cpu_time_ns as f64 * (f64::from(NICE_0_WEIGHT) / f64::from(weight));
-        roles.entry((task.application, &task.role)).or_default().push(time);
+        let lifetime = task.exited_ns.unwrap_or(outcome.elapsed_ns).saturating_sub(task.started_ns);
+        let (got, lifetime) = (task.cpu_time_ns as f64, lifetime as f64);
+        roles.entry((task.application, &task.role)).or_default().push(Sharer {
+            weight: f64::from(weight),
+            got,
+            lifetime,
+        });
     }
-    let of_role = |times: &Vec<f64>| {
-        let (min, max) = (times.iter().copied().min_by(f64::total_cmp)?, times.iter().copied().max_by(f64::total_cmp)?);
-        let mean = times.iter().sum::<f64>() / times.len() as f64;
-        (times.len() > 1 && mean > 0.0).then(|| (max - min) / mean)
-    };
-    roles.values().filter_map(of_role).max_by(f64::total_cmp)
+    let of_role = |sharers: Vec<Sharer>| if sharers.len() > 1 { deviation_of(sharers) } else { None };
+    roles.into_values().filter_map(of_role).max_by(f64::total_cmp)
+}
+
+/// The largest deviation among tasks that share what they got. Shares are filled up like water: who would get more than its lifetime
+/// gets its lifetime, and the others share what is left.
+fn deviation_of(mut sharers: Vec<Sharer>) -> Option<f64> {
+    sharers.sort_by(|a, b| (a.lifetime / a.weight).total_cmp(&(b.lifetime / b.weight)));
+    let mut left: f64 = sharers.iter().map(|sharer| sharer.got).sum();
+    let mut weights: f64 = sharers.iter().map(|sharer| sharer.weight).sum();
+    let mut largest: Option<f64> = None;
+    for sharer in sharers {
+        let share = (left * sharer.weight / weights).min(sharer.lifetime);
+        left -= share;
+        weights -= sharer.weight;
+        if share > 0.0 {
+            let deviation = (sharer.got - share).abs() / share;
+            largest = Some(largest.map_or(deviation, |largest| largest.max(deviation)));
+        }
+    }
+    largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sharer(weight: f64, got: f64) -> Sharer {
+        Sharer { weight, got, lifetime: 100.0 }
+    }
+
+    #[test]
+    fn shares_by_weight_do_not_deviate() {
+        let fair = deviation_of(vec![sharer(3.0, 60.0), sharer(1.0, 20.0), sharer(1.0, 20.0)]).unwrap();
+        assert!(fair < 1e-12, "{fair}");
+        let equal = deviation_of(vec![sharer(3.0, 30.0), sharer(1.0, 30.0)]).unwrap();
+        assert!((equal - 1.0).abs() < 1e-12, "the light one got 30 for its share of 15: {equal}");
+    }
+
+    #[test]
+    fn nobody_is_owed_more_than_its_lifetime() {
+        // By weight alone the heavy one would have 180 of 200, but it cannot run on two CPUs.
+        let whole = deviation_of(vec![sharer(9.0, 100.0), sharer(1.0, 100.0)]).unwrap();
+        assert!(whole < 1e-12, "{whole}");
+    }
+
+    #[test]
+    fn tasks_that_never_ran_have_no_shares_to_deviate_from() {
+        assert_eq!(deviation_of(vec![sharer(1.0, 0.0), sharer(1.0, 0.0)]), None);
+    }
 }

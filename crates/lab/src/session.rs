@@ -215,6 +215,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         trace: record.trace,
         scores_every_ns: record.scores_every_ns,
         metric: record.metric.clone(),
+        margin: record.margin,
         observations: record.observations.clone(),
         place,
     };

@@ -7,9 +7,8 @@
 //!
 //! Schedulers are compared by task time per work: nanoseconds of each cause per nanosecond of work done, work being
 //! counted at nominal speed. Workloads that run for a fixed time and such that do a fixed amount compare alike. Those
-//! whose programs do no work of their own, such as hackbench, are compared by task time per run. Sleeping
-//! and waiting for other tasks follow from what those others do, so the other causes explain the difference among
-//! themselves.
+//! whose programs do no work of their own, such as hackbench, are compared by task time per run. What explains the difference that a
+//! verdict is about stands in [`Gap`].
 
 use std::collections::BTreeMap;
 
@@ -19,8 +18,15 @@ use warmcore_trace::TimeShare;
 use warmcore_trace::metrics::Metrics;
 use warmcore_trace::{Outcome, TaskOutcome};
 
-use crate::trial::Trial;
-use crate::verdict::percent;
+use warmcore_statistics::Design;
+
+use crate::measures::Measure;
+use crate::trial::{LastThread, Trial};
+use crate::verdict::MeasureResult;
+
+mod gap;
+
+pub use gap::{Explains, Gap, GapLine, cause_title};
 
 /// A cause: name in files, and in tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -55,6 +61,13 @@ pub const CAUSES: [Cause; 18] = [
     cause("waiting", "blocked until other tasks act"),
     cause("sleeping", "asleep until a time"),
     cause("off_cpu", "off the CPU (no events were recorded to tell why)"),
+];
+
+/// What the thread that ended last did beside [`CAUSES`].
+pub const LAST_THREAD_CAUSES: [Cause; 3] = [
+    cause("kernel", "system calls, switches, ticks and cold caches"),
+    cause("not_created", "not being created yet"),
+    cause("uncounted", "what the metric does not count"),
 ];
 
 /// Causes that follow from what other tasks, or the clock, do.
@@ -117,8 +130,13 @@ fn own_program(task: &TaskOutcome, add: &mut impl FnMut(&str, f64)) -> f64 {
 pub struct TimeSplit {
     /// The causes that occur, in the order of tables.
     pub causes: Vec<Cause>,
+    /// Further causes, which only gaps have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub only_in_gaps: Vec<Cause>,
     /// In the experiment's order.
     pub schedulers: Vec<SchedulerSplit>,
+    /// What the gaps are differences of.
+    pub explains: Explains,
     /// Each scheduler but the baseline against the baseline.
     pub gaps: Vec<Gap>,
 }
@@ -138,37 +156,55 @@ pub struct SchedulerSplit {
     pub shares: BTreeMap<&'static str, f64>,
 }
 
-/// What explains the difference of a scheduler to the baseline.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Gap {
-    /// The scheduler.
-    pub label: String,
-    /// Difference of task time per work to the baseline, without waiting and sleeping; below 0 if it needs less.
-    pub difference: f64,
-    /// The causes, those that explain most first.
-    pub lines: Vec<GapLine>,
-    /// In words.
-    pub sentence: String,
-}
-
-/// What one cause explains.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct GapLine {
-    /// Name of the cause.
-    pub name: &'static str,
-    /// Difference of its task time per work to the baseline.
-    pub difference: f64,
-    /// That as a share of the gap; absent for waiting and sleeping, which follow from what other tasks do, and where the
-    /// schedulers do not differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<f64>,
-}
-
 /// Schedulers whose task time differs by less, relative to the baseline's, do not differ here.
 const NO_GAP: f64 = 0.002;
 
-/// Splits the time of all trials, by scheduler and number. `None` if the trials have no times.
+/// The task that ended last, and what its time from the start of the run to its exit went to. `None` without a task that exited, or
+/// without events, which tell waiting for a CPU from waiting for others.
+#[must_use]
+pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastThread> {
+    let exits = outcome.tasks.iter().enumerate().filter_map(|(index, task)| Some((task.exited_ns?, index)));
+    let (exited, index) = exits.max()?;
+    let (task, of_task) = (&outcome.tasks[index], metrics?.tasks.get(index)?);
+    let mut spent_ns: BTreeMap<String, f64> = BTreeMap::new();
+    let mut add = |name: &str, ns: f64| *spent_ns.entry(name.to_owned()).or_default() += ns;
+    let own = own_program(task, &mut add);
+    let off_cpu = (exited - task.started_ns).saturating_sub(task.cpu_time_ns);
+    let queued = of_task.run_delay_ns.min(off_cpu);
+    let slept = task.slept_ns.min(off_cpu - queued);
+    add("spinning", task.spin_ns as f64);
+    // Lines of messages are time of the memory above and of the kernel's calls: counted once.
+    let transfers = task.memory.map_or(0.0, |memory| memory.transfer_ns);
+    add("kernel", task.cpu_time_ns as f64 - own - transfers - task.spin_ns as f64);
+    add("run_queue", queued as f64);
+    add("sleeping", slept as f64);
+    add("waiting", (off_cpu - queued - slept) as f64);
+    add("not_created", task.started_ns as f64);
+    spent_ns.retain(|_, ns| *ns != 0.0);
+    Some(LastThread { task: task.name.clone(), spent_ns })
+}
+
+/// Splits the time of all trials, by scheduler and number. `None` if the trials have no times. Gaps are of task time.
 pub fn of_trials(labels: &[String], baseline: usize, trials: &[Vec<Trial>]) -> Option<TimeSplit> {
+    split(labels, baseline, trials, None)
+}
+
+/// The same with gaps that explain a verdict: its measure, the results of all schedulers in it, and how trials belong together.
+pub fn explaining(
+    labels: &[String],
+    baseline: usize,
+    trials: &[Vec<Trial>],
+    verdict: (&Measure, &[&MeasureResult], Design),
+) -> Option<TimeSplit> {
+    split(labels, baseline, trials, Some(verdict))
+}
+
+fn split(
+    labels: &[String],
+    baseline: usize,
+    trials: &[Vec<Trial>],
+    verdict: Option<(&Measure, &[&MeasureResult], Design)>,
+) -> Option<TimeSplit> {
     let works = trials.iter().flatten().all(|trial| trial.measure("work_ns").is_some_and(|work| work > 0.0));
     let mut schedulers = Vec::new();
     let mut per_work = Vec::new();
@@ -177,12 +213,38 @@ pub fn of_trials(labels: &[String], baseline: usize, trials: &[Vec<Trial>]) -> O
         schedulers.push(split);
         per_work.push(causes);
     }
-    let gaps = (0..schedulers.len())
-        .filter(|&index| index != baseline)
-        .map(|index| gap(&schedulers[index].label, &schedulers[baseline].label, &per_work[index], &per_work[baseline]))
-        .collect();
+    let others = || (0..schedulers.len()).filter(|&index| index != baseline);
+    let explained = |(metric, results, design): (&Measure, &[&MeasureResult], Design)| {
+        let explains = Explains::of(&metric.name, trials, works);
+        let gap = |index: usize| {
+            let pair = gap::Pair {
+                own: &schedulers[index],
+                base: &schedulers[baseline],
+                own_trials: &trials[index],
+                base_trials: &trials[baseline],
+            };
+            let judged = gap::Judged { metric, own: results.get(index)?, base: results.get(baseline)?, design };
+            gap::explain(explains, &pair, &judged)
+        };
+        // All of a comparison are explained alike.
+        others().map(gap).collect::<Option<Vec<Gap>>>().map(|gaps| (explains, gaps))
+    };
+    let (explains, gaps) = verdict.and_then(explained).unwrap_or_else(|| {
+        let side = |index: usize| (schedulers[index].label.as_str(), per_work[index].as_slice());
+        let about = verdict.map(|(metric, ..)| metric.title.as_str());
+        let gaps = others().map(|index| gap::of_task_time(side(index), side(baseline), about, works)).collect();
+        (Explains::TaskTime, gaps)
+    });
     let occurs = |cause: &&Cause| schedulers.iter().any(|split| split.shares[cause.name] > 0.0);
-    Some(TimeSplit { causes: CAUSES.iter().filter(occurs).copied().collect(), schedulers, gaps })
+    let in_gaps = |cause: &&Cause| gaps.iter().any(|gap| gap.lines.iter().any(|line| line.name == cause.name));
+    let causes = CAUSES.iter().filter(occurs).copied().collect();
+    let only_in_gaps = LAST_THREAD_CAUSES.iter().filter(in_gaps).copied().collect();
+    Some(TimeSplit { causes, only_in_gaps, schedulers, explains, gaps })
+}
+
+/// A trial's times by cause, in the order of [`CAUSES`], over its work.
+fn per_work(trial: &Trial, work: f64) -> Option<Vec<f64>> {
+    CAUSES.iter().map(|cause| Some(*trial.time_ns.get(cause.name)? / work)).collect()
 }
 
 /// A scheduler's split, and its task time per work by cause.
@@ -210,38 +272,6 @@ fn of_scheduler(label: &str, trials: &[Trial], works: bool) -> Option<(Scheduler
         shares: CAUSES.iter().zip(&sums).map(|(cause, sum)| (cause.name, sum / total)).collect(),
     };
     Some((split, per_work))
-}
-
-fn gap(label: &str, base_label: &str, own: &[f64], base: &[f64]) -> Gap {
-    let explains = |index: usize| !CONSEQUENCES.contains(&CAUSES[index].name);
-    let base_sum: f64 = (0..CAUSES.len()).filter(|&index| explains(index)).map(|index| base[index]).sum();
-    let difference: f64 =
-        (0..CAUSES.len()).filter(|&index| explains(index)).map(|index| own[index] - base[index]).sum();
-    let differs = difference.abs() > NO_GAP * base_sum;
-    let mut lines: Vec<(GapLine, &'static str)> = (0..CAUSES.len())
-        .filter(|&index| own[index] != base[index])
-        .map(|index| {
-            let difference_of = own[index] - base[index];
-            let share = (differs && explains(index)).then(|| difference_of / difference);
-            (GapLine { name: CAUSES[index].name, difference: difference_of, share }, CAUSES[index].title)
-        })
-        .collect();
-    // The sort is stable, so equal shares stay in the order of tables.
-    let weight = |line: &GapLine| line.share.unwrap_or(f64::NEG_INFINITY);
-    lines.sort_by(|a, b| weight(&b.0).total_cmp(&weight(&a.0)));
-    let sentence = if differs {
-        let much = percent((difference / base_sum).abs());
-        let (less, top) = (if difference < 0.0 { "less" } else { "more" }, lines.iter());
-        let top: Vec<String> = top
-            .filter_map(|(line, title)| Some((line.share.filter(|share| *share >= 0.05)?, title)))
-            .take(3)
-            .map(|(share, title)| format!("{} of the gap: {title}", percent(share)))
-            .collect();
-        format!("{label} needs {much} {less} task time per work than {base_label}; {}", top.join("; "))
-    } else {
-        format!("{label} and {base_label} need the same task time per work")
-    };
-    Gap { label: label.to_owned(), difference, lines: lines.into_iter().map(|(line, _)| line).collect(), sentence }
 }
 
 #[cfg(test)]

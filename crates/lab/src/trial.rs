@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_trace::DecisionCounts;
 
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
-pub const SCHEMA: &str = "warmcore-trial-5";
+pub const SCHEMA: &str = "warmcore-trial-6";
 
 /// Why a trial ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,6 +55,9 @@ pub struct Trial {
     /// Nanoseconds of the tasks' lifetimes by what they went to: [`CAUSES`](crate::time_split::CAUSES).
     #[serde(default)]
     pub time_ns: BTreeMap<String, f64>,
+    /// The task that ended last, whose end was the run's. Absent where the run did not end by itself, or no events tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_thread: Option<LastThread>,
     /// Applications, in the workload's order.
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
@@ -64,6 +67,17 @@ pub struct Trial {
     /// What a reader must know of the run: what a real kernel did not do as the workload asks, who else ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// The task that ended last, and what it did until then.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastThread {
+    /// Its name.
+    pub task: String,
+    /// Nanoseconds by cause, from the start of the run to its exit: those of [`CAUSES`](crate::time_split::CAUSES) that tell of one
+    /// task, and [`LAST_THREAD_CAUSES`](crate::time_split::LAST_THREAD_CAUSES).
+    pub spent_ns: BTreeMap<String, f64>,
 }
 
 /// An application in a trial.
@@ -141,6 +155,7 @@ pub(crate) mod tests {
             measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             decisions: DecisionCounts::new(),
             time_ns: BTreeMap::new(),
+            last_thread: None,
             applications: Vec::new(),
             tasks: Vec::new(),
             result_lines: Vec::new(),

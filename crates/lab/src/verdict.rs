@@ -11,9 +11,7 @@ use serde_json::Value;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
-use warmcore_statistics::{
-    Better, Comparison, Design, Sample, StatisticsError, Summary, Verdict, compare_trials, judge,
-};
+use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, compare_trials, judge};
 use warmcore_workload::{Warning, Workload};
 
 use crate::decisions::{self, DecisionCount};
@@ -22,60 +20,16 @@ use crate::headroom::Headroom;
 use crate::measures::{self, Measure};
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
+use crate::units::with_unit;
+
+mod finding;
+mod words;
+
+pub use finding::{DEFAULT_MARGIN, Finding};
+pub use words::trials_in_words;
 
 /// Version of the document.
-pub const SCHEMA: &str = "warmcore-comparison-1";
-
-/// Differences up to this fraction are called negligible even where the trials show them: a deterministic simulator can
-/// show differences that no one could use.
-pub const NEGLIGIBLE: f64 = 0.001;
-
-/// What a comparison means to a reader: the statistics' verdict, but for differences too small to matter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Finding {
-    /// Better than the baseline.
-    Better,
-    /// Worse than the baseline.
-    Worse,
-    /// Different, on a measure without a better direction.
-    Different,
-    /// Shown to be different, by at most [`NEGLIGIBLE`].
-    Negligible,
-    /// No difference shown.
-    NoDifferenceShown,
-    /// Too few trials to judge.
-    TooFewTrials,
-}
-
-impl Finding {
-    /// The finding of a comparison.
-    #[must_use]
-    pub fn of(comparison: &Comparison) -> Self {
-        let small = comparison.ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= NEGLIGIBLE);
-        match comparison.verdict {
-            Verdict::Better | Verdict::Worse | Verdict::Different if small => Self::Negligible,
-            Verdict::Better => Self::Better,
-            Verdict::Worse => Self::Worse,
-            Verdict::Different => Self::Different,
-            Verdict::NoDifferenceShown => Self::NoDifferenceShown,
-            Verdict::TooFewTrials => Self::TooFewTrials,
-        }
-    }
-
-    /// In words.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::Different => "different",
-            Self::Negligible => "negligible",
-            Self::NoDifferenceShown => "unclear",
-            Self::TooFewTrials => "too few",
-        }
-    }
-}
+pub const SCHEMA: &str = "warmcore-comparison-2";
 
 /// Why there is no verdict.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +73,9 @@ pub struct ComparisonDocument {
     pub experiment: ExperimentRecord,
     /// Name of the measure the verdict is about.
     pub primary: String,
+    /// Why it is not the measure that was asked for, or the workload's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Replaced>,
     /// Name of a second measure that belongs beside it in tables.
     #[serde(skip)]
     pub secondary: Option<String>,
@@ -139,6 +96,15 @@ pub struct ComparisonDocument {
     /// How many of these, the first ones, are about the workload's input.
     #[serde(skip)]
     pub unmodelled: usize,
+}
+
+/// A measure that no verdict can be about.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Replaced {
+    /// Its name.
+    pub metric: String,
+    /// Why, in words.
+    pub reason: String,
 }
 
 /// One scheduler's results.
@@ -198,7 +164,7 @@ pub fn conclude(
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
     let catalogue = measures::of_workload(workload);
-    let primary = primary_among(record.metric.as_deref(), workload, &catalogue)?;
+    let asked = primary_among(record.metric.as_deref(), workload, &catalogue)?;
     let baseline = record.baseline_index().unwrap_or(0);
     let mut schedulers: Vec<SchedulerResult> = record
         .schedulers
@@ -217,7 +183,7 @@ pub fn conclude(
     for measure in &catalogue {
         let points: Vec<Vec<Option<f64>>> =
             trials.iter().map(|trials| trials.iter().map(|trial| measure.value(trial)).collect()).collect();
-        let results = compare_measure(measure, &points, baseline, record.design).map_err(|(index, source)| {
+        let results = compare_measure(measure, &points, baseline, record).map_err(|(index, source)| {
             VerdictError::Statistics {
                 measure: measure.name.clone(),
                 scheduler: record.schedulers[index].label.clone(),
@@ -229,7 +195,18 @@ pub fn conclude(
         }
     }
     let labels: Vec<String> = record.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
-    let verdict = in_words(primary, &schedulers, baseline, (record.design, record.seeds.len()));
+    let (primary, replaced) = measurable(asked, workload, &catalogue, &schedulers, baseline);
+    let basis = words::Basis {
+        primary,
+        replaced: replaced.as_ref(),
+        margin: record.margin,
+        design: record.design,
+        trials: record.seeds.len(),
+    };
+    let verdict = words::conclusion(&basis, &schedulers, baseline);
+    let of_primary: Vec<&MeasureResult> =
+        schedulers.iter().filter_map(|scheduler| scheduler.measures.get(&primary.name)).collect();
+    let time_split = time_split::explaining(&labels, baseline, trials, (primary, &of_primary, record.design));
     Ok(ComparisonDocument {
         schema: SCHEMA,
         tool_version: TOOL_VERSION,
@@ -239,7 +216,8 @@ pub fn conclude(
         warnings: warnings(record, workload, place, primary, &schedulers, trials),
         unmodelled: workload.warnings.len(),
         measures: catalogue.clone(),
-        time_split: time_split::of_trials(&labels, baseline, trials),
+        time_split,
+        replaced,
         schedulers,
         headroom: None,
         verdict,
@@ -300,139 +278,125 @@ fn among(similar: &[String], known: usize) -> String {
     format!("it has {known} metrics, among them {}", similar.join(", "))
 }
 
+/// The measure asked for if the baseline's value can be told from zero, otherwise another one, and why.
+fn measurable<'a>(
+    asked: &'a Measure,
+    workload: &Workload,
+    catalogue: &'a [Measure],
+    schedulers: &[SchedulerResult],
+    baseline: usize,
+) -> (&'a Measure, Option<Replaced>) {
+    let median = |scheduler: &SchedulerResult, measure: &Measure| scheduler.measures.get(&measure.name)?.summary.median;
+    let usable = |measure: &&Measure| median(&schedulers[baseline], measure).is_some_and(|m| m >= measure.least);
+    if schedulers.len() < 2 || median(&schedulers[baseline], asked).is_none_or(|median| median >= asked.least) {
+        return (asked, None);
+    }
+    let values: Vec<String> = schedulers
+        .iter()
+        .filter_map(|scheduler| {
+            Some(format!("{} under {}", with_unit(median(scheduler, asked)?, asked.unit), scheduler.label))
+        })
+        .collect();
+    let because = format!(
+        "{} is not measurable here: it is nearly zero under {} ({})",
+        asked.title,
+        schedulers[baseline].label,
+        values.join(", ")
+    );
+    let others = measures::instead(workload).into_iter().filter_map(|name| catalogue.iter().find(|m| m.name == name));
+    match others.filter(|measure| measure.name != asked.name).find(usable) {
+        Some(other) => {
+            let reason = format!("{because}, so the verdict is about {}", other.title);
+            (other, Some(Replaced { metric: asked.name.clone(), reason }))
+        }
+        None => (asked, None),
+    }
+}
+
 /// Results of one measure for all schedulers, judged together.
 fn compare_measure(
     measure: &Measure,
     points: &[Vec<Option<f64>>],
     baseline: usize,
-    design: Design,
+    record: &ExperimentRecord,
 ) -> Result<Vec<MeasureResult>, (usize, StatisticsError)> {
     let mut comparisons = Vec::new();
     for (index, own) in points.iter().enumerate().filter(|(index, _)| *index != baseline) {
-        let compared = compare_trials(design, &points[baseline], own, measure.better);
+        let compared = compare_trials(record.design, &points[baseline], own, measure.better);
         comparisons.push(compared.map_err(|error| (index, error))?);
     }
     judge(&mut comparisons);
+    let summary = |index: usize| {
+        let values: Vec<f64> = points[index].iter().copied().flatten().collect();
+        Ok(Sample::new(&values).map_err(|error| (index, error))?.summary())
+    };
+    let base = summary(baseline)?;
     let mut comparisons = comparisons.into_iter();
     let mut results = Vec::with_capacity(points.len());
     for (index, own) in points.iter().enumerate() {
-        let values: Vec<f64> = own.iter().copied().flatten().collect();
-        let summary = Sample::new(&values).map_err(|error| (index, error))?.summary();
-        let comparison = if index == baseline { None } else { comparisons.next() };
-        let finding = comparison.as_ref().map(Finding::of);
-        results.push(MeasureResult { points: own.clone(), summary, comparison, finding });
+        let mut result =
+            MeasureResult { points: own.clone(), summary: summary(index)?, comparison: None, finding: None };
+        if let Some(mut comparison) = if index == baseline { None } else { comparisons.next() } {
+            let same = are_identical(record.design, &points[baseline], own);
+            result.finding = Some(find(&comparison, measure, (&base, &result.summary), record.margin, same));
+            without_false_ratio(&mut comparison, measure, (&base, &result.summary));
+            result.comparison = Some(comparison);
+        }
+        results.push(result);
     }
     Ok(results)
 }
 
-/// The verdict on the primary measure.
-fn in_words(
-    primary: &Measure,
-    schedulers: &[SchedulerResult],
-    baseline: usize,
-    (design, trials): (Design, usize),
-) -> Conclusion {
-    let base = &schedulers[baseline].label;
-    let others: Vec<Contender<'_>> = schedulers
-        .iter()
-        .filter_map(|scheduler| {
-            let comparison = scheduler.measures[&primary.name].comparison.as_ref()?;
-            Some(Contender { label: &scheduler.label, comparison, is_yardstick: scheduler.is_yardstick })
-        })
-        .collect();
-    if others.is_empty() {
-        let sentence = format!("{base} is the only scheduler: there is nothing to compare it with.");
-        return Conclusion { best: None, sentence };
+/// Whether trials that belong together have the same values; without pairs, whether there is one value on both sides.
+fn are_identical(design: Design, base: &[Option<f64>], own: &[Option<f64>]) -> bool {
+    match design {
+        Design::Paired | Design::Blocked => base == own,
+        Design::Unpaired => {
+            let mut values = base.iter().chain(own).flatten();
+            values.next().is_some_and(|first| values.all(|value| value == first))
+        }
     }
-    let real = || others.iter().filter(|other| !other.is_yardstick);
-    let better = real().filter(|other| Finding::of(other.comparison) == Finding::Better);
-    let best = better.min_by(|a, b| gain(a.comparison).total_cmp(&gain(b.comparison)));
-    let is_best = !schedulers[baseline].is_yardstick
-        && real().count() > 0
-        && real().all(|other| Finding::of(other.comparison) == Finding::Worse);
-    let mut parts = Vec::new();
-    match best {
-        Some(best) => parts.push(format!("{} is best: {}", best.label, relation(primary, best.comparison, base))),
-        None if is_best => parts.push(format!("{base} is best")),
-        None => {}
-    }
-    let rest = others.iter().filter(|other| best.is_none_or(|best| best.label != other.label));
-    parts.extend(rest.map(|other| about(primary, other, base, trials)));
-    let sentence = format!("{}; {}.", parts.join("; "), closing(primary, design, trials));
-    let best = best.map(|best| best.label.to_owned()).or_else(|| is_best.then(|| base.clone()));
-    Conclusion { best, sentence }
 }
 
-/// A scheduler that is compared with the baseline.
-struct Contender<'a> {
-    label: &'a str,
-    comparison: &'a Comparison,
-    is_yardstick: bool,
+/// What a comparison of two summaries means.
+fn find(
+    comparison: &Comparison,
+    measure: &Measure,
+    (base, own): (&Summary, &Summary),
+    margin: f64,
+    same: bool,
+) -> Finding {
+    let judged = comparison.interval.is_some();
+    let nothing = |summary: &Summary| summary.median.is_some_and(|median| median < measure.least);
+    let all_nothing = |summary: &Summary| summary.max.is_some_and(|max| max < measure.least);
+    if same && judged {
+        Finding::Identical
+    } else if judged && all_nothing(base) && all_nothing(own) {
+        Finding::Tied
+    } else if nothing(base) {
+        if judged { Finding::NotMeasurable } else { Finding::TooFewTrials }
+    } else {
+        Finding::of(comparison, margin)
+    }
+}
+
+/// A ratio below this, to a value that can be told from zero, is one of nearly zero if the value cannot.
+const NEXT_TO_NOTHING: f64 = 0.01;
+
+/// Takes away what is no ratio: over or of nearly zero, or with an end that did not come.
+fn without_false_ratio(comparison: &mut Comparison, measure: &Measure, (base, own): (&Summary, &Summary)) {
+    let real = |summary: &Summary| summary.median.is_some_and(|median| median >= measure.least && median.is_finite());
+    let is_ratio = |ratio: f64| ratio.is_finite() && (real(own) || ratio > NEXT_TO_NOTHING);
+    if !real(base) || !comparison.ratio.is_some_and(is_ratio) {
+        (comparison.ratio, comparison.interval, comparison.smallest_effect) = (None, None, None);
+    }
+    comparison.interval = comparison.interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite());
+    comparison.smallest_effect = comparison.smallest_effect.filter(|effect| effect.is_finite());
 }
 
 /// Whether a label is that of a yardstick.
 fn is_yardstick(label: &str) -> bool {
     SchedulerSpec::parse(label).is_ok_and(|spec| spec.info().is_yardstick)
-}
-
-/// What is said about a scheduler that is not the best one.
-fn about(primary: &Measure, other: &Contender<'_>, base: &str, trials: usize) -> String {
-    let Contender { label, comparison, is_yardstick } = *other;
-    match Finding::of(comparison) {
-        Finding::TooFewTrials => {
-            format!("{trials} trials are too few to judge {label}: {}", relation(primary, comparison, base))
-        }
-        Finding::Negligible => {
-            format!("{label} and {base} differ in {} by {} at most", primary.title, percent(NEGLIGIBLE))
-        }
-        Finding::NoDifferenceShown => match comparison.smallest_effect.filter(|effect| *effect > 1.0 + NEGLIGIBLE) {
-            Some(effect) => format!(
-                "no difference shown between {label} and {base} (a change of {} would have been)",
-                percent(effect - 1.0)
-            ),
-            None => format!("no difference shown between {label} and {base}"),
-        },
-        finding @ (Finding::Better | Finding::Worse | Finding::Different) => {
-            let what = if is_yardstick { ", a yardstick and no kernel's scheduler," } else { "" };
-            format!("{label}{what} is {}: {}", finding.words(), relation(primary, comparison, base))
-        }
-    }
-}
-
-/// A number that is smaller for a better comparison.
-fn gain(comparison: &Comparison) -> f64 {
-    let ratio = comparison.ratio.unwrap_or(1.0);
-    if comparison.better == Better::Higher { -ratio } else { ratio }
-}
-
-/// `elapsed time 0.83 times that of cfs (95 % interval 0.81 to 0.85)`.
-fn relation(primary: &Measure, comparison: &Comparison, base: &str) -> String {
-    let Some(ratio) = comparison.ratio else {
-        return format!("{} has no value in common with {base}", primary.title);
-    };
-    if !ratio.is_finite() {
-        return format!("{} has no ratio to that of {base}, where it is zero or one of them has no end", primary.title);
-    }
-    let interval = match comparison.interval.filter(|interval| interval.high.is_finite()) {
-        Some(interval) => format!(" (95 % interval {} to {})", decimal(interval.low), decimal(interval.high)),
-        None => String::new(),
-    };
-    format!("{} {} times that of {base}{interval}", primary.title, decimal(ratio))
-}
-
-/// How many trials, and how they belong together: "10 paired trials".
-#[must_use]
-pub fn trials_in_words(design: Design, trials: usize) -> String {
-    format!("{trials} {} trial{}", design.word(), if trials == 1 { "" } else { "s" })
-}
-
-fn closing(primary: &Measure, design: Design, trials: usize) -> String {
-    let direction = match primary.better {
-        Better::Lower => "lower is better",
-        Better::Higher => "higher is better",
-        Better::Neither => "neither direction is better in itself",
-    };
-    format!("{}, {direction}", trials_in_words(design, trials))
 }
 
 /// JSON has no infinities; they are written as the statistics crate writes them.

@@ -30,4 +30,4 @@ pub mod scene;
 pub mod scores;
 pub mod svg;
 pub mod text;
-pub mod units;
+pub use warmcore_lab::units;

@@ -191,7 +191,7 @@ pub fn judged(result: &MeasureResult) -> (String, &'static str) {
         (Some(ratio), None) => decimal(ratio),
         (Some(ratio), Some(i)) => format!("{} [{}, {}]", decimal(ratio), decimal(i.low), decimal(i.high)),
     };
-    (ratio, Finding::of(comparison).words())
+    (ratio, result.finding.map_or("", Finding::words))
 }
 
 /// The scheduler of that label.

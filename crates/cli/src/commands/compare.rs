@@ -97,6 +97,7 @@ pub fn begin(
         .trace(arguments.trace.map(trace_level))
         .kept(!arguments.no_out)
         .metric(arguments.metric.clone())
+        .margin(arguments.margin)
         .scores_every_ns(arguments.scores)
         .build()?;
     built.warnings.iter().for_each(|warning| console.warn(warning));

@@ -137,17 +137,18 @@ fn heading<'a>(document: &'a ComparisonDocument, name: &str) -> &'a str {
         "elapsed_ns" => "elapsed",
         "hackbench_time_ns" => "time",
         "work_ns" => "work",
-        "cpu_time_spread" => "spread",
+        "cpu_share_deviation" => "unfair",
         _ => document.measures.iter().find(|measure| measure.name == name).map_or("", |measure| &measure.title),
     }
 }
 
 /// Ratio and verdict of the primary measure.
 fn judged(scheduler: &SchedulerResult, primary: &str) -> [(String, Tone); 2] {
-    let Some(comparison) = scheduler.measures.get(primary).and_then(|result| result.comparison.as_ref()) else {
+    let result = scheduler.measures.get(primary);
+    let judged = result.and_then(|result| Some((result.comparison.as_ref()?, result.finding?)));
+    let Some((comparison, finding)) = judged else {
         return [("1".into(), Tone::Plain), ("baseline".into(), Tone::Plain)];
     };
-    let finding = Finding::of(comparison);
     let tone = match finding {
         Finding::Better => Tone::Good,
         Finding::Worse => Tone::Bad,

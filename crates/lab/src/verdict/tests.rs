@@ -12,6 +12,7 @@ fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         design: Design::Paired,
         baseline: schedulers[0].into(),
         metric: Some("elapsed_ns".into()),
+        margin: DEFAULT_MARGIN,
         memory: warmcore_kernel::MemoryChoice::None,
         max_time_ns: None,
         trace: TraceLevel::Counters,
@@ -38,7 +39,7 @@ fn document(factors: &[(&str, f64)], trials: usize) -> ComparisonDocument {
     let all: Vec<Vec<Trial>> = factors
         .iter()
         .map(|(name, factor)| {
-            let elapsed = |number: usize| factor * (1000.0 + ((number * 37) % 11) as f64);
+            let elapsed = |number: usize| 1e3 * factor * (1000.0 + ((number * 37) % 11) as f64);
             (0..trials).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
         })
         .collect();
@@ -75,18 +76,81 @@ fn a_yardstick_is_compared_but_never_the_best() {
 }
 
 #[test]
-fn equal_schedulers_give_no_best_one() {
+fn equal_schedulers_are_identical_and_none_is_best() {
     let document = document(&[("cfs", 1.0), ("eevdf", 1.0)], 10);
+    assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Identical));
     assert_eq!(document.verdict.best, None);
-    assert!(document.verdict.sentence.starts_with("no difference shown between eevdf and cfs"));
+    assert!(document.verdict.sentence.starts_with("eevdf and cfs are identical in elapsed time"));
 }
 
 #[test]
-fn a_difference_that_is_shown_but_tiny_is_negligible() {
-    let document = document(&[("cfs", 1.0), ("eevdf", 0.9995)], 10);
-    assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Negligible));
-    assert_eq!(document.verdict.best, None);
-    assert!(document.verdict.sentence.starts_with("eevdf and cfs differ in elapsed time by 0.1 % at most"));
+fn a_difference_inside_the_margin_is_a_tie_and_nobody_is_best() {
+    let tied = document(&[("cfs", 1.0), ("eevdf", 1.005)], 10);
+    assert_eq!(tied.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Tied));
+    assert_eq!(tied.verdict.best, None);
+    let expected = "eevdf and cfs are tied in elapsed time, within the margin of 1 % (95 % interval 1.005 to 1.005)";
+    assert!(tied.verdict.sentence.starts_with(expected), "{}", tied.verdict.sentence);
+    assert_eq!(document(&[("cfs", 1.0), ("eevdf", 1.02)], 10).verdict.best.as_deref(), Some("cfs"));
+}
+
+/// A trial each of two schedulers for every number, with these values of a measure.
+fn of_values(name: &str, base: impl Fn(usize) -> f64, own: impl Fn(usize) -> f64) -> ComparisonDocument {
+    let side = |label: &str, value: &dyn Fn(usize) -> f64| -> Vec<Trial> {
+        let elapsed = ("elapsed_ns", Some(2e6 + label.len() as f64 * 1e5));
+        (0..10).map(|number| trial(label, number, &[elapsed, (name, Some(value(number)))])).collect()
+    };
+    let record = ExperimentRecord { metric: Some(name.into()), ..record(&["cfs", "eevdf"], 10) };
+    conclude(&record, &workload(), &Sim, &[side("cfs", &base), side("eevdf", &own)]).unwrap()
+}
+
+#[test]
+fn a_shown_difference_that_may_be_smaller_than_the_margin_is_unclear() {
+    // Always more, by 0.1 % to 1.5 %.
+    let document = of_values("elapsed_ns", |_| 1e6, |number| 1e6 * (1.001 + 0.0015 * number as f64));
+    assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Unclear));
+    assert!(
+        document
+            .verdict
+            .sentence
+            .starts_with("it is unclear whether eevdf and cfs differ in elapsed time by more than"),
+        "{}",
+        document.verdict.sentence
+    );
+}
+
+#[test]
+fn a_baseline_that_is_nearly_zero_is_replaced_by_another_metric_and_that_is_said() {
+    let document = of_values("wakeup_p99_ns", |_| 4.0, |number| 2e6 + number as f64);
+    assert_eq!(document.primary, "elapsed_ns");
+    assert_eq!(document.replaced.as_ref().map(|replaced| replaced.metric.as_str()), Some("wakeup_p99_ns"));
+    let expected = "wakeup p99 is not measurable here: it is nearly zero under cfs (4 ns under cfs, 2 ms under eevdf), so \
+                    the verdict is about elapsed time. cfs is best; eevdf is worse: elapsed time 1.087 times that of cfs";
+    assert!(document.verdict.sentence.starts_with(expected), "{}", document.verdict.sentence);
+    let result = &document.schedulers[1].measures["wakeup_p99_ns"];
+    assert_eq!(result.finding, Some(Finding::NotMeasurable));
+    assert_eq!(
+        result.comparison.as_ref().map(|comparison| (comparison.ratio, comparison.interval)),
+        Some((None, None))
+    );
+}
+
+#[test]
+fn a_candidate_that_is_nearly_zero_is_better_without_a_ratio() {
+    let document = of_values("wakeup_p99_ns", |number| 2e6 + number as f64, |_| 0.0);
+    assert_eq!((document.primary.as_str(), document.verdict.best.as_deref()), ("wakeup_p99_ns", Some("eevdf")));
+    assert_eq!(document.schedulers[1].measures["wakeup_p99_ns"].comparison.as_ref().unwrap().ratio, None);
+    assert!(
+        document.verdict.sentence.contains("wakeup p99 is 0 ns, which has no ratio"),
+        "{}",
+        document.verdict.sentence
+    );
+}
+
+#[test]
+fn schedulers_as_good_as_the_best_are_named_beside_it() {
+    let document = document(&[("cfs", 1.0), ("eevdf", 0.8), ("ule", 0.805)], 10);
+    let expected = "eevdf is best, with ule as good within the margin of 1 %: elapsed time 0.8";
+    assert!(document.verdict.sentence.starts_with(expected), "{}", document.verdict.sentence);
 }
 
 #[test]
@@ -102,7 +166,7 @@ fn few_trials_give_points_and_a_warning_but_no_verdict() {
 fn a_run_that_was_cut_off_counts_as_infinitely_long() {
     let mut trials: Vec<Vec<Trial>> = ["cfs", "eevdf"]
         .iter()
-        .map(|name| (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(5.0))])).collect())
+        .map(|name| (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(5e6))])).collect())
         .collect();
     for trial in &mut trials[1] {
         trial.end = TrialEnd::TimeLimit;
@@ -140,7 +204,7 @@ fn the_records_design_decides_statistics_and_words() {
     let trials: Vec<Vec<Trial>> = [("cfs", 1.0), ("eevdf", 0.97)]
         .iter()
         .map(|(name, factor)| {
-            let elapsed = |number: usize| factor * 1000.0 * (number as f64 / 2.0).exp();
+            let elapsed = |number: usize| factor * 1e6 * (number as f64 / 2.0).exp();
             (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
         })
         .collect();

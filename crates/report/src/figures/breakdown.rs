@@ -3,7 +3,7 @@
 //!
 //! Causes and gaps are the lab's ([`warmcore_lab::time_split`]); here they are drawn.
 
-use warmcore_lab::time_split::{CAUSES, Cause, Gap, TimeSplit};
+use warmcore_lab::time_split::{CAUSES, Cause, Explains, Gap, TimeSplit, cause_title};
 use warmcore_lab::trial::Trial;
 
 use super::{Csv, Figure, WIDTH, shortened};
@@ -15,12 +15,6 @@ use crate::units::{duration, three_digits};
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 80.0;
 const ROW: f64 = 38.0;
-
-/// The title of a cause by its name.
-#[must_use]
-pub fn cause_title(name: &str) -> &'static str {
-    CAUSES.iter().find(|cause| cause.name == name).map_or("", |cause| cause.title)
-}
 
 /// The class of a cause's colour.
 fn cause_class(name: &str) -> String {
@@ -137,7 +131,7 @@ pub fn gaps(run: &Run) -> Option<Figure> {
             let (a, b) = (scale.at(0.0), scale.at(*difference));
             svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(cause_title(name), 52));
             let of_gap = share.map_or_else(
-                || ", which follows from what other tasks do".to_owned(),
+                || ", which explains nothing".to_owned(),
                 |share| format!(", {} of the gap", share_of_gap(share)),
             );
             let hover = format!("{}: {} {}{of_gap}", gap.label, cause_title(name), text(*difference));
@@ -157,10 +151,18 @@ pub fn gaps(run: &Run) -> Option<Figure> {
     Some(Figure {
         id: "time-gap".into(),
         title: "The difference to the baseline, explained".into(),
-        caption: "To the left: less than the baseline; to the right: more. Shares of the gap count what tasks did themselves; \
-                  waiting for other tasks and sleeping (grey) follow from that and explain nothing. Causes that make no difference are \
-                  left out; the table below has them."
-            .into(),
+        caption: format!(
+            "To the left: less than the baseline; to the right: more. {} Causes that make no difference are left out; the table \
+             below has them.",
+            match split.explains {
+                Explains::LastThread =>
+                    "The thread that ended last, in the trials whose ratio is the middle one: what it did and waited for until then.",
+                Explains::Work => "All threads together, in the trials whose ratio is the middle one.",
+                Explains::TaskTime =>
+                    "Shares of the gap count what tasks did themselves; waiting for other tasks and sleeping (grey) follow from that \
+                     and explain nothing.",
+            }
+        ),
         svg,
         csv: csv.finish(),
     })
@@ -169,16 +171,23 @@ pub fn gaps(run: &Run) -> Option<Figure> {
 /// What a gap's numbers are.
 #[must_use]
 pub fn unit_of_gaps(split: &TimeSplit) -> String {
-    let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
-    if per_work { "task time per work (ns per ns)" } else { "task time per run" }.into()
+    match split.explains {
+        Explains::LastThread => "time of the thread that ended last",
+        _ if is_per_work(split) => "task time per work (ns per ns)",
+        _ => "task time per run",
+    }
+    .into()
+}
+
+fn is_per_work(split: &TimeSplit) -> bool {
+    split.explains != Explains::LastThread && split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some())
 }
 
 /// A gap's number with its sign.
 #[must_use]
 pub fn signed(split: &TimeSplit, value: f64) -> String {
-    let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
     let size = value.abs();
-    with_sign(value, if per_work { three_digits(size) } else { duration(size) })
+    with_sign(value, if is_per_work(split) { three_digits(size) } else { duration(size) })
 }
 
 /// A share of a gap in per cent, with a minus where it counts against it.

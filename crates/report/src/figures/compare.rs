@@ -48,7 +48,7 @@ pub fn ratios(run: &Run) -> Figure {
         for value in drawn.filter(|value| value.is_finite()) {
             (low, high) = (low.min(value), high.max(value));
         }
-        let finding = comparison.map(Finding::of);
+        let finding = result.finding;
         let text = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         for (trial, point) in points.iter().enumerate() {
             csv.row(&[
@@ -189,7 +189,7 @@ fn interval_bar(svg: &mut Svg, scale: &Scale, shown: [f64; 2], interval: Interva
 /// A ratio that can be drawn.
 fn ratio(value: f64, base: f64) -> Option<f64> {
     let ratio = if value == base { 1.0 } else { value / base };
-    (!ratio.is_nan()).then_some(ratio)
+    (base > 0.0 && ratio.is_finite()).then_some(ratio)
 }
 
 /// Points of one row lie a little apart, always in the same way.

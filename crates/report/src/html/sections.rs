@@ -201,7 +201,7 @@ fn explained(out: &mut String, run: &Run) {
         let _ = write!(out, "<th class=\"n\">{label} minus baseline</th><th class=\"n\">of the gap</th>");
     }
     out.push_str("</tr></thead><tbody>");
-    for cause in &split.causes {
+    for cause in split.causes.iter().chain(&split.only_in_gaps) {
         let _ = write!(out, "<tr data-cause=\"{}\"><th scope=\"row\">{}</th>", escape(cause.name), escape(cause.title));
         for gap in &split.gaps {
             let line = gap.lines.iter().find(|line| line.name == cause.name);
@@ -217,7 +217,7 @@ fn explained(out: &mut String, run: &Run) {
         }
         out.push_str("</tr>");
     }
-    out.push_str("</tbody><tfoot><tr><th scope=\"row\">the gap: what tasks did themselves</th>");
+    out.push_str("</tbody><tfoot><tr><th scope=\"row\">the gap</th>");
     for gap in &split.gaps {
         let _ = write!(out, "<td class=\"n\">{}</td><td class=\"n\"></td>", signed(split, gap.difference));
     }

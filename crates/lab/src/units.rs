@@ -1,7 +1,7 @@
 //! Durations and counts as people read them: three significant digits and the unit that fits, in ASCII, so that
 //! a column can be copied into a shell. Reading durations is the workload crate's business.
 
-use warmcore_lab::measures::Unit;
+use crate::measures::Unit;
 
 /// A duration in nanoseconds as `1.23 ms`.
 #[must_use]

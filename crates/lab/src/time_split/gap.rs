@@ -1,0 +1,295 @@
+//! What explains the difference of a scheduler to the baseline: the number that the verdict is about, cause by cause.
+//!
+//! - An elapsed time is that of the thread that ended last, from the start of the run to its exit, so the causes are that thread's:
+//!   what it did, and what it waited for.
+//! - Work done is explained by task time per work of all threads, every cause counted: where each thread lives as long as the run,
+//!   more work is less task time per work.
+//! - Other metrics are no sums of times. Task time per work stands beside them, and the sentence says that it does not explain them;
+//!   sleeping and waiting for other tasks then follow from what those others do and explain nothing.
+//!
+//! The first two are about one pair of trials, the one whose ratio is the middle one, which is what the verdict's ratio is.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use warmcore_statistics::Design;
+
+use super::{CAUSES, CONSEQUENCES, Cause, LAST_THREAD_CAUSES, NO_GAP, SchedulerSplit, per_work};
+use crate::measures::{ELAPSED, HACKBENCH, Measure, WORK};
+use crate::trial::{LastThread, Trial};
+use crate::units::duration;
+use crate::verdict::{Finding, MeasureResult, percent};
+
+/// What the gaps of a comparison are differences of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Explains {
+    /// Of elapsed time: nanoseconds of the thread that ended last.
+    LastThread,
+    /// Of work done: task time per work, in the middle pair of trials.
+    Work,
+    /// Of no metric: task time per work or per run without waiting and sleeping, the mean over the trials.
+    TaskTime,
+}
+
+impl Explains {
+    /// What explains this metric, as far as the trials tell.
+    pub(super) fn of(metric: &str, trials: &[Vec<Trial>], works: bool) -> Self {
+        let mut all = trials.iter().flatten();
+        match metric {
+            ELAPSED | HACKBENCH if all.all(|trial| trial.last_thread.is_some()) => Self::LastThread,
+            WORK if works => Self::Work,
+            _ => Self::TaskTime,
+        }
+    }
+}
+
+/// What explains the difference of a scheduler to the baseline.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Gap {
+    /// The scheduler.
+    pub label: String,
+    /// Numbers of the trials it is about, the baseline's first; absent for the mean over all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials: Option<[usize; 2]>,
+    /// The metric in these, as a ratio to the baseline's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// The difference that is explained; below 0 if it needs less than the baseline.
+    pub difference: f64,
+    /// The causes, those that explain most first.
+    pub lines: Vec<GapLine>,
+    /// In words.
+    pub sentence: String,
+}
+
+/// What one cause explains.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GapLine {
+    /// Name of the cause.
+    pub name: &'static str,
+    /// Its difference to the baseline.
+    pub difference: f64,
+    /// That as a share of the gap; absent for what explains nothing, and where the schedulers do not differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+}
+
+/// A scheduler beside the baseline.
+pub(super) struct Pair<'a> {
+    pub own: &'a SchedulerSplit,
+    pub base: &'a SchedulerSplit,
+    pub own_trials: &'a [Trial],
+    pub base_trials: &'a [Trial],
+}
+
+/// The verdict's own view of a pair.
+pub(super) struct Judged<'a> {
+    pub metric: &'a Measure,
+    pub own: &'a MeasureResult,
+    pub base: &'a MeasureResult,
+    pub design: Design,
+}
+
+/// The gap of a scheduler.
+pub(super) fn explain(explains: Explains, pair: &Pair<'_>, judged: &Judged<'_>) -> Option<Gap> {
+    if explains == Explains::TaskTime {
+        return None;
+    }
+    let [of_base, of_own] = middle(judged)?;
+    let (base, own) = (&pair.base_trials[of_base], &pair.own_trials[of_own]);
+    let (base_value, own_value) = (judged.base.points[of_base]?, judged.own.points[of_own]?);
+    let ratio = own_value / base_value;
+    let tie = match judged.own.finding {
+        Some(Finding::Identical) => Some("are identical"),
+        Some(Finding::Tied) => Some("are tied"),
+        _ => ((ratio - 1.0).abs() <= NO_GAP).then_some("differ by next to nothing"),
+    };
+    let (causes, difference) = match explains {
+        Explains::LastThread => {
+            let uncounted = [base.elapsed_ns as f64 - base_value, own.elapsed_ns as f64 - own_value];
+            of_last_threads(base.last_thread.as_ref()?, own.last_thread.as_ref()?, uncounted)
+        }
+        Explains::Work | Explains::TaskTime => {
+            let (own, base) = (per_work(own, own_value)?, per_work(base, base_value)?);
+            of_causes(CAUSES.iter().zip(own.iter().zip(&base).map(|(own, base)| own - base)))
+        }
+    };
+    let lines = lines(&causes, |_| tie.is_none().then_some(difference));
+    let (label, base_label, title) = (&pair.own.label, &pair.base.label, &judged.metric.title);
+    let trials = match of_base == of_own {
+        true => format!("in trial {of_own}, the middle one"),
+        false => format!("in trial {of_own}, the middle one, beside trial {of_base} of {base_label}"),
+    };
+    let sentence = match (tie, explains) {
+        (Some(tie), _) => format!("{label} and {base_label} {tie} in {title}: there is no difference to explain"),
+        (None, Explains::LastThread) => format!(
+            "{label} takes {} {} than {base_label} {trials}: {}, not {}. {} ended last there (under {base_label} {}), and of the \
+             difference in its time {}. {}",
+            percent((ratio - 1.0).abs()),
+            if ratio < 1.0 { "less" } else { "longer" },
+            duration(own_value),
+            duration(base_value),
+            own.last_thread.as_ref()?.task,
+            base.last_thread.as_ref()?.task,
+            listed(&lines),
+            over_all_threads(pair, ratio < 1.0),
+        ),
+        (None, _) => format!(
+            "{label} does {} {} work than {base_label} {trials}: of the difference in task time per work {}{}",
+            percent((ratio - 1.0).abs()),
+            if ratio < 1.0 { "less" } else { "more" },
+            listed(&lines),
+            lifetimes(own, base),
+        ),
+    };
+    Some(Gap { label: label.clone(), trials: Some([of_base, of_own]), ratio: Some(ratio), difference, lines, sentence })
+}
+
+/// Numbers of the trials whose ratio is nearest to the middle one of all, the baseline's first.
+fn middle(judged: &Judged<'_>) -> Option<[usize; 2]> {
+    let positive = |value: &Option<f64>| value.filter(|value| *value > 0.0 && value.is_finite());
+    let nearest = |logs: &[(usize, f64)]| {
+        let mut sorted: Vec<f64> = logs.iter().map(|(_, log)| *log).collect();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len();
+        let middle = if count == 0 { return None } else { (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0 };
+        // Of two as near as each other the one on the side of the middle: it must not contradict it.
+        let distance = |log: f64| ((log - middle).abs(), f64::from(u8::from(log * middle < 0.0)));
+        let by = |a: &&(usize, f64), b: &&(usize, f64)| {
+            let (a, b) = (distance(a.1), distance(b.1));
+            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+        };
+        logs.iter().min_by(by).map(|(index, _)| *index)
+    };
+    let log = warmcore_memory::math::ln;
+    let of = |points: &[Option<f64>]| -> Vec<(usize, f64)> {
+        points.iter().enumerate().filter_map(|(index, value)| Some((index, log(positive(value)?)))).collect()
+    };
+    match judged.design {
+        Design::Paired | Design::Blocked => {
+            let pairs = judged.base.points.iter().zip(&judged.own.points).enumerate();
+            let logs: Vec<(usize, f64)> = pairs
+                .filter_map(|(index, (base, own))| Some((index, log(positive(own)?) - log(positive(base)?))))
+                .collect();
+            nearest(&logs).map(|index| [index, index])
+        }
+        Design::Unpaired => Some([nearest(&of(&judged.base.points))?, nearest(&of(&judged.own.points))?]),
+    }
+}
+
+/// Differences of the threads that ended last, and their sum: that of the metric, which may begin after the run does.
+fn of_last_threads(
+    base: &LastThread,
+    own: &LastThread,
+    [base_before, own_before]: [f64; 2],
+) -> (Vec<(&'static Cause, f64)>, f64) {
+    let ns = |of: &BTreeMap<String, f64>, cause: &Cause| of.get(cause.name).copied().unwrap_or(0.0);
+    let all = CAUSES.iter().chain(&LAST_THREAD_CAUSES);
+    of_causes(all.map(|cause| {
+        let before = if cause.name == "uncounted" { own_before - base_before } else { 0.0 };
+        (cause, ns(&own.spent_ns, cause) - ns(&base.spent_ns, cause) - before)
+    }))
+}
+
+fn of_causes(causes: impl Iterator<Item = (&'static Cause, f64)>) -> (Vec<(&'static Cause, f64)>, f64) {
+    let causes: Vec<_> = causes.filter(|(_, difference)| *difference != 0.0).collect();
+    let sum = causes.iter().map(|(_, difference)| difference).sum();
+    (causes, sum)
+}
+
+/// Lines of causes, those with the largest share first; `gap_of` gives what a cause's difference is a share of.
+fn lines(causes: &[(&'static Cause, f64)], gap_of: impl Fn(&Cause) -> Option<f64>) -> Vec<GapLine> {
+    let line = |(cause, difference): &(&'static Cause, f64)| GapLine {
+        name: cause.name,
+        difference: *difference,
+        share: gap_of(cause).map(|gap| difference / gap).filter(|share| share.is_finite()),
+    };
+    let mut lines: Vec<GapLine> = causes.iter().map(line).collect();
+    // The sort is stable, so equal shares stay in the order of tables.
+    let weight = |line: &GapLine| line.share.unwrap_or(f64::NEG_INFINITY);
+    lines.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    lines
+}
+
+/// Title of a cause by its name.
+#[must_use]
+pub fn cause_title(name: &str) -> &'static str {
+    CAUSES.iter().chain(&LAST_THREAD_CAUSES).find(|cause| cause.name == name).map_or("", |cause| cause.title)
+}
+
+/// Least share of a gap that a sentence names.
+const LEAST_SHARE: f64 = 0.05;
+
+/// The largest shares of a gap in words. Where they are more than the whole, also what offsets them.
+fn listed(lines: &[GapLine]) -> String {
+    let shares = || lines.iter().filter_map(|line| Some((line.name, line.share?)));
+    let top: Vec<(&str, f64)> = shares().filter(|(_, share)| *share >= LEAST_SHARE).take(3).collect();
+    let say = |(name, share): &(&str, f64)| format!("{} is {}", percent(share.abs()), cause_title(name));
+    let mut text = top.iter().map(say).collect::<Vec<_>>().join(", ");
+    if top.iter().map(|(_, share)| share).sum::<f64>() > 1.005 {
+        let mut against: Vec<(&str, f64)> = shares().filter(|(_, share)| *share < 0.0).collect();
+        against.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let large = against.iter().filter(|(_, share)| *share <= -LEAST_SHARE).count();
+        against.truncate(large.clamp(1, 3));
+        let say = |(name, share): &(&str, f64)| format!("{} of {}", percent(share.abs()), cause_title(name));
+        text.push_str(&format!(", offset by {}", against.iter().map(say).collect::<Vec<_>>().join(" and ")));
+    }
+    text
+}
+
+/// How the sum over all threads goes with the end of the last one.
+fn over_all_threads(pair: &Pair<'_>, less: bool) -> String {
+    let (own, base) = match pair.own.per_work.zip(pair.base.per_work) {
+        Some(per_work) => per_work,
+        None => (pair.own.task_time_ns, pair.base.task_time_ns),
+    };
+    let ratio = own / base;
+    if (ratio - 1.0).abs() <= NO_GAP {
+        return "All threads together need the same task time".into();
+    }
+    let way = if ratio < 1.0 { "less" } else { "more" };
+    let although =
+        if (ratio < 1.0) == less { "All threads together also need" } else { "All threads together, however, need" };
+    format!("{although} {} {way} task time (mean of the trials)", percent((ratio - 1.0).abs()))
+}
+
+/// Where lifetimes differ, they too make a difference in work.
+fn lifetimes(own: &Trial, base: &Trial) -> String {
+    let sum = |trial: &Trial| trial.time_ns.values().sum::<f64>();
+    let ratio = sum(own) / sum(base);
+    if !ratio.is_finite() || (ratio - 1.0).abs() <= NO_GAP {
+        return String::new();
+    }
+    format!("; its threads live {} {}", percent((ratio - 1.0).abs()), if ratio < 1.0 { "shorter" } else { "longer" })
+}
+
+/// The gap in task time per work (or per run), the mean over the trials: of `about` it explains nothing.
+pub(super) fn of_task_time(
+    (label, own): (&str, &[f64]),
+    (base_label, base): (&str, &[f64]),
+    about: Option<&str>,
+    works: bool,
+) -> Gap {
+    let explains = |cause: &Cause| !CONSEQUENCES.contains(&cause.name);
+    let of_own = |values: &[f64]| -> f64 {
+        CAUSES.iter().zip(values).filter(|(cause, _)| explains(cause)).map(|(_, value)| value).sum()
+    };
+    let (base_sum, difference) = (of_own(base), of_own(own) - of_own(base));
+    let differs = difference.abs() > NO_GAP * base_sum;
+    let (causes, _) = of_causes(CAUSES.iter().zip(own.iter().zip(base).map(|(own, base)| own - base)));
+    let lines = lines(&causes, |cause| (differs && explains(cause)).then_some(difference));
+    let per = if works { "task time per work" } else { "task time" };
+    let text = if differs {
+        let way = if difference < 0.0 { "less" } else { "more" };
+        let much = percent((difference / base_sum).abs());
+        format!("{label} needs {much} {way} {per} than {base_label}, of which {}", listed(&lines))
+    } else {
+        format!("{label} and {base_label} need the same {per}")
+    };
+    let sentence = match about {
+        Some(metric) => format!("Beside {metric}, which this does not explain: {text}"),
+        None => text,
+    };
+    Gap { label: label.to_owned(), trials: None, ratio: None, difference, lines, sentence }
+}

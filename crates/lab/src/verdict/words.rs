@@ -1,0 +1,161 @@
+//! The verdict as a sentence.
+
+use warmcore_statistics::{Better, Comparison, Design, Verdict};
+
+use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, percent};
+use crate::measures::Measure;
+use crate::units::with_unit;
+
+/// What a sentence is about, and how it was found.
+pub(super) struct Basis<'a> {
+    pub primary: &'a Measure,
+    pub replaced: Option<&'a Replaced>,
+    pub margin: f64,
+    pub design: Design,
+    pub trials: usize,
+}
+
+/// A scheduler that is compared with the baseline.
+struct Contender<'a> {
+    label: &'a str,
+    result: &'a MeasureResult,
+    comparison: &'a Comparison,
+    finding: Finding,
+    is_yardstick: bool,
+}
+
+/// The verdict on the primary measure.
+pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], baseline: usize) -> Conclusion {
+    let (primary, base) = (basis.primary, &schedulers[baseline].label);
+    let others: Vec<Contender<'_>> = schedulers
+        .iter()
+        .filter_map(|scheduler| {
+            let result = &scheduler.measures[&primary.name];
+            let (comparison, finding) = (result.comparison.as_ref()?, result.finding?);
+            let (label, is_yardstick) = (&scheduler.label, scheduler.is_yardstick);
+            Some(Contender { label, result, comparison, finding, is_yardstick })
+        })
+        .collect();
+    if others.is_empty() {
+        let sentence = format!("{base} is the only scheduler: there is nothing to compare it with.");
+        return Conclusion { best: None, sentence };
+    }
+    let real = || others.iter().filter(|other| !other.is_yardstick);
+    let better = || real().filter(|other| other.finding == Finding::Better);
+    let best = better().min_by(|a, b| gain(a).total_cmp(&gain(b)));
+    let is_best =
+        !schedulers[baseline].is_yardstick && real().count() > 0 && real().all(|other| other.finding == Finding::Worse);
+    let mut parts = Vec::new();
+    match best {
+        Some(best) => {
+            let as_good: Vec<&str> = better()
+                .filter(|other| {
+                    other.label != best.label && gain(other) <= gain(best) + basis.margin * gain(best).abs()
+                })
+                .map(|other| other.label)
+                .collect();
+            let beside = match as_good.as_slice() {
+                [] => String::new(),
+                others => {
+                    format!(", with {} as good within the margin of {}", others.join(" and "), percent(basis.margin))
+                }
+            };
+            parts.push(format!("{} is best{beside}: {}", best.label, relation(primary, best, base)));
+        }
+        None if is_best => parts.push(format!("{base} is best")),
+        None => {}
+    }
+    let rest = others.iter().filter(|other| best.is_none_or(|best| best.label != other.label));
+    parts.extend(rest.map(|other| about(basis, other, base)));
+    let replaced = basis.replaced.map_or_else(String::new, |replaced| format!("{}. ", replaced.reason));
+    let sentence = format!("{replaced}{}; {}.", parts.join("; "), closing(primary, basis.design, basis.trials));
+    let best = best.map(|best| best.label.to_owned()).or_else(|| is_best.then(|| base.clone()));
+    Conclusion { best, sentence }
+}
+
+/// What is said about a scheduler that is not the best one.
+fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
+    let Basis { primary, margin, trials, .. } = *basis;
+    let Contender { label, comparison, is_yardstick, .. } = *other;
+    let title = &primary.title;
+    let yardstick = if is_yardstick { ", a yardstick and no kernel's scheduler," } else { "" };
+    match other.finding {
+        Finding::TooFewTrials => {
+            format!("{trials} trials are too few to judge {label}: {}", relation(primary, other, base))
+        }
+        Finding::Identical => format!("{label} and {base} are identical in {title}"),
+        Finding::Tied => {
+            format!(
+                "{label} and {base} are tied in {title}, within the margin of {}{}",
+                percent(margin),
+                interval(comparison)
+            )
+        }
+        Finding::Unclear if comparison.verdict != Verdict::NoDifferenceShown => format!(
+            "it is unclear whether {label} and {base} differ in {title} by more than the margin of {}{}",
+            percent(margin),
+            interval(comparison)
+        ),
+        Finding::Unclear => match comparison.smallest_effect.filter(|effect| *effect > 1.0 + margin) {
+            Some(effect) => format!(
+                "no difference shown between {label} and {base} (a change of {} would have been)",
+                percent(effect - 1.0)
+            ),
+            None => format!("no difference shown between {label} and {base}"),
+        },
+        Finding::NotMeasurable => {
+            format!("{label} cannot be compared with {base} in {title}, which is nearly zero there")
+        }
+        finding @ (Finding::Better | Finding::Worse | Finding::Different) => {
+            format!("{label}{yardstick} is {}: {}", finding.words(), relation(primary, other, base))
+        }
+    }
+}
+
+/// A number that is smaller for a better comparison; what has no ratio although it is better is nearly zero.
+fn gain(contender: &Contender<'_>) -> f64 {
+    let Some(ratio) = contender.comparison.ratio else { return f64::NEG_INFINITY };
+    if contender.comparison.better == Better::Higher { -ratio } else { ratio }
+}
+
+/// `elapsed time 0.83 times that of cfs (95 % interval 0.81 to 0.85)`.
+fn relation(primary: &Measure, other: &Contender<'_>, base: &str) -> String {
+    let Contender { comparison, result, .. } = other;
+    if comparison.candidate_n == 0 || comparison.baseline_n == 0 {
+        return format!("{} has no value in common with {base}", primary.title);
+    }
+    let Some(ratio) = comparison.ratio else {
+        return match result.summary.median.filter(|median| median.is_finite()) {
+            Some(median) => format!(
+                "{} is {}, which has no ratio to that of {base}, as one of them is nearly zero or has no end",
+                primary.title,
+                with_unit(median, primary.unit)
+            ),
+            None => format!("{} has no ratio to that of {base}, as one of them has no end", primary.title),
+        };
+    };
+    let interval = interval(comparison);
+    format!("{} {} times that of {base}{interval}", primary.title, decimal(ratio))
+}
+
+fn interval(comparison: &Comparison) -> String {
+    let text = |interval: warmcore_statistics::Interval| {
+        format!(" (95 % interval {} to {})", decimal(interval.low), decimal(interval.high))
+    };
+    comparison.interval.map_or_else(String::new, text)
+}
+
+/// How many trials, and how they belong together: "10 paired trials".
+#[must_use]
+pub fn trials_in_words(design: Design, trials: usize) -> String {
+    format!("{trials} {} trial{}", design.word(), if trials == 1 { "" } else { "s" })
+}
+
+fn closing(primary: &Measure, design: Design, trials: usize) -> String {
+    let direction = match primary.better {
+        Better::Lower => "lower is better",
+        Better::Higher => "higher is better",
+        Better::Neither => "neither direction is better in itself",
+    };
+    format!("{}, {direction}", trials_in_words(design, trials))
+}
