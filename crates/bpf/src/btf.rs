@@ -1,0 +1,360 @@
+//! Type information (BTF): names, members, sizes; and of a map's values the fields that only the kernel may change.
+//!
+//! Source: the format in the kernel's `Documentation/bpf/btf.rst`; special fields in `docs/spec/bpf-runtime.md` section 7.
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+/// Kinds of types, as numbered in the format.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum TypeKind {
+    Void = 0,
+    Int = 1,
+    Pointer = 2,
+    Array = 3,
+    Struct = 4,
+    Union = 5,
+    Enum = 6,
+    Forward = 7,
+    Typedef = 8,
+    Volatile = 9,
+    Const = 10,
+    Restrict = 11,
+    Function = 12,
+    FunctionPrototype = 13,
+    Variable = 14,
+    Section = 15,
+    Float = 16,
+    DeclarationTag = 17,
+    TypeTag = 18,
+    Enum64 = 19,
+}
+
+impl TypeKind {
+    fn from_number(number: u32) -> Option<Self> {
+        use TypeKind::*;
+        const ALL: [TypeKind; 20] = [
+            Void,
+            Int,
+            Pointer,
+            Array,
+            Struct,
+            Union,
+            Enum,
+            Forward,
+            Typedef,
+            Volatile,
+            Const,
+            Restrict,
+            Function,
+            FunctionPrototype,
+            Variable,
+            Section,
+            Float,
+            DeclarationTag,
+            TypeTag,
+            Enum64,
+        ];
+        ALL.get(number as usize).copied()
+    }
+}
+
+/// Type information that is broken.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("type information is broken at byte {offset}: {what}")]
+pub struct BtfError {
+    /// Where.
+    pub offset: usize,
+    /// What.
+    pub what: &'static str,
+}
+
+/// A member of a structure, parameter of a function, or variable of a section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member<'a> {
+    /// Its name; empty if it has none.
+    pub name: &'a str,
+    /// Number of its type.
+    pub ty: u32,
+    /// Where it begins, in bits.
+    pub bit_offset: u32,
+}
+
+/// Type information, read once.
+#[derive(Clone, Debug)]
+pub struct Btf {
+    data: Vec<u8>,
+    strings: usize,
+    strings_end: usize,
+    /// Offset of each type in the data.
+    types: Vec<usize>,
+    by_name: HashMap<(TypeKind, String), u32>,
+}
+
+impl Btf {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is truncated or has types that are not known.
+    pub fn parse(data: Vec<u8>) -> Result<Self, BtfError> {
+        let wrong = |offset, what| BtfError { offset, what };
+        let word = |offset: usize| {
+            let bytes = data.get(offset..offset + 4).ok_or(wrong(offset, "it ends too early"))?;
+            Ok::<_, BtfError>(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+        };
+        if data.get(..2) != Some(&[0x9f, 0xeb]) {
+            return Err(wrong(0, "it has no magic number of this byte order"));
+        }
+        let header = word(4)? as usize;
+        let sum = |a: u32| header.checked_add(a as usize).ok_or(wrong(8, "an offset is too large"));
+        let (types_at, strings) = (sum(word(8)?)?, sum(word(16)?)?);
+        let types_end = types_at + word(12)? as usize;
+        let strings_end = strings + word(20)? as usize;
+        if types_end > data.len() || strings_end > data.len() {
+            return Err(wrong(8, "a section lies outside of it"));
+        }
+        let mut types = vec![usize::MAX];
+        let mut at = types_at;
+        while at < types_end {
+            types.push(at);
+            let info = word(at + 4)?;
+            let count = (info & 0xffff) as usize;
+            let kind = TypeKind::from_number(info >> 24 & 31).ok_or(wrong(at, "a kind of type that is not known"))?;
+            at += 12
+                + match kind {
+                    TypeKind::Int | TypeKind::Variable | TypeKind::DeclarationTag => 4,
+                    TypeKind::Array => 12,
+                    TypeKind::Struct | TypeKind::Union | TypeKind::Section | TypeKind::Enum64 => 12 * count,
+                    TypeKind::Enum | TypeKind::FunctionPrototype => 8 * count,
+                    _ => 0,
+                };
+            if at > types_end {
+                return Err(wrong(at, "a type lies across the end of the types"));
+            }
+        }
+        let mut btf = Self { data, strings, strings_end, types, by_name: HashMap::new() };
+        for number in 1..btf.types.len() as u32 {
+            let name = btf.name(number).to_owned();
+            if !name.is_empty() {
+                btf.by_name.entry((btf.kind(number), name)).or_insert(number);
+            }
+        }
+        Ok(btf)
+    }
+
+    /// Number of types, the void one included.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.types.len() as u32
+    }
+
+    fn word(&self, offset: usize) -> u32 {
+        self.data.get(offset..offset + 4).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+    }
+
+    fn string(&self, offset: u32) -> &str {
+        let start = (self.strings + offset as usize).min(self.strings_end);
+        let bytes = &self.data[start..self.strings_end];
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        std::str::from_utf8(&bytes[..end]).unwrap_or("")
+    }
+
+    fn at(&self, ty: u32) -> Option<usize> {
+        self.types.get(ty as usize).copied().filter(|&at| at != usize::MAX)
+    }
+
+    /// Name of a type; empty if it has none or does not exist.
+    #[must_use]
+    pub fn name(&self, ty: u32) -> &str {
+        self.at(ty).map_or("", |at| self.string(self.word(at)))
+    }
+
+    /// Kind of a type; void if it does not exist.
+    #[must_use]
+    pub fn kind(&self, ty: u32) -> TypeKind {
+        let number = self.at(ty).map_or(0, |at| self.word(at + 4) >> 24 & 31);
+        TypeKind::from_number(number).unwrap_or(TypeKind::Void)
+    }
+
+    /// Size of a type, or the type it refers to, as the kind has it.
+    fn size_or_type(&self, ty: u32) -> u32 {
+        self.at(ty).map_or(0, |at| self.word(at + 8))
+    }
+
+    /// Size in bytes of a type that has one.
+    #[must_use]
+    pub fn size(&self, ty: u32) -> u32 {
+        let ty = self.resolved(ty);
+        match self.kind(ty) {
+            TypeKind::Pointer => 8,
+            TypeKind::Array => {
+                let (element, count) = self.array(ty);
+                self.size(element).saturating_mul(count)
+            }
+            _ => self.size_or_type(ty),
+        }
+    }
+
+    /// The first type of this kind and name.
+    #[must_use]
+    pub fn find(&self, kind: TypeKind, name: &str) -> Option<u32> {
+        self.by_name.get(&(kind, name.to_owned())).copied()
+    }
+
+    /// What is behind names, qualifiers and tags.
+    #[must_use]
+    pub fn resolved(&self, ty: u32) -> u32 {
+        let mut ty = ty;
+        // As long a chain as there are types, or it is a circle.
+        for _ in 0..self.types.len() {
+            match self.kind(ty) {
+                TypeKind::Typedef
+                | TypeKind::Volatile
+                | TypeKind::Const
+                | TypeKind::Restrict
+                | TypeKind::TypeTag
+                | TypeKind::Variable => ty = self.size_or_type(ty),
+                _ => return ty,
+            }
+        }
+        0
+    }
+
+    /// Type and number of an array's elements.
+    fn array(&self, ty: u32) -> (u32, u32) {
+        self.at(ty).map_or((0, 0), |at| (self.word(at + 12), self.word(at + 20)))
+    }
+
+    /// Members of a structure or union, variables of a section.
+    pub fn members(&self, ty: u32) -> impl Iterator<Item = Member<'_>> {
+        let at = self.at(ty).unwrap_or(0);
+        let info = self.word(at + 4);
+        let kind = self.kind(ty);
+        let count = match kind {
+            TypeKind::Struct | TypeKind::Union | TypeKind::Section => (info & 0xffff) as usize,
+            _ => 0,
+        };
+        (0..count).map(move |number| {
+            let member = at + 12 + 12 * number;
+            let (first, second, third) = (self.word(member), self.word(member + 4), self.word(member + 8));
+            if kind == TypeKind::Section {
+                return Member { name: self.name(first), ty: first, bit_offset: second * 8 };
+            }
+            let bit_offset = if info >> 31 == 1 { third & 0x00ff_ffff } else { third };
+            Member { name: self.string(first), ty: second, bit_offset }
+        })
+    }
+
+    /// Where `path` (`a.b.c`) lies in a structure, in bytes, through members without names.
+    #[must_use]
+    pub fn offset(&self, structure: &str, path: &str) -> Option<u32> {
+        let mut ty = self.find(TypeKind::Struct, structure)?;
+        let mut bits = 0;
+        for part in path.split('.') {
+            let (member, offset) = self.member(self.resolved(ty), part, 0)?;
+            ty = member;
+            bits += offset;
+        }
+        Some(bits / 8)
+    }
+
+    /// Type of a member and where it lies, in bits.
+    fn member(&self, ty: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
+        for member in self.members(ty) {
+            if member.name == name {
+                return Some((member.ty, member.bit_offset));
+            }
+            let inner = self.resolved(member.ty);
+            if member.name.is_empty()
+                && depth < 16
+                && let Some((ty, offset)) = self.member(inner, name, depth + 1)
+            {
+                return Some((ty, member.bit_offset + offset));
+            }
+        }
+        None
+    }
+
+    /// Value of a name of an enumeration.
+    #[must_use]
+    pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u64> {
+        [(TypeKind::Enum, 8), (TypeKind::Enum64, 12)].into_iter().find_map(|(kind, size)| {
+            let at = self.at(self.find(kind, enumeration)?)?;
+            let count = (self.word(at + 4) & 0xffff) as usize;
+            let found = (0..count)
+                .map(|number| at + 12 + size * number)
+                .find(|&entry| self.string(self.word(entry)) == name)?;
+            let low = self.word(found + 4);
+            Some(if size == 12 {
+                u64::from(low) | u64::from(self.word(found + 8)) << 32
+            } else {
+                i64::from(low as i32) as u64
+            })
+        })
+    }
+
+    /// Fields of a map's value that updates do not touch, as offset and length: locks, timers, work, lists, trees, counts and pointers to
+    /// objects of the kernel.
+    #[must_use]
+    pub fn special_fields(&self, ty: u32) -> Vec<(u32, u32)> {
+        let mut fields = Vec::new();
+        self.collect_special(ty, 0, 0, &mut fields);
+        fields.sort_unstable();
+        fields
+    }
+
+    fn collect_special(&self, ty: u32, base: u32, depth: u32, fields: &mut Vec<(u32, u32)>) {
+        let outer = self.unqualified(ty);
+        match self.kind(outer) {
+            _ if depth > 16 => {}
+            TypeKind::Pointer => {
+                let mut target = self.size_or_type(outer);
+                while self.kind(target) == TypeKind::TypeTag {
+                    if self.name(target).contains("kptr") {
+                        fields.push((base, 8));
+                        return;
+                    }
+                    target = self.size_or_type(target);
+                }
+            }
+            TypeKind::Array => {
+                let (element, count) = self.array(outer);
+                let inner = self.resolved(element);
+                if matches!(self.kind(inner), TypeKind::Pointer | TypeKind::Struct) {
+                    let mut first = Vec::new();
+                    self.collect_special(element, 0, depth + 1, &mut first);
+                    let size = self.size(inner);
+                    let all = (0..count.min(65_536))
+                        .flat_map(|at| first.iter().map(move |&(o, l)| (base + at * size + o, l)));
+                    fields.extend(all);
+                }
+            }
+            TypeKind::Struct | TypeKind::Union | TypeKind::Section => match self.name(outer) {
+                "bpf_spin_lock" | "bpf_res_spin_lock" | "bpf_refcount" => fields.push((base, 4)),
+                "bpf_timer" | "bpf_wq" | "bpf_list_head" | "bpf_rb_root" | "bpf_task_work" => fields.push((base, 16)),
+                _ => {
+                    for member in self.members(outer) {
+                        self.collect_special(member.ty, base + member.bit_offset / 8, depth + 1, fields);
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// What is behind names and qualifiers, tags kept.
+    fn unqualified(&self, ty: u32) -> u32 {
+        let mut ty = ty;
+        for _ in 0..self.types.len() {
+            match self.kind(ty) {
+                TypeKind::Typedef | TypeKind::Volatile | TypeKind::Const | TypeKind::Restrict | TypeKind::Variable => {
+                    ty = self.size_or_type(ty);
+                }
+                _ => return ty,
+            }
+        }
+        0
+    }
+}

@@ -1,0 +1,248 @@
+//! Everything that programs can reach: one region of the address space, the same in every process and every run, because programs hash
+//! and compare pointers and because a loader maps the arena where its object says.
+//!
+//! Segments of the region lie in memory files. A loader's server maps them shared, so that loader and programs see each other; a trial
+//! maps them privately and begins with what the loader has left, without copying.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use thiserror::Error;
+
+/// Where the region begins.
+pub const REGION_BASE: u64 = (1 << 44) - (64 << 30);
+
+/// Its size: 64 GiB below the arena, the arena's 4 GiB, and a page beyond.
+pub const REGION_BYTES: u64 = (68 << 30) + (64 << 10);
+
+/// Where an arena lies if its object does not say (`docs/spec/bpf-runtime.md` section 5); the loaders known so far ask for this.
+pub const ARENA_BASE: u64 = 1 << 44;
+
+/// First address of segments; below are a page that is always zero, and the stack.
+const SEGMENTS_BASE: u64 = REGION_BASE + (4 << 20);
+
+const PAGE: u64 = 4096;
+
+/// Only one region exists in a process at a time.
+static REGION: Mutex<()> = Mutex::new(());
+
+/// Why memory cannot be had.
+#[derive(Debug, Error)]
+pub enum MemoryError {
+    /// The system refused.
+    #[error("cannot {what} ({bytes} bytes): {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// How much.
+        bytes: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// An object asks for a place that cannot be given.
+    #[error("an arena of {bytes} bytes at 0x{address:x} does not fit: at most 4 GiB at 0x{ARENA_BASE:x}")]
+    Arena {
+        /// Where it was asked for.
+        address: u64,
+        /// How large.
+        bytes: u64,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Segment {
+    file: Arc<OwnedFd>,
+    address: u64,
+    bytes: u64,
+}
+
+/// The segments of a region, to make the region again.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    segments: Vec<Segment>,
+    next: u64,
+}
+
+/// The region, mapped. Whoever asks for a second one waits until the first is gone.
+#[derive(Debug)]
+pub struct Memory {
+    image: Image,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Memory {
+    /// An empty region, whose segments will be shared with whoever gets their files.
+    ///
+    /// # Errors
+    /// When the system has no address space.
+    pub fn new() -> Result<Self, MemoryError> {
+        Self::reserve(Image { segments: Vec::new(), next: SEGMENTS_BASE })
+    }
+
+    /// A private copy of a region: what is written in it stays in it.
+    ///
+    /// # Errors
+    /// When the system has no address space.
+    pub fn copy(image: &Image) -> Result<Self, MemoryError> {
+        let memory = Self::reserve(image.clone())?;
+        for segment in &image.segments {
+            map(segment.address, segment.bytes, Some(&segment.file), libc::MAP_PRIVATE)?;
+        }
+        Ok(memory)
+    }
+
+    fn reserve(image: Image) -> Result<Self, MemoryError> {
+        let only = REGION.lock().unwrap_or_else(PoisonError::into_inner);
+        map(REGION_BASE, REGION_BYTES, None, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+        Ok(Self { image, _only: only })
+    }
+
+    /// What it consists of. Its content is that of the files: of a shared region the present one.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        self.image.clone()
+    }
+
+    /// Adds zeroed memory that does not move, in the next free place; gives its address and the file it lies in.
+    ///
+    /// # Errors
+    /// When the system has none.
+    pub fn add(&mut self, name: &str, bytes: u64) -> Result<(u64, Arc<OwnedFd>), MemoryError> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        let address = self.image.next;
+        if address + bytes + PAGE > ARENA_BASE {
+            let source = io::Error::from(io::ErrorKind::OutOfMemory);
+            return Err(MemoryError::System { what: "add to a full region", bytes, source });
+        }
+        self.image.next = address + bytes + PAGE;
+        Ok((address, self.add_at(name, address, bytes)?))
+    }
+
+    /// Adds the arena.
+    ///
+    /// # Errors
+    /// When it is too large or elsewhere, or the system has no memory.
+    pub fn add_arena(&mut self, address: u64, bytes: u64) -> Result<Arc<OwnedFd>, MemoryError> {
+        if address != ARENA_BASE || bytes > 4 << 30 {
+            return Err(MemoryError::Arena { address, bytes });
+        }
+        self.add_at("arena", address, bytes.next_multiple_of(PAGE))
+    }
+
+    fn add_at(&mut self, name: &str, address: u64, bytes: u64) -> Result<Arc<OwnedFd>, MemoryError> {
+        let file = Arc::new(memory_file(name, bytes)?);
+        map(address, bytes, Some(&file), libc::MAP_SHARED)?;
+        self.image.segments.push(Segment { file: Arc::clone(&file), address, bytes });
+        Ok(file)
+    }
+
+    /// Whether all these bytes are in the region.
+    #[inline]
+    #[must_use]
+    pub fn contains(address: u64, bytes: u64) -> bool {
+        address >= REGION_BASE && bytes <= REGION_BYTES && address - REGION_BASE <= REGION_BYTES - bytes
+    }
+
+    /// Bytes of the region; `None` if some are not in it.
+    #[must_use]
+    pub fn read(&self, address: u64, bytes: u64) -> Option<&[u8]> {
+        // SAFETY: all of the region is mapped as long as `self` lives, and no reference to it is kept beyond a borrow of `self`.
+        Self::contains(address, bytes)
+            .then(|| unsafe { std::slice::from_raw_parts(address as *const u8, bytes as usize) })
+    }
+
+    /// Bytes of the region, to be written.
+    pub fn write(&mut self, address: u64, bytes: u64) -> Option<&mut [u8]> {
+        // SAFETY: as in `read`.
+        Self::contains(address, bytes)
+            .then(|| unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes as usize) })
+    }
+
+    /// A number of the region; 0 if it is not there, as a load of a program gives.
+    #[inline]
+    #[must_use]
+    pub fn load_u64(&self, address: u64) -> u64 {
+        // SAFETY: as in `read`.
+        if Self::contains(address, 8) { unsafe { (address as *const u64).read_unaligned() } } else { 0 }
+    }
+
+    /// The same of 32 bits.
+    #[inline]
+    #[must_use]
+    pub fn load_u32(&self, address: u64) -> u32 {
+        // SAFETY: as in `read`.
+        if Self::contains(address, 4) { unsafe { (address as *const u32).read_unaligned() } } else { 0 }
+    }
+
+    /// Stores a number; nothing happens if the place is not there.
+    #[inline]
+    pub fn store_u64(&mut self, address: u64, value: u64) {
+        if Self::contains(address, 8) {
+            // SAFETY: as in `read`.
+            unsafe { (address as *mut u64).write_unaligned(value) }
+        }
+    }
+
+    /// The same of 32 bits.
+    #[inline]
+    pub fn store_u32(&mut self, address: u64, value: u32) {
+        if Self::contains(address, 4) {
+            // SAFETY: as in `read`.
+            unsafe { (address as *mut u32).write_unaligned(value) }
+        }
+    }
+
+    /// Text that ends with a zero, at most `limit` bytes of it.
+    #[must_use]
+    pub fn text(&self, address: u64, limit: u64) -> String {
+        let room = (REGION_BASE + REGION_BYTES).saturating_sub(address).min(limit);
+        let bytes = self.read(address, room).unwrap_or_default();
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the region is this program's own, and nobody has a reference into it any more.
+        unsafe { libc::munmap(REGION_BASE as *mut libc::c_void, REGION_BYTES as usize) };
+    }
+}
+
+fn memory_file(name: &str, bytes: u64) -> Result<OwnedFd, MemoryError> {
+    let failed = |what| MemoryError::System { what, bytes, source: io::Error::last_os_error() };
+    let name: Vec<u8> = name.bytes().filter(|&byte| byte != 0).take(60).chain([0]).collect();
+    // SAFETY: the name ends with a zero; the result is checked before it is owned.
+    let file = unsafe {
+        let fd = libc::memfd_create(name.as_ptr().cast(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(failed("make a file in memory"));
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) } != 0 {
+        return Err(failed("size a file in memory"));
+    }
+    Ok(file)
+}
+
+fn map(address: u64, bytes: u64, file: Option<&OwnedFd>, flags: i32) -> Result<(), MemoryError> {
+    let fixed = if file.is_some() { libc::MAP_FIXED } else { libc::MAP_FIXED_NOREPLACE };
+    // SAFETY: segments lie within the region, which is reserved; the region itself is only taken if nothing is there.
+    let mapped = unsafe {
+        libc::mmap(
+            address as *mut libc::c_void,
+            bytes as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags | fixed | libc::MAP_NORESERVE,
+            file.map_or(-1, AsRawFd::as_raw_fd),
+            0,
+        )
+    };
+    if mapped as u64 != address {
+        return Err(MemoryError::System { what: "map memory", bytes, source: io::Error::last_os_error() });
+    }
+    Ok(())
+}

@@ -1,0 +1,421 @@
+//! Translated programs do what the definition says: each instruction form by hand, and random programs.
+
+mod assembler;
+
+use assembler::*;
+use proptest::prelude::*;
+use warmcore_bpf::{
+    Callee, Fault, Frame, Inline, Instruction, MapKind, MapSpec, Maps, Program, REGION_BASE, Resolver, Translator,
+    interpret,
+};
+
+/// Bytes that programs here may use.
+const DATA: u32 = 256;
+
+/// The maps of these tests: one array of one value.
+struct Names {
+    data: u64,
+}
+
+unsafe extern "C" fn sum(_: *mut Frame, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
+    a.wrapping_add(b).wrapping_add(c).wrapping_add(d).wrapping_add(e)
+}
+
+impl Resolver for Names {
+    fn immediate(&mut self, load: Instruction, next: i32) -> Result<u64, String> {
+        match load.src {
+            2 => Ok(self.data + next as u64),
+            other => Err(format!("immediate of kind {other}")),
+        }
+    }
+    fn callback(&mut self, _: &Program, function: usize) -> u64 {
+        function as u64
+    }
+    fn helper(&mut self, number: i32) -> Callee {
+        match number {
+            1 => Callee::Function(sum),
+            2 => Callee::Inline(Inline::Now),
+            3 => Callee::Inline(Inline::NumberNew),
+            4 => Callee::Inline(Inline::NumberNext),
+            5 => Callee::Inline(Inline::TestCpu),
+            6 => Callee::Inline(Inline::Nothing),
+            _ => Callee::Unreachable("helper that does not exist".into()),
+        }
+    }
+    fn kfunc(&mut self, number: i32) -> Callee {
+        Callee::Unreachable(format!("kfunc {number}"))
+    }
+}
+
+/// What a run leaves.
+#[derive(PartialEq, Eq, Debug)]
+struct Ran {
+    r0: u64,
+    data: Vec<u8>,
+    instructions: u64,
+    fault: Option<(usize, Fault)>,
+}
+
+/// Runs a program both ways on the same memory; asserts that they agree.
+fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64) -> Ran {
+    let program = Program::new("test", &program.concat(), &[]).unwrap();
+    let mut maps = Maps::new(1).unwrap();
+    let spec = MapSpec {
+        name: "data".into(),
+        kind: MapKind::Array,
+        key_bytes: 4,
+        value_bytes: DATA,
+        entries: 1,
+        flags: 0,
+        extra: 0,
+        special: Vec::new(),
+    };
+    let handle = maps.create(spec).unwrap();
+    let data = maps.get(handle).unwrap().address;
+    let begin = |maps: &mut Maps| {
+        let bytes = maps.memory.write(data, u64::from(DATA)).unwrap();
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 37 + 11) as u8);
+        maps.memory.write(REGION_BASE + (1 << 20), 64 << 10).unwrap().fill(0);
+        let mut frame = Frame { now_ns: 12_345, ..Frame::default() };
+        frame.allow(budget);
+        frame
+    };
+    let mut names = Names { data };
+    let mut translator = Translator::new().unwrap();
+    let entries = translator.add(&program, &mut names).unwrap();
+    let code = translator.finish().unwrap();
+
+    let mut frame = begin(&mut maps);
+    // SAFETY: the host functions of these tests do not look at their host.
+    let r0 = unsafe { code.run(entries[0], &mut frame, arguments) };
+    let fault = code.fault(&frame).map(|site| (site.instruction, site.fault.clone()));
+    let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
+    let translated = Ran { r0, data: bytes, instructions: frame.instructions, fault };
+    assert_eq!(frame.stack, Frame::default().stack, "every frame was given back");
+
+    let mut frame = begin(&mut maps);
+    // SAFETY: as above.
+    let (r0, trap) = unsafe { interpret(&program, arguments, &mut maps.memory, &mut frame, &mut names) }.unwrap();
+    let fault = trap.map(|trap| (trap.instruction, trap.fault));
+    let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
+    // Blocks are counted when they begin, so a run that is stopped or jumps away within one differs by less than a block.
+    let instructions = frame.instructions;
+    let defined = Ran { r0, data: bytes, instructions, fault };
+    assert_eq!(translated, defined, "translated (left) and by definition (right): {program:?}");
+    translated
+}
+
+fn run(program: &[[u8; 8]], arguments: [u64; 5]) -> Ran {
+    run_with(program, arguments, 100_000)
+}
+
+fn r0(program: &[[u8; 8]], arguments: [u64; 5]) -> u64 {
+    let result = run(program, arguments);
+    assert_eq!(result.fault, None);
+    result.r0
+}
+
+/// `r0 = r1 OPERATION r2`.
+fn of_two(opcode: u8, offset: i16, left: u64, right: u64) -> u64 {
+    r0(&[mov(0, 1), code(opcode, 0, 2, offset, 0), exit()], [left, right, 0, 0, 0])
+}
+
+const MINUS_ONE: u64 = u64::MAX;
+
+#[test]
+fn arithmetic_of_64_bits_is_rfc_9669s() {
+    assert_eq!(of_two(0x0f, 0, 7, MINUS_ONE), 6, "add");
+    assert_eq!(of_two(0x1f, 0, 7, 9), MINUS_ONE - 1, "sub");
+    assert_eq!(of_two(0x2f, 0, 1 << 63, 3), 1 << 63, "mul");
+    assert_eq!(of_two(0x3f, 0, MINUS_ONE, 10), MINUS_ONE / 10, "div");
+    assert_eq!(of_two(0x3f, 0, 5, 0), 0, "div by zero");
+    assert_eq!(of_two(0x9f, 0, 5, 0), 5, "mod by zero");
+    assert_eq!(of_two(0x3f, 1, -7_i64 as u64, 2), -3_i64 as u64, "sdiv rounds to zero");
+    assert_eq!(of_two(0x9f, 1, -7_i64 as u64, 2), MINUS_ONE, "smod has the dividend's sign");
+    assert_eq!(of_two(0x3f, 1, 1 << 63, MINUS_ONE), 1 << 63, "the smallest by -1");
+    assert_eq!(of_two(0x9f, 1, 1 << 63, MINUS_ONE), 0, "its remainder");
+    assert_eq!(of_two(0x6f, 0, 1, 65), 2, "lsh masks its distance");
+    assert_eq!(of_two(0x7f, 0, 1 << 63, 63), 1, "rsh");
+    assert_eq!(of_two(0xcf, 0, 1 << 63, 63), MINUS_ONE, "arsh");
+    assert_eq!(of_two(0x4f, 0, 12, 3), 15, "or");
+    assert_eq!(of_two(0x5f, 0, 12, 6), 4, "and");
+    assert_eq!(of_two(0xaf, 0, 12, 6), 10, "xor");
+    assert_eq!(of_two(0xbf, 8, 0, 0x1ff), MINUS_ONE, "movsx of 8 bits");
+    assert_eq!(of_two(0xbf, 16, 0, 0x8000), -0x8000_i64 as u64, "movsx of 16");
+    assert_eq!(of_two(0xbf, 32, 0, 0x8000_0000), -0x8000_0000_i64 as u64, "movsx of 32");
+    assert_eq!(of_two(0xbf, 1, 0, 77), 77, "addresses of the arena are the same everywhere");
+    assert_eq!(r0(&[mov(0, 1), code(0x87, 0, 0, 0, 0), exit()], [5, 0, 0, 0, 0]), -5_i64 as u64, "neg");
+}
+
+#[test]
+fn arithmetic_of_32_bits_clears_the_upper_half() {
+    let high = 0xdead_beef_0000_0000;
+    assert_eq!(of_two(0x0c, 0, high | 7, MINUS_ONE), 6, "add32");
+    assert_eq!(of_two(0x3c, 0, high | 5, high), 0, "div32 by zero");
+    assert_eq!(of_two(0x9c, 0, high | 5, high), 5, "mod32 by zero");
+    assert_eq!(of_two(0x3c, 1, 0x8000_0000, 0xffff_ffff), 0x8000_0000, "the smallest of 32 bits by -1");
+    assert_eq!(of_two(0x6c, 0, high | 1, 33), 2, "lsh32");
+    assert_eq!(of_two(0xcc, 0, high | 0x8000_0000, 31), 0xffff_ffff, "arsh32");
+    assert_eq!(of_two(0xbc, 0, high, high | 9), 9, "mov32");
+    assert_eq!(of_two(0xbc, 8, high, 0x80), 0xffff_ff80, "movsx32 of 8 bits");
+    assert_eq!(r0(&[mov(0, 1), code(0x84, 0, 0, 0, 0), exit()], [1, 0, 0, 0, 0]), 0xffff_ffff, "neg32");
+}
+
+#[test]
+fn bytes_are_swapped_and_truncated() {
+    let swap =
+        |opcode, bits| r0(&[mov(0, 1), code(opcode, 0, 0, 0, bits), exit()], [0x1122_3344_5566_7788, 0, 0, 0, 0]);
+    assert_eq!(swap(0xd4, 16), 0x7788, "le16");
+    assert_eq!(swap(0xd4, 32), 0x5566_7788, "le32");
+    assert_eq!(swap(0xdc, 16), 0x8877, "be16");
+    assert_eq!(swap(0xdc, 32), 0x8877_6655, "be32");
+    assert_eq!(swap(0xdc, 64), 0x8877_6655_4433_2211, "be64");
+    assert_eq!(swap(0xd7, 32), 0x8877_6655, "bswap32");
+}
+
+#[test]
+fn loads_and_stores_have_their_width_and_sign() {
+    let [low, high] = data_address(0);
+    let prologue = [low, high, mov(6, 0)];
+    let load = |opcode| {
+        let program = [&prologue[..], &[store_imm(8, 6, 0, -2), code(opcode, 0, 6, 0, 0), exit()]].concat();
+        r0(&program, [0; 5])
+    };
+    assert_eq!(load(0x79), MINUS_ONE - 1);
+    assert_eq!(load(0x61), 0xffff_fffe);
+    assert_eq!(load(0x69), 0xfffe);
+    assert_eq!(load(0x71), 0xfe);
+    assert_eq!(load(0x91), MINUS_ONE - 1, "a signed byte");
+    assert_eq!(load(0x89), MINUS_ONE - 1, "a signed half word");
+    assert_eq!(load(0x81), MINUS_ONE - 1, "a signed word");
+}
+
+#[test]
+fn a_load_from_nowhere_gives_zero_and_a_store_there_is_a_fault_that_names_its_instruction() {
+    assert_eq!(r0(&[mov_imm(0, 5), load(8, 0, 1, 16), exit()], [0; 5]), 0, "through NULL");
+    assert_eq!(r0(&[mov_imm(0, 5), load(8, 0, 1, 0), exit()], [MINUS_ONE, 0, 0, 0, 0]), 0, "around the end");
+    let result = run(&[mov_imm(0, 5), store_imm(8, 1, 0, 7), store_imm(8, 1, 8, 7), exit()], [0x1000, 0, 0, 0, 0]);
+    assert_eq!(result.fault, Some((1, Fault::WildStore)), "the first of two");
+    assert_eq!(result.r0, 5, "and the program goes on");
+}
+
+#[test]
+fn atomics_give_what_was_there_before() {
+    let [low, high] = data_address(8);
+    let run = |imm, wide: bool| {
+        let opcode = if wide { 0xdb } else { 0xc3 };
+        let program = [
+            low,
+            high,
+            mov(6, 0),
+            store_imm(8, 6, 0, 12),
+            mov_imm(0, 12),
+            mov_imm(2, 10),
+            code(opcode, 6, 2, 0, imm),
+            mov(3, 0),
+            load(8, 0, 6, 0),
+            code(0x67, 0, 0, 0, 16),
+            code(0x4f, 0, 2, 0, 0),
+            code(0x67, 0, 0, 0, 16),
+            code(0x4f, 0, 3, 0, 0),
+            exit(),
+        ];
+        let r = r0(&program, [0; 5]);
+        (r >> 32, r >> 16 & 0xffff, r & 0xffff)
+    };
+    for wide in [true, false] {
+        assert_eq!(run(0x00, wide), (22, 10, 12), "add");
+        assert_eq!(run(0x01, wide), (22, 12, 12), "fetch-add");
+        assert_eq!(run(0x41, wide), (14, 12, 12), "fetch-or");
+        assert_eq!(run(0x51, wide), (8, 12, 12), "fetch-and");
+        assert_eq!(run(0xa1, wide), (6, 12, 12), "fetch-xor");
+        assert_eq!(run(0xe1, wide), (10, 12, 12), "exchange");
+        assert_eq!(run(0xf1, wide), (10, 10, 12), "compare-exchange that meets what it expects");
+        assert_eq!(run(0x110, wide), (10, 10, 12), "store-release");
+    }
+}
+
+#[test]
+fn functions_have_frames_of_their_own_and_keep_callers_registers() {
+    let program = [
+        mov_imm(6, 40),
+        store_imm(8, 10, -8, 2),
+        mov(1, 10),
+        add_imm(1, -8),
+        code(0x85, 0, 1, 0, 5),
+        mov(2, 0),
+        load(8, 0, 10, -8),
+        code(0x0f, 0, 6, 0, 0),
+        code(0x0f, 0, 2, 0, 0),
+        exit(),
+        // Adds 1 to what it is given the address of, and gives 100.
+        load(8, 2, 1, 0),
+        add_imm(2, 1),
+        store(8, 1, 2, 0),
+        store_imm(8, 10, -8, 99),
+        mov_imm(6, 0),
+        mov_imm(0, 100),
+        exit(),
+    ];
+    assert_eq!(r0(&program, [0; 5]), 143);
+}
+
+#[test]
+fn loops_end_by_their_condition_or_by_the_budget() {
+    let count_to = |limit| [mov_imm(0, 0), add_imm(0, 1), code(0xa5, 0, 0, -2, limit), exit()];
+    assert_eq!(r0(&count_to(1000), [0; 5]), 1000);
+    let endless = [mov_imm(0, 0), add_imm(0, 1), code(0x05, 0, 0, -2, 0), exit()];
+    let result = run(&endless, [0; 5]);
+    assert_eq!(result.fault, Some((2, Fault::Endless)));
+    let may_goto = [mov_imm(0, 0), code(0xe5, 0, 0, 2, 0), add_imm(0, 1), code(0x05, 0, 0, -3, 0), exit()];
+    assert!(matches!(run(&may_goto, [0; 5]).fault, Some((_, Fault::Endless))));
+}
+
+#[test]
+fn numbers_are_iterated_inline_as_the_kernel_does() {
+    let sum_of = |start, end| {
+        [
+            mov(1, 10),
+            add_imm(1, -8),
+            mov_imm(2, start),
+            mov_imm(3, end),
+            helper(3),
+            mov_imm(6, 0),
+            mov(1, 10),
+            add_imm(1, -8),
+            helper(4),
+            code(0x15, 0, 0, 3, 0),
+            load(4, 2, 0, 0),
+            code(0x0f, 6, 2, 0, 0),
+            code(0x05, 0, 0, -7, 0),
+            mov(0, 6),
+            exit(),
+        ]
+    };
+    assert_eq!(r0(&sum_of(3, 7), [0; 5]), 3 + 4 + 5 + 6);
+    assert_eq!(r0(&sum_of(7, 3), [0; 5]), 0, "an empty range");
+    assert_eq!(r0(&sum_of(-2, 1), [0; 5]), 0xffff_fffe + 0xffff_ffff, "from below zero, as 32 bits");
+}
+
+#[test]
+fn calls_give_the_hosts_answer_and_one_to_nothing_is_a_fault() {
+    assert_eq!(r0(&[helper(1), exit()], [1, 2, 3, 4, 5]), 15);
+    assert_eq!(r0(&[helper(2), exit()], [0; 5]), 12_345);
+    let result = run(&[helper(99), exit()], [0; 5]);
+    assert_eq!(result.fault, Some((0, Fault::Unreachable("helper that does not exist".into()))));
+}
+
+#[test]
+fn broken_programs_are_refused_with_the_instruction() {
+    let refused = |program: &[[u8; 8]]| {
+        let error = Program::new("broken", &program.concat(), &[]).unwrap_err();
+        assert!(error.to_string().starts_with("program `broken`, instruction "), "{error}");
+        error.reason
+    };
+    assert!(refused(&[]).contains("empty"));
+    assert!(refused(&[mov_imm(0, 0)]).contains("does not end"));
+    assert!(refused(&[mov_imm(11, 0), exit()]).contains("register"));
+    assert!(refused(&[mov_imm(10, 0), exit()]).contains("frame pointer"));
+    assert!(refused(&[code(0x05, 0, 0, 5, 0), exit()]).contains("jump leads out"));
+    assert!(refused(&[code(0x18, 0, 0, 0, 1)]).contains("second half"));
+    assert!(
+        refused(&[code(0x15, 0, 0, 1, 0), code(0x18, 0, 0, 0, 1), code(0, 0, 0, 0, 0), exit()])
+            .contains("into an instruction")
+    );
+    assert!(refused(&[code(0x85, 0, 1, 0, -1), exit()]).contains("calls itself"));
+    assert!(refused(&[code(0x20, 0, 0, 0, 0), exit()]).contains("unknown instruction"));
+    let deep: Vec<[u8; 8]> =
+        (0..200).flat_map(|_| [code(0x85, 0, 1, 0, 1), exit()]).chain([mov_imm(0, 0), exit()]).collect();
+    assert!(refused(&deep).contains("too deeply"));
+}
+
+/// A random instruction: operations on r0 to r8, memory of the map through r9 and of the frame through r10, forward branches, calls.
+fn any_instruction() -> impl Strategy<Value = Vec<[u8; 8]>> {
+    let register = 0u8..9;
+    let sources = [0x0u8, 0x1, 0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x9, 0xa, 0xb, 0xc];
+    let arithmetic = (
+        prop::sample::select(sources.to_vec()),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        register.clone(),
+        register.clone(),
+        prop_oneof![any::<i32>(), -2..3i32],
+    )
+        .prop_map(|(operation, wide, by_register, signed, dst, src, imm)| {
+            let class = if wide { 7 } else { 4 };
+            let offset = i16::from(signed && matches!(operation, 3 | 9));
+            let (src, imm) = if by_register { (src, 0) } else { (0, imm) };
+            vec![code(operation << 4 | class | u8::from(by_register) << 3, dst, src, offset, imm)]
+        });
+    let moves = (prop::sample::select(vec![8i16, 16, 32]), register.clone(), register.clone(), any::<bool>())
+        .prop_map(|(bits, dst, src, wide)| vec![code(if wide || bits == 32 { 0xbf } else { 0xbc }, dst, src, bits, 0)]);
+    let swaps =
+        (prop::sample::select(vec![0xd4u8, 0xdc, 0xd7]), register.clone(), prop::sample::select(vec![16, 32, 64]))
+            .prop_map(|(opcode, dst, bits)| vec![code(opcode, dst, 0, 0, bits)]);
+    let base = prop_oneof![(Just(9u8), 0i16..(DATA as i16 - 8)), (Just(10u8), -64i16..-7)];
+    let loads =
+        (prop::sample::select(vec![0x61u8, 0x69, 0x71, 0x79, 0x81, 0x89, 0x91]), register.clone(), base.clone())
+            .prop_map(|(opcode, dst, (base, offset))| vec![code(opcode, dst, base, offset, 0)]);
+    let stores = (
+        prop::sample::select(vec![0x63u8, 0x6b, 0x73, 0x7b, 0x62, 0x6a, 0x72, 0x7a]),
+        register.clone(),
+        base.clone(),
+        any::<i32>(),
+    )
+        .prop_map(|(opcode, src, (base, offset), imm)| vec![code(opcode, base, src, offset, imm)]);
+    let atomics = (
+        prop::sample::select(vec![0xdbu8, 0xc3]),
+        prop::sample::select(vec![0, 1, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1, 0xf1]),
+        register.clone(),
+        base,
+    )
+        .prop_map(|(opcode, imm, src, (base, offset))| vec![code(opcode, base, src, offset & !7, imm)]);
+    let wild = (register.clone(), register.clone(), any::<bool>())
+        .prop_map(|(a, b, store)| vec![code(if store { 0x7b } else { 0x79 }, a, b, 0, 0)]);
+    let conditions = vec![1u8, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13];
+    let branches = (
+        prop::sample::select(conditions),
+        any::<bool>(),
+        any::<bool>(),
+        register.clone(),
+        register.clone(),
+        -2..3i32,
+        0i16..3,
+    )
+        .prop_map(|(condition, wide, by_register, dst, src, imm, skip)| {
+            let (src, imm) = if by_register { (src, 0) } else { (0, imm) };
+            let opcode = condition << 4 | u8::from(by_register) << 3 | if wide { 5 } else { 6 };
+            let filler = std::iter::repeat_n(add_imm(dst, 3), skip as usize);
+            std::iter::once(code(opcode, dst, src, skip, imm)).chain(filler).collect()
+        });
+    let calls = prop::sample::select(vec![1, 2, 6]).prop_map(|number| vec![helper(number)]);
+    prop_oneof![6 => arithmetic, 1 => moves, 1 => swaps, 3 => loads, 3 => stores, 2 => atomics, 1 => wild, 2 => branches, 1 => calls]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Four random pieces in each of 10,000 programs, twice around a loop, with every register in the result.
+    #[test]
+    fn random_programs_do_what_the_definition_says(
+        arguments in any::<[u64; 5]>(),
+        pieces in prop::collection::vec(prop::collection::vec(any_instruction(), 0..8), 4),
+    ) {
+        let [low, high] = data_address(0);
+        let [low, high] = [low, high].map(|mut half| { if half[0] == 0x18 { half[1] = 9 | half[1] & 0xf0; } half });
+        let mut program = vec![low, high];
+        program.extend((-8..=-1).map(|at| store_imm(8, 10, at * 8, i32::from(at))));
+        program.push(store_imm(8, 10, -72, 0));
+        let body: Vec<[u8; 8]> = pieces.into_iter().flatten().flatten().collect();
+        program.extend(&body);
+        // Once more, if the counter in the frame says so.
+        let back = -(body.len() as i16) - 4;
+        program.extend([code(0xdb, 10, 6, -72, 0x41), mov_imm(8, 1), code(0xdb, 10, 8, -72, 0x01), code(0x15, 8, 0, back, 0)]);
+        for register in 1..9u8 {
+            program.extend([code(0x27, 0, 0, 0, 31), code(0xaf, 0, register, 0, 0)]);
+        }
+        program.push(exit());
+        run(&program, arguments);
+    }
+}
