@@ -9,6 +9,7 @@ use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
 
 use crate::decisions::ExtDecisions;
+use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
 use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
@@ -54,7 +55,8 @@ macro_rules! tell {
 impl<P: Operations> Ext<P> {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
     pub fn new(program: P, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
-        let state = State::new(program.table(), machine);
+        let entities = program.entities().map_or_else(Entities::default, Entities::Shared);
+        let state = State::new(program.table(), machine, entities);
         Self { program, state, weight_of, gives_way: false, finished: false }
     }
 
@@ -97,7 +99,7 @@ impl<P: Operations> Ext<P> {
         }
         if self.state.tasks[index].verdict.is_none() {
             if !self.state.has(Operation::Enqueue) {
-                self.state.tasks[index].slice_ns = SLICE_DEFAULT_NS;
+                self.state.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
                 let insertion = Insertion { dsq: DsqId::GLOBAL, flags: EnqueueFlags::default(), vtime: None };
                 self.state.carry_out(core, task, cpu, insertion);
                 return;
@@ -157,7 +159,7 @@ impl<P: Operations> Ext<P> {
     }
 
     fn has_slice(&self, task: TaskId) -> bool {
-        self.state.tasks[task.index()].slice_ns > 0
+        self.state.entities.slice_ns(task) > 0
     }
 
     /// Asks the program for tasks until there is one or it does nothing more.
@@ -235,15 +237,15 @@ impl<P: Operations> Scheduler for Ext<P> {
     fn init(&mut self, core: &mut Core<'_>) {
         self.state.decisions = ExtDecisions::register(core.decision_table());
         tell!(self, core, Init, init());
+        tell!(self, core, CgroupInit, cgroup_init());
         core.start_timer(CpuId(0), self.state.timeout_ns() / 2, WATCHDOG);
     }
 
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, _parent: Option<TaskId>) {
         let weight = self.weight(core, task);
         self.state.queues.add_task();
+        self.state.entities.add_task();
         self.state.tasks.push(ExtTask {
-            slice_ns: SLICE_DEFAULT_NS,
-            vtime: 0,
             weight,
             queued: false,
             in_custody: false,
@@ -268,9 +270,9 @@ impl<P: Operations> Scheduler for Ext<P> {
         if !self.state.has(Operation::SelectCpu) {
             let (cpu, idle) = Kfuncs { core, state: &mut self.state }.select_cpu_dfl(task, prev, flags);
             if idle {
-                let state = &mut self.state.tasks[task.index()];
-                state.slice_ns = SLICE_DEFAULT_NS;
-                state.verdict = Some(Insertion { dsq: DsqId::LOCAL, flags: EnqueueFlags::default(), vtime: None });
+                self.state.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
+                self.state.tasks[task.index()].verdict =
+                    Some(Insertion { dsq: DsqId::LOCAL, flags: EnqueueFlags::default(), vtime: None });
             }
             return cpu;
         }
@@ -406,7 +408,7 @@ impl<P: Operations> Scheduler for Ext<P> {
         let Some(task) = curr.filter(|task| self.state.tasks[task.index()].queued) else { return };
         self.state.update_curr(core, task);
         if self.state.is_bypassed() {
-            self.state.tasks[task.index()].slice_ns = 0;
+            self.state.entities.set_slice_ns(task, 0);
         }
         tell!(self, core, Tick, tick(task));
         if !self.has_slice(task) {
@@ -437,7 +439,7 @@ impl<P: Operations> Scheduler for Ext<P> {
             call!(self, core, Yield, Context::Other, yield_task(task));
         } else {
             self.state.update_curr(core, task);
-            self.state.tasks[task.index()].slice_ns = 0;
+            self.state.entities.set_slice_ns(task, 0);
         }
     }
 

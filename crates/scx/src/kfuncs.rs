@@ -8,7 +8,7 @@ use warmcore_trace::TaskId;
 
 use crate::exit::ExitKind;
 use crate::idle::{Search, Smt, Sync};
-use crate::operations::{EnqueueFlags, Kick};
+use crate::operations::{EnqueueFlags, Kick, Operation};
 use crate::queues::{DsqId, QueueIndex};
 use crate::state::{Buffered, Context, Insertion, State};
 
@@ -24,6 +24,14 @@ pub struct QueueIterator {
     queue: QueueIndex,
     until: u64,
     backwards: bool,
+}
+
+impl QueueIterator {
+    /// Whether there was nothing when it began.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.next.is_none()
+    }
 }
 
 impl Kfuncs<'_, '_> {
@@ -66,23 +74,23 @@ impl Kfuncs<'_, '_> {
     /// What is left of a task's slice, in nanoseconds (`p->scx.slice`), up to date for one that runs.
     #[must_use]
     pub fn slice_ns(&self, task: TaskId) -> u64 {
-        self.state.tasks[task.index()].slice_ns
+        self.state.entities.slice_ns(task)
     }
 
     /// Sets a task's slice (`scx_bpf_task_set_slice`). If it runs, the next tick of its CPU sees it.
     pub fn set_slice_ns(&mut self, task: TaskId, slice_ns: u64) {
-        self.state.tasks[task.index()].slice_ns = slice_ns;
+        self.state.entities.set_slice_ns(task, slice_ns);
     }
 
     /// A task's virtual time (`p->scx.dsq_vtime`).
     #[must_use]
     pub fn vtime(&self, task: TaskId) -> u64 {
-        self.state.tasks[task.index()].vtime
+        self.state.entities.vtime(task)
     }
 
     /// Sets a task's virtual time (`scx_bpf_task_set_dsq_vtime`).
     pub fn set_vtime(&mut self, task: TaskId, vtime: u64) {
-        self.state.tasks[task.index()].vtime = vtime;
+        self.state.entities.set_vtime(task, vtime);
     }
 
     /// A task's weight, 1 to 10 000 (`p->scx.weight`).
@@ -157,7 +165,7 @@ impl Kfuncs<'_, '_> {
             self.fault(format!("cannot use vtime ordering for built-in DSQ 0x{:x}", dsq.0));
             return;
         }
-        self.state.tasks[task.index()].vtime = vtime;
+        self.state.entities.set_vtime(task, vtime);
         self.insert(task, slice_ns, Insertion { dsq, flags, vtime: Some(vtime) });
     }
 
@@ -195,7 +203,7 @@ impl Kfuncs<'_, '_> {
             }
         }
         if slice_ns > 0 {
-            self.state.tasks[task.index()].slice_ns = slice_ns;
+            self.state.entities.set_slice_ns(task, slice_ns);
         } else {
             self.state.refill(task);
         }
@@ -265,6 +273,24 @@ impl Kfuncs<'_, '_> {
         self.state.idle.select(self.core.machine(), &search)
     }
 
+    /// The same for a part of the CPUs; `None` if none of them is idle (`scx_bpf_select_cpu_and`).
+    pub fn select_cpu_and(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags, within: &CpuSet) -> Option<CpuId> {
+        let here = self.core.this_cpu();
+        let local_is_empty = self.state.queues.len(self.state.local(here)) == 0;
+        let sync = (flags.sync && flags.by_task).then_some(Sync { local_is_empty });
+        let allowed = self.core.allowed(task);
+        let both;
+        let allowed = if allowed.is_subset(within) {
+            allowed
+        } else {
+            both = allowed.intersection(within);
+            &both
+        };
+        let search = Search { here, prev, allowed, sync };
+        let (cpu, idle) = self.state.idle.select(self.core.machine(), &search);
+        idle.then_some(cpu)
+    }
+
     /// Finds and claims an idle CPU that a task may use, within a set if one is given (`scx_bpf_pick_idle_cpu`).
     pub fn pick_idle_cpu(&mut self, task: TaskId, within: Option<&CpuSet>, smt: Smt) -> Option<CpuId> {
         let here = self.core.this_cpu();
@@ -286,6 +312,36 @@ impl Kfuncs<'_, '_> {
     #[must_use]
     pub fn idle_smtmask(&self) -> &CpuSet {
         self.state.idle.cores()
+    }
+
+    /// Finds and claims an idle CPU of a set (`scx_bpf_pick_idle_cpu`, which does not look at a task).
+    pub fn pick_idle_cpu_of(&mut self, set: &CpuSet, smt: Smt) -> Option<CpuId> {
+        let here = self.core.this_cpu();
+        self.state.idle.pick(self.core.machine(), here, (set, None), smt)
+    }
+
+    /// A task that the kernel runs on a CPU, of whichever class; [`TaskId::IDLE`] for none.
+    #[must_use]
+    pub fn runs_on(&self, cpu: CpuId) -> TaskId {
+        self.core.curr(cpu)
+    }
+
+    /// The queue's clock of a CPU without interrupts (`rq->clock_task`), in nanoseconds.
+    #[must_use]
+    pub fn clock_task_ns(&self, cpu: CpuId) -> u64 {
+        self.core.clock_task_ns(cpu)
+    }
+
+    /// What the kernel has of a task beside its class: nice value, process, where it is.
+    #[must_use]
+    pub fn task(&self, task: TaskId) -> &warmcore_kernel::Task {
+        self.core.task(task)
+    }
+
+    /// Length of a tick in nanoseconds.
+    #[must_use]
+    pub fn tick_ns(&self) -> u64 {
+        self.core.tick_ns()
     }
 
     /// Starts a timer of the program's on this CPU (`bpf_timer_start`).
@@ -314,7 +370,16 @@ impl Kfuncs<'_, '_> {
         }
     }
 
-    fn fault(&mut self, message: String) {
+    /// The CPU spends time in the program's code.
+    pub(crate) fn charge(&mut self, operation: Operation, duration_ns: u64) {
+        if duration_ns > 0 {
+            let cpu = self.core.this_cpu();
+            self.core.charge(cpu, duration_ns, operation.overhead());
+        }
+    }
+
+    /// The program did what it must not: it is ejected.
+    pub(crate) fn fault(&mut self, message: String) {
         self.state.fail(self.core, ExitKind::Error, 0, message);
     }
 }

@@ -1,13 +1,15 @@
 //! The ext class (sched_ext) on [`Scheduler`](warmcore_kernel::Scheduler): what stands between the kernel and a sched_ext program.
 //!
-//! A program is an [`Operations`]: here native Rust, later a bytecode object behind the same trait. It sees the kernel through
+//! A program is an [`Operations`]: native Rust, or [`bytecode`] behind the same trait. It sees the kernel through
 //! [`Kfuncs`] only. [`Ext`] calls it in the order of the contract and keeps everything that the kernel keeps: dispatch queues, custody,
 //! slices, idle masks, kicks, the watchdog, errors and the exit that follows. To be ejected it stands above another class in a composite.
 //!
 //! Source: `docs/spec/sched-ext.md`; what is modelled and what is not, `docs/models/scx.md`.
 
+pub mod bytecode;
 mod class;
 mod decisions;
+mod entities;
 mod exit;
 mod idle;
 mod kfuncs;
@@ -18,6 +20,7 @@ mod state;
 
 pub use class::Ext;
 pub use decisions::ExtDecisions;
+pub use entities::EntityLayout;
 pub use exit::{ExitInfo, ExitKind};
 pub use idle::{IdleMasks, Smt};
 pub use kfuncs::{Kfuncs, QueueIterator};

@@ -6,8 +6,9 @@ use std::ops::BitOr;
 
 use warmcore_kernel::WakeFlags;
 use warmcore_topology::{CpuId, CpuSet};
-use warmcore_trace::TaskId;
+use warmcore_trace::{OverheadKind, TaskId};
 
+use crate::entities::EntityLayout;
 use crate::exit::ExitInfo;
 use crate::kfuncs::Kfuncs;
 
@@ -125,11 +126,21 @@ pub enum Operation {
     Exit,
     Dump,
     Timer,
+    CgroupInit,
 }
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = Operation::Timer as usize + 1;
+    pub const COUNT: usize = Operation::CgroupInit as usize + 1;
+
+    /// What the time in it counts as.
+    pub(crate) const fn overhead(self) -> OverheadKind {
+        match self {
+            Operation::Tick => OverheadKind::Tick,
+            Operation::SelectCpu | Operation::Enqueue | Operation::Runnable => OverheadKind::Wakeup,
+            _ => OverheadKind::Switch,
+        }
+    }
 
     /// As a bit of [`OperationTable::present`].
     #[must_use]
@@ -189,6 +200,11 @@ pub trait Operations {
     /// Its table. Asked once.
     fn table(&self) -> OperationTable;
 
+    /// Where slices and virtual times of tasks lie, if the program reads and writes them as memory. Asked once.
+    fn entities(&self) -> Option<EntityLayout> {
+        None
+    }
+
     /// Loaded, before there is a task.
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
 
@@ -247,6 +263,9 @@ pub trait Operations {
 
     /// A task leaves the class.
     fn disable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+
+    /// The group of all tasks is there, before there is a task; no other group is told of.
+    fn cgroup_init(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
 
     /// Adds lines to the dump of an error exit with [`Kfuncs::dump`].
     fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {}

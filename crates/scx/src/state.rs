@@ -7,6 +7,7 @@ use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
 use crate::decisions::ExtDecisions;
+use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::idle::IdleMasks;
 use crate::operations::{EnqueueFlags, Kick, Operation, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE};
@@ -35,8 +36,6 @@ pub(crate) struct Buffered {
 
 /// What the class knows of a task (`struct sched_ext_entity`).
 pub(crate) struct ExtTask {
-    pub slice_ns: u64,
-    pub vtime: u64,
     pub weight: u32,
     /// Runnable in this class.
     pub queued: bool,
@@ -68,6 +67,7 @@ pub(crate) struct State {
     pub queues: Queues,
     pub idle: IdleMasks,
     pub tasks: Vec<ExtTask>,
+    pub entities: Entities,
     /// By CPU: runnable tasks, the running one included.
     pub runnable: Vec<usize>,
     pub counts: [u64; Operation::COUNT],
@@ -88,7 +88,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub fn new(table: OperationTable, machine: &Machine) -> Self {
+    pub fn new(table: OperationTable, machine: &Machine, entities: Entities) -> Self {
         let (cpus, nodes) = (machine.cpu_count(), machine.node_count());
         let mut queues = Queues::default();
         for id in machine.cpus().map(DsqId::local_on).chain((0..nodes).map(|_| DsqId::GLOBAL)) {
@@ -99,6 +99,7 @@ impl State {
             queues,
             idle: IdleMasks::new(machine),
             tasks: Vec::new(),
+            entities,
             runnable: vec![0; cpus],
             counts: [0; Operation::COUNT],
             prices_ns: [0; Operation::COUNT],
@@ -146,24 +147,19 @@ impl State {
         self.counts[operation as usize] += 1;
         let price_ns = self.prices_ns[operation as usize];
         if price_ns > 0 {
-            let kind = match operation {
-                Operation::Tick => OverheadKind::Tick,
-                Operation::SelectCpu | Operation::Enqueue | Operation::Runnable => OverheadKind::Wakeup,
-                _ => OverheadKind::Switch,
-            };
-            core.charge(core.this_cpu(), price_ns, kind);
+            core.charge(core.this_cpu(), price_ns, operation.overhead());
         }
     }
 
     /// Charges the running task's slice with the time since the last charge.
     pub fn update_curr(&mut self, core: &Core<'_>, task: TaskId) {
         let now_ns = core.now_ns();
-        let task = &mut self.tasks[task.index()];
-        let ran_ns = now_ns - task.charged_ns;
-        task.charged_ns = now_ns;
-        if task.slice_ns != SLICE_INFINITE {
-            task.slice_ns = task.slice_ns.saturating_sub(ran_ns);
+        let ran_ns = now_ns - std::mem::replace(&mut self.tasks[task.index()].charged_ns, now_ns);
+        let slice_ns = self.entities.slice_ns(task);
+        if slice_ns != SLICE_INFINITE {
+            self.entities.set_slice_ns(task, slice_ns.saturating_sub(ran_ns));
         }
+        self.entities.add_runtime_ns(task, ran_ns);
     }
 
     /// The task, if it is of this class, that runs on a CPU.
@@ -234,7 +230,7 @@ impl State {
             && let Some(curr) = self.curr(core, cpu)
             && curr != task
         {
-            self.tasks[curr.index()].slice_ns = 0;
+            self.entities.set_slice_ns(curr, 0);
             core.resched_full(cpu);
         }
     }
@@ -306,7 +302,7 @@ impl State {
             Kick::Plain | Kick::Idle => {}
             Kick::Preempt => {
                 if let Some(curr) = self.curr(core, cpu) {
-                    self.tasks[curr.index()].slice_ns = 0;
+                    self.entities.set_slice_ns(curr, 0);
                 }
             }
             Kick::Wait => {
@@ -351,7 +347,10 @@ impl State {
                 let _ = writeln!(
                     dump,
                     "  task {number}: waits {waits} ms dsq={dsq} custody={} slice={} vtime={} weight={}",
-                    task.in_custody, task.slice_ns, task.vtime, task.weight
+                    task.in_custody,
+                    self.entities.slice_ns(id),
+                    self.entities.vtime(id),
+                    task.weight
                 );
             }
         }
@@ -364,9 +363,8 @@ impl State {
 
     /// A slice for a task that has none left.
     pub fn refill(&mut self, task: TaskId) {
-        let slice_ns = &mut self.tasks[task.index()].slice_ns;
-        if *slice_ns == 0 {
-            *slice_ns = SLICE_DEFAULT_NS;
+        if self.entities.slice_ns(task) == 0 {
+            self.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
         }
     }
 

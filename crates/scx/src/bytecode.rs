@@ -1,0 +1,21 @@
+//! Programs in bytecode: an object that a loader has loaded, as [`Operations`].
+//!
+//! [`Host`] is the kernel as programs see it: structures in memory at the offsets of a real kernel's type information, maps, helpers and
+//! kfuncs. A loader's server makes one, loads programs into it and runs those that set things up; the moment it attaches the scheduler, an
+//! [`Object`] keeps everything, and each run begins with a [`Bytecode`] made from it.
+//!
+//! Source: `docs/spec/bpf-runtime.md` sections 6 to 9. What is modelled and what is not: `docs/models/scx.md`.
+
+mod cpumasks;
+mod helpers;
+mod host;
+mod kfuncs;
+mod layout;
+mod object;
+mod operations;
+mod text;
+
+pub use host::Host;
+pub use layout::{Layout, LayoutError};
+pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
+pub use operations::Bytecode;

@@ -1,0 +1,270 @@
+//! Helpers: calls that are the same for all kinds of programs, by number (`enum bpf_func_id`).
+
+use warmcore_bpf::maps::MapFault;
+use warmcore_bpf::{Callee, Frame, HostFunction, Inline};
+
+use crate::bytecode::host::{FIRST_PID, Host, Timer};
+
+/// Numbers of errors that helpers and kfuncs give, negative as a register has them.
+pub(super) const fn error(number: i64) -> u64 {
+    (-number) as u64
+}
+
+pub(super) const EPERM: i64 = 1;
+pub(super) const ENOENT: i64 = 2;
+pub(super) const EFAULT: i64 = 14;
+pub(super) const EBUSY: i64 = 16;
+pub(super) const EINVAL: i64 = 22;
+
+/// Defines functions that translated code calls, by a name or number: the host, as many of the five arguments as are named, a result of 64 bits.
+macro_rules! functions {
+    ($($key:pat => |$host:ident $(, $argument:ident)*| $body:expr;)*) => {
+        |key| match key {
+            $($key => {
+                unsafe extern "C" fn function(frame: *mut Frame, r1: u64, r2: u64, r3: u64, r4: u64, r5: u64) -> u64 {
+                    // SAFETY: translated code is entered with a host only, and hands on what it was entered with; a frame is a host's first field.
+                    #[allow(unused_variables)]
+                    let $host: &mut Host = unsafe { &mut *frame.cast::<Host>() };
+                    #[allow(unused_variables)]
+                    let [$($argument,)* ..] = [r1, r2, r3, r4, r5];
+                    $body
+                }
+                Some(function as HostFunction)
+            })*
+            _ => None,
+        }
+    };
+}
+pub(super) use functions;
+
+/// A helper by its number.
+pub(super) fn helper(number: i32) -> Callee {
+    // What the loader leaves where a branch is never taken (`docs/spec/bpf-runtime.md` section 5).
+    const POISON_RELOCATION: i32 = 0x0bad_2310;
+    const POISON_KFUNC: i32 = 2_002_000_000;
+    match number {
+        // Locks, where CPUs take turns; text for people who trace.
+        93 | 94 | 6 | 177 => return Callee::Inline(Inline::Nothing),
+        5 | 125 | 160 => return Callee::Inline(Inline::Now),
+        8 => return Callee::Inline(Inline::Cpu),
+        POISON_RELOCATION => return Callee::Unreachable("a member that the kernel does not have".into()),
+        POISON_KFUNC.. => return Callee::Unreachable("a kernel function that does not exist".into()),
+        _ => {}
+    }
+    match lookup(number) {
+        Some(function) => Callee::Function(function),
+        None => Callee::Unreachable(format!("helper {number}, which is not modelled")),
+    }
+}
+
+/// Whether a helper is modelled.
+pub(super) fn is_known(number: i32) -> bool {
+    !matches!(helper(number), Callee::Unreachable(reason) if reason.starts_with("helper"))
+}
+
+fn lookup(number: i32) -> Option<HostFunction> {
+    let find: fn(i32) -> Option<HostFunction> = functions! {
+        1 => |host, map, key| host.maps.lookup(map, key, host.frame.cpu as u32);
+        2 => |host, map, key, value, flags| host.map_update(map, key, value, flags);
+        3 => |host, map, key| host.map_delete(map, key);
+        4 | 112 | 113 => |host, to, bytes, from| host.probe_read(to, bytes as u32, from);
+        7 => |host| host.random_u32();
+        14 => |host| host.current_pid_tgid();
+        35 | 158 => |host| host.current_task();
+        45 | 114 | 115 => |host, to, bytes, from| host.probe_read_text(to, bytes as u32, from);
+        55 => |host| error(ENOENT);
+        118 => |host| host.kernel().map_or(0, |kernel| kernel.now_ns() / kernel.tick_ns());
+        130 => |host, map, data, bytes| host.ring_output(map, data, bytes);
+        131 => |host, map, bytes| host.maps.ring_reserve(map, bytes);
+        132 | 133 => |host| 0;
+        153 => |host, variable, cpu| host.on_cpu(variable, cpu as u32);
+        154 => |host, variable| host.on_cpu(variable, host.frame.cpu as u32);
+        156 => |host, map, task, value, flags| host.task_storage(map, task, flags);
+        157 => |host, map, task| host.task_storage_delete(map, task);
+        165 => |host, to, bytes, format, values, length| host.print_to(to, bytes, format, values, length);
+        169 => |host, timer, map| host.timer_init(timer, map);
+        170 => |host, timer, callback| host.timer_set_callback(timer, callback);
+        171 => |host, timer, delay_ns, flags| host.timer_start(timer, delay_ns, flags);
+        172 => |host, timer| host.timer_cancel(timer);
+        182 => |host, left, bytes, right| host.compare_text(left, bytes as u32, right);
+        184 => |host| error(EINVAL);
+        194 => |host, place, value| {
+            let old = host.maps.memory.load_u64(place);
+            host.store_u64(place, value);
+            old
+        };
+        195 => |host, map, key, cpu| host.maps.lookup(map, key, cpu as u32);
+        210 => |host, map, group, value, flags| host.group_storage(map, group, flags);
+        211 => |host, map, group| if host.maps.delete_storage(map, 0) { 0 } else { error(ENOENT) };
+    };
+    find(number)
+}
+
+impl Host {
+    fn key(&self, map: u64, key: u64) -> Option<Vec<u8>> {
+        let bytes = self.maps.get(map)?.spec.key_bytes;
+        self.maps.memory.read(key, u64::from(bytes)).map(<[u8]>::to_vec)
+    }
+
+    fn map_update(&mut self, map: u64, key: u64, value: u64, flags: u64) -> u64 {
+        let cpu = self.frame.cpu as u32;
+        let update = |host: &mut Self| {
+            let key = host.key(map, key).ok_or(MapFault::Invalid)?;
+            let bytes = host.maps.get(map).ok_or(MapFault::Invalid)?.spec.value_bytes;
+            let value = host.maps.memory.read(value, u64::from(bytes)).ok_or(MapFault::Invalid)?.to_vec();
+            host.maps.update(map, &key, &value, flags, Some(cpu))
+        };
+        update(self).map_or_else(|fault| error(fault as i64), |()| 0)
+    }
+
+    fn map_delete(&mut self, map: u64, key: u64) -> u64 {
+        let delete = |host: &mut Self| {
+            let key = host.key(map, key).ok_or(MapFault::Invalid)?;
+            host.maps.delete(map, &key)
+        };
+        delete(self).map_or_else(|fault| error(fault as i64), |()| 0)
+    }
+
+    fn probe_read(&mut self, to: u64, bytes: u32, from: u64) -> u64 {
+        let source = self.maps.memory.read(from, u64::from(bytes)).map(<[u8]>::to_vec);
+        let Some(target) = self.maps.memory.write(to, u64::from(bytes)) else { return error(EFAULT) };
+        match source {
+            Some(source) => {
+                target.copy_from_slice(&source);
+                0
+            }
+            None => {
+                target.fill(0);
+                error(EFAULT)
+            }
+        }
+    }
+
+    fn probe_read_text(&mut self, to: u64, bytes: u32, from: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let known = warmcore_bpf::Memory::contains(from, 1);
+        let text = self.maps.memory.text(from, u64::from(bytes) - 1);
+        let Some(target) = self.maps.memory.write(to, text.len() as u64 + 1) else { return error(EFAULT) };
+        target[..text.len()].copy_from_slice(text.as_bytes());
+        target[text.len()] = 0;
+        if known { text.len() as u64 + 1 } else { error(EFAULT) }
+    }
+
+    /// Xorshift: any generator will do, as the kernel's promises nothing.
+    pub(super) fn random_u32(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random >> 32
+    }
+
+    pub(super) fn current_task(&self) -> u64 {
+        let task = self.kernel().map(|kernel| kernel.runs_on(kernel.this_cpu()));
+        self.task_address(task.unwrap_or(warmcore_trace::TaskId::IDLE))
+    }
+
+    fn current_pid_tgid(&self) -> u64 {
+        let task = self.current_task();
+        let layout = &self.kept.layout;
+        let load = |member| u64::from(self.maps.memory.load_u32(task + member));
+        load(layout.tgid) << 32 | load(layout.pid)
+    }
+
+    fn ring_output(&mut self, map: u64, data: u64, bytes: u64) -> u64 {
+        let record = self.maps.ring_reserve(map, bytes);
+        if record == 0 {
+            return error(EBUSY);
+        }
+        self.probe_read(record, bytes as u32, data)
+    }
+
+    fn task_storage(&mut self, map: u64, task: u64, flags: u64) -> u64 {
+        match self.storage_owner(task) {
+            Some(owner) => self.maps.storage(map, owner, flags & 1 != 0),
+            None => 0,
+        }
+    }
+
+    fn task_storage_delete(&mut self, map: u64, task: u64) -> u64 {
+        match self.storage_owner(task) {
+            Some(owner) if self.maps.delete_storage(map, owner) => 0,
+            _ => error(ENOENT),
+        }
+    }
+
+    fn group_storage(&mut self, map: u64, group: u64, flags: u64) -> u64 {
+        if group == self.kept.root_cgroup { self.maps.storage(map, 0, flags & 1 != 0) } else { 0 }
+    }
+
+    fn print_to(&mut self, to: u64, bytes: u64, format: u64, values: u64, length: u64) -> u64 {
+        let text = super::text::format(&self.maps.memory, format, values, length);
+        if bytes > 0 {
+            self.store_text(to, &text, bytes.min(text.len() as u64 + 1));
+        }
+        text.len() as u64 + 1
+    }
+
+    fn compare_text(&self, left: u64, bytes: u32, right: u64) -> u64 {
+        let byte = |at: u64| self.maps.memory.read(at, 1).map_or(0, |bytes| bytes[0]);
+        for at in 0..u64::from(bytes) {
+            let (left, right) = (byte(left + at), byte(right + at));
+            if left != right {
+                return (i64::from(left) - i64::from(right)) as u64;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        0
+    }
+
+    fn timer_init(&mut self, timer: u64, map: u64) -> u64 {
+        if self.kept.timer_at.contains_key(&timer) {
+            return error(EBUSY);
+        }
+        self.kept.timer_at.insert(timer, self.kept.timers.len() as u32);
+        self.kept.timers.push(Timer { address: timer, map, ..Timer::default() });
+        0
+    }
+
+    fn timer(&mut self, timer: u64) -> Option<(u32, &mut Timer)> {
+        let number = *self.kept.timer_at.get(&timer)?;
+        Some((number, &mut self.kept.timers[number as usize]))
+    }
+
+    fn timer_set_callback(&mut self, timer: u64, callback: u64) -> u64 {
+        let Some((_, timer)) = self.timer(timer) else { return error(EINVAL) };
+        timer.callback = callback;
+        0
+    }
+
+    fn timer_start(&mut self, timer: u64, delay_ns: u64, flags: u64) -> u64 {
+        const ABSOLUTE: u64 = 1;
+        let Some(kernel) = self.kernel() else {
+            self.kept.too_early.insert("bpf_timer_start");
+            return error(EINVAL);
+        };
+        let Some((number, timer)) = self.timer(timer) else { return error(EINVAL) };
+        timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
+        let payload = number << 20 | timer.generation;
+        let delay_ns = if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(kernel.now_ns()) } else { delay_ns };
+        kernel.start_timer(delay_ns, payload);
+        0
+    }
+
+    fn timer_cancel(&mut self, timer: u64) -> u64 {
+        let Some((_, timer)) = self.timer(timer) else { return error(EINVAL) };
+        timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
+        0
+    }
+
+    /// The task of a process number.
+    pub(super) fn task_by_pid(&self, pid: u32) -> u64 {
+        match pid.checked_sub(FIRST_PID).filter(|&task| task < self.task_count()) {
+            Some(task) => self.task_address(warmcore_trace::TaskId(task)),
+            None => 0,
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! The kernel as programs see it: structures in memory, and the state of helpers and kfuncs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use warmcore_bpf::btf::Btf;
+use warmcore_bpf::maps::MapsImage;
+use warmcore_bpf::{Frame, Maps, MemoryError};
+use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_trace::TaskId;
+
+use crate::bytecode::layout::Layout;
+use crate::entities::EntityLayout;
+use crate::kfuncs::{Kfuncs, QueueIterator};
+
+/// Tasks that there may be, the idle one apart.
+const TASKS: u32 = 65_000;
+
+/// Process number of the first task.
+pub(super) const FIRST_PID: u32 = 1000;
+
+/// Bytes of per-CPU variables of each CPU, the run queue included.
+const PERCPU_BYTES: u64 = 64 << 10;
+
+/// Bytes for masks and other objects that programs make.
+const HEAP_BYTES: u64 = 64 << 20;
+
+const SCRATCH_BYTES: u64 = 256 << 10;
+
+/// `PF_IDLE | PF_KTHREAD`.
+const IDLE_FLAGS: u32 = 0x0000_0002 | 0x0020_0000;
+
+/// No queue was said yet (`SCX_DSQ_INVALID`).
+const DSQ_INVALID: u64 = 1 << 63;
+
+/// An armed or stopped `bpf_timer`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timer {
+    pub address: u64,
+    pub map: u64,
+    pub callback: u64,
+    /// Number of the last start or stop: an older one that runs out is ignored.
+    pub generation: u32,
+}
+
+/// Everything but memory that goes from loading into each run.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub layout: Arc<Layout>,
+    pub btf: Arc<Btf>,
+    pub cpus: u32,
+    pub nodes: u32,
+    pub node_of_cpu: Arc<[u32]>,
+    pub llc_of_cpu: Arc<[u32]>,
+    pub llc_sizes: Arc<[u32]>,
+    tasks: u64,
+    percpu: u64,
+    percpu_names: BTreeMap<String, u64>,
+    percpu_next: u64,
+    pub idle_mask: u64,
+    pub idle_cores_mask: u64,
+    pub online_mask: u64,
+    heap_next: u64,
+    heap_end: u64,
+    heap_free: Vec<u64>,
+    pub root_cgroup: u64,
+    css_set: u64,
+    root_task_group: u64,
+    /// Arguments of calls.
+    pub scratch: u64,
+    pub timers: Vec<Timer>,
+    pub timer_at: BTreeMap<u64, u32>,
+    /// What was called at loading and needs a kernel that runs.
+    pub too_early: BTreeSet<&'static str>,
+}
+
+/// A kernel for programs. Begins with the frame that translated code knows.
+#[repr(C)]
+pub struct Host {
+    pub(super) frame: Frame,
+    /// The running kernel, during an operation.
+    pub(super) kernel: Option<*mut Kfuncs<'static, 'static>>,
+    /// Memory and maps.
+    pub maps: Maps,
+    pub(super) kept: Kept,
+    pub(super) random: u64,
+    pub(super) cursor: u32,
+    pub(super) iterators: Vec<Option<QueueIterator>>,
+    /// Set of CPUs that a mask was copied to, so that nothing is allocated.
+    pub(super) set: CpuSet,
+    /// Where each task's affinity was when it was written down last.
+    affinities: Vec<*const CpuSet>,
+}
+
+impl Host {
+    /// A kernel without tasks on a machine, as a loader finds it.
+    ///
+    /// # Errors
+    /// When the system has no memory.
+    pub fn new(machine: &Machine, btf: Arc<Btf>, layout: Arc<Layout>) -> Result<Self, MemoryError> {
+        let cpus = machine.cpu_count() as u32;
+        let mut maps = Maps::new(cpus)?;
+        let (tasks, _) = maps.memory.add("tasks", (u64::from(TASKS) + 1) * layout.task_size)?;
+        let (percpu, _) = maps.memory.add("percpu", u64::from(cpus) * PERCPU_BYTES)?;
+        let (heap, _) = maps.memory.add("heap", HEAP_BYTES)?;
+        let (scratch, _) = maps.memory.add("scratch", SCRATCH_BYTES)?;
+        let ids = |of: &dyn Fn(CpuId) -> u32| machine.cpus().map(of).collect::<Arc<[u32]>>();
+        let kept = Kept {
+            cpus,
+            nodes: machine.node_count() as u32,
+            node_of_cpu: ids(&|cpu| machine.node_of(cpu).index() as u32),
+            llc_of_cpu: ids(&|cpu| machine.llc_of(cpu).index() as u32),
+            llc_sizes: machine.llcs().map(|llc| machine.cpus_of_llc(llc).len() as u32).collect(),
+            tasks,
+            percpu,
+            percpu_names: BTreeMap::new(),
+            percpu_next: 0,
+            idle_mask: 0,
+            idle_cores_mask: 0,
+            online_mask: 0,
+            heap_next: heap,
+            heap_end: heap + HEAP_BYTES,
+            heap_free: Vec::new(),
+            root_cgroup: 0,
+            css_set: 0,
+            root_task_group: 0,
+            scratch,
+            timers: Vec::new(),
+            timer_at: BTreeMap::new(),
+            too_early: BTreeSet::new(),
+            layout,
+            btf,
+        };
+        let mut host = Self::with(maps, kept, 0);
+        host.make_objects();
+        Ok(host)
+    }
+
+    /// As it was when kept.
+    pub(super) fn again(image: &MapsImage, kept: &Kept, seed: u64) -> Result<Self, MemoryError> {
+        Ok(Self::with(Maps::copy(image)?, kept.clone(), seed))
+    }
+
+    fn with(maps: Maps, kept: Kept, seed: u64) -> Self {
+        let set = CpuSet::with_capacity(kept.cpus as usize);
+        let random = seed ^ 0x9e37_79b9_7f4a_7c15;
+        Self {
+            frame: Frame::default(),
+            kernel: None,
+            maps,
+            kept,
+            random,
+            cursor: 0,
+            iterators: Vec::new(),
+            set,
+            affinities: Vec::new(),
+        }
+    }
+
+    pub(super) fn keep(&self) -> (MapsImage, Kept) {
+        (self.maps.image(), self.kept.clone())
+    }
+
+    /// The run queues, the idle task, the masks and the one control group.
+    fn make_objects(&mut self) {
+        let layout = Arc::clone(&self.kept.layout);
+        let runqueues = self.percpu("runqueues", layout.rq_size);
+        let cpus = self.kept.cpus;
+        for cpu in 0..cpus {
+            self.store_u64(runqueues + u64::from(cpu) * PERCPU_BYTES + layout.rq_curr, self.kept.tasks);
+        }
+        self.percpu("__preempt_count", 4);
+        let [online, idle, cores] = [(); 3].map(|()| self.allocate());
+        (self.kept.online_mask, self.kept.idle_mask, self.kept.idle_cores_mask) = (online, idle, cores);
+        for word in 0..cpus.div_ceil(64) {
+            let bits = if cpus - word * 64 >= 64 { u64::MAX } else { (1 << (cpus - word * 64)) - 1 };
+            self.store_u64(online + 8 * u64::from(word), bits);
+        }
+        let idle_task = self.kept.tasks;
+        self.store_u32(idle_task + layout.task_flags, IDLE_FLAGS);
+        self.store_u64(idle_task + layout.cpus_ptr, idle_task + layout.cpus_mask);
+        self.store_u64(idle_task + layout.real_parent, idle_task);
+        self.store_u64(idle_task + layout.group_leader, idle_task);
+        self.store_text(idle_task + layout.comm, "swapper/0", 16);
+        // The structures are a page each, larger than any kernel's.
+        let [cgroup, css_set, group, node, name] = [(); 5].map(|()| self.allocate_page());
+        (self.kept.root_cgroup, self.kept.css_set, self.kept.root_task_group) = (cgroup, css_set, group);
+        let mut link = |from: u64, member: Option<u64>, to: u64| {
+            if let Some(member) = member {
+                self.store_u64(from + member, to);
+            }
+        };
+        link(css_set, layout.dfl_cgrp, cgroup);
+        link(cgroup, layout.cgroup_kn, node);
+        link(node, layout.kernfs_id, 1);
+        link(node, layout.kernfs_name, name);
+        let css = |base: u64, member: Option<u64>| Some(base + member? + layout.css_cgroup?);
+        for place in [css(cgroup, layout.cgroup_self), css(group, layout.task_group_css)] {
+            link(0, place, cgroup);
+        }
+    }
+
+    /// Address of a per-CPU variable on CPU 0, made if it does not exist.
+    pub(super) fn percpu(&mut self, name: &str, bytes: u64) -> u64 {
+        if let Some(&offset) = self.kept.percpu_names.get(name) {
+            return self.kept.percpu + offset;
+        }
+        let offset = self.kept.percpu_next;
+        let next = offset + bytes.next_multiple_of(64);
+        if next > PERCPU_BYTES {
+            // No variable of this name: a program that uses it reads zeros.
+            return 0;
+        }
+        self.kept.percpu_next = next;
+        self.kept.percpu_names.insert(name.to_owned(), offset);
+        let base = self.kept.percpu + offset;
+        for cpu in 0..self.kept.cpus {
+            let llc = self.kept.llc_of_cpu[cpu as usize];
+            let value = match name {
+                "sd_llc_id" => llc,
+                "sd_llc_size" => self.kept.llc_sizes[llc as usize],
+                _ => continue,
+            };
+            self.store_u32(base + u64::from(cpu) * PERCPU_BYTES, value);
+        }
+        base
+    }
+
+    /// Address of a per-CPU variable on a CPU, from that on CPU 0; 0 if there is no such CPU.
+    pub(super) fn on_cpu(&mut self, variable: u64, cpu: u32) -> u64 {
+        if variable == 0 || cpu >= self.kept.cpus {
+            return 0;
+        }
+        if variable == self.kept.percpu {
+            self.write_run_queue(CpuId(cpu));
+        }
+        variable + u64::from(cpu) * PERCPU_BYTES
+    }
+
+    /// Address of a CPU's run queue, up to date.
+    pub(super) fn run_queue(&mut self, cpu: u32) -> u64 {
+        // It was made first, so it is the first variable.
+        self.on_cpu(self.kept.percpu, cpu)
+    }
+
+    pub(super) fn write_run_queue(&mut self, cpu: CpuId) {
+        let Some(kernel) = self.kernel() else { return };
+        let (curr, clock) = (kernel.runs_on(cpu), kernel.clock_task_ns(cpu));
+        let base = self.kept.percpu + u64::from(cpu.0) * PERCPU_BYTES;
+        let curr = self.task_address(curr);
+        let (at_curr, at_clock, at_pelt) =
+            (self.kept.layout.rq_curr, self.kept.layout.rq_clock_task, self.kept.layout.rq_clock_pelt);
+        self.store_u64(base + at_curr, curr);
+        self.store_u64(base + at_clock, clock);
+        if let Some(at_pelt) = at_pelt {
+            self.store_u64(base + at_pelt, clock);
+        }
+    }
+
+    /// Whether the code runs in an interrupt, which programs read from the count of preemption.
+    pub(super) fn write_context(&mut self, cpu: CpuId, in_interrupt: bool) {
+        if let Some(&offset) = self.kept.percpu_names.get("__preempt_count") {
+            let place = self.kept.percpu + offset + u64::from(cpu.0) * PERCPU_BYTES;
+            self.store_u32(place, if in_interrupt { 1 << 16 } else { 0 });
+        }
+    }
+
+    /// The running kernel. None while a loader sets things up.
+    #[inline]
+    pub(super) fn kernel<'a>(&self) -> Option<&'a mut Kfuncs<'static, 'static>> {
+        // SAFETY: the pointer is set for the time of one operation only, during which its target lives and nobody else uses it; no result is
+        // kept beyond a helper or kfunc, and none of those asks twice at a time.
+        self.kernel.map(|kernel| unsafe { &mut *kernel })
+    }
+
+    /// Where slices and virtual times lie.
+    pub(super) fn entities(&self) -> EntityLayout {
+        let layout = &self.kept.layout;
+        EntityLayout {
+            base: self.kept.tasks + layout.task_size,
+            stride: layout.task_size,
+            tasks: TASKS,
+            slice: layout.slice,
+            vtime: layout.vtime,
+            runtime: layout.runtime,
+        }
+    }
+
+    /// The structure of a task.
+    #[inline]
+    pub(super) fn task_address(&self, task: TaskId) -> u64 {
+        if task.is_idle() {
+            return self.kept.tasks;
+        }
+        self.kept.tasks + (u64::from(task.0) + 1) * self.kept.layout.task_size
+    }
+
+    /// The task that a structure is of; `None` for the idle one and for what is none.
+    #[inline]
+    pub(super) fn task_of(&self, address: u64) -> Option<TaskId> {
+        let distance = address.checked_sub(self.kept.tasks)?;
+        let size = self.kept.layout.task_size;
+        let index = distance / size;
+        let exists = distance % size == 0 && index > 0 && index <= self.affinities.len() as u64;
+        exists.then(|| TaskId(index as u32 - 1))
+    }
+
+    /// Number of the storage that belongs to a task's structure, the idle one included.
+    pub(super) fn storage_owner(&self, address: u64) -> Option<u32> {
+        if address == self.kept.tasks { Some(0) } else { self.task_of(address).map(|task| task.0 + 1) }
+    }
+
+    /// Number of tasks so far.
+    pub(super) fn task_count(&self) -> u32 {
+        self.affinities.len() as u32
+    }
+
+    /// Makes a new task's structure.
+    pub(super) fn add_task(&mut self, task: TaskId, leader: TaskId, parent: Option<TaskId>) {
+        let layout = Arc::clone(&self.kept.layout);
+        let at = self.task_address(task);
+        let (leader_at, pid) = (self.task_address(leader), FIRST_PID + task.0);
+        self.affinities.resize(task.index() + 1, std::ptr::null());
+        self.store_u32(at + layout.pid, pid);
+        self.store_u32(at + layout.tgid, FIRST_PID + leader.0);
+        self.store_text(at + layout.comm, &format!("task-{}", task.0), 16);
+        self.store_u64(at + layout.cpus_ptr, at + layout.cpus_mask);
+        let parent = parent.map_or(self.kept.tasks, |parent| self.task_address(parent));
+        self.store_u64(at + layout.real_parent, parent);
+        self.store_u64(at + layout.group_leader, leader_at);
+        self.store_u64(at + layout.slice, crate::SLICE_DEFAULT_NS);
+        self.store_u64(at + layout.vtime, 0);
+        let links = [
+            (layout.cgroups, self.kept.css_set),
+            (layout.sched_task_group, self.kept.root_task_group),
+            (layout.ddsp_dsq_id, DSQ_INVALID),
+        ];
+        for (member, value) in links {
+            if let Some(member) = member {
+                self.store_u64(at + member, value);
+            }
+        }
+    }
+
+    /// Writes down what programs may read of a task and what changes.
+    pub(super) fn write_task(&mut self, task: TaskId) {
+        let Some(kernel) = self.kernel() else { return };
+        let at = self.task_address(task);
+        let layout = &self.kept.layout;
+        let (weight, flags, cpu) = (layout.weight, layout.scx_flags, layout.task_cpu);
+        let (prio, static_prio) = (layout.prio, layout.static_prio);
+        let (mask_at, count_at) = (layout.cpus_mask, layout.nr_cpus_allowed);
+        let nice = (120 + i32::from(kernel.task(task).nice())) as u32;
+        self.store_u32(at + weight, kernel.weight(task));
+        let old_flags = self.maps.memory.load_u32(at + flags);
+        let queued = u32::from(kernel.state.tasks[task.index()].queued);
+        self.store_u32(at + flags, old_flags & !1 | queued);
+        self.store_u32(at + prio, nice);
+        self.store_u32(at + static_prio, nice);
+        if let Some(cpu) = cpu {
+            self.store_u32(at + cpu, kernel.task_cpu(task).0);
+        }
+        let allowed = kernel.allowed(task);
+        if !std::ptr::eq(self.affinities[task.index()], allowed) {
+            self.affinities[task.index()] = allowed;
+            self.write_mask(at + mask_at, allowed);
+            self.store_u32(at + count_at, allowed.len() as u32);
+        }
+    }
+
+    /// Address of a new object: a mask of CPUs, or as much memory. 0 if there is no more.
+    pub(super) fn allocate(&mut self) -> u64 {
+        let size = (self.kept.layout.cpumask_size + 64).next_multiple_of(64);
+        let address = match self.kept.heap_free.pop() {
+            Some(address) => address,
+            None if self.kept.heap_next + size > self.kept.heap_end => return 0,
+            None => {
+                let address = self.kept.heap_next;
+                self.kept.heap_next += size;
+                address
+            }
+        };
+        if let Some(bytes) = self.maps.memory.write(address, size) {
+            bytes.fill(0);
+        }
+        address
+    }
+
+    fn allocate_page(&mut self) -> u64 {
+        let address = self.kept.heap_next;
+        self.kept.heap_next += 8192;
+        address
+    }
+
+    /// Gives an object back.
+    pub(super) fn free(&mut self, address: u64) {
+        if address != 0 && address < self.kept.heap_next && !self.kept.heap_free.contains(&address) {
+            self.kept.heap_free.push(address);
+        }
+    }
+
+    #[inline]
+    pub(super) fn store_u64(&mut self, address: u64, value: u64) {
+        self.maps.memory.store_u64(address, value);
+    }
+
+    #[inline]
+    pub(super) fn store_u32(&mut self, address: u64, value: u32) {
+        self.maps.memory.store_u32(address, value);
+    }
+
+    /// Writes text with a zero behind it, cut to `room` bytes.
+    pub(super) fn store_text(&mut self, address: u64, text: &str, room: u64) {
+        if let Some(bytes) = self.maps.memory.write(address, room) {
+            bytes.fill(0);
+            let length = text.len().min(room as usize - 1);
+            bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Kernel functions that programs call, by the names they have in the kernel's type information.
+//!
+//! Of a pair with and without `___v2`, a loader takes the one that exists in the kernel it is shown; both do the same.
+
+use warmcore_bpf::{Callee, Frame, HostFunction, Inline};
+use warmcore_kernel::WakeFlags;
+use warmcore_topology::CpuId;
+
+use crate::bytecode::helpers::{EBUSY, EINVAL, ENOENT, EPERM, error, functions};
+use crate::bytecode::host::Host;
+use crate::idle::Smt;
+use crate::operations::{EnqueueFlags, Kick};
+use crate::queues::DsqId;
+
+/// `SCX_PICK_IDLE_CORE`.
+const PICK_IDLE_CORE: u64 = 1;
+
+/// `SCX_WAKE_SYNC`.
+const WAKE_SYNC: u64 = 1 << 4;
+/// `SCX_WAKE_FORK`.
+const WAKE_FORK: u64 = 1 << 2;
+/// `SCX_WAKE_TTWU`.
+const WAKE_TTWU: u64 = 1 << 3;
+
+/// Highest capacity and speed of a CPU (`SCX_CPUPERF_ONE`).
+const CPUPERF_ONE: u64 = 1024;
+
+/// A kernel function by its name.
+pub(super) fn kfunc(name: &str) -> Callee {
+    match name {
+        "scx_bpf_now" => Callee::Inline(Inline::Now),
+        "bpf_iter_num_new" => Callee::Inline(Inline::NumberNew),
+        "bpf_iter_num_next" => Callee::Inline(Inline::NumberNext),
+        "bpf_cpumask_test_cpu" => Callee::Inline(Inline::TestCpu),
+        // Nothing to release, no other CPU to keep out, nobody who reads.
+        "bpf_iter_num_destroy"
+        | "bpf_rcu_read_lock"
+        | "bpf_rcu_read_unlock"
+        | "bpf_preempt_disable"
+        | "bpf_preempt_enable"
+        | "bpf_local_irq_save"
+        | "bpf_local_irq_restore"
+        | "bpf_task_release"
+        | "bpf_cgroup_release"
+        | "bpf_stream_vprintk"
+        | "bpf_stream_vprintk_impl"
+        | "bpf_iter_css_destroy"
+        | "scx_bpf_put_cpumask"
+        | "scx_bpf_put_idle_cpumask"
+        // Frequencies are not modelled.
+        | "scx_bpf_cpuperf_set" => Callee::Inline(Inline::Nothing),
+        _ => match lookup(name) {
+            Some(function) => Callee::Function(function),
+            None => Callee::Unreachable(format!("kernel function `{name}`, which is not modelled")),
+        },
+    }
+}
+
+/// Whether a kernel function is modelled.
+pub(super) fn is_known(name: &str) -> bool {
+    !matches!(kfunc(name), Callee::Unreachable(_))
+}
+
+fn lookup(name: &str) -> Option<HostFunction> {
+    let find: fn(&str) -> Option<HostFunction> = functions! {
+        // Queues and what is inserted into them.
+        "scx_bpf_create_dsq" => |host, dsq, node| host.create_dsq(dsq);
+        "scx_bpf_destroy_dsq" => |host, dsq| {
+            if let Some(kernel) = host.kernel() { kernel.destroy_dsq(DsqId(dsq)); }
+            0
+        };
+        "scx_bpf_dsq_nr_queued" => |host, dsq| {
+            let queued = host.kernel().and_then(|kernel| kernel.nr_queued(DsqId(dsq)));
+            queued.map_or(error(ENOENT), u64::from)
+        };
+        "scx_bpf_dsq_insert" | "scx_bpf_dsq_insert___v2" | "scx_bpf_dispatch" => |host, task, dsq, slice, flags| host.insert(task, dsq, slice, None, flags);
+        "scx_bpf_dsq_insert_vtime" | "scx_bpf_dispatch_vtime" => |host, task, dsq, slice, vtime, flags| host.insert(task, dsq, slice, Some(vtime), flags);
+        "__scx_bpf_dsq_insert_vtime" => |host, task, arguments| {
+            let [dsq, slice, vtime, flags] = [0, 8, 16, 24].map(|at| host.maps.memory.load_u64(arguments + at));
+            host.insert(task, dsq, slice, Some(vtime), flags)
+        };
+        "scx_bpf_dsq_move_to_local" | "scx_bpf_dsq_move_to_local___v2" | "scx_bpf_consume" => |host, dsq| {
+            host.kernel().map_or(0, |kernel| u64::from(kernel.move_to_local(DsqId(dsq))))
+        };
+        "scx_bpf_dsq_move" | "scx_bpf_dispatch_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(task, dsq, flags, false);
+        "scx_bpf_dsq_move_vtime" | "scx_bpf_dispatch_vtime_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(task, dsq, flags, true);
+        "scx_bpf_dsq_move_set_slice" | "scx_bpf_dsq_move_set_vtime" => |host| 0;
+        "scx_bpf_dsq_peek" => |host, dsq| {
+            let task = host.kernel().and_then(|kernel| kernel.peek(DsqId(dsq)));
+            task.map_or(0, |task| host.task_address(task))
+        };
+        "scx_bpf_dispatch_nr_slots" => |host| host.kernel().map_or(0, |kernel| u64::from(kernel.nr_slots()));
+        "bpf_iter_scx_dsq_new" => |host, iterator, dsq, flags| host.iterator_new(iterator, dsq, flags);
+        "bpf_iter_scx_dsq_next" => |host, iterator| host.iterator_next(iterator);
+        "bpf_iter_scx_dsq_destroy" => |host, iterator| host.iterator_destroy(iterator);
+        // Nobody takes a CPU from the class, so nothing is ever to be enqueued again.
+        "scx_bpf_reenqueue_local" | "scx_bpf_reenqueue_local___v2" | "scx_bpf_dsq_reenq" => |host| 0;
+
+        // CPUs.
+        "scx_bpf_select_cpu_dfl" => |host, task, prev, flags, is_idle| host.select_cpu_dfl(task, prev, flags, is_idle);
+        "__scx_bpf_select_cpu_and" => |host, task, mask, arguments| {
+            let memory = &host.maps.memory;
+            let (prev, wake_flags) = (memory.load_u32(arguments), memory.load_u64(arguments + 8));
+            host.select_cpu_and(task, u64::from(prev), wake_flags, mask)
+        };
+        "scx_bpf_select_cpu_and" => |host, task, prev, wake_flags, mask, flags| host.select_cpu_and(task, prev, wake_flags, mask);
+        "scx_bpf_kick_cpu" => |host, cpu, flags| host.kick(cpu, flags);
+        "scx_bpf_get_idle_cpumask" | "scx_bpf_get_idle_cpumask_node" => |host| host.idle_mask(false);
+        "scx_bpf_get_idle_smtmask" | "scx_bpf_get_idle_smtmask_node" => |host| host.idle_mask(true);
+        "scx_bpf_get_online_cpumask" | "scx_bpf_get_possible_cpumask" => |host| host.kept.online_mask;
+        "scx_bpf_test_and_clear_cpu_idle" => |host, cpu| {
+            host.kernel().map_or(0, |kernel| u64::from(kernel.test_and_clear_cpu_idle(CpuId(cpu as u32))))
+        };
+        "scx_bpf_pick_idle_cpu" => |host, mask, flags| host.pick_idle_cpu(mask, flags);
+        "scx_bpf_pick_idle_cpu_node" => |host, mask, node, flags| host.pick_idle_cpu(mask, flags);
+        "scx_bpf_pick_any_cpu" => |host, mask, flags| {
+            match host.pick_idle_cpu(mask, flags) {
+                none if (none as i64) < 0 => {
+                    let any = host.any_in_masks_distributed(mask, mask);
+                    if any < host.kept.cpus { u64::from(any) } else { none }
+                }
+                cpu => cpu,
+            }
+        };
+        "scx_bpf_cpu_curr" => |host, cpu| {
+            let curr = host.kernel().filter(|_| (cpu as u32) < host.kept.cpus).map(|kernel| kernel.runs_on(CpuId(cpu as u32)));
+            curr.map_or(0, |curr| host.task_address(curr))
+        };
+        "scx_bpf_cpu_rq" | "scx_bpf_locked_rq" => |host, cpu| host.run_queue(cpu as u32);
+        "scx_bpf_cpuperf_cap" | "scx_bpf_cpuperf_cur" => |host| CPUPERF_ONE;
+        "scx_bpf_cpu_node" => |host, cpu| host.kept.node_of_cpu.get(cpu as u32 as usize).map_or(error(EINVAL), |&node| u64::from(node));
+        "scx_bpf_nr_node_ids" => |host| u64::from(host.kept.nodes);
+        "scx_bpf_nr_cpu_ids" | "scx_bpf_nr_cids" => |host| u64::from(host.kept.cpus);
+
+        // Tasks.
+        "scx_bpf_task_cpu" => |host, task| {
+            let cpu = host.task_of(task).and_then(|task| Some(host.kernel()?.task_cpu(task).0));
+            cpu.map_or(host.frame.cpu, u64::from)
+        };
+        "scx_bpf_task_running" => |host, task| {
+            let runs = host.task_of(task).and_then(|task| {
+                let kernel = host.kernel()?;
+                Some(kernel.runs_on(kernel.task_cpu(task)) == task)
+            });
+            u64::from(runs.unwrap_or(false))
+        };
+        "scx_bpf_task_set_slice" => |host, task, slice| host.set_entity(task, slice, host.kept.layout.slice);
+        "scx_bpf_task_set_dsq_vtime" => |host, task, vtime| host.set_entity(task, vtime, host.kept.layout.vtime);
+        "scx_bpf_task_cgroup" => |host| host.kept.root_cgroup;
+        "bpf_task_from_pid" | "bpf_task_from_vpid" => |host, pid| host.task_by_pid(pid as u32);
+        "bpf_task_acquire" | "bpf_cgroup_acquire" => |host, object| object;
+        "bpf_cgroup_from_id" => |host, id| if id == 1 { host.kept.root_cgroup } else { 0 };
+        "bpf_cgroup_ancestor" => |host, group, level| if level == 0 { group } else { 0 };
+        // The group has no children.
+        "bpf_iter_css_new" => |host| 0;
+        "bpf_iter_css_next" => |host| 0;
+
+        // Masks.
+        "bpf_cpumask_create" => |host| host.allocate();
+        "bpf_cpumask_acquire" => |host, mask| mask;
+        "bpf_cpumask_release" => |host, mask| { host.free(mask); 0 };
+        "bpf_cpumask_set_cpu" => |host, cpu, mask| { host.set_mask_bit(mask, cpu as u32, true); 0 };
+        "bpf_cpumask_clear_cpu" => |host, cpu, mask| { host.set_mask_bit(mask, cpu as u32, false); 0 };
+        "bpf_cpumask_test_and_set_cpu" => |host, cpu, mask| u64::from(host.set_mask_bit(mask, cpu as u32, true));
+        "bpf_cpumask_test_and_clear_cpu" => |host, cpu, mask| u64::from(host.set_mask_bit(mask, cpu as u32, false));
+        "bpf_cpumask_and" => |host, to, a, b| u64::from(host.combine_masks(to, (a, b), |a, b| a & b));
+        "bpf_cpumask_or" => |host, to, a, b| u64::from(host.combine_masks(to, (a, b), |a, b| a | b));
+        "bpf_cpumask_xor" => |host, to, a, b| u64::from(host.combine_masks(to, (a, b), |a, b| a ^ b));
+        "bpf_cpumask_copy" => |host, to, from| u64::from(host.combine_masks(to, (from, from), |a, _| a));
+        "bpf_cpumask_clear" => |host, mask| u64::from(host.combine_masks(mask, (mask, mask), |_, _| 0));
+        "bpf_cpumask_setall" => |host, mask| {
+            let all = host.kept.online_mask;
+            u64::from(host.combine_masks(mask, (all, all), |a, _| a))
+        };
+        "bpf_cpumask_equal" => |host, a, b| u64::from(!host.any_in_masks((a, b), |a, b| a ^ b));
+        "bpf_cpumask_intersects" => |host, a, b| u64::from(host.any_in_masks((a, b), |a, b| a & b));
+        "bpf_cpumask_subset" => |host, a, b| u64::from(!host.any_in_masks((a, b), |a, b| a & !b));
+        "bpf_cpumask_full" => |host, mask| u64::from(!host.any_in_masks((host.kept.online_mask, mask), |a, b| a & !b));
+        "bpf_cpumask_empty" => |host, mask| u64::from(!host.any_in_masks((mask, mask), |a, _| a));
+        "bpf_cpumask_weight" => |host, mask| host.mask_weight(mask);
+        "bpf_cpumask_first" => |host, mask| u64::from(host.first_in_masks(mask, mask, 0));
+        "bpf_cpumask_first_zero" => |host, mask| {
+            let zero = (0..host.kept.cpus).find(|&cpu| host.mask_word(mask, u64::from(cpu / 64)) >> (cpu % 64) & 1 == 0);
+            u64::from(zero.unwrap_or(host.kept.cpus))
+        };
+        "bpf_cpumask_first_and" => |host, a, b| u64::from(host.first_in_masks(a, b, 0));
+        "bpf_cpumask_any_distribute" => |host, mask| u64::from(host.any_in_masks_distributed(mask, mask));
+        "bpf_cpumask_any_and_distribute" => |host, a, b| u64::from(host.any_in_masks_distributed(a, b));
+
+        // The arena.
+        "bpf_arena_alloc_pages" => |host, map, address, pages| {
+            if address != 0 { return address }
+            host.maps.arena_pages(map, u64::from(pages as u32))
+        };
+        "bpf_arena_free_pages" => |host, map, address, pages| { host.maps.arena_free(map, address, u64::from(pages as u32)); 0 };
+        "bpf_arena_reserve_pages" => |host, map, address, pages| {
+            if host.maps.arena_reserve(map, address, u64::from(pages as u32)) { 0 } else { error(EBUSY) }
+        };
+
+        // Texts.
+        "scx_bpf_error_bstr" => |host, format, values, bytes| {
+            let text = super::text::format(&host.maps.memory, format, values, bytes);
+            if let Some(kernel) = host.kernel() { kernel.error(&text); }
+            0
+        };
+        "scx_bpf_exit_bstr" => |host, code, format, values, bytes| {
+            let text = super::text::format(&host.maps.memory, format, values, bytes);
+            if let Some(kernel) = host.kernel() { kernel.exit(code as i64, &text); }
+            0
+        };
+        "scx_bpf_dump_bstr" => |host, format, values, bytes| {
+            let text = super::text::format(&host.maps.memory, format, values, bytes);
+            if let Some(kernel) = host.kernel() { kernel.dump(&text); }
+            0
+        };
+    };
+    find(name)
+}
+
+/// What a wakeup of these flags is.
+pub(super) fn wake_flags(flags: u64, by_task: bool) -> WakeFlags {
+    WakeFlags { sync: flags & WAKE_SYNC != 0, fork: flags & WAKE_FORK != 0, by_task }
+}
+
+/// The flags of a wakeup as programs see them.
+pub(super) fn wake_flag_bits(flags: WakeFlags) -> u64 {
+    (if flags.sync { WAKE_SYNC } else { 0 }) | if flags.fork { WAKE_FORK } else { WAKE_TTWU }
+}
+
+impl Host {
+    fn create_dsq(&mut self, dsq: u64) -> u64 {
+        const EEXIST: i64 = 17;
+        let Some(kernel) = self.kernel() else {
+            self.kept.too_early.insert("scx_bpf_create_dsq");
+            return error(EINVAL);
+        };
+        if kernel.create_dsq(DsqId(dsq)) { 0 } else { error(EEXIST) }
+    }
+
+    fn insert(&mut self, task: u64, dsq: u64, slice: u64, vtime: Option<u64>, flags: u64) -> u64 {
+        let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return 0 };
+        match vtime {
+            Some(vtime) => kernel.dsq_insert_vtime(task, DsqId(dsq), slice, vtime, EnqueueFlags(flags)),
+            None => kernel.dsq_insert(task, DsqId(dsq), slice, EnqueueFlags(flags)),
+        }
+        1
+    }
+
+    fn move_task(&mut self, task: u64, dsq: u64, flags: u64, by_vtime: bool) -> u64 {
+        let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return 0 };
+        let moved = if by_vtime {
+            kernel.dsq_move_vtime(task, DsqId(dsq), EnqueueFlags(flags))
+        } else {
+            kernel.dsq_move(task, DsqId(dsq), EnqueueFlags(flags))
+        };
+        u64::from(moved)
+    }
+
+    /// The program's iterator holds the number of ours, plus one; 0 for one that is at its end.
+    fn iterator_new(&mut self, iterator: u64, dsq: u64, flags: u64) -> u64 {
+        const REVERSE: u64 = 1;
+        self.store_u64(iterator, 0);
+        let Some(kernel) = self.kernel() else { return error(EINVAL) };
+        let Some(way) = kernel.iterate(DsqId(dsq), flags & REVERSE != 0) else { return error(ENOENT) };
+        if way.is_at_end() {
+            return 0;
+        }
+        let free = self.iterators.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.iterators.len());
+        if free.is_none() {
+            self.iterators.push(None);
+        }
+        self.iterators[number] = Some(way);
+        self.store_u64(iterator, number as u64 + 1);
+        0
+    }
+
+    fn iterator_next(&mut self, iterator: u64) -> u64 {
+        let number = self.maps.memory.load_u64(iterator) as usize;
+        let Some(kernel) = self.kernel() else { return 0 };
+        let Some(way) = number.checked_sub(1).and_then(|number| self.iterators.get_mut(number)?.as_mut()) else {
+            return 0;
+        };
+        match kernel.next(way) {
+            Some(task) => self.task_address(task),
+            None => 0,
+        }
+    }
+
+    fn iterator_destroy(&mut self, iterator: u64) -> u64 {
+        let number = self.maps.memory.load_u64(iterator) as usize;
+        if let Some(way) = number.checked_sub(1).and_then(|number| self.iterators.get_mut(number)) {
+            *way = None;
+        }
+        self.store_u64(iterator, 0);
+        0
+    }
+
+    fn select_cpu_dfl(&mut self, task: u64, prev: u64, flags: u64, is_idle: u64) -> u64 {
+        let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return prev };
+        if prev as u32 >= self.kept.cpus {
+            return error(EINVAL);
+        }
+        let flags = wake_flags(flags, !kernel.runs_on(kernel.this_cpu()).is_idle());
+        let (cpu, idle) = kernel.select_cpu_dfl(task, CpuId(prev as u32), flags);
+        if let Some(place) = self.maps.memory.write(is_idle, 1) {
+            place[0] = u8::from(idle);
+        }
+        u64::from(cpu.0)
+    }
+
+    fn select_cpu_and(&mut self, task: u64, prev: u64, flags: u64, mask: u64) -> u64 {
+        let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return error(EPERM) };
+        if prev as u32 >= self.kept.cpus {
+            return error(EINVAL);
+        }
+        self.read_mask(mask);
+        let flags = wake_flags(flags, !kernel.runs_on(kernel.this_cpu()).is_idle());
+        let cpu = kernel.select_cpu_and(task, CpuId(prev as u32), flags, &self.set);
+        cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0))
+    }
+
+    fn pick_idle_cpu(&mut self, mask: u64, flags: u64) -> u64 {
+        self.read_mask(mask);
+        let smt = if flags & PICK_IDLE_CORE != 0 { Smt::WholeCore } else { Smt::Preferred };
+        let cpu = self.kernel().and_then(|kernel| kernel.pick_idle_cpu_of(&self.set, smt));
+        cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0))
+    }
+
+    fn kick(&mut self, cpu: u64, flags: u64) -> u64 {
+        let kick = match flags {
+            0 => Kick::Plain,
+            1 => Kick::Idle,
+            flags if flags & 2 != 0 => Kick::Preempt,
+            _ => Kick::Wait,
+        };
+        if let Some(kernel) = self.kernel() {
+            kernel.kick(CpuId(cpu as u32), kick);
+        }
+        0
+    }
+
+    fn idle_mask(&mut self, whole_cores: bool) -> u64 {
+        let mask = if whole_cores { self.kept.idle_cores_mask } else { self.kept.idle_mask };
+        if let Some(kernel) = self.kernel() {
+            // Without SMT each idle CPU is a wholly idle core.
+            let cores = whole_cores && kernel.machine().smt_width() > 1;
+            let set = if cores { kernel.idle_smtmask() } else { kernel.idle_cpumask() };
+            self.write_mask(mask, set);
+        }
+        mask
+    }
+
+    fn set_entity(&mut self, task: u64, value: u64, member: u64) -> u64 {
+        if self.task_of(task).is_none() {
+            return 0;
+        }
+        self.store_u64(task + member, value);
+        1
+    }
+}

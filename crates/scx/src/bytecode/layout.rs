@@ -1,0 +1,117 @@
+//! Where the members of kernel structures lie that programs read, by a kernel's type information.
+
+use thiserror::Error;
+use warmcore_bpf::btf::{Btf, TypeKind};
+
+/// A kernel that a program cannot be run for.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("the kernel's type information has no {what}: it is not of a kernel with sched_ext, or of one that is too new")]
+pub struct LayoutError {
+    /// What is missing.
+    pub what: String,
+}
+
+/// Offsets and sizes, in bytes.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct Layout {
+    pub task_size: u64,
+    pub rq_size: u64,
+    pub cpumask_size: u64,
+    pub slice: u64,
+    pub vtime: u64,
+    pub weight: u64,
+    pub scx_flags: u64,
+    pub runtime: u64,
+    pub pid: u64,
+    pub tgid: u64,
+    pub comm: u64,
+    pub task_flags: u64,
+    pub cpus_ptr: u64,
+    pub cpus_mask: u64,
+    pub nr_cpus_allowed: u64,
+    pub prio: u64,
+    pub static_prio: u64,
+    pub task_cpu: Option<u64>,
+    pub real_parent: u64,
+    pub group_leader: u64,
+    pub cgroups: Option<u64>,
+    pub sched_task_group: Option<u64>,
+    pub ddsp_dsq_id: Option<u64>,
+    pub rq_curr: u64,
+    pub rq_clock_task: u64,
+    pub rq_clock_pelt: Option<u64>,
+    pub dfl_cgrp: Option<u64>,
+    pub cgroup_kn: Option<u64>,
+    pub cgroup_self: Option<u64>,
+    pub css_cgroup: Option<u64>,
+    pub kernfs_id: Option<u64>,
+    pub kernfs_name: Option<u64>,
+    pub task_group_css: Option<u64>,
+    pub init_task_cgroup: Option<u64>,
+    pub cgroup_init_weight: Option<u64>,
+    pub exit_kind: u64,
+    pub exit_reason: u64,
+    pub exit_message: u64,
+    pub exit_dump: u64,
+}
+
+impl Layout {
+    /// Of a kernel.
+    ///
+    /// # Errors
+    /// When a structure or member is missing that every program needs.
+    pub fn new(btf: &Btf) -> Result<Self, LayoutError> {
+        let missing = |what: String| LayoutError { what };
+        let size = |name: &str| {
+            let found = btf.find(TypeKind::Struct, name).map(|ty| u64::from(btf.size(ty)));
+            found.ok_or_else(|| missing(format!("structure `{name}`")))
+        };
+        let some = |structure: &str, member: &str| btf.offset(structure, member).map(u64::from);
+        let at = |structure: &str, member: &str| {
+            some(structure, member).ok_or_else(|| missing(format!("member `{member}` of structure `{structure}`")))
+        };
+        let task = |member: &str| at("task_struct", member);
+        Ok(Self {
+            task_size: size("task_struct")?.next_multiple_of(64),
+            rq_size: size("rq")?.next_multiple_of(64),
+            cpumask_size: size("cpumask")?,
+            slice: task("scx.slice")?,
+            vtime: task("scx.dsq_vtime")?,
+            weight: task("scx.weight")?,
+            scx_flags: task("scx.flags")?,
+            runtime: task("se.sum_exec_runtime")?,
+            pid: task("pid")?,
+            tgid: task("tgid")?,
+            comm: task("comm")?,
+            task_flags: task("flags")?,
+            cpus_ptr: task("cpus_ptr")?,
+            cpus_mask: task("cpus_mask")?,
+            nr_cpus_allowed: task("nr_cpus_allowed")?,
+            prio: task("prio")?,
+            static_prio: task("static_prio")?,
+            task_cpu: some("task_struct", "thread_info.cpu"),
+            real_parent: task("real_parent")?,
+            group_leader: task("group_leader")?,
+            cgroups: some("task_struct", "cgroups"),
+            sched_task_group: some("task_struct", "sched_task_group"),
+            ddsp_dsq_id: some("task_struct", "scx.ddsp_dsq_id"),
+            rq_curr: at("rq", "curr")?,
+            rq_clock_task: at("rq", "clock_task")?,
+            rq_clock_pelt: some("rq", "clock_pelt"),
+            dfl_cgrp: some("css_set", "dfl_cgrp"),
+            cgroup_kn: some("cgroup", "kn"),
+            cgroup_self: some("cgroup", "self"),
+            css_cgroup: some("cgroup_subsys_state", "cgroup"),
+            kernfs_id: some("kernfs_node", "id"),
+            kernfs_name: some("kernfs_node", "name"),
+            task_group_css: some("task_group", "css"),
+            init_task_cgroup: some("scx_init_task_args", "cgroup"),
+            cgroup_init_weight: some("scx_cgroup_init_args", "weight"),
+            exit_kind: at("scx_exit_info", "kind")?,
+            exit_reason: at("scx_exit_info", "reason")?,
+            exit_message: at("scx_exit_info", "msg")?,
+            exit_dump: at("scx_exit_info", "dump")?,
+        })
+    }
+}

@@ -1,0 +1,339 @@
+//! Programs as a loader hands them over, and everything it has loaded as one value.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use thiserror::Error;
+use warmcore_bpf::btf::{Btf, TypeKind};
+use warmcore_bpf::maps::MapsImage;
+use warmcore_bpf::{
+    Callee, Code, Entry, Frame, Instruction, MemoryError, Program, ProgramError, Resolver, TranslateError, Translator,
+};
+
+use crate::bytecode::host::{Host, Kept};
+use crate::bytecode::{helpers, kfuncs};
+use crate::operations::{Operation, OperationFlags, OperationTable};
+
+/// Number of a program of a [`Host`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ProgramId(pub u32);
+
+/// A program as the system call has it.
+pub struct ProgramSource<'a> {
+    /// Name, cut to 15 bytes by the interface.
+    pub name: &'a str,
+    /// Instructions.
+    pub bytes: &'a [u8],
+    /// Where functions begin.
+    pub functions: &'a [u32],
+    /// Handle of the map of each descriptor that the instructions name.
+    pub maps: &'a BTreeMap<i32, u64>,
+}
+
+/// Why an object cannot be used.
+#[derive(Debug, Error)]
+pub enum ObjectError {
+    /// A program is broken.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// A program cannot be translated.
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    /// There is no memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// It asks for things that are not modelled.
+    #[error("`{program}` needs what is not modelled: {}", .needs.join(", "))]
+    Needs {
+        /// The scheduler.
+        program: String,
+        /// What it needs, by name.
+        needs: Vec<String>,
+    },
+    /// Its table of operations is not one.
+    #[error("the table of operations is broken: {0}")]
+    Table(String),
+    /// A program that was to set things up went wrong.
+    #[error("{0}")]
+    Setup(String),
+}
+
+/// A program, translated.
+#[derive(Clone)]
+pub(super) struct Loaded {
+    pub name: String,
+    pub code: Arc<Code>,
+    pub entries: Arc<[Entry]>,
+}
+
+/// Instructions that a program which sets things up may take.
+const SETUP_BUDGET: u64 = 2_000_000_000;
+
+/// What a program may call that is missing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Missing {
+    names: BTreeSet<String>,
+}
+
+/// What a loader attaches: the values of `struct sched_ext_ops`, programs by the members' names.
+pub struct Attached {
+    /// Name of the scheduler.
+    pub name: String,
+    /// Programs by member.
+    pub programs: BTreeMap<String, ProgramId>,
+    /// Other members by name.
+    pub values: BTreeMap<String, u64>,
+}
+
+/// Everything a loader has loaded, at the moment it attached its scheduler. Any number of runs begin with it.
+pub struct Object {
+    pub(super) image: MapsImage,
+    pub(super) kept: Kept,
+    pub(super) programs: Vec<Loaded>,
+    pub(super) operations: [Option<ProgramId>; Operation::COUNT],
+    pub(super) table: OperationTable,
+    /// Members of the table that are set and never called here.
+    pub never_called: Vec<String>,
+}
+
+/// Programs that a host has loaded.
+#[derive(Default)]
+pub struct Programs {
+    pub(super) loaded: Vec<Loaded>,
+    missing: Missing,
+}
+
+struct Names<'a> {
+    host: &'a mut Host,
+    maps: &'a BTreeMap<i32, u64>,
+    missing: &'a mut Missing,
+    program: u32,
+}
+
+impl Resolver for Names<'_> {
+    fn immediate(&mut self, load: Instruction, next: i32) -> Result<u64, String> {
+        match load.src {
+            1 | 2 => {
+                let handle = self.maps.get(&load.imm).ok_or_else(|| format!("descriptor {} is no map", load.imm))?;
+                let map = self.host.maps.get(*handle).ok_or("a map that is gone")?;
+                Ok(if load.src == 1 { *handle } else { map.address + u64::from(next as u32) })
+            }
+            3 => Ok(self.symbol(load.imm as u32)),
+            kind => Err(format!("an immediate of kind {kind} is not modelled")),
+        }
+    }
+
+    /// Number of the program and of the function, plus one so that none is NULL.
+    fn callback(&mut self, _: &Program, function: usize) -> u64 {
+        (u64::from(self.program) << 32 | function as u64) + 1
+    }
+
+    fn helper(&mut self, number: i32) -> Callee {
+        let callee = helpers::helper(number);
+        if !helpers::is_known(number) {
+            self.missing.names.insert(format!("helper {number}"));
+        }
+        callee
+    }
+
+    fn kfunc(&mut self, number: i32) -> Callee {
+        let btf = Arc::clone(&self.host.kept.btf);
+        let name = btf.name(number as u32);
+        if !kfuncs::is_known(name) {
+            self.missing.names.insert(format!("kernel function {name}"));
+        }
+        kfuncs::kfunc(name)
+    }
+}
+
+impl Names<'_> {
+    /// A variable is its address on CPU 0, a function that exists is not zero.
+    fn symbol(&mut self, number: u32) -> u64 {
+        let btf = Arc::clone(&self.host.kept.btf);
+        let name = btf.name(number);
+        match btf.kind(number) {
+            TypeKind::Variable => self.host.percpu(name, u64::from(btf.size(number)).max(8)),
+            TypeKind::Function => u64::from(kfuncs::is_known(name)),
+            _ => 0,
+        }
+    }
+}
+
+impl Programs {
+    /// Loads a program.
+    ///
+    /// # Errors
+    /// When it is broken.
+    pub fn load(&mut self, host: &mut Host, source: &ProgramSource<'_>) -> Result<ProgramId, ObjectError> {
+        let program = Program::new(source.name, source.bytes, source.functions)?;
+        let id = self.loaded.len() as u32;
+        let mut translator = Translator::new()?;
+        let mut names = Names { host, maps: source.maps, missing: &mut self.missing, program: id };
+        let entries = translator.add(&program, &mut names)?;
+        let code = Arc::new(translator.finish()?);
+        self.loaded.push(Loaded { name: source.name.to_owned(), code, entries: entries.into() });
+        Ok(ProgramId(id))
+    }
+
+    /// Runs a program that sets things up, with a context; the context is changed in place.
+    ///
+    /// # Errors
+    /// When it does what a program must not.
+    pub fn run(&self, host: &mut Host, program: ProgramId, context: &mut [u8]) -> Result<u32, ObjectError> {
+        let loaded = &self.loaded[program.0 as usize];
+        let at = host.kept.scratch;
+        let room = context.len() as u64;
+        let Some(place) = host.maps.memory.write(at, room) else {
+            return Err(ObjectError::Setup(format!("the context of program `{}` is too large", loaded.name)));
+        };
+        place.copy_from_slice(context);
+        host.frame.allow(SETUP_BUDGET);
+        host.frame.cpu = 0;
+        // SAFETY: the frame is the first field of the host, which is what the functions of this code expect.
+        let result =
+            unsafe { loaded.code.run(loaded.entries[0], std::ptr::from_mut(host).cast::<Frame>(), [at, 0, 0, 0, 0]) };
+        if let Some(site) = loaded.code.fault(&host.frame) {
+            return Err(ObjectError::Setup(site.to_string()));
+        }
+        if let Some(place) = host.maps.memory.read(at, room) {
+            context.copy_from_slice(place);
+        }
+        Ok(result as u32)
+    }
+
+    /// What programs may call that is not modelled, by name. A call that is never reached does no harm.
+    pub fn missing(&self) -> impl Iterator<Item = &str> {
+        self.missing.names.iter().map(String::as_str)
+    }
+
+    /// Instructions of all programs.
+    #[must_use]
+    pub fn instructions(&self) -> usize {
+        self.loaded.iter().map(|loaded| loaded.code.instructions()).sum()
+    }
+
+    /// Keeps everything as it is now.
+    ///
+    /// # Errors
+    /// When the table is none.
+    pub fn attach(&self, host: &Host, attached: &Attached) -> Result<Object, ObjectError> {
+        let broken = |what: &str| ObjectError::Table(what.to_owned());
+        if attached.name.is_empty() {
+            return Err(broken("it has no name"));
+        }
+        // One for each object that is loaded, as long as the program runs.
+        let mut table = OperationTable::empty(Box::leak(attached.name.clone().into_boxed_str()));
+        let mut operations = [None; Operation::COUNT];
+        let mut never_called = Vec::new();
+        for (member, &program) in &attached.programs {
+            match OPERATIONS.iter().find(|(name, _)| name == member) {
+                Some(&(_, operation)) => {
+                    operations[operation as usize] = Some(program);
+                    table.present |= operation.bit();
+                }
+                None => never_called.push(member.clone()),
+            }
+        }
+        table.present |= Operation::Timer.bit() | Operation::InitTask.bit();
+        let value = |name: &str| attached.values.get(name).copied().unwrap_or(0);
+        table.flags = OperationFlags(value("flags"));
+        let or = |value: u64, default: u32| if value == 0 { default } else { value as u32 };
+        table.timeout_ms = or(value("timeout_ms"), table.timeout_ms);
+        table.dispatch_max_batch = or(value("dispatch_max_batch"), table.dispatch_max_batch);
+        table.exit_dump_bytes = or(value("exit_dump_len"), table.exit_dump_bytes as u32) as usize;
+        if table.timeout_ms > 30_000 {
+            return Err(broken("timeout_ms is above 30 000"));
+        }
+        let (image, kept) = host.keep();
+        Ok(Object { image, kept, programs: self.loaded.clone(), operations, table, never_called })
+    }
+}
+
+/// Members of `struct sched_ext_ops` that are called.
+const OPERATIONS: &[(&str, Operation)] = &[
+    ("select_cpu", Operation::SelectCpu),
+    ("enqueue", Operation::Enqueue),
+    ("dequeue", Operation::Dequeue),
+    ("dispatch", Operation::Dispatch),
+    ("tick", Operation::Tick),
+    ("runnable", Operation::Runnable),
+    ("running", Operation::Running),
+    ("stopping", Operation::Stopping),
+    ("quiescent", Operation::Quiescent),
+    ("yield", Operation::Yield),
+    ("set_weight", Operation::SetWeight),
+    ("set_cpumask", Operation::SetCpumask),
+    ("update_idle", Operation::UpdateIdle),
+    ("init_task", Operation::InitTask),
+    ("exit_task", Operation::ExitTask),
+    ("enable", Operation::Enable),
+    ("disable", Operation::Disable),
+    ("init", Operation::Init),
+    ("exit", Operation::Exit),
+    ("dump", Operation::Dump),
+    ("cgroup_init", Operation::CgroupInit),
+];
+
+impl Attached {
+    /// Reads the value that a loader gives the map of the scheduler: `program_of` says which program a descriptor is.
+    ///
+    /// # Errors
+    /// When the kernel has no such table, or a descriptor is no program.
+    pub fn read(
+        btf: &Btf,
+        value: &[u8],
+        mut program_of: impl FnMut(u32) -> Option<ProgramId>,
+    ) -> Result<Self, ObjectError> {
+        let broken = |what: String| ObjectError::Table(what);
+        let data = btf
+            .offset("bpf_struct_ops_sched_ext_ops", "data")
+            .ok_or_else(|| broken("the kernel has no sched_ext".into()))? as usize;
+        let table = btf
+            .find(TypeKind::Struct, "sched_ext_ops")
+            .ok_or_else(|| broken("the kernel has no `struct sched_ext_ops`".into()))?;
+        let mut attached = Self { name: String::new(), programs: BTreeMap::new(), values: BTreeMap::new() };
+        for member in btf.members(table) {
+            let at = data + member.bit_offset as usize / 8;
+            let ty = btf.resolved(member.ty);
+            let size = btf.size(ty) as usize;
+            let Some(bytes) = value.get(at..at + size) else {
+                return Err(broken(format!("it ends before member `{}`", member.name)));
+            };
+            let number = || bytes.iter().take(8).rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            match btf.kind(ty) {
+                TypeKind::Pointer if member.name != "priv" => {
+                    let descriptor = number() as u32;
+                    if descriptor != 0 {
+                        let program = program_of(descriptor)
+                            .ok_or_else(|| broken(format!("member `{}` is no program", member.name)))?;
+                        attached.programs.insert(member.name.to_owned(), program);
+                    }
+                }
+                TypeKind::Array => {
+                    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+                    if member.name == "name" {
+                        attached.name = String::from_utf8_lossy(&bytes[..end]).into_owned();
+                    }
+                }
+                _ => {
+                    attached.values.insert(member.name.to_owned(), number());
+                }
+            }
+        }
+        Ok(attached)
+    }
+}
+
+impl Object {
+    /// Name of the scheduler.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.table.name
+    }
+
+    /// Instructions of all its programs.
+    #[must_use]
+    pub fn instructions(&self) -> usize {
+        self.programs.iter().map(|program| program.code.instructions()).sum()
+    }
+}

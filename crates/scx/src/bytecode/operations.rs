@@ -1,0 +1,273 @@
+//! An object's programs as [`Operations`].
+
+use std::sync::Arc;
+
+use warmcore_bpf::{BUDGET, Frame, MemoryError};
+use warmcore_kernel::WakeFlags;
+use warmcore_topology::{CpuId, CpuSet};
+use warmcore_trace::TaskId;
+
+use crate::bytecode::host::Host;
+use crate::bytecode::kfuncs::wake_flag_bits;
+use crate::bytecode::object::Object;
+use crate::entities::EntityLayout;
+use crate::exit::ExitInfo;
+use crate::kfuncs::Kfuncs;
+use crate::operations::{DequeueFlags, EnqueueFlags, Operation, OperationTable, Operations};
+
+/// A scheduler in bytecode, in one run.
+pub struct Bytecode {
+    object: Arc<Object>,
+    // In a box, as translated code knows its address.
+    host: Box<Host>,
+    /// First task of each process, by its number.
+    leaders: Vec<Option<TaskId>>,
+    /// Picoseconds that an instruction of a program costs the CPU that runs it.
+    instruction_ps: u64,
+    instructions: [u64; Operation::COUNT],
+}
+
+impl Bytecode {
+    /// As the loader left it. `seed` is that of what programs draw at random; an instruction costs its CPU `instruction_ps` picoseconds.
+    ///
+    /// # Errors
+    /// When the system has no memory.
+    pub fn new(object: &Arc<Object>, seed: u64, instruction_ps: u64) -> Result<Self, MemoryError> {
+        let host = Box::new(Host::again(&object.image, &object.kept, seed)?);
+        let instructions = [0; Operation::COUNT];
+        Ok(Self { object: Arc::clone(object), host, leaders: Vec::new(), instruction_ps, instructions })
+    }
+
+    /// Instructions that an operation has taken so far.
+    #[must_use]
+    pub fn instructions(&self, operation: Operation) -> u64 {
+        self.instructions[operation as usize]
+    }
+
+    /// Calls an operation's program, if there is one.
+    fn call(&mut self, kernel: &mut Kfuncs<'_, '_>, operation: Operation, arguments: &[u64]) -> u64 {
+        let Some(program) = self.object.operations[operation as usize] else { return 0 };
+        for (number, &argument) in arguments.iter().enumerate() {
+            let place = self.host.kept.scratch + 8 * number as u64;
+            self.host.store_u64(place, argument);
+        }
+        let context = self.host.kept.scratch;
+        self.enter(kernel, operation, (program.0 as usize, 0), [context, 0, 0, 0, 0])
+    }
+
+    fn enter(
+        &mut self,
+        kernel: &mut Kfuncs<'_, '_>,
+        operation: Operation,
+        (program, function): (usize, usize),
+        arguments: [u64; 5],
+    ) -> u64 {
+        let loaded = &self.object.programs[program];
+        let cpu = kernel.this_cpu();
+        let host = &mut *self.host;
+        host.frame.now_ns = kernel.now_ns();
+        host.frame.cpu = u64::from(cpu.0);
+        let before = host.frame.instructions;
+        host.frame.allow(BUDGET);
+        host.kernel = Some(std::ptr::from_mut(kernel).cast());
+        host.write_run_queue(cpu);
+        // SAFETY: the frame is the first field of the host, which is what the functions of this code expect; the region is the host's.
+        let result =
+            unsafe { loaded.code.run(loaded.entries[function], std::ptr::from_mut(host).cast::<Frame>(), arguments) };
+        host.kernel = None;
+        let taken = host.frame.instructions - before;
+        self.instructions[operation as usize] += taken;
+        if let Some(site) = loaded.code.fault(&host.frame) {
+            kernel.fault(site.to_string());
+            host.frame.fault = 0;
+        }
+        if self.instruction_ps > 0 {
+            kernel.charge(operation, taken * self.instruction_ps / 1000);
+        }
+        result
+    }
+
+    /// Has the task's structure up to date, and gives its address.
+    fn task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> u64 {
+        self.host.kernel = Some(std::ptr::from_mut(kernel).cast());
+        self.host.write_task(task);
+        self.host.kernel = None;
+        self.host.task_address(task)
+    }
+
+    fn of_task(&mut self, kernel: &mut Kfuncs<'_, '_>, operation: Operation, task: TaskId, more: u64) -> u64 {
+        let task = self.task(kernel, task);
+        self.call(kernel, operation, &[task, more])
+    }
+
+    /// Gives up with an error if a program that may refuse does.
+    fn check(&mut self, kernel: &mut Kfuncs<'_, '_>, what: &str, result: u64) {
+        let result = result as i32;
+        if result != 0 {
+            kernel.fault(format!("{what} failed with {result}"));
+        }
+    }
+
+    /// Where a structure given to a call is written, of so many bytes, zeroed.
+    fn structure(&mut self, bytes: u64) -> u64 {
+        let at = self.host.kept.scratch + 4096;
+        if let Some(place) = self.host.maps.memory.write(at, bytes) {
+            place.fill(0);
+        }
+        at
+    }
+}
+
+impl Operations for Bytecode {
+    fn table(&self) -> OperationTable {
+        self.object.table
+    }
+
+    fn entities(&self) -> Option<EntityLayout> {
+        Some(self.host.entities())
+    }
+
+    fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        let result = self.call(kernel, Operation::Init, &[]);
+        self.check(kernel, "init", result);
+    }
+
+    fn exit(&mut self, kernel: &mut Kfuncs<'_, '_>, info: &ExitInfo) {
+        const TEXT: u64 = 1024;
+        let at = self.structure(4096 + 3 * TEXT);
+        let layout = Arc::clone(&self.object.kept.layout);
+        self.host.store_u32(at + layout.exit_kind, info.kind as u32);
+        let texts =
+            [(layout.exit_reason, info.kind.reason()), (layout.exit_message, &info.message), (layout.exit_dump, "")];
+        for (number, (member, text)) in texts.into_iter().enumerate() {
+            let place = at + 4096 + number as u64 * TEXT;
+            self.host.store_text(place, text, TEXT);
+            self.host.store_u64(at + member, place);
+        }
+        self.call(kernel, Operation::Exit, &[at]);
+    }
+
+    fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
+        let address = self.task(kernel, task);
+        self.host.write_context(kernel.this_cpu(), !flags.by_task);
+        let arguments = [address, u64::from(prev.0), wake_flag_bits(flags)];
+        let cpu = self.call(kernel, Operation::SelectCpu, &arguments) as u32;
+        self.host.write_context(kernel.this_cpu(), false);
+        CpuId(cpu)
+    }
+
+    fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {
+        self.of_task(kernel, Operation::Enqueue, task, flags.0);
+    }
+
+    fn dequeue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: DequeueFlags) {
+        self.of_task(kernel, Operation::Dequeue, task, flags.0);
+    }
+
+    fn dispatch(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, prev: Option<TaskId>) {
+        let prev = match prev {
+            Some(prev) => self.task(kernel, prev),
+            None => self.host.task_address(TaskId::IDLE),
+        };
+        self.call(kernel, Operation::Dispatch, &[u64::from(cpu.0), prev]);
+    }
+
+    fn tick(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.of_task(kernel, Operation::Tick, task, 0);
+    }
+
+    fn runnable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {
+        self.of_task(kernel, Operation::Runnable, task, flags.0);
+    }
+
+    fn running(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.of_task(kernel, Operation::Running, task, 0);
+    }
+
+    fn stopping(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, runnable: bool) {
+        self.of_task(kernel, Operation::Stopping, task, u64::from(runnable));
+    }
+
+    fn quiescent(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: DequeueFlags) {
+        self.of_task(kernel, Operation::Quiescent, task, flags.0);
+    }
+
+    fn yield_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.of_task(kernel, Operation::Yield, task, 0);
+    }
+
+    fn set_weight(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, weight: u32) {
+        self.of_task(kernel, Operation::SetWeight, task, u64::from(weight));
+    }
+
+    fn set_cpumask(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _allowed: &CpuSet) {
+        let mask = self.host.task_address(task) + self.object.kept.layout.cpus_mask;
+        self.of_task(kernel, Operation::SetCpumask, task, mask);
+    }
+
+    fn update_idle(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, idle: bool) {
+        self.call(kernel, Operation::UpdateIdle, &[u64::from(cpu.0), u64::from(idle)]);
+    }
+
+    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        let process = kernel.task(task).process() as usize;
+        if self.leaders.len() <= process {
+            self.leaders.resize(process + 1, None);
+        }
+        let leader = *self.leaders[process].get_or_insert(task);
+        self.host.add_task(task, leader, None);
+        let arguments = self.structure(256);
+        if let Some(member) = self.object.kept.layout.init_task_cgroup {
+            let group = self.host.kept.root_cgroup;
+            self.host.store_u64(arguments + member, group);
+        }
+        let result = self.of_task(kernel, Operation::InitTask, task, arguments);
+        self.check(kernel, "init_task", result);
+    }
+
+    fn exit_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        let arguments = self.structure(256);
+        self.of_task(kernel, Operation::ExitTask, task, arguments);
+        self.host.maps.forget_owner(warmcore_bpf::MapKind::TaskStorage, task.0 + 1);
+    }
+
+    fn enable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.of_task(kernel, Operation::Enable, task, 0);
+    }
+
+    fn disable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.of_task(kernel, Operation::Disable, task, 0);
+    }
+
+    fn cgroup_init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        let arguments = self.structure(256);
+        if let Some(member) = self.object.kept.layout.cgroup_init_weight {
+            self.host.store_u32(arguments + member, 100);
+        }
+        let group = self.host.kept.root_cgroup;
+        let result = self.call(kernel, Operation::CgroupInit, &[group, arguments]);
+        self.check(kernel, "cgroup_init", result);
+    }
+
+    fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        let context = self.structure(256);
+        self.call(kernel, Operation::Dump, &[context]);
+    }
+
+    fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {
+        let Some(timer) = self.host.kept.timers.get((payload >> 20) as usize).cloned() else { return };
+        if timer.generation != payload & 0x000f_ffff || timer.callback == 0 {
+            return;
+        }
+        let callback = timer.callback - 1;
+        let (program, function) = ((callback >> 32) as usize, (callback & 0xffff_ffff) as usize);
+        let key = self.host.kept.scratch + 2048;
+        let Some(map) = self.host.maps.get(timer.map) else { return };
+        let index = (timer.address - map.address) / map.stride.max(1);
+        let value = map.address + index * map.stride;
+        self.host.store_u32(key, index as u32);
+        self.host.write_context(kernel.this_cpu(), true);
+        self.enter(kernel, Operation::Timer, (program, function), [timer.map, key, value, 0, 0]);
+        self.host.write_context(kernel.this_cpu(), false);
+    }
+}
