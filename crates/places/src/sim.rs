@@ -1,10 +1,12 @@
 //! The simulator: any machine, with caches and memory, every run a function of its request.
 
+mod programs;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use warmcore_kernel::{Setup, SetupError, SimulationError};
-use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
+use warmcore_schedulers::{run_tables, simulate};
 use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 
@@ -52,12 +54,10 @@ impl Place for Sim {
     }
 
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
-        if let Some(scx) = requests.iter().map(|request| request.scheduler).find(|spec| runs_elsewhere_only(spec)) {
-            let message = format!("`{scx}` runs on a real kernel only");
-            let advice = "`warmcore compare --on vm` and `warmcore vm run` boot one";
-            return Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice));
-        }
         requests.iter().try_for_each(|request| {
+            if let Some(program) = request.scheduler.program() {
+                programs::load(program, request.machine)?;
+            }
             check_tunables(request)?;
             let mut setup = Setup::new(request.machine, request.workload, request.seed)?;
             Ok(setup.set_actions(request.actions)?)
@@ -68,10 +68,6 @@ impl Place for Sim {
         let positions: Vec<usize> = (0..requests.len()).collect();
         in_parallel(conduct, &positions, |&position| one(&requests[position], position, conduct, take))
     }
-}
-
-fn runs_elsewhere_only(spec: &SchedulerSpec) -> bool {
-    !spec.is_simulated()
 }
 
 fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_>) -> ControlFlow<()> {
@@ -89,7 +85,11 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
     let tables = run_tables(request.scheduler, &setup);
     let run = Run::new(&tables, 0.0, |sink| {
         // The same sink, borrowed for no longer than the setup.
-        let outcome = simulate(request.scheduler, &setup, sink.map(|sink| sink as &mut dyn Sink))?;
+        let sink = sink.map(|sink| sink as &mut dyn Sink);
+        let outcome = match request.scheduler.program() {
+            None => simulate(request.scheduler, &setup, sink)?,
+            Some(program) => programs::run(&*programs::load(program, request.machine)?, &setup, sink)?,
+        };
         let notes = notes(outcome.memory_solutions);
         Ok(Report { notes, ..Report::new(outcome) })
     });

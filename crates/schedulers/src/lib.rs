@@ -19,5 +19,6 @@ pub mod ule;
 
 pub use kernel_tunables::KernelTunables;
 pub use registry::{LinuxScheduler, SchedulerInfo, list};
+pub use scx_native::bytecode_trial;
 pub use spec::{SchedulerSpec, ScxProgram, SpecError, decisions, run_tables, scores, simulate};
 pub use tunables::{Scale, TunableError, TunableInfo, TunableKind, TunableSet};

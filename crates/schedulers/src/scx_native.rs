@@ -7,8 +7,10 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use warmcore_kernel::{Boot, Core, Level, Setup, SimulationError, run};
+use warmcore_scx::bytecode::{Bytecode, MemoryError, Object};
 use warmcore_scx::{ExitInfo, Ext, ExtDecisions, Fifo, FifoPerLlc, Operations, Vtime};
 use warmcore_trace::{Outcome, Sink, TaskId};
 
@@ -88,6 +90,22 @@ fn simulate<'a>(
         1 => trial(FifoPerLlc::default(), setup, sink),
         _ => trial(Vtime::default(), setup, sink),
     }
+}
+
+/// Runs a scheduler in bytecode, whose instructions cost their CPU `instruction_ps` picoseconds each.
+///
+/// # Errors
+/// As [`trial`].
+pub fn bytecode_trial<'a>(
+    object: &Arc<Object>,
+    instruction_ps: u64,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let program = Bytecode::new(object, setup.seed, instruction_ps);
+    let reason =
+        |error: MemoryError| SimulationError::Ejected { program: object.name().to_owned(), reason: error.to_string() };
+    trial(program.map_err(reason)?, setup, sink)
 }
 
 /// Runs a program. A run that it did not schedule to the end is none of it.

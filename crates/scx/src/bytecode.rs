@@ -19,3 +19,4 @@ pub use host::Host;
 pub use layout::{Layout, LayoutError};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
 pub use operations::Bytecode;
+pub use warmcore_bpf::MemoryError;

@@ -1,0 +1,135 @@
+//! One loader, from its start to the moment it attaches.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use warmcore_scx::bytecode::{Object, ObjectError};
+use warmcore_topology::Machine;
+
+use crate::kernel::TargetKernel;
+
+/// What to start, and before what.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The loader.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub arguments: &'a [String],
+    /// The machine it is shown.
+    pub machine: &'a Machine,
+    /// The kernel it is shown.
+    pub kernel: &'a TargetKernel,
+    /// How long it may take until it attaches.
+    pub timeout: Duration,
+}
+
+/// What a loader has loaded.
+pub struct Capture {
+    /// The scheduler.
+    pub object: Arc<Object>,
+    /// What its programs may call that is not modelled, by name. It does harm only where it is reached.
+    pub missing: Vec<String>,
+    /// Programs that it attached elsewhere than to the scheduler (`kind name`): they do not run.
+    pub not_run: Vec<String>,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug, Error)]
+pub enum LoaderError {
+    /// It cannot be started.
+    #[error("`{program}` cannot be started: {source}")]
+    Start {
+        /// The loader.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system forbids what is needed.
+    #[error("system calls of `{program}` cannot be answered here: {what}: {source}")]
+    Forbidden {
+        /// The loader.
+        program: String,
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// It ended before it attached a scheduler.
+    #[error("`{program}` ended ({status}) before it attached a scheduler; it said last: {said}")]
+    Ended {
+        /// The loader.
+        program: String,
+        /// How.
+        status: String,
+        /// Its last lines.
+        said: String,
+    },
+    /// It did not attach a scheduler in time.
+    #[error("`{program}` has not attached a scheduler within {seconds} s; it said last: {said}")]
+    Hangs {
+        /// The loader.
+        program: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// Its last lines.
+        said: String,
+    },
+    /// What it loads cannot be run.
+    #[error("`{program}`: {source}")]
+    Object {
+        /// The loader.
+        program: String,
+        /// Why.
+        source: ObjectError,
+    },
+    /// The files of the machine cannot be written.
+    #[error("the files that `{program}` reads of the machine cannot be written: {source}")]
+    Files {
+        /// The loader.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Machines whose CPUs have gaps in their numbers.
+    #[error("`{program}` needs a machine whose CPUs are numbered without gaps; {machine} has others")]
+    Numbers {
+        /// The loader.
+        program: String,
+        /// The machine.
+        machine: String,
+    },
+    /// Only one kind of computer can do it.
+    #[error("`{program}` can be run on x86-64 computers only")]
+    Architecture {
+        /// The loader.
+        program: String,
+    },
+}
+
+/// Runs a loader until it attaches its scheduler.
+///
+/// # Errors
+/// When it cannot be started, ends, hangs, or loads what cannot be run.
+#[cfg(target_arch = "x86_64")]
+pub fn capture(request: &Request<'_>) -> Result<Capture, LoaderError> {
+    let program = request.program.display().to_string();
+    if request.machine.cpus().any(|cpu| request.machine.os_index(cpu) != cpu.0) {
+        return Err(LoaderError::Numbers { program, machine: request.machine.name().to_owned() });
+    }
+    let files = |source| LoaderError::Files { program: program.clone(), source };
+    let root = tempfile::tempdir().map_err(files)?;
+    crate::files::write(request.machine, request.kernel, root.path()).map_err(files)?;
+    crate::server::serve(request, root.path())
+}
+
+/// Runs a loader until it attaches its scheduler.
+///
+/// # Errors
+/// Always: this computer is of a kind whose system calls are not known here.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn capture(request: &Request<'_>) -> Result<Capture, LoaderError> {
+    Err(LoaderError::Architecture { program: request.program.display().to_string() })
+}

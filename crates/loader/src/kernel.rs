@@ -1,0 +1,96 @@
+//! The kernel that a loader is shown: release, configuration and type information, of an image or of this computer.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use object::{Object as _, ObjectSection as _};
+use thiserror::Error;
+use warmcore_bpf::btf::{Btf, BtfError};
+use warmcore_scx::bytecode::{Layout, LayoutError};
+
+/// Why a kernel cannot be shown.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// Its image cannot be read.
+    #[error("the kernel image cannot be unpacked: {0}")]
+    Image(String),
+    /// Its type information is broken.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// It has no sched_ext.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// A kernel, as far as programs and their loaders see it.
+#[derive(Clone, Debug)]
+pub struct TargetKernel {
+    /// `uname -r`.
+    pub release: String,
+    /// Text of its configuration.
+    pub configuration: String,
+    /// Its type information as bytes, for loaders.
+    pub types: Arc<[u8]>,
+    /// The same, read.
+    pub btf: Arc<Btf>,
+    /// Where members lie.
+    pub layout: Arc<Layout>,
+}
+
+impl TargetKernel {
+    /// From type information.
+    ///
+    /// # Errors
+    /// When it is broken, or of a kernel without sched_ext.
+    pub fn new(release: &str, configuration: &str, types: &[u8]) -> Result<Self, KernelError> {
+        let btf = Btf::parse(types.to_vec())?;
+        let layout = Layout::new(&btf)?;
+        Ok(Self {
+            release: release.to_owned(),
+            configuration: configuration.to_owned(),
+            types: types.into(),
+            btf: Arc::new(btf),
+            layout: Arc::new(layout),
+        })
+    }
+
+    /// From an image that can be booted.
+    ///
+    /// # Errors
+    /// As above, and when the image is packed in an unknown way.
+    pub fn from_image(release: &str, configuration: &str, image: &[u8]) -> Result<Self, KernelError> {
+        Self::new(release, configuration, &types_of_image(image)?)
+    }
+}
+
+/// Unpacks a bzImage (`Documentation/arch/x86/boot.rst`: `setup_sects`, `payload_offset`, `payload_length`) and takes the section `.BTF`.
+fn types_of_image(image: &[u8]) -> Result<Vec<u8>, KernelError> {
+    let wrong = |what: &str| KernelError::Image(what.to_owned());
+    let word =
+        |at: usize| image.get(at..at + 4).map(|four| u32::from_le_bytes(four.try_into().expect("four bytes")) as usize);
+    let (Some(&sectors), Some(offset), Some(length)) = (image.get(0x1f1), word(0x248), word(0x24c)) else {
+        return Err(wrong("it is too short"));
+    };
+    let start = (usize::from(sectors) + 1) * 512 + offset;
+    let payload = image.get(start..start + length).ok_or_else(|| wrong("it is cut off"))?;
+    // The size of what was packed stands behind it and is no part of the stream.
+    let packed = &payload[..payload.len().saturating_sub(4)];
+    let unpacked = match packed {
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let mut out = Vec::new();
+            let decoder = zstd::Decoder::new(packed).map(|decoder| decoder.single_frame());
+            decoder.and_then(|mut decoder| decoder.read_to_end(&mut out)).map_err(|error| wrong(&error.to_string()))?;
+            out
+        }
+        [0x1f, 0x8b, ..] => {
+            let mut out = Vec::new();
+            let mut decoder = flate2::read::GzDecoder::new(packed);
+            decoder.read_to_end(&mut out).map_err(|error| wrong(&error.to_string()))?;
+            out
+        }
+        _ => return Err(wrong("it is packed with neither zstd nor gzip")),
+    };
+    let file = object::File::parse(&*unpacked).map_err(|error| wrong(&error.to_string()))?;
+    let section = file.section_by_name(".BTF").ok_or_else(|| wrong("it has no type information"))?;
+    section.data().map(<[u8]>::to_vec).map_err(|error| wrong(&error.to_string()))
+}

@@ -1,0 +1,24 @@
+//! The loader of a sched_ext scheduler, unmodified, before a kernel that is not there.
+//!
+//! A loader is a program of the user's own: it reads the machine from `/sys` and `/proc`, hands bytecode and maps to the kernel by the system
+//! call `bpf(2)`, has some of its programs set things up, and attaches the scheduler. [`capture`] starts it with a filter that sends those
+//! calls here (seccomp user notification), answers them in the kernel's place, shows it the [simulated machine](warmcore_topology::Machine)
+//! instead of this one, and ends it at the moment it attaches. What it has loaded is an [`Object`](warmcore_scx::bytecode::Object).
+//!
+//! Neither privileges nor namespaces are needed. The loader runs with the user's rights and can do what the user can do; it is trusted as any
+//! program one starts is. Source: `docs/spec/bpf-runtime.md` sections 3, 4 and 10.
+//!
+//! Not modelled: what a loader decides after it has attached; other computers than x86-64.
+
+mod capture;
+mod files;
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod paths;
+#[cfg(target_arch = "x86_64")]
+mod process;
+#[cfg(target_arch = "x86_64")]
+mod server;
+
+pub use capture::{Capture, LoaderError, Request, capture};
+pub use kernel::{KernelError, TargetKernel};

@@ -1,0 +1,185 @@
+//! Paths of the machine: a loader that opens or asks for one gets the simulated machine's file.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use crate::process::{Call, Process};
+
+/// Calls with a path that are looked at.
+pub const CALLS: [i64; 20] = [
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_access,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlink,
+    libc::SYS_readlinkat,
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_chmod,
+    libc::SYS_fchmodat,
+    libc::SYS_chown,
+    libc::SYS_fchownat,
+    libc::SYS_bind,
+];
+
+/// Where schedulers put the socket of their statistics. Nothing of it is made.
+const STATISTICS: &str = "/var/run/scx";
+
+/// The file of the simulated machine that stands for a path.
+fn stands_for(path: &str) -> bool {
+    const FILES: [&str; 4] = ["/proc/kallsyms", "/proc/mounts", "/proc/schedstat", "/proc/config.gz"];
+    path == "/sys"
+        || path.starts_with("/sys/")
+        || path.starts_with("/proc/sys/kernel/")
+        || path.starts_with("/boot/config-")
+        || FILES.contains(&path)
+}
+
+/// Answers a call of [`CALLS`]; false if it is not about the machine.
+pub fn serve(process: &Process, call: &Call, root: &Path) -> io::Result<bool> {
+    let number = i64::from(call.number);
+    if number == libc::SYS_bind {
+        return bind(process, call, root);
+    }
+    let at = matches!(
+        number,
+        libc::SYS_openat
+            | libc::SYS_newfstatat
+            | libc::SYS_statx
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat
+            | libc::SYS_mkdirat
+            | libc::SYS_unlinkat
+            | libc::SYS_fchmodat
+            | libc::SYS_fchownat
+    );
+    let first = usize::from(at);
+    let path = process.text(call, call.arguments[first])?;
+    let arguments = &call.arguments[first + 1..];
+    if path.starts_with(STATISTICS) {
+        process.answer(
+            call,
+            match number {
+                libc::SYS_mkdir
+                | libc::SYS_mkdirat
+                | libc::SYS_chmod
+                | libc::SYS_fchmodat
+                | libc::SYS_chown
+                | libc::SYS_fchownat => Ok(0),
+                _ => Err(libc::ENOENT),
+            },
+        );
+        return Ok(true);
+    }
+    if !stands_for(&path) {
+        return Ok(false);
+    }
+    let ours = CString::new(format!("{}{path}", root.display())).map_err(io::Error::other)?;
+    match number {
+        libc::SYS_open | libc::SYS_openat => {
+            // SAFETY: a path that ends with a zero; what is got is owned.
+            let opened = unsafe { libc::open(ours.as_ptr(), arguments[0] as i32 & !libc::O_CREAT | libc::O_CLOEXEC) };
+            if opened < 0 {
+                process.answer(call, Err(last_error()));
+            } else {
+                // SAFETY: it was opened just now.
+                let file = unsafe { OwnedFd::from_raw_fd(opened) };
+                process.answer_with(call, file.as_fd());
+            }
+        }
+        libc::SYS_stat | libc::SYS_lstat | libc::SYS_newfstatat => {
+            let flags = match number {
+                libc::SYS_lstat => libc::AT_SYMLINK_NOFOLLOW,
+                libc::SYS_newfstatat => arguments[1] as i32,
+                _ => 0,
+            };
+            // SAFETY: the kernel fills the structure.
+            let (result, stat) = unsafe {
+                let mut stat: libc::stat = std::mem::zeroed();
+                (libc::fstatat(libc::AT_FDCWD, ours.as_ptr(), &raw mut stat, flags), stat)
+            };
+            answer_with_structure(process, call, result, arguments[0], &stat)?;
+        }
+        libc::SYS_statx => {
+            // SAFETY: as above.
+            let (result, stat) = unsafe {
+                let mut stat: libc::statx = std::mem::zeroed();
+                let result =
+                    libc::statx(libc::AT_FDCWD, ours.as_ptr(), arguments[0] as i32, arguments[1] as u32, &raw mut stat);
+                (result, stat)
+            };
+            answer_with_structure(process, call, result, arguments[2], &stat)?;
+        }
+        libc::SYS_access | libc::SYS_faccessat | libc::SYS_faccessat2 => {
+            // SAFETY: a path that ends with a zero.
+            let result = unsafe { libc::access(ours.as_ptr(), arguments[0] as i32) };
+            process.answer(call, if result == 0 { Ok(0) } else { Err(last_error()) });
+        }
+        libc::SYS_readlink | libc::SYS_readlinkat => match std::fs::read_link(format!("{}{path}", root.display())) {
+            Ok(target) => {
+                use std::os::unix::ffi::OsStrExt as _;
+                let bytes = target.as_os_str().as_bytes();
+                let length = bytes.len().min(arguments[1] as usize);
+                process.write(call, arguments[0], &bytes[..length])?;
+                process.answer(call, Ok(length as i64));
+            }
+            Err(error) => process.answer(call, Err(error.raw_os_error().unwrap_or(libc::EINVAL))),
+        },
+        // Nothing of the machine is changed.
+        _ => process.answer(call, Err(libc::EROFS)),
+    }
+    Ok(true)
+}
+
+fn last_error() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn answer_with_structure<T>(process: &Process, call: &Call, result: i32, address: u64, value: &T) -> io::Result<()> {
+    if result != 0 {
+        process.answer(call, Err(last_error()));
+        return Ok(());
+    }
+    // SAFETY: a structure of the kernel's, of plain numbers, that it has filled.
+    let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
+    process.write(call, address, bytes)?;
+    process.answer(call, Ok(0));
+    Ok(())
+}
+
+/// A socket for statistics is bound in our directory instead, through a copy of the descriptor.
+fn bind(process: &Process, call: &Call, root: &Path) -> io::Result<bool> {
+    const FAMILY_BYTES: usize = 2;
+    let length = (call.arguments[2] as usize).min(110);
+    let address = process.read(call, call.arguments[1], length)?;
+    let is_unix = address.get(..FAMILY_BYTES) == Some(&(libc::AF_UNIX as u16).to_ne_bytes());
+    let path = address.get(FAMILY_BYTES..).map(String::from_utf8_lossy).unwrap_or_default();
+    if !is_unix || !path.starts_with(STATISTICS) {
+        return Ok(false);
+    }
+    let socket = process.descriptor(call.arguments[0] as u32)?;
+    // Bound in a directory by its descriptor: a path of a socket may be short only.
+    let directory = File::open(root)?;
+    let name = format!("/proc/self/fd/{}/statistics", directory.as_raw_fd());
+    let mut target = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
+    for (to, from) in target.sun_path.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: an address of this length.
+    let result = unsafe {
+        libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&target).cast(), (FAMILY_BYTES + name.len() + 1) as u32)
+    };
+    process.answer(call, if result == 0 { Ok(0) } else { Err(last_error()) });
+    Ok(true)
+}

@@ -1,0 +1,102 @@
+//! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine, and every run begins with that.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use warmcore_kernel::{Setup, SimulationError};
+use warmcore_loader::{Capture, LoaderError, TargetKernel, capture};
+use warmcore_schedulers::{ScxProgram, bytecode_trial};
+use warmcore_topology::Machine;
+use warmcore_trace::{Outcome, Sink};
+
+use crate::place::{PlaceError, Trouble};
+use crate::vm::fetch::cached;
+
+/// How long a loader may take until it attaches: one built without optimisation takes seconds on a large machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Picoseconds that an instruction of a scheduler's program costs its CPU, kernel functions that it calls included: `docs/models/scx.md`.
+pub const INSTRUCTION_PS: u64 = 300;
+
+/// A program and the machine it was loaded for.
+struct Loaded {
+    program: ScxProgram,
+    machine: Machine,
+    capture: Arc<Capture>,
+}
+
+/// What is loaded, for the life of this program.
+static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+
+/// Loads a scheduler for a machine, unless it is loaded.
+pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, PlaceError> {
+    let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.iter().find(|known| known.program == *program && known.machine == *machine) {
+        return Ok(Arc::clone(&known.capture));
+    }
+    let request = warmcore_loader::Request {
+        program: Path::new(&program.program),
+        arguments: &program.arguments,
+        machine,
+        kernel: kernel()?,
+        timeout: LIMIT,
+    };
+    let capture = Arc::new(capture(&request).map_err(refused)?);
+    all.push(Loaded { program: program.clone(), machine: machine.clone(), capture: Arc::clone(&capture) });
+    Ok(capture)
+}
+
+/// One run.
+pub fn run<'a>(
+    capture: &Capture,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    bytecode_trial(&capture.object, INSTRUCTION_PS, setup, sink)
+}
+
+/// The kernel that loaders are shown: the first of the cache that has sched_ext.
+fn kernel() -> Result<&'static TargetKernel, PlaceError> {
+    static KERNEL: OnceLock<Result<TargetKernel, PlaceError>> = OnceLock::new();
+    KERNEL.get_or_init(find_kernel).as_ref().map_err(Clone::clone)
+}
+
+fn find_kernel() -> Result<TargetKernel, PlaceError> {
+    let advice = "`warmcore vm fetch` fetches one; nothing is booted";
+    let unable = |message: String| PlaceError::new(Trouble::Unable, "warmcore::scheduler", message, advice);
+    let (kernels, _) = cached().map_err(|error| unable(error.to_string()))?;
+    let mut reasons = Vec::new();
+    for kernel in kernels {
+        let found = fs::read(&kernel.image).map_err(|error| error.to_string()).and_then(|image| {
+            let configuration = kernel.config_text().map_err(|error| error.to_string())?;
+            TargetKernel::from_image(&kernel.release, &configuration, &image).map_err(|error| error.to_string())
+        });
+        match found {
+            Ok(kernel) => return Ok(kernel),
+            Err(reason) => reasons.push(format!("{}: {reason}", kernel.release)),
+        }
+    }
+    let reasons = if reasons.is_empty() { "there is none".to_owned() } else { reasons.join("; ") };
+    Err(unable(format!("a scheduler's loader asks for the type information of a kernel with sched_ext: {reasons}")))
+}
+
+fn refused(error: LoaderError) -> PlaceError {
+    let (trouble, advice) = match &error {
+        LoaderError::Start { .. } => (Trouble::Unfit, "give the path of a program that can be executed"),
+        LoaderError::Forbidden { .. } => {
+            (Trouble::Unable, "allow seccomp listeners to this container, or run it with --on vm")
+        }
+        LoaderError::Ended { .. } | LoaderError::Hangs { .. } => {
+            (Trouble::Failed, "try the same command line with --on vm: does it load there?")
+        }
+        LoaderError::Object { .. } => {
+            (Trouble::Unfit, "`docs/models/scx.md` says what is modelled; run it with --on vm")
+        }
+        LoaderError::Numbers { .. } => (Trouble::Unfit, "choose a machine without offline CPUs"),
+        LoaderError::Architecture { .. } => (Trouble::Unable, "use an x86-64 computer"),
+        LoaderError::Files { .. } => (Trouble::Failed, "is the disk full?"),
+    };
+    PlaceError::new(trouble, "warmcore::scheduler", error, advice)
+}
