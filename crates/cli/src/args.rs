@@ -450,6 +450,14 @@ pub enum SchedulersCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Load a sched_ext scheduler of your own for a simulated machine: what it needs, what of that is missing, what its operations take
+    Check {
+        /// The scheduler: scx:PROGRAM ARGUMENTS
+        scheduler: String,
+        /// Machine that it is loaded for
+        #[arg(short, long, default_value = "1s1n2l4c1t")]
+        machine: String,
+    },
     /// Show a scheduler: source, and every tunable with default, unit and range
     Show {
         /// Scheduler, with or without tunables

@@ -1,6 +1,6 @@
 //! The simulator: any machine, with caches and memory, every run a function of its request.
 
-mod programs;
+pub mod programs;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -90,7 +90,8 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
             None => simulate(request.scheduler, &setup, sink)?,
             Some(program) => programs::run(&*programs::load(program, request.machine)?, &setup, sink)?,
         };
-        let notes = notes(outcome.memory_solutions);
+        let mut notes = notes(outcome.memory_solutions);
+        notes.extend(request.scheduler.program().map(programs::note));
         Ok(Report { notes, ..Report::new(outcome) })
     });
     take(position, Ok(run))

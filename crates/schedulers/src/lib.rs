@@ -22,3 +22,4 @@ pub use registry::{LinuxScheduler, SchedulerInfo, list};
 pub use scx_native::bytecode_trial;
 pub use spec::{SchedulerSpec, ScxProgram, SpecError, decisions, run_tables, scores, simulate};
 pub use tunables::{Scale, TunableError, TunableInfo, TunableKind, TunableSet};
+pub use warmcore_scx::Operation;

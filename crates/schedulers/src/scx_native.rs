@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use warmcore_kernel::{Boot, Core, Level, Setup, SimulationError, run};
-use warmcore_scx::bytecode::{Bytecode, MemoryError, Object};
+use warmcore_scx::bytecode::{Bytecode, MemoryError, Object, Usage};
 use warmcore_scx::{ExitInfo, Ext, ExtDecisions, Fifo, FifoPerLlc, Operations, Vtime};
 use warmcore_trace::{Outcome, Sink, TaskId};
 
@@ -92,7 +92,7 @@ fn simulate<'a>(
     }
 }
 
-/// Runs a scheduler in bytecode, whose instructions cost their CPU `instruction_ps` picoseconds each.
+/// Runs a scheduler in bytecode, whose instructions cost their CPU `instruction_ps` picoseconds each; says what they were.
 ///
 /// # Errors
 /// As [`trial`].
@@ -101,11 +101,13 @@ pub fn bytecode_trial<'a>(
     instruction_ps: u64,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
-) -> Result<Outcome, SimulationError> {
+) -> Result<(Outcome, Rc<Usage>), SimulationError> {
     let program = Bytecode::new(object, setup.seed, instruction_ps);
     let reason =
         |error: MemoryError| SimulationError::Ejected { program: object.name().to_owned(), reason: error.to_string() };
-    trial(program.map_err(reason)?, setup, sink)
+    let program = program.map_err(reason)?;
+    let usage = program.usage();
+    Ok((trial(program, setup, sink)?, usage))
 }
 
 /// Runs a program. A run that it did not schedule to the end is none of it.

@@ -18,5 +18,5 @@ mod text;
 pub use host::Host;
 pub use layout::{Layout, LayoutError};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
-pub use operations::Bytecode;
+pub use operations::{Bytecode, Usage};
 pub use warmcore_bpf::MemoryError;

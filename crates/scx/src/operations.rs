@@ -142,6 +142,32 @@ impl Operation {
         }
     }
 
+    /// All of them, with the names of their members in `struct sched_ext_ops`; `timer` is none of them.
+    pub const ALL: [(&'static str, Self); Self::COUNT] = [
+        ("select_cpu", Self::SelectCpu),
+        ("enqueue", Self::Enqueue),
+        ("dequeue", Self::Dequeue),
+        ("dispatch", Self::Dispatch),
+        ("tick", Self::Tick),
+        ("runnable", Self::Runnable),
+        ("running", Self::Running),
+        ("stopping", Self::Stopping),
+        ("quiescent", Self::Quiescent),
+        ("yield", Self::Yield),
+        ("set_weight", Self::SetWeight),
+        ("set_cpumask", Self::SetCpumask),
+        ("update_idle", Self::UpdateIdle),
+        ("init_task", Self::InitTask),
+        ("exit_task", Self::ExitTask),
+        ("enable", Self::Enable),
+        ("disable", Self::Disable),
+        ("init", Self::Init),
+        ("exit", Self::Exit),
+        ("dump", Self::Dump),
+        ("timer", Self::Timer),
+        ("cgroup_init", Self::CgroupInit),
+    ];
+
     /// As a bit of [`OperationTable::present`].
     #[must_use]
     pub const fn bit(self) -> u32 {

@@ -1,5 +1,8 @@
 //! Instructions by their parts.
 
+// Each test that includes this uses some of it.
+#![allow(dead_code)]
+
 use warmcore_bpf::Instruction;
 
 pub fn code(opcode: u8, dst: u8, src: u8, offset: i16, imm: i32) -> [u8; 8] {

@@ -1,9 +1,13 @@
 //! `warmcore schedulers`: what there is, and what can be set.
 
 use serde::Serialize;
+use warmcore_kernel::Setup;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
+use warmcore_places::place::PlaceError;
+use warmcore_places::sim::programs;
 use warmcore_schedulers::{SchedulerInfo, SchedulerSpec};
+use warmcore_topology::Machine;
 
 use crate::args::SchedulersCommand;
 use crate::console::{Console, Table};
@@ -22,6 +26,9 @@ struct Document<'a> {
 pub fn run(command: SchedulersCommand, console: &Console) -> Result<(), Failure> {
     match command {
         SchedulersCommand::List { json } => list(json, console),
+        SchedulersCommand::Check { scheduler, machine } => {
+            check(&load::scheduler(&scheduler)?, &load::machine(&machine)?.value, console)
+        }
         SchedulersCommand::Show { scheduler, json } => show(&load::scheduler(&scheduler)?, json, console),
     }
 }
@@ -56,6 +63,40 @@ fn show(spec: &SchedulerSpec, json: bool, console: &Console) -> Result<(), Failu
     }
     let head = format!("{}: {}\n\nSource: {}\n\n", info.name, info.summary, info.source);
     Ok(console.out(&(head + &console.table(&table)))?)
+}
+
+/// What a scheduler of the user's own needs, what of that is missing, and what its operations take on a small workload.
+fn check(spec: &SchedulerSpec, machine: &Machine, console: &Console) -> Result<(), Failure> {
+    let Some(program) = spec.program() else {
+        let message = format!("`{spec}` is a scheduler of this program; there is nothing to check");
+        let help = "give one of your own: `warmcore schedulers check 'scx:/path/scx_lavd --performance'`";
+        return Err(Failure::usage("warmcore::scheduler", message).help(help));
+    };
+    let failed = |error: PlaceError| load::place_failure(error, None);
+    let capture = programs::load(program, machine).map_err(failed)?;
+    let object = &capture.object;
+    let mut table = Table::new(["of the scheduler", "on this machine"]);
+    let mut row = |what: &str, names: &mut dyn Iterator<Item = &str>| {
+        let names: Vec<&str> = names.collect();
+        table.row([what.to_owned(), if names.is_empty() { "none".to_owned() } else { names.join(", ") }]);
+    };
+    row("name", &mut [object.name()].into_iter());
+    row("instructions of its programs", &mut [object.instructions().to_string().as_str()].into_iter());
+    row("operations", &mut object.operations());
+    row("operations never called here", &mut object.never_called.iter().map(String::as_str));
+    row("calls of what is not modelled", &mut capture.missing.iter().map(String::as_str));
+    row("programs that do not run", &mut capture.not_run.iter().map(String::as_str));
+    let text = format!("periodic:-n{},-r1ms,-s2ms,-d500ms", 2 * machine.cpu_count());
+    let workload = load::workload(&text, true, &[])?.value;
+    let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
+    let mut operations = Table::new(["operation", ">calls", ">instructions per call", ">cost per call"]);
+    for (name, calls, instructions) in programs::probe(&capture, &setup).map_err(failed)? {
+        let each = instructions / calls;
+        let cost_ns = each * programs::INSTRUCTION_PS / 1000;
+        operations.row([name.to_owned(), calls.to_string(), each.to_string(), format!("{cost_ns} ns")]);
+    }
+    let between = format!("\n{text} on {}:\n\n", machine.name());
+    Ok(console.out(&(console.table(&table) + &between + &console.table(&operations)))?)
 }
 
 fn print_document(schedulers: &[&SchedulerInfo], console: &Console) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_loader::{Capture, LoaderError, TargetKernel, capture};
-use warmcore_schedulers::{ScxProgram, bytecode_trial};
+use warmcore_schedulers::{Operation, ScxProgram, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
@@ -31,6 +31,9 @@ struct Loaded {
 static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 
 /// Loads a scheduler for a machine, unless it is loaded.
+///
+/// # Errors
+/// When its loader cannot be started, ends, hangs, or loads what cannot be run; or there is no kernel to show it.
 pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, PlaceError> {
     let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.iter().find(|known| known.program == *program && known.machine == *machine) {
@@ -54,7 +57,31 @@ pub fn run<'a>(
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
-    bytecode_trial(&capture.object, INSTRUCTION_PS, setup, sink)
+    bytecode_trial(&capture.object, INSTRUCTION_PS, setup, sink).map(|(outcome, _)| outcome)
+}
+
+/// An operation in a run: name, calls, instructions of its programs.
+pub type OperationUse = (&'static str, u64, u64);
+
+/// Runs a workload of this setup and says what each operation took.
+///
+/// # Errors
+/// Those of the run.
+pub fn probe<'a>(capture: &Capture, setup: &'a Setup<'a>) -> Result<Vec<OperationUse>, PlaceError> {
+    let (_, usage) = bytecode_trial(&capture.object, INSTRUCTION_PS, setup, None)?;
+    let of = |&(name, operation): &(&'static str, Operation)| {
+        let (calls, instructions) = usage.of(operation);
+        (name, calls, instructions)
+    };
+    Ok(Operation::ALL.iter().map(of).filter(|&(_, calls, _)| calls > 0).collect())
+}
+
+/// What to know of every such run.
+pub fn note(program: &ScxProgram) -> String {
+    format!(
+        "the loader of {} was ended when it attached: what its user space would decide later is missing",
+        program.program
+    )
 }
 
 /// The kernel that loaders are shown: the first of the cache that has sched_ext.
@@ -64,7 +91,7 @@ fn kernel() -> Result<&'static TargetKernel, PlaceError> {
 }
 
 fn find_kernel() -> Result<TargetKernel, PlaceError> {
-    let advice = "`warmcore vm fetch` fetches one; nothing is booted";
+    let advice = "`warmcore vm kernels --fetch` fetches one; nothing is booted";
     let unable = |message: String| PlaceError::new(Trouble::Unable, "warmcore::scheduler", message, advice);
     let (kernels, _) = cached().map_err(|error| unable(error.to_string()))?;
     let mut reasons = Vec::new();

@@ -226,7 +226,8 @@ impl Programs {
         let mut operations = [None; Operation::COUNT];
         let mut never_called = Vec::new();
         for (member, &program) in &attached.programs {
-            match OPERATIONS.iter().find(|(name, _)| name == member) {
+            let known = Operation::ALL.iter().find(|(name, _)| name == member);
+            match known.filter(|(_, operation)| *operation != Operation::Timer) {
                 Some(&(_, operation)) => {
                     operations[operation as usize] = Some(program);
                     table.present |= operation.bit();
@@ -248,31 +249,6 @@ impl Programs {
         Ok(Object { image, kept, programs: self.loaded.clone(), operations, table, never_called })
     }
 }
-
-/// Members of `struct sched_ext_ops` that are called.
-const OPERATIONS: &[(&str, Operation)] = &[
-    ("select_cpu", Operation::SelectCpu),
-    ("enqueue", Operation::Enqueue),
-    ("dequeue", Operation::Dequeue),
-    ("dispatch", Operation::Dispatch),
-    ("tick", Operation::Tick),
-    ("runnable", Operation::Runnable),
-    ("running", Operation::Running),
-    ("stopping", Operation::Stopping),
-    ("quiescent", Operation::Quiescent),
-    ("yield", Operation::Yield),
-    ("set_weight", Operation::SetWeight),
-    ("set_cpumask", Operation::SetCpumask),
-    ("update_idle", Operation::UpdateIdle),
-    ("init_task", Operation::InitTask),
-    ("exit_task", Operation::ExitTask),
-    ("enable", Operation::Enable),
-    ("disable", Operation::Disable),
-    ("init", Operation::Init),
-    ("exit", Operation::Exit),
-    ("dump", Operation::Dump),
-    ("cgroup_init", Operation::CgroupInit),
-];
 
 impl Attached {
     /// Reads the value that a loader gives the map of the scheduler: `program_of` says which program a descriptor is.
@@ -329,6 +305,12 @@ impl Object {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.table.name
+    }
+
+    /// Operations that it has.
+    pub fn operations(&self) -> impl Iterator<Item = &'static str> {
+        let has = |operation: Operation| self.operations[operation as usize].is_some();
+        Operation::ALL.iter().filter(move |(_, operation)| has(*operation)).map(|(name, _)| *name)
     }
 
     /// Instructions of all its programs.

@@ -1,5 +1,7 @@
 //! An object's programs as [`Operations`].
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use warmcore_bpf::{BUDGET, Frame, MemoryError};
@@ -24,7 +26,29 @@ pub struct Bytecode {
     leaders: Vec<Option<TaskId>>,
     /// Picoseconds that an instruction of a program costs the CPU that runs it.
     instruction_ps: u64,
-    instructions: [u64; Operation::COUNT],
+    usage: Rc<Usage>,
+}
+
+/// What the operations of a run have taken so far.
+#[derive(Debug, Default)]
+pub struct Usage {
+    calls: [Cell<u64>; Operation::COUNT],
+    instructions: [Cell<u64>; Operation::COUNT],
+}
+
+impl Usage {
+    /// Calls of an operation, timers counted as one, and the instructions of its programs.
+    #[must_use]
+    pub fn of(&self, operation: Operation) -> (u64, u64) {
+        let index = operation as usize;
+        (self.calls[index].get(), self.instructions[index].get())
+    }
+
+    fn add(&self, operation: Operation, instructions: u64) {
+        let index = operation as usize;
+        self.calls[index].update(|calls| calls + 1);
+        self.instructions[index].update(|sum| sum + instructions);
+    }
 }
 
 impl Bytecode {
@@ -34,14 +58,13 @@ impl Bytecode {
     /// When the system has no memory.
     pub fn new(object: &Arc<Object>, seed: u64, instruction_ps: u64) -> Result<Self, MemoryError> {
         let host = Box::new(Host::again(&object.image, &object.kept, seed)?);
-        let instructions = [0; Operation::COUNT];
-        Ok(Self { object: Arc::clone(object), host, leaders: Vec::new(), instruction_ps, instructions })
+        Ok(Self { object: Arc::clone(object), host, leaders: Vec::new(), instruction_ps, usage: Rc::default() })
     }
 
-    /// Instructions that an operation has taken so far.
+    /// What it takes, also after it is gone.
     #[must_use]
-    pub fn instructions(&self, operation: Operation) -> u64 {
-        self.instructions[operation as usize]
+    pub fn usage(&self) -> Rc<Usage> {
+        Rc::clone(&self.usage)
     }
 
     /// Calls an operation's program, if there is one.
@@ -76,7 +99,7 @@ impl Bytecode {
             unsafe { loaded.code.run(loaded.entries[function], std::ptr::from_mut(host).cast::<Frame>(), arguments) };
         host.kernel = None;
         let taken = host.frame.instructions - before;
-        self.instructions[operation as usize] += taken;
+        self.usage.add(operation, taken);
         if let Some(site) = loaded.code.fault(&host.frame) {
             kernel.fault(site.to_string());
             host.frame.fault = 0;

@@ -1,0 +1,371 @@
+//! Loaders of these tests' own, started as any loader is: what they load runs, and what is wrong with them is said.
+#![cfg(target_arch = "x86_64")]
+
+#[path = "../../bpf/tests/assembler/mod.rs"]
+mod assembler;
+mod types;
+
+use std::path::Path;
+use std::time::Duration;
+
+use assembler::*;
+use warmcore_kernel::{Setup, SimulationError};
+use warmcore_loader::{Capture, LoaderError, Request, TargetKernel, capture};
+use warmcore_schedulers::{SchedulerSpec, bytecode_trial, simulate};
+use warmcore_topology::Machine;
+use warmcore_trace::{Event, Outcome};
+use warmcore_workload::{Options, Workload};
+
+/// Kernel functions that programs here call, numbered by the type information.
+const FUNCTIONS: [&str; 5] = [
+    "scx_bpf_create_dsq",
+    "scx_bpf_select_cpu_dfl",
+    "scx_bpf_dsq_insert",
+    "scx_bpf_dsq_move_to_local",
+    "bpf_of_tomorrow",
+];
+
+fn kfunc(name: &str) -> [u8; 8] {
+    let number = types::kernel(&FUNCTIONS).1[FUNCTIONS.iter().position(|&known| known == name).unwrap()];
+    code(0x85, 0, 2, 0, number)
+}
+
+/// `dst = value`, 64 bits.
+fn wide(dst: u8, value: u64) -> [[u8; 8]; 2] {
+    [code(0x18, dst, 0, 0, value as i32), code(0, 0, 0, 0, (value >> 32) as i32)]
+}
+
+const SLICE: i32 = 20_000_000;
+const LOCAL: u64 = 1 << 63 | 2;
+const SHARED: i32 = 0;
+
+// ---- Loaders. Each is a test that is ignored; the tests below start it as a program, before a kernel that is not there.
+
+fn bpf(command: i32, attributes: &[u8]) -> i64 {
+    // SAFETY: the kernel, or who stands for it, reads as many bytes.
+    unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), attributes.len()) }
+}
+
+fn put(attributes: &mut [u8], at: usize, bytes: &[u8]) {
+    attributes[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn create_map(kind: u32, key: u32, value: u32, entries: u32) -> i64 {
+    let mut attributes = [0; 128];
+    for (index, number) in [kind, key, value, entries].into_iter().enumerate() {
+        put(&mut attributes, index * 4, &number.to_le_bytes());
+    }
+    put(&mut attributes, 28, b"map");
+    bpf(0, &attributes)
+}
+
+fn element(command: i32, map: i64, key: &[u8], value: &mut [u8]) -> i64 {
+    let mut attributes = [0; 128];
+    put(&mut attributes, 0, &(map as u32).to_le_bytes());
+    put(&mut attributes, 8, &(key.as_ptr() as u64).to_le_bytes());
+    put(&mut attributes, 16, &(value.as_mut_ptr() as u64).to_le_bytes());
+    bpf(command, &attributes)
+}
+
+fn load(kind: u32, name: &str, program: &[[u8; 8]]) -> i64 {
+    let bytes = program.concat();
+    let mut attributes = [0; 128];
+    put(&mut attributes, 0, &kind.to_le_bytes());
+    put(&mut attributes, 4, &(program.len() as u32).to_le_bytes());
+    put(&mut attributes, 8, &(bytes.as_ptr() as u64).to_le_bytes());
+    put(&mut attributes, 48, name.as_bytes());
+    bpf(5, &attributes)
+}
+
+/// Attaches a scheduler of these programs.
+fn attach(programs: &[(usize, &str, Vec<[u8; 8]>)]) {
+    let mut value = vec![0; 256];
+    for (offset, name, program) in programs {
+        let descriptor = load(27, name, program);
+        assert!(descriptor > 0, "{name}: {}", std::io::Error::last_os_error());
+        put(&mut value, 64 + offset, &descriptor.to_le_bytes());
+    }
+    put(&mut value, 64 + 48, &5000u32.to_le_bytes());
+    put(&mut value, 64 + 56, b"test\0");
+    let map = create_map(26, 4, 256, 1);
+    assert_eq!(element(2, map, &[0; 4], &mut value), 0);
+    let mut attributes = [0; 64];
+    put(&mut attributes, 0, &(map as u32).to_le_bytes());
+    put(&mut attributes, 8, &44u32.to_le_bytes());
+    bpf(28, &attributes);
+    unreachable!("a loader ends when it attaches");
+}
+
+fn init() -> (usize, &'static str, Vec<[u8; 8]>) {
+    (24, "init", vec![mov_imm(1, SHARED), mov_imm(2, -1), kfunc("scx_bpf_create_dsq"), exit()])
+}
+
+fn select_cpu() -> (usize, &'static str, Vec<[u8; 8]>) {
+    let [low, high] = wide(2, LOCAL);
+    let program = vec![
+        load_double(6, 1, 0),
+        load_double(2, 1, 8),
+        load_double(3, 1, 16),
+        store_imm(8, 10, -8, 0),
+        mov(1, 6),
+        mov(4, 10),
+        add_imm(4, -8),
+        kfunc("scx_bpf_select_cpu_dfl"),
+        mov(7, 0),
+        assembler::load(1, 1, 10, -8),
+        code(0x15, 1, 0, 6, 0),
+        mov(1, 6),
+        low,
+        high,
+        mov_imm(3, SLICE),
+        mov_imm(4, 0),
+        kfunc("scx_bpf_dsq_insert"),
+        mov(0, 7),
+        exit(),
+    ];
+    (0, "select_cpu", program)
+}
+
+fn load_double(dst: u8, src: u8, offset: i16) -> [u8; 8] {
+    assembler::load(8, dst, src, offset)
+}
+
+fn enqueue() -> (usize, &'static str, Vec<[u8; 8]>) {
+    let program = vec![
+        load_double(4, 1, 8),
+        load_double(1, 1, 0),
+        mov_imm(2, SHARED),
+        mov_imm(3, SLICE),
+        kfunc("scx_bpf_dsq_insert"),
+        exit(),
+    ];
+    (8, "enqueue", program)
+}
+
+fn dispatch() -> (usize, &'static str, Vec<[u8; 8]>) {
+    (16, "dispatch", vec![mov_imm(1, SHARED), kfunc("scx_bpf_dsq_move_to_local"), exit()])
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_of_fifo() {
+    attach(&[init(), select_cpu(), enqueue(), dispatch()]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_a_wild_store() {
+    let mut enqueue = enqueue();
+    enqueue.2.splice(0..0, [mov_imm(5, 4096), store_imm(8, 5, 0, 1)]);
+    attach(&[init(), enqueue, dispatch()]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_an_endless_loop() {
+    attach(&[init(), enqueue(), (16, "dispatch", vec![code(0x05, 0, 0, -1, 0), exit()])]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_calls_what_does_not_exist() {
+    attach(&[init(), enqueue(), (16, "dispatch", vec![kfunc("bpf_of_tomorrow"), exit()])]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_whose_init_refuses() {
+    attach(&[(24, "init", vec![mov_imm(0, -12), exit()]), enqueue(), dispatch()]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_loses_tasks() {
+    attach(&[init(), (8, "enqueue", vec![mov_imm(0, 0), exit()]), dispatch()]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_a_broken_program() {
+    attach(&[(24, "init", vec![code(0x05, 0, 0, 9, 0), exit()])]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_dies() {
+    eprintln!("I cannot go on");
+    std::process::exit(3);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_never_attaches() {
+    eprintln!("waiting for nothing");
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_looks_around() {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    assert_eq!(text("/sys/devices/system/cpu/possible"), "0-7\n");
+    assert_eq!(text("/sys/devices/system/cpu/cpu5/cache/index3/shared_cpu_list"), "4-7\n");
+    assert_eq!(text("/boot/config-7.2.0-test"), "CONFIG_HZ=250\n");
+    assert!(!Path::new("/sys/devices/system/cpu/cpu8").exists());
+    assert!(text("/proc/self/comm").len() > 1, "other files are this computer's");
+    let release = std::process::Command::new("uname").arg("-r").output().unwrap();
+    assert_eq!(release.stdout, b"7.2.0-test\n");
+
+    let hash = create_map(1, 4, 8, 2);
+    let mut value = [0; 8];
+    assert_eq!(element(1, hash, &[1; 4], &mut value), -1, "nothing is there yet");
+    for key in 1..=2u8 {
+        assert_eq!(element(2, hash, &[key; 4], &mut [key; 8]), 0);
+    }
+    assert_eq!(element(2, hash, &[3; 4], &mut [3; 8]), -1, "it is full");
+    assert_eq!((element(1, hash, &[2; 4], &mut value), value), (0, [2; 8]));
+    assert_eq!(element(3, hash, &[2; 4], &mut []), 0);
+    assert_eq!(element(1, hash, &[2; 4], &mut value), -1, "deleted");
+    let percpu = create_map(6, 4, 4, 1);
+    let mut values = [7; 64];
+    assert_eq!(element(2, percpu, &[0; 4], &mut values), 0);
+    let mut read = [0; 64];
+    assert_eq!(element(1, percpu, &[0; 4], &mut read), 0);
+    assert!(read.chunks(8).all(|one| one == [7, 7, 7, 7, 0, 0, 0, 0]), "{read:?}");
+
+    // A program that sets things up: doubles the number it is given.
+    let program =
+        load(31, "setup", &[load_double(2, 1, 0), code(0x0f, 2, 2, 0, 0), store(8, 1, 2, 0), mov_imm(0, 9), exit()]);
+    let mut context = 21u64.to_le_bytes();
+    let mut attributes = [0; 80];
+    put(&mut attributes, 0, &(program as u32).to_le_bytes());
+    put(&mut attributes, 40, &8u32.to_le_bytes());
+    put(&mut attributes, 48, &(context.as_mut_ptr() as u64).to_le_bytes());
+    assert_eq!(bpf(10, &attributes), 0);
+    assert_eq!((u64::from_le_bytes(context), attributes[4]), (42, 9));
+    attach(&[init(), enqueue(), dispatch()]);
+}
+
+// ---- Tests.
+
+fn machine() -> Machine {
+    warmcore_topology::resolve("1s1n2l4c1t").unwrap()
+}
+
+fn workload() -> Workload {
+    let no_files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+    warmcore_workload::resolve("hackbench:-f3,-g2,-l50", &Options::default(), no_files).unwrap()
+}
+
+fn run_loader(loader: &str, timeout: Duration) -> Result<Capture, LoaderError> {
+    let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let arguments = ["--ignored", "--exact", "--nocapture", "--test-threads=1", loader].map(str::to_owned);
+    capture(&Request { program: &program, arguments: &arguments, machine: &machine(), kernel: &kernel, timeout })
+}
+
+fn captured(loader: &str) -> Capture {
+    run_loader(loader, Duration::from_secs(60)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn trial(capture: &Capture) -> Result<(Outcome, Vec<Event>), SimulationError> {
+    let machine = machine();
+    let workload = workload();
+    let setup = Setup::new(&machine, &workload, 7).unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    let (outcome, _) = bytecode_trial(&capture.object, 0, &setup, Some(&mut events))?;
+    Ok((outcome, events))
+}
+
+#[test]
+fn a_program_in_bytecode_schedules_as_the_same_program_in_rust_to_the_last_event() {
+    let capture = captured("loader_of_fifo");
+    assert_eq!((capture.object.name(), capture.object.instructions()), ("test", 4 + 19 + 6 + 3));
+    let (outcome, events) = trial(&capture).unwrap();
+    assert_eq!(trial(&capture).unwrap().1, events, "and again from the same object");
+    let machine = machine();
+    let workload = workload();
+    let setup = Setup::new(&machine, &workload, 7).unwrap();
+    let mut native: Vec<Event> = Vec::new();
+    let spec = SchedulerSpec::parse("scx-native:policy=fifo").unwrap();
+    let native_outcome = simulate(&spec, &setup, Some(&mut native)).unwrap();
+    assert_eq!(outcome.elapsed_ns, native_outcome.elapsed_ns);
+    assert_eq!(events, native);
+}
+
+#[test]
+fn a_loader_sees_the_machine_and_its_maps_and_programs_work() {
+    captured("loader_that_looks_around");
+}
+
+/// The reason that a program was ejected for.
+fn ejected(loader: &str) -> String {
+    match trial(&captured(loader)) {
+        Err(SimulationError::Ejected { program, reason }) => {
+            assert_eq!(program, "test");
+            reason
+        }
+        other => panic!("{:?}", other.map(|(outcome, _)| outcome.elapsed_ns)),
+    }
+}
+
+#[test]
+fn a_program_that_does_what_it_must_not_is_ejected_with_program_and_instruction() {
+    let cases = [
+        ("loader_with_a_wild_store", "program `enqueue`, instruction 1: stores outside of its memory"),
+        ("loader_with_an_endless_loop", "program `dispatch`, instruction 0: does not end"),
+        (
+            "loader_that_calls_what_does_not_exist",
+            "program `dispatch`, instruction 0: kernel function `bpf_of_tomorrow`",
+        ),
+        ("loader_whose_init_refuses", "init failed with -12"),
+        ("loader_that_loses_tasks", "failed to run for"),
+    ];
+    for (loader, reason) in cases {
+        let said = ejected(loader);
+        assert!(said.contains(reason), "{loader}: {said}");
+    }
+}
+
+#[test]
+fn what_is_not_modelled_is_named_before_a_run() {
+    let capture = captured("loader_that_calls_what_does_not_exist");
+    assert_eq!(capture.missing, ["kernel function bpf_of_tomorrow"]);
+}
+
+#[test]
+fn a_loader_that_attaches_nothing_is_an_error_with_its_last_words() {
+    let error = |loader, timeout| match run_loader(loader, timeout) {
+        Ok(_) => panic!("{loader} attached something"),
+        Err(error) => error.to_string(),
+    };
+    let died = error("loader_that_dies", Duration::from_secs(60));
+    assert!(died.contains("ended (exit status: 3)") && died.contains("I cannot go on"), "{died}");
+    let hung = error("loader_that_never_attaches", Duration::from_secs(2));
+    assert!(hung.contains("within 2 s") && hung.contains("waiting for nothing"), "{hung}");
+    let broken = error("loader_with_a_broken_program", Duration::from_secs(60));
+    assert!(broken.contains("program `init`, instruction 0: a jump leads out"), "{broken}");
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_an_error() {
+    let kernel = TargetKernel::new("7.2.0-test", "", &types::kernel(&FUNCTIONS).0).unwrap();
+    for (program, reason) in [("/nowhere/scx_lavd", "No such file"), ("/etc/passwd", "ermission denied")] {
+        let timeout = Duration::from_secs(10);
+        let request =
+            Request { program: Path::new(program), arguments: &[], machine: &machine(), kernel: &kernel, timeout };
+        let Err(error) = capture(&request) else { panic!("{program} attached something") };
+        assert!(error.to_string().contains("cannot be started") && error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn type_information_without_sched_ext_is_refused() {
+    let error = TargetKernel::new("5.0", "", &[0x9f, 0xeb]).unwrap_err().to_string();
+    assert!(error.contains("type information is broken"), "{error}");
+    let mut other = types::kernel(&[]).0;
+    let at = other.windows(11).position(|text| text == b"task_struct").unwrap();
+    other[at] = b'T';
+    let error = TargetKernel::new("5.0", "", &other).unwrap_err().to_string();
+    assert!(error.contains("structure `task_struct`"), "{error}");
+}
