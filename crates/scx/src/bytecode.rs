@@ -1,4 +1,4 @@
-//! Programs in bytecode: an object that a loader has loaded, as [`Operations`].
+//! Programs in bytecode: an object that a loader has loaded, as [`Operations`](crate::Operations).
 //!
 //! [`Host`] is the kernel as programs see it: structures in memory at the offsets of a real kernel's type information, maps, helpers and
 //! kfuncs. A loader's server makes one, loads programs into it and runs those that set things up; the moment it attaches the scheduler, an
