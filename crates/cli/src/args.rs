@@ -106,6 +106,8 @@ pub enum SchemaName {
     Trial,
     /// `reproduce --json` and reproduction.json
     Reproduction,
+    /// Workload files; docs/workloads.md has examples
+    Workload,
 }
 
 /// Machine and workload, as in every experiment.
@@ -416,11 +418,20 @@ pub enum WorkloadCommand {
         #[arg(long)]
         strict: bool,
     },
+    /// Print an annotated workload file to begin with
+    New {
+        /// File to write; standard output if not given or `-`
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        out: Option<PathBuf>,
+    },
     /// Make a memory profile from counters: misses at several cache sizes, stalls, lines taken by other threads
     Fit {
         /// Counters (TOML); `docs/models/memory.md` shows the form
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         counters: PathBuf,
+        /// TOML, with the points it was fitted to, or the JSON that stands under `warmcore` in a workload file; --profiles takes both
+        #[arg(long, value_name = "FORMAT", default_value = "toml")]
+        to: ProfileFormat,
         /// File to write; standard output if not given or `-`
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         out: Option<PathBuf>,
@@ -439,6 +450,15 @@ pub enum WorkloadCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Formats of memory profiles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ProfileFormat {
+    /// With measured and fitted points as comments
+    Toml,
+    /// For a workload file
+    Json,
 }
 
 /// Verbs of `schedulers`.

@@ -50,7 +50,11 @@ pub fn workload_for(
 pub fn profiles(path: Option<&Path>) -> Result<Vec<Profile>, Failure> {
     let Some(path) = path else { return Ok(Vec::new()) };
     let text = warmcore_lab::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
-    profiles_from_toml(&text).map_err(|error| {
+    let read = match text.trim_start().starts_with('{') {
+        true => warmcore_workload::profiles_from_json(&text).map_err(|error| error.to_string()),
+        false => profiles_from_toml(&text).map_err(|error| error.to_string()),
+    };
+    read.map_err(|error| {
         Failure::usage("warmcore::profiles", format!("{}: {error}", path.display()))
             .help("`warmcore workload fit` writes such a file; docs/models/memory.md shows the form")
     })

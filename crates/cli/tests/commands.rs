@@ -283,3 +283,27 @@ fn the_margin_decides_what_a_tie_is() {
     let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --no-out --margin much");
     scratch.run(&words).exits_with(2).complains("not a percentage");
 }
+
+#[test]
+fn a_template_is_written_shown_and_run_and_a_fitted_profile_is_taken_in_both_formats() {
+    let scratch = Scratch::new();
+    scratch.run("workload new --out mine.json").exits_with(0);
+    scratch.run("workload new --out mine.json").exits_with(2).complains("exists already");
+    assert!(!scratch.run("workload show mine.json").exits_with(0).out.contains("Not modelled"));
+    scratch.run(&format!("compare -m {MACHINE} -w mine.json -s cfs,eevdf --trials 1 --no-out")).exits_with(0);
+    let counters = "name = \"own\"\n[[point]]\ncapacity = \"48KiB\"\nways = 12\nmpki = 25.0\n[[point]]\ncapacity = \"2MiB\"\nways = 16\nmpki = 6.1\n";
+    scratch.write("counters.toml", counters);
+    for format in ["toml", "json"] {
+        scratch.run(&format!("workload fit counters.toml --to {format} --out own.{format}")).exits_with(0);
+    }
+    scratch.write(
+        "task.json",
+        r#"{ "tasks": { "a": { "loop": 3, "run": 500 } }, "warmcore": { "tasks": { "a": { "profile": "own" } } } }"#,
+    );
+    let elapsed = |profiles: &str| {
+        let words = format!("sim -m {MACHINE} -w task.json -s eevdf --json --profiles {profiles}");
+        let trial: serde_json::Value = serde_json::from_str(&scratch.run(&words).exits_with(0).out).unwrap();
+        trial["elapsed_ns"].as_u64().unwrap()
+    };
+    assert_eq!(elapsed("own.toml"), elapsed("own.json"));
+}

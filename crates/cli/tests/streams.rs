@@ -71,6 +71,8 @@ fn documents_say_what_their_schemas_say() {
             "comparison",
         ),
         (format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
+        ("workload convert schbench:-m2,-t3+spin:-n2,-d1s,--profile=perlbench+hackbench:-g1".to_owned(), "workload"),
+        ("workload convert sysbench:--threads=4".to_owned(), "workload"),
     ] {
         let document = serde_json::from_str(&scratch.run(&words).exits_with(0).out).unwrap();
         let schema: serde_json::Value =

@@ -71,9 +71,9 @@ impl LoadError {
                     Some("`warmcore workload list` shows the generators and their flags")
                 }
                 WorkloadError::Read { .. } => Some("check the path"),
-                WorkloadError::Syntax(_) | WorkloadError::Document(_) => {
-                    Some("the format is rt-app's JSON; `warmcore workload convert hackbench:-T` shows an example")
-                }
+                WorkloadError::Syntax(_) | WorkloadError::Document(_) => Some(
+                    "the format is rt-app's JSON; `warmcore workload new` prints an example, docs/workloads.md describes it",
+                ),
                 WorkloadError::Check(_) => None,
             },
             Self::Aggregate(_) => {

@@ -37,4 +37,4 @@ pub use launch::Launch;
 pub use nearest::nearest;
 pub use program::*;
 pub use resolve::{resolve, workload_name};
-pub use rtapp::{Options, WriteError, from_rtapp, to_rtapp};
+pub use rtapp::{Options, TEMPLATE, WriteError, from_rtapp, profiles_from_json, profiles_to_json, to_rtapp};

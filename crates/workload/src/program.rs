@@ -431,6 +431,31 @@ pub struct Program {
 }
 
 impl Program {
+    /// Whether no step is work, or of any concern to another task.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let is_idle = |step: &Step| {
+            matches!(
+                step,
+                Step::Sleep { .. }
+                    | Step::Timer { .. }
+                    | Step::Lock(_)
+                    | Step::Unlock(_)
+                    | Step::Yield
+                    | Step::SetAffinity(_)
+                    | Step::SetNice(_)
+                    | Step::SetPolicy(_)
+                    | Step::SetSlice { .. }
+                    | Step::SetGroup(_)
+                    | Step::Phase(_)
+                    | Step::LoopStart { .. }
+                    | Step::LoopEnd { .. }
+                    | Step::Exit
+            )
+        };
+        self.steps.iter().all(is_idle)
+    }
+
     /// Deepest nesting of loops.
     pub const MAX_LOOP_DEPTH: usize = 4;
 }

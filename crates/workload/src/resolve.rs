@@ -2,7 +2,7 @@
 
 use crate::generate::{combine, from_part, generate, is_generator, parts, unknown};
 use crate::library::{LIBRARY, named};
-use crate::{Options, Workload, WorkloadError, from_rtapp};
+use crate::{DocumentError, DocumentProblem, Options, Workload, WorkloadError, from_rtapp};
 
 /// Makes the workload that `spec` names: `hackbench:-T`, `ule-cfs/c-ray` (of the [library](crate::library)), `tasks.json`, or
 /// several joined by `+`. Files are read with `read_file`, which gets the path as typed; a path that contains `+` itself works if
@@ -23,7 +23,7 @@ pub fn resolve(
     } else {
         let whole = read_file(spec);
         match (whole, parts(spec).as_slice()) {
-            (Ok(text), _) => return from_rtapp(stem(spec), &text, options),
+            (Ok(text), _) => return from_file(spec, &text, options),
             (Err(error), [_]) => return Err(unreadable(spec, error)),
             (Err(_), several) => {
                 let workloads = several
@@ -36,7 +36,7 @@ pub fn resolve(
                             return entry.make(options);
                         }
                         let text = read_file(part).map_err(|error| unreadable(part, error))?;
-                        from_rtapp(stem(part), &text, options)
+                        from_file(part, &text, options)
                     })
                     .collect::<Result<Vec<_>, _>>()?;
                 let mut workload = combine(spec, workloads);
@@ -51,6 +51,20 @@ pub fn resolve(
         return Err(WorkloadError::Strict { warnings: workload.warnings });
     }
     Ok(workload)
+}
+
+/// A file that somebody wrote: every task in it has something to do.
+fn from_file(path: &str, text: &str, options: &Options<'_>) -> Result<Workload, WorkloadError> {
+    let workload = from_rtapp(stem(path), text, options)?;
+    let idle = workload.tasks.iter().find(|task| workload.programs[task.program.index()].is_idle());
+    match idle {
+        Some(task) => {
+            let words = "it never does any work; give it an event such as \"run\": 1000";
+            let path = format!("tasks.{}", task.name);
+            Err(DocumentError { path, problem: DocumentProblem::Other(words.into()) }.into())
+        }
+        None => Ok(workload),
+    }
 }
 
 /// The name of the workload that [`resolve`] makes of `spec`: of a file its stem, of everything else the text itself. With

@@ -83,8 +83,12 @@ mod steps;
 mod tasks;
 mod write;
 
+pub use profiles::{profiles_from_json, profiles_to_json};
 pub use read::{Options, from_rtapp};
 pub use write::{WriteError, to_rtapp};
+
+/// An annotated file to begin with.
+pub const TEMPLATE: &str = include_str!("../data/template.json");
 
 #[cfg(test)]
 mod tests;

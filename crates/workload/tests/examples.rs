@@ -83,3 +83,84 @@ proptest! {
         let _ = from_rtapp("bytes", &String::from_utf8_lossy(&bytes), &Options::default());
     }
 }
+
+/// The examples of `docs/workloads.md`, each a whole file.
+fn of_the_page() -> Vec<String> {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md"));
+    let blocks = page.split("```json\n").skip(1);
+    blocks.map(|block| block.split("```").next().expect("a block ends").to_owned()).collect()
+}
+
+#[test]
+fn the_template_and_every_example_of_the_page_are_read_without_a_warning_and_back_equal() {
+    let mut examples = of_the_page();
+    assert!(examples.len() >= 5, "{}", examples.len());
+    examples.push(warmcore_workload::TEMPLATE.to_owned());
+    for text in examples {
+        let workload = read("example", &text);
+        assert!(workload.warnings.is_empty(), "{:?}\n{text}", workload.warnings);
+        assert_eq!(read("example", &to_rtapp(&workload).unwrap()), workload, "{text}");
+    }
+}
+
+#[test]
+fn the_page_names_every_key_that_the_reader_knows() {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md"));
+    let known = |text: &str| {
+        let error = from_rtapp("x", text, &Options::default()).unwrap_err().to_string();
+        let (_, known) = error.split_once("known are ").unwrap_or_else(|| panic!("{error}"));
+        known.split(", ").map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = r#"{ "tasks": { "a": { "run": 1 } }, "warmcore": { "?": 1 } }"#;
+    let of_task = r#"{ "tasks": { "a": { "run": 1 } }, "warmcore": { "tasks": { "a": { "?": 1 } } } }"#;
+    for (keys, least) in [(known(own), 20), (known(of_task), 14)] {
+        assert!(keys.len() >= least, "{keys:?}");
+        for key in keys {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}
+
+#[test]
+fn a_slip_of_the_pen_is_told_with_the_nearest_key() {
+    let text = r#"{ "tasks": { "a": { "run": 1000, "sleeep": 5, "insance": 3 } }, "globl": {}, "global": { "durration": 1 } }"#;
+    let what: Vec<String> = read("slip", text).warnings.into_iter().map(|warning| warning.what).collect();
+    let expected = [
+        "global setting \"durration\" (did you mean \"duration\"?)",
+        "key \"globl\" of the document (did you mean \"global\"?)",
+        "key \"insance\" (did you mean \"instance\"?)",
+    ];
+    for expected in expected {
+        assert!(what.iter().any(|what| what == expected), "{expected}: {what:?}");
+    }
+}
+
+#[test]
+fn a_task_that_never_does_any_work_is_refused_with_what_may_have_been_meant() {
+    let file =
+        |text: &'static str| warmcore_workload::resolve("x.json", &Options::default(), move |_| Ok(text.to_owned()));
+    let refused = |text| file(text).unwrap_err().to_string();
+    let slip = refused(r#"{ "tasks": { "a": { "rnu": 1000, "sleep": 1000 } } }"#);
+    let expected = "tasks.a: it never does any work, and \"rnu\" is no event (did you mean \"run\"?); give it one such as \"run\": 1000";
+    assert_eq!(slip, expected);
+    let nothing = refused(r#"{ "tasks": { "a": { "sleep": 1000, "loop": 3 } } }"#);
+    assert_eq!(nothing, "tasks.a: it never does any work; give it an event such as \"run\": 1000");
+    // Whoever wakes others has its use.
+    read(
+        "x",
+        r#"{ "tasks": { "a": { "loop": 2, "sleep": 5, "resume": "b" }, "b": { "loop": 2, "run": 5, "suspend": "b" } } }"#,
+    );
+}
+
+#[test]
+fn profiles_in_json_come_back_and_stand_under_the_extra_key() {
+    let profiles = &warmcore_memory::library::profiles()[..3];
+    let text = warmcore_workload::profiles_to_json(profiles);
+    assert_eq!(warmcore_workload::profiles_from_json(&text).unwrap(), profiles);
+    let name = &profiles[0].name;
+    let file = format!(
+        r#"{{ "tasks": {{ "a": {{ "run": 5, "loop": 1 }} }}, "warmcore": {{ {}, "tasks": {{ "a": {{ "profile": "{name}" }} }} }} }}"#,
+        text.trim().trim_start_matches('{').trim_end_matches('}')
+    );
+    assert_eq!(read("x", &file).profiles[0], profiles[0]);
+}

@@ -12,7 +12,7 @@ use warmcore_memory::profiles_to_toml;
 use warmcore_workload::library::{LIBRARY, NamedSource};
 use warmcore_workload::{FlagInfo, Options, Task, Workload};
 
-use crate::args::WorkloadCommand;
+use crate::args::{ProfileFormat, WorkloadCommand};
 use crate::commands::write_output;
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
@@ -69,7 +69,8 @@ pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
                 warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
             write_output(out.as_deref(), &text, console)
         }
-        WorkloadCommand::Fit { counters, out } => fit(&counters, out.as_deref(), console),
+        WorkloadCommand::New { out } => write_output(out.as_deref(), warmcore_workload::TEMPLATE, console),
+        WorkloadCommand::Fit { counters, to, out } => fit(&counters, to, out.as_deref(), console),
         WorkloadCommand::Run { workload, max_time, strict, json } => {
             let multiply_add_ps = has_schbench(&workload).then(|| measure_multiply_add(console));
             let workload =
@@ -191,7 +192,7 @@ fn task_row(task: &Task, workload: &Workload) -> [String; 7] {
 }
 
 /// A profile from counters, with the points it was fitted to as comments.
-fn fit(path: &Path, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
+fn fit(path: &Path, to: ProfileFormat, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
     const CODE: &str = "warmcore::fit";
     let text = warmcore_lab::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let counters = Counters::from_toml(&text).map_err(|error| {
@@ -203,6 +204,10 @@ fn fit(path: &Path, out: Option<&Path>, console: &Console) -> Result<(), Failure
         Failure::new(class, CODE, format!("{}: {error}", path.display()))
     })?;
     fitted.notes.iter().for_each(|note| console.warn(note));
+    if to == ProfileFormat::Json {
+        let text = warmcore_workload::profiles_to_json(std::slice::from_ref(&fitted.profile));
+        return write_output(out, &text, console);
+    }
     let mut text = String::from("# capacity in bytes, ways, misses per 1000 instructions as measured and as fitted\n");
     for (point, mpki) in &fitted.points {
         text.push_str(&format!("# {:>12} {:>3} {:>10.4} {:>10.4}\n", point.capacity, point.ways, point.mpki, mpki));

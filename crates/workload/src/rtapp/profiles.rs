@@ -3,9 +3,11 @@
 use warmcore_memory::{Class, ClassKind, Home, Profile, Sharing, touches_per_ki};
 use warmcore_topology::{format_size, parse_size};
 
-use super::json::Json;
+use super::json::{self, Json};
 use super::names::Names;
 use super::node::{Node, Read};
+use super::print::print;
+use crate::WorkloadError;
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 
@@ -14,6 +16,27 @@ const PROFILE_KEYS: [&str; 9] =
 
 const CLASS_KEYS: [&str; 8] =
     ["name", "size", "touches_per_ki", "write_fraction", "sharing", "home", "exposure", "kind"];
+
+/// Profiles as a JSON document: an object with the list `profiles`, as it stands under the `warmcore` key.
+#[must_use]
+pub fn profiles_to_json(profiles: &[Profile]) -> String {
+    let list = Json::Array(profiles.iter().map(write).collect());
+    print(&Json::Object(vec![("profiles".to_owned(), list)]))
+}
+
+/// Reads what [`profiles_to_json`] writes.
+///
+/// # Errors
+/// Text that is no JSON, and what is no list of profiles, with its place.
+pub fn profiles_from_json(text: &str) -> Result<Vec<Profile>, WorkloadError> {
+    let document = json::parse(text)?;
+    let root = Node::root(&document);
+    root.only_keys(&["profiles"], "an object with \"profiles\"")?;
+    root.require("profiles", "list the memory profiles")?;
+    let mut profiles = Vec::new();
+    read_table(&root, &mut profiles)?;
+    Ok(profiles)
+}
 
 /// Reads the table of profiles into the workload.
 pub(super) fn read_table(node: &Node<'_>, profiles: &mut Vec<Profile>) -> Read<()> {

@@ -78,7 +78,10 @@ fn read_document(
             "tasks" | "global" | "warmcore" => {}
             "resources" if matches!(node.value, Json::Object(_) | Json::Integer(_)) => {}
             "resources" => return Err(node.expected("an object, or a number as in old files")),
-            _ => workload.warn(format!("key \"{key}\" of the document"), "ignored, as rt-app does"),
+            _ => {
+                let near = crate::nearest::suggestion(key, ["tasks", "global", "resources", "warmcore"]);
+                workload.warn(format!("key \"{key}\" of the document{near}"), "ignored, as rt-app does");
+            }
         }
     }
 
@@ -166,6 +169,10 @@ fn unknown_task(name: &str, node: &Node<'_>, tasks: &[(&str, Node<'_>)]) -> Docu
 const OUTPUT_SETTINGS: [&str; 7] =
     ["logdir", "log_basename", "log_size", "gnuplot", "ftrace", "cumulative_slack", "frag"];
 
+/// Settings that change something, or are said to change nothing.
+const GLOBAL_SETTINGS: [&str; 7] =
+    ["duration", "default_policy", "mem_buffer_size", "calibration", "lock_pages", "pi_enabled", "io_device"];
+
 fn read_global(root: &Node<'_>, workload: &mut Workload) -> Read<Global> {
     let mut settings = Global {
         default_policy: PolicyChoice::Fair(Policy::Normal),
@@ -204,7 +211,10 @@ fn read_global(root: &Node<'_>, workload: &mut Workload) -> Read<Global> {
                     );
                 }
             }
-            _ => workload.warn(format!("global setting \"{key}\""), "ignored, as rt-app does"),
+            _ => {
+                let near = crate::nearest::suggestion(key, GLOBAL_SETTINGS);
+                workload.warn(format!("global setting \"{key}\"{near}"), "ignored, as rt-app does");
+            }
         }
     }
     Ok(settings)

@@ -103,6 +103,7 @@ pub(super) fn compile(
 
     let group = own.group.filter(|group| group != "/").map(|group| compiler.names.group(&group));
     let (program_steps, paths) = (compiler.builder.finish(), compiler.paths);
+    refuse_slip(node, &program_steps)?;
     let task = Task {
         instances,
         start_ns,
@@ -267,7 +268,7 @@ fn events(compiler: &mut Compiler<'_>, node: &Node<'_>, own_keys: &[&str]) -> Re
         return Err(no_events(node, &unknown));
     }
     for key in unknown {
-        compiler.warn(format!("key \"{key}\""), "ignored, as rt-app does");
+        warn_of_key(compiler, key);
     }
     Ok(())
 }
@@ -289,10 +290,40 @@ fn other_keys(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
         if event_of(key).is_some() {
             compiler.warn(format!("event \"{key}\" beside \"phases\""), "ignored, as rt-app does");
         } else if !TASK_KEYS.contains(&key) && !PROPERTY_KEYS.contains(&key) {
-            compiler.warn(format!("key \"{key}\""), "ignored, as rt-app does");
+            warn_of_key(compiler, key);
         }
     }
     Ok(())
+}
+
+fn warn_of_key(compiler: &mut Compiler<'_>, key: &str) {
+    let near = suggestion(key, known_keys());
+    compiler.warn(format!("key \"{key}\"{near}"), "ignored, as rt-app does");
+}
+
+/// Everything that a task or phase may say.
+fn known_keys() -> impl Iterator<Item = &'static str> {
+    event_names().chain(TASK_KEYS).chain(PROPERTY_KEYS)
+}
+
+/// Refuses a task that neither does work nor concerns another task and has a key that means nothing: a slip of the pen.
+fn refuse_slip(node: &Node<'_>, program: &Program) -> Read<()> {
+    if !program.is_idle() {
+        return Ok(());
+    }
+    let bodies = bodies(node)?;
+    let keys = bodies.iter().filter_map(|(_, body)| body.entries("an object").ok()).flatten().map(|(key, _)| key);
+    let unknown = |key: &&str| event_of(key).is_none() && !TASK_KEYS.contains(key) && !PROPERTY_KEYS.contains(key);
+    let unknown: Vec<&str> = keys.filter(unknown).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let near = unknown.iter().map(|key| suggestion(key, event_names())).find(|text| !text.is_empty());
+    Err(node.other(format!(
+        "it never does any work, and \"{}\" is no event{}; give it one such as \"run\": 1000",
+        unknown[0],
+        near.unwrap_or_default()
+    )))
 }
 
 /// Looks at all events of a task for what events mean together.
