@@ -1,17 +1,19 @@
 // The report's colours as 32-bit pixels and as style texts. Which they are says crates/report/src/colour.rs; they come with the
 // page.
 
+import { isDark } from './theme';
+
 type Rgb = readonly [number, number, number];
 
-/** Hues of groups, shares of white and black in the rounds after the first, anchors of the scale of magnitude. */
+/** Colours of groups; anchors of the scale of magnitude on light and on dark ground, and how many classes it has. */
 export interface Palette {
   hues: Rgb[];
-  lighter: number;
-  darker: number;
-  scale: Rgb[];
+  light: Rgb[];
+  dark: Rgb[];
+  steps: number;
 }
 
-let palette: Palette = { hues: [[128, 128, 128]], lighter: 0, darker: 0, scale: [[255, 255, 255], [0, 0, 0]] };
+let palette: Palette = { hues: [[128, 128, 128]], light: [[255, 255, 255], [0, 0, 0]], dark: [[0, 0, 0], [255, 255, 255]], steps: 2 };
 
 /** To be called before anything is drawn. */
 export function setPalette(colours: Palette): void {
@@ -23,20 +25,22 @@ function mix(from: Rgb, to: Rgb, share: number): Rgb {
   return [part(0), part(1), part(2)];
 }
 
-/** The colour of group `index`: one hue each, then the same hues lighter, then darker. */
+/** The colour of group `index`. */
 export function group(index: number): Rgb {
-  const { hues, lighter, darker } = palette;
-  const hue = hues[index % hues.length];
-  const round = Math.floor(index / hues.length) % 3;
-  return round === 0 ? hue : round === 1 ? mix(hue, [255, 255, 255], lighter) : mix(hue, [0, 0, 0], darker);
+  return palette.hues[index % palette.hues.length];
 }
 
-/** The colour for a share of the largest value. */
+/** The colour for a share of the largest value, on the page's ground. */
 export function magnitude(share: number): Rgb {
-  const { scale } = palette;
+  const scale = isDark() ? palette.dark : palette.light;
   const position = Math.min(1, Math.max(0, share)) * (scale.length - 1);
   const below = Math.min(Math.floor(position), scale.length - 2);
   return mix(scale[below], scale[below + 1], position - below);
+}
+
+/** The class of that colour in drawings, which follow the page's ground by themselves; nothing at all has another one. */
+export function magnitudeClass(share: number): string {
+  return share > 0 ? `g${Math.round(Math.min(1, share) * (palette.steps - 1))}` : 'empty';
 }
 
 /** For `fillStyle`. */

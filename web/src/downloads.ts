@@ -20,18 +20,24 @@ export async function installDownloads(): Promise<void> {
     const svg = figure.querySelector('svg');
     const actions = element('div', 'actions');
     if (svg) {
-      actions.append(button('SVG', () => save(`${name}.svg`, standalone(svg), 'image/svg+xml')));
+      actions.append(named('SVG', name, () => save(`${name}.svg`, standalone(svg), 'image/svg+xml')));
     }
     const csv = byName.get(`${run}/${name}.csv`);
-    if (csv !== undefined) actions.append(button('CSV', () => save(`${name}.csv`, csv, 'text/csv')));
-    figure.append(actions);
+    if (csv !== undefined) actions.append(named('CSV', name, () => save(`${name}.csv`, csv, 'text/csv')));
+    (figure.querySelector('figcaption') ?? figure).append(actions);
   });
+}
+
+function named(text: string, figure: string, action: () => void): HTMLButtonElement {
+  const made = button(text, action);
+  made.title = `Save ${figure} as ${text}`;
+  return made;
 }
 
 /** A drawing of the page with the page's styles in it. */
 function standalone(svg: SVGSVGElement): string {
   const copy = svg.cloneNode(true) as SVGSVGElement;
-  const classes = ['fill', 'fill-opacity', 'stroke', 'stroke-width', 'stroke-opacity', 'stroke-dasharray', 'font', 'image-rendering'];
+  const classes = ['fill', 'fill-opacity', 'stroke', 'stroke-width', 'stroke-opacity', 'stroke-dasharray', 'font', 'image-rendering', 'display'];
   const from = svg.querySelectorAll('*');
   copy.querySelectorAll<SVGElement>('*').forEach((target, index) => {
     const style = getComputedStyle(from[index]);

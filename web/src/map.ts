@@ -1,6 +1,6 @@
 // The machine's map follows the timeline's span: load of every CPU, moves between LLCs, where fetched lines came from.
 
-import { css, magnitude } from './colour';
+import { magnitudeClass } from './colour';
 import { element } from './dom';
 import { count, duration, percent } from './format';
 import { lazily } from './lazily';
@@ -55,7 +55,7 @@ export class MachineMap {
     svg.querySelectorAll<SVGRectElement>('rect[data-cpu]').forEach((rect) => {
       const cpu = Number(rect.dataset.cpu);
       const share = Math.min(1, scene.busyIn(cpu, from, to) / (to - from));
-      rect.setAttribute('fill', css(magnitude(share)));
+      rect.setAttribute('class', `cpu ${magnitudeClass(share)}`);
       const title = rect.querySelector('title');
       const place = title?.textContent?.split(':')[0] ?? `cpu${cpu}`;
       if (title) title.textContent = `${place}: busy ${percent(share)}`;

@@ -39,6 +39,8 @@ interface Header {
   /** Consecutive slices of one task on different CPUs, as in the tables. */
   migrations_ran: number;
   move_kinds: string[];
+  /** Why a move of each kind happens. */
+  move_reasons: string[];
   slice_ends: string[];
   /** Row of the machine's map that each task belongs to. */
   task_map_rows: number[];

@@ -19,6 +19,9 @@ export class RunState {
   readonly end: number;
   readonly shown: Set<number>;
   readonly unfolded = new Set<string>();
+  /** CPUs in the order in which they are drawn: all of them, or those that ran anything under any scheduler. */
+  cpus: number[];
+  readonly idle: number;
   private readonly listeners: (() => void)[] = [];
   private scheduled = false;
 
@@ -32,10 +35,23 @@ export class RunState {
     for (const scene of scenes) {
       if (scene.tasks <= FEW_TASKS) scene.header.groups.forEach((name) => this.unfolded.add(name));
     }
+    const busy = this.busyCpus();
+    this.idle = run.machine.order.length - busy.length;
+    this.cpus = busy;
   }
 
   get machine(): Machine {
     return this.run.machine;
+  }
+
+  private busyCpus(): number[] {
+    const busy = this.run.machine.order.filter((cpu) => this.scenes.some((scene) => scene.busyIn(cpu, 0, this.end) > 0));
+    return busy.length > 0 ? busy : this.run.machine.order;
+  }
+
+  showIdle(on: boolean): void {
+    this.cpus = on ? this.run.machine.order : this.busyCpus();
+    this.changed();
   }
 
   listen(listener: () => void): void {

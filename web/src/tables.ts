@@ -6,6 +6,20 @@ export function installTables(): void {
     const table = document.getElementById(input.dataset.table ?? '') as HTMLTableElement | null;
     if (table) input.addEventListener('input', () => filter(table, input.value));
   });
+  document.querySelectorAll<HTMLButtonElement>('button.unfold').forEach((control) => {
+    const table = document.getElementById(control.dataset.table ?? '');
+    control.hidden = false;
+    table?.classList.add('collapsed');
+    control.addEventListener('click', () => {
+      table?.classList.remove('collapsed');
+      control.hidden = true;
+    });
+  });
+  // What is folded is printed too.
+  addEventListener('beforeprint', () => {
+    document.querySelectorAll<HTMLDetailsElement>('details').forEach((details) => (details.open = true));
+    document.querySelectorAll('table.collapsed').forEach((table) => table.classList.remove('collapsed'));
+  });
 }
 
 function makeSortable(table: HTMLTableElement): void {
@@ -50,6 +64,8 @@ function sort(table: HTMLTableElement, column: number, ascending: boolean): void
 
 function filter(table: HTMLTableElement, text: string): void {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  // Looked for is everything, folded or not.
+  table.classList.toggle('sought', words.length > 0);
   for (const row of table.tBodies[0].rows) {
     const content = (row.textContent ?? '').toLowerCase();
     row.hidden = !words.every((word) => content.includes(word));

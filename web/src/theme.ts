@@ -3,10 +3,12 @@
 /** Tells views to draw again in other colours. */
 export const THEME_CHANGED = 'warmcore-theme';
 
+const system = matchMedia('(prefers-color-scheme: dark)');
+
 /** Whether the page is dark now. */
 export function isDark(): boolean {
   const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  return chosen ? chosen === 'dark' : system.matches;
 }
 
 export function installTheme(): void {
@@ -15,7 +17,7 @@ export function installTheme(): void {
     if (control) control.textContent = isDark() ? 'Light' : 'Dark';
     document.dispatchEvent(new Event(THEME_CHANGED));
   };
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', changed);
+  system.addEventListener('change', changed);
   if (!control) return;
   control.hidden = false;
   control.addEventListener('click', () => {

@@ -222,7 +222,7 @@ test('what tasks are ranked by is drawn for every scheduler, with its data', { s
   const work = scratch(t);
   work.run(`compare -m ${MACHINE} -w spin:-n24,-p0,-u5ms,-d60ms -s eevdf,cfs,rr --trials 2 --out run`);
   const { page, faults } = await open(await browser(t), work.join('run/report.html'));
-  const figures = await page.$$eval('figure[data-figure^="score-"]', (found) => found.map((figure) => [figure.dataset.figure, figure.querySelector('h3').textContent, figure.querySelectorAll('polyline').length]));
+  const figures = await page.$$eval('figure[data-figure^="score-"]', (found) => found.map((figure) => [figure.dataset.figure, figure.querySelector('h4').textContent, figure.querySelectorAll('polyline').length]));
   assert.deepEqual(figures.map(([name]) => name), ['score-0-eevdf-vlag-ns', 'score-0-eevdf-deadline-ns', 'score-1-cfs-vruntime-ns', 'score-2-rr-position']);
   assert.equal(figures[0][1], 'Lag under eevdf');
   assert.ok(figures.every(([, , lines]) => lines >= 24), figures.join(' | '));
@@ -272,6 +272,68 @@ test('what was never on the screen is printed too', { skip }, async (t) => {
   assert.deepEqual(await drawn(), [false, false], 'the heatmap waits until it is on the screen');
   await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
   assert.deepEqual(await drawn(), [true, true]);
+});
+
+/** Shows every section once, so that what waits for the screen is drawn. */
+async function showAll(page) {
+  await page.evaluate(async () => {
+    for (const section of document.querySelectorAll('section')) {
+      section.scrollIntoView();
+      await new Promise((done) => setTimeout(done, 300));
+    }
+  });
+}
+
+test('a page of three schedulers is at most 7000 pixels high, and nothing that differs is left out', { skip }, async (t) => {
+  const work = scratch(t);
+  const instance = await browser(t);
+  for (const workload of ['spin:-n128,-p0,-u100ms,-d400ms', 'hackbench:-T,-p,-f4,-g2,-l20']) {
+    work.run(`compare -m 2s1n2l4c1t -w ${workload} -s cfs,eevdf,rr --trials 8 --force --out run`);
+    const { page } = await open(instance, work.join('run/report.html'), { width: 1400 });
+    await showAll(page);
+    const height = await page.evaluate(() => document.documentElement.scrollHeight);
+    assert.ok(height <= 7000, `${workload}: ${height} pixels`);
+    const { verdict, schedulers } = work.json('run/verdict.json');
+    const judged = (name) => schedulers.some((scheduler) => ['better', 'worse'].includes(scheduler.measures[name]?.finding));
+    const shown = await page.$$eval('table.measures tbody tr', (rows) => rows.filter((row) => row.offsetHeight > 0).map((row) => row.dataset.measure));
+    const zero = (name) => schedulers.every((scheduler) => !scheduler.measures[name]?.summary.median);
+    const differ = Object.keys(schedulers[0].measures).filter((name) => judged(name) && !zero(name));
+    assert.deepEqual([...shown].sort(), differ.sort(), 'the rows that differ are the ones that are not folded');
+    await page.locator('button.unfold').click();
+    const all = await page.$$eval('table.measures tbody tr', (rows) => rows.filter((row) => row.offsetHeight > 0).length);
+    assert.ok(all > shown.length, `${all} rows unfolded`);
+    assert.ok(verdict.sentence.length > 0 && (await page.textContent('h1')).includes('cfs'), 'the headline is the answer');
+  }
+});
+
+test('on a small screen nothing is wider than the screen but what scrolls by itself', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(SPIN);
+  const { page } = await open(await browser(t), work.join('run/report.html'), { width: 400 });
+  await showAll(page);
+  assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 400);
+});
+
+test('few tasks are rows with a colour each, and a click on a migration opens its decision', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(`compare -m ${MACHINE} -w spin:-n6,-p0,-u5ms,-d60ms -s cfs,rr --trials 2 --out run`);
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  const view = page.locator('.view[data-view="timeline"]');
+  await view.scrollIntoViewIfNeeded();
+  assert.equal(await view.getByLabel('Rows').inputValue(), 'task');
+  assert.equal(await view.getByLabel('Colour').inputValue(), 'task');
+  await view.getByLabel('migrations').check();
+  const canvas = view.locator('canvas').first();
+  const box = await canvas.boundingBox();
+  // All but one of the six leave the first CPU after 5 ms: somewhere in each row is a migration.
+  let told = '';
+  for (let x = 90; x < box.width && !told.includes('Migration of'); x += 5) {
+    await page.mouse.click(box.x + x, box.y + 22);
+    told = await view.locator('.detail').textContent();
+  }
+  assert.match(told, /^cfs: Migration of spin-1 from cpu0 to cpu\d+ at [0-9.]+ ms \((same|another) /);
+  assert.match(told, /\nDecision: (balance|active|affinity|wakeup|fork|steal|numa): \w+/);
+  assert.deepEqual(faults, []);
 });
 
 test('drawings beside each other begin at one height, whatever their titles', { skip }, async (t) => {

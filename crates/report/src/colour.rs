@@ -11,11 +11,19 @@ pub const SERIES: [&str; 8] = ["#0072b2", "#d55e00", "#00876a", "#b8579a", "#8a6
 /// Colours of the causes of where the time went, in their order: computing in blues, the memory hierarchy from yellow to
 /// dark red with the distance, the kernel in greens, waiting for a CPU in violet, what follows from others in greys.
 pub const CAUSES: [&str; 18] = [
-    "#2f7fc1", "#8fb8de", "#f2cf63", "#eda93b", "#e07b1f", "#c2410c", "#b5475f", "#7f1d3f", "#d98ba0", "#5b2a55",
-    "#b9c86a", "#2a9d6f", "#1f6f54", "#b8a9c9", "#7c5aa6", "#9aa3ad", "#c3c9d0", "#a3acb6",
+    "#2c77b5", "#5493cd", "#9a8c00", "#bd7800", "#d9622b", "#b8400c", "#b6455e", "#c42d61", "#d0718a", "#ac419f",
+    "#849336", "#299b6e", "#227a5c", "#a37dce", "#8759c0", "#848f9b", "#6a7787", "#8a8578",
 ];
 
-/// The class rules `.c0 …` (fill, or the ground of a key in a table), `.k0 …` (stroke) and `.q0 …` (fill, causes).
+/// The kinds of a scheduler's time beside switches, which have its own colour: class and fill.
+const KINDS: [(&str, &str); 4] =
+    [("wakeup", "#359e5f"), ("tick", "#5f872d"), ("balance", "#5ea04d"), ("numa", "#33857b")];
+
+/// Classes of the scale of magnitude.
+pub const STEPS: usize = 24;
+
+/// The class rules `.c0 …` (fill, or the ground of a key in a table), `.k0 …` (stroke), `.q0 …` (fill, causes) and `.g0 …` (fill,
+/// magnitudes on light ground).
 #[must_use]
 pub fn series_style() -> String {
     let mut text = String::new();
@@ -26,11 +34,40 @@ pub fn series_style() -> String {
     for (index, colour) in CAUSES.iter().enumerate() {
         let _ = write!(text, ".q{index}{{fill:{colour}}}");
     }
-    // The kinds of a scheduler's time within its colour.
-    for (kind, opacity) in [("wakeup", 0.82), ("tick", 0.66), ("balance", 0.5), ("numa", 0.36)] {
-        let _ = write!(text, ".{kind}{{fill-opacity:{opacity}}}");
+    for (kind, colour) in KINDS {
+        let _ = write!(text, ".{kind}{{fill:{colour}}}");
     }
+    magnitudes(&mut text, "", Ground::Light);
+    text.push_str(".for-dark{display:none}");
     text
+}
+
+/// The rules of a page that follows its reader's choice of light or dark: what differs on dark ground.
+#[must_use]
+pub fn dark_style() -> String {
+    let mut text = String::new();
+    let dark = |text: &mut String, root: &str| {
+        magnitudes(text, root, Ground::Dark);
+        let _ = write!(text, "{root}.for-dark{{display:inline}}{root}.for-light{{display:none}}");
+    };
+    dark(&mut text, ":root[data-theme='dark'] ");
+    text.push_str("@media screen and (prefers-color-scheme:dark){");
+    dark(&mut text, ":root:not([data-theme='light']) ");
+    text.push('}');
+    text
+}
+
+fn magnitudes(text: &mut String, root: &str, ground: Ground) {
+    for step in 0..STEPS {
+        let colour = hex(magnitude(step as f64 / (STEPS - 1) as f64, ground));
+        let _ = write!(text, "{root}.g{step}{{fill:{colour}}}");
+    }
+}
+
+/// The number of the class for a share of the largest value, 0..1.
+#[must_use]
+pub fn step(share: f64) -> usize {
+    (share.clamp(0.0, 1.0) * (STEPS - 1) as f64).round() as usize
 }
 
 /// The number of the class for entry `index` of a list.
@@ -39,50 +76,58 @@ pub fn series(index: usize) -> usize {
     index % SERIES.len()
 }
 
-/// Eight hues for LLCs and other groups, in an order that keeps neighbours apart.
-const HUES: [[u8; 3]; 8] = [
-    [0x33, 0x8f, 0xd0],
-    [0xe0, 0x8a, 0x1e],
-    [0x2a, 0xa3, 0x7f],
-    [0xc9, 0x6b, 0xa8],
-    [0x8c, 0x7a, 0xd0],
-    [0xb0, 0x9a, 0x1a],
-    [0xd0, 0x5a, 0x3c],
-    [0x6f, 0x9a, 0x5a],
+/// Hues for LLCs, tasks and other groups, in an order that keeps neighbours apart: eight hues of one lightness, then eight darker
+/// ones, then eight paler ones. Each stands out from light and from dark ground.
+const HUES: [[u8; 3]; 24] = [
+    [0x2b, 0x8e, 0xd1],
+    [0xbd, 0x78, 0x27],
+    [0x1f, 0x99, 0x75],
+    [0xdc, 0x53, 0xb1],
+    [0x8d, 0x77, 0xe3],
+    [0x98, 0x88, 0x1f],
+    [0xd9, 0x65, 0x46],
+    [0x39, 0x9b, 0x20],
+    [0x3e, 0x65, 0xd2],
+    [0x79, 0x6d, 0x1c],
+    [0x1d, 0x78, 0x7a],
+    [0xc6, 0x2f, 0x65],
+    [0x91, 0x45, 0xd3],
+    [0x62, 0x73, 0x1b],
+    [0x95, 0x61, 0x23],
+    [0x1d, 0x7d, 0x2a],
+    [0x48, 0x82, 0x93],
+    [0xa3, 0x6e, 0x50],
+    [0x43, 0x87, 0x66],
+    [0xaf, 0x5c, 0xa4],
+    [0x74, 0x73, 0xba],
+    [0x8e, 0x78, 0x46],
+    [0xb2, 0x64, 0x62],
+    [0x5b, 0x85, 0x42],
 ];
 
 /// What the page's script needs to colour as the figures do.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Palette {
-    /// Hues of groups; after the last one lighter, then darker ones follow.
-    hues: [[u8; 3]; 8],
-    /// Shares of white and black in those.
-    lighter: f64,
-    darker: f64,
-    /// Anchors of the scale of magnitude.
-    scale: [[u8; 3]; 6],
+    /// Colours of groups.
+    hues: [[u8; 3]; 24],
+    /// Anchors of the scale of magnitude on light ground.
+    light: [[u8; 3]; 6],
+    /// The same on dark ground.
+    dark: [[u8; 3]; 6],
+    /// Classes of that scale.
+    steps: usize,
 }
 
 /// The colours of groups and magnitudes: the only place where they stand.
 #[must_use]
 pub fn palette() -> Palette {
-    Palette { hues: HUES, lighter: LIGHTER, darker: DARKER, scale: SCALE }
+    Palette { hues: HUES, light: LIGHT, dark: DARK, steps: STEPS }
 }
 
-/// Share of white in the second round of hues.
-const LIGHTER: f64 = 0.42;
-/// Share of black in the third.
-const DARKER: f64 = 0.38;
-
-/// The colour of group `index`: one hue each; from the ninth on the same hues, lighter, then darker.
+/// The colour of group `index`; from the twenty-fifth on they begin again.
 #[must_use]
 pub fn group(index: usize) -> [u8; 3] {
-    let hue = HUES[index % HUES.len()];
-    match index / HUES.len() % 3 {
-        0 => hue,
-        1 => mix(hue, [255, 255, 255], LIGHTER),
-        _ => mix(hue, [0, 0, 0], DARKER),
-    }
+    HUES[index % HUES.len()]
 }
 
 /// A colour between two others.
@@ -92,23 +137,42 @@ pub fn mix(from: [u8; 3], to: [u8; 3], share: f64) -> [u8; 3] {
     std::array::from_fn(|i| (f64::from(from[i]) + (f64::from(to[i]) - f64::from(from[i])) * share).round() as u8)
 }
 
-/// Anchors of a scale of magnitude whose lightness falls steadily and whose hues survive red-green blindness, after
-/// cividis (Nuñez, Anderton and Renslow, 2018), from light to dark. The last one stands out from the light and the dark ground.
-const SCALE: [[u8; 3]; 6] = [
-    [0xf2, 0xe8, 0xb8],
-    [0xe0, 0xcb, 0x76],
-    [0xbd, 0xb2, 0x7c],
-    [0x96, 0x98, 0x8f],
-    [0x6f, 0x87, 0xa0],
+/// What a drawing lies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ground {
+    /// White, or nearly so.
+    Light,
+    /// The dark page.
+    Dark,
+}
+
+/// Anchors of a scale of magnitude on light ground: ever darker, in hues that survive red-green blindness (from ochre to blue, after
+/// cividis: Nuñez, Anderton and Renslow, 2018). The least one stands out from the ground.
+const LIGHT: [[u8; 3]; 6] = [
+    [0xa0, 0x8a, 0x2e],
+    [0x77, 0x80, 0x5f],
+    [0x4c, 0x70, 0x83],
+    [0x2f, 0x5a, 0x8c],
+    [0x1c, 0x3f, 0x78],
+    [0x10, 0x26, 0x5a],
+];
+/// On dark ground: the other way round, ever lighter.
+const DARK: [[u8; 3]; 6] = [
     [0x3f, 0x73, 0xad],
+    [0x5b, 0x8f, 0xb0],
+    [0x84, 0xa6, 0x94],
+    [0xb5, 0xb4, 0x78],
+    [0xe2, 0xcb, 0x70],
+    [0xff, 0xf0, 0xb4],
 ];
 
-/// The colour for a share of the largest value, 0..1.
+/// The colour for a share of the largest value, 0..1. What is nothing at all has no colour.
 #[must_use]
-pub fn magnitude(share: f64) -> [u8; 3] {
-    let position = share.clamp(0.0, 1.0) * (SCALE.len() - 1) as f64;
-    let below = (position as usize).min(SCALE.len() - 2);
-    mix(SCALE[below], SCALE[below + 1], position - below as f64)
+pub fn magnitude(share: f64, ground: Ground) -> [u8; 3] {
+    let scale = if ground == Ground::Light { &LIGHT } else { &DARK };
+    let position = share.clamp(0.0, 1.0) * (scale.len() - 1) as f64;
+    let below = (position as usize).min(scale.len() - 2);
+    mix(scale[below], scale[below + 1], position - below as f64)
 }
 
 /// `#rrggbb`.
@@ -130,23 +194,36 @@ mod tests {
         0.2126 * channel(rgb[0]) + 0.7152 * channel(rgb[1]) + 0.0722 * channel(rgb[2])
     }
 
+    fn parse(hex: &str) -> [u8; 3] {
+        std::array::from_fn(|i| u8::from_str_radix(&hex[1 + 2 * i..3 + 2 * i], 16).unwrap())
+    }
+
+    /// Contrast as WCAG 2 defines it.
+    fn contrast(a: [u8; 3], b: [u8; 3]) -> f64 {
+        let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+        a.max(b) / a.min(b)
+    }
+
+    const GROUNDS: [(Ground, [u8; 3]); 2] = [(Ground::Light, [255, 255, 255]), (Ground::Dark, [0x14, 0x1a, 0x21])];
+
     #[test]
-    fn series_stand_out_from_light_and_dark_ground() {
-        let parse = |hex: &str| std::array::from_fn(|i| u8::from_str_radix(&hex[1 + 2 * i..3 + 2 * i], 16).unwrap());
-        for ground in [[255, 255, 255], [0x14, 0x1a, 0x21]] {
-            for colour in SERIES {
-                let (a, b) = (luminance(parse(colour)) + 0.05, luminance(ground) + 0.05);
-                assert!(a.max(b) / a.min(b) >= 3.0, "{colour} on {ground:?}: {}", a.max(b) / a.min(b));
+    fn every_mark_that_carries_meaning_stands_out_from_light_and_dark_ground() {
+        let named = SERIES.iter().chain(&CAUSES).copied().chain(KINDS.map(|(_, colour)| colour)).map(parse);
+        let marks: Vec<[u8; 3]> = named.chain((0..HUES.len()).map(group)).collect();
+        for (ground, of_ground) in GROUNDS {
+            let magnitudes = (0..STEPS).map(|step| magnitude(step as f64 / (STEPS - 1) as f64, ground));
+            for mark in marks.iter().copied().chain(magnitudes) {
+                assert!(contrast(mark, of_ground) >= 3.0, "{} on {ground:?}: {}", hex(mark), contrast(mark, of_ground));
             }
         }
     }
 
     #[test]
-    fn the_largest_value_stands_out_from_light_and_dark_ground() {
-        for ground in [[255, 255, 255], [0x14, 0x1a, 0x21]] {
-            let (a, b) = (luminance(magnitude(1.0)) + 0.05, luminance(ground) + 0.05);
-            assert!(a.max(b) / a.min(b) >= 3.0, "on {ground:?}: {}", a.max(b) / a.min(b));
-        }
+    fn a_page_s_style_has_the_scale_of_both_grounds_and_a_file_s_that_of_light_ground() {
+        let [light, dark] =
+            [Ground::Light, Ground::Dark].map(|ground| format!(".g0{{fill:{}}}", hex(magnitude(0.0, ground))));
+        assert!(series_style().contains(&light) && !series_style().contains(&dark));
+        assert_eq!(dark_style().matches(&dark).count(), 2, "chosen by the reader, and by the system");
     }
 
     #[test]
@@ -163,9 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_of_magnitude_gets_darker_step_by_step() {
-        let steps: Vec<f64> = (0..=20).map(|i| luminance(magnitude(f64::from(i) / 20.0))).collect();
-        assert!(steps.windows(2).all(|pair| pair[1] < pair[0]), "{steps:?}");
+    fn the_scale_of_magnitude_leaves_its_ground_step_by_step() {
+        let steps = |ground| (0..=20).map(move |i| luminance(magnitude(f64::from(i) / 20.0, ground)));
+        let (light, dark): (Vec<f64>, Vec<f64>) = (steps(Ground::Light).collect(), steps(Ground::Dark).collect());
+        assert!(light.windows(2).all(|pair| pair[1] < pair[0]), "{light:?}");
+        assert!(dark.windows(2).all(|pair| pair[1] > pair[0]), "{dark:?}");
     }
 
     #[test]

@@ -16,10 +16,41 @@ pub mod time;
 use std::fmt::Write as _;
 
 use crate::run::Run;
+use crate::scene::Scene;
 use crate::svg::Svg;
 
-/// Width of every figure.
+/// Width of figures that hold all schedulers.
 pub const WIDTH: f64 = 760.0;
+/// Width of figures of one scheduler, which stand side by side: that of a column of a paper.
+pub const PANEL: f64 = 440.0;
+
+/// The axes that the figures of all schedulers share, as they stand side by side.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Axes {
+    /// End of the longest trial.
+    pub end_ns: u64,
+    /// The longest run time of any task.
+    pub longest_run_ns: u64,
+    /// The largest number of runnable tasks of any CPU.
+    pub most_tasks: f32,
+    /// The most moves from any LLC to another one.
+    pub most_moves: u64,
+}
+
+impl Axes {
+    /// Those of scenes that stand side by side.
+    #[must_use]
+    pub fn of(scenes: &[Scene]) -> Self {
+        let tasks = scenes.iter().flat_map(|scene| &scene.record.cpu_run_ns);
+        let lengths = scenes.iter().flat_map(|scene| scene.record.lengths.iter().copied());
+        Self {
+            end_ns: scenes.iter().map(|scene| scene.end_ns).max().unwrap_or(0),
+            longest_run_ns: tasks.map(|cpus| cpus.iter().map(|(_, ns)| ns).sum()).max().unwrap_or(0),
+            most_tasks: lengths.fold(1.0, f32::max),
+            most_moves: scenes.iter().flat_map(|scene| &scene.record.transitions).copied().max().unwrap_or(0).max(1),
+        }
+    }
+}
 
 /// A drawing with its words and its data.
 #[derive(Clone, Debug)]
@@ -45,21 +76,32 @@ pub fn all(run: &Run) -> Vec<Figure> {
     figures.extend(breakdown::cpu_time(run));
     figures.extend(distribution::all(run));
     figures.extend(matrix::migrations(run));
-    let longest_run_ns = lines::longest_run_ns(&run.scenes);
+    let axes = Axes::of(&run.scenes);
     for (index, scene) in run.scenes.iter().enumerate() {
         let machine = &run.disk.experiment.machine.value;
         figures.extend(time::cpus(index, scene, machine));
         figures.extend(time::tasks(index, scene, machine));
-        figures.push(time::threads_per_cpu(index, scene, machine));
-        figures.extend(lines::cumulative(index, scene, longest_run_ns));
-        figures.extend(lines::scores(index, scene));
+        figures.push(time::threads_per_cpu(index, scene, machine, &axes));
+        figures.extend(lines::cumulative(index, scene, &axes));
+        figures.extend(lines::scores(index, scene, &axes));
         figures.push(matrix::thread_cpu(index, scene, machine));
         figures.push(matrix::residency(index, scene, machine));
-        figures.extend(matrix::transitions(index, scene, machine));
+        figures.extend(matrix::transitions(index, scene, machine, &axes));
         figures.push(map::machine(index, scene, machine));
         figures.extend(counters::over_time(index, scene, machine));
     }
     figures
+}
+
+impl Figure {
+    /// The one value that its data has throughout, if it has no other: such a figure says it in a word. Always a column of its own, the
+    /// last one of the data.
+    #[must_use]
+    pub fn constant(&self) -> Option<&str> {
+        let mut values = self.csv.lines().skip(1).filter_map(|line| line.rsplit(',').next());
+        let first = values.next()?;
+        values.all(|value| value == first).then_some(first)
+    }
 }
 
 /// Lines of comma-separated values (RFC 4180).
@@ -136,6 +178,17 @@ mod tests {
         assert_eq!(shortened_group("spin/spinner", 22), "spin/spinner");
         assert_eq!(shortened_group("spin/a-very-long-role-indeed", 10), "a-very-lo…");
         assert_eq!(shortened_group("one-name-only", 6), "one-n…");
+    }
+
+    #[test]
+    fn a_figure_whose_values_are_all_equal_is_constant() {
+        let of = |csv: &str| {
+            let (svg, csv) = (Svg::new(1.0, 1.0), csv.to_owned());
+            Figure { id: String::new(), title: String::new(), caption: String::new(), svg, csv }
+        };
+        assert_eq!(of("from,to,moves\n0,1,0\n1,0,0\n").constant(), Some("0"));
+        assert_eq!(of("from,to,moves\n0,1,0\n1,0,2\n").constant(), None);
+        assert_eq!(of("from,to,moves\n").constant(), None, "no data is no value");
     }
 
     #[test]

@@ -6,7 +6,9 @@
 //! puts texts into the page as text only.
 
 mod between;
+mod rows;
 mod sections;
+mod verdict;
 
 use std::fmt::Write as _;
 
@@ -104,7 +106,7 @@ pub fn page(runs: &[Run]) -> String {
 }
 
 pub(crate) fn style() -> String {
-    format!("{STYLE}{}", crate::colour::series_style())
+    format!("{STYLE}{}{}", crate::colour::series_style(), crate::colour::dark_style())
 }
 
 /// A hash as content security policies name it.

@@ -11,7 +11,7 @@ use warmcore_lab::scores;
 use warmcore_trace::{Event, EventKind, PrevState, Sink, SliceEnd, TaskId};
 
 use crate::colour::series;
-use crate::figures::{WIDTH, lines, shortened};
+use crate::figures::{Axes, WIDTH, lines, shortened};
 use crate::html::{policy_hash, style};
 use crate::run::{ReportError, Run};
 use crate::scale::{Scale, time_ticks};
@@ -86,6 +86,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     let mut body = format!("<h1>{}</h1>\n", escape(&title));
     let _ = writeln!(body, "<p>{}</p>", escape(&tasks_in_words(first)));
     let longest_ns = first.end_ns.min(WINDOW_NS);
+    let axes = Axes::of(&run.scenes);
     for (index, scene) in run.scenes.iter().enumerate() {
         let spec = &run.disk.experiment.schedulers[index];
         let events = run.events_into_with(index, 1, Kept(Vec::new()), stop)?.0;
@@ -100,7 +101,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
         let name = format!("Who runs under {}", scene.scheduler);
         let _ = writeln!(body, "<figure><div class=\"drawing\">{}</div></figure>", chart.inline(&name));
         body.push_str(&rules(scene));
-        for figure in lines::scores(index, scene).into_iter().take(1) {
+        for figure in lines::scores(index, scene, &axes).into_iter().take(1) {
             let drawing = figure.svg.inline(&figure.title);
             let _ = writeln!(body, "<figure><div class=\"drawing\">{drawing}</div></figure>");
         }

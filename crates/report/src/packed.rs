@@ -50,6 +50,7 @@ struct Header<'a> {
     decisions_total: u64,
     migrations_ran: u64,
     move_kinds: Vec<&'static str>,
+    move_reasons: Vec<&'static str>,
     counters: Vec<&'a str>,
     counter_bins: usize,
     /// `cpu` or `llc`.
@@ -95,6 +96,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         decisions_total: scene.record.decisions.total,
         migrations_ran: scene.metrics.totals.migrations_ran.count,
         move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),
+        move_reasons: MigrationKind::ALL.iter().map(|kind| kind.reason()).collect(),
         slice_ends: SliceEnd::ALL.iter().map(|end| end.name()).collect(),
         counters: counters.iter().map(|counter| scene.tables.counters[*counter].as_str()).collect(),
         counter_bins: COUNTER_BINS,

@@ -6,6 +6,10 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::colour::{Ground, magnitude};
+use crate::figures::PANEL;
+use crate::pack::Pixels;
+
 /// Text as it may stand in XML and HTML, in content and in quoted attributes. Control characters that XML forbids
 /// become U+FFFD.
 #[must_use]
@@ -139,12 +143,34 @@ impl Svg {
 
     /// A picture of pixels, stretched without smoothing.
     pub fn image(&mut self, x: f64, y: f64, width: f64, height: f64, png: &[u8]) {
-        let [x, y, width, height] = [x, y, width, height].map(coordinate);
+        self.image_of_class([x, y, width, height], png, "");
+    }
+
+    fn image_of_class(&mut self, place: [f64; 4], png: &[u8], class: &str) {
+        let [x, y, width, height] = place.map(coordinate);
         let data = crate::pack::base64(png);
         let _ = writeln!(
             self.body,
-            r#"<image x="{x}" y="{y}" width="{width}" height="{height}" preserveAspectRatio="none" class="px" href="data:image/png;base64,{data}"/>"#
+            r#"<image x="{x}" y="{y}" width="{width}" height="{height}" preserveAspectRatio="none" class="px {class}" href="data:image/png;base64,{data}"/>"#
         );
+    }
+
+    /// A picture whose cells are shares of the largest value, 0..1; `None` is blank. It is there twice, for light and for dark ground.
+    pub fn magnitudes(
+        &mut self,
+        [x, y, width, height]: [f64; 4],
+        (columns, rows): (usize, usize),
+        share: impl Fn(usize, usize) -> Option<f64>,
+    ) {
+        for (ground, class) in [(Ground::Light, "for-light"), (Ground::Dark, "for-dark")] {
+            let mut pixels = Pixels::new(columns, rows.max(1));
+            for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                if let Some(share) = share(column, row) {
+                    pixels.set(column, row, magnitude(share, ground));
+                }
+            }
+            self.image_of_class([x, y, width, height], &pixels.png(), class);
+        }
     }
 
     fn close(&mut self, name: &str, hover: &str) {
@@ -160,8 +186,9 @@ impl Svg {
     pub fn inline(&self, label: &str) -> String {
         let (w, h) = (coordinate(self.width), coordinate(self.height));
         let label = escape(label);
+        let class = if self.width <= PANEL { "panel" } else { "wide" };
         format!(
-            "<svg viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{label}\">\n{}</svg>\n",
+            "<svg class=\"{class}\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{label}\">\n{}</svg>\n",
             self.body
         )
     }
@@ -193,7 +220,7 @@ impl Display for Svg {
 const STANDALONE_STYLE: &str = "\
 .t{font:12px system-ui,'DejaVu Sans',sans-serif;fill:#1d2733}.h{font-size:15px;font-weight:600}.m{fill:#5a6775}.b{font-weight:600}\
 .s{font-size:10.5px}.grid{stroke:#e3e7ec}.axis{stroke:#8894a1}.one{stroke:#5a6775;stroke-dasharray:4 3}\
-.bar{stroke:#1d2733;stroke-width:1.6;fill:none}.dot{fill-opacity:.55}.median{stroke:#1d2733;stroke-width:2.4}\
-.area{stroke:none;fill-opacity:.18}.k{fill:none;stroke-width:1.8}.thin{stroke-width:.8;stroke-opacity:.5}.frame{fill:none;stroke:#b6bec8}\
-.box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.px{image-rendering:pixelated}.traffic{fill:none;stroke:#b0482a;stroke-opacity:.55}.w1{stroke-width:1}.w2{stroke-width:2}\
+.bar{stroke:#1d2733;stroke-width:1.6;fill:none}.dot{stroke:#fff;stroke-width:.7}.median{stroke:#1d2733;stroke-width:2.4}\
+.area{stroke:none;fill-opacity:.18}.k{fill:none;stroke-width:1.8}.thin{stroke-width:.7}.frame{fill:none;stroke:#b6bec8}\
+.box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.px{image-rendering:pixelated}.traffic{fill:none;stroke:#d0602a}.w1{stroke-width:1}.w2{stroke-width:2}\
 .w3{stroke-width:3}.w4{stroke-width:4}.w5{stroke-width:5}.w6{stroke-width:6}.w7{stroke-width:7}.on-dark{fill:#fff}";

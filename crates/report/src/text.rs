@@ -10,9 +10,10 @@ use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, tr
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
+use crate::figures::shortened;
 use crate::printable::printable;
 use crate::run::Run;
-use crate::units::with_unit;
+use crate::units::{three_digits, with_unit};
 
 /// Measures beside the verdict's own, in its table on the page and in the terminal: name and heading.
 pub const BESIDE: [(&str, &str); 5] = [
@@ -49,6 +50,53 @@ pub fn question(run: &Run) -> String {
         ),
         [] => String::new(),
     }
+}
+
+/// The answer in a line: each scheduler against the baseline, the best one first.
+#[must_use]
+pub fn headline(run: &Run) -> String {
+    let document = &run.disk.comparison;
+    let title = measure(run, &document.primary).map_or(document.primary.as_str(), |measure| measure.title.as_str());
+    let of = |scheduler: &SchedulerResult| scheduler.measures.get(&document.primary).cloned();
+    let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
+    let others: Vec<&SchedulerResult> = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline).collect();
+    let base_label = base.map_or("", |scheduler| scheduler.label.as_str());
+    if others.is_empty() {
+        let value = base.and_then(of).map_or_else(|| "-".into(), |result| value(run, &document.primary, &result));
+        return format!("{base_label}: {title} {value}");
+    }
+    let mut parts: Vec<(f64, String)> = Vec::new();
+    for scheduler in others {
+        let Some(result) = of(scheduler) else { continue };
+        let label = shortened(&scheduler.label, 36);
+        let ratio =
+            result.comparison.as_ref().and_then(|comparison| comparison.ratio).filter(|ratio| ratio.is_finite());
+        let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " is best" } else { "" };
+        let (rank, text) = match (result.finding, ratio) {
+            (Some(Finding::Better | Finding::Worse | Finding::Different), Some(ratio)) => {
+                let rank = if result.finding == Some(Finding::Worse) { 2.0 } else { 1.0 };
+                (
+                    rank - f64::from(u8::from(!best.is_empty())),
+                    format!("{label}{best}: {}", effect(ratio, title, base_label)),
+                )
+            }
+            (finding, _) => (3.0, format!("{label}{best}: {}", finding.map_or("-", Finding::words))),
+        };
+        parts.push((rank, text));
+    }
+    // The sort is stable: equals stay in the experiment's order.
+    parts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    parts.join("; ")
+}
+
+/// `4 % more work done than cfs`.
+fn effect(ratio: f64, title: &str, base: &str) -> String {
+    if ratio >= 2.0 {
+        return format!("{} times the {title} of {base}", decimal(ratio));
+    }
+    let change = three_digits(((ratio - 1.0) * 1000.0).round().abs() / 10.0);
+    format!("{change} % {} {title} than {base}", if ratio < 1.0 { "less" } else { "more" })
 }
 
 /// The command that repeats a run, from its environment or, where that is missing, from its record.

@@ -87,6 +87,21 @@ impl MigrationKind {
             MigrationKind::Numa => "numa",
         }
     }
+
+    /// Who decides such a move, and why, in words.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            MigrationKind::Wakeup => "placed on another CPU when it was woken",
+            MigrationKind::Fork => "placed on another CPU when it was created",
+            MigrationKind::Balance => "pulled from a queue by the balancer of the CPU that decided",
+            MigrationKind::Active => {
+                "pushed off the CPU it was running on, because no queued task could be moved instead"
+            }
+            MigrationKind::Steal => "taken from a queue by a CPU that had nothing to do",
+            MigrationKind::Affinity => "its affinity no longer allowed the old CPU",
+            MigrationKind::Numa => "moved towards the node that holds its memory",
+        }
+    }
 }
 
 impl PrevState {

@@ -12,7 +12,7 @@ import { heatOf, type ColumnsBy, type Heat, type RowsBy } from './heat';
 
 const GUTTER = 118;
 const TOP = 20;
-const MOST_HEIGHT = 520;
+const MOST_HEIGHT = 340;
 /** Tasks up to which every task has a row from the start. */
 const FEW_TASKS = 128;
 /** Pixels that a CPU's column should have. */
@@ -115,7 +115,7 @@ export class Heatmap {
   private draw(): void {
     this.show();
     const { from, to, machine } = this.state;
-    this.note.textContent = `Share of each row's run time per column, ${duration(from)} to ${duration(to)} (the timeline's span). Darker is more. A click on the name of a group unfolds it.`;
+    this.note.textContent = `Share of each row's run time per column, ${duration(from)} to ${duration(to)} (the timeline's span). The further from the ground, the more. A click on the name of a group unfolds it.`;
     for (const pane of this.panes.filter((pane) => !pane.box.hidden)) {
       pane.heat = heatOf(pane.scene, machine, [from, to], this.rowsBy, this.columnsBy, this.unfolded);
       pane.canvas.setAttribute('aria-label', this.summary(pane.scene, pane.heat));
@@ -124,7 +124,7 @@ export class Heatmap {
   }
 
   private rowHeight(heat: Heat): number {
-    return Math.max(4, Math.min(14, Math.floor(MOST_HEIGHT / Math.max(1, heat.rows.length))));
+    return Math.max(4, Math.min(12, Math.floor(MOST_HEIGHT / Math.max(1, heat.rows.length))));
   }
 
   private paint(pane: Pane): void {

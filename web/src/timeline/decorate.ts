@@ -25,7 +25,8 @@ export function drawAxis(view: View, context: CanvasRenderingContext2D, plot: nu
 }
 
 export function drawLabels(view: View, context: CanvasRenderingContext2D, first: number, rows: number): void {
-  const { order, llc } = view.state.machine;
+  const { llc } = view.state.machine;
+  const order = view.state.cpus;
   context.textAlign = 'right';
   context.textBaseline = 'middle';
   context.font = '11px system-ui, "DejaVu Sans", sans-serif';
@@ -70,9 +71,15 @@ export function drawMoves(view: View, context: CanvasRenderingContext2D, plot: n
   const [low, high] = view.marksIn(moves.time);
   const rowOf = view.rowsOf();
   const every = Math.max(1, Math.ceil((high - low) / MOST_MOVES));
-  context.strokeStyle = themeColour('--ink');
-  context.globalAlpha = 0.6;
+  context.strokeStyle = context.fillStyle = themeColour('--ink');
+  context.globalAlpha = 0.7;
   for (let i = low; i < high; i += every) {
+    if (view.settings.rowsBy === 'task') {
+      // A tick at the top of the task's row.
+      const y = (rowOf[moves.a[i]] - first) * view.rowHeight;
+      if (y >= 0 && y < height) context.fillRect(view.x(moves.time[i], plot) - 0.75, y, 1.5, view.rowHeight * 0.55);
+      continue;
+    }
     const [from, to] = [rowOf[moves.b[i]], rowOf[moves.c[i]]].map((row) => (row - first + 0.5) * view.rowHeight);
     if (Math.max(from, to) < 0 || Math.min(from, to) > height) continue;
     const x = view.x(moves.time[i], plot);

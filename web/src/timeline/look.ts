@@ -7,7 +7,7 @@ import type { Hit, View } from './view';
 export function look(view: View, row: number, time: number, near: number): Hit {
   const hit: Hit = { row, time };
   if (view.settings.rowsBy === 'cpu') {
-    hit.cpu = view.state.machine.order[row];
+    hit.cpu = view.state.cpus[row];
     if (view.scene.exact) hit.slice = view.scene.at(hit.cpu, time) ?? nearest(view, hit.cpu, time, near);
   } else if (!view.rows[row].folded && view.scene.exact) {
     hit.slice = sliceOfTask(view, view.rows[row].tasks[0], time, near);
@@ -25,7 +25,45 @@ export function look(view: View, row: number, time: number, near: number): Hit {
       }
     }
   }
+  if (view.settings.moves) hit.move = nearestMove(view, hit, near);
   return hit;
+}
+
+/** The closest migration of the row within a distance: of the row's task, or from or to its CPU. */
+function nearestMove(view: View, hit: Hit, near: number): number | undefined {
+  const { moves } = view.scene;
+  const [low, high] = view.marksIn(moves.time);
+  let found: number | undefined;
+  let closest = near;
+  for (let i = low; i < high; i++) {
+    const distance = Math.abs(moves.time[i] - hit.time);
+    if (distance > closest) continue;
+    const here = view.settings.rowsBy === 'cpu' ? moves.b[i] === hit.cpu || moves.c[i] === hit.cpu : view.rows[hit.row].tasks.includes(moves.a[i]);
+    if (here) [found, closest] = [i, distance];
+  }
+  return found;
+}
+
+/** A migration with its decision, in words. */
+function migration(view: View, i: number): string[] {
+  const { scene, state } = view;
+  const { moves, decisions, header } = scene;
+  const [time, task, from, to] = [moves.time[i], moves.a[i], moves.b[i], moves.c[i]];
+  const { core, llc, node, socket } = state.machine;
+  const levels: readonly (readonly [string, number[]])[] = [['core', core], ['LLC', llc], ['NUMA node', node], ['socket', socket]];
+  const shared = levels.find(([, column]) => column[from] === column[to])?.[0];
+  const lines = [
+    `Migration of ${scene.taskName(task)} from cpu${from} to cpu${to} at ${instant(time, 1)} (${shared ? `same ${shared}` : 'another socket'})`,
+    `Decision: ${header.move_kinds[moves.value[i]]}: ${header.move_reasons[moves.value[i]]}`,
+  ];
+  for (let k = 0; k < decisions.time.length && decisions.time[k] <= time; k++) {
+    if (decisions.time[k] !== time || decisions.b[k] - 1 !== task) continue;
+    lines.push(`The scheduler told, on cpu${decisions.a[k]}: ${header.decisions[decisions.c[k]]}${decisions.value[k] === 0 ? '' : `, value ${decisions.value[k]}`}`);
+  }
+  const bins = header.length_bins;
+  const bin = Math.min(bins - 1, Math.floor((time / header.end_ns) * bins));
+  lines.push(`Runnable tasks around then: ${scene.lengths[from * bins + bin].toFixed(2)} on cpu${from}, ${scene.lengths[to * bins + bin].toFixed(2)} on cpu${to}`);
+  return lines;
 }
 
 
@@ -52,7 +90,7 @@ function sliceOfTask(view: View, task: number, time: number, near: number): numb
 export function words(view: View, hit: Hit, long: boolean): string {
   const { scene, state } = view;
   const { core, llc, node, socket } = state.machine;
-  const lines: string[] = [];
+  const lines: string[] = hit.move === undefined ? [] : migration(view, hit.move);
   const place = (cpu: number): string =>
     `cpu${cpu} (core ${core[cpu]}, llc ${llc[cpu]}, node ${node[cpu]}, socket ${socket[cpu]})`;
   if (hit.slice !== undefined) {

@@ -26,7 +26,7 @@ function paintCpus(view: View, out: Uint32Array, pixels: number, first: number, 
   };
   const most = by === 'length' ? view.host.mostLength() : 1;
   for (let row = 0; row < rows; row++) {
-    const cpu = state.machine.order[first + row];
+    const cpu = state.cpus[first + row];
     const at = row * pixels;
     if (view.counter !== undefined) {
       paintCounted(view, out, at, pixels, cpu, view.counter);
@@ -72,6 +72,7 @@ function paintCounted(view: View, out: Uint32Array, at: number, pixels: number, 
 
 function paintTasks(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
   const { scene, state } = view;
+  const by = view.settings.colourBy;
   const shown = view.rows.slice(first, first + rows);
   const single = (row: Row): boolean => !row.folded && scene.exact;
   shown.forEach((row, at) => {
@@ -80,7 +81,7 @@ function paintTasks(view: View, out: Uint32Array, pixels: number, first: number,
     for (let x = 0; x < pixels; x++) {
       if (line.who[x] > 0) {
         const alpha = 64 + 191 * Math.min(1, line.cover[x]);
-        out[at * pixels + x] = pixel(group(view.place(line.who[x] - 1)), alpha);
+        out[at * pixels + x] = pixel(group(by === 'task' ? row.tasks[0] : view.place(line.who[x] - 1)), alpha);
       }
     }
   });

@@ -10,7 +10,7 @@ import { look, words } from './look';
 import { paintRows } from './paint';
 import { AXIS, GUTTER, View, type Hit, type Host, type Settings } from './view';
 
-const MOST_HEIGHT = 560;
+const MOST_HEIGHT = 400;
 
 export class Pane extends View {
   readonly box = element('div', 'pane');
@@ -27,7 +27,7 @@ export class Pane extends View {
     const title = element('h3', '', scene.header.scheduler);
     const { slice_count, migrations_ran, decisions_total } = scene.header;
     const decisions = decisions_total > 0 ? `, ${count(decisions_total)} decisions` : '';
-    this.heading.textContent = `${count(slice_count)} slices, ${count(migrations_ran)} migrations (ran)${decisions}`;
+    this.heading.textContent = `${count(slice_count)} slices, ${count(migrations_ran)} migrations${decisions}`;
     title.append(this.heading);
     this.canvas.tabIndex = 0;
     this.canvas.dataset.scheduler = String(index);
@@ -55,7 +55,7 @@ export class Pane extends View {
     if (settings.rowsBy === 'task') this.rows = this.state.rows(this.scene);
     const width = Math.max(120, this.box.clientWidth - 2);
     const least = settings.rowsBy === 'cpu' ? 2 : 5;
-    this.rowHeight = Math.max(least, Math.min(15, Math.floor(420 / Math.max(1, this.rowCount))));
+    this.rowHeight = Math.max(least, Math.min(15, Math.floor(320 / Math.max(1, this.rowCount))));
     const whole = this.rowHeight * this.rowCount;
     const height = Math.min(whole, MOST_HEIGHT);
     this.scroller.style.height = `${height + AXIS + 4}px`;
@@ -76,7 +76,7 @@ export class Pane extends View {
     this.paint(context, plot, height, first, rows, ratio);
     drawAxis(this, context, plot, height);
     drawLabels(this, context, first, rows);
-    if (settings.moves && settings.rowsBy === 'cpu') drawMoves(this, context, plot, first, height);
+    if (settings.moves) drawMoves(this, context, plot, first, height);
     if (settings.decisions) drawDecisions(this, context, plot, first, height);
     drawChoice(this, context, plot, first, height);
   }
@@ -103,7 +103,8 @@ export class Pane extends View {
     }
     // A line where the LLC changes.
     if (this.settings.rowsBy === 'cpu') {
-      const { order, llc } = this.state.machine;
+      const { llc } = this.state.machine;
+      const order = this.state.cpus;
       context.fillStyle = themeColour('--muted');
       for (let row = 1; row < rows; row++) {
         if (llc[order[first + row]] !== llc[order[first + row - 1]]) {

@@ -8,6 +8,9 @@ import { THEME_CHANGED } from '../theme';
 import { Pane } from './pane';
 import { countedOf, lengthOf, type ColourBy, type Host, type RowsBy } from './view';
 
+/** Tasks up to which each has a row and a colour of its own from the start. */
+const FEW_TASKS = 16;
+
 export class Timeline implements Host {
   private rowsBy: RowsBy = 'cpu';
   private colourBy: ColourBy = 'group';
@@ -15,7 +18,7 @@ export class Timeline implements Host {
   private showMoves = false;
   private readonly panes: Pane[];
   private readonly range = element('span', 'range');
-  private readonly detail = element('div', 'detail', 'Click a slice for its details. Drag to pan, shift-drag to choose a span, Ctrl and the wheel or + and − to zoom.');
+  private readonly detail = element('div', 'detail', 'Click a slice or a migration for its details. Drag to pan, shift-drag to choose a span, Ctrl and the wheel or + and − to zoom.');
   private readonly legend = element('div', 'legend');
   private readonly grid = element('div', 'panes');
   private readonly folds = element('div', 'folds');
@@ -28,7 +31,9 @@ export class Timeline implements Host {
     this.detail.setAttribute('role', 'status');
     this.panes = state.scenes.map((scene, index) => new Pane(this, state, scene, index));
     this.grid.append(...this.panes.map((pane) => pane.box));
-    if (state.scenes.every((scene) => scene.header.groups.length < 2)) this.colourBy = 'task';
+    const few = state.scenes.every((scene) => scene.tasks <= FEW_TASKS);
+    if (few) this.rowsBy = 'task';
+    if (few || state.scenes.every((scene) => scene.header.groups.length < 2)) this.colourBy = 'task';
     box.append(this.tools(), this.folds, this.legend, this.grid, this.detail);
     state.listen(() => this.draw());
     document.addEventListener(THEME_CHANGED, () => state.changed());
@@ -42,7 +47,7 @@ export class Timeline implements Host {
     tools.append(
       choice('Rows', rows, this.rowsBy, (value) => {
         this.rowsBy = value;
-        this.colourBy = value === 'task' ? 'llc' : 'group';
+        this.colourBy = value === 'task' ? 'llc' : this.state.scenes.every((scene) => scene.header.groups.length < 2) ? 'task' : 'group';
         this.offerColours();
         this.state.changed();
       }),
@@ -57,7 +62,8 @@ export class Timeline implements Host {
     if (this.state.scenes.some((scene) => scene.header.decisions_total > 0)) {
       tools.append(toggle('decisions', true, (on) => this.set(() => (this.showDecisions = on))));
     }
-    tools.append(toggle('migrations (events)', false, (on) => this.set(() => (this.showMoves = on))));
+    tools.append(toggle('migrations', this.showMoves, (on) => this.set(() => (this.showMoves = on))));
+    if (this.state.idle > 0) tools.append(toggle(`${this.state.idle} idle CPUs`, false, (on) => this.state.showIdle(on)));
     const zoom = element('span', 'tools push');
     const named = (text: string, label: string, action: () => void): HTMLButtonElement => {
       const made = button(text, action);
@@ -86,7 +92,7 @@ export class Timeline implements Host {
     const places = [['llc', 'LLC'], ['node', 'NUMA node'], ['socket', 'socket']] as const;
     const all: readonly (readonly [ColourBy, string])[] =
       this.rowsBy === 'task'
-        ? places
+        ? [...places, ['task', 'task']]
         : [['group', 'role'], ['task', 'task'], ['process', 'process'], ...places, ['length', 'tasks per CPU'], ...this.counters()];
     this.colourSlot.replaceChildren(
       choice('Colour', all, this.colourBy, (value) => this.set(() => (this.colourBy = value))),
@@ -137,6 +143,8 @@ export class Timeline implements Host {
         const rate = countedOf(share, this.mostCounted(counter)) / (end_ns / counter_bins / 1e9);
         entries.push([css(magnitude(share)), `${count(rate)}/s`]);
       }
+    } else if (this.colourBy === 'task' && this.rowsBy === 'cpu' && this.state.scenes.every((scene) => scene.tasks <= FEW_TASKS)) {
+      this.state.scenes[0]?.header.task_names.forEach((name, i) => entries.push([css(group(i)), name]));
     } else if (this.colourBy === 'group') {
       this.state.scenes[0]?.header.groups.slice(0, 24).forEach((name, i) => entries.push([css(group(i)), name]));
     }

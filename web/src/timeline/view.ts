@@ -24,6 +24,7 @@ export interface Hit {
   cpu?: number;
   slice?: number;
   decision?: number;
+  move?: number;
 }
 
 /** What panes have in common. */
@@ -50,7 +51,7 @@ export class View {
   ) {}
 
   get rowCount(): number {
-    return this.settings.rowsBy === 'cpu' ? this.scene.cpus : this.rows.length;
+    return this.settings.rowsBy === 'cpu' ? this.state.cpus.length : this.rows.length;
   }
 
   /** The counter that colours stand for. */
@@ -88,7 +89,7 @@ export class View {
   /** Row of each CPU, or of each task. */
   rowsOf(): number[] {
     const rows: number[] = [];
-    if (this.settings.rowsBy === 'cpu') this.state.machine.order.forEach((cpu, row) => (rows[cpu] = row));
+    if (this.settings.rowsBy === 'cpu') this.state.cpus.forEach((cpu, row) => (rows[cpu] = row));
     else this.rows.forEach((entry, row) => entry.tasks.forEach((task) => (rows[task] = row)));
     return rows;
   }

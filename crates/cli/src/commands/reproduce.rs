@@ -194,16 +194,15 @@ fn draw(work: &Work<'_>, out: &Path) -> Result<usize, Failure> {
         }
         let Some((_, run)) = &loaded else { continue };
         let scene = &run.scenes[scheduler];
+        let axes = figures::Axes::of(&run.scenes);
         let figure = match wanted.drawing {
             Drawing::RunTimeOfApplications => figures::lines::cumulative_by_application(scheduler, scene),
-            Drawing::RunTimeOfTasks => {
-                figures::lines::cumulative(scheduler, scene, figures::lines::longest_run_ns(&run.scenes))
-            }
-            Drawing::Score(score) => figures::lines::scores(scheduler, scene)
+            Drawing::RunTimeOfTasks => figures::lines::cumulative(scheduler, scene, &axes),
+            Drawing::Score(score) => figures::lines::scores(scheduler, scene, &axes)
                 .into_iter()
                 .find(|figure| figure.id.ends_with(&format!("-{}", figures::file_name(score)))),
             Drawing::TasksPerCpu => {
-                Some(figures::time::threads_per_cpu(scheduler, scene, &run.disk.experiment.machine.value))
+                Some(figures::time::threads_per_cpu(scheduler, scene, &run.disk.experiment.machine.value, &axes))
             }
         };
         let figure = figure.ok_or_else(|| {

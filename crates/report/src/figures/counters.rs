@@ -2,7 +2,7 @@
 
 use warmcore_topology::Machine;
 
-use super::{Csv, Figure, WIDTH, file_name};
+use super::{Csv, Figure, PANEL, file_name};
 use crate::colour::{group, hex};
 use crate::counters::COUNTER_BINS;
 use crate::scale::{Scale, time_ticks};
@@ -11,7 +11,7 @@ use crate::svg::{Anchor, Svg};
 use crate::units::count;
 
 const TOP: f64 = 34.0;
-const HEIGHT: f64 = 132.0;
+const HEIGHT: f64 = 112.0;
 
 /// What every LLC's CPUs counted, per second, over time. `None` when the trial has no counters.
 #[must_use]
@@ -23,11 +23,11 @@ pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figur
     }
     let llcs = machine.llc_count();
     let rows = counters.len().div_ceil(2);
-    let mut svg = Svg::new(WIDTH, TOP + HEIGHT * rows as f64 + 10.0);
+    let mut svg = Svg::new(PANEL, TOP + HEIGHT * rows as f64 + 10.0);
     let mut csv = Csv::new(&["counter", "llc", "start_ns", "end_ns", "counted"]);
     let shown = llcs.min(12);
     for llc in 0..shown {
-        let x = 60.0 + llc as f64 * ((WIDTH - 80.0) / shown as f64).min(70.0);
+        let x = 44.0 + llc as f64 * ((PANEL - 60.0) / shown as f64).min(70.0);
         svg.rect_with(x, 8.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(llc))), "");
         svg.text(x + 15.0, 17.5, Anchor::Start, "s", &format!("llc{llc}"));
     }
@@ -43,8 +43,8 @@ pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figur
                 csv.row(&[name, &llc.to_string(), &start, &end, &value.to_string()]);
             }
         }
-        let left = 60.0 + (position % 2) as f64 * (WIDTH / 2.0);
-        let right = left + WIDTH / 2.0 - 84.0;
+        let left = 44.0 + (position % 2) as f64 * (PANEL / 2.0);
+        let right = left + PANEL / 2.0 - 56.0;
         let top = TOP + HEIGHT * (position / 2) as f64 + 18.0;
         let bottom = top + HEIGHT - 52.0;
         plot(&mut svg, scene, name, &of_llc, (left, right, top, bottom));
@@ -78,7 +78,7 @@ fn plot(
         svg.line(left, y.at(tick), right, y.at(tick), "grid");
         svg.text(left - 6.0, y.at(tick) + 4.0, Anchor::End, "m s", &count(tick));
     }
-    for (ns, text) in time_ticks(&x, 3) {
+    for (ns, text) in time_ticks(&x, 2) {
         svg.line(x.at(ns), bottom, x.at(ns), bottom + 3.0, "axis");
         svg.text(x.at(ns), bottom + 14.0, Anchor::Middle, "m s", &text);
     }

@@ -3,7 +3,7 @@
 use warmcore_trace::Histogram;
 use warmcore_trace::metrics::Totals;
 
-use super::{Csv, Figure, WIDTH, shortened};
+use super::{Csv, Figure, PANEL, shortened};
 use crate::colour::series;
 use crate::run::Run;
 use crate::scale::Scale;
@@ -37,24 +37,23 @@ pub fn all(run: &Run) -> Vec<Figure> {
 
 fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select) -> Figure {
     const LEFT: f64 = 66.0;
-    const RIGHT: f64 = 150.0;
-    const TOP: f64 = 14.0;
-    const HEIGHT: f64 = 280.0;
-    const BOTTOM: f64 = HEIGHT - 46.0;
+    const RIGHT: f64 = 16.0;
+    const TOP: f64 = 10.0;
+    const BOTTOM: f64 = TOP + 160.0;
     let histograms: Vec<(usize, &str, &Histogram)> =
         scenes.iter().enumerate().map(|(i, s)| (i, s.scheduler.as_str(), select(&s.metrics.totals))).collect();
     let low = histograms.iter().filter_map(|(.., h)| h.min()).min().unwrap_or(1).max(1) as f64;
     let high = histograms.iter().filter_map(|(.., h)| h.max()).max().unwrap_or(10).max(2) as f64;
     let least = histograms.iter().map(|(.., h)| h.count()).max().unwrap_or(1).max(10) as f64;
-    let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, WIDTH - RIGHT);
+    let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, PANEL - RIGHT);
     let y = Scale::logarithmic((1.0 / least).max(1e-5), 1.0, BOTTOM, TOP);
-    let mut svg = Svg::new(WIDTH, HEIGHT);
-    for tick in x.ticks(7) {
+    let mut svg = Svg::new(PANEL, BOTTOM + 46.0 + 17.0 * histograms.len() as f64);
+    for tick in x.ticks(5) {
         svg.line(x.at(tick), TOP, x.at(tick), BOTTOM, "grid");
         svg.text(x.at(tick), BOTTOM + 17.0, Anchor::Middle, "m", &duration(tick));
     }
     for tick in y.ticks(6) {
-        svg.line(LEFT, y.at(tick), WIDTH - RIGHT, y.at(tick), "grid");
+        svg.line(LEFT, y.at(tick), PANEL - RIGHT, y.at(tick), "grid");
         svg.text(LEFT - 8.0, y.at(tick) + 4.0, Anchor::End, "m", &share(tick));
     }
     let mut csv = Csv::new(&["scheduler", "bucket_low_ns", "bucket_high_ns", "count", "share_above"]);
@@ -73,16 +72,16 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
         if whole > 0 {
             svg.polyline(&points, &format!("k k{}", series(*index)), label);
         }
-        let at = TOP + 12.0 + 44.0 * row as f64;
-        svg.rect(WIDTH - RIGHT + 14.0, at - 9.0, 11.0, 11.0, &format!("c{}", series(*index)), "");
-        svg.text(WIDTH - RIGHT + 31.0, at, Anchor::Start, "b", &shortened(label, 17));
+        let at = BOTTOM + 52.0 + 17.0 * row as f64;
+        svg.rect(LEFT, at - 9.0, 11.0, 11.0, &format!("c{}", series(*index)), "");
+        svg.text(LEFT + 16.0, at, Anchor::Start, "b", &shortened(label, 24));
         let quantile = |q: f64| histogram.quantile(q).map_or_else(|| "-".into(), |ns| duration(ns as f64));
-        svg.text(WIDTH - RIGHT + 31.0, at + 14.0, Anchor::Start, "m s", &format!("p50 {}", quantile(0.5)));
-        svg.text(WIDTH - RIGHT + 31.0, at + 27.0, Anchor::Start, "m s", &format!("p99 {}", quantile(0.99)));
+        svg.text(PANEL - RIGHT - 88.0, at, Anchor::End, "m s", &format!("p50 {}", quantile(0.5)));
+        svg.text(PANEL - RIGHT, at, Anchor::End, "m s", &format!("p99 {}", quantile(0.99)));
     }
-    svg.line(LEFT, BOTTOM, WIDTH - RIGHT, BOTTOM, "axis");
+    svg.line(LEFT, BOTTOM, PANEL - RIGHT, BOTTOM, "axis");
     svg.line(LEFT, TOP, LEFT, BOTTOM, "axis");
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0, Anchor::Middle, "m", &title.to_lowercase());
+    svg.text((LEFT + PANEL - RIGHT) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &title.to_lowercase());
     svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", "share longer than that");
     Figure {
         id: id.into(),

@@ -5,7 +5,7 @@
 
 use warmcore_lab::scores;
 
-use super::{Csv, Figure, WIDTH, file_name, shortened_group};
+use super::{Axes, Csv, Figure, PANEL, file_name, shortened_group};
 use crate::colour::series;
 use crate::rows::groups_at_most;
 use crate::scale::{Scale, number_ticks, time_ticks};
@@ -21,10 +21,12 @@ const MOST_LINES: usize = 64;
 const MOST_BANDS: usize = 24;
 /// Groups that the key names.
 const MOST_KEYS: usize = 12;
-const LEFT: f64 = 80.0;
-const RIGHT: f64 = WIDTH - 174.0;
-const TOP: f64 = 34.0;
-const BOTTOM: f64 = TOP + 260.0;
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = PANEL - 16.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = TOP + 150.0;
+/// Place of the key, below the axis.
+const KEY: f64 = BOTTOM + 52.0;
 
 /// Axes and key of a plot of tasks over time.
 struct Plot {
@@ -35,11 +37,11 @@ struct Plot {
 
 impl Plot {
     /// From 0 to the end of the scene, and over a range of values; `time`: the values are times.
-    fn new(scene: &Scene, low: f64, high: f64, time: bool, meaning: &str) -> Self {
-        let x = Scale::linear(0.0, scene.end_ns as f64, LEFT, RIGHT);
+    fn new(scene: &Scene, axes: &Axes, low: f64, high: f64, time: bool, meaning: &str) -> Self {
+        let x = Scale::linear(0.0, axes.end_ns.max(1) as f64, LEFT, RIGHT);
         let y = Scale::linear(low, high, BOTTOM, TOP);
-        let mut svg = Svg::new(WIDTH, BOTTOM + 46.0);
-        for (ns, text) in time_ticks(&x, 6) {
+        let mut svg = Svg::new(PANEL, BOTTOM + 40.0);
+        for (ns, text) in time_ticks(&x, 4) {
             svg.line(x.at(ns), TOP, x.at(ns), BOTTOM, "grid");
             svg.text(x.at(ns), BOTTOM + 17.0, Anchor::Middle, "m", &text);
         }
@@ -63,9 +65,10 @@ impl Plot {
     /// One group's place in the key.
     fn key(&mut self, at: usize, label: &str) {
         if at < MOST_KEYS {
-            let y = TOP + 10.0 + 20.0 * at as f64;
-            self.svg.rect(RIGHT + 14.0, y - 9.0, 11.0, 11.0, &format!("c{}", series(at)), "");
-            self.svg.text(RIGHT + 31.0, y, Anchor::Start, "s", &shortened_group(label, 22));
+            let (x, y) = (LEFT + 186.0 * (at % 2) as f64, KEY + 17.0 * (at / 2) as f64);
+            self.svg.rect(x, y - 9.0, 11.0, 11.0, &format!("c{}", series(at)), "");
+            self.svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(label, 27));
+            self.svg.height = self.svg.height.max(y + 8.0);
         }
     }
 
@@ -118,13 +121,6 @@ impl Spread {
     }
 }
 
-/// The longest run time of any task under any scheduler: the axis that their figures share, as they stand side by side.
-#[must_use]
-pub fn longest_run_ns(scenes: &[Scene]) -> u64 {
-    let tasks = scenes.iter().flat_map(|scene| &scene.record.cpu_run_ns);
-    tasks.map(|cpus| cpus.iter().map(|(_, ns)| ns).sum()).max().unwrap_or(0)
-}
-
 /// Run time of every task until the end of each of [`POINTS`] parts of the scene. `None` without slices.
 fn run_ns_until(scene: &Scene) -> Option<Vec<u64>> {
     let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
@@ -154,7 +150,14 @@ pub fn cumulative_by_application(index: usize, scene: &Scene) -> Option<Figure> 
         applications[at].1.iter_mut().zip(run_ns).for_each(|(sum, ns)| *sum += ns);
     }
     let most_ns = applications.iter().filter_map(|(_, sums)| sums.last()).max().copied().unwrap_or(0);
-    let mut plot = Plot::new(scene, 0.0, most_ns.max(1) as f64, true, "cumulative run time per application");
+    let mut plot = Plot::new(
+        scene,
+        &Axes::of(std::slice::from_ref(scene)),
+        0.0,
+        most_ns.max(1) as f64,
+        true,
+        "run time per application",
+    );
     let mut csv = Csv::new(&["application", "time_ns", "run_ns"]);
     for (at, (name, sums)) in applications.iter().enumerate() {
         // The beginning, where nobody has run yet, and the ends of the parts.
@@ -178,13 +181,13 @@ pub fn cumulative_by_application(index: usize, scene: &Scene) -> Option<Figure> 
     })
 }
 
-/// Cumulative run time per task, on an axis up to `most_ns` ([`longest_run_ns`]). `None` without slices.
+/// Cumulative run time per task. `None` without slices.
 #[must_use]
-pub fn cumulative(index: usize, scene: &Scene, most_ns: u64) -> Option<Figure> {
+pub fn cumulative(index: usize, scene: &Scene, axes: &Axes) -> Option<Figure> {
     let run_ns = run_ns_until(scene)?;
     // Point 0 is the beginning, where nobody has run yet.
     let of = |task: usize, point: usize| if point == 0 { 0 } else { run_ns[task * POINTS + point - 1] };
-    let mut plot = Plot::new(scene, 0.0, most_ns.max(1) as f64, true, "cumulative run time per task");
+    let mut plot = Plot::new(scene, axes, 0.0, axes.longest_run_ns.max(1) as f64, true, "run time per task");
     let time_ns = |point: usize| scene.end_ns as f64 * point as f64 / POINTS as f64;
     let mut csv = Csv::new(&["row", "tasks", "time_ns", "least_ns", "median_ns", "most_ns"]);
     for (at, row) in groups_at_most(&scene.tasks, MOST_BANDS).iter().enumerate() {
@@ -218,12 +221,12 @@ pub fn cumulative(index: usize, scene: &Scene, most_ns: u64) -> Option<Figure> {
 
 /// What the scheduler ranks tasks by, over time: a figure per score. None where nothing was sampled.
 #[must_use]
-pub fn scores(index: usize, scene: &Scene) -> Vec<Figure> {
+pub fn scores(index: usize, scene: &Scene, axes: &Axes) -> Vec<Figure> {
     let names = scene.tables.scores.iter().enumerate();
-    names.filter_map(|(score, name)| one_score(index, scene, score, name)).collect()
+    names.filter_map(|(score, name)| one_score(index, scene, axes, (score, name))).collect()
 }
 
-fn one_score(index: usize, scene: &Scene, score: usize, name: &str) -> Option<Figure> {
+fn one_score(index: usize, scene: &Scene, axes: &Axes, (score, name): (usize, &str)) -> Option<Figure> {
     let tracks = &scene.record.scores;
     let tasks = 0..scene.tasks.len();
     let samples = || tasks.clone().flat_map(|task| tracks.of(score, task)).map(|sample| sample.value as f64);
@@ -231,7 +234,7 @@ fn one_score(index: usize, scene: &Scene, score: usize, name: &str) -> Option<Fi
     let info = scores::score(name);
     let (title, meaning) = info.map_or((name, "as the scheduler defines it"), |info| (info.title, info.meaning));
     let (low, high) = (low.min(0.0), high.max(0.0));
-    let mut plot = Plot::new(scene, low, high, name.ends_with("_ns"), &title.to_lowercase());
+    let mut plot = Plot::new(scene, axes, low, high, name.ends_with("_ns"), &title.to_lowercase());
     let time_ns = |bin: usize| tracks.time_ns(bin) as f64;
     let each = scene.tasks.len() <= MOST_LINES;
     let mut csv = if each {
@@ -278,13 +281,7 @@ fn one_score(index: usize, scene: &Scene, score: usize, name: &str) -> Option<Fi
     Some(Figure {
         id: format!("score-{index}-{}-{}", file_name(&scene.scheduler), file_name(name)),
         title: format!("{title} under {}", scene.scheduler),
-        caption: format!(
-            "{}{}. The median of the runnable tasks of each application and role as a strong line, their range as an area{}; \
-             nothing where they sleep.",
-            meaning[..1].to_uppercase(),
-            &meaning[1..],
-            if each { ", single tasks as thin lines" } else { "" }
-        ),
+        caption: format!("{}{}.", meaning[..1].to_uppercase(), &meaning[1..]),
         svg: plot.svg,
         csv: csv.finish(),
     })

@@ -3,8 +3,8 @@
 use warmcore_topology::{CoreId, CpuId, LlcId, Machine};
 
 use super::matrix::colour_bar;
-use super::{Csv, Figure, WIDTH, file_name, shortened_group};
-use crate::colour::{group, hex, magnitude};
+use super::{Csv, Figure, PANEL, file_name, shortened_group};
+use crate::colour::{group, hex, step};
 use crate::rows::{Row, map_rows};
 use crate::scene::Scene;
 use crate::svg::{Anchor, Svg, coordinate};
@@ -21,8 +21,8 @@ struct Box2 {
 /// The machine with the share of time each CPU was busy, and lines for moves between LLCs.
 #[must_use]
 pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
-    const TOP: f64 = 16.0;
-    let mut svg = Svg::new(WIDTH, 0.0);
+    const TOP: f64 = 4.0;
+    let mut svg = Svg::new(PANEL, 0.0);
     let mut csv = Csv::new(&["cpu", "core", "llc", "node", "socket", "busy_share"]);
     let busy = |cpu: usize| {
         let metrics = &scene.metrics.cpus[cpu];
@@ -43,37 +43,37 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
             machine.nodes_of_socket(socket).iter().filter(|node| !machine.cpus_of_node(**node).is_empty()).collect();
         let start = y;
         y += 24.0;
-        svg.text(22.0, start + 16.0, Anchor::Start, "b", &format!("socket {}", machine.socket_os_index(socket)));
+        svg.text(14.0, start + 16.0, Anchor::Start, "b", &format!("socket {}", machine.socket_os_index(socket)));
         for node in nodes {
             let llcs = machine.llcs_of_node(*node);
-            svg.text(22.0, y + 12.0, Anchor::Start, "m s", &format!("node {}", machine.node_os_index(*node)));
-            let per_line = llcs.len().clamp(1, 4);
-            let width = (WIDTH - 100.0) / per_line as f64;
+            svg.text(14.0, y + 12.0, Anchor::Start, "m s", &format!("node {}", machine.node_os_index(*node)));
+            let per_line = if llcs.len() > 4 { 4 } else { llcs.len().clamp(1, 2) };
+            let width = (PANEL - 74.0) / per_line as f64;
             for line in llcs.chunks(per_line) {
                 let mut tallest = 0.0_f64;
                 for (column, llc) in line.iter().enumerate() {
-                    let x = 76.0 + width * column as f64;
-                    let height = draw_llc(&mut svg, scene, machine, (*llc, &residents), (x, y, width - 12.0), &busy);
-                    boxes[llc.index()] = Some(Box2 { x, y, width: width - 12.0, height });
+                    let x = 58.0 + width * column as f64;
+                    let height = draw_llc(&mut svg, scene, machine, (*llc, &residents), (x, y, width - 8.0), &busy);
+                    boxes[llc.index()] = Some(Box2 { x, y, width: width - 8.0, height });
                     tallest = tallest.max(height);
                 }
                 y += tallest + 12.0;
             }
         }
-        svg.rect(10.0, start, WIDTH - 20.0, y - start, "frame", "");
+        svg.rect(8.0, start, PANEL - 16.0, y - start, "frame", "");
         y += 10.0;
     }
     traffic(&mut svg, scene, machine, &boxes);
-    colour_bar(&mut svg, y + 6.0, "0 %", "100 %", "share of time with a task on the CPU");
-    svg.height = y + 28.0;
+    colour_bar(&mut svg, (50.0, y + 2.0), "0 %", "100 %", "share of time with a task on the CPU");
+    svg.height = y + 24.0;
     key(&mut svg, &residents.rows);
     if SOURCES.iter().any(|(name, ..)| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0)) {
         for (position, (_, class, words)) in SOURCES.iter().enumerate() {
-            let (x, y) = (22.0 + (position % 3) as f64 * 240.0, svg.height + 8.0 + (position / 3) as f64 * 18.0);
+            let (x, y) = (14.0 + (position % 2) as f64 * 212.0, svg.height + 8.0 + (position / 2) as f64 * 17.0);
             svg.rect(x, y - 8.0, 10.0, 10.0, class, "");
             svg.text(x + 16.0, y, Anchor::Start, "s", &format!("lines from {words}"));
         }
-        svg.height += 40.0;
+        svg.height += 17.0 * SOURCES.len().div_ceil(2) as f64 + 4.0;
     }
     Figure {
         id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
@@ -87,6 +87,11 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         svg,
         csv: csv.finish(),
     }
+}
+
+/// The class of a CPU that was busy for a share of the time.
+fn shade(load: f64) -> String {
+    if load > 0.0 { format!("g{}", step(load)) } else { "empty".to_owned() }
 }
 
 /// Draws an LLC with its cores; returns the height of its box.
@@ -118,7 +123,7 @@ fn draw_llc(
         let part = (cell - 3.0) / cpus.len().max(1) as f64;
         for (thread, cpu) in cpus.iter().enumerate() {
             let load = busy(cpu.index());
-            let attributes = format!(r#"fill="{}" data-cpu="{}" class="cpu""#, hex(magnitude(load)), cpu.0);
+            let attributes = format!(r#"data-cpu="{}" class="cpu {}""#, cpu.0, shade(load));
             let hover = format!("{cpu} ({core}, {llc}): busy {} %", three_digits(load * 100.0));
             svg.rect_with(at.0 + part * thread as f64, at.1, part - 0.6, tall, &attributes, &hover);
         }
@@ -176,11 +181,11 @@ impl Residents {
 /// Which colour of the bars of residency is whose.
 fn key(svg: &mut Svg, rows: &[Row]) {
     for (position, row) in rows.iter().enumerate() {
-        let (x, y) = (22.0 + (position % 4) as f64 * 182.0, svg.height + 8.0 + (position / 4) as f64 * 18.0);
+        let (x, y) = (14.0 + (position % 2) as f64 * 212.0, svg.height + 8.0 + (position / 2) as f64 * 17.0);
         svg.rect_with(x, y - 8.0, 10.0, 10.0, &format!(r#"fill="{}""#, hex(group(position))), &row.label);
-        svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(&row.label, 26));
+        svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(&row.label, 31));
     }
-    svg.height += 22.0 + 18.0 * (rows.len().div_ceil(4).saturating_sub(1)) as f64;
+    svg.height += 20.0 + 17.0 * (rows.len().div_ceil(2).saturating_sub(1)) as f64;
 }
 
 /// Where lines that miss the L2 come from: counter, colour's class, words.

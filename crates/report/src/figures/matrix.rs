@@ -2,9 +2,8 @@
 
 use warmcore_topology::{CpuId, Machine, Relation};
 
-use super::{Csv, Figure, WIDTH, file_name, shortened, shortened_group};
-use crate::colour::{group, hex, magnitude, series};
-use crate::pack::Pixels;
+use super::{Axes, Csv, Figure, PANEL, WIDTH, file_name, shortened, shortened_group};
+use crate::colour::{group, hex, series, step};
 use crate::rows::{Row, cpu_order, rows};
 use crate::run::{Run, median};
 use crate::scale::Scale;
@@ -112,16 +111,15 @@ impl<'a> Heat<'a> {
         all.map(|(row, column)| self.share(row, column)).fold(0.0, f64::max)
     }
 
-    fn row_height(&self) -> f64 {
-        (420.0 / self.rows.len().max(1) as f64).clamp(4.0, 18.0)
+    fn row_height(&self, whole: f64) -> f64 {
+        (whole / self.rows.len().max(1) as f64).clamp(2.5, 18.0)
     }
 
-    fn label_rows(&self, svg: &mut Svg, top: f64) {
-        let height = self.row_height();
+    fn label_rows(&self, svg: &mut Svg, (left, top): (f64, f64), height: f64) {
         let every = (11.0 / height).ceil() as usize;
         for (position, row) in self.rows.iter().enumerate().step_by(every.max(1)) {
             let y = top + height * (position as f64 + 0.5) + 3.5;
-            svg.text(LEFT - 8.0, y, Anchor::End, "s", &shortened_group(&row.label, 27));
+            svg.text(left - 8.0, y, Anchor::End, "s", &shortened_group(&row.label, (left / 6.3) as usize));
         }
     }
 }
@@ -136,13 +134,11 @@ pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     order.iter().enumerate().for_each(|(at, cpu)| position[cpu.index()] = at);
     let heat = Heat::new(scene, &rows, order.len(), |cpu| position[cpu.index()]);
     let most = heat.largest_share();
-    let mut pixels = Pixels::new(order.len(), rows.len().max(1));
     let mut csv = Csv::new(&["row", "cpu", "llc", "run_ns", "share_of_row"]);
     for (row, entry) in rows.iter().enumerate() {
         for (column, cpu) in order.iter().enumerate() {
             let (share, run_ns) = (heat.share(row, column), heat.of_row(row)[column]);
             if run_ns > 0 {
-                pixels.set(column, row, magnitude(share / most.max(f64::MIN_POSITIVE)));
                 csv.row(&[
                     entry.label.clone(),
                     cpu.0.to_string(),
@@ -153,19 +149,22 @@ pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure {
             }
         }
     }
-    let body = heat.row_height() * rows.len() as f64;
+    let each = heat.row_height(420.0);
+    let body = each * rows.len() as f64;
     let height = TOP + body + 62.0;
     let width = WIDTH - LEFT - 24.0;
     let mut svg = Svg::new(WIDTH, height);
-    svg.image(LEFT, TOP, width, body, &pixels.png());
+    svg.magnitudes([LEFT, TOP, width, body], (order.len(), rows.len()), |column, row| {
+        (heat.of_row(row)[column] > 0).then(|| heat.share(row, column) / most.max(f64::MIN_POSITIVE))
+    });
     llc_bands(&mut svg, machine, &order, (LEFT, width), (TOP, body));
-    heat.label_rows(&mut svg, TOP);
+    heat.label_rows(&mut svg, (LEFT, TOP), each);
     svg.rect(LEFT, TOP, width, body, "frame", "");
     let cpus = format!("CPUs 0–{}, by LLC", order.len().saturating_sub(1));
     svg.text(LEFT + width / 2.0, TOP + body + 18.0, Anchor::Middle, "m", &cpus);
     colour_bar(
         &mut svg,
-        TOP + body + 34.0,
+        (LEFT, TOP + body + 34.0),
         "0 %",
         &format!("{} %", three_digits(most * 100.0)),
         "share of the row's run time",
@@ -214,35 +213,34 @@ fn llc_bands(svg: &mut Svg, machine: &Machine, order: &[CpuId], (left, width): (
 }
 
 /// The scale of magnitude with its ends.
-pub(super) fn colour_bar(svg: &mut Svg, y: f64, low: &str, high: &str, meaning: &str) {
+pub(super) fn colour_bar(svg: &mut Svg, (x, y): (f64, f64), low: &str, high: &str, meaning: &str) {
     const STEPS: usize = 64;
-    let mut pixels = Pixels::new(STEPS, 1);
-    (0..STEPS).for_each(|i| pixels.set(i, 0, magnitude(i as f64 / (STEPS - 1) as f64)));
-    svg.text(LEFT - 8.0, y + 9.0, Anchor::End, "m s", low);
-    svg.image(LEFT, y, 180.0, 10.0, &pixels.png());
-    svg.text(LEFT + 188.0, y + 9.0, Anchor::Start, "m s", high);
-    svg.text(LEFT + 260.0, y + 9.0, Anchor::Start, "m s", meaning);
+    svg.text(x - 8.0, y + 9.0, Anchor::End, "m s", low);
+    svg.magnitudes([x, y, 120.0, 10.0], (STEPS, 1), |column, _| Some(column as f64 / (STEPS - 1) as f64));
+    svg.text(x + 128.0, y + 9.0, Anchor::Start, "m s", &format!("{high}  {meaning}"));
 }
 
 /// Tasks × LLCs as stacked bars.
 #[must_use]
 pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
-    const TOP: f64 = 34.0;
+    const LEFT: f64 = 126.0;
+    const TOP: f64 = 26.0;
     let rows = rows(&scene.tasks, MOST_ROWS);
     let llcs = machine.llc_count();
     let heat = Heat::new(scene, &rows, llcs, |cpu| machine.llc_of(cpu).index());
-    let body = heat.row_height() * rows.len() as f64;
-    let width = WIDTH - LEFT - 24.0;
-    let mut svg = Svg::new(WIDTH, TOP + body + 30.0);
+    let each = heat.row_height(220.0).min(11.0);
+    let body = each * rows.len() as f64;
+    let width = PANEL - LEFT - 16.0;
+    let mut svg = Svg::new(PANEL, TOP + body + 24.0);
     let mut csv = Csv::new(&["row", "llc", "run_ns", "share_of_row"]);
-    let shown = llcs.min(16);
+    let shown = llcs.min(12);
     for llc in 0..shown {
         let x = LEFT + llc as f64 * (width / shown as f64);
-        svg.rect_with(x, 8.0, 10.0, 10.0, &format!(r#"fill="{}""#, hex(group(llc))), &format!("llc{llc}"));
-        svg.text(x + 14.0, 17.0, Anchor::Start, "s", &if shown <= 12 { format!("llc{llc}") } else { llc.to_string() });
+        svg.rect_with(x, 4.0, 10.0, 10.0, &format!(r#"fill="{}""#, hex(group(llc))), &format!("llc{llc}"));
+        svg.text(x + 13.0, 13.0, Anchor::Start, "s", &if shown <= 7 { format!("llc{llc}") } else { llc.to_string() });
     }
     for (row, entry) in rows.iter().enumerate() {
-        let y = TOP + heat.row_height() * row as f64;
+        let y = TOP + each * row as f64;
         let mut from = 0.0;
         for llc in 0..llcs {
             let (share, run_ns) = (heat.share(row, llc), heat.of_row(row)[llc]);
@@ -257,13 +255,13 @@ pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
                 duration(run_ns as f64)
             );
             let fill = format!(r#"fill="{}""#, hex(group(llc)));
-            let gap = if heat.row_height() >= 8.0 { 1.5 } else { 0.4 };
-            svg.rect_with(LEFT + from * width, y, share * width, heat.row_height() - gap, &fill, &hover);
+            let gap = if each >= 8.0 { 1.5 } else { 0.4 };
+            svg.rect_with(LEFT + from * width, y, share * width, each - gap, &fill, &hover);
             from += share;
         }
     }
-    heat.label_rows(&mut svg, TOP);
-    svg.text(LEFT + width / 2.0, TOP + body + 20.0, Anchor::Middle, "m", "share of the row's run time, 0 to 100 %");
+    heat.label_rows(&mut svg, (LEFT, TOP), each);
+    svg.text(LEFT + width / 2.0, TOP + body + 16.0, Anchor::Middle, "m", "share of the row's run time, 0 to 100 %");
     Figure {
         id: format!("residency-{index}-{}", file_name(&scene.scheduler)),
         title: format!("LLC residency under {}", scene.scheduler),
@@ -275,19 +273,19 @@ pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
 
 /// Migrations (ran) from each LLC to each other one. `None` with one LLC.
 #[must_use]
-pub fn transitions(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
-    const TOP: f64 = 44.0;
-    const LEFT: f64 = 90.0;
+pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) -> Option<Figure> {
+    const TOP: f64 = 36.0;
+    const LEFT: f64 = 66.0;
     let llcs = machine.llc_count();
     if llcs < 2 {
         return None;
     }
-    let cell = (420.0 / llcs as f64).clamp(6.0, 44.0);
+    let cell = (180.0 / llcs as f64).clamp(4.0, 44.0);
     let side = cell * llcs as f64;
     let from_to = |from: usize, to: usize| scene.record.transitions[from * llcs + to];
-    let most = scene.record.transitions.iter().copied().max().unwrap_or(0).max(1);
-    let height = TOP + side.max(200.0) + 30.0;
-    let mut svg = Svg::new(WIDTH, height);
+    let most = axes.most_moves;
+    let height = TOP + side.max(70.0) + 12.0;
+    let mut svg = Svg::new(PANEL, height);
     let mut csv = Csv::new(&["from_llc", "to_llc", "migrations_ran"]);
     for from in 0..llcs {
         let y = TOP + cell * from as f64;
@@ -305,26 +303,23 @@ pub fn transitions(index: usize, scene: &Scene, machine: &Machine) -> Option<Fig
             }
             csv.row(&[from.to_string(), to.to_string(), value.to_string()]);
             let share = value as f64 / most as f64;
-            let fill =
-                if value == 0 { r#"class="empty""#.to_owned() } else { format!(r#"fill="{}""#, hex(magnitude(share))) };
+            let fill = if value == 0 { r#"class="empty""#.to_owned() } else { format!(r#"class="g{}""#, step(share)) };
             let hover = format!("llc{from} to llc{to}: {value}");
             svg.rect_with(x + 0.5, y + 0.5, cell - 1.0, cell - 1.0, &fill, &hover);
             if cell >= 34.0 && value > 0 {
-                let class = if share > 0.85 { "s on-dark" } else { "s on-light" };
-                svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, class, &count(value as f64));
+                svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, "s on-cell", &count(value as f64));
             }
         }
     }
-    svg.text(LEFT + side / 2.0, TOP - 24.0, Anchor::Middle, "m", "to LLC");
+    svg.text(LEFT + side / 2.0, TOP - 20.0, Anchor::Middle, "m", "to LLC");
     svg.text_upwards(18.0, TOP + side / 2.0, "m", "from LLC");
-    histogram(&mut svg, &from_to, llcs, (LEFT + side + 90.0, TOP));
+    histogram(&mut svg, &from_to, llcs, (LEFT + side + 66.0, TOP));
     Some(Figure {
         id: format!("transitions-{index}-{}", file_name(&scene.scheduler)),
         title: format!("Moves between LLCs under {}", scene.scheduler),
         caption: format!(
-            "Consecutive slices of one task in different LLCs: {} in all, in one trial of {}. Left by pair, right by the \
-             LLC that was entered.",
-            scene.record.transitions.iter().sum::<u64>(),
+            "Consecutive slices of one task in different LLCs, in one trial of {}. Left by pair, right by the LLC that was \
+             entered.",
             duration(scene.end_ns as f64)
         ),
         svg,
@@ -336,11 +331,11 @@ pub fn transitions(index: usize, scene: &Scene, machine: &Machine) -> Option<Fig
 fn histogram(svg: &mut Svg, from_to: &dyn Fn(usize, usize) -> u64, llcs: usize, (left, top): (f64, f64)) {
     let into: Vec<u64> = (0..llcs).map(|to| (0..llcs).map(|from| from_to(from, to)).sum()).collect();
     let most = into.iter().copied().max().unwrap_or(0).max(1);
-    let width = WIDTH - left - 60.0;
-    if width < 80.0 {
+    let width = PANEL - left - 50.0;
+    if width < 50.0 {
         return;
     }
-    let bar = (400.0 / llcs as f64).clamp(6.0, 24.0);
+    let bar = (180.0 / llcs as f64).clamp(4.0, 24.0);
     for (llc, moves) in into.iter().enumerate() {
         let y = top + bar * llc as f64;
         let length = *moves as f64 / most as f64 * width;
@@ -351,5 +346,5 @@ fn histogram(svg: &mut Svg, from_to: &dyn Fn(usize, usize) -> u64, llcs: usize, 
             svg.text(left + length + 5.0, y + bar / 2.0 + 3.0, Anchor::Start, "m s", &count(*moves as f64));
         }
     }
-    svg.text(left, top - 24.0, Anchor::Start, "m", "moves into each LLC");
+    svg.text(left, top - 20.0, Anchor::Start, "m", "moves into each LLC");
 }

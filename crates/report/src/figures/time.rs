@@ -4,14 +4,14 @@ use warmcore_topology::Machine;
 use warmcore_trace::Slice;
 
 use super::matrix::colour_bar;
-use super::{Csv, Figure, WIDTH, file_name, shortened_group};
-use crate::colour::{group, hex, magnitude};
+use super::{Axes, Csv, Figure, PANEL, WIDTH, file_name, shortened_group};
+use crate::colour::{group, hex};
 use crate::pack::Pixels;
 use crate::rows::{cpu_order, groups, rows};
 use crate::scale::{Scale, time_ticks};
 use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene, spread};
 use crate::svg::{Anchor, Svg};
-use crate::units::{duration, three_digits};
+use crate::units::three_digits;
 
 /// Columns of pixels of a timeline.
 const BINS: usize = 1024;
@@ -223,48 +223,55 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
 
 /// Runnable tasks per CPU over time (running and queued), as in figures 6 and 7 of Bouron et al. (USENIX ATC 2018).
 #[must_use]
-pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure {
+pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) -> Figure {
+    const LEFT: f64 = 56.0;
+    const RIGHT: f64 = 16.0;
+    const TOP: f64 = 6.0;
     let order = cpu_order(machine);
     let lengths = &scene.record.lengths;
-    let most = lengths.iter().copied().fold(1.0_f32, f32::max);
+    let most = axes.most_tasks;
     // Few tasks on a few CPUs are told apart linearly; where one CPU held hundreds, by logarithm.
     let logarithmic = most > 24.0;
     let share = |length: f32| {
         let (value, most) = (f64::from(length), f64::from(most));
         if logarithmic { (1.0 + value).ln() / (1.0 + most).ln() } else { value / most }
     };
-    let mut pixels = Pixels::new(LENGTH_BINS, order.len());
     let mut csv = Csv::new(&["cpu", "start_ns", "end_ns", "runnable_tasks_mean"]);
     let edge = |bin: usize| (u128::from(scene.end_ns) * bin as u128 / LENGTH_BINS as u128) as u64;
-    for (row, cpu) in order.iter().enumerate() {
+    for cpu in &order {
         let of_cpu = &lengths[cpu.index() * LENGTH_BINS..][..LENGTH_BINS];
         let mut from = 0;
         for same in of_cpu.chunk_by(|a, b| a == b) {
             let (start, end) = (edge(from), edge(from + same.len()));
             csv.row(&[cpu.0.to_string(), start.to_string(), end.to_string(), format!("{:.4}", same[0])]);
-            if same[0] > 0.0 {
-                (from..from + same.len()).for_each(|bin| pixels.set(bin, row, magnitude(share(same[0]))));
-            }
             from += same.len();
         }
     }
-    let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
+    let body = (order.len() as f64 * 7.0).clamp(48.0, 200.0);
     let bottom = TOP + body;
-    let mut svg = Svg::new(WIDTH, bottom + 66.0);
-    svg.image(LEFT, TOP, WIDTH - RIGHT - LEFT, body, &pixels.png());
+    let mut svg = Svg::new(PANEL, bottom + 60.0);
+    let x = Scale::linear(0.0, axes.end_ns.max(1) as f64, LEFT, PANEL - RIGHT);
+    svg.magnitudes([LEFT, TOP, x.at(scene.end_ns as f64) - LEFT, body], (LENGTH_BINS, order.len()), |bin, row| {
+        let length = lengths[order[row].index() * LENGTH_BINS + bin];
+        (length > 0.0).then(|| share(length))
+    });
     let step = body / order.len() as f64;
     for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
         svg.text(LEFT - 8.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
     }
-    time_axis(&mut svg, scene, bottom);
+    for (ns, text) in time_ticks(&x, 4) {
+        svg.line(x.at(ns), bottom, x.at(ns), bottom + 4.0, "axis");
+        svg.text(x.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
+    }
+    svg.rect(LEFT, TOP, PANEL - RIGHT - LEFT, body, "frame", "");
+    svg.text((LEFT + PANEL - RIGHT) / 2.0, bottom + 33.0, Anchor::Middle, "m", scene.clock);
     let meaning = if logarithmic { "runnable tasks (logarithmic)" } else { "runnable tasks" };
-    colour_bar(&mut svg, bottom + 48.0, "0", &three_digits(f64::from(most)), meaning);
+    colour_bar(&mut svg, (LEFT, bottom + 44.0), "0", &three_digits(f64::from(most)), meaning);
     Figure {
         id: format!("threads-per-cpu-{index}-{}", file_name(&scene.scheduler)),
         title: format!("Tasks per CPU over time under {}", scene.scheduler),
         caption: format!(
-            "Running and queued tasks of each CPU, averaged over {} each. Blank: none.",
-            duration(scene.end_ns as f64 / LENGTH_BINS as f64)
+            "Running and queued tasks of each CPU, averaged over {LENGTH_BINS} equal parts of the trial. Blank: none."
         ),
         svg,
         csv: csv.finish(),

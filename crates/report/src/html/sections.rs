@@ -2,16 +2,19 @@
 
 use std::fmt::Write as _;
 
-use warmcore_lab::verdict::{Finding, decimal, trials_in_words};
+use warmcore_lab::measures::Measure;
+use warmcore_lab::verdict::{Finding, MeasureResult};
 use warmcore_statistics::Better;
 use warmcore_topology::Basis;
 
+use super::rows::{figures_named, of_schedulers, scores};
+use super::verdict::verdict;
 use crate::figures::breakdown::{share_of_gap, signed, unit_of_gaps};
 use crate::figures::compare::direction;
 use crate::figures::{Csv, Figure};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{BESIDE, command, judged, measure, question, value};
+use crate::text::{command, judged, measure};
 use crate::units::{bytes, with_unit};
 
 /// The bar at the top.
@@ -21,9 +24,9 @@ pub fn header(runs: &[Run]) -> String {
         let more = if runs.len() > 1 { format!("{} ", index + 1) } else { String::new() };
         for (id, text) in [
             ("verdict", "Verdict"),
+            ("timeline", "Timeline"),
             ("time", "Time"),
             ("latency", "Latency"),
-            ("timeline", "Timeline"),
             ("placement", "Placement"),
             ("machine", "Machine"),
             ("measures", "Measures"),
@@ -51,117 +54,13 @@ pub fn footer() -> String {
 /// All sections of a run.
 pub fn run(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
     verdict(out, index, runs, run, figures);
-    time(out, index, run, figures);
-    group(out, index, "latency", "Latency", figures, &["wakeup-latency", "preempt-wait", "slice"]);
     timeline(out, index, run, figures);
+    time(out, index, run, figures);
+    latency(out, index, figures);
     placement(out, index, run, figures);
     machine(out, index, run, figures);
     measures(out, index, run);
     about(out, index, run);
-}
-
-/// The place of a run: `simulated`, or what it was with all that results depend on.
-fn where_it_ran(run: &Run) -> String {
-    let (kind, identity) = (run.disk.experiment.place.kind(), &run.disk.record.place);
-    if kind.simulated { "simulated".to_owned() } else { format!("real kernel, {identity}") }
-}
-
-fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
-    let document = &run.disk.comparison;
-    let record = &document.experiment;
-    let which = if runs > 1 { format!("Run {} · ", index + 1) } else { String::new() };
-    let _ = writeln!(
-        out,
-        "<section id=\"verdict-{index}\" class=\"verdict\">\n<p class=\"eyebrow\">{which}{} · {} · {} · {}</p>\n\
-         <h1>{}</h1>\n<p class=\"answer\">{}</p>",
-        escape(&record.machine.source),
-        escape(&record.workload.source),
-        trials_in_words(record.design, record.seeds.len()),
-        escape(&where_it_ran(run)),
-        escape(&question(run)),
-        escape(&document.verdict.sentence)
-    );
-    let notes: Vec<&String> = run.notes.iter().chain(&document.warnings).collect();
-    if !notes.is_empty() {
-        let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
-        let _ =
-            writeln!(out, "<div class=\"warnings\" role=\"note\"><b>Before you trust this</b><ul>{items}</ul></div>");
-    }
-    let unmeasured = run.disk.experiment.place.kind().unmeasured;
-    if !unmeasured.is_empty() {
-        let _ = writeln!(out, "<p class=\"note\" id=\"unmeasured\"><b>Not measured here:</b> {}</p>", unmeasured);
-    }
-    verdict_table(out, index, run);
-    figures_below(out, figures, &["ratio", "values"], 2);
-    out.push_str("</section>\n");
-}
-
-fn verdict_table(out: &mut String, index: usize, run: &Run) {
-    let document = &run.disk.comparison;
-    let primary = measure(run, &document.primary);
-    let beside: Vec<(&str, &str)> = document
-        .secondary
-        .as_deref()
-        .and_then(|name| Some((name, measure(run, name)?.title.as_str())))
-        .into_iter()
-        .chain(BESIDE)
-        .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
-        .collect();
-    let _ = write!(
-        out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdict table\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
-         <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th><th class=\"n\">ratio [95 %]</th><th>verdict</th>{}",
-        primary.map_or_else(String::new, |m| escape(&format!("{}; {}", m.definition, direction(m.better)))),
-        primary.map_or_else(String::new, |m| escape(&m.title)),
-        document.headroom.as_ref().map_or(
-            "",
-            |_| "<th class=\"n\" title=\"in parts of the best static placement that is known\">of oracle</th>"
-        ),
-    );
-    for (name, heading) in &beside {
-        let _ = write!(out, "<th class=\"n\" title=\"{}\">{}</th>", definition(run, name), escape(heading));
-    }
-    out.push_str("</tr></thead><tbody>");
-    for (position, scheduler) in document.schedulers.iter().enumerate() {
-        let Some(result) = scheduler.measures.get(&document.primary) else { continue };
-        let (ratio, words) = judged(result);
-        let tone = match result.finding {
-            Some(Finding::Better) => "good",
-            Some(Finding::Worse) => "bad",
-            _ => "plain",
-        };
-        let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " best" } else { "" };
-        let _ = write!(
-            out,
-            "<tr class=\"{tone}{best}\"><th scope=\"row\"><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>\
-             <td class=\"n\" data-value=\"{}\">{}</td><td><span class=\"finding\">{words}</span></td>",
-            crate::colour::series(position),
-            escape(&scheduler.label),
-            number(result.summary.median),
-            value(run, &document.primary, result),
-            number(result.comparison.as_ref().map_or(Some(1.0), |comparison| comparison.ratio)),
-            escape(&ratio),
-        );
-        if let Some(headroom) = &document.headroom {
-            let part = headroom.scheduler(&scheduler.label).and_then(|scheduler| scheduler.of_oracle);
-            let shown = part.map_or_else(|| "-".into(), decimal);
-            let _ = write!(out, "<td class=\"n\" data-value=\"{}\">{shown}</td>", number(part));
-        }
-        for (name, _) in &beside {
-            let result = scheduler.measures.get(*name);
-            let _ = write!(
-                out,
-                "<td class=\"n\" data-value=\"{}\">{}</td>",
-                number(result.and_then(|result| result.summary.median)),
-                result.map_or_else(|| "-".into(), |result| escape(&value(run, name, result)))
-            );
-        }
-        out.push_str("</tr>");
-    }
-    out.push_str("</tbody></table></div>\n");
-    if let Some(headroom) = &document.headroom {
-        let _ = writeln!(out, "<p class=\"headroom\">{}</p>", escape(&headroom.sentence));
-    }
 }
 
 pub(super) fn number(value: Option<f64>) -> String {
@@ -175,9 +74,12 @@ pub(super) fn definition(run: &Run, name: &str) -> String {
 
 fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     let _ = writeln!(out, "<section id=\"time-{index}\">\n<h2>Where the time went</h2>");
-    figures_named(out, figures, &["task-time", "time-gap"]);
+    out.push_str("<div class=\"columns\"><div>\n");
+    figures_named(out, figures, &[&["task-time"], &["cpu-time"]]);
+    out.push_str("</div><div>\n");
+    figures_named(out, figures, &[&["time-gap"]]);
     explained(out, run);
-    figures_named(out, figures, &["cpu-time"]);
+    out.push_str("</div></div>\n");
     if !figures.iter().any(|figure| figure.id == "task-time" || figure.id == "cpu-time") {
         out.push_str("<p class=\"note\">Not recorded: the run has no times by cause.</p>\n");
     }
@@ -188,11 +90,11 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
 fn explained(out: &mut String, run: &Run) {
     let Some(split) = run.disk.comparison.time_split.as_ref().filter(|split| !split.gaps.is_empty()) else { return };
     for gap in &split.gaps {
-        let _ = writeln!(out, "<p class=\"gap\">{}.</p>", escape(&gap.sentence));
+        let _ = writeln!(out, "<p class=\"gap\">{}.</p>", escape(gap.sentence.trim_end_matches('.')));
     }
     let _ = write!(
         out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\"><table class=\"sortable gaps\">\
+        "<details><summary>The same as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\"><table class=\"sortable gaps\">\
          <thead><tr><th>{}</th>",
         escape(&unit_of_gaps(split))
     );
@@ -221,18 +123,22 @@ fn explained(out: &mut String, run: &Run) {
     for gap in &split.gaps {
         let _ = write!(out, "<td class=\"n\">{}</td><td class=\"n\"></td>", signed(split, gap.difference));
     }
-    out.push_str("</tr></tfoot></table></div>\n");
+    out.push_str("</tr></tfoot></table></div></details>\n");
 }
 
-fn group(out: &mut String, index: usize, id: &str, title: &str, figures: &[Figure], prefixes: &[&str]) {
-    if !figures.iter().any(|figure| prefixes.iter().any(|prefix| figure.id.starts_with(prefix))) {
+fn latency(out: &mut String, index: usize, figures: &[Figure]) {
+    const OF: [(&str, &str); 3] =
+        [("wakeup-latency", "wakeup latency"), ("preempt-wait", "preempt wait"), ("slice", "slices")];
+    let there = |id: &str| figures.iter().any(|figure| figure.id == id);
+    if !OF.iter().any(|(id, _)| there(id)) {
         return;
     }
-    let _ = writeln!(out, "<section id=\"{id}-{index}\">\n<h2>{title}</h2>");
-    out.push_str("<div class=\"figures several\">\n");
-    let wanted = |figure: &&Figure| prefixes.iter().any(|prefix| figure.id.starts_with(prefix));
-    figures.iter().filter(wanted).for_each(|found| figure(out, found, 3));
-    out.push_str("</div>\n</section>\n");
+    let _ = writeln!(out, "<section id=\"latency-{index}\">\n<h2>Latency</h2>");
+    figures_named(out, figures, &[&OF.map(|(id, _)| id)]);
+    for (_, title) in OF.iter().filter(|(id, _)| !there(id)) {
+        let _ = writeln!(out, "<p class=\"note\">No {title} in this trial.</p>");
+    }
+    out.push_str("</section>\n");
 }
 
 fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
@@ -254,7 +160,8 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
              <code>warmcore report RUN --perfetto FILE</code> writes all of it.</p>\n",
         );
     }
-    figures_named(out, figures, &["threads-per-cpu", "cumulative", "score"]);
+    of_schedulers(out, run, figures, &["threads-per-cpu", "cumulative"]);
+    scores(out, figures);
     if !figures.iter().any(|figure| figure.id.starts_with("score")) {
         let reason = if run.disk.experiment.place.kind().simulated {
             "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--scores 1ms</code> \
@@ -269,11 +176,11 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
 
 fn placement(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     let _ = writeln!(out, "<section id=\"placement-{index}\">\n<h2>Placement</h2>");
-    figures_named(out, figures, &["migrations"]);
+    figures_named(out, figures, &[&["migrations"]]);
     if !run.scenes.is_empty() {
         let _ = writeln!(out, "<div class=\"view\" data-view=\"heatmap\" data-run=\"{index}\"></div>");
     }
-    figures_named(out, figures, &["residency", "transitions"]);
+    of_schedulers(out, run, figures, &["residency", "transitions"]);
     out.push_str("</section>\n");
 }
 
@@ -292,94 +199,91 @@ fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     if !run.scenes.is_empty() {
         let _ = writeln!(out, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
     }
-    figures_named(out, figures, &["machine", "counters"]);
-    out.push_str("</section>\n");
-}
-
-/// Figures whose names begin with one of these, in a section with a heading.
-fn figures_named(out: &mut String, figures: &[Figure], prefixes: &[&str]) {
-    figures_below(out, figures, prefixes, 3);
-}
-
-/// The same with headings of a level.
-fn figures_below(out: &mut String, figures: &[Figure], prefixes: &[&str], level: u8) {
-    for prefix in prefixes {
-        let of_prefix: Vec<&Figure> = figures.iter().filter(|figure| figure.id.starts_with(prefix)).collect();
-        if of_prefix.is_empty() {
-            continue;
-        }
-        let several = if of_prefix.len() > 1 { " several" } else { "" };
-        let _ = writeln!(out, "<div class=\"figures{several}\">");
-        of_prefix.into_iter().for_each(|found| figure(out, found, level));
-        out.push_str("</div>\n");
+    of_schedulers(out, run, figures, &["machine"]);
+    if figures.iter().any(|figure| figure.id.starts_with("counters")) {
+        out.push_str("<details><summary>Counters over time, by LLC</summary>\n");
+        of_schedulers(out, run, figures, &["counters"]);
+        out.push_str("</details>\n");
     }
-}
-
-/// One figure with a heading of a level.
-fn figure(out: &mut String, figure: &Figure, level: u8) {
-    let _ = writeln!(
-        out,
-        "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h{level} class=\"title\">{title}</h{level}><p>{caption}</p></figcaption>\n\
-         <div class=\"drawing\">{svg}</div></figure>",
-        id = figure.id,
-        title = escape(&figure.title),
-        caption = escape(&figure.caption),
-        svg = figure.svg.inline(&figure.title)
-    );
+    out.push_str("</section>\n");
 }
 
 fn measures(out: &mut String, index: usize, run: &Run) {
     let document = &run.disk.comparison;
+    let results = |measure: &Measure| -> Vec<Option<&MeasureResult>> {
+        document.schedulers.iter().map(|scheduler| scheduler.measures.get(&measure.name)).collect()
+    };
+    let found =
+        |result: &Option<&MeasureResult>| result.is_some_and(|result| result.summary.median.is_some_and(|m| m != 0.0));
+    let there: Vec<&Measure> = document.measures.iter().filter(|measure| results(measure).iter().any(found)).collect();
+    // With one scheduler nothing differs, and with too few trials nothing is shown to.
+    let shown =
+        |result: &MeasureResult| matches!(result.finding, Some(Finding::Better | Finding::Worse | Finding::Different));
+    let judged =
+        |measure: &&Measure| measure.better != Better::Neither && results(measure).into_iter().flatten().any(shown);
+    let (differ, others): (Vec<&Measure>, Vec<&Measure>) = there.iter().copied().partition(judged);
+    let title = if differ.is_empty() { "Measures" } else { "Measures that differ" };
     let _ = write!(
         out,
-        "<section id=\"measures-{index}\">\n<h2>All measures</h2>\n<p class=\"note\">Medians of the trials; in brackets the ratio to \
-         the baseline with its 95 % interval. Definitions show on hover and in the last column. Coloured: a difference was shown, \
-         corrected for the number of schedulers within each measure.</p>\n<div class=\"tools\"><label>Find <input type=\"search\" \
-         class=\"filter\" data-table=\"measures-table-{index}\"></label></div>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"All measures\"><table class=\"sortable\" id=\"measures-table-{index}\"><thead><tr><th>measure</th><th>unit</th><th>better</th>"
+        "<section id=\"measures-{index}\">\n<h2>{title}</h2>\n<p class=\"note\">Medians of the trials; in brackets the ratio to \
+         the baseline with its 95 % interval. Definitions show on hover. Coloured: a difference was shown, corrected for the number of \
+         schedulers within each measure.</p>\n<div class=\"tools\"><label>Find <input type=\"search\" class=\"filter\" \
+         data-table=\"measures-table-{index}\"></label></div>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"All measures\"><table class=\"sortable measures\" id=\"measures-table-{index}\"><thead><tr><th>measure</th><th>unit</th><th>better</th>"
     );
     for scheduler in &document.schedulers {
         let _ = write!(out, "<th class=\"n\">{}</th>", escape(&scheduler.label));
     }
-    out.push_str("<th>definition</th></tr></thead><tbody>");
-    for measure in &document.measures {
-        let results: Vec<_> = document.schedulers.iter().map(|s| s.measures.get(&measure.name)).collect();
-        if results.iter().all(|result| result.is_none_or(|result| result.summary.median.is_none_or(|m| m == 0.0))) {
-            continue;
-        }
-        let better = match measure.better {
-            Better::Lower => "lower",
-            Better::Higher => "higher",
-            Better::Neither => "–",
+    out.push_str("</tr></thead><tbody>");
+    for measure in differ.iter().chain(&others) {
+        let folded = !differ.is_empty() && others.iter().any(|other| other.name == measure.name);
+        measure_row(out, measure, &results(measure), folded);
+    }
+    out.push_str("</tbody></table></div>\n");
+    if !differ.is_empty() && !others.is_empty() {
+        let _ = writeln!(
+            out,
+            "<p><button type=\"button\" class=\"unfold\" data-table=\"measures-table-{index}\" hidden>Show the other {} measures: no \
+             difference shown, or none that is better or worse</button></p>",
+            others.len()
+        );
+    }
+    out.push_str("</section>\n");
+}
+
+fn measure_row(out: &mut String, measure: &Measure, results: &[Option<&MeasureResult>], folded: bool) {
+    let better = match measure.better {
+        Better::Lower => "lower",
+        Better::Higher => "higher",
+        Better::Neither => "–",
+    };
+    let _ = write!(
+        out,
+        "<tr data-measure=\"{name}\"{}><th scope=\"row\" title=\"{definition}\">{title} <small>{name}</small></th><td>{unit}</td><td>{better}</td>",
+        if folded { " class=\"folded\"" } else { "" },
+        name = escape(&measure.name),
+        definition = escape(&measure.definition),
+        title = escape(&measure.title),
+        unit = measure.unit.name(),
+    );
+    for result in results {
+        let median = result.and_then(|result| result.summary.median);
+        let tone = match result.and_then(|result| result.finding) {
+            Some(Finding::Better) => " good",
+            Some(Finding::Worse) => " bad",
+            _ => "",
         };
+        let compared = result.filter(|result| result.comparison.is_some());
+        let ratio = compared.map_or_else(String::new, |result| judged(result).0);
         let _ = write!(
             out,
-            "<tr data-measure=\"{name}\"><th scope=\"row\" title=\"{definition}\">{title}<small>{name}</small></th><td>{unit}</td><td>{better}</td>",
-            name = escape(&measure.name),
-            definition = escape(&measure.definition),
-            title = escape(&measure.title),
-            unit = measure.unit.name(),
+            "<td class=\"n{tone}\" data-value=\"{}\">{} <small>{}</small></td>",
+            number(median),
+            median.map_or_else(|| "–".into(), |median| with_unit(median, measure.unit)),
+            escape(&ratio)
         );
-        for result in results {
-            let median = result.and_then(|result| result.summary.median);
-            let tone = match result.and_then(|result| result.finding) {
-                Some(Finding::Better) => " good",
-                Some(Finding::Worse) => " bad",
-                _ => "",
-            };
-            let ratio =
-                result.filter(|result| result.comparison.is_some()).map_or_else(String::new, |result| judged(result).0);
-            let _ = write!(
-                out,
-                "<td class=\"n{tone}\" data-value=\"{}\">{}<small>{}</small></td>",
-                number(median),
-                median.map_or_else(|| "–".into(), |median| with_unit(median, measure.unit)),
-                escape(&ratio)
-            );
-        }
-        let _ = write!(out, "<td class=\"definition\">{}</td></tr>", escape(&measure.definition));
     }
-    out.push_str("</tbody></table></div>\n</section>\n");
+    out.push_str("</tr>");
 }
 
 fn about(out: &mut String, index: usize, run: &Run) {

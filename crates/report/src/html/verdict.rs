@@ -1,0 +1,154 @@
+//! The head of a run's page: the answer, what was compared, why, and what limits it.
+
+use std::fmt::Write as _;
+
+use warmcore_lab::verdict::{Finding, decimal, trials_in_words};
+use warmcore_topology::Basis;
+
+use super::rows::figures_below;
+use super::sections::{definition, number};
+use crate::figures::Figure;
+use crate::figures::compare::direction;
+use crate::run::Run;
+use crate::svg::escape;
+use crate::text::{BESIDE, headline, judged, measure, value};
+
+/// The section.
+pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
+    let document = &run.disk.comparison;
+    let record = &document.experiment;
+    let which = if runs > 1 { format!("Run {} · ", index + 1) } else { String::new() };
+    let _ = writeln!(
+        out,
+        "<section id=\"verdict-{index}\" class=\"verdict\">\n<h1>{}</h1>\n<p class=\"eyebrow\">{which}{} · {} · {} · {}</p>\n\
+         <div class=\"because\"><div><p class=\"answer\">{}</p>",
+        escape(&headline(run)),
+        escape(&record.workload.source),
+        escape(&record.machine.source),
+        trials_in_words(record.design, record.seeds.len()),
+        escape(&where_it_ran(run)),
+        escape(&document.verdict.sentence)
+    );
+    if let Some(why) = why(run) {
+        let _ = writeln!(out, "<p class=\"why\"><b>Why:</b> {}.</p>", escape(why.trim_end_matches('.')));
+    }
+    out.push_str("</div>\n");
+    limits(out, run);
+    out.push_str("</div>\n");
+    verdict_table(out, index, run);
+    figures_below(out, figures, &[&["ratio", "values"]], 2);
+    out.push_str("</section>\n");
+}
+
+/// The place of a run: `simulated`, or what it was with all that results depend on.
+fn where_it_ran(run: &Run) -> String {
+    let (kind, identity) = (run.disk.experiment.place.kind(), &run.disk.record.place);
+    if kind.simulated { "simulated".to_owned() } else { format!("real kernel, {identity}") }
+}
+
+/// What explains the largest difference to the baseline.
+fn why(run: &Run) -> Option<&str> {
+    let gaps = &run.disk.comparison.time_split.as_ref()?.gaps;
+    let most = gaps.iter().max_by(|a, b| a.difference.abs().total_cmp(&b.difference.abs()))?;
+    Some(&most.sentence)
+}
+
+/// What to know before this is trusted: the main thing beside the answer, the others folded.
+fn limits(out: &mut String, run: &Run) {
+    let place = run.disk.experiment.place.kind();
+    let mut limits: Vec<String> = run.notes.iter().chain(&run.disk.comparison.warnings).cloned().collect();
+    let warned = !limits.is_empty();
+    if !place.unmeasured.is_empty() {
+        limits.push(format!("Not measured here: {}", place.unmeasured));
+    }
+    if place.simulated {
+        if run.disk.record.memory.name() == "none" {
+            limits
+                .push("Memory has a constant speed here: a scheduler that keeps data close is undervalued.".to_owned());
+        }
+        let origins = run.disk.experiment.machine.value.origins();
+        let weak =
+            origins.iter().filter(|(_, origin)| matches!(origin.basis, Basis::Assumed | Basis::Recalled)).count();
+        if weak > 0 {
+            limits
+                .push(format!("{weak} of the machine's {} costs and sizes are assumed, not measured.", origins.len()));
+        }
+    }
+    let Some((main, others)) = limits.split_first() else { return };
+    let title = if warned { "Before you trust this" } else { "Main limitation" };
+    let class = if warned { "limits warnings" } else { "limits" };
+    let _ = write!(out, "<div class=\"{class}\" role=\"note\"><b>{title}</b><p>{}</p>", escape(main));
+    if !others.is_empty() {
+        let items: String = others.iter().map(|limit| format!("<li>{}</li>", escape(limit))).collect();
+        let _ = write!(out, "<details><summary>{} more</summary><ul>{items}</ul></details>", others.len());
+    }
+    out.push_str("</div>\n");
+}
+
+fn verdict_table(out: &mut String, index: usize, run: &Run) {
+    let document = &run.disk.comparison;
+    let primary = measure(run, &document.primary);
+    let beside: Vec<(&str, &str)> = document
+        .secondary
+        .as_deref()
+        .and_then(|name| Some((name, measure(run, name)?.title.as_str())))
+        .into_iter()
+        .chain(BESIDE)
+        .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
+        .collect();
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdict table\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
+         <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th><th class=\"n\">ratio [95 %]</th><th>verdict</th>{}",
+        primary.map_or_else(String::new, |m| escape(&format!("{}; {}", m.definition, direction(m.better)))),
+        primary.map_or_else(String::new, |m| escape(&m.title)),
+        document.headroom.as_ref().map_or(
+            "",
+            |_| "<th class=\"n\" title=\"in parts of the best static placement that is known\">of oracle</th>"
+        ),
+    );
+    for (name, heading) in &beside {
+        let _ = write!(out, "<th class=\"n\" title=\"{}\">{}</th>", definition(run, name), escape(heading));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for (position, scheduler) in document.schedulers.iter().enumerate() {
+        let Some(result) = scheduler.measures.get(&document.primary) else { continue };
+        let (ratio, words) = judged(result);
+        let tone = match result.finding {
+            Some(Finding::Better) => "good",
+            Some(Finding::Worse) => "bad",
+            _ => "plain",
+        };
+        let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " best" } else { "" };
+        let _ = write!(
+            out,
+            "<tr class=\"{tone}{best}\"><th scope=\"row\"><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>\
+             <td class=\"n\" data-value=\"{}\">{}</td><td><span class=\"finding\">{words}</span></td>",
+            crate::colour::series(position),
+            escape(&scheduler.label),
+            number(result.summary.median),
+            value(run, &document.primary, result),
+            number(result.comparison.as_ref().map_or(Some(1.0), |comparison| comparison.ratio)),
+            escape(&ratio),
+        );
+        if let Some(headroom) = &document.headroom {
+            let part = headroom.scheduler(&scheduler.label).and_then(|scheduler| scheduler.of_oracle);
+            let shown = part.map_or_else(|| "-".into(), decimal);
+            let _ = write!(out, "<td class=\"n\" data-value=\"{}\">{shown}</td>", number(part));
+        }
+        for (name, _) in &beside {
+            let result = scheduler.measures.get(*name);
+            let _ = write!(
+                out,
+                "<td class=\"n\" data-value=\"{}\">{}</td>",
+                number(result.and_then(|result| result.summary.median)),
+                result.map_or_else(|| "-".into(), |result| escape(&value(run, name, result)))
+            );
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>\n");
+    if let Some(headroom) = &document.headroom {
+        let _ = writeln!(out, "<p class=\"headroom\">{}</p>", escape(&headroom.sentence));
+    }
+}
