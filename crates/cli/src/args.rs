@@ -71,6 +71,9 @@ pub enum Command {
     /// Caches, coherence and memory in full detail
     #[command(subcommand)]
     Memory(crate::memory_args::MemoryCommand),
+    /// List what is measured and can be compared
+    #[command(subcommand)]
+    Metrics(MetricsCommand),
     /// List and show schedulers with their tunables
     #[command(subcommand)]
     Schedulers(SchedulersCommand),
@@ -108,6 +111,10 @@ pub enum SchemaName {
     Reproduction,
     /// Workload files; docs/workloads.md has examples
     Workload,
+    /// What a command with `--json` prints when it fails
+    Error,
+    /// `metrics list --json`
+    Metrics,
 }
 
 /// Machine and workload, as in every experiment.
@@ -117,6 +124,10 @@ pub struct SubjectArguments {
     /// hwloc synthetic string, or `host` for this computer
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: String,
+    /// Preset whose costs, latencies and bandwidths the machine has, as MACHINE@PRESET; by default those of the preset that fits the
+    /// CPU model of a /sys tree or hwloc XML
+    #[arg(long, value_name = "PRESET")]
+    pub base: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(short, long, value_name = "WORKLOAD")]
@@ -140,6 +151,10 @@ pub struct CompareArguments {
     /// hwloc synthetic string, or `host` for this computer
     #[arg(short, long, value_name = "MACHINE", required_unless_present = "resume")]
     pub machine: Option<String>,
+    /// Preset whose costs, latencies and bandwidths the machine has, as MACHINE@PRESET; by default those of the preset that fits the
+    /// CPU model of a /sys tree or hwloc XML
+    #[arg(long, value_name = "PRESET", conflicts_with = "resume")]
+    pub base: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(short, long, value_name = "WORKLOAD", required_unless_present = "resume")]
@@ -459,6 +474,22 @@ pub enum ProfileFormat {
     Toml,
     /// For a workload file
     Json,
+}
+
+/// Verbs of `metrics`.
+#[derive(Subcommand, Debug)]
+pub enum MetricsCommand {
+    /// List every metric with unit, direction and meaning; --metric takes their names
+    List {
+        /// Workload whose own metrics are listed too: a file, or a generator with its flags
+        workload: Option<String>,
+        /// File with memory profiles that the workload may name
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        profiles: Option<PathBuf>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Verbs of `schedulers`.

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 pub mod compare;
 pub mod machine;
 pub mod memory;
+pub mod metrics;
 pub mod native;
 pub mod reference;
 pub mod report;

@@ -14,6 +14,9 @@ use std::io;
 use std::path::Path;
 
 use miette::Diagnostic;
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::session::pretty;
 use warmcore_report::printable::printable;
 
 /// Class of a failure, which decides the exit code.
@@ -96,6 +99,18 @@ impl Failure {
         }
     }
 
+    /// The failure as the JSON document of a command with `--json`.
+    pub fn document(&self) -> String {
+        pretty(&ErrorDocument {
+            schema: "warmcore-error-1",
+            tool_version: TOOL_VERSION,
+            code: self.code,
+            message: &self.message,
+            help: self.help.as_deref(),
+            exit_code: self.exit_code(),
+        })
+    }
+
     /// Whether there is nobody to tell.
     pub fn is_quiet(&self) -> bool {
         self.closed_pipe
@@ -118,6 +133,22 @@ impl Diagnostic for Failure {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display + 'a>)
     }
+}
+
+/// What a failed command with `--json` prints.
+#[derive(Serialize)]
+struct ErrorDocument<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    code: &'a str,
+    message: &'a str,
+    help: Option<&'a str>,
+    exit_code: u8,
+}
+
+/// The document for a command line that cannot be understood.
+pub fn usage_document(message: &str) -> String {
+    Failure::usage("warmcore::usage", message.trim_end()).document()
 }
 
 /// Errors of standard output.

@@ -25,6 +25,11 @@ pub fn machine(text: &str) -> Result<Named<Machine>, Failure> {
     Ok(load::machine(text)?)
 }
 
+/// The same with the figures of a preset, if one is named.
+pub fn machine_on(text: &str, base: Option<&str>) -> Result<Named<Machine>, Failure> {
+    base.map_or_else(|| machine(text), |base| machine(&format!("{text}@{base}")))
+}
+
 /// The machine whose `/sys` lies under `root`.
 pub fn detect(root: &Path) -> Result<Machine, Failure> {
     Ok(load::detect(root)?)

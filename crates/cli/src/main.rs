@@ -21,18 +21,34 @@ use crate::failure::Failure;
 use warmcore_report::units;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        if error.use_stderr() && wants_json() {
+            // The text for people follows on standard error, so a closed standard output loses nothing.
+            let _ =
+                Console::new(console::ColorChoice::Never, true, 0).out(&failure::usage_document(&error.to_string()));
+        }
+        error.exit()
+    });
     let console = Console::new(arguments.output.color, arguments.output.quiet, arguments.output.verbose);
     match run(arguments.command, &console) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let code = failure.exit_code();
             if !failure.is_quiet() {
+                if wants_json() {
+                    // As above.
+                    let _ = console.out(&failure.document());
+                }
                 console.error(failure);
             }
             ExitCode::from(code)
         }
     }
+}
+
+/// Whether the command line asks for a JSON document.
+fn wants_json() -> bool {
+    std::env::args_os().any(|word| word == "--json")
 }
 
 fn run(command: Command, console: &Console) -> Result<(), Failure> {
@@ -45,6 +61,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
         Command::Memory(command) => commands::memory::run(command, console),
+        Command::Metrics(command) => commands::metrics::run(command, console),
         Command::Schedulers(command) => commands::schedulers::run(command, console),
         Command::Validate(arguments) => commands::validate::run(&arguments, console),
         Command::Vm(command) => commands::vm::run(command, console),

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::Scratch;
+use common::{Scratch, WORKLOAD};
 
 fn corpus(machine: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").join(machine).display().to_string()
@@ -138,4 +138,51 @@ fn counters_that_no_profile_explains_end_with_a_failed_check() {
          [[point]]\ncapacity = \"32MiB\"\nways = 16\nmpki = 0.01\n",
     );
     scratch.run("workload fit counters.toml").exits_with(3).complains("misses per 1000 instructions in a cache of");
+}
+
+#[test]
+fn a_sys_tree_takes_the_costs_of_its_cpu_model_s_preset_or_the_verdict_says_that_they_are_generic() {
+    let scratch = Scratch::new();
+    let lay_out = |file: &str, text: &str| {
+        let path = scratch.path(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    for cpu in 0..4 {
+        let topology = format!("tree/sys/devices/system/cpu/cpu{cpu}/topology");
+        lay_out(&format!("{topology}/core_id"), &cpu.to_string());
+        lay_out(&format!("{topology}/physical_package_id"), "0");
+        lay_out(&format!("{topology}/thread_siblings_list"), &cpu.to_string());
+        let cache = format!("tree/sys/devices/system/cpu/cpu{cpu}/cache/index3");
+        for (file, text) in [("level", "3"), ("type", "Unified"), ("size", "32768K"), ("shared_cpu_list", "0-3")] {
+            lay_out(&format!("{cache}/{file}"), text);
+        }
+    }
+    lay_out("tree/sys/devices/system/cpu/online", "0-3");
+    lay_out("tree/sys/devices/system/cpu/possible", "0-3");
+    let compare = |machine: &str| {
+        let words = format!("compare -m {machine} -w {WORKLOAD} -s cfs,eevdf --trials 1 --no-out --json --memory none");
+        let ran = scratch.run(&words).exits_with(0);
+        let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        let elapsed = document["schedulers"][0]["measures"]["hackbench_time_ns"]["points"][0].as_f64().unwrap();
+        (elapsed, document["warnings"].to_string(), ran)
+    };
+    let (generic, warnings, _) = compare("tree");
+    assert!(warnings.contains("costs of detected are generic"), "{warnings}");
+    lay_out(
+        "tree/proc/cpuinfo",
+        "processor	: 0
+model name	: AMD EPYC 9354 32-Core Processor
+",
+    );
+    let (fitting, warnings, ran) = compare("tree");
+    assert!(!warnings.contains("generic"), "{warnings}");
+    ran.complains("those of genoa96: the CPU model is AMD EPYC 9354");
+    assert_ne!(generic, fitting);
+    assert_eq!(compare("tree@genoa96").0, fitting);
+    assert_eq!(compare("tree --base genoa96").0, fitting);
+    assert_ne!(compare("tree --base milan64").0, fitting);
+    scratch.run("machine snapshot copy --root tree").exits_with(0);
+    assert_eq!(compare("copy").0, fitting, "a snapshot keeps the model's name");
+    scratch.run(&format!("compare -m tree@nothing -w {WORKLOAD} -s cfs --no-out")).exits_with(2).complains("nothing");
 }

@@ -40,3 +40,10 @@ fn the_readme_s_sample_output_is_what_the_program_prints() {
 fn the_worked_example_of_a_scheduler_prints_what_its_page_shows() {
     check(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/adding-a-scheduler.md")), "compare ");
 }
+
+#[test]
+fn the_citation_file_names_this_version() {
+    let citation = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../CITATION.cff"));
+    let version = citation.lines().find_map(|line| line.strip_prefix("version: "));
+    assert_eq!(version, Some(env!("CARGO_PKG_VERSION")));
+}

@@ -470,3 +470,19 @@ fn a_lesson_shows_who_was_chosen_and_why_under_every_scheduler() {
     let crowd = "compare -m 2s1n1l2c1t -w spin:-n9,-d10ms -s eevdf --trials 1 --out crowd --lesson crowd.html";
     scratch.run(crowd).exits_with(2).complains("8 tasks at most").did_not_panic();
 }
+
+#[test]
+fn the_data_of_a_timeline_are_the_stays_on_cpus_and_add_up_to_the_run_time() {
+    let scratch = Scratch::new();
+    scratch.run("compare -m 1s1n1l2c1t -w spin:-n3,-d20ms -s cfs --trials 1 --out run").exits_with(0);
+    scratch.run("report run --svg figures").exits_with(0);
+    let name =
+        scratch.files("figures").into_iter().find(|file| file.starts_with("timeline-cpus") && file.ends_with("csv"));
+    let data = read(&scratch, &format!("figures/{}", name.expect("there is one")));
+    let mut lines = data.lines();
+    assert_eq!(lines.next(), Some("cpu,llc,start_ns,end_ns,task,run_delay_ns"));
+    let cells = lines.map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let sum: u64 = cells.map(|cells| cells[3].parse::<u64>().unwrap() - cells[2].parse::<u64>().unwrap()).sum();
+    let trial: Value = serde_json::from_str(&read(&scratch, "run/trials/s0-t0000.json")).unwrap();
+    assert_eq!(sum as f64, trial["measures"]["run_ns"].as_f64().unwrap());
+}

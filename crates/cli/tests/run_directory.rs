@@ -132,7 +132,7 @@ fn tables_of_runs_with_different_workloads_machines_and_traces_are_one_table() {
     let columns = |table: &SerializedFileReader<fs::File>| table.metadata().file_metadata().schema().clone();
     assert_eq!(columns(&tables[0]), columns(&tables[1]));
 
-    let mut elapsed = Vec::new();
+    let (mut elapsed, mut runs) = (Vec::new(), std::collections::BTreeSet::new());
     for row in tables.iter().flat_map(|table| table.get_row_iter(None).unwrap()) {
         let row = row.unwrap();
         let text = |name: &str| {
@@ -142,6 +142,10 @@ fn tables_of_runs_with_different_workloads_machines_and_traces_are_one_table() {
         if text("metric") == "elapsed_ns" {
             let value = row.get_double(row.len() - 1).unwrap();
             elapsed.push((text("workload"), text("scheduler"), text("unit"), value));
+            assert!(text("tunables").starts_with(&text("scheduler")) && !text("tunables").contains("base_slice_ns=0"));
+            runs.insert(text("run"));
+            let times = row.get_column_iter().filter(|(column, _)| column.starts_with("time_")).count();
+            assert_eq!(times, 18);
         }
     }
     let trial = |file: &str| -> f64 {
@@ -149,6 +153,7 @@ fn tables_of_runs_with_different_workloads_machines_and_traces_are_one_table() {
         trial["measures"]["elapsed_ns"].as_f64().unwrap()
     };
     assert_eq!(elapsed.len(), 2 * 3 + 1, "{elapsed:?}");
+    assert_eq!(runs.len(), 2);
     let first = (WORKLOAD.to_owned(), "cfs".to_owned(), "ns".to_owned(), trial("hackbench/trials/s0-t0000.json"));
     assert_eq!(elapsed[0], first);
     assert_eq!(elapsed[6].0, "periodic:-n3,-d20ms+schbench:-t2,-r1ms");

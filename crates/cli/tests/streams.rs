@@ -73,6 +73,8 @@ fn documents_say_what_their_schemas_say() {
         (format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
         ("workload convert schbench:-m2,-t3+spin:-n2,-d1s,--profile=perlbench+hackbench:-g1".to_owned(), "workload"),
         ("workload convert sysbench:--threads=4".to_owned(), "workload"),
+        ("metrics list --json".to_owned(), "metrics"),
+        ("metrics list schbench:-m1,-t2 --json".to_owned(), "metrics"),
     ] {
         let document = serde_json::from_str(&scratch.run(&words).exits_with(0).out).unwrap();
         let schema: serde_json::Value =
@@ -208,4 +210,35 @@ fn interrupted(signal: &str, code: i32) {
         let text = fs::read_to_string(trials.join(&name)).unwrap();
         serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
+}
+
+#[test]
+fn a_command_with_json_that_fails_prints_one_document_of_its_error() {
+    let scratch = Scratch::new();
+    let schema: serde_json::Value = serde_json::from_str(&scratch.run("schema error").exits_with(0).out).unwrap();
+    for (words, exit_code, code) in [
+        ("compare -m nothing -w spin:-n1 -s cfs --no-out --json", 2, "warmcore::machine"),
+        ("schedulers show eevfd --json", 2, "warmcore::scheduler"),
+        ("sim --json --no-such-option", 2, "warmcore::usage"),
+    ] {
+        let ran = scratch.run(words).exits_with(exit_code);
+        let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+        check(&document, &schema, &schema, "document");
+        assert_eq!((document["code"].as_str(), document["exit_code"].as_i64()), (Some(code), Some(exit_code.into())));
+        assert!(!ran.error.is_empty(), "people are told too");
+    }
+    assert_eq!(scratch.run("schedulers show eevfd").exits_with(2).out, "");
+}
+
+#[test]
+fn metrics_are_listed_with_what_they_mean_and_are_those_that_verdicts_take() {
+    let scratch = Scratch::new();
+    let listed = scratch.run("metrics list schbench:-m1,-t2,-r1").exits_with(0).out;
+    for name in ["wakeup_p99_ns", "cpu_share_deviation", "recorder_wakeup"] {
+        assert!(listed.contains(name), "{name}: {listed}");
+    }
+    let words =
+        "compare -m 1s1n1l1c1t -w spin:-n2,-d20ms -s cfs,eevdf --trials 1 --no-out --metric cpu_share_deviation";
+    scratch.run(words).exits_with(0);
+    assert!(scratch.run("metrics list").exits_with(0).out.contains("cpu_share_deviation"));
 }

@@ -153,10 +153,11 @@ impl Experiment {
     /// The record of this experiment.
     #[must_use]
     pub fn record(&self) -> ExperimentRecord {
+        let cpus = self.machine.value.cpu_count();
         let schedulers = self
             .schedulers
             .iter()
-            .map(|spec| SchedulerRecord { label: spec.to_string(), resolved: resolved_text(spec) });
+            .map(|spec| SchedulerRecord { label: spec.to_string(), resolved: resolved_text(spec, cpus) });
         ExperimentRecord {
             schema: SCHEMA.into(),
             tool_version: TOOL_VERSION.into(),
@@ -179,13 +180,13 @@ impl Experiment {
     }
 }
 
-/// A scheduler with every tunable, as [`SchedulerSpec::parse`] reads it.
+/// A scheduler with every tunable as it is on a machine with so many CPUs, as [`SchedulerSpec::parse`] reads it.
 #[must_use]
-pub fn resolved_text(spec: &SchedulerSpec) -> String {
+pub fn resolved_text(spec: &SchedulerSpec, cpus: usize) -> String {
     if spec.program().is_some() {
         return spec.to_string();
     }
-    let settings: Vec<String> = spec.resolved().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let settings: Vec<String> = spec.effective(cpus).iter().map(|(name, value)| format!("{name}={value}")).collect();
     if settings.is_empty() { spec.name().to_owned() } else { format!("{}:{}", spec.name(), settings.join(",")) }
 }
 

@@ -92,27 +92,71 @@ fn prefix(text: &str, error: &WorkloadError) -> String {
     if in_file { format!("{text}: ") } else { String::new() }
 }
 
-/// A machine from a preset, a file, a snapshot directory, a short form, a synthetic string, `host` or `-`.
+/// A machine from a preset, a file, a snapshot directory, a short form, a synthetic string, `host` or `-`, each with `@PRESET` for the
+/// figures of that preset. What an operating system or hwloc describes takes those of the preset that fits its CPU model.
 ///
 /// # Errors
 /// When there is none.
 pub fn machine(text: &str) -> Result<Named<Machine>, LoadError> {
+    let based = text.rsplit_once('@').filter(|_| !Path::new(text).exists()).filter(|(what, _)| {
+        *what == HOST || *what == "-" || what.contains(':') || Path::new(what).is_dir() || looks_like_path(what)
+    });
+    if let Some((what, base)) = based {
+        let (value, _) = described(what)?;
+        let value = warmcore_topology::with_figures_of(value, base, "it was asked for")
+            .map_err(|error| LoadError::Machine(error.to_string()))?;
+        return Ok(Named { source: text.to_owned(), value });
+    }
+    let (value, model) = described(text)?;
+    Ok(Named { source: text.to_owned(), value: fitted(value, model.as_deref()) })
+}
+
+/// The machine with the figures of the preset that fits its CPU model, if one does.
+fn fitted(machine: Machine, model: Option<&str>) -> Machine {
+    let known = model.and_then(|model| Some((model, warmcore_topology::preset_of_model(model)?)));
+    let Some((model, known)) = known.filter(|_| warmcore_topology::has_generic_costs(&machine)) else { return machine };
+    let why = format!("the CPU model is {model}; `--base` names another preset");
+    // Every preset of the table can be read: a test of it says so.
+    warmcore_topology::with_figures_of(machine.clone(), known.preset, &why).unwrap_or(machine)
+}
+
+/// What is to be known of a machine whose costs are those of no CPU model.
+#[must_use]
+pub fn generic_costs(machine: &Machine) -> Option<String> {
+    warmcore_topology::has_generic_costs(machine).then(|| {
+        format!(
+            "costs of {} are generic, not those of a CPU model: `--base PRESET`, or {}@PRESET, takes a preset's",
+            machine.name(),
+            machine.name()
+        )
+    })
+}
+
+/// The machine that a text describes, and the name of its CPU model where that is said.
+fn described(text: &str) -> Result<(Machine, Option<String>), LoadError> {
     let path = Path::new(text);
     let bad = |error: warmcore_topology::Error| LoadError::Machine(error.to_string());
-    let value = match text {
-        HOST => detect(Path::new("/"))?,
+    let in_text = |text: &str| {
+        let model = if text.trim_start().starts_with('<') { warmcore_topology::hwloc_cpu_model(text) } else { None };
+        Ok::<_, warmcore_topology::Error>((machine_from_text(text)?, model))
+    };
+    Ok(match text {
+        HOST => with_model(Path::new("/"))?,
         "-" => {
             let read = |source| LoadError::Read { path: "standard input".into(), source };
-            machine_from_text(&input::standard_input().map_err(read)?).map_err(bad)?
+            in_text(&input::standard_input().map_err(read)?).map_err(bad)?
         }
-        _ if path.is_dir() => detect(path)?,
+        _ if path.is_dir() => with_model(path)?,
         _ if looks_like_path(text) => {
             let read = |source| LoadError::Read { path: path.to_path_buf(), source };
-            machine_from_text(&input::file(path).map_err(read)?).map_err(|error| bad_machine_file(error, path))?
+            in_text(&input::file(path).map_err(read)?).map_err(|error| bad_machine_file(error, path))?
         }
-        _ => warmcore_topology::resolve(text).map_err(bad)?,
-    };
-    Ok(Named { source: text.to_owned(), value })
+        _ => (warmcore_topology::resolve(text).map_err(bad)?, None),
+    })
+}
+
+fn with_model(root: &Path) -> Result<(Machine, Option<String>), LoadError> {
+    Ok((system(root)?, warmcore_topology::cpu_model(root)))
 }
 
 /// The machine whose `/sys` lies under `root`.
@@ -120,6 +164,11 @@ pub fn machine(text: &str) -> Result<Named<Machine>, LoadError> {
 /// # Errors
 /// When it cannot be understood.
 pub fn detect(root: &Path) -> Result<Machine, LoadError> {
+    let (machine, model) = with_model(root)?;
+    Ok(fitted(machine, model.as_deref()))
+}
+
+fn system(root: &Path) -> Result<Machine, LoadError> {
     warmcore_topology::from_sysfs(root)
         .map_err(|error| LoadError::System { reason: error.to_string(), live: root == Path::new("/") })
 }

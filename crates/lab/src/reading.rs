@@ -13,7 +13,7 @@ use crate::headroom::{self, Headroom};
 use crate::runner::{finished_trials, trial_file, trial_name};
 use crate::session::{ResumeError, experiment_of};
 use crate::trial::Trial;
-use crate::verdict::{ComparisonDocument, VerdictError, conclude};
+use crate::verdict::{ComparisonDocument, VerdictError, conclude_experiment};
 
 /// Why a run cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +113,7 @@ impl RunOnDisk {
         let names = (0..schedulers).map(|s| whole.iter().map(|n| trial_name(s, *n)).collect()).collect();
         experiment.seeds = whole.iter().map(|n| record.seeds[*n]).collect();
         let record = experiment.record();
-        let mut comparison = conclude(&record, &experiment.workload.value, &*experiment.place, &trials)?;
+        let mut comparison = conclude_experiment(&experiment, &record, &trials)?;
         let (checksum, mut faults) = integrity(&directory);
         let kept = headroom::kept(&directory).and_then(|oracle| match oracle {
             Some(oracle) => Headroom::of(&comparison, &oracle).map_err(|error| error.to_string()),

@@ -1,6 +1,6 @@
 //! The table of all trials, as one Parquet file: a row per trial and measure. Its columns are the same for every run, whatever
-//! its workload measures, so that tables of many runs are read as one; they say machine, workload and place for that
-//! reason. Opens directly in Polars, pandas or DuckDB.
+//! its workload measures, so that tables of many runs are read as one; they say run, machine, workload, place and
+//! tunables for that reason. Opens directly in Polars, pandas or DuckDB.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
+use parquet::column::writer::{ColumnWriter, ColumnWriterImpl};
+use parquet::data_type::{ByteArray, DoubleType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -18,10 +18,15 @@ use parquet::schema::types::Type;
 
 use crate::experiment::{ExperimentRecord, TOOL_VERSION};
 use crate::measures::Measure;
+use crate::time_split::CAUSES;
 use crate::trial::{SCHEMA, Trial, TrialEnd};
 
 /// What a row is about.
 struct Row<'a> {
+    /// Hash of the experiment.
+    run: &'a str,
+    /// The scheduler with every tunable.
+    tunables: &'a str,
     record: &'a ExperimentRecord,
     trial: &'a Trial,
     measure: &'a Measure,
@@ -31,39 +36,59 @@ struct Row<'a> {
 enum Column {
     Text(for<'a> fn(&Row<'a>) -> &'a str),
     Integer(fn(&Row<'_>) -> u64),
+    /// Nanoseconds of a cause of [`CAUSES`], by its position.
+    Cause(usize),
     /// Numbers, or nothing where the trial has no such value.
     Number(fn(&Row<'_>) -> Option<f64>),
 }
 
-/// The columns with their names, which readers rely on.
-const COLUMNS: [(&str, Column); 12] = [
-    ("machine", Column::Text(|row| &row.record.machine.source)),
-    ("workload", Column::Text(|row| &row.record.workload.source)),
-    ("place", Column::Text(|row| &row.record.place)),
-    ("scheduler", Column::Text(|row| &row.trial.scheduler)),
-    ("trial", Column::Integer(|row| row.trial.trial as u64)),
-    ("seed", Column::Integer(|row| row.trial.seed)),
-    (
-        "end",
-        Column::Text(|row| match row.trial.end {
-            TrialEnd::AllExited => "all_exited",
-            TrialEnd::Stopped => "stopped",
-            TrialEnd::TimeLimit => "time_limit",
-        }),
-    ),
-    ("engine_events", Column::Integer(|row| row.trial.engine_events)),
-    ("events_lost", Column::Integer(|row| row.trial.events_lost)),
-    ("metric", Column::Text(|row| &row.measure.name)),
-    ("unit", Column::Text(|row| row.measure.unit.name())),
-    ("value", Column::Number(|row| row.measure.value(row.trial))),
-];
+/// The columns with their names, which readers rely on: what a trial is, where its time went (`time_*_ns`, equal in all rows of a
+/// trial), and the metric.
+fn columns() -> Vec<(String, Column)> {
+    let named =
+        |columns: Vec<(&'static str, Column)>| columns.into_iter().map(|(name, column)| (name.to_owned(), column));
+    let causes =
+        CAUSES.iter().enumerate().map(|(index, cause)| (format!("time_{}_ns", cause.name), Column::Cause(index)));
+    named(of_trials()).chain(causes).chain(named(of_metrics())).collect()
+}
+
+fn of_trials() -> Vec<(&'static str, Column)> {
+    vec![
+        ("run", Column::Text(|row| row.run)),
+        ("machine", Column::Text(|row| &row.record.machine.source)),
+        ("workload", Column::Text(|row| &row.record.workload.source)),
+        ("place", Column::Text(|row| &row.record.place)),
+        ("scheduler", Column::Text(|row| &row.trial.scheduler)),
+        ("tunables", Column::Text(|row| row.tunables)),
+        ("trial", Column::Integer(|row| row.trial.trial as u64)),
+        ("seed", Column::Integer(|row| row.trial.seed)),
+        (
+            "end",
+            Column::Text(|row| match row.trial.end {
+                TrialEnd::AllExited => "all_exited",
+                TrialEnd::Stopped => "stopped",
+                TrialEnd::TimeLimit => "time_limit",
+            }),
+        ),
+        ("engine_events", Column::Integer(|row| row.trial.engine_events)),
+        ("events_lost", Column::Integer(|row| row.trial.events_lost)),
+    ]
+}
+
+fn of_metrics() -> Vec<(&'static str, Column)> {
+    vec![
+        ("metric", Column::Text(|row| &row.measure.name)),
+        ("unit", Column::Text(|row| row.measure.unit.name())),
+        ("value", Column::Number(|row| row.measure.value(row.trial))),
+    ]
+}
 
 impl Column {
     fn kind(&self, name: &str) -> Result<Type, ParquetError> {
         let (physical, repetition) = match self {
             Self::Text(_) => (PhysicalType::BYTE_ARRAY, Repetition::REQUIRED),
             Self::Integer(_) => (PhysicalType::INT64, Repetition::REQUIRED),
-            Self::Number(_) => (PhysicalType::DOUBLE, Repetition::OPTIONAL),
+            Self::Number(_) | Self::Cause(_) => (PhysicalType::DOUBLE, Repetition::OPTIONAL),
         };
         Type::primitive_type_builder(name, physical)
             .with_repetition(repetition)
@@ -83,15 +108,23 @@ impl Column {
                 writer.write_batch(&values, None, None)?;
             }
             (Self::Number(value), ColumnWriter::DoubleColumnWriter(writer)) => {
-                let points: Vec<Option<f64>> = rows.iter().map(value).collect();
-                let values: Vec<f64> = points.iter().copied().flatten().collect();
-                let levels: Vec<i16> = points.iter().map(|point| i16::from(point.is_some())).collect();
-                writer.write_batch(&values, Some(&levels), None)?;
+                write_numbers(rows.iter().map(value).collect(), writer)?;
+            }
+            (Self::Cause(index), ColumnWriter::DoubleColumnWriter(writer)) => {
+                let name = CAUSES[*index].name;
+                write_numbers(rows.iter().map(|row| row.trial.time_ns.get(name).copied()).collect(), writer)?;
             }
             _ => return Err(ParquetError::General("a column is not of the type its schema says".into())),
         }
         Ok(())
     }
+}
+
+fn write_numbers(points: Vec<Option<f64>>, writer: &mut ColumnWriterImpl<'_, DoubleType>) -> Result<(), ParquetError> {
+    let values: Vec<f64> = points.iter().copied().flatten().collect();
+    let levels: Vec<i16> = points.iter().map(|point| i16::from(point.is_some())).collect();
+    writer.write_batch(&values, Some(&levels), None)?;
+    Ok(())
 }
 
 /// Writes the table, whole or not at all. The same trials give the same bytes.
@@ -122,7 +155,8 @@ fn write_file(
     measures: &[Measure],
     trials: &[Vec<Trial>],
 ) -> Result<(), ParquetError> {
-    let fields = COLUMNS.iter().map(|(name, column)| column.kind(name).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+    let columns = columns();
+    let fields = columns.iter().map(|(name, column)| column.kind(name).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     let schema = Arc::new(Type::group_type_builder("trials").with_fields(fields).build()?);
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
@@ -133,10 +167,15 @@ fn write_file(
         ]))
         .build();
     let mut writer = SerializedFileWriter::new(File::create(path)?, schema, Arc::new(properties))?;
-    let of_trial = |trial| measures.iter().map(move |measure| Row { record, trial, measure });
-    let rows: Vec<Row<'_>> = trials.iter().flatten().flat_map(of_trial).collect();
+    let run = record.short_hash();
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for (scheduler, trials) in record.schedulers.iter().zip(trials) {
+        let (run, tunables) = (run.as_str(), scheduler.resolved.as_str());
+        let of_trial = |trial| measures.iter().map(move |measure| Row { run, tunables, record, trial, measure });
+        rows.extend(trials.iter().flat_map(of_trial));
+    }
     let mut group = writer.next_row_group()?;
-    let mut columns = COLUMNS.iter();
+    let mut columns = columns.iter();
     while let (Some((_, column)), Some(mut out)) = (columns.next(), group.next_column()?) {
         column.write(&rows, out.untyped())?;
         out.close()?;

@@ -15,7 +15,7 @@ use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, 
 use warmcore_workload::{Warning, Workload};
 
 use crate::decisions::{self, DecisionCount};
-use crate::experiment::{ExperimentRecord, TOOL_VERSION, TraceLevel};
+use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::headroom::Headroom;
 use crate::measures::{self, Measure};
 use crate::time_split::{self, TimeSplit};
@@ -222,6 +222,22 @@ pub fn conclude(
         headroom: None,
         verdict,
     })
+}
+
+/// [`conclude`] for an experiment, with what its machine's costs rest on.
+///
+/// # Errors
+/// As [`conclude`].
+pub fn conclude_experiment(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    trials: &[Vec<Trial>],
+) -> Result<ComparisonDocument, VerdictError> {
+    let mut document = conclude(record, &experiment.workload.value, &*experiment.place, trials)?;
+    if experiment.place.kind().simulated {
+        document.warnings.extend(crate::load::generic_costs(&experiment.machine.value));
+    }
+    Ok(document)
 }
 
 /// Checks, before anything runs, that the verdict's metric exists and will be measured.

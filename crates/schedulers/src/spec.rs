@@ -8,6 +8,8 @@ use thiserror::Error;
 use warmcore_kernel::{KernelParameters, Setup, SimulationError};
 use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
+use crate::fair::cfs::{LATENCY_NS, MIN_GRANULARITY_NS, WAKEUP_GRANULARITY_NS};
+use crate::fair::eevdf::{BASE_SLICE_NS, scaling_factor};
 use crate::kernel_tunables::KernelTunables;
 use crate::registry::{SCX, SchedulerInfo, list};
 use crate::tunables::{Scale, TunableError, TunableKind, TunableSet, nearest};
@@ -205,6 +207,20 @@ impl SchedulerSpec {
         self.info.tunables().map(|tunable| tunable.name).zip(self.values.iter().copied()).collect()
     }
 
+    /// All tunables with the values that a kernel with so many CPUs gives them: 0 where the kernel chooses when it starts is what it
+    /// chooses.
+    #[must_use]
+    pub fn effective(&self, cpus: usize) -> Vec<(&'static str, u64)> {
+        let mut values = self.resolved();
+        let scaling = values.iter().find(|(name, _)| *name == "tunable_scaling").map_or(0, |(_, value)| *value);
+        for (name, value) in values.iter_mut().filter(|(_, value)| *value == 0) {
+            if let Some((_, base)) = AUTOMATIC.iter().find(|(automatic, _)| automatic == name) {
+                *value = base * scaling_factor(scaling, cpus);
+            }
+        }
+        values
+    }
+
     /// Tunables that differ from their defaults.
     #[must_use]
     pub fn changed(&self) -> Vec<(&'static str, u64)> {
@@ -214,6 +230,14 @@ impl SchedulerSpec {
             .collect()
     }
 }
+
+/// Tunables whose 0 lets the kernel choose, and what it scales by its number of CPUs.
+const AUTOMATIC: [(&str, u64); 4] = [
+    ("base_slice_ns", BASE_SLICE_NS),
+    ("sched_latency_ns", LATENCY_NS),
+    ("sched_min_granularity_ns", MIN_GRANULARITY_NS),
+    ("sched_wakeup_granularity_ns", WAKEUP_GRANULARITY_NS),
+];
 
 impl PartialEq for SchedulerSpec {
     fn eq(&self, other: &Self) -> bool {
@@ -323,6 +347,22 @@ mod tests {
         ] {
             assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn times_may_have_units_and_automatic_values_are_what_the_kernel_chooses() {
+        assert_eq!(SchedulerSpec::parse("eevdf:base_slice_ns=3ms").unwrap().to_string(), "eevdf:base_slice_ns=3000000");
+        assert!(SchedulerSpec::parse("eevdf:hz=3ms").is_err(), "a rate is no time");
+        assert!(SchedulerSpec::parse("eevdf:base_slice_ns=3s").unwrap_err().to_string().contains("such as 3ms"));
+        let of = |text: &str, cpus: usize, name: &str| {
+            let values = SchedulerSpec::parse(text).unwrap().effective(cpus);
+            values.into_iter().find(|(known, _)| *known == name).unwrap().1
+        };
+        assert_eq!(of("eevdf", 1, "base_slice_ns"), 700_000);
+        assert_eq!(of("eevdf", 64, "base_slice_ns"), 2_800_000);
+        assert_eq!(of("eevdf:tunable_scaling=none", 64, "base_slice_ns"), 700_000);
+        assert_eq!(of("eevdf:base_slice_ns=5ms", 64, "base_slice_ns"), 5_000_000);
+        assert_eq!(of("cfs", 4, "sched_latency_ns"), 18_000_000);
     }
 
     #[test]

@@ -109,7 +109,8 @@ impl TunableInfo {
         }
     }
 
-    /// Reads a value: a number within the range, `on` or `off` for a switch, a word of a choice.
+    /// Reads a value: a number within the range, also as a time with a unit (`3ms`) where it is a time, `on` or `off` for a switch, a word
+    /// of a choice.
     ///
     /// # Errors
     /// [`TunableError::Value`] for everything else.
@@ -121,14 +122,30 @@ impl TunableInfo {
             (TunableKind::Choice { words }, value) if words.contains(&value) => {
                 words.iter().position(|word| *word == value).map(|position| position as u64)
             }
+            (TunableKind::Integer { unit, .. }, value) if value.ends_with(|c: char| c.is_ascii_alphabetic()) => {
+                in_unit(value, unit)
+            }
             _ => value.parse().ok(),
         };
         number.filter(|number| (low..=high).contains(number)).ok_or_else(|| TunableError::Value {
             name: self.name,
             value: value.to_owned(),
-            range: self.range(),
+            range: match UNITS.iter().any(|(unit, _)| *unit == self.unit()) {
+                true => format!("{} {}, or a time such as 3ms", self.range(), self.unit()),
+                false => self.range(),
+            },
         })
     }
+}
+
+/// Units of time, and their nanoseconds.
+const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// A time with a unit of its own as a whole number of another unit.
+fn in_unit(value: &str, unit: &str) -> Option<u64> {
+    let ns = warmcore_workload::parse_duration(value).ok()?;
+    let (_, unit_ns) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    ns.is_multiple_of(*unit_ns).then_some(ns / unit_ns)
 }
 
 /// A tunable could not be set.

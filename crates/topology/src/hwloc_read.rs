@@ -50,6 +50,15 @@ pub fn from_hwloc_xml(text: &str) -> Result<Machine> {
     reader.machine(topology)
 }
 
+/// The name of the CPU model in hwloc XML that can be read; `None` where nothing names it.
+#[must_use]
+pub fn hwloc_cpu_model(text: &str) -> Option<String> {
+    let options = ParsingOptions { allow_dtd: true, nodes_limit: 2_000_000, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).ok()?;
+    let model = document.descendants().find_map(|element| info(element, "CPUModel"))?;
+    Some(model.trim().to_owned()).filter(|model| !model.is_empty())
+}
+
 struct Reader<'a, 'input> {
     document: &'a Document<'input>,
 }

@@ -22,6 +22,7 @@
 //! assert_eq!(machine.relation(CpuId(0), CpuId(4)), Relation::SameNode);
 //! ```
 
+mod base;
 mod build;
 mod cache_entries;
 mod costs;
@@ -53,13 +54,14 @@ mod toml_topology;
 mod toml_write;
 mod units;
 
+pub use base::{KnownModel, MODELS, has_generic_costs, preset_of_model, with_figures_of};
 pub use build::*;
 pub use costs::*;
 pub use cpu_list::*;
 pub use cpu_set::*;
 pub use description::*;
 pub use error::*;
-pub use hwloc_read::from_hwloc_xml;
+pub use hwloc_read::{from_hwloc_xml, hwloc_cpu_model};
 pub use hwloc_write::to_hwloc_xml;
 pub use ids::*;
 pub use machine::*;
@@ -70,7 +72,7 @@ pub use render::render;
 pub use shape::*;
 pub use synthetic_read::from_synthetic;
 pub use synthetic_write::{synthetic_losses, to_synthetic};
-pub use sysfs::from_sysfs;
+pub use sysfs::{cpu_model, from_sysfs};
 pub use sysfs_write::{write_sysfs_snapshot, write_sysfs_tree};
 pub use toml_read::from_toml;
 pub use toml_write::to_toml;

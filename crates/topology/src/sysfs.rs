@@ -61,6 +61,21 @@ pub fn from_sysfs(root: &Path) -> Result<Machine> {
     found.into_machine("detected", "read from a /sys tree", FORMAT)
 }
 
+/// Where the model's name is, beside the tree.
+const CPU_INFO: &str = "proc/cpuinfo";
+
+/// The name of the CPU model of the computer, or of the snapshot, whose `/sys` lies below `root`; `None` where nothing names it.
+#[must_use]
+pub fn cpu_model(root: &Path) -> Option<String> {
+    let mut text = String::new();
+    fs::File::open(root.join(CPU_INFO)).ok()?.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
+    let value = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name" && !value.trim().is_empty()).then(|| value.trim().to_owned())
+    };
+    text.lines().find_map(value)
+}
+
 /// The directory `sys/devices/system`.
 pub(crate) struct SysTree {
     pub(crate) system: PathBuf,

@@ -1,7 +1,7 @@
 //! Writing `/sys` trees: a snapshot of an existing one, or the tree that a machine would have.
 //!
 //! A snapshot holds the files that [`from_sysfs`](crate::from_sysfs) reads and nothing else, so it has no serial
-//! numbers, no host name and no addresses. Of `meminfo` only the total is kept.
+//! numbers, no host name and no addresses. Of `meminfo` only the total is kept, of `/proc/cpuinfo` the model's name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use crate::sysfs::{CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, NODE_CPU_FILES, SysTree};
 use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Ways, format_cpu_list};
+
+/// The model's name, as seen from `sys/devices/system`.
+const CPU_INFO: &str = "../../../proc/cpuinfo";
 
 const CPU_LISTS: [&str; 3] = ["possible", "present", "online"];
 const TOPOLOGY_FILES: [&str; 2] = ["physical_package_id", "core_id"];
@@ -45,6 +48,9 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
         }
         writer.copy(&tree, &format!("node/node{node}/distance"))?;
         writer.copy_total_memory(&tree, node)?;
+    }
+    if let Some(model) = crate::cpu_model(root) {
+        writer.write(CPU_INFO, &format!("model name\t: {model}"))?;
     }
     Ok(writer.written)
 }

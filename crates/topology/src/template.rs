@@ -291,7 +291,7 @@ impl Template {
     }
 
     /// The stated values with the chosen core-to-core variant in place.
-    fn chosen_values(&self) -> Result<BTreeMap<String, Stated>> {
+    pub(crate) fn chosen_values(&self) -> Result<BTreeMap<String, Stated>> {
         let mut values = self.values.clone();
         let Some(wanted) = &self.variant else { return Ok(values) };
         let Some(variant) = self.variants.iter().find(|variant| variant.name == *wanted) else {
@@ -330,7 +330,11 @@ impl Template {
 const UNNAMED: &str = "unnamed";
 
 /// Puts stated values where they belong; those of [`crate::Costs`] only when `costs` is given.
-fn set_values(performance: &mut Performance, costs: Option<&mut crate::Costs>, values: &BTreeMap<String, Stated>) {
+pub(crate) fn set_values(
+    performance: &mut Performance,
+    costs: Option<&mut crate::Costs>,
+    values: &BTreeMap<String, Stated>,
+) {
     let mut unused = crate::Costs::derived_from(&Default::default());
     each_value(performance, costs.unwrap_or(&mut unused), &mut |name, slot| {
         if let Some(stated) = values.get(name) {

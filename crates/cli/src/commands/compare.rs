@@ -41,7 +41,7 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     let finished = run_trials(&experiment, directory.as_ref(), jobs, &signals, console)?;
     environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
 
-    let mut document = verdict::conclude(&record, &experiment.workload.value, &*experiment.place, &finished.trials)
+    let mut document = verdict::conclude_experiment(&experiment, &record, &finished.trials)
         .map_err(|error| Failure::usage("warmcore::metric", error))?;
     let kept = directory.as_ref().map_or(Ok(None), headroom::kept).unwrap_or_else(|reason| {
         console.warn(&format!("{ORACLE} is left out: {reason}"));
@@ -80,7 +80,7 @@ pub fn begin(
     console: &Console,
 ) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     // Clap demands both unless a run is resumed.
-    let machine = load::machine(arguments.machine.as_deref().unwrap_or_default())?;
+    let machine = load::machine_on(arguments.machine.as_deref().unwrap_or_default(), arguments.base.as_deref())?;
     let profiles = load::profiles(arguments.profiles.as_deref())?;
     let text = arguments.workload.as_deref().unwrap_or_default();
     let mut workload = load::workload_for(&machine.value, text, arguments.strict, &profiles)?;

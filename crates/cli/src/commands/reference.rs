@@ -40,6 +40,8 @@ pub fn schema(name: SchemaName, console: &Console) -> Result<(), Failure> {
     let text = match name {
         SchemaName::Comparison => include_str!("../../schemas/comparison.schema.json"),
         SchemaName::Reproduction => include_str!("../../schemas/reproduction.schema.json"),
+        SchemaName::Error => include_str!("../../schemas/error.schema.json"),
+        SchemaName::Metrics => include_str!("../../schemas/metrics.schema.json"),
         SchemaName::Workload => include_str!("../../schemas/workload.schema.json"),
         SchemaName::Trial => include_str!("../../schemas/trial.schema.json"),
     };

@@ -27,7 +27,7 @@ use crate::units::{self, with_unit};
 pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let started = unix_seconds();
-    let machine = load::machine(&arguments.subject.machine)?;
+    let machine = load::machine_on(&arguments.subject.machine, arguments.subject.base.as_deref())?;
     let subject = &arguments.subject;
     let profiles = load::profiles(subject.profiles.as_deref())?;
     let mut workload = load::workload_for(&machine.value, &subject.workload, subject.strict, &profiles)?;

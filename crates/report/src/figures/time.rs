@@ -83,7 +83,10 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
     groups.iter().for_each(|row| row.tasks.iter().for_each(|task| group_of[*task] = row.group));
     let order = cpu_order(machine);
     let mut pixels = Pixels::new(BINS, order.len());
-    let mut csv = Csv::new(&["cpu", "start_ns", "end_ns", "task_that_ran_most", "busy_share"]);
+    let mut csv = match &scene.record.slices {
+        Some(slices) => csv_of_slices(slices, scene, machine),
+        None => Csv::new(&["cpu", "start_ns", "end_ns", "task_that_ran_most", "busy_share"]),
+    };
     for (row, cpu) in order.iter().enumerate() {
         let columns = match &scene.record.slices {
             Some(slices) => {
@@ -98,7 +101,9 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
             let colour = group(if by_group { group_of.get(*task).copied().unwrap_or(0) } else { *task });
             pixels.set_with_alpha(bin, row, colour, 0.25 + 0.75 * busy);
         }
-        rle(&mut csv, &cpu.0.to_string(), &columns, scene);
+        if scene.record.slices.is_none() {
+            rle(&mut csv, &cpu.0.to_string(), &columns, scene);
+        }
     }
     let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
     let bottom = TOP + body;
@@ -132,6 +137,23 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
         svg,
         csv: csv.finish(),
     })
+}
+
+/// Every stay of a task on a CPU, in order of CPUs and time.
+fn csv_of_slices(slices: &[Slice], scene: &Scene, machine: &Machine) -> Csv {
+    let mut csv = Csv::new(&["cpu", "llc", "start_ns", "end_ns", "task", "run_delay_ns"]);
+    for slice in slices {
+        let name = scene.tasks.get(slice.task.index()).map_or("", |task| task.name.as_str());
+        csv.row(&[
+            &slice.cpu.0.to_string(),
+            &machine.llc_of(slice.cpu).0.to_string(),
+            &slice.start_ns.to_string(),
+            &slice.end_ns.to_string(),
+            name,
+            &slice.run_delay_ns.map_or_else(String::new, |ns| ns.to_string()),
+        ]);
+    }
+    csv
 }
 
 /// Columns of one row with equal contents as one line.
@@ -172,8 +194,7 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
     }
     let bin_ns = scene.end_ns as f32 / BINS as f32;
     let mut pixels = Pixels::new(BINS, rows.len());
-    let mut csv = Csv::new(&["row", "start_ns", "end_ns", "llc_it_ran_in_most", "running_tasks"]);
-    let edge = |bin: usize| (u128::from(scene.end_ns) * bin as u128 / BINS as u128) as u64;
+    let csv = csv_of_slices(slices, scene, machine);
     for (at, row) in rows.iter().enumerate() {
         for bin in 0..BINS {
             let cell = &sums[(at * BINS + bin) * llcs..][..llcs];
@@ -185,13 +206,6 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
                 let running = cell.iter().sum::<f32>() / bin_ns;
                 let share = f64::from(running) / row.tasks.len() as f64;
                 pixels.set_with_alpha(bin, at, group(llc), 0.25 + 0.75 * share.min(1.0));
-                csv.row(&[
-                    &row.label,
-                    &edge(bin).to_string(),
-                    &edge(bin + 1).to_string(),
-                    &llc.to_string(),
-                    &format!("{running:.4}"),
-                ]);
             }
         }
     }

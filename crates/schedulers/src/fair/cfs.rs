@@ -61,6 +61,13 @@ tunables! {
     }
 }
 
+/// Unscaled `sysctl_sched_latency`.
+pub(crate) const LATENCY_NS: u64 = 6_000_000;
+/// Unscaled `sysctl_sched_min_granularity`.
+pub(crate) const MIN_GRANULARITY_NS: u64 = 750_000;
+/// Unscaled `sysctl_sched_wakeup_granularity`.
+pub(crate) const WAKEUP_GRANULARITY_NS: u64 = 1_000_000;
+
 /// The CFS policy.
 pub struct Cfs {
     tunables: CfsTunables,
@@ -75,9 +82,9 @@ impl Cfs {
         let factor = scaling_factor(tunables.tunable_scaling, boot.machine.cpu_count());
         let scaled = |set: u64, base: u64| if set == 0 { base * factor } else { set };
         Self {
-            latency_ns: scaled(tunables.sched_latency_ns, 6_000_000),
-            min_granularity_ns: scaled(tunables.sched_min_granularity_ns, 750_000),
-            wakeup_granularity_ns: scaled(tunables.sched_wakeup_granularity_ns, 1_000_000),
+            latency_ns: scaled(tunables.sched_latency_ns, LATENCY_NS),
+            min_granularity_ns: scaled(tunables.sched_min_granularity_ns, MIN_GRANULARITY_NS),
+            wakeup_granularity_ns: scaled(tunables.sched_wakeup_granularity_ns, WAKEUP_GRANULARITY_NS),
             tunables,
         }
     }

@@ -78,7 +78,7 @@ const HRTICK_MIN_NS: u64 = 10_000;
 const HRTICK_SLOP_NS: u64 = 5_000;
 
 /// Unscaled base slice (`sysctl_sched_base_slice`).
-const BASE_SLICE_NS: u64 = 700_000;
+pub(crate) const BASE_SLICE_NS: u64 = 700_000;
 
 /// Slices set by hand are clamped to this.
 const CUSTOM_SLICE_NS: std::ops::RangeInclusive<u64> = 100_000..=100_000_000;

@@ -1,0 +1,54 @@
+//! `warmcore metrics`: what can be compared, and what it means.
+
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::measures::{self, Measure};
+use warmcore_lab::session::pretty;
+use warmcore_statistics::Better;
+use warmcore_workload::Workload;
+
+use crate::args::MetricsCommand;
+use crate::console::{Console, Table};
+use crate::failure::Failure;
+use crate::load;
+
+/// The document of `metrics list --json`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    tool_version: &'static str,
+    /// The one that a verdict on the workload is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    primary: Option<String>,
+    metrics: Vec<Measure>,
+}
+
+/// Runs the verb.
+pub fn run(command: MetricsCommand, console: &Console) -> Result<(), Failure> {
+    let MetricsCommand::List { workload, profiles, json } = command;
+    let profiles = load::profiles(profiles.as_deref())?;
+    let named = workload.as_deref().map(|text| load::workload(text, false, &profiles)).transpose()?;
+    let workload = named.as_ref().map_or_else(|| Workload::empty("any"), |named| named.value.clone());
+    let metrics = measures::of_workload(&workload);
+    let primary = named.is_some().then(|| measures::primary(&workload));
+    if json {
+        let document = Document { schema: "warmcore-metrics-1", tool_version: TOOL_VERSION, primary, metrics };
+        return Ok(console.out(&pretty(&document))?);
+    }
+    let mut table = Table::new(["metric", "unit", "better", "meaning"]);
+    for metric in metrics {
+        let better = match metric.better {
+            Better::Lower => "lower",
+            Better::Higher => "higher",
+            Better::Neither => "-",
+        };
+        table.row([metric.name, metric.unit.name().to_owned(), better.to_owned(), metric.definition]);
+    }
+    let mut text = console.table(&table);
+    match primary {
+        Some(primary) => text.push_str(&format!("\nA verdict on this workload is about {primary}.\n")),
+        None => text
+            .push_str("\nWhat a workload records itself, and memory where it has profiles, is listed with its name.\n"),
+    }
+    Ok(console.out(&text)?)
+}

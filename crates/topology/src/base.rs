@@ -1,0 +1,142 @@
+//! Figures for a machine that only its topology is known of: those of a preset.
+//!
+//! Operating systems and hwloc know CPUs, caches and nodes, but not what a switch or a cache line costs. A preset of the same
+//! CPU model, or of its family, does.
+
+use crate::figures::default_costs;
+use crate::presets::preset_template;
+use crate::template::set_values;
+use crate::{DEFAULT_BASE, Machine, MemoryFigures, Performance, Result};
+
+/// A CPU model, and the preset with its figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownModel {
+    /// What the model's name contains; a `?` stands for any digit.
+    pub pattern: &'static str,
+    /// The preset.
+    pub preset: &'static str,
+}
+
+/// Models from special to general: the first that a name contains counts.
+pub const MODELS: [KnownModel; 27] = [
+    known("EPYC 9654", "genoa96"),
+    known("EPYC 9755", "turin128"),
+    known("EPYC 9965", "turin-dense"),
+    known("EPYC 7763", "milan64"),
+    known("EPYC 7601", "naples32"),
+    known("EPYC 9??4", "genoa96"),
+    known("EPYC 9??5", "turin128"),
+    known("EPYC 7??3", "milan64"),
+    known("EPYC 7??1", "naples32"),
+    known("Hygon", "hygon384"),
+    known("Opteron(tm) Processor 61??", "opteron32"),
+    known("Platinum 8468", "spr48-snc4"),
+    known("Platinum 84??", "spr32"),
+    known("Gold 64??", "spr32"),
+    known("Gold 65??", "emr32"),
+    known("Platinum 85??", "emr32"),
+    known("Platinum 8269", "clx26"),
+    known("Platinum 82??", "clx26"),
+    known("Gold 62??", "clx26"),
+    known("Xeon(R) 69??", "gnr72"),
+    known("Xeon 69??", "gnr72"),
+    known("i7-3770", "i7-3770"),
+    known("Altra", "altra80"),
+    known("Kunpeng", "kunpeng64"),
+    known("Grace", "grace144"),
+    known("Graviton3", "graviton3"),
+    known("Neoverse-V2", "grace144"),
+];
+
+const fn known(pattern: &'static str, preset: &'static str) -> KnownModel {
+    KnownModel { pattern, preset }
+}
+
+/// The preset with the figures of a CPU model, as `/proc/cpuinfo` and hwloc name it.
+#[must_use]
+pub fn preset_of_model(model: &str) -> Option<KnownModel> {
+    MODELS.into_iter().find(|known| contains(model, known.pattern))
+}
+
+fn contains(text: &str, pattern: &str) -> bool {
+    let fits = |(letter, wanted): (&u8, &u8)| {
+        if *wanted == b'?' { letter.is_ascii_digit() } else { letter.eq_ignore_ascii_case(wanted) }
+    };
+    text.as_bytes().windows(pattern.len()).any(|part| part.iter().zip(pattern.as_bytes()).all(fits))
+}
+
+/// The machine with costs, latencies and bandwidths of a preset; CPUs, caches' sizes, nodes and distances stay. `why` says how the
+/// preset was chosen.
+///
+/// # Errors
+/// When there is no such preset.
+pub fn with_figures_of(mut machine: Machine, preset: &str, why: &str) -> Result<Machine> {
+    let template = preset_template(preset)?;
+    let values = template.chosen_values()?;
+    let mut performance = Performance {
+        core_to_core_variants: template.variants.clone(),
+        memory: MemoryFigures { loaded_latency: template.loaded_latency.clone(), ..Default::default() },
+        ..Default::default()
+    };
+    set_values(&mut performance, None, &values);
+    let (mut costs, origins) = default_costs(&performance);
+    set_values(&mut performance, Some(&mut costs), &values);
+    for cache in &mut machine.caches {
+        let same = |known: &&crate::template::CacheTemplate| {
+            (known.cache.level, known.cache.kind) == (cache.level, cache.kind)
+        };
+        cache.latency_ps =
+            cache.latency_ps.or(template.caches.iter().find(same).and_then(|known| known.cache.latency_ps));
+    }
+    machine.origins.extend(origins);
+    machine.origins.extend(values.iter().map(|(name, stated)| (name.clone(), stated.origin.clone())));
+    machine.sources.extend(template.sources.clone());
+    machine.notes.push(format!("costs, latencies and bandwidths are those of {preset}: {why}"));
+    (machine.performance, machine.costs) = (performance, costs);
+    Ok(machine)
+}
+
+/// Whether the costs of a machine are no model's: those of a machine of which nothing is known, or of [`DEFAULT_BASE`].
+#[must_use]
+pub fn has_generic_costs(machine: &Machine) -> bool {
+    let unknown = default_costs(&Performance::default()).0;
+    let generic = crate::resolve(DEFAULT_BASE).is_ok_and(|generic| *generic.costs() == machine.costs);
+    machine.name() != DEFAULT_BASE && (generic || machine.costs == unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_model_names_a_preset_and_is_reached() {
+        for known in MODELS {
+            crate::resolve(known.preset).unwrap();
+            let name = format!("x {} y", known.pattern.replace('?', "3"));
+            assert_eq!(preset_of_model(&name), Some(known), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_model_of_a_family_has_the_family_s_figures() {
+        let preset = |model: &str| preset_of_model(model).map(|known| known.preset);
+        assert_eq!(preset("AMD EPYC 9654 96-Core Processor"), Some("genoa96"));
+        assert_eq!(preset("AMD EPYC 9354 32-Core Processor"), Some("genoa96"));
+        assert_eq!(preset("Intel(R) Xeon(R) Platinum 8480+"), Some("spr32"));
+        assert_eq!(preset("Intel(R) Xeon(R) Processor @ 2.10GHz"), None);
+    }
+
+    #[test]
+    fn a_machine_takes_the_figures_of_a_preset_and_keeps_its_topology() {
+        let plain = crate::from_synthetic("Package:2 [NUMANode] L3Cache:3 Core:4 PU:2").unwrap();
+        assert!(has_generic_costs(&plain) && has_generic_costs(&crate::resolve("2s1n2l4c1t").unwrap()));
+        let genoa = crate::resolve("genoa96").unwrap();
+        let based = with_figures_of(plain.clone(), "genoa96", "asked for").unwrap();
+        assert_eq!((based.costs(), based.performance()), (genoa.costs(), genoa.performance()));
+        assert_eq!((based.cpu_count(), based.llc_count()), (48, 6));
+        assert!(!has_generic_costs(&based));
+        let again = crate::from_toml(&crate::to_toml(&based)).unwrap();
+        assert_eq!(again.costs(), genoa.costs());
+        assert!(with_figures_of(plain, "genoa69", "").unwrap_err().to_string().contains("genoa96"));
+    }
+}
