@@ -26,6 +26,13 @@ pub enum Observation {
         /// Largest difference of any two CPUs.
         within: u32,
     },
+    /// How often a task ran on another CPU than before, within a virtual LLC and from one to another: groups of so many CPUs with
+    /// consecutive numbers, as schedulers split large LLCs. Gives the measures `migrations_ran_within_…_cpus` and
+    /// `migrations_ran_across_…_cpus`.
+    VirtualLlcs {
+        /// CPUs of each; 1 or more.
+        cpus: u32,
+    },
 }
 
 /// Follows where tasks are, and answers the observations.
@@ -40,22 +47,48 @@ pub(crate) struct Observer {
     counts: Vec<u32>,
     /// Waits for evenness that have begun and not ended: when, and how even.
     uneven: Vec<(u64, u32)>,
+    /// Virtual LLCs that are watched: CPUs of each, moves within and across.
+    virtual_llcs: Vec<(u32, [u64; 2])>,
+    /// CPU that each task ran on last, by task id.
+    ran: Vec<Option<CpuId>>,
     measures: Vec<(String, f64)>,
 }
 
 impl Observer {
     /// An observer of a machine whose CPUs have these LLCs.
     pub(crate) fn new(observations: &[Observation], llcs: Vec<usize>) -> Self {
-        let mut pending = observations.to_vec();
+        let (watched, mut pending): (Vec<Observation>, Vec<Observation>) =
+            observations.iter().partition(|observation| matches!(observation, Observation::VirtualLlcs { .. }));
+        let virtual_llcs = watched
+            .iter()
+            .filter_map(|observation| match observation {
+                Observation::VirtualLlcs { cpus } => Some(((*cpus).max(1), [0; 2])),
+                _ => None,
+            })
+            .collect();
         pending.sort_by_key(instant_ns);
         pending.reverse();
         let counts = vec![0; llcs.len()];
-        Self { pending, places: Vec::new(), llcs, counts, uneven: Vec::new(), measures: Vec::new() }
+        Self {
+            pending,
+            places: Vec::new(),
+            llcs,
+            counts,
+            uneven: Vec::new(),
+            virtual_llcs,
+            ran: Vec::new(),
+            measures: Vec::new(),
+        }
     }
 
     /// What was seen of the instants up to the end of the run. Those after it have no value.
     pub(crate) fn measures(mut self, end_ns: u64) -> Vec<(String, f64)> {
         self.answer_before(end_ns.saturating_add(1));
+        for (cpus, moves) in self.virtual_llcs {
+            for (what, count) in ["within", "across"].into_iter().zip(moves) {
+                self.measures.push((format!("migrations_ran_{what}_{cpus}_cpus"), count as f64));
+            }
+        }
         self.measures
     }
 
@@ -69,6 +102,8 @@ impl Observer {
                     self.answer_even(instant_ns(&observation));
                     continue;
                 }
+                // Not about an instant.
+                Observation::VirtualLlcs { .. } => continue,
             };
             let mut by_llc = vec![0_u32; self.llcs.iter().max().map_or(0, |llc| llc + 1)];
             for (count, llc) in self.counts.iter().zip(&self.llcs) {
@@ -107,6 +142,19 @@ impl Observer {
         });
     }
 
+    fn runs(&mut self, task: usize, cpu: CpuId) {
+        if self.virtual_llcs.is_empty() {
+            return;
+        }
+        if self.ran.len() <= task {
+            self.ran.resize(task + 1, None);
+        }
+        let Some(before) = self.ran[task].replace(cpu).filter(|&before| before != cpu) else { return };
+        for (cpus, moves) in &mut self.virtual_llcs {
+            moves[usize::from(before.0 / *cpus != cpu.0 / *cpus)] += 1;
+        }
+    }
+
     fn set(&mut self, task: usize, place: Option<CpuId>, now_ns: u64) {
         if self.places.len() <= task {
             self.places.resize(task + 1, None);
@@ -128,8 +176,10 @@ impl Observer {
 }
 
 fn instant_ns(observation: &Observation) -> u64 {
-    let (Observation::TasksPerCpu { at_ms: ms } | Observation::Even { from_ms: ms, .. }) = observation;
-    ms.saturating_mul(1_000_000)
+    match observation {
+        Observation::TasksPerCpu { at_ms: ms } | Observation::Even { from_ms: ms, .. } => ms.saturating_mul(1_000_000),
+        Observation::VirtualLlcs { .. } => 0,
+    }
 }
 
 impl Sink for Observer {
@@ -139,6 +189,7 @@ impl Sink for Observer {
             match event.kind {
                 EventKind::Migrate { task, to, .. } => self.set(task.index(), Some(to), event.time_ns),
                 EventKind::Switch { next, .. } if !next.is_idle() => {
+                    self.runs(next.index(), event.cpu);
                     self.set(next.index(), Some(event.cpu), event.time_ns)
                 }
                 EventKind::Wakeup { task } => self.set(task.index(), Some(event.cpu), event.time_ns),

@@ -22,6 +22,9 @@ pub(super) const FIRST_PID: u32 = 1000;
 /// Bytes of per-CPU variables of each CPU, the run queue included.
 const PERCPU_BYTES: u64 = 64 << 10;
 
+/// What the clocks say at the start of a run: programs take 0 for a time that is not known yet, and no kernel attaches one at 0.
+pub(super) const UPTIME_NS: u64 = 100_000_000_000;
+
 /// Bytes for masks and other objects that programs make.
 const HEAP_BYTES: u64 = 64 << 20;
 
@@ -245,7 +248,7 @@ impl Host {
 
     pub(super) fn write_run_queue(&mut self, cpu: CpuId) {
         let Some(kernel) = self.kernel() else { return };
-        let (curr, clock) = (kernel.runs_on(cpu), kernel.clock_task_ns(cpu));
+        let (curr, clock) = (kernel.runs_on(cpu), UPTIME_NS + kernel.clock_task_ns(cpu));
         let base = self.kept.percpu + u64::from(cpu.0) * PERCPU_BYTES;
         let curr = self.task_address(curr);
         let (at_curr, at_clock, at_pelt) =

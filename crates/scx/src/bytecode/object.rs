@@ -10,7 +10,7 @@ use warmcore_bpf::{
     Callee, Code, Entry, Frame, Instruction, MemoryError, Program, ProgramError, Resolver, TranslateError, Translator,
 };
 
-use crate::bytecode::host::{Host, Kept};
+use crate::bytecode::host::{Host, Kept, UPTIME_NS};
 use crate::bytecode::{helpers, kfuncs};
 use crate::operations::{Operation, OperationFlags, OperationTable};
 
@@ -189,6 +189,7 @@ impl Programs {
         place.copy_from_slice(context);
         host.frame.allow(SETUP_BUDGET);
         host.frame.cpu = 0;
+        host.frame.now_ns = UPTIME_NS;
         // SAFETY: the frame is the first field of the host, which is what the functions of this code expect.
         let result =
             unsafe { loaded.code.run(loaded.entries[0], std::ptr::from_mut(host).cast::<Frame>(), [at, 0, 0, 0, 0]) };
@@ -238,6 +239,9 @@ impl Programs {
         table.present |= Operation::Timer.bit() | Operation::InitTask.bit();
         let value = |name: &str| attached.values.get(name).copied().unwrap_or(0);
         table.flags = OperationFlags(value("flags"));
+        if table.flags.has(OperationFlags::SWITCH_PARTIAL) {
+            return Err(broken("it wants only tasks of SCHED_EXT (SCX_OPS_SWITCH_PARTIAL), which is not modelled"));
+        }
         let or = |value: u64, default: u32| if value == 0 { default } else { value as u32 };
         table.timeout_ms = or(value("timeout_ms"), table.timeout_ms);
         table.dispatch_max_batch = or(value("dispatch_max_batch"), table.dispatch_max_batch);

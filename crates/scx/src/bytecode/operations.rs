@@ -9,7 +9,7 @@ use warmcore_kernel::WakeFlags;
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 
-use crate::bytecode::host::Host;
+use crate::bytecode::host::{Host, UPTIME_NS};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::Object;
 use crate::entities::EntityLayout;
@@ -88,7 +88,7 @@ impl Bytecode {
         let loaded = &self.object.programs[program];
         let cpu = kernel.this_cpu();
         let host = &mut *self.host;
-        host.frame.now_ns = kernel.now_ns();
+        host.frame.now_ns = UPTIME_NS + kernel.now_ns();
         host.frame.cpu = u64::from(cpu.0);
         let before = host.frame.instructions;
         host.frame.allow(BUDGET);
