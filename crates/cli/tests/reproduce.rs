@@ -22,7 +22,8 @@ fn rows_that_cannot_be_simulated_are_shown_and_not_scored() {
     let scratch = Scratch::new();
     let ran = scratch.run("reproduce characterisation --rows all-five").exits_with(0);
     assert!(
-        ran.out.contains("the program scx_lavd in the search path of programs") && ran.out.contains("2 of 2 rows are not simulated yet"),
+        ran.out.contains("the program scx_lavd in the search path of programs")
+            && ran.out.contains("2 of 2 rows are not simulated yet"),
         "{}",
         ran.out
     );

@@ -204,7 +204,7 @@ impl Sink for Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warmcore_trace::{MigrationKind, TaskId};
+    use warmcore_trace::{MigrationKind, PrevState, TaskId};
 
     #[test]
     fn tasks_are_counted_where_they_are_at_the_instant() {
@@ -229,6 +229,20 @@ mod tests {
         assert_eq!((value("tasks_on_cpu0_at_3ms"), value("tasks_per_cpu_most_at_3ms")), (Some(1.0), Some(2.0)));
         assert_eq!(value("tasks_per_llc_most_at_3ms"), Some(3.0));
         assert_eq!(value("tasks_on_cpu0_at_99ms"), None, "the run ended before");
+    }
+
+    #[test]
+    fn moves_are_counted_within_virtual_llcs_and_across() {
+        let mut observer = Observer::new(&[Observation::VirtualLlcs { cpus: 4 }], vec![0; 8]);
+        let on = |cpu: u32, task: u32| Event {
+            time_ns: 0,
+            cpu: CpuId(cpu),
+            kind: EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Runnable, next: TaskId(task) },
+        };
+        observer.events(&[on(0, 0), on(3, 0), on(3, 0), on(4, 0), on(7, 1), on(5, 0), on(0, 1)]).unwrap();
+        let measures = observer.measures(1);
+        let expected = [("migrations_ran_within_4_cpus", 2.0), ("migrations_ran_across_4_cpus", 2.0)];
+        assert_eq!(measures, expected.map(|(name, value)| (name.to_owned(), value)));
     }
 
     #[test]

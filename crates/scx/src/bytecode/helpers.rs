@@ -249,7 +249,8 @@ impl Host {
         let Some((number, timer)) = self.timer(timer) else { return error(EINVAL) };
         timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
         let payload = number << 20 | timer.generation;
-        let delay_ns = if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(UPTIME_NS + kernel.now_ns()) } else { delay_ns };
+        let delay_ns =
+            if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(UPTIME_NS + kernel.now_ns()) } else { delay_ns };
         kernel.start_timer(delay_ns, payload);
         0
     }
