@@ -170,7 +170,19 @@ fn workloads_and_schedulers_are_listed_with_what_can_be_set() {
         assert!(workloads.contains(&format!("{name}: ")), "{name}");
     }
     let schedulers = scratch.run("schedulers list").exits_with(0).out;
-    for name in ["cache-aware", "cfs", "eevdf", "fifo", "rr", "scx-native", "topology-aware", "ule"] {
+    for name in [
+        "cache-aware",
+        "cfs",
+        "dio",
+        "eevdf",
+        "fewest-tasks",
+        "fifo",
+        "random",
+        "rr",
+        "scx-native",
+        "topology-aware",
+        "ule",
+    ] {
         assert!(schedulers.contains(&format!("\n{name} ")), "{name}");
     }
     let eevdf = scratch.run("schedulers show eevdf:hz=1000").exits_with(0).out;

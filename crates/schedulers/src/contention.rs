@@ -8,7 +8,9 @@
 //! DIO: Zhuravlev, Blagodurov, Fedorova, "Addressing Shared Resource Contention in Multicore Processors via Scheduling", ASPLOS 2010.
 //! CDF: Nolasco, Penna, Freitas, "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts", SSCAD 2025.
 
+mod decisions;
 mod histogram;
+pub mod kernel;
 mod placer;
 
 pub use histogram::Histogram;

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_trace::{DecisionTable, Outcome, Sink};
 
+use crate::contention::kernel::{DIO, FEWEST_TASKS, RANDOM};
 use crate::fair::rows::{CACHE_AWARE, CFS, EEVDF, TOPOLOGY_AWARE};
 use crate::kernel_tunables::KernelTunables;
 use crate::spec::SchedulerSpec;
@@ -19,8 +20,11 @@ use crate::{fifo, rr, scx_native, ule};
 static REGISTRY: &[&SchedulerInfo] = &[
     &CACHE_AWARE,
     &CFS,
+    &DIO,
     &EEVDF,
+    &FEWEST_TASKS,
     &fifo::SCHEDULER,
+    &RANDOM,
     &rr::SCHEDULER,
     &scx_native::SCHEDULER,
     &TOPOLOGY_AWARE,

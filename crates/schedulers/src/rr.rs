@@ -47,15 +47,15 @@ const LOCK_HOLD_NS: u64 = 20;
 
 /// The lock of the queue: a resource that serves one CPU after the other.
 #[derive(Default)]
-struct GlobalLock {
+pub(crate) struct QueueLock {
     free_at_ns: u64,
     last_holder: Option<CpuId>,
 }
 
-impl GlobalLock {
+impl QueueLock {
     /// Takes and releases the lock on a CPU. Returns how long that keeps the CPU: its turn comes after everybody who asked
     /// before, then the lines have to come over.
-    fn pass(&mut self, core: &Core<'_>, cpu: CpuId) -> u64 {
+    pub(crate) fn pass(&mut self, core: &Core<'_>, cpu: CpuId) -> u64 {
         let line_ns = match self.last_holder.replace(cpu) {
             Some(last) if last != cpu => core.machine().costs().line_transfer_ns[core.relation(last, cpu)],
             _ => 0,
@@ -68,7 +68,7 @@ impl GlobalLock {
 /// The global round robin policy.
 pub struct RoundRobin {
     tunables: RoundRobinTunables,
-    lock: GlobalLock,
+    lock: QueueLock,
     /// By CPU: time at the lock that the task about to run there has to be charged with.
     owed_ns: Vec<u64>,
     /// Tasks that wait, first come first served.
@@ -88,7 +88,7 @@ impl RoundRobin {
         let cpus = boot.machine.cpu_count();
         Self {
             tunables,
-            lock: GlobalLock::default(),
+            lock: QueueLock::default(),
             owed_ns: vec![0; cpus],
             queue: VecDeque::new(),
             runnable: vec![0; cpus],

@@ -36,7 +36,8 @@ use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
 
 use self::decisions::UleDecisions;
-use self::groups::{Chance, Groups};
+pub(crate) use self::groups::Chance;
+use self::groups::Groups;
 use self::interactivity::{Clock, History};
 use self::profile::Model;
 use self::threads::{IDLE, IDLE_CLASS, Position, Queues, Thread};

@@ -28,6 +28,7 @@ fn every_scheduler_of_the_registry_keeps_the_rules() {
 fn every_reading_of_a_scheduler_keeps_the_rules() {
     for (text, shares_equally) in [
         ("cfs:kernel=4.9", true),
+        ("dio:variant=coded", true),
         ("ule:profile=paper-port", false),
         ("ule:profile=paper-text", false),
         ("ule:profile=modern", false),
