@@ -4,6 +4,7 @@
 export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcore
 FUZZ_SECONDS := 5
+MDBOOK := 0.4.52
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test quick bench lint deny docs fuzz-short page
@@ -54,7 +55,9 @@ deny: ## licences and advisories of all dependencies (builds cargo-deny once, so
 	@cargo deny --version 2>/dev/null || cargo install --locked --quiet cargo-deny
 	cargo deny check
 
-docs: build ## API documentation in target/doc, manual pages in target/man
+docs: build ## the manual (docs/ with search) in target/manual, API documentation in target/doc, manual pages in target/man
+	@mdbook --version 2>/dev/null || cargo install --locked --quiet mdbook@$(MDBOOK) --no-default-features --features search
+	mdbook build docs
 	cargo doc --workspace --no-deps --locked
 	$(WARMCORE) man --out target/man
 

@@ -332,6 +332,7 @@ test('few tasks are rows with a colour each, and a click on a migration opens it
     told = await view.locator('.detail').textContent();
   }
   assert.match(told, /^cfs: Migration of spin-1 from cpu0 to cpu\d+ at [0-9.]+ ms \((same|another) /);
+  assert.match(told, /\nwarmcore explain run --scheduler cfs --task spin-1 --at \d+ns/);
   assert.match(told, /\nDecision: (balance|active|affinity|wakeup|fork|steal|numa): \w+/);
   assert.deepEqual(faults, []);
 });

@@ -60,6 +60,10 @@ pub enum Command {
     Reproduce(ReproduceArguments),
     /// Show finished runs: a page, figures, tables
     Report(ReportArguments),
+    /// Say why tasks changed their CPUs: every migration of a run's trial with its decision
+    Explain(ExplainArguments),
+    /// Print what ran when in a run's trial, a line for each slice and migration, as `perf sched timehist` does
+    Events(EventsArguments),
     /// Run many workloads on many machines under the same schedulers: one table of gains
     Sweep(SweepArguments),
     /// List, show, detect and convert machines
@@ -252,9 +256,15 @@ pub struct ReportArguments {
     /// Show the page in a browser
     #[arg(long)]
     pub open: bool,
-    /// Directory for every figure as SVG, with its data as CSV
+    /// Directory for every figure as SVG, with its data as CSV; with --figure the file for that one
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub svg: Option<PathBuf>,
+    /// Draw one figure only, into the file that --svg names
+    #[arg(long, value_name = "NAME", requires = "svg")]
+    pub figure: Option<String>,
+    /// Width of that figure, such as 85mm, a column of a paper
+    #[arg(long, value_name = "LENGTH", requires = "figure", value_parser = parse_length)]
+    pub width: Option<String>,
     /// Markdown to write, with the table of a patch letter; `-` for standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub markdown: Option<PathBuf>,
@@ -275,6 +285,37 @@ pub struct ReportArguments {
     /// Write over files that are there
     #[arg(long)]
     pub force: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArguments {
+    /// Run directory
+    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub run: PathBuf,
+    /// Only the migrations of this task
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
+    /// The migrations closest to this time of the trial, such as 512ms; the first ones if not given
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub at: Option<u64>,
+    /// Only under this scheduler
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub scheduler: Option<String>,
+    /// Most migrations to tell, of each scheduler
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub count: usize,
+}
+
+/// Arguments of `events`.
+#[derive(Args, Debug)]
+pub struct EventsArguments {
+    /// Run directory
+    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub run: PathBuf,
+    /// Scheduler; the first of the run if not given
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub scheduler: Option<String>,
 }
 
 /// The places that can be asked for, with what they are.
@@ -525,6 +566,15 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err("it is not a percentage of 0 to 50, such as 1 or 0.5%".into()),
+    }
+}
+
+/// A length as SVG has it, in mm, cm, in or px.
+fn parse_length(text: &str) -> Result<String, String> {
+    let number = ["mm", "cm", "in", "px"].iter().find_map(|unit| text.strip_suffix(unit));
+    match number.and_then(|number| number.parse::<f64>().ok()) {
+        Some(number) if number > 0.0 && number.is_finite() => Ok(text.to_owned()),
+        _ => Err("a length is a number with mm, cm, in or px, such as 85mm".into()),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 
 pub mod compare;
+pub mod explain;
 pub mod machine;
 pub mod memory;
 pub mod metrics;

@@ -57,6 +57,8 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Sim(arguments) => commands::sim::run(arguments, Arc::new(Sim), console),
         Command::Reproduce(arguments) => commands::reproduce::run(&arguments, console),
         Command::Report(arguments) => commands::report::run(arguments, console),
+        Command::Explain(arguments) => commands::explain::explain(&arguments, console),
+        Command::Events(arguments) => commands::explain::events(&arguments, console),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),

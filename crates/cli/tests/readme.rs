@@ -47,3 +47,41 @@ fn the_citation_file_names_this_version() {
     let version = citation.lines().find_map(|line| line.strip_prefix("version: "));
     assert_eq!(version, Some(env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn the_readme_s_picture_is_what_the_program_draws_of_its_sample() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+    let read = |name: &str| std::fs::read_to_string(format!("{root}{name}")).expect("a file of the project");
+    let page = read("README.md");
+    assert!(page.contains("(docs/first-verdict.svg)"), "it is shown");
+    let (command, _) = samples(&page).into_iter().next().expect("a sample");
+    let scratch = Scratch::new();
+    scratch.run(&format!("{command} --no-report --out run")).exits_with(0);
+    scratch.run("report run --figure ratio --svg drawn.svg --width 640px").exits_with(0);
+    let drawn = std::fs::read_to_string(scratch.path("drawn.svg")).expect("it was drawn");
+    assert!(
+        drawn == read("docs/first-verdict.svg"),
+        "draw it again: warmcore {command} …; report … --figure ratio --svg docs/first-verdict.svg --width 640px"
+    );
+}
+
+#[test]
+fn the_readme_has_at_most_60_lines() {
+    let lines = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).lines().count();
+    assert!(lines <= 60, "{lines} lines");
+}
+
+#[test]
+fn the_manual_lists_every_page() {
+    let docs = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));
+    let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).expect("a table of contents");
+    for directory in ["", "models", "spec"] {
+        for entry in std::fs::read_dir(docs.join(directory)).expect("a directory of pages") {
+            let path = entry.expect("an entry").path();
+            let name = path.strip_prefix(docs).expect("it is in there").display().to_string();
+            if name.ends_with(".md") && name != "SUMMARY.md" {
+                assert!(summary.contains(&format!("]({name})")), "docs/SUMMARY.md lacks {name}");
+            }
+        }
+    }
+}

@@ -6,7 +6,8 @@
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
 //! - [`gallery`]: single figures beside words about them, as a page.
 //! - [`lesson`]: a few tasks, who is chosen and why, as a page for a class.
-//! - [`perfetto`]: one trial as a Perfetto trace, streamed; [`event_lines`]: its events as text.
+//! - [`perfetto`]: one trial as a Perfetto trace, streamed; [`event_lines`]: its events as text;
+//!   [`explain`]: its migrations with their decisions, its slices as `perf sched timehist` has them.
 //! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
 //!
 //! Reads run directories through `lab` and `trace`; returns texts and bytes, and writes no files. Computes no metric and no
@@ -15,6 +16,7 @@
 pub mod colour;
 pub mod counters;
 pub mod event_lines;
+pub mod explain;
 pub mod figures;
 pub mod gallery;
 pub mod html;

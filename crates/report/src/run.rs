@@ -19,6 +19,7 @@ use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{Event, RunTables, Sink, StoreError, StoreReader, TaskInfo, Tee};
 
 use crate::event_lines::EventLines;
+use crate::explain::TimeHistory;
 use crate::perfetto::PerfettoWriter;
 use crate::scene::{Limits, Recorder, Recording, Scene};
 use crate::scores::ScoreTracks;
@@ -150,8 +151,33 @@ impl Run {
         lines.finish().map(|_| ()).map_err(|source| ReportError::Write { scheduler: scene.scheduler.clone(), source })
     }
 
+    /// Writes the slices and migrations of the trial of a scheduler as lines of text, streamed likewise.
+    ///
+    /// # Errors
+    /// When its events cannot be had, or the text not be written.
+    pub fn write_history<W: Write + Send>(
+        &self,
+        scheduler: usize,
+        out: W,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), ReportError> {
+        let scene = &self.scenes[scheduler];
+        let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
+        let history = TimeHistory::new(out, &scene.tasks).map_err(failed)?;
+        let history = self.events_into(scheduler, history, stop)?;
+        history.finish().map(|_| ()).map_err(failed)
+    }
+
     /// Hands the events of the trial of a scheduler to a sink, and gives the sink back.
-    fn events_into<S: Sink + Send>(&self, scheduler: usize, sink: S, stop: &Arc<AtomicBool>) -> Result<S, ReportError> {
+    ///
+    /// # Errors
+    /// When its events cannot be had, or the sink fails.
+    pub fn events_into<S: Sink + Send>(
+        &self,
+        scheduler: usize,
+        sink: S,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<S, ReportError> {
         self.events_into_with(scheduler, ScoreTracks::interval_ns(self.scenes[scheduler].end_ns), sink, stop)
     }
 

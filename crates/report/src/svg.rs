@@ -196,12 +196,21 @@ impl Svg {
     /// As a file of its own, with its title above it.
     #[must_use]
     pub fn standalone(&self, title: &str) -> String {
+        self.standalone_of_width(title, None)
+    }
+
+    /// The same, as wide as `85mm` or another length of SVG.
+    #[must_use]
+    pub fn standalone_of_width(&self, title: &str, width: Option<&str>) -> String {
         const TITLE: f64 = 34.0;
         let (w, h) = (coordinate(self.width), coordinate(self.height + TITLE));
         let title = escape(title);
+        // Without a height the view box decides it.
+        let size = width
+            .map_or_else(|| format!("width=\"{w}\" height=\"{h}\""), |width| format!("width=\"{}\"", escape(width)));
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" \
-             width=\"{w}\" height=\"{h}\" role=\"img\">\n<title>{title}</title>\n<style>{STANDALONE_STYLE}{colours}</style>\n\
+             {size} role=\"img\">\n<title>{title}</title>\n<style>{STANDALONE_STYLE}{colours}</style>\n\
              <rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n<text x=\"12\" y=\"22\" class=\"t h\">{title}</text>\n\
              <g transform=\"translate(0 {TITLE})\">\n{body}</g>\n</svg>\n",
             colours = crate::colour::series_style(),

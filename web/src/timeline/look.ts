@@ -63,6 +63,7 @@ function migration(view: View, i: number): string[] {
   const bins = header.length_bins;
   const bin = Math.min(bins - 1, Math.floor((time / header.end_ns) * bins));
   lines.push(`Runnable tasks around then: ${scene.lengths[from * bins + bin].toFixed(2)} on cpu${from}, ${scene.lengths[to * bins + bin].toFixed(2)} on cpu${to}`);
+  lines.push(`warmcore explain ${state.run.name} --scheduler ${header.scheduler} --task ${scene.taskName(task)} --at ${time}ns`);
   return lines;
 }
 

@@ -44,7 +44,10 @@ pub fn run(arguments: ReportArguments, console: &Console) -> Result<(), Failure>
             console.warn(&format!("{}: {note}", path.display()));
         }
     }
-    if let Some(directory) = &arguments.svg {
+    if let (Some(name), Some(path)) = (&arguments.figure, &arguments.svg) {
+        write_figure(&runs, name, arguments.width.as_deref(), path, arguments.force)?;
+        console.note(&format!("figure: {}", path.display()));
+    } else if let Some(directory) = &arguments.svg {
         let count = write_figures(&runs, directory, arguments.force)?;
         console.note(&format!("{count} figures: {}", directory.display()));
     }
@@ -143,11 +146,26 @@ fn write_figures(runs: &[Run], directory: &Path, force: bool) -> Result<usize, F
     Ok(count)
 }
 
+/// Writes one figure of a run as a file.
+fn write_figure(runs: &[Run], name: &str, width: Option<&str>, path: &Path, force: bool) -> Result<(), Failure> {
+    let [run] = runs else {
+        return Err(Failure::usage("warmcore::usage", "--figure is about one run").help("name one run directory"));
+    };
+    let all = figures::all(run);
+    let Some(figure) = all.iter().find(|figure| figure.id == name) else {
+        let names: Vec<&str> = all.iter().map(|figure| figure.id.as_str()).collect();
+        return Err(Failure::usage("warmcore::figure", format!("the run has no figure {name}"))
+            .help(format!("its figures are {}", names.join(", "))));
+    };
+    write_new(path, figure.svg.standalone_of_width(&figure.title, width).as_bytes(), force)
+}
+
 /// How a trial's events are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Perfetto,
     Lines,
+    History,
 }
 
 impl Format {
@@ -155,7 +173,7 @@ impl Format {
     fn ending(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
-            Self::Lines => "txt",
+            Self::Lines | Self::History => "txt",
         }
     }
 
@@ -169,6 +187,7 @@ impl Format {
         match self {
             Self::Perfetto => run.write_perfetto(scheduler, out, stop),
             Self::Lines => run.write_events(scheduler, out, stop),
+            Self::History => run.write_history(scheduler, out, stop),
         }
     }
 }
@@ -200,7 +219,7 @@ fn write_traces(
                     return Err(Failure::usage("warmcore::usage", message)
                         .help("name a directory, or a file whose name every trace's own is made from"));
                 }
-                return to_standard_output(format, run, directory, signals);
+                return to_standard_output(format, run, 0, directory, signals);
             }
             let names = [of_run.as_str(), &figures::file_name(&scene.scheduler)];
             let file = trace_file(path, format.ending(), names, several);
@@ -211,7 +230,7 @@ fn write_traces(
             to_file(format, run, index, &file, arguments.force, signals)?;
             let hint = match format {
                 Format::Perfetto => " (open it at ui.perfetto.dev, which keeps it on this computer)",
-                Format::Lines => "",
+                Format::Lines | Format::History => "",
             };
             console.note(&format!("trace: {}{hint}", file.display()));
         }
@@ -261,10 +280,21 @@ fn to_file(
     std::fs::rename(&partial, file).map_err(|error| failed(&error))
 }
 
-/// Writes the only trace there is to standard output.
-fn to_standard_output(format: Format, run: &Run, directory: &Path, signals: &Signals) -> Result<(), Failure> {
+/// Writes the trial of a scheduler to standard output, a line for each slice and migration.
+pub fn history(run: &Run, scheduler: usize, directory: &Path, signals: &Signals) -> Result<(), Failure> {
+    to_standard_output(Format::History, run, scheduler, directory, signals)
+}
+
+/// Writes one trace to standard output.
+fn to_standard_output(
+    format: Format,
+    run: &Run,
+    scheduler: usize,
+    directory: &Path,
+    signals: &Signals,
+) -> Result<(), Failure> {
     let mut out = StandardOutput { inner: BufWriter::new(std::io::stdout()), failed: None };
-    let written = format.write(run, 0, &mut out, &signals.stop);
+    let written = format.write(run, scheduler, &mut out, &signals.stop);
     if let Some(kind) = out.failed {
         return Err(std::io::Error::from(kind).into());
     }

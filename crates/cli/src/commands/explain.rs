@@ -1,0 +1,104 @@
+//! `warmcore explain` and `warmcore events`: why a task changed its CPU, and what happened when, as text.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use warmcore_report::explain::{Migration, Migrations, in_words};
+use warmcore_report::run::{Options, Run};
+
+use crate::args::{EventsArguments, ExplainArguments};
+use crate::commands::report::{history, report_failure};
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::signals::Signals;
+
+/// Runs `explain`.
+pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let run = load(&arguments.run, &signals)?;
+    let mut chosen: Vec<usize> = (0..run.scenes.len()).collect();
+    if let Some(label) = &arguments.scheduler {
+        chosen = vec![scheduler(&run, label)?];
+    }
+    let machine = &run.disk.experiment.machine.value;
+    for index in chosen {
+        let scene = &run.scenes[index];
+        if let Some(name) = &arguments.task
+            && !scene.tasks.iter().any(|task| task.name == *name)
+        {
+            let names: Vec<&str> = scene.tasks.iter().take(8).map(|task| task.name.as_str()).collect();
+            return Err(Failure::usage("warmcore::explain", format!("the run has no task {name}")).help(format!(
+                "its {} tasks are {}, …",
+                scene.tasks.len(),
+                names.join(", ")
+            )));
+        }
+        let wanted =
+            |migration: &Migration| arguments.task.as_ref().is_none_or(|name| scene.task_name(migration.task) == name);
+        let mut found: Vec<Migration> = Vec::new();
+        let sink = Migrations::new(machine, &scene.tables, |migration: &Migration| {
+            if wanted(migration) {
+                found.push(migration.clone());
+            }
+        });
+        let sink = run
+            .events_into(index, sink, &signals.stop)
+            .map_err(|error| report_failure(&error, &arguments.run, &signals))?;
+        sink.finish();
+        let all = found.len();
+        let shown = nearest(found, arguments.at, arguments.count);
+        let mut text = format!("under {}: {} of {all} migrations", scene.scheduler, shown.len());
+        if let Some(name) = &arguments.task {
+            let _ = write!(text, " of {name}");
+        }
+        let _ = writeln!(text, ", trial {}", scene.trial);
+        shown.iter().for_each(|migration| text.push_str(&in_words(migration, machine, &scene.tasks)));
+        text.push('\n');
+        console.out(&text)?;
+    }
+    Ok(())
+}
+
+/// The migrations closest to a time, or the first ones, in order of time.
+fn nearest(mut found: Vec<Migration>, at_ns: Option<u64>, count: usize) -> Vec<Migration> {
+    if let Some(at_ns) = at_ns {
+        // The sort is stable: of two that are as close the earlier one is first.
+        found.sort_by_key(|migration| migration.time_ns.abs_diff(at_ns));
+    }
+    found.truncate(count);
+    found.sort_by_key(|migration| migration.time_ns);
+    found
+}
+
+/// Runs `events`.
+pub fn events(arguments: &EventsArguments, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let run = load(&arguments.run, &signals)?;
+    let index = match &arguments.scheduler {
+        Some(label) => scheduler(&run, label)?,
+        None => 0,
+    };
+    if arguments.scheduler.is_none() && run.scenes.len() > 1 {
+        console.note(&format!("events under {}; --scheduler names another one", run.scenes[0].scheduler));
+    }
+    history(&run, index, &arguments.run, &signals)
+}
+
+fn load(path: &Path, signals: &Signals) -> Result<Run, Failure> {
+    let run =
+        Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
+    if run.scenes.is_empty() {
+        let message = format!("{}: there are no events of a trial", path.display());
+        return Err(Failure::failed("warmcore::explain", message)
+            .help("a run on a real kernel keeps its events with `--trace full`, the default of `compare --on vm`"));
+    }
+    Ok(run)
+}
+
+fn scheduler(run: &Run, label: &str) -> Result<usize, Failure> {
+    run.scenes.iter().position(|scene| scene.scheduler == label).ok_or_else(|| {
+        let labels: Vec<&str> = run.scenes.iter().map(|scene| scene.scheduler.as_str()).collect();
+        Failure::usage("warmcore::explain", format!("the run has no scheduler {label}"))
+            .help(format!("it has {}", labels.join(", ")))
+    })
+}

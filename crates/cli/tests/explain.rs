@@ -1,0 +1,75 @@
+//! `warmcore explain`, `warmcore events` and single figures: what they print is what the run's trial holds.
+
+mod common;
+
+use std::fs;
+
+use common::Scratch;
+
+fn compared() -> Scratch {
+    let scratch = Scratch::new();
+    let words = "compare -m 2s1n2l4c1t -w spin:-n6,-p0,-u5ms,-d60ms -s cfs,rr --trials 2 --no-report --out run";
+    scratch.run(words).exits_with(0);
+    scratch
+}
+
+#[test]
+fn every_migration_of_the_trial_is_told_with_its_decision() {
+    let scratch = compared();
+    let told = scratch.run("explain run --scheduler cfs --count 1000000").exits_with(0).out;
+    scratch.run("report run --events events/").exits_with(0);
+    let events = fs::read_to_string(scratch.path("events/trace-cfs.txt")).unwrap();
+    let moves: Vec<&str> = events.lines().filter(|line| line.contains(" sched_migrate ")).collect();
+    assert!(moves.len() >= 5, "{} migrations", moves.len());
+    let of = |words: &str| told.lines().filter(|line| line.starts_with(words)).count();
+    assert_eq!(told.lines().filter(|line| line.contains(" moved from cpu")).count(), moves.len());
+    assert_eq!([of("  decision: "), of("  by: "), of("  runnable: "), of("  idle: ")], [moves.len(); 4]);
+    assert!(told.starts_with(&format!("under cfs: {0} of {0} migrations, trial ", moves.len())), "{told}");
+}
+
+#[test]
+fn a_task_and_a_time_choose_the_migration() {
+    let scratch = compared();
+    let all = scratch.run("explain run --scheduler cfs --task spin-1 --count 100").exits_with(0).out;
+    let first = all.lines().find(|line| line.contains(" moved from ")).expect("spin-1 leaves the first CPU");
+    assert!(first.contains(" spin-1/"), "{first}");
+    let one = scratch.run("explain run -s cfs --task spin-1 --at 1ms --count 1").exits_with(0).out;
+    assert!(one.contains(first), "the earliest one is the closest to 1 ms: {one}");
+    scratch.run("explain run --task nobody").exits_with(2).complains("the run has no task nobody");
+    scratch.run("explain run --scheduler none").exits_with(2).complains("it has cfs, rr");
+}
+
+#[test]
+fn events_have_a_line_for_every_slice_and_migration() {
+    let scratch = compared();
+    let printed = scratch.run("events run --scheduler rr").exits_with(0).out;
+    assert!(
+        printed
+            .lines()
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .eq(["time", "cpu", "task", "name", "wait", "time", "sch", "delay", "run", "time", "state"])
+    );
+    scratch.run("report run --events events/").exits_with(0);
+    let events = fs::read_to_string(scratch.path("events/trace-rr.txt")).unwrap();
+    let left =
+        events.lines().filter(|line| line.contains(" sched_switch prev=") && !line.contains("prev=idle")).count();
+    let moves = events.lines().filter(|line| line.contains(" sched_migrate ")).count();
+    assert_eq!(printed.lines().count(), 2 + left + moves);
+}
+
+#[test]
+fn one_figure_is_drawn_as_wide_as_a_column_of_a_paper() {
+    let scratch = compared();
+    scratch.run("report run --figure ratio --svg ratio.svg --width 85mm").exits_with(0);
+    let svg = fs::read_to_string(scratch.path("ratio.svg")).unwrap();
+    assert!(svg.contains(" width=\"85mm\" role=\"img\">") && svg.contains("viewBox=\"0 0 760 "), "{}", &svg[..300]);
+    assert!(!scratch.path("run/report.html").exists(), "nothing else was asked for");
+    scratch
+        .run("report run --figure nothing --svg other.svg")
+        .exits_with(2)
+        .complains("its figures are ratio, values,");
+    scratch.run("report run --figure ratio --svg other.svg --width 85").exits_with(2).complains("such as 85mm");
+    scratch.run("report run --figure ratio").exits_with(2).complains("--svg");
+}
