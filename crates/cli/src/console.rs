@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{GraphicalReportHandler, GraphicalTheme};
@@ -33,6 +34,8 @@ pub struct Console {
     error_color: bool,
     /// Characters in a line of standard output, if it is a terminal that says so.
     columns: Option<usize>,
+    /// Something went to standard output.
+    has_printed: AtomicBool,
 }
 
 impl Console {
@@ -49,6 +52,7 @@ impl Console {
         };
         let verbosity = if quiet { -1 } else { i8::try_from(verbose).unwrap_or(i8::MAX) };
         Self {
+            has_printed: AtomicBool::new(false),
             verbosity,
             out_is_terminal,
             error_is_terminal,
@@ -63,9 +67,15 @@ impl Console {
     /// # Errors
     /// When the stream is closed or full.
     pub fn out(&self, text: &str) -> io::Result<()> {
+        self.has_printed.store(true, Ordering::Relaxed);
         let mut out = io::stdout().lock();
         out.write_all(without_orders(text, self.color).as_bytes())?;
         out.flush()
+    }
+
+    /// Whether something went to standard output: a result, however the command ends.
+    pub fn has_printed(&self) -> bool {
+        self.has_printed.load(Ordering::Relaxed)
     }
 
     /// Something to check before the result is trusted; shown even with `--quiet`.

@@ -35,7 +35,8 @@ fn main() -> ExitCode {
         Err(failure) => {
             let code = failure.exit_code();
             if !failure.is_quiet() {
-                if wants_json() {
+                // A result that was printed is the document; a failed check does not take it back.
+                if wants_json() && !console.has_printed() {
                     // As above.
                     let _ = console.out(&failure.document());
                 }
