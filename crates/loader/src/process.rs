@@ -111,7 +111,13 @@ impl Process {
                 .map_err(forbidden("a copy of its listener (pidfd_getfd)"))?
         };
         process.listener = listener;
-        Ok(process)
+        // Nothing lies at 0: whoever may look gets that answer, and whoever may not another.
+        match transfer(process.child.id(), 0, &mut [0], false) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                Err(SpawnError::Forbidden("a look at its memory (process_vm_readv)", error))
+            }
+            _ => Ok(process),
+        }
     }
 
     /// Waits for the next call.

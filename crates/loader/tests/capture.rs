@@ -264,6 +264,18 @@ fn run_loader(loader: &str, timeout: Duration) -> Result<Capture, LoaderError> {
     capture(&Request { program: &program, arguments: &arguments, machine: &machine(), kernel: &kernel, timeout })
 }
 
+/// Whether this computer lets system calls be answered; a container may forbid it, and then there is nothing to test here.
+fn can_answer() -> bool {
+    let forbidden = match run_loader("loader_that_dies", Duration::from_secs(60)) {
+        Err(error @ LoaderError::Forbidden { .. }) => error,
+        _ => return true,
+    };
+    let sentence = forbidden.to_string();
+    assert!(sentence.contains("system calls of") && sentence.contains("cannot be answered here"), "{sentence}");
+    eprintln!("not tested: {sentence}");
+    false
+}
+
 fn captured(loader: &str) -> Capture {
     run_loader(loader, Duration::from_secs(60)).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -279,6 +291,9 @@ fn trial(capture: &Capture) -> Result<(Outcome, Vec<Event>), SimulationError> {
 
 #[test]
 fn a_program_in_bytecode_schedules_as_the_same_program_in_rust_to_the_last_event() {
+    if !can_answer() {
+        return;
+    }
     let capture = captured("loader_of_fifo");
     assert_eq!((capture.object.name(), capture.object.instructions()), ("test", 4 + 19 + 6 + 3));
     let (outcome, events) = trial(&capture).unwrap();
@@ -295,6 +310,9 @@ fn a_program_in_bytecode_schedules_as_the_same_program_in_rust_to_the_last_event
 
 #[test]
 fn a_loader_sees_the_machine_and_its_maps_and_programs_work() {
+    if !can_answer() {
+        return;
+    }
     captured("loader_that_looks_around");
 }
 
@@ -311,6 +329,9 @@ fn ejected(loader: &str) -> String {
 
 #[test]
 fn a_program_that_does_what_it_must_not_is_ejected_with_program_and_instruction() {
+    if !can_answer() {
+        return;
+    }
     let cases = [
         ("loader_with_a_wild_store", "program `enqueue`, instruction 1: stores outside of its memory"),
         ("loader_with_an_endless_loop", "program `dispatch`, instruction 0: does not end"),
@@ -329,12 +350,18 @@ fn a_program_that_does_what_it_must_not_is_ejected_with_program_and_instruction(
 
 #[test]
 fn what_is_not_modelled_is_named_before_a_run() {
+    if !can_answer() {
+        return;
+    }
     let capture = captured("loader_that_calls_what_does_not_exist");
     assert_eq!(capture.missing, ["kernel function bpf_of_tomorrow"]);
 }
 
 #[test]
 fn a_loader_that_attaches_nothing_is_an_error_with_its_last_words() {
+    if !can_answer() {
+        return;
+    }
     let error = |loader, timeout| match run_loader(loader, timeout) {
         Ok(_) => panic!("{loader} attached something"),
         Err(error) => error.to_string(),
