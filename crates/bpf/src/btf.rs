@@ -144,12 +144,6 @@ impl Btf {
         Ok(btf)
     }
 
-    /// Number of types, the void one included.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.types.len() as u32
-    }
-
     fn word(&self, offset: usize) -> u32 {
         self.data.get(offset..offset + 4).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
     }

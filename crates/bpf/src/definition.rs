@@ -246,56 +246,39 @@ fn sign_extended(value: u64, width: Width) -> u64 {
     }
 }
 
-fn arithmetic_64(operation: Arithmetic, left: u64, right: u64) -> u64 {
-    match operation {
-        Arithmetic::Add => left.wrapping_add(right),
-        Arithmetic::Sub => left.wrapping_sub(right),
-        Arithmetic::Mul => left.wrapping_mul(right),
-        Arithmetic::Div => left.checked_div(right).unwrap_or(0),
-        Arithmetic::Mod => left.checked_rem(right).unwrap_or(left),
-        Arithmetic::SignedDiv if right == 0 => 0,
-        Arithmetic::SignedDiv => (left as i64).wrapping_div(right as i64) as u64,
-        Arithmetic::SignedMod if right == 0 => left,
-        Arithmetic::SignedMod => (left as i64).wrapping_rem(right as i64) as u64,
-        Arithmetic::Or => left | right,
-        Arithmetic::And => left & right,
-        Arithmetic::Xor => left ^ right,
-        Arithmetic::Lsh => left.wrapping_shl(right as u32),
-        Arithmetic::Rsh => left.wrapping_shr(right as u32),
-        Arithmetic::Arsh => (left as i64).wrapping_shr(right as u32) as u64,
-        Arithmetic::Neg => left.wrapping_neg(),
-        Arithmetic::Mov | Arithmetic::CastAddress => right,
-        Arithmetic::MovSigned(8) => i64::from(right as i8) as u64,
-        Arithmetic::MovSigned(16) => i64::from(right as i16) as u64,
-        Arithmetic::MovSigned(_) => i64::from(right as i32) as u64,
-        Arithmetic::ToLittle(_) | Arithmetic::Swap(_) => unreachable!("of all 64 bits whatever the class"),
-    }
+/// Arithmetic of one width: the operations are the same, in unsigned and signed numbers of so many bits.
+macro_rules! arithmetic {
+    ($name:ident, $unsigned:ty, $signed:ty) => {
+        fn $name(operation: Arithmetic, left: $unsigned, right: $unsigned) -> $unsigned {
+            let (signed_left, signed_right) = (left as $signed, right as $signed);
+            match operation {
+                Arithmetic::Add => left.wrapping_add(right),
+                Arithmetic::Sub => left.wrapping_sub(right),
+                Arithmetic::Mul => left.wrapping_mul(right),
+                Arithmetic::Div => left.checked_div(right).unwrap_or(0),
+                Arithmetic::Mod => left.checked_rem(right).unwrap_or(left),
+                Arithmetic::SignedDiv if right == 0 => 0,
+                Arithmetic::SignedDiv => signed_left.wrapping_div(signed_right) as $unsigned,
+                Arithmetic::SignedMod if right == 0 => left,
+                Arithmetic::SignedMod => signed_left.wrapping_rem(signed_right) as $unsigned,
+                Arithmetic::Or => left | right,
+                Arithmetic::And => left & right,
+                Arithmetic::Xor => left ^ right,
+                Arithmetic::Lsh => left.wrapping_shl(right as u32),
+                Arithmetic::Rsh => left.wrapping_shr(right as u32),
+                Arithmetic::Arsh => signed_left.wrapping_shr(right as u32) as $unsigned,
+                Arithmetic::Neg => left.wrapping_neg(),
+                Arithmetic::Mov | Arithmetic::CastAddress => right,
+                Arithmetic::MovSigned(8) => right as i8 as $unsigned,
+                Arithmetic::MovSigned(16) => right as i16 as $unsigned,
+                Arithmetic::MovSigned(_) => right as i32 as $unsigned,
+                Arithmetic::ToLittle(_) | Arithmetic::Swap(_) => unreachable!("of all 64 bits whatever the class"),
+            }
+        }
+    };
 }
-
-fn arithmetic_32(operation: Arithmetic, left: u32, right: u32) -> u32 {
-    match operation {
-        Arithmetic::Add => left.wrapping_add(right),
-        Arithmetic::Sub => left.wrapping_sub(right),
-        Arithmetic::Mul => left.wrapping_mul(right),
-        Arithmetic::Div => left.checked_div(right).unwrap_or(0),
-        Arithmetic::Mod => left.checked_rem(right).unwrap_or(left),
-        Arithmetic::SignedDiv if right == 0 => 0,
-        Arithmetic::SignedDiv => (left as i32).wrapping_div(right as i32) as u32,
-        Arithmetic::SignedMod if right == 0 => left,
-        Arithmetic::SignedMod => (left as i32).wrapping_rem(right as i32) as u32,
-        Arithmetic::Or => left | right,
-        Arithmetic::And => left & right,
-        Arithmetic::Xor => left ^ right,
-        Arithmetic::Lsh => left.wrapping_shl(right),
-        Arithmetic::Rsh => left.wrapping_shr(right),
-        Arithmetic::Arsh => (left as i32).wrapping_shr(right) as u32,
-        Arithmetic::Neg => left.wrapping_neg(),
-        Arithmetic::Mov | Arithmetic::CastAddress => right,
-        Arithmetic::MovSigned(8) => i32::from(right as i8) as u32,
-        Arithmetic::MovSigned(_) => i32::from(right as i16) as u32,
-        Arithmetic::ToLittle(_) | Arithmetic::Swap(_) => unreachable!("of all 64 bits whatever the class"),
-    }
-}
+arithmetic!(arithmetic_64, u64, i64);
+arithmetic!(arithmetic_32, u32, i32);
 
 fn condition_holds(condition: Condition, left: u64, right: u64, signed_left: i64, signed_right: i64) -> bool {
     match condition {

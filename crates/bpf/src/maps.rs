@@ -164,9 +164,10 @@ impl Maps {
         let (stride, bytes) = match spec.kind {
             MapKind::Array | MapKind::Hash | MapKind::PercpuArray => {
                 let copies = if spec.kind == MapKind::PercpuArray { u64::from(self.cpus) } else { 1 };
-                (value, value * entries * copies)
+                // Too much for 64 bits is too much for the region.
+                (value, value.saturating_mul(entries).saturating_mul(copies))
             }
-            MapKind::TaskStorage | MapKind::CgroupStorage => (value, value * OWNERS),
+            MapKind::TaskStorage | MapKind::CgroupStorage => (value, value.saturating_mul(OWNERS)),
             MapKind::StructOps => (value, value),
             MapKind::RingBuffer => (1, 2 * PAGE + 2 * entries),
             MapKind::PerfEventArray | MapKind::ArrayOfMaps => (8, 8 * entries),
@@ -312,9 +313,10 @@ impl Maps {
         let Some(target) = self.memory.write(place, value.len() as u64) else { return };
         let mut from = 0;
         for &(offset, length) in &map.spec.special {
-            let offset = (offset as usize).min(value.len());
+            // Fields of a union overlap.
+            let offset = (offset as usize).clamp(from, value.len());
             target[from..offset].copy_from_slice(&value[from..offset]);
-            from = (offset + length as usize).min(value.len());
+            from = (offset + length as usize).clamp(from, value.len());
         }
         target[from..].copy_from_slice(&value[from..]);
     }

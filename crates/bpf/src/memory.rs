@@ -109,12 +109,12 @@ impl Memory {
     /// # Errors
     /// When the system has none.
     pub fn add(&mut self, name: &str, bytes: u64) -> Result<(u64, Arc<OwnedFd>), MemoryError> {
-        let bytes = bytes.max(1).next_multiple_of(PAGE);
         let address = self.image.next;
-        if address + bytes + PAGE > ARENA_BASE {
+        if bytes > ARENA_BASE.saturating_sub(address + 2 * PAGE) {
             let source = io::Error::from(io::ErrorKind::OutOfMemory);
-            return Err(MemoryError::System { what: "add to a full region", bytes, source });
+            return Err(MemoryError::System { what: "add to the region of programs", bytes, source });
         }
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
         self.image.next = address + bytes + PAGE;
         Ok((address, self.add_at(name, address, bytes)?))
     }
@@ -193,13 +193,29 @@ impl Memory {
         }
     }
 
-    /// Text that ends with a zero, at most `limit` bytes of it.
+    /// Bytes up to a zero, which is not among them; at most `limit`, and none from outside of the region.
     #[must_use]
-    pub fn text(&self, address: u64, limit: u64) -> String {
+    pub fn until_zero(&self, address: u64, limit: u64) -> &[u8] {
         let room = (REGION_BASE + REGION_BYTES).saturating_sub(address).min(limit);
         let bytes = self.read(address, room).unwrap_or_default();
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
+        &bytes[..end]
+    }
+
+    /// The same as text.
+    #[must_use]
+    pub fn text(&self, address: u64, limit: u64) -> String {
+        String::from_utf8_lossy(self.until_zero(address, limit)).into_owned()
+    }
+
+    /// Copies bytes of the region, which may overlap; false if some are not in it, and then nothing is copied.
+    pub fn copy_within(&mut self, from: u64, to: u64, bytes: u64) -> bool {
+        let inside = Self::contains(from, bytes) && Self::contains(to, bytes);
+        if inside {
+            // SAFETY: all of the region is mapped as long as `self` lives, and `self` is borrowed for this alone.
+            unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) }
+        }
+        inside
     }
 }
 

@@ -97,26 +97,18 @@ impl Process {
         command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors);
         // SAFETY: between fork and exec only system calls are made, and memory that exists is read.
         unsafe { command.pre_exec(move || install(&filter)) };
-        let child = command.spawn().map_err(|error| match error.raw_os_error() {
+        let mut child = command.spawn().map_err(|error| match error.raw_os_error() {
             Some(libc::EACCES | libc::ENOENT | libc::ENOEXEC) => SpawnError::Start(error),
             _ => SpawnError::Forbidden("a filter of system calls (seccomp) with a listener", error),
         })?;
-        let mut process = Self { child, listener: File::open("/dev/null").map_err(SpawnError::Start)?.into() };
-        let forbidden = |what| move |error| SpawnError::Forbidden(what, error);
-        // SAFETY: plain system calls; a descriptor that is got is owned.
-        let listener = unsafe {
-            let pid = owned(libc::syscall(libc::SYS_pidfd_open, process.child.id(), 0))
-                .map_err(forbidden("a look at the process (pidfd_open)"))?;
-            owned(libc::syscall(libc::SYS_pidfd_getfd, pid.as_raw_fd(), LISTENER, 0))
-                .map_err(forbidden("a copy of its listener (pidfd_getfd)"))?
-        };
-        process.listener = listener;
-        // Nothing lies at 0: whoever may look gets that answer, and whoever may not another.
-        match transfer(process.child.id(), 0, &mut [0], false) {
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                Err(SpawnError::Forbidden("a look at its memory (process_vm_readv)", error))
+        match listener_of(child.id()) {
+            Ok(listener) => Ok(Self { child, listener }),
+            Err(error) => {
+                // It waits for answers that nobody will give. It may be gone, which is what is wanted.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
             }
-            _ => Ok(process),
         }
     }
 
@@ -233,6 +225,25 @@ impl Process {
         let _ = self.child.kill();
         let after = self.child.wait().ok();
         before.or(after)
+    }
+}
+
+/// A copy of the listener that a child has at its known number, if calls of this child can be answered.
+fn listener_of(child: u32) -> Result<OwnedFd, SpawnError> {
+    let forbidden = |what| move |error| SpawnError::Forbidden(what, error);
+    // SAFETY: plain system calls; a descriptor that is got is owned.
+    let listener = unsafe {
+        let pid = owned(libc::syscall(libc::SYS_pidfd_open, child, 0))
+            .map_err(forbidden("a look at the process (pidfd_open)"))?;
+        owned(libc::syscall(libc::SYS_pidfd_getfd, pid.as_raw_fd(), LISTENER, 0))
+            .map_err(forbidden("a copy of its listener (pidfd_getfd)"))?
+    };
+    // Nothing lies at 0: whoever may look gets that answer, and whoever may not another.
+    match transfer(child, 0, &mut [0], false) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            Err(SpawnError::Forbidden("a look at its memory (process_vm_readv)", error))
+        }
+        _ => Ok(listener),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ enum Thing {
     /// A program; `None` for one that is only probed with or never run.
     Program { name: String, kind: u32, id: Option<ProgramId> },
     /// Type information.
-    Btf(Arc<[u8]>),
+    Btf(Box<Btf>),
     /// A link or a counter.
     Other,
 }
@@ -135,46 +135,43 @@ pub(crate) fn serve(request: &Request<'_>, root: &Path) -> Result<Capture, Loade
         not_run: Vec::new(),
     };
     let until = Instant::now() + request.timeout;
-    let result = loop {
+    let stopped = loop {
         match process.next(until) {
             Ok(Next::Call(call)) => match server.call(&call, root) {
                 Ok(None) => {}
-                Ok(Some(capture)) => break Ok(*capture),
-                Err(source) => break Err(Some(object(source))),
+                Ok(Some(capture)) => break Ok(Stopped::Attached(capture)),
+                Err(source) => break Err(object(source)),
             },
-            Ok(Next::TimedOut) => break Err(None),
-            Ok(Next::Ended) => {
-                break Err(Some(LoaderError::Ended {
-                    program: program.clone(),
-                    status: String::new(),
-                    said: String::new(),
-                }));
-            }
+            Ok(Next::TimedOut) => break Ok(Stopped::TimedOut),
+            Ok(Next::Ended) => break Ok(Stopped::Ended),
             Err(source) => {
-                break Err(Some(LoaderError::Forbidden {
-                    program: program.clone(),
-                    what: "the next system call",
-                    source,
-                }));
+                break Err(LoaderError::Forbidden { program: program.clone(), what: "the next system call", source });
             }
         }
     };
     drop(server);
-    let ended = process.end();
-    let said = || last_words(&mut output);
-    match result {
-        Ok(capture) => Ok(capture),
-        Err(None) => {
-            let mut said = said;
-            Err(LoaderError::Hangs { program, seconds: request.timeout.as_secs(), said: said() })
+    let status = process.end();
+    match stopped? {
+        Stopped::Attached(capture) => Ok(*capture),
+        Stopped::TimedOut => {
+            let said = last_words(&mut output);
+            Err(LoaderError::Hangs { program, seconds: request.timeout.as_secs(), said })
         }
-        Err(Some(LoaderError::Ended { program, .. })) => {
-            let mut said = said;
-            let status = ended.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
-            Err(LoaderError::Ended { program, status, said: said() })
+        Stopped::Ended => {
+            let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
+            Err(LoaderError::Ended { program, status, said: last_words(&mut output) })
         }
-        Err(Some(error)) => Err(error),
     }
+}
+
+/// Why a loader is no longer answered.
+enum Stopped {
+    /// It attached its scheduler.
+    Attached(Box<Capture>),
+    /// It took too long.
+    TimedOut,
+    /// It is gone.
+    Ended,
 }
 
 /// The last lines that a loader printed, in one.
@@ -298,7 +295,10 @@ impl Server<'_> {
             command::OBJ_GET_INFO_BY_FD => self.info(call, fields)?,
             command::BTF_LOAD => {
                 let bytes = self.process.read(call, fields.u64(0), fields.u32(16) as usize)?;
-                Reply::New(Thing::Btf(bytes.into()), None)
+                match Btf::parse(bytes) {
+                    Ok(btf) => Reply::New(Thing::Btf(Box::new(btf)), None),
+                    Err(_) => Reply::Error(libc::EINVAL),
+                }
             }
             command::RAW_TRACEPOINT_OPEN => self.link(call, fields.u32(8)),
             command::LINK_CREATE => {
@@ -322,9 +322,7 @@ impl Server<'_> {
         let Some(kind) = MapKind::from_number(fields.u32(0)) else { return Ok(Reply::Error(libc::EINVAL)) };
         let value_type = fields.u32(56);
         let special = match self.find(call, fields.u32(48)) {
-            Some(Thing::Btf(bytes)) if value_type != 0 => {
-                Btf::parse(bytes.to_vec()).map(|btf| btf.special_fields(value_type)).unwrap_or_default()
-            }
+            Some(Thing::Btf(btf)) if value_type != 0 => btf.special_fields(value_type),
             _ => Vec::new(),
         };
         let spec = MapSpec {
@@ -586,6 +584,5 @@ fn empty_file() -> io::Result<Arc<OwnedFd>> {
         }
         OwnedFd::from_raw_fd(descriptor)
     };
-    debug_assert!(file.as_raw_fd() >= 0);
     Ok(Arc::new(file))
 }

@@ -4,21 +4,21 @@ use warmcore_trace::TaskId;
 
 use crate::operations::SLICE_DEFAULT_NS;
 
-/// Where the members lie that class and program share.
+/// Where the members lie that class and program share. Only this crate makes one: whoever does must keep the memory mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntityLayout {
     /// Address of the first task's structure.
-    pub base: u64,
+    pub(crate) base: u64,
     /// Bytes from one to the next.
-    pub stride: u64,
+    pub(crate) stride: u64,
     /// How many there is room for.
-    pub tasks: u32,
+    pub(crate) tasks: u32,
     /// Where `scx.slice` lies in it, 64 bits.
-    pub slice: u64,
+    pub(crate) slice: u64,
     /// Where `scx.dsq_vtime` lies, 64 bits.
-    pub vtime: u64,
+    pub(crate) vtime: u64,
     /// Where `se.sum_exec_runtime` lies, 64 bits.
-    pub runtime: u64,
+    pub(crate) runtime: u64,
 }
 
 /// One task's, where no program looks.
@@ -44,8 +44,9 @@ impl Default for Entities {
 
 impl EntityLayout {
     fn place(&self, task: TaskId, member: u64) -> *mut u64 {
-        assert!(task.0 < self.tasks, "a program in bytecode may have {} tasks", self.tasks);
-        (self.base + u64::from(task.0) * self.stride + member) as *mut u64
+        // With one task too many the program is ejected; until then that one has the last one's place.
+        let number = task.0.min(self.tasks - 1);
+        (self.base + u64::from(number) * self.stride + member) as *mut u64
     }
 
     fn load(&self, task: TaskId, member: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! Helpers: calls that are the same for all kinds of programs, by number (`enum bpf_func_id`).
 
 use warmcore_bpf::maps::MapFault;
-use warmcore_bpf::{Callee, Frame, HostFunction, Inline};
+use warmcore_bpf::{Callee, Frame, HostFunction, Inline, Memory};
 
 use crate::bytecode::host::{FIRST_PID, Host, Timer, UPTIME_NS};
 
@@ -12,9 +12,13 @@ pub(super) const fn error(number: i64) -> u64 {
 
 pub(super) const EPERM: i64 = 1;
 pub(super) const ENOENT: i64 = 2;
+const ENOMEM: i64 = 12;
 pub(super) const EFAULT: i64 = 14;
 pub(super) const EBUSY: i64 = 16;
 pub(super) const EINVAL: i64 = 22;
+
+/// Timers that there may be: the number of one and of its start are 32 bits together.
+const TIMERS: usize = 1 << 12;
 
 /// Defines functions that translated code calls, by a name or number: the host, as many of the five arguments as are named, a result of 64 bits.
 macro_rules! functions {
@@ -126,30 +130,28 @@ impl Host {
     }
 
     fn probe_read(&mut self, to: u64, bytes: u32, from: u64) -> u64 {
-        let source = self.maps.memory.read(from, u64::from(bytes)).map(<[u8]>::to_vec);
-        let Some(target) = self.maps.memory.write(to, u64::from(bytes)) else { return error(EFAULT) };
-        match source {
-            Some(source) => {
-                target.copy_from_slice(&source);
-                0
-            }
-            None => {
-                target.fill(0);
-                error(EFAULT)
-            }
-        }
-    }
-
-    fn probe_read_text(&mut self, to: u64, bytes: u32, from: u64) -> u64 {
-        if bytes == 0 {
+        let bytes = u64::from(bytes);
+        if self.maps.memory.copy_within(from, to, bytes) {
             return 0;
         }
-        let known = warmcore_bpf::Memory::contains(from, 1);
-        let text = self.maps.memory.text(from, u64::from(bytes) - 1);
-        let Some(target) = self.maps.memory.write(to, text.len() as u64 + 1) else { return error(EFAULT) };
-        target[..text.len()].copy_from_slice(text.as_bytes());
-        target[text.len()] = 0;
-        if known { text.len() as u64 + 1 } else { error(EFAULT) }
+        if let Some(target) = self.maps.memory.write(to, bytes) {
+            target.fill(0);
+        }
+        error(EFAULT)
+    }
+
+    fn probe_read_text(&mut self, to: u64, room: u32, from: u64) -> u64 {
+        if room == 0 {
+            return 0;
+        }
+        let length = self.maps.memory.until_zero(from, u64::from(room) - 1).len() as u64;
+        let is_read = Memory::contains(from, 1) && self.maps.memory.copy_within(from, to, length);
+        let end = if is_read { length } else { 0 };
+        match self.maps.memory.write(to + end, 1) {
+            Some(byte) => byte[0] = 0,
+            None => return error(EFAULT),
+        }
+        if is_read { length + 1 } else { error(EFAULT) }
     }
 
     /// Xorshift: any generator will do, as the kernel's promises nothing.
@@ -224,6 +226,9 @@ impl Host {
         if self.kept.timer_at.contains_key(&timer) {
             return error(EBUSY);
         }
+        if self.kept.timers.len() >= TIMERS {
+            return error(ENOMEM);
+        }
         self.kept.timer_at.insert(timer, self.kept.timers.len() as u32);
         self.kept.timers.push(Timer { address: timer, map, ..Timer::default() });
         0
@@ -242,10 +247,7 @@ impl Host {
 
     fn timer_start(&mut self, timer: u64, delay_ns: u64, flags: u64) -> u64 {
         const ABSOLUTE: u64 = 1;
-        let Some(kernel) = self.kernel() else {
-            self.kept.too_early.insert("bpf_timer_start");
-            return error(EINVAL);
-        };
+        let Some(kernel) = self.kernel() else { return error(EINVAL) };
         let Some((number, timer)) = self.timer(timer) else { return error(EINVAL) };
         timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
         let payload = number << 20 | timer.generation;

@@ -1,6 +1,6 @@
 //! The kernel as programs see it: structures in memory, and the state of helpers and kfuncs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use warmcore_bpf::btf::Btf;
@@ -14,7 +14,7 @@ use crate::entities::EntityLayout;
 use crate::kfuncs::{Kfuncs, QueueIterator};
 
 /// Tasks that there may be, the idle one apart.
-const TASKS: u32 = 65_000;
+pub(super) const TASKS: u32 = 65_000;
 
 /// Process number of the first task.
 pub(super) const FIRST_PID: u32 = 1000;
@@ -63,6 +63,8 @@ pub(super) struct Kept {
     pub idle_mask: u64,
     pub idle_cores_mask: u64,
     pub online_mask: u64,
+    /// Where objects that programs make begin; below are the kernel's own.
+    objects: u64,
     heap_next: u64,
     heap_end: u64,
     heap_free: Vec<u64>,
@@ -73,8 +75,6 @@ pub(super) struct Kept {
     pub scratch: u64,
     pub timers: Vec<Timer>,
     pub timer_at: BTreeMap<u64, u32>,
-    /// What was called at loading and needs a kernel that runs.
-    pub too_early: BTreeSet<&'static str>,
 }
 
 /// A kernel for programs. Begins with the frame that translated code knows.
@@ -121,6 +121,7 @@ impl Host {
             idle_mask: 0,
             idle_cores_mask: 0,
             online_mask: 0,
+            objects: 0,
             heap_next: heap,
             heap_end: heap + HEAP_BYTES,
             heap_free: Vec::new(),
@@ -130,7 +131,6 @@ impl Host {
             scratch,
             timers: Vec::new(),
             timer_at: BTreeMap::new(),
-            too_early: BTreeSet::new(),
             layout,
             btf,
         };
@@ -201,6 +201,7 @@ impl Host {
         for place in [css(cgroup, layout.cgroup_self), css(group, layout.task_group_css)] {
             link(0, place, cgroup);
         }
+        self.kept.objects = self.kept.heap_next;
     }
 
     /// Address of a per-CPU variable on CPU 0, made if it does not exist.
@@ -371,35 +372,61 @@ impl Host {
         }
     }
 
-    /// Address of a new object: a mask of CPUs, or as much memory. 0 if there is no more.
+    /// Bytes of an object that programs make: a mask of CPUs, and behind it how many hold it.
+    fn object_bytes(&self) -> u64 {
+        (self.kept.layout.cpumask_size + 8).next_multiple_of(64)
+    }
+
+    /// Address of a new object, held once; 0 if there is no more memory.
     pub(super) fn allocate(&mut self) -> u64 {
-        let size = (self.kept.layout.cpumask_size + 64).next_multiple_of(64);
+        let bytes = self.object_bytes();
         let address = match self.kept.heap_free.pop() {
             Some(address) => address,
-            None if self.kept.heap_next + size > self.kept.heap_end => return 0,
+            None if self.kept.heap_next + bytes > self.kept.heap_end => return 0,
             None => {
                 let address = self.kept.heap_next;
-                self.kept.heap_next += size;
+                self.kept.heap_next += bytes;
                 address
             }
         };
-        if let Some(bytes) = self.maps.memory.write(address, size) {
-            bytes.fill(0);
+        if let Some(place) = self.maps.memory.write(address, bytes) {
+            place.fill(0);
         }
+        self.store_u64(address + self.kept.layout.cpumask_size, 1);
         address
     }
 
+    /// Where an object's count of holders lies; `None` for what is no object or is held by nobody.
+    fn holders(&self, address: u64) -> Option<u64> {
+        let distance = address.checked_sub(self.kept.objects)?;
+        let place = address + self.kept.layout.cpumask_size;
+        let exists = distance % self.object_bytes() == 0 && address < self.kept.heap_next;
+        (exists && self.maps.memory.load_u64(place) > 0).then_some(place)
+    }
+
+    /// One more holds an object.
+    pub(super) fn acquire(&mut self, address: u64) -> u64 {
+        let Some(place) = self.holders(address) else { return 0 };
+        let holders = self.maps.memory.load_u64(place);
+        self.store_u64(place, holders + 1);
+        address
+    }
+
+    /// One less holds an object; the last one gives it back.
+    pub(super) fn release(&mut self, address: u64) {
+        let Some(place) = self.holders(address) else { return };
+        let holders = self.maps.memory.load_u64(place) - 1;
+        self.store_u64(place, holders);
+        if holders == 0 {
+            self.kept.heap_free.push(address);
+        }
+    }
+
+    /// A page and more for a structure of the kernel's.
     fn allocate_page(&mut self) -> u64 {
         let address = self.kept.heap_next;
         self.kept.heap_next += 8192;
         address
-    }
-
-    /// Gives an object back.
-    pub(super) fn free(&mut self, address: u64) {
-        if address != 0 && address < self.kept.heap_next && !self.kept.heap_free.contains(&address) {
-            self.kept.heap_free.push(address);
-        }
     }
 
     #[inline]

@@ -157,8 +157,8 @@ fn lookup(name: &str) -> Option<HostFunction> {
 
         // Masks.
         "bpf_cpumask_create" => |host| host.allocate();
-        "bpf_cpumask_acquire" => |host, mask| mask;
-        "bpf_cpumask_release" => |host, mask| { host.free(mask); 0 };
+        "bpf_cpumask_acquire" => |host, mask| host.acquire(mask);
+        "bpf_cpumask_release" => |host, mask| { host.release(mask); 0 };
         "bpf_cpumask_set_cpu" => |host, cpu, mask| { host.set_mask_bit(mask, cpu as u32, true); 0 };
         "bpf_cpumask_clear_cpu" => |host, cpu, mask| { host.set_mask_bit(mask, cpu as u32, false); 0 };
         "bpf_cpumask_test_and_set_cpu" => |host, cpu, mask| u64::from(host.set_mask_bit(mask, cpu as u32, true));
@@ -230,10 +230,7 @@ pub(super) fn wake_flag_bits(flags: WakeFlags) -> u64 {
 impl Host {
     fn create_dsq(&mut self, dsq: u64) -> u64 {
         const EEXIST: i64 = 17;
-        let Some(kernel) = self.kernel() else {
-            self.kept.too_early.insert("scx_bpf_create_dsq");
-            return error(EINVAL);
-        };
+        let Some(kernel) = self.kernel() else { return error(EINVAL) };
         if kernel.create_dsq(DsqId(dsq)) { 0 } else { error(EEXIST) }
     }
 

@@ -42,14 +42,6 @@ pub enum ObjectError {
     /// There is no memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// It asks for things that are not modelled.
-    #[error("`{program}` needs what is not modelled: {}", .needs.join(", "))]
-    Needs {
-        /// The scheduler.
-        program: String,
-        /// What it needs, by name.
-        needs: Vec<String>,
-    },
     /// Its table of operations is not one.
     #[error("the table of operations is broken: {0}")]
     Table(String),
@@ -68,12 +60,6 @@ pub(super) struct Loaded {
 
 /// Instructions that a program which sets things up may take.
 const SETUP_BUDGET: u64 = 2_000_000_000;
-
-/// What a program may call that is missing.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Missing {
-    names: BTreeSet<String>,
-}
 
 /// What a loader attaches: the values of `struct sched_ext_ops`, programs by the members' names.
 pub struct Attached {
@@ -100,13 +86,14 @@ pub struct Object {
 #[derive(Default)]
 pub struct Programs {
     pub(super) loaded: Vec<Loaded>,
-    missing: Missing,
+    /// What they may call that is not modelled, by name.
+    missing: BTreeSet<String>,
 }
 
 struct Names<'a> {
     host: &'a mut Host,
     maps: &'a BTreeMap<i32, u64>,
-    missing: &'a mut Missing,
+    missing: &'a mut BTreeSet<String>,
     program: u32,
 }
 
@@ -131,7 +118,7 @@ impl Resolver for Names<'_> {
     fn helper(&mut self, number: i32) -> Callee {
         let callee = helpers::helper(number);
         if !helpers::is_known(number) {
-            self.missing.names.insert(format!("helper {number}"));
+            self.missing.insert(format!("helper {number}"));
         }
         callee
     }
@@ -140,7 +127,7 @@ impl Resolver for Names<'_> {
         let btf = Arc::clone(&self.host.kept.btf);
         let name = btf.name(number as u32);
         if !kfuncs::is_known(name) {
-            self.missing.names.insert(format!("kernel function {name}"));
+            self.missing.insert(format!("kernel function {name}"));
         }
         kfuncs::kfunc(name)
     }
@@ -204,13 +191,7 @@ impl Programs {
 
     /// What programs may call that is not modelled, by name. A call that is never reached does no harm.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
-        self.missing.names.iter().map(String::as_str)
-    }
-
-    /// Instructions of all programs.
-    #[must_use]
-    pub fn instructions(&self) -> usize {
-        self.loaded.iter().map(|loaded| loaded.code.instructions()).sum()
+        self.missing.iter().map(String::as_str)
     }
 
     /// Keeps everything as it is now.

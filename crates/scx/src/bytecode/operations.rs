@@ -9,7 +9,7 @@ use warmcore_kernel::WakeFlags;
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 
-use crate::bytecode::host::{Host, UPTIME_NS};
+use crate::bytecode::host::{Host, TASKS, UPTIME_NS};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::Object;
 use crate::entities::EntityLayout;
@@ -233,6 +233,10 @@ impl Operations for Bytecode {
     }
 
     fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        if task.0 >= TASKS {
+            kernel.fault(format!("more than {TASKS} tasks, for which a program in bytecode has no structures"));
+            return;
+        }
         let process = kernel.task(task).process() as usize;
         if self.leaders.len() <= process {
             self.leaders.resize(process + 1, None);
