@@ -10,6 +10,7 @@
 //! - [`bootstrap`]: bias-corrected and accelerated (BCa) intervals, seeded, the same on every machine.
 //! - [`rank`]: Wilcoxon's signed-rank test (paired) and the Mann-Whitney test (unpaired), exact where feasible.
 //! - [`distributions`]: the normal and Student's t distribution.
+//! - [`partitions`]: how far two partitions of the same things agree.
 //! - [`compare`](mod@compare): ratio to the baseline with interval, p value, Holm's correction, verdict.
 //!
 //! Conventions: NaN is refused at the border with a [`StatisticsError`] that says where it was; infinities are legal
@@ -21,11 +22,13 @@ pub mod bootstrap;
 pub mod compare;
 pub mod distributions;
 mod number;
+pub mod partitions;
 pub mod rank;
 pub mod sample;
 
 pub use bootstrap::{Bootstrap, Interval};
 pub use compare::{Better, Comparison, Design, Verdict, compare_paired, compare_trials, compare_unpaired, holm, judge};
+pub use partitions::adjusted_rand_index;
 pub use rank::{mann_whitney, wilcoxon_signed_rank};
 pub use sample::{Sample, Summary, geometric_mean};
 
