@@ -35,7 +35,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         debug_assert_eq!(self.core.tasks[task.index()].state, State::Blocked);
         self.live += 1;
         let this_cpu = self.core.this_cpu;
-        self.core.emit(EventKind::Waking { task, target_cpu: prev });
+        let waker = if flags.by_task { self.core.cpus[this_cpu.index()].curr } else { TaskId::IDLE };
+        self.core.emit(EventKind::Waking { task, target_cpu: prev, waker });
         self.core.charge(this_cpu, self.core.machine.costs().wakeup_ns, OverheadKind::Wakeup);
         if self.scheduler.holds(task) {
             // Still queued where it slept: no CPU selection (`ttwu_runnable`).

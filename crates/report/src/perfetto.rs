@@ -275,7 +275,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                     self.place(time_ns, next, Some(cpu))?;
                 }
             }
-            EventKind::Waking { task, target_cpu } => {
+            EventKind::Waking { task, target_cpu, .. } => {
                 let name = self.name(task);
                 let pending = &mut self.pending[cpu.index()];
                 let index = pending.name(task, name);

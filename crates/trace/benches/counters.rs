@@ -77,7 +77,7 @@ impl Kernel {
         let task = self.sleeping.swap_remove(position);
         let old = self.cpu[task.index()];
         let waker = CpuId::from_index(self.below(self.current.len()));
-        self.emit(waker, EventKind::Waking { task, target_cpu: old });
+        self.emit(waker, EventKind::Waking { task, target_cpu: old, waker: TaskId::IDLE });
         let mut to = old;
         if self.below(3) == 0 {
             let llc = Rc::clone(&self.llc_cpus[old.index()]);

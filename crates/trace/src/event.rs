@@ -137,6 +137,9 @@ pub enum EventKind {
         task: TaskId,
         /// CPU it last ran on.
         target_cpu: CpuId,
+        /// Task that wakes it, from a system call of its own; [`TaskId::IDLE`] if an interrupt or nobody of the run does, or if
+        /// the trace does not tell.
+        waker: TaskId,
     },
     /// `sched_wakeup`: the task is queued on `cpu`.
     Wakeup {

@@ -149,7 +149,10 @@ impl RandomRun {
     fn wake(&mut self, cpu: CpuId) {
         let Some(task) = self.any_task(|doing| doing == Doing::Sleeping) else { return };
         self.tasks[task.index()].0 = Doing::Placing;
-        self.emit(cpu, EventKind::Waking { task, target_cpu: self.tasks[task.index()].1 });
+        self.emit(
+            cpu,
+            EventKind::Waking { task, target_cpu: self.tasks[task.index()].1, waker: self.current[cpu.index()] },
+        );
         if self.below(2) == 0 {
             self.place();
         }
@@ -212,7 +215,7 @@ impl RandomRun {
         let awake = |doing| matches!(doing, Doing::Queued(_) | Doing::Running);
         let Some(task) = self.any_task(awake) else { return };
         let target_cpu = self.tasks[task.index()].1;
-        self.emit(cpu, EventKind::Waking { task, target_cpu });
+        self.emit(cpu, EventKind::Waking { task, target_cpu, waker: TaskId::IDLE });
         self.emit(target_cpu, EventKind::Wakeup { task });
     }
 

@@ -4,7 +4,7 @@
 //! | file | one row per | columns besides `sequence`, `time_ns`, `cpu` |
 //! |---|---|---|
 //! | `sched_switch` | context switch | `prev`, `prev_state` (`R`, `S`, `X`, `I`), `next`; −1 is idle |
-//! | `sched_waking` | waking | `task`, `target_cpu` (where it last ran) |
+//! | `sched_waking` | waking | `task`, `target_cpu` (where it last ran), `waker` (−1: an interrupt, or not known) |
 //! | `sched_wakeup` | wakeup, on the CPU it is queued on | `task` |
 //! | `sched_migrate` | migration | `task`, `from_cpu`, `to_cpu`, `kind` |
 //! | `fork_exit` | fork, exit, change of affinity | `event`, `task`, `parent`, `restriction` |

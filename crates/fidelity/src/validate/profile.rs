@@ -432,7 +432,7 @@ mod tests {
             event(1, 0, EventKind::Wakeup { task }),
             event(1, 0, run(idle, PrevState::Idle, task)),
             event(4, 0, run(task, PrevState::Sleeping, idle)),
-            event(7, 0, EventKind::Waking { task, target_cpu: CpuId(0) }),
+            event(7, 0, EventKind::Waking { task, target_cpu: CpuId(0), waker: TaskId::IDLE }),
             event(7, 0, EventKind::Migrate { task, from: CpuId(0), to: CpuId(2), kind: MigrationKind::Wakeup }),
             event(7, 2, EventKind::Wakeup { task }),
             event(9, 2, run(idle, PrevState::Idle, task)),

@@ -38,6 +38,10 @@ fn run() -> (Machine, RunTables, [TaskInfo; 2]) {
 }
 
 fn trace() -> Vec<TracePacket> {
+    packets(&written())
+}
+
+fn written() -> Vec<u8> {
     let (machine, tables, tasks) = run();
     let mut writer = PerfettoWriter::new(Vec::new(), &machine, &tables, &tasks).unwrap();
     let (a, b) = (TaskId(0), TaskId(1));
@@ -46,7 +50,7 @@ fn trace() -> Vec<TracePacket> {
         event(5, 0, EventKind::Fork { parent: TaskId::IDLE, child: a }),
         event(5, 0, EventKind::Wakeup { task: a }),
         event(10, 0, switch(TaskId::IDLE, PrevState::Idle, a)),
-        event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1) }),
+        event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1), waker: TaskId::IDLE }),
         event(32, 0, EventKind::Wakeup { task: b }),
         event(
             40,
@@ -59,7 +63,7 @@ fn trace() -> Vec<TracePacket> {
         event(95, 1, switch(b, PrevState::Dead, TaskId::IDLE)),
     ];
     writer.events(&events).unwrap();
-    packets(&writer.finish(100).unwrap())
+    writer.finish(100).unwrap()
 }
 
 #[test]
@@ -105,8 +109,8 @@ fn a_waking_at_the_time_of_the_switch_after_it_comes_first() {
     let switch = |prev, next| EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
     let events = [
         event(10, 0, switch(TaskId::IDLE, a)),
-        event(20, 0, EventKind::Waking { task: a, target_cpu: CpuId(0) }),
-        event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1) }),
+        event(20, 0, EventKind::Waking { task: a, target_cpu: CpuId(0), waker: TaskId::IDLE }),
+        event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1), waker: TaskId::IDLE }),
         event(30, 0, switch(a, b)),
     ];
     writer.events(&events).unwrap();
@@ -205,4 +209,28 @@ fn the_clock_and_the_topology_come_first_and_names_last() {
         packets.iter().filter_map(|p| p.track_event.as_ref()).find(|e| e.track_uuid == Some(TOPOLOGY)).unwrap();
     assert!(topology.debug_annotations[0].string_value.as_ref().unwrap().contains("\"llc\":[0,1]"));
     assert!(packets.iter().all(|packet| packet.trusted_packet_sequence_id == Some(1)));
+}
+
+#[test]
+fn what_is_written_is_a_recording_that_can_be_read() {
+    use warmcore_capture::What;
+    let recording = warmcore_capture::read(&written()).unwrap();
+    let found: Vec<_> =
+        recording.records.iter().map(|record| (record.time_ns, record.cpu, record.by, record.what)).collect();
+    let switch = |prev, state, next| What::Switch { prev, state, next };
+    assert_eq!(
+        found,
+        [
+            (5, 0, 0, What::Fork { parent: 0, child: 1 }),
+            (5, 0, 0, What::Wakeup { thread: 1, target_cpu: 0 }),
+            (10, 0, 0, switch(0, PrevState::Runnable, 1)),
+            (30, 0, 1, What::Waking { thread: 2, target_cpu: 1 }),
+            (40, 1, 0, What::Migrate { thread: 2, from: 0, to: 1 }),
+            (45, 1, 0, switch(0, PrevState::Runnable, 2)),
+            (90, 0, 1, switch(1, PrevState::Sleeping, 0)),
+            (95, 1, 2, switch(2, PrevState::Dead, 0)),
+        ]
+    );
+    assert_eq!((recording.threads[&2].name.as_str(), recording.threads[&2].process), ("t1", Some(1)));
+    assert_eq!((recording.lost.len(), recording.cpus), (0, 2));
 }

@@ -72,7 +72,7 @@ fn step(
             assert!(tasks.insert(child, new).is_none(), "created twice: {event:?}");
         }
         EventKind::Affinity { task, restriction } => known(tasks, task, event).restriction = restriction,
-        EventKind::Waking { task, target_cpu } => {
+        EventKind::Waking { task, target_cpu, .. } => {
             let known = known(tasks, task, event);
             assert!(!known.runnable && !known.waking && !known.dead, "woken while awake: {event:?}");
             assert_eq!(known.cpu, Some(target_cpu), "target of {event:?}");

@@ -128,7 +128,7 @@ impl Counters {
         self.events += 1;
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next)?,
-            EventKind::Waking { task, target_cpu } => self.waking(event, task, target_cpu)?,
+            EventKind::Waking { task, target_cpu, .. } => self.waking(event, task, target_cpu)?,
             EventKind::Wakeup { task } => self.wakeup(event, task)?,
             EventKind::Migrate { task, from, to, kind } => self.migrate(event, task, from, to, kind)?,
             EventKind::Fork { child, .. } => self.fork(event, child)?,

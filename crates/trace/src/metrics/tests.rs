@@ -51,7 +51,11 @@ impl Script {
     }
 
     fn waking(self, time_ns: u64, cpu: u32, task: u32, target_cpu: u32) -> Self {
-        self.at(time_ns, cpu, EventKind::Waking { task: TaskId(task), target_cpu: CpuId(target_cpu) })
+        self.at(
+            time_ns,
+            cpu,
+            EventKind::Waking { task: TaskId(task), target_cpu: CpuId(target_cpu), waker: TaskId::IDLE },
+        )
     }
 
     fn wakeup(self, time_ns: u64, cpu: u32, task: u32) -> Self {
@@ -438,7 +442,7 @@ fn impossible_events_are_refused_with_a_reason() {
         refuse(EventKind::Affinity { task: TaskId(0), restriction: 2 }, 50, 0).contains("restrictions, which has 2")
     );
     assert!(refuse(EventKind::Phase { task: TaskId(0), phase: 0 }, 50, 0).contains("phases, which has 0"));
-    let waking = EventKind::Waking { task: TaskId(0), target_cpu: CpuId(99) };
+    let waking = EventKind::Waking { task: TaskId(0), target_cpu: CpuId(99), waker: TaskId::IDLE };
     assert!(refuse(waking, 50, 0).contains("cpu99"));
 }
 

@@ -187,7 +187,9 @@ fn event(row: &TableReader) -> Result<Event, StoreError> {
             prev_state: PrevState::ALL[usize::from(row.word(4))],
             next: row.task(5)?,
         },
-        "sched_waking" => EventKind::Waking { task: row.task(3)?, target_cpu: row.cpu(4)? },
+        "sched_waking" => {
+            EventKind::Waking { task: row.task(3)?, target_cpu: row.cpu(4)?, waker: row.optional_task(5)? }
+        }
         "sched_wakeup" => EventKind::Wakeup { task: row.task(3)? },
         "sched_migrate" => EventKind::Migrate {
             task: row.task(3)?,

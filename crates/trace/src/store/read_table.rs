@@ -33,10 +33,10 @@ pub(crate) struct TableReader {
     table: Table,
     path: PathBuf,
     reader: SerializedFileReader<File>,
-    /// For each column of the schema: which column of the file it is.
-    leaves: Vec<usize>,
+    /// For each column of the schema: which column of the file it is; `None` for one that the file is too old to have.
+    leaves: Vec<Option<usize>>,
     next_row_group: usize,
-    columns: Vec<ColumnReader>,
+    columns: Vec<Option<ColumnReader>>,
     batch: Vec<Values>,
     batch_rows: usize,
     /// Position in the batch of the row after the present one.
@@ -151,6 +151,14 @@ impl TableReader {
         if self.int(column) == -1 { Ok(TaskId::IDLE) } else { self.id(column).map(TaskId) }
     }
 
+    /// A task of the present row that may be missing; idle stands for none.
+    pub(crate) fn optional_task(&self, column: usize) -> Result<TaskId, StoreError> {
+        match self.optional(column) {
+            None | Some(-1) => Ok(TaskId::IDLE),
+            Some(task) => u32::try_from(task).map(TaskId).map_err(|_| self.bad_value(column, task.to_string())),
+        }
+    }
+
     /// The error that a value of the present row deserves.
     pub(crate) fn bad_value(&self, column: usize, value: String) -> StoreError {
         StoreError::Value {
@@ -167,9 +175,9 @@ impl TableReader {
             if self.next_row_group == self.reader.num_row_groups() {
                 return Ok(false);
             }
-            let open = |group: usize| -> ParquetResult<Vec<ColumnReader>> {
+            let open = |group: usize| -> ParquetResult<Vec<Option<ColumnReader>>> {
                 let group = self.reader.get_row_group(group)?;
-                self.leaves.iter().map(|leaf| group.get_column_reader(*leaf)).collect()
+                self.leaves.iter().map(|leaf| leaf.map(|leaf| group.get_column_reader(leaf)).transpose()).collect()
             };
             self.columns = guarded(&self.path, || open(self.next_row_group))?;
             self.next_row_group += 1;
@@ -178,6 +186,11 @@ impl TableReader {
         self.batch.clear();
         let mut lengths = Vec::with_capacity(self.columns.len());
         for (position, column) in self.columns.iter_mut().enumerate() {
+            let Some(column) = column else {
+                // Sequence numbers are in every file, and in its first column.
+                self.batch.push(Values::Optional(vec![None; lengths.first().copied().unwrap_or(0)]));
+                continue;
+            };
             let cells = guarded(&self.path, || read_cells(column))?;
             lengths.push(cells.len());
             let described = &self.table.columns[position];
@@ -233,14 +246,22 @@ fn check_version(reader: &SerializedFileReader<File>, path: &Path) -> Result<(),
     }
 }
 
-fn find_columns(reader: &SerializedFileReader<File>, table: Table, path: &Path) -> Result<Vec<usize>, StoreError> {
+fn find_columns(
+    reader: &SerializedFileReader<File>,
+    table: Table,
+    path: &Path,
+) -> Result<Vec<Option<usize>>, StoreError> {
     use parquet::basic::Type::{BYTE_ARRAY, INT32, INT64};
 
     let schema = reader.metadata().file_metadata().schema_descr();
     let find = |column: &super::schema::Column| {
         let refuse = |problem: String| StoreError::Column { path: path.to_owned(), column: column.name, problem };
         let leaf = schema.columns().iter().position(|leaf| leaf.path().parts() == [column.name]);
-        let leaf = leaf.ok_or_else(|| refuse("is missing".to_owned()))?;
+        let leaf = match (leaf, column.kind) {
+            (Some(leaf), _) => leaf,
+            (None, Kind::LaterId) => return Ok(None),
+            (None, _) => return Err(refuse("is missing".to_owned())),
+        };
         let physical = schema.column(leaf).physical_type();
         let fits = match column.kind {
             Kind::Text | Kind::Word(_) => physical == BYTE_ARRAY,
@@ -249,7 +270,7 @@ fn find_columns(reader: &SerializedFileReader<File>, table: Table, path: &Path) 
         if !fits || schema.column(leaf).max_rep_level() > 0 || schema.column(leaf).max_def_level() > 1 {
             return Err(refuse(format!("has type {physical}, which is not what it should hold")));
         }
-        Ok(leaf)
+        Ok(Some(leaf))
     };
     table.columns.iter().map(find).collect()
 }
@@ -271,7 +292,7 @@ impl Cells {
     /// As what the schema says. An error is the row and what is wrong with its value.
     fn convert(self, kind: Kind) -> Result<Values, (usize, String)> {
         match (kind, self) {
-            (Kind::OptionalId | Kind::OptionalInt64, Cells::Int(cells)) => Ok(Values::Optional(cells)),
+            (Kind::OptionalId | Kind::LaterId | Kind::OptionalInt64, Cells::Int(cells)) => Ok(Values::Optional(cells)),
             (Kind::Text, Cells::Text(cells)) => {
                 collect(cells, |cell| text_of(cell).map(str::to_owned)).map(Values::Text)
             }

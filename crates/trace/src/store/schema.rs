@@ -5,9 +5,8 @@ use crate::{MigrationKind, OverheadKind, PrevState, SliceEnd};
 /// Version that writers of another meaning of the same columns raise; readers refuse what is newer.
 pub const SCHEMA_MAJOR: u32 = 1;
 
-/// Version that new tables and columns raise; readers ignore what they do not know. A store without scores is one of minor
-/// version 0 and says so.
-pub const SCHEMA_MINOR: u32 = 1;
+/// Version that new tables and columns raise; readers ignore what they do not know. 1: scores, where they were sampled. 2: wakers.
+pub const SCHEMA_MINOR: u32 = 2;
 
 /// Key of the schema version in the metadata of every file.
 pub(crate) const SCHEMA_KEY: &str = "warmcore.schema";
@@ -25,6 +24,8 @@ pub(crate) enum Kind {
     Id,
     /// Ids or nothing.
     OptionalId,
+    /// Ids or nothing, in a column that stores of an older minor version lack: nothing in all rows.
+    LaterId,
     /// One of a few words.
     Word(&'static [&'static str]),
     /// Any text.
@@ -90,8 +91,10 @@ pub(crate) const SWITCH: Table = Table {
     ],
 };
 
-pub(crate) const WAKING: Table =
-    Table { name: "sched_waking", columns: &[SEQUENCE, TIME, CPU, TASK, column("target_cpu", Kind::Id)] };
+pub(crate) const WAKING: Table = Table {
+    name: "sched_waking",
+    columns: &[SEQUENCE, TIME, CPU, TASK, column("target_cpu", Kind::Id), column("waker", Kind::LaterId)],
+};
 
 pub(crate) const WAKEUP: Table = Table { name: "sched_wakeup", columns: &[SEQUENCE, TIME, CPU, TASK] };
 

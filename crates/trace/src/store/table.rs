@@ -67,11 +67,11 @@ impl ColumnBuffer {
     fn new(kind: Kind) -> Self {
         let values = match kind {
             Kind::Ascending | Kind::Int64 | Kind::OptionalInt64 => Buffer::Int64(Vec::new()),
-            Kind::Id | Kind::OptionalId => Buffer::Int32(Vec::new()),
+            Kind::Id | Kind::OptionalId | Kind::LaterId => Buffer::Int32(Vec::new()),
             Kind::Text => Buffer::Text(Vec::new()),
             Kind::Word(words) => Buffer::Word { codes: Vec::new(), words: words.iter().map(|&w| w.into()).collect() },
         };
-        let optional = matches!(kind, Kind::OptionalInt64 | Kind::OptionalId);
+        let optional = matches!(kind, Kind::OptionalInt64 | Kind::OptionalId | Kind::LaterId);
         Self { values, levels: optional.then(Vec::new) }
     }
 
@@ -241,7 +241,7 @@ fn schema(table: Table) -> Type {
             Kind::Ascending | Kind::Int64 => (Physical::INT64, Repetition::REQUIRED),
             Kind::OptionalInt64 => (Physical::INT64, Repetition::OPTIONAL),
             Kind::Id => (Physical::INT32, Repetition::REQUIRED),
-            Kind::OptionalId => (Physical::INT32, Repetition::OPTIONAL),
+            Kind::OptionalId | Kind::LaterId => (Physical::INT32, Repetition::OPTIONAL),
             Kind::Word(_) | Kind::Text => (Physical::BYTE_ARRAY, Repetition::REQUIRED),
         };
         let text = physical == Physical::BYTE_ARRAY;

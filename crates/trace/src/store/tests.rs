@@ -93,25 +93,35 @@ fn equal_runs_give_equal_bytes_whatever_the_batches() {
 }
 
 #[test]
-fn a_run_without_scores_has_no_table_of_them_and_is_of_the_version_before() {
+fn a_run_without_scores_has_no_table_of_them() {
     let mut run = RandomRun::new(3, 500, 10);
     run.tables.scores.clear();
     run.events.retain(|event| !matches!(event.kind, EventKind::Score { .. }));
     let directory = stored(&run, 0);
     assert!(!file_names(directory.path()).contains(&"scores.parquet".to_owned()));
     assert_eq!(events(directory.path()).unwrap(), run.events);
-    let mut meta = super::read_table::TableReader::open(schema::META, directory.path()).unwrap();
-    let mut version = String::new();
-    while meta.advance().unwrap() {
-        if meta.text(0) == "schema" {
-            version = meta.text(1).to_owned();
-        }
-    }
-    assert_eq!(version, "1.0");
     let mut store = create(tempfile::tempdir().unwrap().path(), &run, SMALL);
     let score = Event { kind: EventKind::Score { score: 0, task: TaskId(0), value: 1 }, ..run.events[0] };
     let error = store.events(&[score]).unwrap_err();
     assert!(error.to_string().contains("scores, which has 0"), "{error}");
+}
+
+#[test]
+fn wakers_are_unknown_in_a_store_from_before_they_were_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let columns = schema::WAKING.columns.split_last().unwrap().1;
+    let before = schema::Table { columns, ..schema::WAKING };
+    let mut writer = super::table::TableWriter::create(before, directory.path(), SMALL.row_group_rows).unwrap();
+    let number = super::table::Cell::Int;
+    (0..3).for_each(|row| writer.push([number(row), number(row), number(0), number(7), number(2)]).unwrap());
+    writer.finish(&[(schema::SCHEMA_KEY.into(), "1.1".into())]).unwrap();
+    let mut reader = super::read_table::TableReader::open(schema::WAKING, directory.path()).unwrap();
+    for row in 0..3 {
+        assert!(reader.advance().unwrap());
+        assert_eq!((reader.int(0), reader.task(3).unwrap()), (row, TaskId(7)));
+        assert_eq!(reader.optional_task(5).unwrap(), TaskId::IDLE);
+    }
+    assert!(!reader.advance().unwrap());
 }
 
 #[test]

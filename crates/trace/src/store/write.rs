@@ -131,8 +131,9 @@ impl Store {
                 let (prev, state, next) = (Cell::task(prev), Cell::Word(prev_state as u8), Cell::task(next));
                 self.switch.push([sequence, time, cpu, prev, state, next])?;
             }
-            EventKind::Waking { task, target_cpu } => {
-                self.waking.push([sequence, time, cpu, Cell::task(task), Cell::id(target_cpu.0)])?;
+            EventKind::Waking { task, target_cpu, waker } => {
+                let (task, target_cpu, waker) = (Cell::task(task), Cell::id(target_cpu.0), Cell::task(waker));
+                self.waking.push([sequence, time, cpu, task, target_cpu, waker])?;
             }
             EventKind::Wakeup { task } => self.wakeup.push([sequence, time, cpu, Cell::task(task)])?,
             EventKind::Migrate { task, from, to, kind } => {
@@ -199,7 +200,7 @@ impl Store {
     pub fn finish(mut self, end_ns: u64, tasks: &[TaskInfo]) -> Result<(), StoreError> {
         let described = self.describe(end_ns, tasks);
         let metadata = vec![
-            (SCHEMA_KEY.to_owned(), self.version()),
+            (SCHEMA_KEY.to_owned(), format!("{SCHEMA_MAJOR}.{SCHEMA_MINOR}")),
             ("warmcore.tool_version".to_owned(), self.info.tool_version.clone()),
             ("warmcore.clock".to_owned(), self.info.clock.clone()),
             ("warmcore.host_id".to_owned(), self.info.host_id.clone()),
@@ -226,11 +227,6 @@ impl Store {
             .chain([self.meta])
             .map(|writer| writer.finish(&metadata))
             .fold(described, Result::and)
-    }
-
-    fn version(&self) -> String {
-        let minor = if self.scores.is_some() { SCHEMA_MINOR } else { 0 };
-        format!("{SCHEMA_MAJOR}.{minor}")
     }
 
     /// Fills the tables that are not events.
@@ -266,7 +262,7 @@ impl Store {
             value.map_err(|error| StoreError::Meta { path: self.meta.path().to_owned(), problem: error.to_string() })
         };
         Ok(BTreeMap::from([
-            ("schema", self.version()),
+            ("schema", format!("{SCHEMA_MAJOR}.{SCHEMA_MINOR}")),
             ("tool_version", self.info.tool_version.clone()),
             ("clock", self.info.clock.clone()),
             ("host_id", self.info.host_id.clone()),
