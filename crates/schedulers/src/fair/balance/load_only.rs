@@ -32,7 +32,10 @@ pub(crate) struct LoadStats {
     pub group: u32,
     pub weight: u32,
     pub capacity: u64,
+    /// What groups are compared by: in 4.9 with averages over ticks.
     pub load: u64,
+    /// Load of the tasks that are runnable now (`sum_weighted_load`), of which a task's part is taken.
+    pub runnable_load: u64,
     pub util: u64,
     pub nr_running: u32,
     pub idle_cpus: u32,
@@ -46,7 +49,7 @@ impl LoadStats {
     }
 
     fn load_per_task(&self) -> u64 {
-        self.load / u64::from(self.nr_running.max(1))
+        self.runnable_load / u64::from(self.nr_running.max(1))
     }
 
     fn group_type(&self) -> LoadGroupType {
@@ -211,6 +214,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             weight: group.weight,
             capacity: u64::from(group.capacity),
             load: 0,
+            runnable_load: 0,
             util: 0,
             nr_running: 0,
             idle_cpus: 0,
@@ -224,6 +228,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let cpu = CpuId(number);
             let nr_running = self.rqs[cpu.index()].nr_running;
             stats.load += self.biased_load(core, cpu, average, most);
+            stats.runnable_load += self.balance_load(cpu);
             stats.util += self.cpu_util(cpu);
             stats.nr_running += nr_running;
             *overloaded |= nr_running > 1;

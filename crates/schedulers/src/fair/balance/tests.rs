@@ -334,6 +334,7 @@ fn load_group(nr: u32) -> LoadStats {
         weight: 8,
         capacity: 8 * 1024,
         load: u64::from(nr) * 1024,
+        runnable_load: u64::from(nr) * 1024,
         util: u64::from(nr.min(8)) * 1024,
         nr_running: nr,
         idle_cpus: 8 - nr.min(8),
@@ -364,7 +365,7 @@ fn load_alone_decides_before_5_5() {
 fn overloaded_groups_keep_a_task_per_cpu_before_5_5() {
     // The difference to the average is 3.5 tasks per CPU, but only 9 tasks are more than one per CPU.
     let mut heavy = load_group(9);
-    heavy.load = 64 * 1024;
+    (heavy.load, heavy.runnable_load) = (64 * 1024, 64 * 1024);
     assert_eq!(find_load(IdleType::NotIdle, load_group(9), heavy), heavy.load / 9);
 }
 
@@ -374,5 +375,17 @@ fn a_lone_pair_of_tasks_is_parted_before_5_5() {
         |nr: u32| LoadStats { weight: 1, capacity: 1024, util: 0, idle_cpus: u32::from(nr == 0), ..load_group(nr) };
     // The domain is nearly idle, so the average would allow only a 64th of a task.
     let domain = LoadDomain { local: single(0), busiest: LoadStats { no_capacity: true, ..single(2) }, avg_load: 32 };
+    assert_eq!(find_load_imbalance(IdleType::Idle, 125, &domain), 1024);
+}
+
+/// What a small imbalance is rounded up to: three tasks of 1024 run now, but the averages over ticks know of one. A third of the
+/// averages would be 341.
+#[test]
+fn a_small_imbalance_is_the_load_of_a_task_that_runs_now() {
+    let single =
+        |nr: u32| LoadStats { weight: 1, capacity: 1024, util: 0, idle_cpus: u32::from(nr == 0), ..load_group(nr) };
+    let busiest = LoadStats { load: 1024, runnable_load: 3 * 1024, no_capacity: true, ..single(3) };
+    let domain = LoadDomain { local: single(0), busiest, avg_load: 512 };
+    // The averages differ by 512 from the domain's: less than a task, and 1024 + 1024 is not below 0 + 2 * 1024.
     assert_eq!(find_load_imbalance(IdleType::Idle, 125, &domain), 1024);
 }
