@@ -16,111 +16,14 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
 
 use crate::EventFormats;
-use crate::format::{Field, Format};
 use crate::pages::PageLayout;
-
-/// A record, as far as it matters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Record {
-    Switch {
-        prev: i32,
-        state: PrevState,
-        next: i32,
-    },
-    /// Something that happens to one thread. What the other numbers are, its kind says ([`THREAD_EVENTS`]).
-    Thread {
-        kind: Kind,
-        thread: i32,
-        numbers: [i64; 2],
-    },
-}
-
-/// What happens to a thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Waking,
-    Wakeup,
-    Migrate,
-    Fork,
-    Exit,
-    Numa,
-}
-
-/// Events about one thread: name, kind, field of the thread, other fields.
-const THREAD_EVENTS: [(&str, Kind, &str, &[&str]); 8] = [
-    ("sched_waking", Kind::Waking, "pid", &["target_cpu"]),
-    ("sched_wakeup", Kind::Wakeup, "pid", &["target_cpu"]),
-    ("sched_wakeup_new", Kind::Wakeup, "pid", &["target_cpu"]),
-    ("sched_migrate_task", Kind::Migrate, "pid", &["orig_cpu", "dest_cpu"]),
-    ("sched_process_fork", Kind::Fork, "child_pid", &["parent_pid"]),
-    ("sched_process_exit", Kind::Exit, "pid", &[]),
-    ("sched_move_numa", Kind::Numa, "pid", &[]),
-    ("sched_swap_numa", Kind::Numa, "src_pid", &[]),
-];
-
-#[derive(Clone, Copy, Debug)]
-struct Stamped {
-    time: u64,
-    cpu: u32,
-    /// The thread that was running.
-    by: i32,
-    record: Record,
-}
-
-/// How records of one event are read.
-enum Reader {
-    Switch { prev: Field, state: Field, next: Field, states: i64, dead: i64 },
-    Thread { kind: Kind, thread: Field, numbers: Vec<Field> },
-}
-
-impl Reader {
-    fn new(format: &Format) -> Result<Option<Self>, String> {
-        let field = |name: &str| format.field(name);
-        if format.name == "sched_switch" {
-            let (states, dead) = format.state_masks();
-            if dead == 0 {
-                return Err("the description of sched_switch names no dead state".into());
-            }
-            let (prev, state, next) = (field("prev_pid")?, field("prev_state")?, field("next_pid")?);
-            return Ok(Some(Self::Switch { prev, state, next, states, dead }));
-        }
-        let Some((_, kind, thread, numbers)) = THREAD_EVENTS.iter().find(|(name, ..)| *name == format.name) else {
-            return Ok(None);
-        };
-        let numbers = numbers.iter().map(|name| field(name)).collect::<Result<_, _>>()?;
-        Ok(Some(Self::Thread { kind: *kind, thread: field(thread)?, numbers }))
-    }
-
-    fn read(&self, bytes: &[u8]) -> Option<Record> {
-        let id = |field: &Field| field.read(bytes).map(|value| value as i32);
-        match self {
-            Self::Switch { prev, state, next, states, dead } => {
-                let state = state.read(bytes)?;
-                let state = match (state & dead != 0, state & states != 0) {
-                    (true, _) => PrevState::Dead,
-                    (false, true) => PrevState::Sleeping,
-                    (false, false) => PrevState::Runnable,
-                };
-                Some(Record::Switch { prev: id(prev)?, state, next: id(next)? })
-            }
-            Self::Thread { kind, thread, numbers } => {
-                let mut values = [0; 2];
-                for (value, field) in values.iter_mut().zip(numbers) {
-                    *value = field.read(bytes)?;
-                }
-                Some(Record::Thread { kind: *kind, thread: id(thread)?, numbers: values })
-            }
-        }
-    }
-}
+use crate::record::{EventReaders, Record, What};
 
 /// Collects the pages of a run.
 pub struct Decoder {
     layout: PageLayout,
-    readers: BTreeMap<i64, Reader>,
-    kind: Field,
-    thread: Field,
-    records: Vec<Stamped>,
+    readers: EventReaders,
+    records: Vec<Record>,
 }
 
 impl Decoder {
@@ -129,17 +32,8 @@ impl Decoder {
     /// # Errors
     /// When a description cannot be read or lacks a field.
     pub fn new(formats: &EventFormats) -> Result<Self, String> {
-        let mut readers = BTreeMap::new();
-        let mut common = None;
-        for (_, text) in &formats.events {
-            let format = Format::parse(text)?;
-            common = Some((format.field("common_type")?, format.field("common_pid")?));
-            if let Some(reader) = Reader::new(&format)? {
-                readers.insert(format.id, reader);
-            }
-        }
-        let (kind, thread) = common.ok_or("no event is described")?;
-        Ok(Self { layout: PageLayout::parse(&formats.header_page)?, readers, kind, thread, records: Vec::new() })
+        let readers = EventReaders::new(formats.events.iter().map(|(_, text)| text.as_str()))?;
+        Ok(Self { layout: PageLayout::parse(&formats.header_page)?, readers, records: Vec::new() })
     }
 
     /// Takes a page of a CPU.
@@ -148,16 +42,12 @@ impl Decoder {
     /// When it contradicts itself.
     pub fn page(&mut self, cpu: u32, page: &[u8]) -> Result<(), String> {
         let (readers, records) = (&self.readers, &mut self.records);
-        let mut short = false;
-        self.layout.records(page, |time, bytes| {
-            let reader = self.kind.read(bytes).and_then(|kind| readers.get(&kind));
-            let Some(reader) = reader else { return };
-            match (reader.read(bytes), self.thread.read(bytes)) {
-                (Some(record), Some(by)) => records.push(Stamped { time, cpu, by: by as i32, record }),
-                _ => short = true,
-            }
+        let mut broken = Ok(());
+        self.layout.records(page, |time, bytes| match readers.read(time, cpu, bytes) {
+            Ok(record) => records.extend(record),
+            Err(reason) => broken = Err(reason),
         })?;
-        if short { Err("a record of the trace is shorter than its description".into()) } else { Ok(()) }
+        broken
     }
 
     /// All records as events, and a decoder for the next run.
@@ -167,9 +57,17 @@ impl Decoder {
     pub fn finish(&mut self, cast: &Cast<'_>) -> Result<Converted, String> {
         let mut records = std::mem::take(&mut self.records);
         // Records of one CPU are in order already; a stable sort keeps those of one instant so.
-        records.sort_by_key(|record| (record.time, record.cpu));
-        Conversion::new(cast).run(&records)
+        records.sort_by_key(|record| (record.time_ns, record.cpu));
+        events(&records, cast)
     }
+}
+
+/// Records in order of time as events.
+///
+/// # Errors
+/// A CPU that the machine does not have.
+pub fn events(records: &[Record], cast: &Cast<'_>) -> Result<Converted, String> {
+    Conversion::new(cast).run(records)
 }
 
 /// Who is who in a run.
@@ -236,10 +134,10 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn run(mut self, records: &[Stamped]) -> Result<Converted, String> {
+    fn run(mut self, records: &[Record]) -> Result<Converted, String> {
         let mut bindings = self.cast.bindings.iter().peekable();
         for record in records {
-            let Some(now) = record.time.checked_sub(self.cast.start_ns) else { continue };
+            let Some(now) = record.time_ns.checked_sub(self.cast.start_ns) else { continue };
             if now > self.cast.elapsed_ns {
                 break;
             }
@@ -257,8 +155,8 @@ impl<'a> Conversion<'a> {
         self.cast.tasks.get(&thread).copied()
     }
 
-    fn cpu(&self, guest: i64) -> Result<CpuId, String> {
-        let cpu = u32::try_from(guest).ok().and_then(|guest| (self.cast.cpu)(guest));
+    fn cpu(&self, guest: u32) -> Result<CpuId, String> {
+        let cpu = (self.cast.cpu)(guest);
         cpu.ok_or_else(|| format!("the trace names CPU {guest}, which the machine does not have"))
     }
 
@@ -266,20 +164,60 @@ impl<'a> Conversion<'a> {
         self.out.events.push(Event { time_ns, cpu, kind });
     }
 
-    fn record(&mut self, now: u64, stamped: &Stamped) -> Result<(), String> {
-        let cpu = self.cpu(i64::from(stamped.cpu))?;
-        match stamped.record {
-            Record::Switch { prev, state, next } => self.switch(now, cpu, stamped.cpu, (prev, state, next)),
-            Record::Thread { kind, thread, numbers } => {
-                if kind == Kind::Waking && self.cast.stoppers.contains(&thread) {
-                    self.summoned_by.insert(thread, stamped.by);
+    fn record(&mut self, now: u64, record: &Record) -> Result<(), String> {
+        let cpu = self.cpu(record.cpu)?;
+        match record.what {
+            What::Switch { prev, state, next } => self.switch(now, cpu, record.cpu, (prev, state, next)),
+            What::Waking { thread, target_cpu } => {
+                if self.cast.stoppers.contains(&thread) {
+                    self.summoned_by.insert(thread, record.by);
                 }
                 if let Some(task) = self.task(thread) {
-                    self.task_record(now, cpu, stamped, (kind, task, numbers))?;
+                    self.waking.insert(task);
+                    let waker = record.waker().and_then(|thread| self.task(thread)).unwrap_or(TaskId::IDLE);
+                    self.emit(now, cpu, EventKind::Waking { task, target_cpu: self.cpu(target_cpu)?, waker });
                 }
             }
+            What::Wakeup { thread, target_cpu } => {
+                if let Some(task) = self.task(thread) {
+                    self.waking.remove(&task);
+                    self.new.remove(&task);
+                    self.emit(now, self.cpu(target_cpu)?, EventKind::Wakeup { task });
+                }
+            }
+            What::Migrate { thread, from, to } => {
+                if let Some(task) = self.task(thread) {
+                    let (from, to) = (self.cpu(from)?, self.cpu(to)?);
+                    let kind = self.reason(task, record, from);
+                    self.emit(now, cpu, EventKind::Migrate { task, from, to, kind });
+                }
+            }
+            What::Fork { parent, child } => {
+                if let Some(task) = self.task(child) {
+                    self.fork(now, cpu, parent, task);
+                }
+            }
+            What::Exit { thread } => {
+                if let Some(task) = self.task(thread) {
+                    self.out.exited_ns[task.index()].get_or_insert(now);
+                    self.emit(now, cpu, EventKind::Exit { task });
+                }
+            }
+            What::Numa { thread } => self.numa.extend(self.task(thread)),
+            What::Exec { .. } => {}
         }
         Ok(())
+    }
+
+    fn fork(&mut self, now: u64, cpu: CpuId, parent: i32, task: TaskId) {
+        self.new.insert(task);
+        self.out.created_ns[task.index()].get_or_insert(now);
+        let parent = self.task(parent).unwrap_or(TaskId::IDLE);
+        self.emit(now, cpu, EventKind::Fork { parent, child: task });
+        let restriction = self.restriction[task.index()];
+        if restriction != 0 {
+            self.emit(now, cpu, EventKind::Affinity { task, restriction });
+        }
     }
 
     fn switch(&mut self, now: u64, cpu: CpuId, guest_cpu: u32, (prev, state, next): (i32, PrevState, i32)) {
@@ -293,50 +231,7 @@ impl<'a> Conversion<'a> {
         self.emit(now, cpu, EventKind::Switch { prev, prev_state, next });
     }
 
-    fn task_record(
-        &mut self,
-        now: u64,
-        cpu: CpuId,
-        stamped: &Stamped,
-        (kind, task, [first, second]): (Kind, TaskId, [i64; 2]),
-    ) -> Result<(), String> {
-        match kind {
-            Kind::Waking => {
-                self.waking.insert(task);
-                self.emit(now, cpu, EventKind::Waking { task, target_cpu: self.cpu(first)? });
-            }
-            Kind::Wakeup => {
-                self.waking.remove(&task);
-                self.new.remove(&task);
-                self.emit(now, self.cpu(first)?, EventKind::Wakeup { task });
-            }
-            Kind::Migrate => {
-                let (from, to) = (self.cpu(first)?, self.cpu(second)?);
-                let kind = self.reason(task, stamped, from);
-                self.emit(now, cpu, EventKind::Migrate { task, from, to, kind });
-            }
-            Kind::Fork => {
-                self.new.insert(task);
-                self.out.created_ns[task.index()].get_or_insert(now);
-                let parent = self.task(first as i32).unwrap_or(TaskId::IDLE);
-                self.emit(now, cpu, EventKind::Fork { parent, child: task });
-                let restriction = self.restriction[task.index()];
-                if restriction != 0 {
-                    self.emit(now, cpu, EventKind::Affinity { task, restriction });
-                }
-            }
-            Kind::Exit => {
-                self.out.exited_ns[task.index()].get_or_insert(now);
-                self.emit(now, cpu, EventKind::Exit { task });
-            }
-            Kind::Numa => {
-                self.numa.insert(task);
-            }
-        }
-        Ok(())
-    }
-
-    fn reason(&mut self, task: TaskId, stamped: &Stamped, from: CpuId) -> MigrationKind {
+    fn reason(&mut self, task: TaskId, record: &Record, from: CpuId) -> MigrationKind {
         let restriction = self.restriction[task.index()];
         if self.numa.remove(&task) {
             MigrationKind::Numa
@@ -344,13 +239,13 @@ impl<'a> Conversion<'a> {
             MigrationKind::Fork
         } else if self.waking.contains(&task) {
             MigrationKind::Wakeup
-        } else if self.cast.launchers.contains(&stamped.by)
+        } else if self.cast.launchers.contains(&record.by)
             || restriction != 0 && !(self.cast.allowed)(restriction, from)
         {
             MigrationKind::Affinity
-        } else if self.cast.stoppers.contains(&stamped.by) {
+        } else if self.cast.stoppers.contains(&record.by) {
             // Balancing wakes the stopper from another CPU, never from the task that is to leave.
-            match self.summoned_by.get(&stamped.by).and_then(|by| self.task(*by)) {
+            match self.summoned_by.get(&record.by).and_then(|by| self.task(*by)) {
                 Some(by) if by == task => MigrationKind::Affinity,
                 _ => MigrationKind::Active,
             }

@@ -20,10 +20,33 @@ impl Field {
         Some(if self.signed { ((unsigned << unused) as i64) >> unused } else { unsigned as i64 })
     }
 
+    /// Its length in bytes: 1, 2, 4 or 8.
+    #[must_use]
+    pub fn size(self) -> usize {
+        self.size
+    }
+
     /// Where it begins.
     #[must_use]
     pub fn offset(self) -> usize {
         self.offset
+    }
+}
+
+/// A text field: a character array of fixed length, padded with zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TextField {
+    offset: usize,
+    size: usize,
+}
+
+impl TextField {
+    /// Its text in a record, up to the first zero; `None` when the record is too short or it is no UTF-8.
+    #[must_use]
+    pub fn read(self, record: &[u8]) -> Option<&str> {
+        let bytes = record.get(self.offset..self.offset + self.size)?;
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        std::str::from_utf8(&bytes[..end]).ok()
     }
 }
 
@@ -34,8 +57,10 @@ pub struct Format {
     pub name: String,
     /// Its number in records.
     pub id: i64,
-    /// Integer fields by name; arrays and strings are left out.
+    /// Integer fields by name.
     fields: BTreeMap<String, Field>,
+    /// Character arrays of fixed length by name. Other arrays and strings are left out.
+    texts: BTreeMap<String, TextField>,
     /// Letters of the bits of `prev_state`, for `sched_switch`.
     states: Vec<(i64, String)>,
 }
@@ -49,7 +74,8 @@ impl Format {
         let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         let name = line("name:").ok_or("it has no name")?.to_owned();
         let id = line("ID:").and_then(|id| id.parse().ok()).ok_or_else(|| format!("event {name} has no ID"))?;
-        Ok(Self { fields: fields(text)?, states: states(line("print fmt:").unwrap_or_default()), name, id })
+        let states = states(line("print fmt:").unwrap_or_default());
+        Ok(Self { fields: fields(text)?, texts: texts(text)?, states, name, id })
     }
 
     /// A field that must be there.
@@ -60,37 +86,69 @@ impl Format {
         self.fields.get(name).copied().ok_or_else(|| format!("event {} has no field {name}", self.name))
     }
 
-    /// The mask of the states that `prev_state` can hold, and of those in which a task is dead.
+    /// A text field, if there is one of this name.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<TextField> {
+        self.texts.get(name).copied()
+    }
+
+    /// The mask of the states that `prev_state` can hold, and of those in which a task is dead: `x` is one in kernels before 4.14.
     #[must_use]
     pub fn state_masks(&self) -> (i64, i64) {
         let all = self.states.iter().fold(0, |mask, (bit, _)| mask | bit);
-        let dead = self.states.iter().filter(|(_, letter)| matches!(letter.as_str(), "X" | "Z"));
+        let dead = self.states.iter().filter(|(_, letter)| matches!(letter.as_str(), "X" | "Z" | "x"));
         (all, dead.fold(0, |mask, (bit, _)| mask | bit))
     }
 }
 
-/// Fields of `field:TYPE NAME; offset:N; size:N; signed:N;` lines.
+/// Integer fields of `field:TYPE NAME; offset:N; size:N; signed:N;` lines.
 ///
 /// # Errors
 /// A line that is not of this form.
 pub fn fields(text: &str) -> Result<BTreeMap<String, Field>, String> {
     let mut fields = BTreeMap::new();
+    declarations(text, |declaration, name, field| {
+        let is_integer = matches!(field.size, 1 | 2 | 4 | 8) && !declaration.starts_with("__data_loc");
+        if is_integer && !name.contains('[') {
+            fields.insert(name.to_owned(), field);
+        }
+    })?;
+    Ok(fields)
+}
+
+/// The fields among them that are `char NAME[N]`.
+fn texts(text: &str) -> Result<BTreeMap<String, TextField>, String> {
+    let mut texts = BTreeMap::new();
+    declarations(text, |declaration, name, field| {
+        if let (true, Some((name, _))) = (declaration.starts_with("char "), name.split_once('[')) {
+            texts.insert(name.to_owned(), TextField { offset: field.offset, size: field.size });
+        }
+    })?;
+    Ok(texts)
+}
+
+/// Hands every field to `take`: its declaration, the name in it, and where it is.
+fn declarations(text: &str, mut take: impl FnMut(&str, &str, Field)) -> Result<(), String> {
     for line in text.lines().map(str::trim).filter(|line| line.starts_with("field:")) {
         let broken = || format!("`{line}` is no description of a field");
         let mut parts = line.split(';').map(str::trim);
-        let declaration = parts.next().and_then(|part| part.strip_prefix("field:")).ok_or_else(broken)?;
+        let declaration = parts.next().and_then(|part| part.strip_prefix("field:")).ok_or_else(broken)?.trim();
         let mut number = |key: &str| -> Result<usize, String> {
             let part = parts.next().and_then(|part| part.strip_prefix(key)).ok_or_else(broken)?;
             part.parse().map_err(|_| broken())
         };
         let (offset, size, signed) = (number("offset:")?, number("size:")?, number("signed:")?);
         let name = declaration.split_whitespace().last().ok_or_else(broken)?;
-        if !name.contains('[') && matches!(size, 1 | 2 | 4 | 8) && !declaration.starts_with("__data_loc") {
-            fields.insert(name.to_owned(), Field { offset, size, signed: signed != 0 });
+        if offset > MOST_BYTES || size > MOST_BYTES {
+            return Err(broken());
         }
+        take(declaration, name, Field { offset, size, signed: signed != 0 });
     }
-    Ok(fields)
+    Ok(())
 }
+
+/// No record is longer: fields that lie further out are an error, and sums of two such numbers cannot overflow.
+const MOST_BYTES: usize = 1 << 20;
 
 /// Pairs `{ 0x00000001, "S" }` of a print format.
 fn states(print: &str) -> Vec<(i64, String)> {
@@ -126,6 +184,7 @@ pub(crate) mod tests {
         assert_eq!((format.name.as_str(), format.id), ("sched_switch", 316));
         assert_eq!(format.field("prev_state").unwrap(), Field { offset: 32, size: 8, signed: true });
         assert!(format.field("prev_comm").is_err(), "arrays are no integers");
+        assert_eq!(format.text("prev_comm").unwrap().read(b"12345678make\0sh\0\0\0\0\0\0\0\0\0"), Some("make"));
         assert_eq!(format.state_masks(), (0x33, 0x30));
     }
 

@@ -1,20 +1,57 @@
 //! Recordings of real kernels as the project's trace events.
 //!
-//! What is recorded today is the kernel's own trace: pages of its ring buffers, decoded by the kernel's own description of
-//! its events.
-//!
-//! - [`mod@format`]: that description, in the text of `events/*/format`. No offset is known beforehand.
-//! - [`pages`]: records of a page.
-//! - [`convert`]: records of all CPUs as the project's events.
+//! - [`mod@format`]: the kernel's own description of its events, in the text of `events/*/format`. No offset is known beforehand.
+//! - [`pages`]: the records in a page of the kernel's ring buffers.
+//! - [`mod@record`]: what the scheduler did, read by that description.
+//! - [`recording`]: the records of one recording, of whatever format, with its threads and what was lost.
+//! - [`convert`]: records as the project's events.
+//! - [`mod@read`]: any of the files below, found by its content.
+//! - [`trace_dat`]: files of `trace-cmd`, read and written (with feature `files`, like the readers below).
+//! - [`perf_data`]: files of `perf sched record`.
+//! - [`perfetto`]: Perfetto's traces.
+//! - [`schedviz`]: collections of SchedViz.
+//! - [`ftrace_text`]: text of tracefs, `trace-cmd report`, `perf script`.
 //!
 //! The crate is given bytes and texts; who recorded them, where, and how they travelled, it does not know.
 //!
 //! Sources: the kernel's `Documentation/trace/ring-buffer-map.rst`, `include/linux/ring_buffer.h` (types of records).
 
+#[cfg(feature = "files")]
+mod bytes;
 pub mod convert;
+#[cfg(feature = "files")]
+pub mod error;
 pub mod format;
+#[cfg(feature = "files")]
+pub mod ftrace_text;
+#[cfg(feature = "files")]
+mod loss;
 pub mod pages;
+#[cfg(feature = "files")]
+pub mod perf_data;
+#[cfg(feature = "files")]
+pub mod perfetto;
+#[cfg(feature = "files")]
+pub mod read;
+pub mod record;
+pub mod recording;
+#[cfg(feature = "files")]
+mod ring;
+#[cfg(feature = "files")]
+pub mod schedviz;
+#[cfg(feature = "files")]
+mod states;
+#[cfg(feature = "files")]
+pub mod trace_dat;
+#[cfg(feature = "files")]
+mod unpack;
 
+#[cfg(feature = "files")]
+pub use error::{CaptureError, FilePosition};
+#[cfg(feature = "files")]
+pub use read::read;
+pub use record::{Context, Record, What};
+pub use recording::{Loss, Recording, Thread};
 use serde::{Deserialize, Serialize};
 
 /// The kernel's description of the events that are recorded.

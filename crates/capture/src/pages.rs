@@ -3,6 +3,9 @@
 //! A page has a time stamp, a commit counter whose low bits are its length, and records. A record's first word has a type
 //! in its low five bits and the time since the record before in the others; type 0 has its length in the next word,
 //! types 1 to 28 are the length in words, 29 is padding, 30 extends the time, 31 states it.
+//!
+//! A page that was read out says in two more bits of the commit counter whether records are missing before its first one, and
+//! whether their number follows the last one. Source: `ring_buffer_read_page` in `kernel/trace/ring_buffer.c`, Linux 6.18.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +20,20 @@ const TIME_BITS: u32 = 27;
 const STAMP_BITS: u32 = 59;
 /// Bits of the commit counter that are the length.
 const LENGTH_MASK: i64 = 0xf_ffff;
+/// No header of a page is longer.
+const MOST_HEADER_BYTES: usize = 4096;
+/// `RB_MISSED_EVENTS` and `RB_MISSED_STORED`.
+const MISSED: i64 = 1 << 31;
+const MISSED_STORED: i64 = 1 << 30;
+
+/// Records that are missing before the first one of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missed {
+    /// So many.
+    Counted(u64),
+    /// The page had no room for their number.
+    Uncounted,
+}
 
 /// Where things are in a page.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +57,29 @@ impl PageLayout {
         Ok(Self {
             timestamp: field("timestamp")?,
             commit: field("commit")?,
-            data: data.ok_or("the page header has no data")?,
+            data: data.filter(|at| *at < MOST_HEADER_BYTES).ok_or("the page header has no data")?,
         })
+    }
+
+    /// Bytes of a `long` of the kernel that wrote the pages.
+    #[must_use]
+    pub fn long_bytes(&self) -> usize {
+        self.commit.size()
+    }
+
+    /// What is missing before the first record of a page.
+    #[must_use]
+    pub fn missed(&self, page: &[u8]) -> Option<Missed> {
+        let commit = self.commit.read(page)?;
+        if commit & MISSED == 0 {
+            return None;
+        }
+        let stored = || {
+            let at = self.data + (commit & LENGTH_MASK) as usize;
+            let bytes = page.get(at..at + self.commit.size())?;
+            Some(bytes.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)))
+        };
+        Some((commit & MISSED_STORED != 0).then(stored).flatten().map_or(Missed::Uncounted, Missed::Counted))
     }
 
     /// Hands every record of a page to `take`, with its time.
@@ -65,11 +103,11 @@ impl PageLayout {
                 // Nothing follows on the page.
                 PADDING if delta == 0 => return Ok(()),
                 PADDING => {
-                    time += delta;
+                    time = time.wrapping_add(delta);
                     at += 4 + word(at + 4).ok_or_else(cut)? as usize;
                 }
                 TIME_EXTEND => {
-                    time += delta + (u64::from(word(at + 4).ok_or_else(cut)?) << TIME_BITS);
+                    time = time.wrapping_add(delta + (u64::from(word(at + 4).ok_or_else(cut)?) << TIME_BITS));
                     at += 8;
                 }
                 TIME_STAMP => {
@@ -78,7 +116,7 @@ impl PageLayout {
                     at += 8;
                 }
                 _ => {
-                    time += delta;
+                    time = time.wrapping_add(delta);
                     let (start, end) = match kind {
                         0 => (at + 8, at + 4 + word(at + 4).ok_or_else(cut)? as usize),
                         words => (at + 4, at + 4 + words as usize * 4),
@@ -144,6 +182,39 @@ pub(crate) mod tests {
     #[test]
     fn a_stated_time_replaces_the_time() {
         assert_eq!(decode(&[3 << 5 | TIME_STAMP, 2, 1, 0]).unwrap()[0].0, 3 + (2 << 27));
+    }
+
+    #[test]
+    fn a_page_says_how_many_records_are_missing_before_it() {
+        let layout = PageLayout::parse(HEADER).unwrap();
+        let with = |bits: u64, number: &[u8]| {
+            let mut page = page(1000, &[1 << 5 | 1, 0]);
+            page[8..16].copy_from_slice(&(8 | bits).to_le_bytes());
+            page.extend(number);
+            page
+        };
+        let stored = (MISSED | MISSED_STORED) as u64;
+        assert_eq!(layout.missed(&with(0, &[])), None);
+        assert_eq!(layout.missed(&with(stored, &7_u64.to_le_bytes())), Some(Missed::Counted(7)));
+        assert_eq!(layout.missed(&with(MISSED as u64, &7_u64.to_le_bytes())), Some(Missed::Uncounted));
+        assert_eq!(layout.missed(&with(stored, &[])), Some(Missed::Uncounted), "the number is cut off");
+        let mut found = 0;
+        layout.records(&with(stored, &7_u64.to_le_bytes()), |_, _| found += 1).unwrap();
+        assert_eq!(found, 1, "the number is no record");
+    }
+
+    #[test]
+    fn pages_of_32_bit_kernels_have_a_shorter_length() {
+        let header = HEADER.replace("commit;\toffset:8;\tsize:8", "commit;\toffset:8;\tsize:4");
+        let layout = PageLayout::parse(&header.replace("data;\toffset:16", "data;\toffset:12")).unwrap();
+        assert_eq!(layout.long_bytes(), 4);
+        let mut page = 1000_u64.to_le_bytes().to_vec();
+        page.extend((8_u32 | 0b11 << 30).to_le_bytes());
+        [1 << 5 | 1, 9, 6_u32].iter().for_each(|word| page.extend(word.to_le_bytes()));
+        let mut found = Vec::new();
+        layout.records(&page, |time, record| found.push((time, record.to_vec()))).unwrap();
+        assert_eq!(found, [(1001, vec![9, 0, 0, 0])]);
+        assert_eq!(layout.missed(&page), Some(Missed::Counted(6)));
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! Why a recording could not be read.
+
+use std::fmt;
+
+/// Where in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FilePosition {
+    /// Byte, from 0.
+    Byte(usize),
+    /// Line, from 1.
+    Line(usize),
+}
+
+impl fmt::Display for FilePosition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Byte(at) => write!(out, "byte {at}"),
+            Self::Line(at) => write!(out, "line {at}"),
+        }
+    }
+}
+
+/// What is read.
+const FORMATS: &str = "trace.dat of trace-cmd, perf.data of perf sched record, traces of Perfetto, collections of SchedViz, and text of trace, trace_pipe, trace-cmd report or perf script";
+
+/// Why a recording could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file ends too early, or contradicts itself.
+    #[error("{format} is damaged at {place}: {reason}; copy the file again, or record again")]
+    Damaged {
+        /// Format of the file, such as `trace.dat`.
+        format: &'static str,
+        /// Where.
+        place: FilePosition,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The file is whole, but says something that is not read.
+    #[error("{format}, {place}: {what} cannot be read; {instead}")]
+    Unsupported {
+        /// Format of the file.
+        format: &'static str,
+        /// Where.
+        place: FilePosition,
+        /// What it says.
+        what: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// The file is of no format that is read.
+    #[error("this is no recording that can be read: {begins}; read are {FORMATS}")]
+    Unknown {
+        /// How it begins.
+        begins: String,
+    },
+    /// The file tells nothing about the scheduler.
+    #[error("{format} has no event of the scheduler; record them: {command}")]
+    NoSchedule {
+        /// Format of the file.
+        format: &'static str,
+        /// A command that records what is needed.
+        command: &'static str,
+    },
+}

@@ -1,0 +1,282 @@
+//! A record of a kernel's scheduler, and how it is read from the bytes of any recorder that stores the kernel's own layout:
+//! ring-buffer pages, `trace.dat`, raw samples of `perf.data`.
+//!
+//! Threads are the kernel's thread ids; 0 is the idle thread of whichever CPU.
+//!
+//! Source: `include/trace/events/sched.h`, `include/linux/trace_events.h` (`TRACE_FLAG_*`), Linux 6.18.
+
+use std::collections::BTreeMap;
+
+use warmcore_trace::PrevState;
+
+use crate::format::{Field, Format, TextField};
+
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` of `common_flags`.
+const HARD_INTERRUPT: i64 = 0x08;
+const SOFT_INTERRUPT: i64 = 0x10;
+
+/// More CPUs than any kernel is built for (`NR_CPUS` is at most 8192): a larger number is damage.
+pub const MOST_CPUS: u32 = 1 << 16;
+
+/// Something that the scheduler did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// When, on the recorder's clock, ns.
+    pub time_ns: u64,
+    /// CPU on which it happened, the operating system's number.
+    pub cpu: u32,
+    /// Thread that was running there.
+    pub by: i32,
+    /// What that CPU was doing.
+    pub context: Context,
+    /// What happened.
+    pub what: What,
+}
+
+/// Whether the running thread did something itself, or an interrupt that came while it ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Context {
+    /// The thread itself.
+    Thread,
+    /// A softirq: a packet on the loopback device is handled in the sender's, one of a network card in anybody's.
+    SoftInterrupt,
+    /// A hard interrupt, such as a timer's: the running thread has nothing to do with it.
+    HardInterrupt,
+}
+
+/// What happened, with the fields of the kernel's event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// `sched_switch`.
+    Switch {
+        /// Thread that leaves.
+        prev: i32,
+        /// Why it leaves.
+        state: PrevState,
+        /// Thread that comes.
+        next: i32,
+    },
+    /// `sched_waking`.
+    Waking {
+        /// Thread being woken.
+        thread: i32,
+        /// CPU it last ran on.
+        target_cpu: u32,
+    },
+    /// `sched_wakeup`, `sched_wakeup_new`.
+    Wakeup {
+        /// Thread that is queued.
+        thread: i32,
+        /// Where.
+        target_cpu: u32,
+    },
+    /// `sched_migrate_task`.
+    Migrate {
+        /// Thread that is moved.
+        thread: i32,
+        /// Old CPU.
+        from: u32,
+        /// New CPU.
+        to: u32,
+    },
+    /// `sched_process_fork`.
+    Fork {
+        /// Creator.
+        parent: i32,
+        /// New thread.
+        child: i32,
+    },
+    /// `sched_process_exec`: the thread, leader of its process by now, runs another program.
+    Exec {
+        /// Thread.
+        thread: i32,
+    },
+    /// `sched_process_exit`.
+    Exit {
+        /// Thread that ends.
+        thread: i32,
+    },
+    /// `sched_move_numa`, `sched_swap_numa`: NUMA balancing is about to move a thread.
+    Numa {
+        /// Thread.
+        thread: i32,
+    },
+}
+
+/// Which of [`What`] an event is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Switch,
+    Waking,
+    Wakeup,
+    Migrate,
+    Fork,
+    Exec,
+    Exit,
+    Numa,
+}
+
+/// See [`EVENTS`].
+type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
+
+/// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
+const EVENTS: [EventRow; 10] = [
+    ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
+    ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
+    ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
+    ("sched_wakeup_new", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
+    ("sched_migrate_task", Kind::Migrate, &["pid", "orig_cpu", "dest_cpu"], &[("comm", 0)]),
+    ("sched_process_fork", Kind::Fork, &["parent_pid", "child_pid"], &[("parent_comm", 0), ("child_comm", 1)]),
+    ("sched_process_exec", Kind::Exec, &["pid"], &[]),
+    ("sched_process_exit", Kind::Exit, &["pid"], &[("comm", 0)]),
+    ("sched_move_numa", Kind::Numa, &["pid"], &[]),
+    ("sched_swap_numa", Kind::Numa, &["src_pid"], &[]),
+];
+
+/// How records of one event are read.
+#[derive(Debug)]
+struct Reader {
+    kind: Kind,
+    numbers: Vec<Field>,
+    /// Fields of names, and the numbers that they name.
+    names: Vec<(TextField, Field)>,
+    /// Masks of the states in `prev_state`: all, and those of dead threads.
+    states: (i64, i64),
+}
+
+impl Reader {
+    fn new(format: &Format) -> Result<Option<Self>, String> {
+        let Some((_, kind, numbers, names)) = EVENTS.iter().find(|(name, ..)| *name == format.name) else {
+            return Ok(None);
+        };
+        let states = format.state_masks();
+        if *kind == Kind::Switch && states.1 == 0 {
+            return Err("the description of sched_switch names no dead state".into());
+        }
+        let numbers: Vec<Field> = numbers.iter().map(|name| format.field(name)).collect::<Result<_, _>>()?;
+        // Newer kernels may leave names out; threads are known by number.
+        let names = names.iter().filter_map(|(text, number)| Some((format.text(text)?, numbers[*number]))).collect();
+        Ok(Some(Self { kind: *kind, numbers, names, states }))
+    }
+
+    fn read(&self, bytes: &[u8]) -> Option<What> {
+        let number = |position: usize| self.numbers[position].read(bytes);
+        let thread = |position: usize| number(position).map(|value| value as i32);
+        let cpu = |position: usize| number(position).map(|value| value as u32);
+        Some(match self.kind {
+            Kind::Switch => {
+                let (state, (all, dead)) = (number(1)?, self.states);
+                let state = match (state & dead != 0, state & all != 0) {
+                    (true, _) => PrevState::Dead,
+                    (false, true) => PrevState::Sleeping,
+                    (false, false) => PrevState::Runnable,
+                };
+                What::Switch { prev: thread(0)?, state, next: thread(2)? }
+            }
+            Kind::Waking => What::Waking { thread: thread(0)?, target_cpu: cpu(1)? },
+            Kind::Wakeup => What::Wakeup { thread: thread(0)?, target_cpu: cpu(1)? },
+            Kind::Migrate => What::Migrate { thread: thread(0)?, from: cpu(1)?, to: cpu(2)? },
+            Kind::Fork => What::Fork { parent: thread(0)?, child: thread(1)? },
+            Kind::Exec => What::Exec { thread: thread(0)? },
+            Kind::Exit => What::Exit { thread: thread(0)? },
+            Kind::Numa => What::Numa { thread: thread(0)? },
+        })
+    }
+}
+
+/// A new thread, as `task_newtask` says it: what forks do not say is whether it is of its creator's process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Birth {
+    /// Creator.
+    pub parent: i32,
+    /// New thread.
+    pub child: i32,
+    /// Whether it is one more thread of its creator's process, and not the first of its own.
+    pub is_thread: bool,
+}
+
+/// `CLONE_THREAD`.
+pub(crate) const CLONE_THREAD: u64 = 0x10000;
+
+/// Reads records of the events of `sched`, by the kernel's own description of them.
+#[derive(Debug)]
+pub struct EventReaders {
+    readers: BTreeMap<i64, Reader>,
+    /// Number of `task_newtask`, its thread and its flags.
+    newtask: Option<(i64, Field, Field)>,
+    kind: Field,
+    thread: Field,
+    flags: Option<Field>,
+}
+
+impl EventReaders {
+    /// Readers for events of these `format` texts. Events that say nothing about scheduling are passed over.
+    ///
+    /// # Errors
+    /// When a description cannot be read or lacks a field.
+    pub fn new<'a>(formats: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let mut readers = BTreeMap::new();
+        let mut common = None;
+        let mut newtask = None;
+        for text in formats {
+            let format = Format::parse(text)?;
+            if format.name == "task_newtask" {
+                newtask = Some((format.id, format.field("pid")?, format.field("clone_flags")?));
+            }
+            if let Some(reader) = Reader::new(&format)? {
+                let flags = format.field("common_flags").ok();
+                common = Some((format.field("common_type")?, format.field("common_pid")?, flags));
+                readers.insert(format.id, reader);
+            }
+        }
+        let (kind, thread, flags) = common.ok_or("no event of the scheduler is described")?;
+        Ok(Self { readers, newtask, kind, thread, flags })
+    }
+
+    /// What the bytes say; `None` for an event that is not the scheduler's.
+    ///
+    /// # Errors
+    /// A record that is shorter than its description.
+    pub fn read(&self, time_ns: u64, cpu: u32, bytes: &[u8]) -> Result<Option<Record>, String> {
+        let Some(reader) = self.reader(bytes) else { return Ok(None) };
+        let short = || "a record of the trace is shorter than its description".to_owned();
+        let by = self.thread.read(bytes).ok_or_else(short)? as i32;
+        let flags = self.flags.map_or(Some(0), |flags| flags.read(bytes)).ok_or_else(short)?;
+        let context = if flags & HARD_INTERRUPT != 0 {
+            Context::HardInterrupt
+        } else if flags & SOFT_INTERRUPT != 0 {
+            Context::SoftInterrupt
+        } else {
+            Context::Thread
+        };
+        let what = reader.read(bytes).ok_or_else(short)?;
+        if let Some(cpu) = what.names().1.into_iter().flatten().chain([cpu]).find(|cpu| *cpu >= MOST_CPUS) {
+            return Err(format!("a record names CPU {cpu}, and no kernel has more than {MOST_CPUS}"));
+        }
+        Ok(Some(Record { time_ns, cpu, by, context, what }))
+    }
+
+    /// The birth that a record says, if it is of `task_newtask`.
+    #[must_use]
+    pub fn birth(&self, bytes: &[u8]) -> Option<Birth> {
+        let (id, child, flags) = self.newtask?;
+        if self.kind.read(bytes)? != id {
+            return None;
+        }
+        let is_thread = flags.read(bytes)? as u64 & CLONE_THREAD != 0;
+        Some(Birth { parent: self.thread.read(bytes)? as i32, child: child.read(bytes)? as i32, is_thread })
+    }
+
+    /// Hands the names of threads in a record to `take`, with their thread ids.
+    pub fn names(&self, bytes: &[u8], mut take: impl FnMut(i32, &str)) {
+        for (text, number) in self.reader(bytes).into_iter().flat_map(|reader| &reader.names) {
+            if let (Some(name), Some(thread)) = (text.read(bytes), number.read(bytes)) {
+                take(thread as i32, name);
+            }
+        }
+    }
+
+    fn reader(&self, bytes: &[u8]) -> Option<&Reader> {
+        self.kind.read(bytes).and_then(|kind| self.readers.get(&kind))
+    }
+}

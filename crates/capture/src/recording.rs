@@ -1,0 +1,196 @@
+//! A recording of a kernel's scheduler, from whatever recorder: records in order of time, the threads they name, and what was lost.
+//!
+//! Nothing in it is of the project's world yet: threads are thread ids, CPUs are the operating system's numbers, times are the
+//! recorder's clock. [`mod@crate::convert`] makes events of it; crate `replay` makes workloads and groups.
+
+use std::collections::BTreeMap;
+
+use crate::record::{Birth, Context, Record, What};
+
+/// A recording.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recording {
+    /// What it was read from, such as `trace.dat`.
+    pub source: String,
+    /// The recorder's clock as it names it, such as `mono`; `None` where it does not say.
+    pub clock: Option<String>,
+    /// Number of CPUs: all CPUs of records are below it.
+    pub cpus: u32,
+    /// What is known about threads, by thread id. The idle thread is not among them.
+    pub threads: BTreeMap<i32, Thread>,
+    /// In order of time; those of one instant in order of CPUs.
+    pub records: Vec<Record>,
+    /// What is missing.
+    pub lost: Vec<Loss>,
+    /// What else a reader of any result must know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A thread of a recording.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Thread {
+    /// Its name (comm), as last seen; empty if no record names it.
+    pub name: String,
+    /// Its process (thread group), where the recording tells.
+    pub process: Option<i32>,
+}
+
+/// Events that a recorder did not keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// CPU whose buffer was full, where that is known.
+    pub cpu: Option<u32>,
+    /// Time of the first record after the gap, on the recorder's clock, where that is known.
+    pub before_ns: Option<u64>,
+    /// How many; `None` where the recorder only says that some are missing.
+    pub events: Option<u64>,
+}
+
+impl Recording {
+    /// From when to when it goes, on the recorder's clock; zeros if it is empty.
+    #[must_use]
+    pub fn span_ns(&self) -> (u64, u64) {
+        match (self.records.first(), self.records.last()) {
+            (Some(first), Some(last)) => (first.time_ns, last.time_ns),
+            _ => (0, 0),
+        }
+    }
+
+    /// Events known to be lost, and whether more are without their number being known.
+    #[must_use]
+    pub fn events_lost(&self) -> (u64, bool) {
+        let known = self.lost.iter().filter_map(|loss| loss.events).sum();
+        (known, self.lost.iter().any(|loss| loss.events.is_none()))
+    }
+
+    /// Whether it says who woke whom: `sched_wakeup` alone is recorded where the thread is queued, which may be another CPU than
+    /// the waker's.
+    #[must_use]
+    pub fn has_wakers(&self) -> bool {
+        self.records.iter().any(|record| matches!(record.what, What::Waking { .. }))
+    }
+
+    /// Remembers a thread's name.
+    pub fn name(&mut self, thread: i32, name: &str) {
+        if thread > 0 && !name.is_empty() {
+            let known = &mut self.threads.entry(thread).or_default().name;
+            if known != name {
+                name.clone_into(known);
+            }
+        }
+    }
+
+    /// Remembers a name unless the thread has one: a saved list is older than the records.
+    pub fn name_unless_known(&mut self, thread: i32, name: &str) {
+        if self.threads.get(&thread).is_none_or(|known| known.name.is_empty()) {
+            self.name(thread, name);
+        }
+    }
+
+    /// Remembers a thread's process.
+    pub fn process(&mut self, thread: i32, process: i32) {
+        if thread > 0 && process > 0 {
+            self.threads.entry(thread).or_default().process = Some(process);
+        }
+    }
+
+    /// Puts records in order, counts CPUs, and lists every thread that a record names; one that runs another program is the leader
+    /// of its process. Readers call it last.
+    #[must_use]
+    pub fn finished(mut self) -> Self {
+        // Records of one CPU are in order already; a stable sort keeps those of one instant so.
+        self.records.sort_by_key(|record| (record.time_ns, record.cpu));
+        for record in &self.records {
+            let (threads, cpus) = record.what.names();
+            self.cpus = cpus
+                .into_iter()
+                .flatten()
+                .chain([record.cpu])
+                .fold(self.cpus, |most, cpu| most.max(cpu.saturating_add(1)));
+            for thread in threads.into_iter().flatten().filter(|thread| *thread > 0) {
+                let known = self.threads.entry(thread).or_default();
+                if let What::Exec { .. } = record.what {
+                    // Whoever runs another program is the first thread of its process by then.
+                    known.process.get_or_insert(thread);
+                }
+            }
+        }
+        self
+    }
+}
+
+/// Names of threads from records in whatever order: the latest counts.
+#[derive(Clone, Debug, Default)]
+pub struct LatestNames(BTreeMap<i32, (u64, String)>);
+
+impl LatestNames {
+    /// Takes a name that a record of this time gives to a thread.
+    pub fn take(&mut self, time_ns: u64, thread: i32, name: &str) {
+        if thread <= 0 {
+            return;
+        }
+        let (since, known) = self.0.entry(thread).or_default();
+        if *since <= time_ns {
+            *since = time_ns;
+            if known != name {
+                name.clone_into(known);
+            }
+        }
+    }
+
+    /// Gives the names to a recording.
+    pub fn apply(&self, recording: &mut Recording) {
+        self.0.iter().for_each(|(thread, (_, name))| recording.name(*thread, name));
+    }
+}
+
+/// Births from records in whatever order.
+#[derive(Clone, Debug, Default)]
+pub struct Births(Vec<(u64, Birth)>);
+
+impl Births {
+    /// Takes a birth of this time.
+    pub fn take(&mut self, time_ns: u64, birth: Birth) {
+        self.0.push((time_ns, birth));
+    }
+
+    /// Says the processes of the new threads, as far as those of their creators are known.
+    pub fn apply(mut self, recording: &mut Recording) {
+        self.0.sort_by_key(|(time_ns, _)| *time_ns);
+        for (_, birth) in self.0 {
+            let of_parent = || recording.threads.get(&birth.parent).and_then(|parent| parent.process);
+            let process = if birth.is_thread { of_parent() } else { Some(birth.child) };
+            process.into_iter().for_each(|process| recording.process(birth.child, process));
+        }
+    }
+}
+
+impl What {
+    /// Threads and CPUs that it names.
+    #[must_use]
+    pub fn names(&self) -> ([Option<i32>; 2], [Option<u32>; 2]) {
+        match *self {
+            Self::Switch { prev, next, .. } => ([Some(prev), Some(next)], [None, None]),
+            Self::Waking { thread, target_cpu } | Self::Wakeup { thread, target_cpu } => {
+                ([Some(thread), None], [Some(target_cpu), None])
+            }
+            Self::Migrate { thread, from, to } => ([Some(thread), None], [Some(from), Some(to)]),
+            Self::Fork { parent, child } => ([Some(parent), Some(child)], [None, None]),
+            Self::Exec { thread } | Self::Exit { thread } | Self::Numa { thread } => {
+                ([Some(thread), None], [None, None])
+            }
+        }
+    }
+}
+
+impl Record {
+    /// The thread that woke another, if a thread did: not an interrupt that came while it ran.
+    #[must_use]
+    pub fn waker(&self) -> Option<i32> {
+        let woken = match self.what {
+            What::Waking { thread, .. } => thread,
+            _ => return None,
+        };
+        (self.context != Context::HardInterrupt && self.by > 0 && self.by != woken).then_some(self.by)
+    }
+}

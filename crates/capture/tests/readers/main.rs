@@ -1,0 +1,10 @@
+//! Readers of other people's recordings.
+
+mod common;
+mod damage;
+mod ftrace_text;
+mod perf_data;
+mod perfetto;
+mod read;
+mod schedviz;
+mod trace_dat;
