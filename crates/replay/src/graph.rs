@@ -1,0 +1,126 @@
+//! Who wakes whom, and how much of that is more than chance.
+//!
+//! An edge is a pair of threads that wake each other, in one direction or both. A wakeup by a thread itself counts. One by a softirq
+//! that came while a thread ran counts only if that thread was hit more often than its share of all CPU time explains. Hard interrupts
+//! count for nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use warmcore_capture::{Context, Recording, What};
+
+use crate::history::Histories;
+
+/// Parts that a recording is cut into to see whether something lasts.
+pub const PARTS: usize = 4;
+/// Fewer wakeups than this are no evidence: a thread's end wakes whoever waits for it.
+const FEWEST: u64 = 5;
+/// Fewer than this are none if they are all in one part.
+const FEWEST_IN_ONE_PART: u64 = 50;
+/// Softirq wakeups must exceed so many times what chance explains.
+const TIMES_CHANCE: f64 = 2.0;
+
+/// Two threads that wake each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Edge {
+    /// The thread with the smaller id.
+    pub a: i32,
+    /// The other.
+    pub b: i32,
+    /// How often `a` woke `b`.
+    pub a_wakes_b: u64,
+    /// How often `b` woke `a`.
+    pub b_wakes_a: u64,
+    /// Of both, by a softirq while the waker ran.
+    pub by_softirq: u64,
+    /// Of both, in each part of the recording.
+    pub parts: [u64; PARTS],
+}
+
+impl Edge {
+    /// Wakeups in both directions.
+    #[must_use]
+    pub fn wakes(&self) -> u64 {
+        self.a_wakes_b + self.b_wakes_a
+    }
+}
+
+/// Threads and what connects them.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Graph {
+    /// Threads that the recording heard of, by id.
+    pub threads: Vec<i32>,
+    /// In order of threads.
+    pub edges: Vec<Edge>,
+    /// Wakeups between these threads that are no evidence: too few, or chance.
+    pub discarded: u64,
+    /// Wakeups of these threads by anything else.
+    pub from_outside: u64,
+}
+
+impl Graph {
+    /// Of the chosen threads of a recording.
+    #[must_use]
+    pub fn of(recording: &Recording, chosen: &BTreeSet<i32>, histories: &Histories) -> Self {
+        let (start, end) = recording.span_ns();
+        let part = |time: u64| ((time - start) as u128 * PARTS as u128 / (u128::from(end - start) + 1)) as usize;
+        // By waker and woken: by the thread itself, and by softirqs.
+        let mut found: BTreeMap<(i32, i32), [[u64; PARTS]; 2]> = BTreeMap::new();
+        let mut by_softirq: BTreeMap<i32, u64> = BTreeMap::new();
+        let mut from_outside = 0;
+        for record in &recording.records {
+            let What::Waking { thread, .. } = record.what else { continue };
+            if !chosen.contains(&thread) {
+                continue;
+            }
+            let soft = record.context == Context::SoftInterrupt;
+            if soft {
+                *by_softirq.entry(thread).or_default() += 1;
+            }
+            match record.waker().filter(|waker| chosen.contains(waker)) {
+                Some(waker) => {
+                    found.entry((waker, thread)).or_default()[usize::from(soft)][part(record.time_ns)] += 1;
+                }
+                None => from_outside += 1,
+            }
+        }
+        let all_cpu_ns = histories.span_ns.saturating_mul(u64::from(recording.cpus)).max(1);
+        let mut edges: BTreeMap<(i32, i32), Edge> = BTreeMap::new();
+        let mut discarded = 0;
+        for ((waker, woken), [own, soft]) in found {
+            let cpu_ns = histories.threads.get(&waker).map_or(0, |history| history.cpu_ns);
+            let hits = soft.iter().sum::<u64>();
+            let chance = by_softirq.get(&woken).copied().unwrap_or(0) as f64 * cpu_ns as f64 / all_cpu_ns as f64;
+            let counts = hits >= FEWEST && hits as f64 > TIMES_CHANCE * chance;
+            if !counts {
+                discarded += hits;
+            }
+            let (a, b) = (waker.min(woken), waker.max(woken));
+            let empty = Edge { a, b, a_wakes_b: 0, b_wakes_a: 0, by_softirq: 0, parts: [0; PARTS] };
+            let edge = edges.entry((a, b)).or_insert(empty);
+            let hits = if counts { hits } else { 0 };
+            edge.by_softirq += hits;
+            *(if waker == a { &mut edge.a_wakes_b } else { &mut edge.b_wakes_a }) += own.iter().sum::<u64>() + hits;
+            for (index, count) in edge.parts.iter_mut().enumerate() {
+                *count += own[index] + if counts { soft[index] } else { 0 };
+            }
+        }
+        let lasts = |edge: &Edge| {
+            let parts = edge.parts.iter().filter(|count| **count > 0).count();
+            edge.wakes() >= if parts > 1 { FEWEST } else { FEWEST_IN_ONE_PART }
+        };
+        discarded += edges.values().filter(|edge| !lasts(edge)).map(Edge::wakes).sum::<u64>();
+        Self {
+            threads: histories.threads.keys().copied().collect(),
+            edges: edges.into_values().filter(lasts).collect(),
+            discarded,
+            from_outside,
+        }
+    }
+
+    /// The same threads with the wakeups of these parts only.
+    #[must_use]
+    pub fn in_parts(&self, parts: std::ops::Range<usize>) -> Vec<(i32, i32, u64)> {
+        self.edges.iter().map(|edge| (edge.a, edge.b, edge.parts[parts.clone()].iter().sum())).collect()
+    }
+}

@@ -1,0 +1,426 @@
+//! What each thread did: how long it ran between the things it did to others, what it waited for, whom it created.
+//!
+//! A wait is resolved by the wakeup that ended it. If a thread among the chosen ones made it, the wait is for that thread's next
+//! signal; if an interrupt, the kernel or a thread outside did, it is for a time. A wakeup of a thread that did not sleep leaves no
+//! mark in a kernel's trace, so a message that was there already is not known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use warmcore_capture::{Context, Record, Recording, What};
+use warmcore_trace::PrevState;
+
+/// Something that a thread did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Ran, whether or not it was preempted meanwhile.
+    Run {
+        /// Time on CPU, ns.
+        cpu_ns: u64,
+    },
+    /// Woke another of the chosen threads, which was waiting for it.
+    Wake {
+        /// That thread.
+        thread: i32,
+    },
+    /// Created another of the chosen threads.
+    Fork {
+        /// That thread.
+        child: i32,
+    },
+    /// Slept.
+    Block(Cause),
+    /// Ended.
+    Exit,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// A signal of another of the chosen threads.
+    Signal {
+        /// That thread.
+        waker: i32,
+        /// Whether a softirq made it while that thread ran: a packet on the loopback device, or chance.
+        soft_interrupt: bool,
+    },
+    /// An interrupt, the kernel, or a thread that is not among the chosen.
+    Outside {
+        /// When, from the recording's start, ns.
+        at_ns: u64,
+        /// How long it had slept, ns.
+        slept_ns: u64,
+        /// Whether it was an interrupt.
+        interrupt: bool,
+    },
+    /// Nothing that the recording tells: it has no wakers, or they were lost.
+    Unknown {
+        /// When it went on, from the recording's start, ns.
+        at_ns: u64,
+        /// How long it had slept, ns.
+        slept_ns: u64,
+    },
+    /// It still slept at the end.
+    Never,
+}
+
+/// A thread's history.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct History {
+    /// Name.
+    pub name: String,
+    /// Process, where it is known.
+    pub process: Option<i32>,
+    /// Whether one of the chosen threads created it.
+    pub forked: bool,
+    /// When it was first heard of, from the recording's start; 0 if it was there from the beginning.
+    pub start_ns: u64,
+    /// What it did, in order.
+    pub actions: Vec<Action>,
+    /// Time on CPU.
+    pub cpu_ns: u64,
+}
+
+/// Histories of the chosen threads.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Histories {
+    /// By thread id.
+    pub threads: BTreeMap<i32, History>,
+    /// CPU time of all other threads, the idle ones left out.
+    pub other_cpu_ns: u64,
+    /// Length of the recording.
+    pub span_ns: u64,
+    /// How often a chosen thread was woken and came onto an idle CPU next, and the time from the one to the other, ns, of all together.
+    pub idle_wakeups: (u64, u64),
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Doing {
+    /// Nothing was heard of it yet.
+    #[default]
+    Unheard,
+    Runnable,
+    /// Since when.
+    Running(u64),
+    /// Since when.
+    Asleep(u64),
+    Dead,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    doing: Doing,
+    /// Ran since its last action.
+    cpu_ns: u64,
+    /// When it was woken, if it has not run since.
+    woken_ns: Option<u64>,
+    /// A wakeup that was recorded just before the switch by which it went to sleep: the two are recorded on two CPUs.
+    early: Option<Cause>,
+    history: History,
+}
+
+impl State {
+    /// Puts what it ran until now before the next action.
+    fn act(&mut self, now: u64, action: Action) {
+        self.settle(now);
+        if self.cpu_ns > 0 {
+            self.history.actions.push(Action::Run { cpu_ns: self.cpu_ns });
+            self.history.cpu_ns += self.cpu_ns;
+            self.cpu_ns = 0;
+        }
+        self.history.actions.push(action);
+    }
+
+    fn settle(&mut self, now: u64) {
+        if let Doing::Running(since) = &mut self.doing {
+            self.cpu_ns += now - *since;
+            *since = now;
+        }
+    }
+}
+
+/// Histories of these threads of a recording.
+#[must_use]
+pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
+    let (start, end) = recording.span_ns();
+    let state = |id: &i32| {
+        let known = recording.threads.get(id).cloned().unwrap_or_default();
+        (
+            *id,
+            State {
+                history: History { name: known.name, process: known.process, ..History::default() },
+                ..State::default()
+            },
+        )
+    };
+    let mut reader = Reader {
+        threads: chosen.iter().map(state).collect(),
+        others: BTreeMap::new(),
+        other_cpu_ns: 0,
+        idle_wakeups: (0, 0),
+        start,
+    };
+    for record in &recording.records {
+        reader.take(record);
+    }
+    let span_ns = end - start;
+    let threads = reader.threads.into_iter().filter_map(|(id, mut state)| {
+        match state.doing {
+            Doing::Unheard => return None,
+            Doing::Asleep(_) => state.act(span_ns, Action::Block(Cause::Never)),
+            Doing::Dead => {}
+            Doing::Running(_) | Doing::Runnable => state.act(span_ns, Action::Exit),
+        }
+        Some((id, state.history))
+    });
+    Histories {
+        threads: threads.collect(),
+        other_cpu_ns: reader.other_cpu_ns,
+        span_ns,
+        idle_wakeups: reader.idle_wakeups,
+    }
+}
+
+struct Reader {
+    threads: BTreeMap<i32, State>,
+    /// Since when a thread that is not chosen runs, by CPU.
+    others: BTreeMap<u32, u64>,
+    other_cpu_ns: u64,
+    idle_wakeups: (u64, u64),
+    start: u64,
+}
+
+impl Reader {
+    fn take(&mut self, record: &Record) {
+        let now = record.time_ns - self.start;
+        match record.what {
+            What::Switch { prev, state, next } => self.switch(now, record.cpu, (prev, state, next)),
+            What::Waking { thread, .. } => self.waking(now, thread, record),
+            What::Wakeup { thread, .. } => self.runnable(now, thread),
+            What::Fork { parent, child } => {
+                if !self.threads.contains_key(&child) {
+                    return;
+                }
+                let forked =
+                    self.threads.get_mut(&parent).map(|parent| parent.act(now, Action::Fork { child })).is_some();
+                if let Some(child) = self.threads.get_mut(&child) {
+                    child.doing = Doing::Runnable;
+                    (child.history.forked, child.history.start_ns) = (forked, now);
+                }
+            }
+            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } => {}
+        }
+    }
+
+    fn switch(&mut self, now: u64, cpu: u32, (prev, state, next): (i32, PrevState, i32)) {
+        if let Some(since) = self.others.remove(&cpu) {
+            self.other_cpu_ns += now - since;
+        }
+        if let Some(thread) = self.threads.get_mut(&prev) {
+            if thread.doing == Doing::Unheard {
+                // It ran since before the recording.
+                thread.doing = Doing::Running(0);
+            }
+            thread.settle(now);
+            thread.doing = match state {
+                PrevState::Runnable | PrevState::Idle => Doing::Runnable,
+                PrevState::Sleeping => Doing::Asleep(now),
+                PrevState::Dead => {
+                    thread.act(now, Action::Exit);
+                    Doing::Dead
+                }
+            };
+        }
+        if self.threads.contains_key(&next) {
+            self.runnable(now, next);
+            if let Some(thread) = self.threads.get_mut(&next) {
+                (thread.doing, thread.early) = (Doing::Running(now), None);
+                if let Some(woken) = thread.woken_ns.take().filter(|_| prev == 0) {
+                    self.idle_wakeups.0 += 1;
+                    self.idle_wakeups.1 += now - woken;
+                }
+            }
+        } else if next != 0 {
+            self.others.insert(cpu, now);
+        }
+    }
+
+    fn waking(&mut self, now: u64, woken: i32, record: &Record) {
+        let Some(thread) = self.threads.get(&woken) else { return };
+        let asleep_since = match thread.doing {
+            Doing::Asleep(since) => Some(since),
+            Doing::Unheard => Some(0),
+            Doing::Running(_) => None,
+            Doing::Runnable | Doing::Dead => return,
+        };
+        let waker = record.waker().filter(|waker| self.threads.contains_key(waker));
+        let slept_ns = now - asleep_since.unwrap_or(now);
+        let cause = match waker {
+            Some(waker) => Cause::Signal { waker, soft_interrupt: record.context == Context::SoftInterrupt },
+            None => Cause::Outside { at_ns: now, slept_ns, interrupt: record.context != Context::Thread },
+        };
+        if asleep_since.is_none() {
+            // Either it is about to sleep, or it was about to and does not any more.
+            if let Some(thread) = self.threads.get_mut(&woken) {
+                thread.early = Some(cause);
+            }
+            return;
+        }
+        self.wake(now, woken, cause);
+    }
+
+    /// The thread is awake now, whoever woke it.
+    fn runnable(&mut self, now: u64, woken: i32) {
+        let Some(thread) = self.threads.get_mut(&woken) else { return };
+        match thread.doing {
+            Doing::Asleep(since) => {
+                let unknown = Cause::Unknown { at_ns: now, slept_ns: now - since };
+                let cause = thread.early.take().unwrap_or(unknown);
+                self.wake(now, woken, cause);
+            }
+            Doing::Unheard => thread.doing = Doing::Runnable,
+            Doing::Runnable | Doing::Running(_) | Doing::Dead => {}
+        }
+    }
+
+    fn wake(&mut self, now: u64, woken: i32, cause: Cause) {
+        if let Cause::Signal { waker, .. } = cause
+            && let Some(waker) = self.threads.get_mut(&waker)
+        {
+            waker.act(now, Action::Wake { thread: woken });
+        }
+        if let Some(thread) = self.threads.get_mut(&woken) {
+            thread.act(now, Action::Block(cause));
+            (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable, None, Some(now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(time_ns: u64, cpu: u32, by: i32, what: What) -> Record {
+        Record { time_ns, cpu, by, context: Context::Thread, what }
+    }
+
+    fn switch(time_ns: u64, cpu: u32, prev: i32, state: PrevState, next: i32) -> Record {
+        record(time_ns, cpu, prev, What::Switch { prev, state, next })
+    }
+
+    fn waking(time_ns: u64, cpu: u32, by: i32, thread: i32) -> Record {
+        record(time_ns, cpu, by, What::Waking { thread, target_cpu: 0 })
+    }
+
+    fn of(records: Vec<Record>, chosen: &[i32]) -> Histories {
+        let recording = Recording { records, ..Recording::default() }.finished();
+        histories(&recording, &chosen.iter().copied().collect())
+    }
+
+    const IDLE: PrevState = PrevState::Idle;
+    const ASLEEP: PrevState = PrevState::Sleeping;
+
+    #[test]
+    fn a_wait_is_for_the_thread_that_ended_it_and_work_lies_around_the_signal() {
+        let found = of(
+            vec![
+                switch(100, 0, 0, IDLE, 5),
+                switch(100, 1, 0, IDLE, 6),
+                switch(130, 1, 6, ASLEEP, 0),
+                waking(150, 0, 5, 6),
+                switch(160, 1, 0, IDLE, 6),
+                switch(180, 0, 5, PrevState::Dead, 0),
+                switch(200, 1, 6, PrevState::Dead, 0),
+            ],
+            &[5, 6],
+        );
+        let signal = Cause::Signal { waker: 5, soft_interrupt: false };
+        assert_eq!(
+            found.threads[&5].actions,
+            [Action::Run { cpu_ns: 50 }, Action::Wake { thread: 6 }, Action::Run { cpu_ns: 30 }, Action::Exit]
+        );
+        assert_eq!(
+            found.threads[&6].actions,
+            [Action::Run { cpu_ns: 30 }, Action::Block(signal), Action::Run { cpu_ns: 40 }, Action::Exit]
+        );
+        assert_eq!((found.threads[&6].cpu_ns, found.span_ns), (70, 100));
+        assert_eq!(found.idle_wakeups, (1, 10), "of thread 6, woken at 150, on CPU at 160");
+    }
+
+    #[test]
+    fn preemption_is_no_action_and_others_cpu_time_is_counted() {
+        let found = of(
+            vec![
+                switch(0, 0, 0, IDLE, 5),
+                switch(10, 0, 5, PrevState::Runnable, 9),
+                switch(40, 0, 9, PrevState::Runnable, 5),
+                switch(60, 0, 5, PrevState::Dead, 0),
+            ],
+            &[5],
+        );
+        assert_eq!(found.threads[&5].actions, [Action::Run { cpu_ns: 30 }, Action::Exit]);
+        assert_eq!(found.other_cpu_ns, 30);
+    }
+
+    #[test]
+    fn interrupts_and_threads_outside_wake_at_their_time() {
+        let mut by_timer = waking(70, 0, 5, 6);
+        by_timer.context = Context::HardInterrupt;
+        let start = [switch(0, 0, 0, IDLE, 5), switch(0, 1, 0, IDLE, 6), switch(20, 1, 6, ASLEEP, 0)];
+        for (wakeup, interrupt) in [(by_timer, true), (waking(70, 0, 99, 6), false)] {
+            let found = of(start.into_iter().chain([wakeup, switch(80, 1, 0, IDLE, 6)]).collect(), &[5, 6]);
+            let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt };
+            assert_eq!(found.threads[&6].actions[1], Action::Block(cause));
+            assert_eq!(found.threads[&5].actions, [Action::Run { cpu_ns: 80 }, Action::Exit], "it woke nobody");
+        }
+    }
+
+    #[test]
+    fn a_wakeup_that_is_recorded_before_the_sleep_it_ends_counts() {
+        let found = of(
+            vec![
+                switch(0, 0, 0, IDLE, 5),
+                switch(0, 1, 0, IDLE, 6),
+                waking(19, 0, 5, 6),
+                switch(20, 1, 6, ASLEEP, 0),
+                record(21, 1, 0, What::Wakeup { thread: 6, target_cpu: 1 }),
+                switch(22, 1, 0, IDLE, 6),
+                switch(30, 1, 6, ASLEEP, 0),
+            ],
+            &[5, 6],
+        );
+        let signal = Action::Block(Cause::Signal { waker: 5, soft_interrupt: false });
+        assert_eq!(found.threads[&6].actions[1], signal);
+        assert_eq!(found.threads[&6].actions[3], Action::Block(Cause::Never));
+    }
+
+    #[test]
+    fn without_wakers_a_wait_has_no_known_cause() {
+        let found = of(
+            vec![
+                switch(0, 1, 0, IDLE, 6),
+                switch(20, 1, 6, ASLEEP, 0),
+                record(50, 1, 0, What::Wakeup { thread: 6, target_cpu: 1 }),
+                switch(52, 1, 0, IDLE, 6),
+            ],
+            &[6],
+        );
+        assert_eq!(found.threads[&6].actions[1], Action::Block(Cause::Unknown { at_ns: 50, slept_ns: 30 }));
+    }
+
+    #[test]
+    fn a_fork_makes_a_thread_of_its_creators() {
+        let found = of(
+            vec![
+                switch(0, 0, 0, IDLE, 5),
+                record(10, 0, 5, What::Fork { parent: 5, child: 6 }),
+                switch(15, 1, 0, IDLE, 6),
+                switch(25, 1, 6, PrevState::Dead, 0),
+            ],
+            &[5, 6],
+        );
+        assert_eq!(found.threads[&5].actions[..2], [Action::Run { cpu_ns: 10 }, Action::Fork { child: 6 }]);
+        assert!(found.threads[&6].forked);
+        assert_eq!(found.threads[&6].actions, [Action::Run { cpu_ns: 10 }, Action::Exit]);
+    }
+}

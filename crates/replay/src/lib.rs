@@ -1,0 +1,24 @@
+//! What recordings can be made into: workloads that answer to another machine or scheduler, and groups of threads that belong
+//! together.
+//!
+//! - [`selection`]: which threads of a recording are meant.
+//! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited.
+//! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
+//! - [`graph`]: who wakes whom, and what of that is more than chance. [`groups`]: which threads belong together.
+//! - [`events`]: a run of any place as a recording.
+//!
+//! The crate is given recordings and gives values: it reads no files and prints nothing. What a recording does not tell (affinities,
+//! nice values, memory) is not invented; see `docs/replay.md`.
+
+pub mod events;
+pub mod graph;
+pub mod groups;
+pub mod history;
+pub mod selection;
+pub mod workload;
+
+pub use graph::{Edge, Graph};
+pub use groups::{Group, Groups};
+pub use history::{Action, Cause, Histories, History};
+pub use selection::{Selection, SelectionError};
+pub use workload::{Fidelity, Overheads, Replay};

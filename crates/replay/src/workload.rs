@@ -1,0 +1,466 @@
+//! Histories as a workload: every thread a task with a program of its own.
+//!
+//! | recorded | step |
+//! |---|---|
+//! | ran | work, less what the kernel's own part of it costs on the machine that it was recorded on |
+//! | woke a thread that waited for it | post of the semaphore that these two share |
+//! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
+//! | woken from outside | sleep until that time from the start, or sleep for as long: see [`Sleeps`] |
+//! | created a thread | fork |
+//!
+//! So order and waiting follow from the schedule (a closed loop), and only what came from outside keeps its times. What the recording
+//! does not tell keeps its default: affinity, nice value, memory, who shares data.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use warmcore_capture::Recording;
+use warmcore_topology::Costs;
+use warmcore_workload::{
+    Aggregate, ProcessId, Program, ProgramId, SemaphoreId, Step, Task, TaskTemplateId, TimerMode, Workload,
+};
+
+use crate::groups::Groups;
+use crate::history::{Action, Cause, Histories, History};
+
+/// What the kernel's own actions took of the CPU time that was recorded, ns: a simulated kernel charges for them again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Overheads {
+    /// A context switch, at the beginning of every stay on a CPU after a sleep.
+    pub switch_ns: u64,
+    /// A call that wakes a thread.
+    pub wake_ns: u64,
+    /// A call that waits for a thread.
+    pub wait_ns: u64,
+    /// A call that waits for a time.
+    pub timer_ns: u64,
+    /// Creating a thread.
+    pub fork_ns: u64,
+    /// A thread's end.
+    pub exit_ns: u64,
+}
+
+impl Overheads {
+    /// What a machine with these costs takes.
+    #[must_use]
+    pub fn of(costs: &Costs) -> Self {
+        Self {
+            switch_ns: costs.context_switch_ns,
+            wake_ns: costs.futex_ns + costs.wakeup_ns,
+            wait_ns: costs.futex_ns,
+            timer_ns: costs.timer_ns,
+            fork_ns: costs.fork_ns,
+            exit_ns: costs.exit_ns,
+        }
+    }
+}
+
+/// How far a workload is what was recorded.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Fidelity {
+    /// Threads that became tasks.
+    pub threads: u32,
+    /// Their CPU time, ns.
+    pub cpu_ns: u64,
+    /// CPU time of threads that were left out, ns.
+    pub other_cpu_ns: u64,
+    /// Length of the recording, ns.
+    pub span_ns: u64,
+    /// Sleeps that ended within the recording.
+    pub waits: u64,
+    /// Of those, ended by another of the threads.
+    pub by_thread: u64,
+    /// Of those, while a softirq ran in that thread's stead.
+    pub by_softirq: u64,
+    /// Ended by an interrupt, the kernel or a thread outside, and replayed as a time counted from the start.
+    pub at_times: u64,
+    /// The same, replayed as a sleep of the same length.
+    pub for_durations: u64,
+    /// Ended by what the recording does not tell; replayed as a time.
+    pub unknown: u64,
+    /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
+    pub idle_wakeup_ns: Option<u64>,
+    /// Kernel's own time that could not be taken off, because a thread ran for less than that, ns.
+    pub overhead_left_ns: u64,
+    /// Events that the recorder lost, as far as it counted them.
+    pub events_lost: u64,
+    /// Whether more were lost without being counted.
+    pub more_lost: bool,
+}
+
+impl Fidelity {
+    /// What a reader of a result must know, one sentence each.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        let percent = |part: u64, whole: u64| if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 };
+        let mut lines = vec![format!(
+            "{} threads, {:.1} % of the CPU time of the recording; {} waits, of which {:.1} % for a signal of a known thread, {:.1} % until \
+             a time, {:.1} % for a duration",
+            self.threads,
+            percent(self.cpu_ns, self.cpu_ns + self.other_cpu_ns),
+            self.waits,
+            percent(self.by_thread, self.waits),
+            percent(self.at_times + self.unknown, self.waits),
+            percent(self.for_durations, self.waits),
+        )];
+        if let Some(ns) = self.idle_wakeup_ns {
+            lines.push(format!(
+                "a thread that was woken onto an idle CPU ran {:.1} us later on average: on a machine that takes another time for that \
+                 (`idle_exit_ns` and `ipi_ns` of its costs) the replay takes another time too",
+                ns as f64 / 1e3
+            ));
+        }
+        if self.unknown > 0 {
+            let share = percent(self.unknown, self.waits);
+            lines.push(format!(
+                "who ended {} waits ({share:.1} %) is not recorded: they end at their recorded times, whatever the schedule is",
+                self.unknown
+            ));
+        }
+        if self.by_softirq > 0 {
+            lines.push(format!("{} signals were made by softirqs: some of them may be chance", self.by_softirq));
+        }
+        if self.events_lost > 0 || self.more_lost {
+            let more = if self.more_lost { " and more" } else { "" };
+            lines.push(format!(
+                "the recorder lost {}{more} events: waits and CPU time near them are wrong",
+                self.events_lost
+            ));
+        }
+        if self.overhead_left_ns * 100 > self.cpu_ns {
+            lines.push(format!(
+                "threads ran so shortly between two waits that {:.1} % of the kernel's costs could not be taken off: it is replayed slower \
+                 than it was",
+                percent(self.overhead_left_ns, self.cpu_ns)
+            ));
+        }
+        lines
+    }
+}
+
+/// A recording as a workload.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Replay {
+    /// What runs.
+    pub workload: Workload,
+    /// How far it is what was recorded.
+    pub fidelity: Fidelity,
+    /// Task of each thread id.
+    pub tasks: BTreeMap<i32, TaskTemplateId>,
+}
+
+/// Makes a workload of histories. The recording only tells what was lost.
+#[must_use]
+pub fn replay(name: &str, histories: &Histories, recording: &Recording, overheads: Overheads) -> Replay {
+    let (events_lost, more_lost) = recording.events_lost();
+    let mut maker = Maker {
+        workload: Workload::empty(name),
+        tasks: (0..).zip(histories.threads.keys()).map(|(task, thread)| (*thread, TaskTemplateId(task))).collect(),
+        semaphores: BTreeMap::new(),
+        overheads,
+        fidelity: Fidelity {
+            threads: histories.threads.len() as u32,
+            cpu_ns: histories.threads.values().map(|history| history.cpu_ns).sum(),
+            other_cpu_ns: histories.other_cpu_ns,
+            span_ns: histories.span_ns,
+            idle_wakeup_ns: histories.idle_wakeups.1.checked_div(histories.idle_wakeups.0),
+            events_lost,
+            more_lost,
+            ..Fidelity::default()
+        },
+    };
+    let mut processes: BTreeMap<Option<i32>, ProcessId> = BTreeMap::new();
+    for (thread, history) in &histories.threads {
+        let process = *processes.entry(history.process).or_insert_with(|| {
+            let name = history.process.map_or_else(|| "process".into(), |process| format!("process-{process}"));
+            maker.workload.add_process(name)
+        });
+        maker.task(*thread, history, process);
+    }
+    Replay { workload: maker.workload, fidelity: maker.fidelity, tasks: maker.tasks }
+}
+
+impl Replay {
+    /// Gives every group data that its threads share, with the memory profile of that name if there is one, and asks cache-aware
+    /// schedulers to keep each group together and the others apart. How much data a group shares no recording of a scheduler tells: it
+    /// is the caller's assumption.
+    pub fn keep_together(&mut self, groups: &Groups, bytes: u64, profile: Option<&str>) {
+        for process in 0..self.workload.processes.len() as u32 {
+            self.workload.aggregation.processes.insert(process, Aggregate::Off);
+        }
+        for (number, group) in (1..).zip(&groups.groups) {
+            let name = format!("group-{number}");
+            let data = self.workload.add_data_group(&name, bytes);
+            let choice = self.workload.aggregation.groups.len() as u32;
+            self.workload.aggregation.groups.push(name);
+            self.workload.aggregation.data_groups.insert(data.0, Aggregate::Group(choice));
+            for task in group.threads.iter().filter_map(|thread| self.tasks.get(thread)) {
+                let task = &mut self.workload.tasks[task.index()];
+                task.data_groups.push(data);
+                task.profile = profile.map(str::to_owned);
+            }
+        }
+    }
+}
+
+/// How a thread's wakeups from outside are replayed.
+///
+/// A thread that is woken by arrivals at times of their own sleeps for whatever its work leaves: its sleeps vary by as much as the
+/// arrivals and the work together. One that sleeps for a time it chose itself is woken at times that vary by as much as its sleeps and
+/// its work together. So what varies less was the cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleeps {
+    /// Wakeups keep their times from the start.
+    At,
+    /// Sleeps keep their lengths.
+    For,
+}
+
+impl Sleeps {
+    /// Fewer wakeups than this are arrivals.
+    const FEWEST: usize = 4;
+
+    fn of(history: &History) -> Self {
+        let outside = history.actions.iter().filter_map(|action| match action {
+            Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true }) => Some((*at_ns, *slept_ns)),
+            _ => None,
+        });
+        let (at, slept): (Vec<u64>, Vec<u64>) = outside.unzip();
+        if at.len() < Self::FEWEST {
+            return Self::At;
+        }
+        let between: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        if variance(&slept[1..]) < variance(&between) { Self::For } else { Self::At }
+    }
+}
+
+fn variance(values: &[u64]) -> f64 {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().map(|value| *value as f64).sum::<f64>() / count;
+    values.iter().map(|value| (*value as f64 - mean).powi(2)).sum::<f64>() / count
+}
+
+struct Maker {
+    workload: Workload,
+    tasks: BTreeMap<i32, TaskTemplateId>,
+    /// By who signals whom.
+    semaphores: BTreeMap<(i32, i32), SemaphoreId>,
+    overheads: Overheads,
+    fidelity: Fidelity,
+}
+
+impl Maker {
+    fn task(&mut self, thread: i32, history: &History, process: ProcessId) {
+        let steps = self.steps(thread, history);
+        let program: ProgramId = self.workload.add_program(Program { steps });
+        let name = if history.name.is_empty() { "thread" } else { &history.name };
+        let role = name.to_owned();
+        self.workload.add_task(Task {
+            role,
+            instances: u32::from(!history.forked),
+            start_ns: if history.forked { 0 } else { history.start_ns },
+            ..Task::new(format!("{name}-{thread}"), process, program)
+        });
+    }
+
+    fn steps(&mut self, thread: i32, history: &History) -> Vec<Step> {
+        let sleeps = Sleeps::of(history);
+        let mut steps = Vec::with_capacity(history.actions.len());
+        let mut debt = Debt { left_ns: self.overheads.switch_ns };
+        // Times are counted from the start of the task, as timers do.
+        let mut timer = None;
+        let mut timer_ns = if history.forked { history.start_ns } else { history.start_ns.min(self.fidelity.span_ns) };
+        for action in &history.actions {
+            match *action {
+                Action::Run { cpu_ns } => {
+                    let work_ns = debt.taken_off(cpu_ns);
+                    if work_ns > 0 {
+                        steps.push(Step::Run { work_ns });
+                    }
+                }
+                Action::Wake { thread: woken } => {
+                    steps.push(Step::SemPost(self.semaphore(thread, woken)));
+                    debt.left_ns += self.overheads.wake_ns;
+                }
+                Action::Fork { child } => {
+                    steps.push(Step::Fork(self.tasks[&child]));
+                    debt.left_ns += self.overheads.fork_ns;
+                }
+                Action::Block(Cause::Signal { waker, soft_interrupt }) => {
+                    self.fidelity.waits += 1;
+                    self.fidelity.by_thread += 1;
+                    self.fidelity.by_softirq += u64::from(soft_interrupt);
+                    steps.push(Step::SemWait(self.semaphore(waker, thread)));
+                    debt.left_ns += self.overheads.wait_ns + self.overheads.switch_ns;
+                }
+                Action::Block(Cause::Outside { at_ns, slept_ns, .. } | Cause::Unknown { at_ns, slept_ns }) => {
+                    let unknown = matches!(action, Action::Block(Cause::Unknown { .. }));
+                    self.fidelity.waits += 1;
+                    let sleeps = if unknown { Sleeps::At } else { sleeps };
+                    match (unknown, sleeps) {
+                        (true, _) => self.fidelity.unknown += 1,
+                        (false, Sleeps::At) => self.fidelity.at_times += 1,
+                        (false, Sleeps::For) => self.fidelity.for_durations += 1,
+                    }
+                    steps.push(match sleeps {
+                        Sleeps::For => Step::Sleep { duration_ns: slept_ns },
+                        Sleeps::At => {
+                            let timer = *timer.get_or_insert_with(|| {
+                                let (count, workload) = (self.workload.timers.len(), &mut self.workload);
+                                workload.add_timer(format!("arrivals-{count}"))
+                            });
+                            let period_ns = at_ns.saturating_sub(timer_ns);
+                            timer_ns = at_ns;
+                            Step::Timer { timer, period_ns, mode: TimerMode::Absolute }
+                        }
+                    });
+                    debt.left_ns += self.overheads.timer_ns + self.overheads.switch_ns;
+                }
+                Action::Block(Cause::Never) | Action::Exit => debt.left_ns += self.overheads.exit_ns,
+            }
+        }
+        self.fidelity.overhead_left_ns += debt.left_ns.saturating_sub(self.overheads.exit_ns);
+        // A program without any step would be refused; a thread that never ran does nothing.
+        if steps.is_empty() {
+            steps.push(Step::Exit);
+        }
+        steps
+    }
+
+    fn semaphore(&mut self, waker: i32, woken: i32) -> SemaphoreId {
+        let workload = &mut self.workload;
+        *self
+            .semaphores
+            .entry((waker, woken))
+            .or_insert_with(|| workload.add_semaphore(format!("{waker}-wakes-{woken}"), 0))
+    }
+}
+
+/// The kernel's own time that is still to be taken off what was recorded.
+struct Debt {
+    left_ns: u64,
+}
+
+impl Debt {
+    fn taken_off(&mut self, cpu_ns: u64) -> u64 {
+        let off = self.left_ns.min(cpu_ns);
+        self.left_ns -= off;
+        cpu_ns - off
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_workload::TimerId;
+
+    fn thread(actions: Vec<Action>) -> History {
+        let cpu = |action: &Action| if let Action::Run { cpu_ns } = action { *cpu_ns } else { 0 };
+        History { name: "worker".into(), cpu_ns: actions.iter().map(cpu).sum(), actions, ..History::default() }
+    }
+
+    fn made(threads: Vec<(i32, History)>, overheads: Overheads) -> Replay {
+        let histories =
+            Histories { threads: threads.into_iter().collect(), span_ns: 1_000_000, ..Histories::default() };
+        replay("recorded", &histories, &Recording::default(), overheads)
+    }
+
+    fn steps(replay: &Replay, task: usize) -> &[Step] {
+        &replay.workload.programs[replay.workload.tasks[task].program.index()].steps
+    }
+
+    fn outside(at_ns: u64, slept_ns: u64) -> Action {
+        Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true })
+    }
+
+    #[test]
+    fn two_threads_that_signal_each_other_share_a_semaphore_each_way() {
+        let signal = |waker| Action::Block(Cause::Signal { waker, soft_interrupt: false });
+        let ping = thread(vec![Action::Run { cpu_ns: 9 }, Action::Wake { thread: 2 }, signal(2), Action::Exit]);
+        let pong = thread(vec![signal(1), Action::Run { cpu_ns: 7 }, Action::Wake { thread: 1 }, Action::Exit]);
+        let made = made(vec![(1, ping), (2, pong)], Overheads::default());
+        let (there, back) = (SemaphoreId(0), SemaphoreId(1));
+        assert_eq!(steps(&made, 0), [Step::Run { work_ns: 9 }, Step::SemPost(there), Step::SemWait(back)]);
+        assert_eq!(steps(&made, 1), [Step::SemWait(there), Step::Run { work_ns: 7 }, Step::SemPost(back)]);
+        assert!(made.workload.check().is_ok());
+        assert_eq!((made.fidelity.waits, made.fidelity.by_thread), (2, 2));
+    }
+
+    #[test]
+    fn the_kernels_own_time_is_taken_off_once_and_carried_on() {
+        let overheads = Overheads { switch_ns: 10, wake_ns: 7, ..Overheads::default() };
+        let run = |cpu_ns| Action::Run { cpu_ns };
+        let made = made(
+            vec![
+                (1, thread(vec![run(4), Action::Wake { thread: 2 }, run(20), Action::Exit])),
+                (2, thread(vec![run(5)])),
+            ],
+            overheads,
+        );
+        assert_eq!(steps(&made, 0), [Step::SemPost(SemaphoreId(0)), Step::Run { work_ns: 7 }]);
+        assert_eq!(made.fidelity.overhead_left_ns, 5, "the second thread ran shorter than a switch takes");
+    }
+
+    #[test]
+    fn arrivals_keep_their_times_and_sleeps_their_lengths() {
+        let run = |cpu_ns| Action::Run { cpu_ns };
+        // Every 1000, with work of 100 to 400.
+        let arrivals = thread(vec![
+            outside(1000, 900),
+            run(400),
+            outside(2000, 600),
+            run(100),
+            outside(3000, 900),
+            run(300),
+            outside(4000, 700),
+        ]);
+        // Sleeps of 500 whatever the work.
+        let sleeper = thread(vec![
+            outside(500, 500),
+            run(400),
+            outside(1400, 500),
+            run(100),
+            outside(2000, 500),
+            run(300),
+            outside(2800, 500),
+        ]);
+        let made = made(vec![(1, arrivals), (2, sleeper)], Overheads::default());
+        let timer = Step::Timer { timer: TimerId(0), period_ns: 1000, mode: TimerMode::Absolute };
+        assert!(steps(&made, 0).iter().step_by(2).all(|step| *step == timer), "{:?}", steps(&made, 0));
+        assert!(steps(&made, 1).iter().step_by(2).all(|step| *step == Step::Sleep { duration_ns: 500 }));
+        assert_eq!((made.fidelity.at_times, made.fidelity.for_durations), (4, 4));
+    }
+
+    #[test]
+    fn groups_are_kept_together_and_everybody_else_is_not() {
+        let run = || thread(vec![Action::Run { cpu_ns: 9 }, Action::Exit]);
+        let mut made = made(vec![(1, run()), (2, run()), (3, run())], Overheads::default());
+        let group =
+            crate::Group { threads: vec![1, 3], wakes_inside: 9, wakes_across: 0, inside: [1.0; crate::graph::PARTS] };
+        made.keep_together(
+            &Groups { groups: vec![group], alone: vec![2], stability: Some(1.0) },
+            4096,
+            Some("hackbench"),
+        );
+        let workload = &made.workload;
+        let choices: Vec<Aggregate> = workload
+            .tasks
+            .iter()
+            .map(|task| workload.aggregation.of(task.process, task.group, &task.data_groups))
+            .collect();
+        assert_eq!(choices, [Aggregate::Group(0), Aggregate::Off, Aggregate::Group(0)]);
+        let text = warmcore_workload::to_rtapp(workload).unwrap();
+        let read = warmcore_workload::from_rtapp("recorded", &text, &Default::default()).unwrap();
+        assert_eq!(read, *workload, "a file holds all of it");
+    }
+
+    #[test]
+    fn a_forked_thread_is_no_task_of_the_start() {
+        let parent = thread(vec![Action::Fork { child: 2 }, Action::Exit]);
+        let child = History { forked: true, ..thread(vec![Action::Run { cpu_ns: 5 }, Action::Exit]) };
+        let made = made(vec![(1, parent), (2, child)], Overheads::default());
+        assert_eq!(steps(&made, 0), [Step::Fork(TaskTemplateId(1))]);
+        assert_eq!(made.workload.tasks.iter().map(|task| task.instances).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(made.tasks[&2], TaskTemplateId(1));
+    }
+}

@@ -1,0 +1,238 @@
+//! What gathering groups of threads would win: the replay of a recording, simulated with each group's threads free, gathered on one LLC,
+//! and spread over all of them.
+//!
+//! Gathered, a group has the CPUs of the LLC with the most room left, groups with the most CPU time first; a group that needs more CPUs
+//! than an LLC has gets a node's, and one that needs more than that is left free. Spread, its threads are dealt out over the LLCs, one
+//! after the other. The kernel is `eevdf`. All that differs is where threads may run.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+
+use serde::Serialize;
+use warmcore_kernel::MemoryChoice;
+use warmcore_places::place::{Conduct, Place, PlaceError, Request};
+use warmcore_places::sim::Sim;
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials};
+use warmcore_topology::{CpuSet, Machine};
+use warmcore_workload::{Affinity, TaskTemplateId, Workload};
+
+const KERNEL: &str = "eevdf";
+
+/// A group of tasks of a workload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Members {
+    /// Its tasks.
+    pub tasks: Vec<TaskTemplateId>,
+    /// CPUs that they keep busy, in thousandths.
+    pub busy_cpus_milli: u64,
+}
+
+/// A placement against leaving everything to the kernel.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Gain {
+    /// Position of the group that was placed; none if all were.
+    pub group: Option<usize>,
+    /// `gathered` or `spread`.
+    pub placement: &'static str,
+    /// Time until the last task ended, over that of free threads: below 1 is faster.
+    pub elapsed: Comparison,
+    /// CPU time of all tasks, likewise: below 1 is less work for the same.
+    pub cpu_time: Comparison,
+}
+
+/// Why there is no gain to tell.
+#[derive(Debug, thiserror::Error)]
+pub enum GatheringError {
+    /// A run failed.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A value is not a number.
+    #[error(transparent)]
+    Statistics(#[from] StatisticsError),
+    /// The kernel's name is not known: a fault of this program.
+    #[error(transparent)]
+    Kernel(#[from] warmcore_schedulers::SpecError),
+}
+
+/// What was measured of a run: elapsed and CPU time, ns.
+type Measured = [f64; 2];
+
+/// Simulates a workload with its groups free, gathered and spread, all of them and each on its own.
+///
+/// # Errors
+/// See [`GatheringError`].
+pub fn gains(
+    machine: &Machine,
+    workload: &Workload,
+    groups: &[Members],
+    seeds: &[u64],
+    memory: MemoryChoice,
+    conduct: &Conduct,
+) -> Result<Vec<Gain>, GatheringError> {
+    let scheduler = SchedulerSpec::parse(KERNEL)?;
+    let gathered = gathered(machine, groups);
+    let spread = spread(machine, groups);
+    let mut variants = vec![(None, workload.clone())];
+    for (name, places) in [("gathered", &gathered), ("spread", &spread)] {
+        variants.push((Some((None, name)), bound(workload, places.values())));
+        for group in (0..groups.len()).filter(|_| groups.len() > 1) {
+            variants.push((Some((Some(group), name)), bound(workload, places.get(&group))));
+        }
+    }
+    let requests: Vec<Request<'_>> = variants
+        .iter()
+        .flat_map(|(_, workload)| {
+            let scheduler = &scheduler;
+            seeds.iter().map(move |seed| Request {
+                machine,
+                workload,
+                scheduler,
+                seed: *seed,
+                memory,
+                max_time_ns: None,
+                scores_every_ns: None,
+                buffer_kib: None,
+                shared: None,
+                actions: &[],
+            })
+        })
+        .collect();
+    let measured = measure(&requests, conduct)?;
+    let of = |variant: usize, what: usize| -> Vec<Option<f64>> {
+        let runs = &measured[variant * seeds.len()..(variant + 1) * seeds.len()];
+        runs.iter().map(|run| run.map(|run| run[what])).collect()
+    };
+    let mut gains = Vec::new();
+    for (position, (placed, _)) in variants.iter().enumerate() {
+        let Some((group, placement)) = *placed else { continue };
+        let compare = |what| compare_trials(Design::Paired, &of(0, what), &of(position, what), Better::Lower);
+        gains.push(Gain { group, placement, elapsed: compare(0)?, cpu_time: compare(1)? });
+    }
+    Ok(gains)
+}
+
+fn measure(requests: &[Request<'_>], conduct: &Conduct) -> Result<Vec<Option<Measured>>, PlaceError> {
+    let found: Mutex<(Vec<Option<Measured>>, Option<PlaceError>)> = Mutex::new((vec![None; requests.len()], None));
+    Sim.run(requests, conduct, &|position, run| {
+        let report = run.and_then(|run| run.send(None));
+        let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match report {
+            Ok(report) => {
+                let cpu_ns: u64 = report.outcome.tasks.iter().map(|task| task.cpu_time_ns).sum();
+                found.0[position] = Some([report.outcome.elapsed_ns as f64, cpu_ns as f64]);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                found.1.get_or_insert(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    let (measured, error) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    error.map_or(Ok(measured), Err)
+}
+
+/// CPUs of each task, by group.
+type Placement = BTreeMap<usize, Vec<(TaskTemplateId, CpuSet)>>;
+
+fn bound<'a>(workload: &Workload, places: impl IntoIterator<Item = &'a Vec<(TaskTemplateId, CpuSet)>>) -> Workload {
+    let mut workload = workload.clone();
+    for (task, cpus) in places.into_iter().flatten() {
+        let task = &mut workload.tasks[task.index()];
+        // Who binds a program starts it there.
+        task.start_cpu = cpus.first().map(|cpu| cpu.0);
+        task.affinity = Affinity::Cpus(cpus.clone());
+    }
+    workload
+}
+
+/// CPUs of each LLC.
+fn llcs(machine: &Machine) -> Vec<CpuSet> {
+    machine.llcs().map(|llc| machine.cpus_of_llc(llc).clone()).collect()
+}
+
+fn gathered(machine: &Machine, groups: &[Members]) -> Placement {
+    let llcs = llcs(machine);
+    let mut room: Vec<i64> = llcs.iter().map(|cpus| cpus.len() as i64 * 1000).collect();
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(|group| (std::cmp::Reverse(groups[*group].busy_cpus_milli), *group));
+    let mut placement = Placement::new();
+    for group in order {
+        let need = groups[group].busy_cpus_milli as i64;
+        // Of those with the most room the first.
+        let Some(llc) = (0..llcs.len()).max_by_key(|llc| (room[*llc], std::cmp::Reverse(*llc))) else { continue };
+        let node = llcs[llc].first().map(|cpu| machine.cpus_of_node(machine.node_of(cpu)));
+        let cpus = if need <= llcs[llc].len() as i64 * 1000 {
+            llcs[llc].clone()
+        } else if let Some(node) = node.filter(|node| need <= node.len() as i64 * 1000) {
+            node.clone()
+        } else {
+            continue;
+        };
+        for (room, own) in room.iter_mut().zip(&llcs) {
+            *room -= need * own.intersection(&cpus).len() as i64 / cpus.len() as i64;
+        }
+        placement.insert(group, groups[group].tasks.iter().map(|task| (*task, cpus.clone())).collect());
+    }
+    placement
+}
+
+fn spread(machine: &Machine, groups: &[Members]) -> Placement {
+    let llcs = llcs(machine);
+    // Each group begins where the one before ended, or small groups would all be on the first LLCs.
+    let mut next = (0..llcs.len()).cycle();
+    let mut deal = |task: &TaskTemplateId| Some((*task, llcs[next.next()?].clone()));
+    groups
+        .iter()
+        .enumerate()
+        .map(|(group, members)| (group, members.tasks.iter().filter_map(&mut deal).collect()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(tasks: std::ops::Range<u32>, busy_cpus_milli: u64) -> Members {
+        Members { tasks: tasks.map(TaskTemplateId).collect(), busy_cpus_milli }
+    }
+
+    #[test]
+    fn gathered_groups_are_on_an_llc_each_and_large_ones_on_a_node() {
+        let machine = warmcore_topology::resolve("2s1n2l4c1t").unwrap();
+        let placed = gathered(&machine, &[members(0..2, 1500), members(2..8, 5000), members(8..40, 9000)]);
+        let cpus = |group: usize| placed[&group][0].1.len();
+        assert_eq!((cpus(0), cpus(1)), (4, 8));
+        assert!(!placed.contains_key(&2), "no node has nine CPUs");
+        assert!(placed[&0][0].1.intersection(&placed[&1][0].1).is_empty(), "the other LLC has more room");
+    }
+
+    #[test]
+    fn threads_that_are_spread_are_on_all_llcs() {
+        let machine = warmcore_topology::resolve("2s1n2l4c1t").unwrap();
+        let placed = spread(&machine, &[members(0..2, 0), members(2..4, 0)]);
+        let first: Vec<_> = placed.values().flatten().map(|(_, cpus)| cpus.first().unwrap().0).collect();
+        assert_eq!(first, [0, 4, 8, 12]);
+    }
+
+    #[test]
+    fn a_pair_that_does_nothing_but_wake_each_other_loses_when_it_is_spread() {
+        let machine = warmcore_topology::resolve("2s1n2l4c1t").unwrap();
+        let workload = warmcore_workload::from_generator("pingpong:-n1,-l400,-T").unwrap();
+        let conduct = Conduct { jobs: 1, stop: Default::default() };
+        let found =
+            gains(&machine, &workload, &[members(0..2, 1000)], &[1, 2], MemoryChoice::Analytic, &conduct).unwrap();
+        let ratio = |placement: &str| {
+            found
+                .iter()
+                .find(|gain| gain.placement == placement && gain.group.is_none())
+                .unwrap()
+                .elapsed
+                .ratio
+                .unwrap()
+        };
+        assert!(ratio("spread") > 1.1 * ratio("gathered"), "{} and {}", ratio("spread"), ratio("gathered"));
+    }
+}
