@@ -13,9 +13,9 @@ use warmcore_agent::plan::{ActionPlan, DeedPlan, Setting, ThreadsOf};
 use warmcore_agent::report::ActionReport;
 
 use crate::facts::monotonic_ns;
-use crate::files;
 use crate::session::Worker;
 use crate::settings::{self, Changed};
+use warmcore_agent::files;
 
 /// How long it sleeps at most before it looks whether the run is over.
 const NAP_NS: u64 = 20_000_000;

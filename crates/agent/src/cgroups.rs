@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use crate::files;
+use warmcore_agent::files;
 
 const ROOT: &str = "/sys/fs/cgroup";
 

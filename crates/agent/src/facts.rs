@@ -5,7 +5,8 @@ use rustix::time::{ClockId, clock_gettime};
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::report::Hello;
 
-use crate::{btf, files};
+use crate::btf;
+use warmcore_agent::files;
 
 /// Directory of the scheduler's knobs.
 pub const SCHED: &str = "/sys/kernel/debug/sched";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use warmcore_agent::plan::Fault;
 use warmcore_agent::report::{FrameKind, Sample, write_document};
 
-use crate::files;
+use warmcore_agent::files;
 
 /// Commits the fault. Returns only where the fault is to return.
 pub fn commit(fault: Fault, channel: &mut File) {

@@ -7,6 +7,9 @@ use std::io::Read as _;
 const FIRST_READ: usize = 64 << 10;
 
 /// The text of a file, without the line end at its end.
+///
+/// # Errors
+/// When it cannot be read, with its path.
 pub fn read(path: &str) -> Result<String, String> {
     let text = || -> std::io::Result<Vec<u8>> {
         let mut file = fs::File::open(path)?;
@@ -21,6 +24,9 @@ pub fn read(path: &str) -> Result<String, String> {
 }
 
 /// Writes a file that is there already.
+///
+/// # Errors
+/// When it cannot be written, with its path.
 pub fn write(path: &str, text: &str) -> Result<(), String> {
     let file = fs::OpenOptions::new().write(true).open(path);
     let written = file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
@@ -28,6 +34,7 @@ pub fn write(path: &str, text: &str) -> Result<(), String> {
 }
 
 /// Names of a directory's entries in order; none if there is no such directory.
+#[must_use]
 pub fn names(path: &str) -> Vec<String> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

@@ -8,7 +8,6 @@ mod btf;
 mod cgroups;
 mod facts;
 mod faults;
-mod files;
 mod mounts;
 mod recorder;
 mod runs;
@@ -23,6 +22,7 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use rustix::system::{RebootCommand, reboot};
+use warmcore_agent::files;
 use warmcore_agent::plan::{Plan, Purpose};
 use warmcore_agent::report::{Failed, FrameKind, write_document, write_frame};
 use warmcore_agent::{PLAN_PATH, PORT_NAME, PROTOCOL};

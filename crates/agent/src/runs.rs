@@ -14,11 +14,12 @@ use warmcore_native::calibrate;
 use crate::actions::Actor;
 use crate::cgroups::Groups;
 use crate::facts::{forget_pass_costs, monotonic_ns};
+use crate::recorder;
 use crate::scx::{Scx, Watch};
 use crate::session::{Sessions, Worker};
 use crate::settings::{self, Changed};
 use crate::worker::Order;
-use crate::{files, recorder};
+use warmcore_agent::files;
 
 /// From the moment all processes are ready to their start.
 const REST_NS: u64 = 200_000_000;

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use warmcore_agent::plan::ScxPlan;
 
 use crate::facts::monotonic_ns;
-use crate::files;
+use warmcore_agent::files;
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const SEQUENCE: &str = "/sys/kernel/sched_ext/enable_seq";

@@ -2,7 +2,7 @@
 
 use warmcore_agent::plan::Setting;
 
-use crate::files;
+use warmcore_agent::files;
 
 /// What a run changed: path and value from before, in the order of changing.
 #[derive(Default)]
