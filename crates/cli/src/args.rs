@@ -1,6 +1,8 @@
 //! What can be typed. The comments here are the help text, the manual pages and the completions.
 
+mod host;
 mod many;
+mod recordings;
 mod vm;
 
 use std::path::PathBuf;
@@ -10,13 +12,15 @@ use warmcore_workload::parse_duration;
 
 use crate::console::ColorChoice;
 
+pub use host::{HostCommand, HostCompareArguments, SetCpus};
 pub use many::{ReproduceArguments, SweepArguments};
+pub use recordings::{GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
 pub use vm::{ValidateArguments, VmArguments, VmCommand};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
 Exit codes: 0 done; 1 the operation failed; 2 bad usage or input; 3 it ran and a requested check failed;
-4 this machine cannot do it; 130 and 143 interrupted and terminated, what had finished is valid.
+4 this machine cannot do it; 5 its state could not be put back; 130 and 143 interrupted and terminated, what had finished is valid.
 
 First steps:
   warmcore machine list
@@ -64,6 +68,15 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Print what ran when in a run's trial, a line for each slice and migration, as `perf sched timehist` does
     Events(EventsArguments),
+    /// Compare schedulers and sets of CPUs on this computer, and put its state back
+    #[command(subcommand)]
+    Host(HostCommand),
+    /// Record the scheduling of a command or a process on this computer, as a run directory
+    Record(RecordArguments),
+    /// Make a workload of a recording: waits and orders follow from the schedule, not from the recording
+    Replay(ReplayArguments),
+    /// Say which threads of a recording belong together, and what gathering them would win
+    Group(GroupArguments),
     /// Run many workloads on many machines under the same schedulers: one table of gains
     Sweep(SweepArguments),
     /// List, show, detect and convert machines

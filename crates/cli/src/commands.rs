@@ -7,11 +7,16 @@ use crate::failure::Failure;
 
 pub mod compare;
 pub mod explain;
+pub mod group;
+pub mod host;
 pub mod machine;
 pub mod memory;
 pub mod metrics;
 pub mod native;
+pub mod record;
+pub mod recording;
 pub mod reference;
+pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod reproduce_contention;

@@ -7,6 +7,7 @@
 //! | 2 | bad usage or configuration |
 //! | 3 | it ran, and a requested check failed |
 //! | 4 | this machine or kernel cannot do it; nothing was changed |
+//! | 5 | the state of this computer could not be put back; the journal is kept |
 //! | 130, 143 | interrupted, terminated; what was finished is valid |
 
 use std::fmt;
@@ -30,6 +31,8 @@ pub enum Class {
     Check,
     /// This machine or kernel cannot do it.
     Unable,
+    /// The state of this computer could not be put back.
+    State,
     /// Ended by the signal with this number.
     Signal(i32),
 }
@@ -95,6 +98,7 @@ impl Failure {
             Class::Usage => 2,
             Class::Check => 3,
             Class::Unable => 4,
+            Class::State => 5,
             Class::Signal(signal) => u8::try_from(128 + signal).unwrap_or(1),
         }
     }

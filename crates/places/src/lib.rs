@@ -1,7 +1,8 @@
 //! Places where an experiment can run.
 //!
 //! - [`place`]: what every place is to those above it, and what it is asked for.
-//! - [`sim`]: the simulator. [`vm`]: real kernels in virtual machines. [`scripted`]: a table of answers, for tests.
+//! - [`sim`]: the simulator. [`vm`]: real kernels in virtual machines. [`recorded`]: a recording that was made
+//!   already. [`scripted`]: a table of answers, for tests.
 //! - [`files`]: files that are written whole or not at all, and their sums.
 //!
 //! What comes out of a place does not say what is made of it: trials, verdicts and pages are crate `lab`'s and above. They know
@@ -10,7 +11,9 @@
 use std::sync::Arc;
 
 pub mod files;
+pub mod host;
 pub mod place;
+pub mod recorded;
 pub mod scripted;
 pub mod sim;
 pub mod vm;
@@ -18,7 +21,7 @@ pub mod vm;
 use place::{Options, Place, PlaceError, PlaceKind, Trouble};
 
 /// Every kind of place.
-pub static PLACES: &[&PlaceKind] = &[&sim::KIND, &vm::place::KIND, &scripted::KIND];
+pub static PLACES: &[&PlaceKind] = &[&sim::KIND, &vm::place::KIND, &recorded::KIND, &scripted::KIND];
 
 /// Kinds that a command line can ask for.
 pub fn offered() -> impl Iterator<Item = &'static PlaceKind> {

@@ -43,8 +43,8 @@ impl<'a, W: Write> EventLines<'a, W> {
                 let (prev, next) = (task(prev), task(next));
                 writeln!(out, "sched_switch prev={prev} prev_state={} next={next}", prev_state.letter())
             }
-            EventKind::Waking { task: woken, target_cpu } => {
-                writeln!(out, "sched_waking task={} target_cpu={}", task(woken), target_cpu.0)
+            EventKind::Waking { task: woken, target_cpu, waker } => {
+                writeln!(out, "sched_waking task={} target_cpu={} waker={}", task(woken), target_cpu.0, task(waker))
             }
             EventKind::Wakeup { task: woken } => writeln!(out, "sched_wakeup task={}", task(woken)),
             EventKind::Migrate { task: moved, from, to, kind } => {

@@ -87,12 +87,18 @@ pub fn events(arguments: &EventsArguments, console: &Console) -> Result<(), Fail
 fn load(path: &Path, signals: &Signals) -> Result<Run, Failure> {
     let run =
         Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
+    scene(&run, path, None)?;
+    Ok(run)
+}
+
+/// The scene of that scheduler, or the first one: a run with events of a trial has one.
+pub fn scene(run: &Run, path: &Path, label: Option<&str>) -> Result<usize, Failure> {
     if run.scenes.is_empty() {
         let message = format!("{}: there are no events of a trial", path.display());
         return Err(Failure::failed("warmcore::explain", message)
             .help("a run on a real kernel keeps its events with `--trace full`, the default of `compare --on vm`"));
     }
-    Ok(run)
+    label.map_or(Ok(0), |label| scheduler(run, label))
 }
 
 fn scheduler(run: &Run, label: &str) -> Result<usize, Failure> {

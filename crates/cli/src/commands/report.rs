@@ -14,6 +14,7 @@ use warmcore_report::run::{Options, ReportError, Run};
 use warmcore_report::{figures, html, text};
 
 use crate::args::ReportArguments;
+use crate::commands::recording::Imported;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -22,14 +23,25 @@ use crate::signals::Signals;
 const COMPARE_RERUN_EVENTS: u64 = 10_000_000;
 
 /// Runs the verb.
-pub fn run(arguments: ReportArguments, console: &Console) -> Result<(), Failure> {
+pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
+    // Files of other recorders become run directories that are removed at the end.
+    let mut imported: Vec<Imported> = Vec::new();
+    for (number, path) in arguments.runs.iter_mut().enumerate().filter(|(_, path)| path.is_file()) {
+        let made = Imported::new(path, number, &signals, console)?;
+        made.path().clone_into(path);
+        imported.push(made);
+    }
     let traces = [(Format::Perfetto, &arguments.perfetto), (Format::Lines, &arguments.events)];
     let traces: Vec<(Format, &Path)> =
         traces.into_iter().filter_map(|(format, path)| Some((format, path.as_deref()?))).collect();
     let others =
         arguments.svg.is_some() || arguments.markdown.is_some() || arguments.lesson.is_some() || !traces.is_empty();
     let page = arguments.html.is_some() || arguments.open || !others;
+    if page && arguments.html.is_none() && !imported.is_empty() {
+        return Err(Failure::usage("warmcore::usage", "a recording's file has no directory for its page")
+            .help("name the page with --html FILE"));
+    }
     // The Markdown is made of the trials' numbers alone: damaged events are no reason to refuse it.
     let drawn = page || arguments.svg.is_some() || arguments.lesson.is_some() || !traces.is_empty();
     let scenes = !arguments.no_timeline && drawn;

@@ -1,0 +1,105 @@
+//! What can be typed about recordings.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// Which recording, and which of its threads.
+#[derive(Args, Debug)]
+pub struct RecordingArguments {
+    /// Recording: a run directory with events of a trial, or a file of another recorder
+    #[arg(value_name = "RECORDING", value_hint = ValueHint::AnyPath)]
+    pub recording: PathBuf,
+    /// Only threads of this process; can be given several times
+    #[arg(long = "process", value_name = "PID")]
+    pub processes: Vec<i32>,
+    /// Only this process and what descends from it, as far as the recording saw it; can be given several times
+    #[arg(long = "descendants-of", value_name = "PID")]
+    pub descendants_of: Vec<i32>,
+    /// Only threads of this name; can be given several times
+    #[arg(long = "thread", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Of a run directory: the scheduler under which it was recorded; the first one if not given
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub scheduler: Option<String>,
+    /// Machine that it was recorded on: what its kernel's own work costs is taken off. A run directory's own machine, or one with
+    /// generic costs, if not given
+    #[arg(long, value_name = "MACHINE")]
+    pub recorded_on: Option<String>,
+}
+
+/// Arguments of `replay`.
+#[derive(Args, Debug)]
+pub struct ReplayArguments {
+    /// What was recorded
+    #[command(flatten)]
+    pub recording: RecordingArguments,
+    /// File for the workload; standard output if not given
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// Print as JSON how far the workload is what was recorded; needs --out
+    #[arg(long, requires = "out")]
+    pub json: bool,
+}
+
+/// Arguments of `group`.
+#[derive(Args, Debug)]
+pub struct GroupArguments {
+    /// What was recorded
+    #[command(flatten)]
+    pub recording: RecordingArguments,
+    /// Machine to predict on what gathering each group would win; nothing is predicted if not given
+    #[arg(short, long, value_name = "MACHINE")]
+    pub machine: Option<String>,
+    /// Memory profile that the threads of groups are assumed to have, such as canneal; without one, memory is left out of the
+    /// prediction and what wakeups cost is all that counts
+    #[arg(long, value_name = "PROFILE", requires = "machine")]
+    pub profile: Option<String>,
+    /// Data that the threads of a group are assumed to share, in KiB
+    #[arg(long, value_name = "KIB", default_value_t = 1024)]
+    pub shared: u64,
+    /// Trials of each placement
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub trials: u32,
+    /// Seed that the trials' seeds are derived from
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=super::MAX_SEED))]
+    pub seed: u64,
+    /// Simulations at the same time; as many as there are CPUs if not given
+    #[arg(short, long, value_name = "COUNT")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    /// File for a workload that replays the recording with its groups, for cache-aware schedulers to keep together
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// Print everything as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `record`.
+#[derive(Args, Debug)]
+pub struct RecordArguments {
+    /// Command to record, with its arguments, after `--`
+    #[arg(value_name = "COMMAND", last = true, conflicts_with = "pid")]
+    pub command: Vec<std::ffi::OsString>,
+    /// Record a process that runs already, and what descends from it
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Option<i32>,
+    /// End of the recording, such as 10s; the end of the command or the process if that comes first
+    #[arg(short, long, value_name = "TIME", value_parser = super::parse_time)]
+    pub duration: Option<u64>,
+    /// Run directory to make; recording-N in this directory if not given
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Write over a run directory that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Room for events that wait to be read, KiB per CPU
+    #[arg(long, value_name = "KIB", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
+    pub buffer: u32,
+    /// Run the command so many times more without recording, in turn with as many recorded ones, and say what recording costs
+    #[arg(long, value_name = "PAIRS", default_value_t = 0, requires = "command")]
+    pub overhead: u32,
+    /// Print as JSON what was recorded
+    #[arg(long)]
+    pub json: bool,
+}

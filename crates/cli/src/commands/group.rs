@@ -1,0 +1,231 @@
+//! `warmcore group`: which threads of a recording belong together, on what evidence, what gathering them would win, and how to.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use warmcore_kernel::MemoryChoice;
+use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
+use warmcore_lab::session::pretty;
+use warmcore_memory::library;
+use warmcore_places::place::Conduct;
+use warmcore_replay::{Edge, Fidelity, Graph, Group, Groups};
+use warmcore_search::gathering::{Gain, GatheringError, Members, gains};
+use warmcore_statistics::Comparison;
+
+use crate::args::GroupArguments;
+use crate::commands::recording::Loaded;
+use crate::commands::{recording, write_output};
+use crate::console::{Console, Table};
+use crate::failure::Failure;
+use crate::load;
+use crate::signals::Signals;
+
+/// Edges and threads that are shown of a group.
+const MOST_SHOWN: usize = 6;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    names: BTreeMap<i32, &'a str>,
+    groups: &'a Groups,
+    graph: &'a Graph,
+    fidelity: &'a Fidelity,
+    /// What the prediction rests on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assumption: Option<String>,
+    gains: &'a [Gain],
+}
+
+/// Runs the verb.
+pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure> {
+    let loaded = recording::load(&arguments.recording, console)?;
+    let graph = Graph::of(&loaded.recording, &loaded.chosen, &loaded.histories);
+    let groups = Groups::of(&graph);
+    let mut made =
+        warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+    if let Some(profile) = &arguments.profile
+        && library::find(profile).is_none()
+    {
+        return Err(Failure::usage("warmcore::recording", format!("there is no memory profile `{profile}`"))
+            .help("`warmcore memory profiles` lists them"));
+    }
+    made.keep_together(&groups, arguments.shared.saturating_mul(1024), arguments.profile.as_deref());
+    if let Some(out) = &arguments.out {
+        let text = warmcore_workload::to_rtapp(&made.workload)
+            .map_err(|error| Failure::failed("warmcore::workload", error))?;
+        write_output(Some(out), &text, console)?;
+    }
+    let mut assumption = None;
+    let mut found = Vec::new();
+    if let Some(machine) = arguments.machine.as_deref().filter(|_| !groups.groups.is_empty()) {
+        let machine = load::machine(machine)?.value;
+        let span = loaded.histories.span_ns.max(1);
+        let members: Vec<Members> = groups
+            .groups
+            .iter()
+            .map(|group| Members {
+                tasks: group.threads.iter().filter_map(|thread| made.tasks.get(thread).copied()).collect(),
+                busy_cpus_milli: cpu_ns(&loaded, group).saturating_mul(1000) / span,
+            })
+            .collect();
+        let memory = if arguments.profile.is_some() { MemoryChoice::Analytic } else { MemoryChoice::None };
+        let signals = Signals::listen()?;
+        let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, Into::into);
+        let conduct = Conduct { jobs, stop: signals.stop.clone() };
+        let seeds = trial_seeds(arguments.seed, arguments.trials);
+        found = gains(&machine, &made.workload, &members, &seeds, memory, &conduct).map_err(|error| match error {
+            GatheringError::Place(error) => load::place_failure(error, Some(&signals)),
+            other => Failure::failed("warmcore::recording", other),
+        })?;
+        assumption = Some(match &arguments.profile {
+            Some(profile) => format!(
+                "simulated under eevdf on {}, as if every thread of a group worked like `{profile}` and a group shared {} KiB: no recording of a \
+                 scheduler tells what threads do to memory",
+                machine.name(),
+                arguments.shared
+            ),
+            None => format!(
+                "simulated under eevdf on {} without memory: only what wakeups and queues cost is counted; `--profile` adds an assumption on \
+                 memory",
+                machine.name()
+            ),
+        });
+    }
+    if arguments.json {
+        let document = Document {
+            schema: "warmcore-groups-1",
+            tool_version: TOOL_VERSION,
+            names: graph.threads.iter().map(|thread| (*thread, name(&loaded, *thread))).collect(),
+            groups: &groups,
+            graph: &graph,
+            fidelity: &made.fidelity,
+            assumption,
+            gains: &found,
+        };
+        return Ok(console.out(&pretty(&document))?);
+    }
+    let mut text = in_words(&loaded, &graph, &groups);
+    if let Some(assumption) = assumption {
+        let _ = write!(text, "\nWhat placement would win, {assumption}:\n\n{}", console.table(&gain_table(&found)));
+    }
+    text.push_str(&how_to_act(&loaded, &groups));
+    Ok(console.out(&text)?)
+}
+
+fn name(loaded: &Loaded, thread: i32) -> &str {
+    loaded.histories.threads.get(&thread).map_or("", |history| &history.name)
+}
+
+fn cpu_ns(loaded: &Loaded, group: &Group) -> u64 {
+    group.threads.iter().filter_map(|thread| loaded.histories.threads.get(thread)).map(|history| history.cpu_ns).sum()
+}
+
+fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
+    let wakes: u64 = graph.edges.iter().map(Edge::wakes).sum();
+    let mut text = format!(
+        "{} threads in {} groups, {} alone. {wakes} wakeups between threads are evidence, {} are too few or chance, {} came from outside. \
+         {}\n",
+        graph.threads.len(),
+        groups.groups.len(),
+        groups.alone.len(),
+        graph.discarded,
+        graph.from_outside,
+        groups.stability.map_or("No thread is heard of in both halves.".to_owned(), |stability| format!(
+            "The groups of the first half are those of the second to {stability:.2} (adjusted Rand index)."
+        ))
+    );
+    // Numbers of tasks of a run are nothing that a user has seen.
+    let whole = |thread: i32| match loaded.of_run {
+        true => name(loaded, thread).to_owned(),
+        false => format!("{} ({thread})", name(loaded, thread)),
+    };
+    for (number, group) in (1..).zip(&groups.groups) {
+        let shares: Vec<String> = group.inside.iter().map(|share| format!("{:.0}", share * 100.0)).collect();
+        let _ = writeln!(
+            text,
+            "\nGroup {number}: {} threads, {:.2} CPUs busy, {} wakeups inside and {} across ({} % inside, by quarter of the time)",
+            group.threads.len(),
+            cpu_ns(loaded, group) as f64 / loaded.histories.span_ns.max(1) as f64,
+            group.wakes_inside,
+            group.wakes_across,
+            shares.join(", ")
+        );
+        let mut threads: Vec<String> = group.threads.iter().take(MOST_SHOWN).map(|thread| whole(*thread)).collect();
+        if group.threads.len() > MOST_SHOWN {
+            threads.push(format!("{} more", group.threads.len() - MOST_SHOWN));
+        }
+        let _ = writeln!(text, "  {}", threads.join(", "));
+        let has = |thread: i32| group.threads.binary_search(&thread).is_ok();
+        let mut edges: Vec<&Edge> = graph.edges.iter().filter(|edge| has(edge.a) && has(edge.b)).collect();
+        edges.sort_by_key(|edge| (std::cmp::Reverse(edge.wakes()), edge.a, edge.b));
+        for edge in edges.iter().take(MOST_SHOWN) {
+            let softirq =
+                if edge.by_softirq > 0 { format!(", {} by softirqs", edge.by_softirq) } else { String::new() };
+            let _ = writeln!(
+                text,
+                "  {} woke {} {} times and was woken {} times{softirq}",
+                whole(edge.a),
+                whole(edge.b),
+                edge.a_wakes_b,
+                edge.b_wakes_a
+            );
+        }
+    }
+    text
+}
+
+fn gain_table(gains: &[Gain]) -> Table {
+    let mut table = Table::new(["group", "placement", ">elapsed", "95 % interval", ">CPU time", "95 % interval"]);
+    let ratio = |comparison: &Comparison| comparison.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));
+    let interval = |comparison: &Comparison| {
+        comparison.interval.map_or("-".into(), |interval| format!("{:.3} to {:.3}", interval.low, interval.high))
+    };
+    for gain in gains {
+        table.row([
+            gain.group.map_or("all".into(), |group| (group + 1).to_string()),
+            gain.placement.to_owned(),
+            ratio(&gain.elapsed),
+            interval(&gain.elapsed),
+            ratio(&gain.cpu_time),
+            interval(&gain.cpu_time),
+        ]);
+    }
+    table
+}
+
+/// What a user can do about it. Nothing of it is done.
+fn how_to_act(loaded: &Loaded, groups: &Groups) -> String {
+    if groups.groups.is_empty() {
+        return "\nNo threads belong together, as far as wakeups tell.\n".into();
+    }
+    let mut text = String::from(
+        "\nTo act on it (nothing was changed). CPUS is those of one LLC:\n  \
+         warmcore group RECORDING --out groups.json    a workload in which cache-aware schedulers keep each group together\n",
+    );
+    for (number, group) in (1..).zip(&groups.groups).take(MOST_SHOWN).filter(|_| !loaded.of_run) {
+        let ids: Vec<String> = group.threads.iter().map(i32::to_string).collect();
+        let processes: std::collections::BTreeSet<Option<i32>> = group
+            .threads
+            .iter()
+            .filter_map(|thread| loaded.histories.threads.get(thread))
+            .map(|history| history.process)
+            .collect();
+        let _ = writeln!(
+            text,
+            "  for t in {}; do taskset -p --cpu-list CPUS $t; done    group {number}, until its threads end",
+            ids.join(" ")
+        );
+        if let [Some(process)] = processes.iter().copied().collect::<Vec<_>>()[..] {
+            let _ = writeln!(
+                text,
+                "  group {number} is process {process} or a part of it: cache-aware scheduling (Linux 7.2) gathers a process by itself"
+            );
+        }
+    }
+    text.push_str(
+        "  Groups other than processes are not to be had from a released kernel: the prctl(PR_SCHED_CACHE) proposal would name them.\n",
+    );
+    text
+}

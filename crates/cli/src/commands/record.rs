@@ -1,0 +1,478 @@
+//! `warmcore record`: the scheduling of a command or a process on this computer, as a run directory.
+//!
+//! Events come from a tracefs instance of its own, of all CPUs: a migration is often decided by somebody else's thread. They are read
+//! while the command runs, by a thread that sleeps between two readings, and kept as `recording.dat`, a file of trace-cmd. What descends
+//! from the command is chosen by the forks that were recorded.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
+use serde::Serialize;
+use warmcore_agent::tracefs::{Instance, Pages};
+use warmcore_capture::Recording;
+use warmcore_capture::trace_dat::{self, Contents, PAGE_BYTES};
+use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::experiment::{Named, TOOL_VERSION};
+use warmcore_lab::session::pretty;
+use warmcore_replay::history::histories;
+use warmcore_replay::{Fidelity, Overheads, Selection};
+
+use crate::args::RecordArguments;
+use crate::commands::compare::directory_failure;
+use crate::commands::recording::{Loaded, import};
+use crate::commands::report;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::load;
+use crate::signals::Signals;
+
+/// Where tracefs is, or may be mounted.
+const TRACEFS: &str = "/sys/kernel/tracing";
+/// Time between two readings of the buffers.
+const BETWEEN_READINGS: Duration = Duration::from_millis(50);
+/// The recording in the run directory.
+const FILE: &str = "recording.dat";
+/// Stops itself before it becomes the command, so that nothing of the command runs unrecorded.
+const STOPPED_START: &str = r#"kill -STOP $$; exec "$@""#;
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    tool_version: &'static str,
+    run: PathBuf,
+    events: u64,
+    lost: Vec<u64>,
+    seconds: f64,
+    /// How the command ended, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    fidelity: Fidelity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overhead: Option<Overhead>,
+}
+
+/// What recording costs: elapsed times in seconds, in pairs.
+#[derive(Serialize)]
+struct Overhead {
+    without: Vec<f64>,
+    with: Vec<f64>,
+    /// Median of the pairs' ratios, less 1.
+    share: f64,
+}
+
+/// Runs the verb.
+pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let program = arguments.command.first();
+    if program.is_none() && arguments.pid.is_none() {
+        return Err(Failure::usage("warmcore::usage", "there is nothing to record")
+            .help("name a command after `--`, or a process with --pid"));
+    }
+    if let Some(program) = program {
+        find(program)?;
+    }
+    if let Some(pid) = arguments.pid.filter(|pid| *pid <= 0 || !Path::new(&format!("/proc/{pid}")).exists()) {
+        return Err(Failure::usage("warmcore::record", format!("there is no process {pid}")).help("check the number"));
+    }
+    let machine = Named { source: "host".into(), value: load::machine("host")?.value };
+    let out = arguments.out.clone().unwrap_or_else(free_name);
+    let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
+    let tracing = Tracing::begin(console)?;
+    let directory = RunDirectory::create(&out, existing).map_err(directory_failure)?;
+    let overhead = if arguments.overhead > 0 { Some(measure(arguments, &tracing, &signals)?) } else { None };
+    let recorded = record(arguments, &tracing, &signals)?;
+    tracing.end()?;
+    let path = directory.path().join(FILE);
+    let kept = fs::File::create(&path).and_then(|mut file| trace_dat::write(&mut file, &recorded.contents));
+    kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
+    let loaded = loaded(&recorded, arguments, &machine)?;
+    let events = loaded.recording.records.len() as u64;
+    let processes: Vec<Accounts> = accounts(&recorded, &loaded);
+    let fidelity = import(loaded, machine, &directory, &signals)?;
+    let page = report::into_run_directory(directory.path(), &signals)?;
+    let lost: u64 = recorded.contents.lost.iter().sum();
+    if lost > 0 {
+        console.warn(&format!(
+            "{lost} events were lost, {:.2} % of all: --buffer makes more room than {} KiB per CPU",
+            100.0 * lost as f64 / (lost + events) as f64,
+            arguments.buffer
+        ));
+    }
+    if let Some(code) = recorded.exit_code.filter(|code| *code != 0) {
+        console.warn(&format!("the command ended with exit code {code}"));
+    }
+    if arguments.json {
+        let document = Document {
+            schema: "warmcore-record-1",
+            tool_version: TOOL_VERSION,
+            run: directory.path().to_owned(),
+            events,
+            lost: recorded.contents.lost,
+            seconds: recorded.seconds,
+            exit_code: recorded.exit_code,
+            fidelity,
+            overhead,
+        };
+        return Ok(console.out(&pretty(&document))?);
+    }
+    let mut text = format!("{events} events in {:.2} s, {lost} lost\n", recorded.seconds);
+    fidelity.sentences().iter().for_each(|sentence| text.push_str(&format!("{sentence}\n")));
+    for account in processes {
+        text.push_str(&format!(
+            "{} ({}): {:.3} s on CPU by the kernel's accounts, {:.3} s by the recording\n",
+            account.name,
+            account.thread,
+            account.kernel_ns as f64 / 1e9,
+            account.recorded_ns as f64 / 1e9
+        ));
+    }
+    if let Some(overhead) = overhead {
+        text.push_str(&format!(
+            "recording makes it {:.1} % slower (median of {} pairs)\n",
+            100.0 * overhead.share,
+            overhead.with.len()
+        ));
+    }
+    console.out(&text)?;
+    console.note(&format!("run directory: {}, page: {}", directory.path().display(), page.display()));
+    Ok(())
+}
+
+/// The first `recording-N` that is not there.
+fn free_name() -> PathBuf {
+    let names = (1_u32..).map(|number| PathBuf::from(format!("recording-{number}")));
+    names.into_iter().find(|path| !path.exists()).unwrap_or_else(|| "recording".into())
+}
+
+/// A program that does not exist would only be known to the shell that starts it.
+fn find(program: &OsString) -> Result<(), Failure> {
+    let path = Path::new(program);
+    let exists = if path.components().count() > 1 {
+        path.is_file()
+    } else {
+        let directories = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&directories).any(|directory| directory.join(path).is_file())
+    };
+    match exists {
+        true => Ok(()),
+        false => Err(Failure::usage("warmcore::record", format!("there is no program {}", path.display()))
+            .help("check its name, or give its path")),
+    }
+}
+
+/// The instance, removed on every way out.
+struct Tracing {
+    instance: Instance,
+    header_page: String,
+    /// Names with their subsystems, and formats.
+    events: Vec<(String, String)>,
+    /// Whether tracefs was mounted for this.
+    mounted: bool,
+    ended: bool,
+}
+
+impl Tracing {
+    fn begin(console: &Console) -> Result<Self, Failure> {
+        let mut mounted = false;
+        if !Path::new(TRACEFS).join("instances").is_dir() {
+            let status = Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS]).output();
+            mounted = status.is_ok_and(|output| output.status.success());
+            if !mounted {
+                return Err(Failure::unable(
+                    "warmcore::record",
+                    format!("tracefs is not mounted at {TRACEFS}, and cannot be"),
+                )
+                .help("as root: `mount -t tracefs tracefs /sys/kernel/tracing`"));
+            }
+            console.note(&format!("tracefs is mounted at {TRACEFS} until the end"));
+        }
+        let instance = Instance::at(TRACEFS, &format!("warmcore-{}", std::process::id()));
+        let prepared = instance.prepare().and_then(|formats| Ok((formats, instance.with_new_threads()?)));
+        let formats = prepared.map_err(|reason| {
+            let failure = Failure::unable("warmcore::record", reason);
+            match rustix::process::geteuid().is_root() {
+                true => failure,
+                false => failure
+                    .help("recording needs root, or group and mode of /sys/kernel/tracing that let you write there"),
+            }
+        });
+        match formats {
+            Ok((formats, new_threads)) => {
+                let mut events: Vec<(String, String)> =
+                    formats.events.into_iter().map(|(name, format)| (format!("sched/{name}"), format)).collect();
+                events.extend(new_threads);
+                Ok(Self { instance, header_page: formats.header_page, events, mounted, ended: false })
+            }
+            Err(failure) => {
+                let _ = instance.remove();
+                unmount(mounted);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Puts everything back.
+    fn end(mut self) -> Result<(), Failure> {
+        self.ended = true;
+        let removed = self.instance.remove();
+        unmount(self.mounted);
+        removed.map_err(|reason| Failure::failed("warmcore::record", reason))
+    }
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.instance.stop();
+            let _ = self.instance.remove();
+            unmount(self.mounted);
+        }
+    }
+}
+
+fn unmount(mounted: bool) {
+    if mounted {
+        let _ = Command::new("umount").arg(TRACEFS).status();
+    }
+}
+
+/// What was recorded.
+struct Recorded {
+    contents: Contents,
+    root: i32,
+    seconds: f64,
+    exit_code: Option<i32>,
+    /// CPU time by the kernel's accounts between beginning and end, of threads that were there at both, ns.
+    accounts: BTreeMap<i32, u64>,
+}
+
+fn record(arguments: &RecordArguments, tracing: &Tracing, signals: &Signals) -> Result<Recorded, Failure> {
+    let failed = |reason: String| Failure::failed("warmcore::record", reason);
+    let instance = &tracing.instance;
+    let mut child = Started::new(&arguments.command)?;
+    let root = child.as_ref().map_or(arguments.pid.unwrap_or_default(), Started::id);
+    let mut readers: Vec<Pages> =
+        (0..instance.cpus()).map(|cpu| instance.pages(cpu)).collect::<Result<_, _>>().map_err(failed)?;
+    let mut pages: Vec<Vec<u8>> = vec![Vec::new(); readers.len()];
+    let mut processes = BTreeMap::new();
+    instance.start(arguments.buffer).map_err(failed)?;
+    let before = schedstats(root, &mut processes);
+    let start = Instant::now();
+    if let Some(child) = &child {
+        child.go()?;
+    }
+    let limit = arguments.duration.map(Duration::from_nanos);
+    let watched = Watched::new(root)?;
+    let (exit_code, seconds) = loop {
+        let rest = limit.map_or(BETWEEN_READINGS, |limit| limit.saturating_sub(start.elapsed()).min(BETWEEN_READINGS));
+        watched.wait(rest);
+        let now = start.elapsed().as_secs_f64();
+        drain(&mut readers, &mut pages).map_err(failed)?;
+        schedstats(root, &mut processes);
+        let ended = match &mut child {
+            Some(child) => child.ended()?,
+            None => (!Path::new(&format!("/proc/{root}")).exists()).then_some(0),
+        };
+        let stopped = signals.stop.load(Ordering::Relaxed);
+        if ended.is_some() || stopped || limit.is_some_and(|limit| start.elapsed() >= limit) {
+            break (ended, now);
+        }
+    };
+    let mut accounts = schedstats(root, &mut processes);
+    instance.stop().map_err(failed)?;
+    drain(&mut readers, &mut pages).map_err(failed)?;
+    let (_, lost) = instance.counts().map_err(failed)?;
+    drop(readers);
+    accounts.retain(|thread, _| before.contains_key(thread));
+    accounts.iter_mut().for_each(|(thread, ns)| *ns -= before[thread].min(*ns));
+    let contents = Contents {
+        header_page: tracing.header_page.clone(),
+        header_event: instance.header_event().map_err(failed)?,
+        events: tracing.events.clone(),
+        cmdlines: names(&processes),
+        clock: Instance::CLOCK.into(),
+        processes,
+        pages,
+        lost,
+    };
+    Ok(Recorded { contents, root, seconds, exit_code: child.is_some().then_some(exit_code).flatten(), accounts })
+}
+
+fn drain(readers: &mut [Pages], pages: &mut [Vec<u8>]) -> Result<(), String> {
+    for (reader, kept) in readers.iter_mut().zip(pages) {
+        while let Some(page) = reader.read()? {
+            kept.extend_from_slice(page);
+            // A page may be handed over shorter than it is.
+            kept.resize(kept.len().next_multiple_of(PAGE_BYTES), 0);
+        }
+    }
+    Ok(())
+}
+
+/// CPU time of the threads of a process and its children, by thread, and which process they are of.
+fn schedstats(root: i32, processes: &mut BTreeMap<i32, i32>) -> BTreeMap<i32, u64> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![root];
+    while let Some(process) = waiting.pop() {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
+        for thread in threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+            processes.insert(thread, process);
+            let file =
+                |name: &str| fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}")).unwrap_or_default();
+            if let Some(ns) = file("schedstat").split_whitespace().next().and_then(|ns| ns.parse().ok()) {
+                found.insert(thread, ns);
+            }
+            waiting.extend(file("children").split_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+        }
+    }
+    found
+}
+
+fn names(processes: &BTreeMap<i32, i32>) -> BTreeMap<i32, String> {
+    let name = |thread: &i32, process: &i32| fs::read_to_string(format!("/proc/{process}/task/{thread}/comm")).ok();
+    processes
+        .iter()
+        .filter_map(|(thread, process)| Some((*thread, name(thread, process)?.trim_end().to_owned())))
+        .collect()
+}
+
+/// The command, stopped before its first instruction until it may go. Killed if it is not waited for.
+struct Started {
+    child: Child,
+    pid: Pid,
+}
+
+impl Started {
+    fn new(command: &[OsString]) -> Result<Option<Self>, Failure> {
+        if command.is_empty() {
+            return Ok(None);
+        }
+        let failed = |error: String| Failure::failed("warmcore::record", format!("cannot start the command: {error}"));
+        let spawned = Command::new("/bin/sh").args(["-c", STOPPED_START, "sh"]).args(command).spawn();
+        let child = spawned.map_err(|error| failed(error.to_string()))?;
+        let pid = Pid::from_child(&child);
+        let status = waitpid(Some(pid), WaitOptions::UNTRACED).map_err(|error| failed(error.to_string()))?;
+        match status {
+            Some((_, status)) if status.stopped() => Ok(Some(Self { child, pid })),
+            _ => Err(failed("it ended at once".into())),
+        }
+    }
+
+    fn id(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    fn go(&self) -> Result<(), Failure> {
+        kill_process(self.pid, Signal::CONT)
+            .map_err(|error| Failure::failed("warmcore::record", format!("cannot let the command go: {error}")))
+    }
+
+    /// Its exit code, if it ended; that of a shell for a signal.
+    fn ended(&mut self) -> Result<Option<i32>, Failure> {
+        let status = self.child.try_wait().map_err(|error| Failure::failed("warmcore::record", error))?;
+        Ok(status.map(|status| status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)))
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process whose end can be waited for.
+struct Watched(OwnedFd);
+
+impl Watched {
+    fn new(process: i32) -> Result<Self, Failure> {
+        let failed = |reason: &dyn std::fmt::Display| {
+            Failure::failed("warmcore::record", format!("cannot watch process {process}: {reason}"))
+        };
+        let pid = Pid::from_raw(process).ok_or_else(|| failed(&"it is no process"))?;
+        pidfd_open(pid, PidfdFlags::empty()).map(Self).map_err(|error| failed(&error))
+    }
+
+    /// Returns when it ends, when so much time is over, or when a signal comes.
+    fn wait(&self, most: Duration) {
+        let time = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+        let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&time));
+    }
+}
+
+fn loaded(
+    recorded: &Recorded,
+    arguments: &RecordArguments,
+    machine: &Named<warmcore_topology::Machine>,
+) -> Result<Loaded, Failure> {
+    let mut bytes = Vec::new();
+    let read = trace_dat::write(&mut bytes, &recorded.contents).map_err(|error| error.to_string());
+    let read = read.and_then(|()| trace_dat::read(&bytes).map_err(|error| error.to_string()));
+    let recording: Recording =
+        read.map_err(|reason| Failure::failed("warmcore::record", format!("the recording cannot be read: {reason}")))?;
+    let selection = Selection { descendants_of: vec![recorded.root], ..Selection::default() };
+    let chosen = selection.threads(&recording).map_err(|error| Failure::failed("warmcore::record", error))?;
+    let name = match arguments.command.first() {
+        Some(program) => {
+            Path::new(program).file_name().map_or("command".into(), |name| name.to_string_lossy().into_owned())
+        }
+        None => format!("process-{}", recorded.root),
+    };
+    let overheads = Overheads::of(machine.value.costs());
+    Ok(Loaded { histories: histories(&recording, &chosen), recording, chosen, overheads, name, of_run: false })
+}
+
+/// A thread's CPU time, as two see it.
+struct Accounts {
+    thread: i32,
+    name: String,
+    kernel_ns: u64,
+    recorded_ns: u64,
+}
+
+/// Of the threads that were there at the beginning and at the end: the only ones whose accounts can be read.
+fn accounts(recorded: &Recorded, loaded: &Loaded) -> Vec<Accounts> {
+    let account = |(thread, kernel_ns): (&i32, &u64)| {
+        let history = loaded.histories.threads.get(thread)?;
+        Some(Accounts {
+            thread: *thread,
+            name: history.name.clone(),
+            kernel_ns: *kernel_ns,
+            recorded_ns: history.cpu_ns,
+        })
+    };
+    recorded.accounts.iter().filter_map(account).collect()
+}
+
+/// Runs the command without and with recording in turn.
+fn measure(arguments: &RecordArguments, tracing: &Tracing, signals: &Signals) -> Result<Overhead, Failure> {
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..arguments.overhead {
+        let mut child = Started::new(&arguments.command)?
+            .ok_or_else(|| Failure::usage("warmcore::usage", "the cost of recording is measured with a command"))?;
+        let watched = Watched::new(child.id())?;
+        let start = Instant::now();
+        child.go()?;
+        while child.ended()?.is_none() {
+            if signals.stop.load(Ordering::Relaxed) {
+                return Err(signals.failure("interrupted"));
+            }
+            watched.wait(BETWEEN_READINGS);
+        }
+        without.push(start.elapsed().as_secs_f64());
+        with.push(record(arguments, tracing, signals)?.seconds);
+    }
+    let mut ratios: Vec<f64> = with.iter().zip(&without).map(|(with, without)| with / without).collect();
+    ratios.sort_by(f64::total_cmp);
+    let share = ratios[ratios.len() / 2] - 1.0;
+    Ok(Overhead { without, with, share })
+}

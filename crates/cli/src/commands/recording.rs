@@ -1,0 +1,189 @@
+//! Recordings as the commands `replay` and `group` take them: a run directory, or a file of another recorder.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use warmcore_capture::Recording;
+use warmcore_kernel::MemoryChoice;
+use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::environment::Environment;
+use warmcore_lab::experiment::{Experiment, Named, TraceLevel};
+use warmcore_lab::{runner, session};
+use warmcore_places::recorded::Recorded;
+use warmcore_replay::history::{Histories, histories};
+use warmcore_replay::{Fidelity, Overheads, Selection};
+use warmcore_report::run::{Options, Run};
+use warmcore_topology::{Costs, Machine, PerRelation};
+use warmcore_trace::{Event, TaskId};
+
+use crate::args::RecordingArguments;
+use crate::commands::compare::{directory_failure, run_failure, session_failure, unix_seconds};
+use crate::commands::report::report_failure;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::load;
+use crate::signals::Signals;
+
+/// A recording and what its chosen threads did.
+pub struct Loaded {
+    /// The recording.
+    pub recording: Recording,
+    /// The chosen threads.
+    pub chosen: BTreeSet<i32>,
+    /// What they did.
+    pub histories: Histories,
+    /// What the kernel's own work took of their CPU time.
+    pub overheads: Overheads,
+    /// A name for what is made of it.
+    pub name: String,
+    /// Whether it is a run directory: then threads have made-up numbers.
+    pub of_run: bool,
+}
+
+/// The scheduler that a recording is said to be of: a kernel's own. A recording does not tell.
+const KERNEL: &str = "eevdf";
+
+/// Core-to-core latencies of no machine in particular, ns: what generic costs are derived from.
+const GENERIC_LATENCIES: PerRelation<u64> = PerRelation([0, 8, 30, 55, 70, 90, 125, 200]);
+
+/// Reads it, and says what is to be known of it.
+pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded, Failure> {
+    let path = &arguments.recording;
+    let (recording, machine) = if path.is_dir() {
+        let signals = Signals::listen()?;
+        let (recording, machine) = of_run(path, arguments.scheduler.as_deref(), &signals, console)?;
+        (recording, Some(machine))
+    } else {
+        if arguments.scheduler.is_some() {
+            return Err(Failure::usage("warmcore::recording", "--scheduler is about run directories")
+                .help("leave it out: a file holds one recording"));
+        }
+        (of_file(path)?, None)
+    };
+    recording.notes.iter().for_each(|note| console.warn(note));
+    if !recording.has_wakers() {
+        console.warn("the recording has no `sched_waking` events: who woke whom is not known");
+    }
+    let (lost, more) = recording.events_lost();
+    if lost > 0 || more {
+        let more = if more { " or more" } else { "" };
+        console.warn(&format!("the recorder lost {lost}{more} events: what was near them is wrong"));
+    }
+    let selection = Selection {
+        processes: arguments.processes.clone(),
+        descendants_of: arguments.descendants_of.clone(),
+        names: arguments.names.clone(),
+    };
+    let chosen = selection.threads(&recording).map_err(|error| {
+        Failure::usage("warmcore::recording", format!("{}: {error}", path.display()))
+            .help("--process, --descendants-of and --thread choose threads; without them all that are not the kernel's")
+    })?;
+    let recorded_on = arguments.recorded_on.as_deref().map(load::machine).transpose()?.map(|machine| machine.value);
+    let overheads = match recorded_on.as_ref().or(machine.as_ref()) {
+        Some(machine) => Overheads::of(machine.costs()),
+        None => Overheads::of(&Costs::derived_from(&GENERIC_LATENCIES)),
+    };
+    let stem = path.file_stem().map_or("recording".into(), |stem| stem.to_string_lossy().into_owned());
+    Ok(Loaded {
+        histories: histories(&recording, &chosen),
+        recording,
+        chosen,
+        overheads,
+        name: stem,
+        of_run: path.is_dir(),
+    })
+}
+
+fn of_run(
+    path: &Path,
+    scheduler: Option<&str>,
+    signals: &Signals,
+    console: &Console,
+) -> Result<(Recording, Machine), Failure> {
+    let run =
+        Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
+    let index = super::explain::scene(&run, path, scheduler)?;
+    let scene = &run.scenes[index];
+    if scheduler.is_none() && run.scenes.len() > 1 {
+        console.note(&format!("as it ran under {}; --scheduler names another one", scene.scheduler));
+    }
+    let events: Vec<Event> =
+        run.events_into(index, Vec::new(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
+    let trial = run.disk.trials.get(index).and_then(|trials| trials.iter().find(|trial| trial.trial == scene.trial));
+    let lost = trial.map_or(0, |trial| trial.events_lost);
+    let recording = warmcore_replay::events::recording(events, &scene.tasks, lost);
+    Ok((recording, run.disk.experiment.machine.value.clone()))
+}
+
+/// Makes a run directory of a recording: what was recorded, on this machine, with its replay as the workload.
+pub fn import(
+    loaded: Loaded,
+    machine: Named<Machine>,
+    directory: &RunDirectory,
+    signals: &Signals,
+) -> Result<Fidelity, Failure> {
+    let started = unix_seconds();
+    let made = warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+    let tasks = made.tasks.iter().map(|(thread, task)| (*thread, TaskId(task.0))).collect();
+    let workload = Named { source: loaded.name, value: made.workload };
+    let built = Experiment::builder(machine, workload)
+        .place(Arc::new(Recorded::new(loaded.recording, tasks)))
+        .schedulers(vec![load::scheduler(KERNEL)?])
+        .seeds(vec![1])
+        .memory(Some(MemoryChoice::None))
+        .trace(Some(TraceLevel::Full))
+        .metric(Some("elapsed_ns".into()))
+        .build()?;
+    let experiment = built.experiment;
+    session::begin(directory, &experiment).map_err(session_failure)?;
+    let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
+    let conduct = runner::Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    let finished = runner::run(&experiment, Some(directory), &conduct)
+        .map_err(|error| run_failure(error, Some(directory), signals))?;
+    environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
+    session::finish(directory, &experiment, &finished.trials, None, &environment).map_err(session_failure)?;
+    Ok(made.fidelity)
+}
+
+/// A run directory made of a recording's file, for as long as it is looked at.
+pub struct Imported(PathBuf);
+
+impl Imported {
+    /// Makes one. Nothing is known of the machine but how many CPUs it has.
+    pub fn new(file: &Path, number: usize, signals: &Signals, console: &Console) -> Result<Self, Failure> {
+        let arguments = RecordingArguments {
+            recording: file.to_owned(),
+            processes: Vec::new(),
+            descendants_of: Vec::new(),
+            names: Vec::new(),
+            scheduler: None,
+            recorded_on: None,
+        };
+        let loaded = load(&arguments, console)?;
+        let machine = load::machine(&format!("1s1n1l{}c1t", loaded.recording.cpus.max(1)))?;
+        console.warn(&format!("{}: the machine is unknown, all CPUs are drawn as those of one LLC", file.display()));
+        let path = std::env::temp_dir().join(format!("warmcore-import-{}-{number}", std::process::id()));
+        let imported = Self(path);
+        let directory = RunDirectory::create(&imported.0, Existing::Refuse).map_err(directory_failure)?;
+        import(loaded, machine, &directory, signals)?;
+        Ok(imported)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn of_file(path: &Path) -> Result<Recording, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    warmcore_capture::read::read(&bytes)
+        .map_err(|error| Failure::usage("warmcore::recording", format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,498 @@
+//! The journal of changes to a computer.
+//!
+//! A change is a file of the kernel that gets another value, or a process that holds something (a sched_ext scheduler ends with its
+//! loader). The old value is on disk, with fsync, before the first byte of the new one is written. Undoing goes backwards, and only
+//! where the present value is still the one that was set: what somebody else changed since is reported and left.
+//!
+//! One experiment at a time: the lock is the kernel's, and gone with the process that holds it. After a restart of the computer the
+//! kernel has forgotten its settings, so an older boot's journal has nothing to undo.
+//!
+//! Format: JSON lines; the first has the boot's id. A line that was cut off was never followed by its change.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+/// The journal in its directory, and the lock beside it.
+const JOURNAL: &str = "journal.jsonl";
+const LOCK: &str = "lock";
+/// The kernel's id of this boot, below the root.
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+
+/// Why a change was not made, or nothing can be changed at all.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Another process holds the lock.
+    #[error("another experiment is changing this computer: it holds {}", .0.display())]
+    Busy(PathBuf),
+    /// An earlier one left changes.
+    #[error("an earlier experiment left {0} changes of this computer; `warmcore host restore` undoes them")]
+    Unfinished(usize),
+    /// The journal cannot be kept, so nothing is changed.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Keep {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A setting cannot be read, so it could not be put back.
+    #[error("cannot read {path}, so it could not be put back: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel refuses the value.
+    #[error("cannot write `{value}` to {path}: {source}")]
+    Write {
+        /// The file.
+        path: String,
+        /// The value.
+        value: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It was written and reads otherwise.
+    #[error("{path} reads `{found}` after `{value}` was written to it")]
+    ReadsBack {
+        /// The file.
+        path: String,
+        /// What was written.
+        value: String,
+        /// What it holds.
+        found: String,
+    },
+}
+
+/// A change, as it is written down.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Entry {
+    /// First line: the boot whose state is changed.
+    Boot(String),
+    /// A file gets another value.
+    Value {
+        /// Path from the root, without a leading slash.
+        path: String,
+        /// What it held.
+        old: String,
+        /// What it is to hold.
+        new: String,
+    },
+    /// A process that holds something until it ends.
+    Process {
+        /// Its number.
+        pid: i32,
+        /// When it was started, in ticks since the boot: numbers are used again.
+        started: u64,
+    },
+}
+
+/// What became of a change when it was to be undone.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undone {
+    /// As it was before.
+    Restored(String),
+    /// It had never been made, or was undone already.
+    Unchanged(String),
+    /// Somebody else changed it since: left alone.
+    Left {
+        /// What.
+        path: String,
+        /// Value now.
+        present: String,
+        /// Value before the experiment.
+        old: String,
+    },
+    /// It could not be undone.
+    Failed {
+        /// What.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Undone {
+    /// Whether the state is as before.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        matches!(self, Self::Restored(_) | Self::Unchanged(_))
+    }
+}
+
+/// Changes in progress. Dropping it undoes them; [`Journal::undo`] tells what became of each.
+#[derive(Debug)]
+pub struct Journal {
+    directory: PathBuf,
+    root: PathBuf,
+    file: Option<File>,
+    entries: Vec<Entry>,
+    /// Held until the end.
+    _lock: File,
+}
+
+impl Journal {
+    /// A new journal in `directory` for the computer whose files are below `root` (`/`, or a tree for tests).
+    ///
+    /// # Errors
+    /// If somebody else is at work, an older journal is not undone yet, or it cannot be kept.
+    pub fn begin(directory: &Path, root: &Path) -> Result<Self, JournalError> {
+        let lock = lock(directory)?;
+        let left = entries(directory)?;
+        if is_of_this_boot(&left, root) && left.len() > 1 {
+            return Err(JournalError::Unfinished(left.len() - 1));
+        }
+        let path = directory.join(JOURNAL);
+        let file = File::create(&path).map_err(keep("make", &path))?;
+        let mut journal =
+            Self { directory: directory.into(), root: root.into(), file: Some(file), entries: Vec::new(), _lock: lock };
+        journal.note(Entry::Boot(boot_id(root)))?;
+        sync_directory(directory)?;
+        Ok(journal)
+    }
+
+    /// Gives a file another value, written down first, and reads it back.
+    ///
+    /// # Errors
+    /// If it cannot be written down, read, written, or reads otherwise afterwards.
+    pub fn set(&mut self, path: &str, value: &str) -> Result<(), JournalError> {
+        let full = self.root.join(path);
+        let old = current(&full, value).map_err(|source| JournalError::Read { path: path.into(), source })?;
+        if old == value {
+            return Ok(());
+        }
+        self.note(Entry::Value { path: path.into(), old, new: value.into() })?;
+        let refused = |source| JournalError::Write { path: path.into(), value: value.into(), source };
+        write_value(&full, value).map_err(refused)?;
+        let found = current(&full, value).map_err(|source| JournalError::Read { path: path.into(), source })?;
+        if found == value {
+            Ok(())
+        } else {
+            Err(JournalError::ReadsBack { path: path.into(), value: value.into(), found })
+        }
+    }
+
+    /// Writes down a process that will hold something: it must not have begun to.
+    ///
+    /// # Errors
+    /// If it cannot be written down.
+    pub fn hold(&mut self, pid: i32) -> Result<(), JournalError> {
+        let started = started(&self.root, pid).unwrap_or(0);
+        self.note(Entry::Process { pid, started })
+    }
+
+    /// Undoes everything, and removes the journal if that worked.
+    pub fn undo(mut self) -> Vec<Undone> {
+        self.undo_all()
+    }
+
+    fn note(&mut self, entry: Entry) -> Result<(), JournalError> {
+        let path = self.directory.join(JOURNAL);
+        let line = serde_json::to_string(&entry).map_err(io::Error::other).map_err(keep("write", &path))?;
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{line}").and_then(|()| file.sync_all()).map_err(keep("write", &path))?;
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn undo_all(&mut self) -> Vec<Undone> {
+        if self.file.take().is_none() {
+            return Vec::new();
+        }
+        let undone = undo_entries(&self.entries, &self.root);
+        if undone.iter().all(Undone::is_good) {
+            let _ = std::fs::remove_file(self.directory.join(JOURNAL));
+        }
+        undone
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.undo_all();
+    }
+}
+
+/// Undoes what an experiment left that did not come to its end. With `dry_run` only tells what it left.
+///
+/// # Errors
+/// If an experiment is running, or the journal cannot be read.
+pub fn restore(directory: &Path, root: &Path, dry_run: bool) -> Result<Vec<Undone>, JournalError> {
+    let _lock = lock(directory)?;
+    let left = entries(directory)?;
+    let path = directory.join(JOURNAL);
+    if !is_of_this_boot(&left, root) {
+        // The kernel forgot all of it.
+        if path.exists() && !dry_run {
+            std::fs::remove_file(&path).map_err(keep("remove", &path))?;
+        }
+        return Ok(Vec::new());
+    }
+    if dry_run {
+        return Ok(left.iter().rev().filter_map(|entry| would(entry, root)).collect());
+    }
+    let undone = undo_entries(&left, root);
+    if undone.iter().all(Undone::is_good) && path.exists() {
+        std::fs::remove_file(&path).map_err(keep("remove", &path))?;
+    }
+    Ok(undone)
+}
+
+fn undo_entries(entries: &[Entry], root: &Path) -> Vec<Undone> {
+    entries.iter().rev().filter_map(|entry| undo(entry, root)).collect()
+}
+
+fn undo(entry: &Entry, root: &Path) -> Option<Undone> {
+    let undone = would(entry, root)?;
+    let Undone::Restored(what) = undone else { return Some(undone) };
+    Some(match entry {
+        Entry::Value { path, old, .. } => match write_value(&root.join(path), old) {
+            Ok(()) => match current(&root.join(path), old) {
+                Ok(present) if present == *old => Undone::Restored(what),
+                Ok(present) => {
+                    Undone::Failed { path: what, reason: format!("it reads `{present}` after `{old}` was written") }
+                }
+                Err(error) => Undone::Failed { path: what, reason: error.to_string() },
+            },
+            Err(error) => Undone::Failed { path: what, reason: error.to_string() },
+        },
+        Entry::Process { pid, .. } => {
+            let killed = Pid::from_raw(*pid).map(|pid| kill_process(pid, Signal::KILL));
+            match killed {
+                Some(Ok(()) | Err(rustix::io::Errno::SRCH)) | None => Undone::Restored(what),
+                Some(Err(error)) => Undone::Failed { path: what, reason: error.to_string() },
+            }
+        }
+        Entry::Boot(_) => return None,
+    })
+}
+
+/// What undoing it would do.
+fn would(entry: &Entry, root: &Path) -> Option<Undone> {
+    match entry {
+        Entry::Boot(_) => None,
+        Entry::Value { path, old, new } => Some(match current(&root.join(path), new) {
+            Ok(present) if present == *new => Undone::Restored(path.clone()),
+            Ok(present) if present == *old => Undone::Unchanged(path.clone()),
+            Ok(present) => Undone::Left { path: path.clone(), present, old: old.clone() },
+            Err(error) => Undone::Failed { path: path.clone(), reason: error.to_string() },
+        }),
+        Entry::Process { pid, started: at } => {
+            let what = format!("process {pid}");
+            Some(if started(root, *pid) == Some(*at) { Undone::Restored(what) } else { Undone::Unchanged(what) })
+        }
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, JournalError> {
+    std::fs::create_dir_all(directory).map_err(keep("make", directory))?;
+    let path = directory.join(LOCK);
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(keep("open", &path))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy(path)),
+        Err(error) => Err(keep("lock", &path)(error.into())),
+    }
+}
+
+/// Lines of a journal up to the first that is not whole.
+fn entries(directory: &Path) -> Result<Vec<Entry>, JournalError> {
+    let path = directory.join(JOURNAL);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(keep("read", &path)(error)),
+    };
+    Ok(text.lines().map_while(|line| serde_json::from_str(line).ok()).collect())
+}
+
+fn is_of_this_boot(entries: &[Entry], root: &Path) -> bool {
+    matches!(entries.first(), Some(Entry::Boot(id)) if *id == boot_id(root))
+}
+
+fn boot_id(root: &Path) -> String {
+    std::fs::read_to_string(root.join(BOOT_ID)).unwrap_or_default().trim().to_owned()
+}
+
+/// When a process was started: field 22 of its `stat`, after the name in parentheses.
+fn started(root: &Path, pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The value of a file, as it is to be compared with what was or will be written: of a list of switches such as
+/// `sched/features` the one that is meant, of a list of choices the one in brackets.
+fn current(path: &Path, meant: &str) -> io::Result<String> {
+    let text = std::fs::read_to_string(path)?;
+    let text = text.trim_end();
+    if let Some(chosen) = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
+        return Ok(chosen.0.to_owned());
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let plain = meant.strip_prefix("NO_").unwrap_or(meant);
+    let switch = words.iter().find(|word| word.strip_prefix("NO_").unwrap_or(word) == plain);
+    Ok(match switch {
+        Some(switch) if words.len() > 1 => (*switch).to_owned(),
+        _ => text.to_owned(),
+    })
+}
+
+fn write_value(path: &Path, value: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+    file.write_all(value.as_bytes())
+}
+
+fn sync_directory(directory: &Path) -> Result<(), JournalError> {
+    File::open(directory).and_then(|file| file.sync_all()).map_err(keep("sync", directory))
+}
+
+fn keep(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    let path = path.to_owned();
+    move |source| JournalError::Keep { operation, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    const FILES: [(&str, &str); 4] = [
+        ("sys/cpu1/online", "1\n"),
+        ("sys/cpu2/online", "1\n"),
+        ("proc/sys/kernel/numa_balancing", "1\n"),
+        ("sys/governor", "powersave\n"),
+    ];
+
+    fn computer() -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, value) in FILES.iter().chain(&[(BOOT_ID, "boot-1\n")]) {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value).unwrap();
+        }
+        root
+    }
+
+    fn state(root: &Path) -> Vec<String> {
+        FILES.iter().map(|(path, _)| fs::read_to_string(root.join(path)).unwrap().trim_end().to_owned()).collect()
+    }
+
+    fn before() -> Vec<String> {
+        FILES.iter().map(|(_, value)| value.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn everything_is_as_before_when_a_journal_is_dropped() {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        journal.set("sys/cpu1/online", "0").unwrap();
+        journal.set("sys/cpu1/online", "1").unwrap();
+        journal.set("sys/governor", "performance").unwrap();
+        assert_eq!(state(root.path()), ["1", "1", "1", "performance"]);
+        drop(journal);
+        assert_eq!(state(root.path()), before());
+        assert!(!kept.path().join(JOURNAL).exists());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        /// A process that is killed leaves the journal as far as it was written and the computer as far as it was changed: any whole number
+        /// of changes, the last one written down but not made, and any part of a further line.
+        #[test]
+        fn a_computer_is_as_before_whenever_the_process_was_killed(
+            changes in proptest::collection::vec((0_usize..FILES.len(), "[a-z0-9]{1,8}"), 1..12),
+            made in 0_usize..13,
+            torn in 0_usize..90,
+        ) {
+            let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+            let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+            for (file, value) in changes.iter().take(made) {
+                journal.set(FILES[*file].0, value).unwrap();
+            }
+            let last = changes.get(made).map(|(file, value)| {
+                let path = FILES[*file].0;
+                let old = current(&root.path().join(path), value).unwrap();
+                serde_json::to_string(&Entry::Value { path: path.into(), old, new: value.clone() }).unwrap() + "\n"
+            });
+            let mut text = fs::read_to_string(kept.path().join(JOURNAL)).unwrap();
+            if let Some(last) = &last {
+                text.push_str(&last[..torn.min(last.len())]);
+            }
+            // Killed: nothing is undone, and the lock is gone.
+            journal.file = None;
+            drop(journal);
+            fs::write(kept.path().join(JOURNAL), text).unwrap();
+            let undone = restore(kept.path(), root.path(), false).unwrap();
+            prop_assert!(undone.iter().all(Undone::is_good), "{undone:?}");
+            prop_assert_eq!(state(root.path()), before());
+            prop_assert!(restore(kept.path(), root.path(), false).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_changed_since_is_left_and_said() {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        journal.set("sys/governor", "performance").unwrap();
+        journal.set("sys/cpu1/online", "0").unwrap();
+        fs::write(root.path().join("sys/governor"), "schedutil\n").unwrap();
+        let undone = journal.undo();
+        let left = Undone::Left { path: "sys/governor".into(), present: "schedutil".into(), old: "powersave".into() };
+        assert_eq!(undone, [Undone::Restored("sys/cpu1/online".into()), left]);
+        assert!(kept.path().join(JOURNAL).exists(), "it is not forgotten");
+        let error = Journal::begin(kept.path(), root.path()).unwrap_err();
+        assert!(matches!(error, JournalError::Unfinished(2)), "{error}");
+    }
+
+    #[test]
+    fn nothing_is_changed_if_it_cannot_be_written_down() {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        // A full disk.
+        journal.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let error = journal.set("sys/cpu1/online", "0").unwrap_err();
+        assert!(matches!(error, JournalError::Keep { .. }), "{error}");
+        assert_eq!(state(root.path()), before());
+    }
+
+    #[test]
+    fn one_experiment_at_a_time_and_none_after_another_boot_is_undone() {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        assert!(matches!(Journal::begin(kept.path(), root.path()), Err(JournalError::Busy(_))));
+        assert!(matches!(restore(kept.path(), root.path(), false), Err(JournalError::Busy(_))));
+        journal.set("sys/governor", "performance").unwrap();
+        journal.file = None;
+        drop(journal);
+        fs::write(root.path().join(BOOT_ID), "boot-2\n").unwrap();
+        assert_eq!(restore(kept.path(), root.path(), false).unwrap(), []);
+        assert_eq!(state(root.path())[3], "performance", "the kernel of another boot was asked nothing");
+        assert!(Journal::begin(kept.path(), root.path()).is_ok());
+    }
+
+    #[test]
+    fn switches_and_choices_are_compared_as_the_kernel_shows_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("features");
+        fs::write(&path, "PLACE_LAG NO_NEXT_BUDDY RUN_TO_PARITY\n").unwrap();
+        assert_eq!(current(&path, "NEXT_BUDDY").unwrap(), "NO_NEXT_BUDDY");
+        assert_eq!(current(&path, "NO_PLACE_LAG").unwrap(), "PLACE_LAG");
+        fs::write(&path, "on [off] forceoff\n").unwrap();
+        assert_eq!(current(&path, "on").unwrap(), "off");
+        fs::write(&path, "250000\n").unwrap();
+        assert_eq!(current(&path, "7").unwrap(), "250000");
+    }
+}
