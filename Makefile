@@ -3,6 +3,7 @@
 
 export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcore
+DEMO := $(WARMCORE:/release/warmcore=/demo/warmcore)
 FUZZ_SECONDS := 5
 MDBOOK := 0.4.52
 
@@ -16,11 +17,13 @@ build: ## build target/release/warmcore
 	@scripts/toolchain build
 	cargo build --release --locked --package warmcore
 
-demo: build ## build, then compare three schedulers on two workloads
+demo: ## build without the program of guests, then compare three schedulers on two workloads
+	@scripts/toolchain build
+	WARMCORE_WITHOUT_AGENT=yes cargo build --profile demo --locked --package warmcore
 	@echo
-	$(WARMCORE) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr
+	$(DEMO) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr
 	@echo
-	$(WARMCORE) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
+	$(DEMO) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
 
 test: ## run the whole test suite
 	@scripts/toolchain build vm page
