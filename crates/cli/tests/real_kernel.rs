@@ -60,10 +60,19 @@ fn a_real_kernel_on_16_cpus_4_llcs_and_2_nodes_agrees_with_the_simulator() {
         return;
     }
     let names = ["fork-eight-two-nodes", "cas-two-nodes", "release-two-nodes"].map(experiment);
-    let output = warmcore(&["validate", "--virtual-time=1", "--boots", "1", "--json", &names[0], &names[1], &names[2]]);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{errors}");
-    let found = comparisons(&serde_json::from_slice(&output.stdout).unwrap());
+    let boot = |boots: &str, names: &[String]| {
+        let mut arguments = vec!["validate", "--virtual-time=1", "--boots", boots, "--json"];
+        arguments.extend(names.iter().map(String::as_str));
+        let output = warmcore(&arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        (comparisons(&serde_json::from_slice(&output.stdout).unwrap()), errors)
+    };
+    // A boot can start tasks elsewhere than the others do: the median of three is judged where an answer is demanded.
+    let (mut found, mut errors) = boot("3", &names[..1]);
+    let (others, more_errors) = boot("1", &names[1..]);
+    found.extend(others);
+    errors.push_str(&more_errors);
     // What stored boots of the same kernel decided differently, one more boot cannot judge; the book says so.
     let stored = warmcore(&["validate", "--stored", "--json", &names[0], &names[1], &names[2]]);
     let stored = comparisons(&serde_json::from_slice(&stored.stdout).unwrap());
