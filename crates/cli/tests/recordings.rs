@@ -75,6 +75,7 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     scratch.run("host compare --cpus 9999 -- true").exits_with(2).complains("there is no CPU 9999 online");
     scratch.run("host compare --set /etc/passwd=x -- true").exits_with(2).complains("is no setting of the kernel");
     scratch.run("host compare -s ule -- true").exits_with(2).complains("is none of eevdf");
+    scratch.run("host compare --schedulers eevdf,rr -- true").exits_with(2).complains("`rr` is none of eevdf");
     scratch.run("host compare --dry-run --cpus 0 -- true").exits_with(0);
     let survey = scratch.run("host doctor --json").exits_with(0).out;
     let survey: serde_json::Value = serde_json::from_str(&survey).unwrap();

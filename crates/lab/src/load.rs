@@ -237,7 +237,8 @@ pub fn schedulers(lists: &[String]) -> Result<Vec<SchedulerSpec>, LoadError> {
 
 /// Splits a list of schedulers. A part that looks like `name=value` continues the tunables of the scheduler before it;
 /// every other part begins a new one.
-fn split_schedulers(list: &str) -> Vec<String> {
+#[must_use]
+pub fn split_schedulers(list: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for part in list.split(',') {
         let continues = part.split_once('=').is_some_and(|(name, _)| !name.contains(':'));

@@ -45,8 +45,8 @@ pub struct HostCompareArguments {
     /// Workload to run with real threads instead of a command
     #[arg(short, long, value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// Scheduler: eevdf, cache-aware or `scx:PROGRAM ARGUMENTS`; can be given several times. The first one is the baseline
-    #[arg(short, long = "scheduler", value_name = "SCHEDULER", default_value = "eevdf")]
+    /// Schedulers, with commas between them; may be repeated: eevdf, cache-aware or `scx:PROGRAM ARGUMENTS`. The first one is the baseline
+    #[arg(short, long, value_name = "LIST", default_value = "eevdf")]
     pub schedulers: Vec<String>,
     /// CPUs: all, one-socket, smt-off (one CPU of each core) or a list such as 0-3,8; can be given several times
     #[arg(long, value_name = "CPUS", default_value = "all")]

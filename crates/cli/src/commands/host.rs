@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::load::split_schedulers;
 use warmcore_lab::session::pretty;
 use warmcore_places::host::journal::{self, Journal, JournalError, Undone};
 use warmcore_places::host::state::{Means, Scheduler, StateError, Wanted};
@@ -229,8 +230,8 @@ fn configurations(arguments: &HostCompareArguments, machine: &Machine) -> Result
     let mut found = Vec::new();
     for cpus in &arguments.cpus {
         let set = cpu_set(cpus, machine).map_err(usage)?;
-        for text in &arguments.schedulers {
-            let scheduler = scheduler(text).map_err(usage)?;
+        for text in arguments.schedulers.iter().flat_map(|list| split_schedulers(list)) {
+            let scheduler = scheduler(&text).map_err(usage)?;
             let wanted = Wanted { scheduler, cpus: set.clone(), means, settings: settings.clone() };
             found.push(Configuration { label: format!("{text} on {cpus}"), wanted });
         }
