@@ -57,6 +57,8 @@ pub struct SchedulerInfo {
     pub sets: &'static [&'static [TunableInfo]],
     /// Names of the tunables that can get another value while tasks run ([`Scheduler::tunable_changed`](warmcore_kernel::Scheduler)).
     pub changeable: &'static [&'static str],
+    /// Tunables that a setting of another one gives a least value to. A text that sets less is refused; one that is not set is raised.
+    pub(crate) floors: &'static [Floor],
     /// Registers the kinds of decisions that it puts into the trace, as its `init` does.
     pub register_decisions: fn(&mut DecisionTable),
     /// Names of what it ranks tasks by, with unit as suffix; see [`scores`](crate::scores).
@@ -72,6 +74,25 @@ pub struct SchedulerInfo {
     pub linux: Option<LinuxScheduler>,
     /// Runs it; `None` for one that only a real kernel can run.
     pub(crate) simulate: Option<Simulate>,
+}
+
+/// The least value of a tunable while another one has a value.
+pub(crate) struct Floor {
+    /// The tunable.
+    pub name: &'static str,
+    /// Its least value.
+    pub least: u64,
+    /// Name and value of the other one.
+    pub when: (&'static str, u64),
+}
+
+impl Floor {
+    /// The other one's setting, as a text says it.
+    pub fn setting(&self, row: &SchedulerInfo) -> String {
+        let (name, value) = self.when;
+        let text = row.tunables().find(|tunable| tunable.name == name).map(|tunable| tunable.text(value));
+        format!("{name}={}", text.unwrap_or_else(|| value.to_string()))
+    }
 }
 
 /// How a scheduler is had on a real kernel.
@@ -91,6 +112,7 @@ impl SchedulerInfo {
         source: "",
         sets: &[],
         changeable: &[],
+        floors: &[],
         register_decisions: |_| {},
         scores: &[],
         is_cache_aware: false,
@@ -154,6 +176,22 @@ mod tests {
         for row in REGISTRY {
             for name in row.changeable {
                 assert!(row.tunables().any(|tunable| tunable.name == *name), "{} has no `{name}`", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn floors_name_tunables_and_are_inside_their_ranges() {
+        for row in REGISTRY {
+            let tunable = |name| row.tunables().find(|tunable| tunable.name == name).expect("a tunable of the row");
+            for floor in row.floors {
+                assert_eq!(tunable(floor.name).parse(&floor.least.to_string()), Ok(floor.least), "{}", floor.name);
+                assert_eq!(
+                    tunable(floor.when.0).parse(&floor.when.1.to_string()),
+                    Ok(floor.when.1),
+                    "{}",
+                    floor.when.0
+                );
             }
         }
     }

@@ -11,7 +11,7 @@ use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 use crate::fair::cfs::{LATENCY_NS, MIN_GRANULARITY_NS, WAKEUP_GRANULARITY_NS};
 use crate::fair::eevdf::{BASE_SLICE_NS, scaling_factor};
 use crate::kernel_tunables::KernelTunables;
-use crate::registry::{SCX, SchedulerInfo, list};
+use crate::registry::{Floor, SCX, SchedulerInfo, list};
 use crate::tunables::{Scale, TunableError, TunableKind, TunableSet, nearest};
 
 /// A scheduler with its settings.
@@ -44,6 +44,12 @@ pub enum SpecError {
         /// The nearest name there is, if any is near.
         nearest: Option<&'static str>,
     },
+    /// CDF, which no kernel can run.
+    #[error(
+        "`cdf` places tasks by the cache sets that they have used lately, which neither a simulated kernel nor a real one records: it runs \
+         in `warmcore reproduce cdf-dio`; of its kind `dio`, `fewest-tasks` and `random` run here"
+    )]
+    NoHistories,
     /// A setting is not `name=value`.
     #[error("`{setting}` in `{spec}` is not a setting of the form name=value")]
     Setting {
@@ -57,6 +63,22 @@ pub enum SpecError {
     Twice {
         /// The tunable.
         name: &'static str,
+        /// All that was given.
+        spec: String,
+    },
+    /// A tunable that another one leaves no room for.
+    #[error(
+        "`{name}={value}` cannot be had with `{of}` in `{spec}`: it is {least} at least there, which it has without being set"
+    )]
+    TooLittle {
+        /// The tunable.
+        name: &'static str,
+        /// Value that was asked for.
+        value: u64,
+        /// Smallest value.
+        least: u64,
+        /// The setting that leaves no room.
+        of: String,
         /// All that was given.
         spec: String,
     },
@@ -97,6 +119,9 @@ impl SchedulerSpec {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let name = name.trim();
         let Some(info) = list().iter().find(|info| info.name == name) else {
+            if name == "cdf" {
+                return Err(SpecError::NoHistories);
+            }
             let nearest = nearest(name, list().iter().map(|info| info.name));
             return Err(SpecError::Unknown { name: name.to_owned(), nearest });
         };
@@ -112,7 +137,27 @@ impl SchedulerSpec {
             }
             seen.push(name);
         }
+        spec.check_floors(&seen, text)?;
         Ok(spec)
+    }
+
+    /// Checks the tunables that a text sets against the least that another setting allows.
+    fn check_floors(&self, set: &[&'static str], text: &str) -> Result<(), SpecError> {
+        let values = self.resolved();
+        for floor in self.floors().filter(|floor| set.contains(&floor.name)) {
+            let (name, least) = (floor.name, floor.least);
+            if let Some(&(_, value)) = values.iter().find(|(other, value)| *other == name && *value < least) {
+                let of = floor.setting(self.info);
+                return Err(SpecError::TooLittle { name, value, least, of, spec: text.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The least values that hold with the settings in force.
+    fn floors(&self) -> impl Iterator<Item = &'static Floor> {
+        let values = self.resolved();
+        self.info.floors.iter().filter(move |floor| values.contains(&floor.when))
     }
 
     /// Sets a tunable and returns its name.
@@ -208,7 +253,7 @@ impl SchedulerSpec {
     }
 
     /// All tunables with the values that a kernel with so many CPUs gives them: 0 where the kernel chooses when it starts is what it
-    /// chooses.
+    /// chooses, and what another setting gives a least value to has that.
     #[must_use]
     pub fn effective(&self, cpus: usize) -> Vec<(&'static str, u64)> {
         let mut values = self.resolved();
@@ -216,6 +261,11 @@ impl SchedulerSpec {
         for (name, value) in values.iter_mut().filter(|(_, value)| *value == 0) {
             if let Some((_, base)) = AUTOMATIC.iter().find(|(automatic, _)| automatic == name) {
                 *value = base * scaling_factor(scaling, cpus);
+            }
+        }
+        for floor in self.floors() {
+            for (_, value) in values.iter_mut().filter(|(name, _)| *name == floor.name) {
+                *value = floor.least.max(*value);
             }
         }
         values
@@ -373,6 +423,8 @@ mod tests {
         assert!(message("EEVDF").contains("did you mean `eevdf`"));
         assert!(message("eevdf:HZ=250").contains("did you mean `hz`"));
         assert!(message("eevdf:hz=5").contains("100 to 1000"));
+        assert!(message("cdf").contains("`warmcore reproduce cdf-dio`"));
+        assert!(message("cdf:tol=0.3").contains("`dio`, `fewest-tasks` and `random` run here"));
         assert!(message("eevdf:hz").contains("name=value"));
         assert!(message("cache-aware:aggr_tolerence=1").contains("`cache-aware` has no tunable"));
         assert!(message("cache-aware:aggr_tolerence=1").contains("did you mean `aggr_tolerance`"));
@@ -395,6 +447,24 @@ mod tests {
         let error = SchedulerSpec::parse("eevdf:hz=100,hz=1000").unwrap_err();
         assert_eq!(error, SpecError::Twice { name: "hz", spec: "eevdf:hz=100,hz=1000".into() });
         assert!(error.to_string().contains("`hz` is set twice"));
+    }
+
+    #[test]
+    fn a_value_that_a_kernel_does_not_have_is_refused_not_raised() {
+        for (bad, least) in
+            [("imbalance_pct=110", "125 at least"), ("imbalance_pct=117", "125"), ("busy_factor=8", "32 at least")]
+        {
+            let message = SchedulerSpec::parse(&format!("cfs:{bad},kernel=4.9")).unwrap_err().to_string();
+            assert!(message.contains(&format!("`{bad}` cannot be had with `kernel=4.9`")), "{message}");
+            assert!(message.contains(least), "{message}");
+        }
+        let of_4_9 = SchedulerSpec::parse("cfs:kernel=4.9").unwrap().effective(4);
+        assert!(of_4_9.contains(&("imbalance_pct", 125)) && of_4_9.contains(&("busy_factor", 32)), "{of_4_9:?}");
+        for good in
+            ["cfs:kernel=4.9", "cfs:kernel=4.9,imbalance_pct=140,busy_factor=32", "cfs:imbalance_pct=110,busy_factor=8"]
+        {
+            assert!(SchedulerSpec::parse(good).is_ok(), "{good}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::weights::virtual_delta;
 use super::{Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
 use crate::fair::gathering::Gathering;
+use crate::registry::Floor;
 use crate::tunables::tunables;
 
 tunables! {
@@ -50,7 +51,7 @@ tunables! {
         /// Feature SIS_UTIL (6.0): limit idle CPU searches by the LLC's utilisation; 0 = search all.
         sis_util: 1 "" in 0..=1,
         /// Kernel whose rules hold: 4.9 balances and places by load, and balances with `imbalance_pct` and `busy_factor` of 125 and
-        /// 32 at least.
+        /// 32; more can be set, less is refused.
         kernel: 0 "" in 0..=1 as ["6.5", "4.9"],
         /// Balance by load alone, as 4.9 to 5.4 did.
         balance_by_load: 0 "" in 0..=1,
@@ -60,6 +61,12 @@ tunables! {
         busy_factor: 16 "" in 1..=64,
     }
 }
+
+/// What the balancer of 4.9 has at least (`sd_init`).
+pub(crate) static FLOORS: &[Floor] = &[
+    Floor { name: "imbalance_pct", least: 125, when: ("kernel", 1) },
+    Floor { name: "busy_factor", least: 32, when: ("kernel", 1) },
+];
 
 /// Unscaled `sysctl_sched_latency`.
 pub(crate) const LATENCY_NS: u64 = 6_000_000;
@@ -156,13 +163,14 @@ impl Policy for Cfs {
     fn fair_parameters(&self) -> FairParameters {
         let tunables = &self.tunables;
         let rules_of_4_9 = tunables.kernel == 1;
-        let at_least = |value: u64, least: u32| (value as u32).max(if rules_of_4_9 { least } else { 0 });
+        let floor =
+            |name: &str| FLOORS.iter().find(|floor| floor.name == name && rules_of_4_9).map_or(0, |floor| floor.least);
         FairParameters {
             migration_cost_ns: tunables.migration_cost_ns,
             nr_migrate: tunables.nr_migrate as u32,
             domains: DomainParameters {
-                imbalance_pct: at_least(tunables.imbalance_pct, 125),
-                busy_factor: at_least(tunables.busy_factor, 32),
+                imbalance_pct: tunables.imbalance_pct.max(floor("imbalance_pct")) as u32,
+                busy_factor: tunables.busy_factor.max(floor("busy_factor")) as u32,
                 ..DomainParameters::default()
             },
             load_only_balance: rules_of_4_9 || tunables.balance_by_load != 0,

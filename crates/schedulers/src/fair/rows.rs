@@ -4,7 +4,7 @@ use warmcore_kernel::{Boot, Setup, SimulationError, run};
 use warmcore_trace::{DecisionTable, Outcome, Sink};
 
 use super::cache_aware::{CacheAware, CacheAwareTunables};
-use super::cfs::{Cfs, CfsTunables};
+use super::cfs::{Cfs, CfsTunables, FLOORS};
 use super::decisions::FairDecisions;
 use super::eevdf::{Eevdf, EevdfTunables};
 use super::gathering::{Gathering, NoGathering};
@@ -37,6 +37,7 @@ pub static CFS: SchedulerInfo = SchedulerInfo {
     summary: "Completely Fair Scheduler: smallest virtual runtime first, slices of a period",
     source: "Linux 4.9 to 6.5, kernel/sched/fair.c",
     sets: &[CfsTunables::TABLE, NumaTunables::TABLE],
+    floors: FLOORS,
     register_decisions,
     scores: Cfs::SCORES,
     simulate: Some(|spec, setup, sink| {
