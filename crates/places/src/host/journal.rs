@@ -138,7 +138,7 @@ pub struct Journal {
     file: Option<File>,
     entries: Vec<Entry>,
     /// Held until the end.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Journal {
@@ -295,12 +295,24 @@ fn would(entry: &Entry, root: &Path) -> Option<Undone> {
     }
 }
 
-fn lock(directory: &Path) -> Result<File, JournalError> {
+/// The right to change this computer. It is given back in so many words: a process that another thread has forked and that has
+/// not yet executed its program has a copy of the file, and closing this one alone would leave the kernel's lock with it.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Nothing is lost if this fails: closing the file does the same.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock(directory: &Path) -> Result<Lock, JournalError> {
     std::fs::create_dir_all(directory).map_err(keep("make", directory))?;
     let path = directory.join(LOCK);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(keep("open", &path))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
+        Ok(()) => Ok(Lock(lock)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy(path)),
         Err(error) => Err(keep("lock", &path)(error.into())),
     }
@@ -481,6 +493,16 @@ mod tests {
         assert_eq!(restore(kept.path(), root.path(), false).unwrap(), []);
         assert_eq!(state(root.path())[3], "performance", "the kernel of another boot was asked nothing");
         assert!(Journal::begin(kept.path(), root.path()).is_ok());
+    }
+
+    #[test]
+    fn a_copy_of_the_lock_in_a_forked_process_holds_nobody_up() {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let journal = Journal::begin(kept.path(), root.path()).unwrap();
+        let copy = journal._lock.0.try_clone().unwrap();
+        drop(journal);
+        assert_eq!(restore(kept.path(), root.path(), false).unwrap(), []);
+        drop(copy);
     }
 
     #[test]
