@@ -13,7 +13,7 @@ use warmcore_memory::exact::address_trace::{Access, Record};
 use warmcore_memory::exact::cache::SetIndex;
 use warmcore_memory::exact::lanes::InstructionSet;
 use warmcore_memory::exact::stream::{BLOCK, Stream, StreamClass};
-use warmcore_memory::exact::{Options, Replay, Simulation, TaskSpec};
+use warmcore_memory::exact::{HistoryLevel, HistorySpec, Options, Replay, Simulation, TaskSpec};
 use warmcore_memory::{Class, Profile, Sharing};
 use warmcore_topology::{CpuId, Machine, from_toml};
 
@@ -81,6 +81,7 @@ struct Run {
     all_coherent: bool,
     quantum_ns: u64,
     instruction_set: InstructionSet,
+    history: Option<HistoryLevel>,
 }
 
 fn measure(name: &str, run: &Run, touches: u64, repeat: usize) -> Result<Measurement, String> {
@@ -95,6 +96,9 @@ fn measure(name: &str, run: &Run, touches: u64, repeat: usize) -> Result<Measure
     let spec = TaskSpec { profile: profile(run.shared), process: 0, data_group: None };
     let mut simulation =
         Simulation::new(&machine, options, vec![spec; run.cores]).map_err(|error| error.to_string())?;
+    if let Some(level) = run.history {
+        simulation.record_sets(HistorySpec { level, window: 300 });
+    }
     for cpu in machine.cpus().take(run.cores) {
         simulation.place(cpu.index(), Some(cpu)).map_err(|error| error.to_string())?;
     }
@@ -143,21 +147,39 @@ fn runs() -> Vec<(String, Run)> {
     for cores in [1, 16, 64] {
         for (name, shared) in [("private", 0.0), ("shared-0.4%", 0.004), ("shared-2%", 0.02)] {
             let quantum_ns = quantum(cores);
-            let run = Run { cores, shared, all_coherent: false, quantum_ns, instruction_set: best };
+            let run = Run { cores, shared, all_coherent: false, quantum_ns, instruction_set: best, history: None };
             runs.push((format!("{name}-{cores}"), run));
         }
     }
     for instruction_set in InstructionSet::available().into_iter().filter(|set| *set != best) {
         for cores in [1, 64] {
-            let run = Run { cores, shared: 0.004, all_coherent: false, quantum_ns: quantum(cores), instruction_set };
+            let run = Run {
+                cores,
+                shared: 0.004,
+                all_coherent: false,
+                quantum_ns: quantum(cores),
+                instruction_set,
+                history: None,
+            };
             runs.push((format!("shared-0.4%-{cores}-{instruction_set:?}"), run));
         }
     }
     // The shortest quantum: about 300 touches per visit of a core.
-    let run = Run { cores: 64, shared: 0.004, all_coherent: false, quantum_ns: 1_000, instruction_set: best };
+    let run =
+        Run { cores: 64, shared: 0.004, all_coherent: false, quantum_ns: 1_000, instruction_set: best, history: None };
     runs.push(("shared-0.4%-64-quantum-1us".to_owned(), run));
-    let run = Run { cores: 1, shared: 0.004, all_coherent: true, quantum_ns: 100_000, instruction_set: best };
-    runs.push(("all-in-the-directory-1".to_owned(), run));
+    let run = |all_coherent, history| Run {
+        cores: 1,
+        shared: 0.004,
+        all_coherent,
+        quantum_ns: 100_000,
+        instruction_set: best,
+        history,
+    };
+    runs.push(("all-in-the-directory-1".to_owned(), run(true, None)));
+    for (name, level) in [("l1", HistoryLevel::L1), ("l2", HistoryLevel::L2), ("llc", HistoryLevel::Llc)] {
+        runs.push((format!("sets-of-{name}-recorded-1"), run(false, Some(level))));
+    }
     runs
 }
 

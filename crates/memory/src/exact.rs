@@ -21,6 +21,7 @@ mod coherence;
 mod counters;
 mod domain;
 mod error;
+mod history;
 mod home;
 #[cfg(test)]
 mod invariants;
@@ -35,6 +36,7 @@ pub mod stream;
 
 pub use counters::{ClassCounters, NodeTraffic, TaskCounters};
 pub use error::ExactError;
+pub use history::{HistoryLevel, HistorySpec};
 pub use live::{Done, Live, LiveSpec, Share};
 pub use options::{L2Fill, LlcFill, Options, Protocol};
 pub use replay::{DEFAULT_PAGE_BYTES, Replay, ThreadCounters};

@@ -11,6 +11,7 @@
 use super::block::{EVICTED, LlcWork, Scratch};
 use super::cache::Cache;
 use super::counters::{ClassCounters, NodeTraffic};
+use super::history::{History, HistoryLevel};
 use super::lanes::{DIRTY, EMPTY, InstructionSet, Isa, Portable, WRITABLE, line_of};
 use super::options::{L2Fill, LlcFill};
 use super::stream::{BLOCK, OUTCOMES, Stream};
@@ -164,6 +165,8 @@ pub(crate) struct Task {
     pub(crate) touches: u64,
     pub(crate) touches_wanted: u64,
     pub(crate) counters: [ClassCounters; MAX_CLASSES],
+    /// Where somebody wants it.
+    pub(crate) history: Option<Box<History>>,
 }
 
 impl Task {
@@ -332,6 +335,12 @@ impl Domain {
         let events = unsafe { scratch.probe::<I>(&mut cores[core].l1, context.hot_end, &task.fill, count) };
         task.touches += count as u64;
         task.touch(count as u64);
+        let recorded = task.history.as_ref().map(|history| history.level);
+        if recorded == Some(HistoryLevel::L1)
+            && let Some(history) = &mut task.history
+        {
+            history.extend(&scratch.sets[..count.min(BLOCK)]);
+        }
         if let Some(l2) = &cores[core].l2 {
             for event in &scratch.event[..events] {
                 let line = scratch.lines[usize::from(*event) & (BLOCK - 1)];
@@ -347,6 +356,14 @@ impl Domain {
             let outcome = self.scratch.outcomes[position];
             let (lane, hit) = (self.scratch.lane[event], self.scratch.hit[event]);
             let pushed_out = !hit && lane != EMPTY;
+            let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
+            let beyond_core = if recorded.is_some() { task.counters[class].l2_misses() } else { 0 };
+            if recorded == Some(HistoryLevel::L2)
+                && let Some(history) = &mut task.history
+            {
+                let has_l2 = self.cores[core].l2.is_some();
+                history.push(if has_l2 { self.scratch.sets[position] } else { self.llc.set_of(line) });
+            }
             // An L2 that excludes gives the wanted line away before it takes the other one in.
             let swaps = context.l2_fill == L2Fill::Exclusive;
             if pushed_out && !swaps {
@@ -362,6 +379,12 @@ impl Domain {
             if pushed_out && swaps {
                 // SAFETY: passed on to the caller.
                 unsafe { self.left_l1::<I>(context, core, lane) };
+            }
+            if recorded == Some(HistoryLevel::Llc)
+                && task.counters[class].l2_misses() > beyond_core
+                && let Some(history) = &mut task.history
+            {
+                history.push(self.llc.set_of(line));
             }
         }
         // SAFETY: passed on to the caller.

@@ -12,6 +12,7 @@ use warmcore_trace::{MemoryCounters, MemoryEvent, TimeShare};
 
 use super::domain::{Entry, NO_CORE, NO_HOME};
 use super::error::ExactError;
+use super::history::{HistoryLevel, HistorySpec};
 use super::home::HomeEntry;
 use super::lanes::MAX_LINES;
 use super::options::{COHERENCE_OVERLAP, Options};
@@ -310,6 +311,21 @@ impl Live {
                 }
             }
         }
+    }
+
+    /// Records the sets that each task uses, from now on.
+    pub fn record_sets(&mut self, spec: HistorySpec) {
+        self.simulation.record_sets(spec);
+    }
+
+    /// The latest sets of a task, the oldest first; none if they are not recorded.
+    pub fn recent_sets(&self, task: u32, sets: &mut Vec<u32>) {
+        self.simulation.recent_sets(task as usize, sets);
+    }
+
+    /// Sets of the largest cache of a level: their indexes are below this.
+    pub fn sets(&self, level: HistoryLevel) -> u32 {
+        self.simulation.sets(level)
     }
 
     /// The task runs on the CPU, which must be free, from now on.

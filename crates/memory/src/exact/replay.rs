@@ -284,6 +284,7 @@ fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
         touches: 0,
         touches_wanted: u64::MAX,
         counters: [ClassCounters::default(); MAX_CLASSES],
+        history: None,
     }
 }
 

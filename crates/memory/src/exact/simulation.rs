@@ -15,6 +15,7 @@ use super::cache::Cache;
 use super::counters::{NodeTraffic, TaskCounters};
 use super::domain::{ClassCosts, Context, Domain, EXPOSED_BITS, MemoryLatency, NO_CORE, NO_HOME, Task};
 use super::error::ExactError;
+use super::history::{History, HistoryLevel, HistorySpec};
 use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, WRITABLE};
 use super::load::{LoadFactor, node_bandwidth};
@@ -68,6 +69,8 @@ pub struct Simulation {
     link_load: Vec<LoadFactor>,
     /// Traffic by domain and node at the last epoch.
     epoch_traffic: Vec<Vec<NodeTraffic>>,
+    /// What is recorded of tasks.
+    history: Option<HistorySpec>,
 }
 
 impl Simulation {
@@ -134,6 +137,7 @@ impl Simulation {
             home,
             space,
             seats,
+            history: None,
         };
         simulation.update_memory_latencies();
         for (index, spec) in specs.into_iter().enumerate() {
@@ -160,6 +164,7 @@ impl Simulation {
             touches: 0,
             touches_wanted: u64::MAX,
             counters: Default::default(),
+            history: self.history.map(|spec| Box::new(History::new(spec))),
         };
         self.tasks.push(TaskState {
             spec,
@@ -432,6 +437,39 @@ impl Simulation {
                 state.epoch_stall_fs = task.stall_fs;
             }
         }
+    }
+
+    /// Records the sets that each task uses, from now on.
+    pub fn record_sets(&mut self, spec: HistorySpec) {
+        let level = match spec.level {
+            HistoryLevel::L2 if self.hierarchy.l2.is_empty() => HistoryLevel::Llc,
+            level => level,
+        };
+        let spec = HistorySpec { level, ..spec };
+        self.history = Some(spec);
+        for task in 0..self.tasks.len() {
+            self.task_mut(task).history = Some(Box::new(History::new(spec)));
+        }
+    }
+
+    /// The latest sets of a task, the oldest first; none if they are not recorded.
+    pub fn recent_sets(&self, task: usize, sets: &mut Vec<u32>) {
+        match &self.task(task).history {
+            Some(history) => history.copy_to(sets),
+            None => sets.clear(),
+        }
+    }
+
+    /// Sets of the largest cache of a level: their indexes are below this.
+    pub fn sets(&self, level: HistoryLevel) -> u32 {
+        let sets = |caches: &mut dyn Iterator<Item = &Cache>| caches.map(|cache| cache.shape().sets).max();
+        let cores = || self.domains.iter().flat_map(|domain| &domain.cores);
+        let of_level = match level {
+            HistoryLevel::L1 => sets(&mut cores().map(|core| &core.l1)),
+            HistoryLevel::L2 => sets(&mut cores().filter_map(|core| core.l2.as_ref())),
+            HistoryLevel::Llc => None,
+        };
+        of_level.or_else(|| sets(&mut self.domains.iter().map(|domain| &domain.llc))).unwrap_or(1)
     }
 
     /// The time all tasks have reached.

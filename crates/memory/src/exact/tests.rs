@@ -2,6 +2,7 @@
 
 mod coherence;
 mod hierarchy;
+mod history;
 mod live;
 mod simulation;
 mod single_cache;
