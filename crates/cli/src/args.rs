@@ -349,6 +349,8 @@ pub enum MemoryModel {
     Analytic,
     /// Every line touched, in simulated caches: the yardstick of the other, some hundred times slower
     Exact,
+    /// The same, with cache sets chosen by address bits; for caches of a power of two of sets
+    ExactByAddress,
 }
 
 /// What a run records.

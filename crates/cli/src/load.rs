@@ -103,6 +103,7 @@ pub fn memory(chosen: MemoryModel) -> MemoryChoice {
         MemoryModel::None => MemoryChoice::None,
         MemoryModel::Analytic => MemoryChoice::Analytic,
         MemoryModel::Exact => MemoryChoice::Exact,
+        MemoryModel::ExactByAddress => MemoryChoice::ExactByAddress,
     }
 }
 
@@ -112,6 +113,7 @@ pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
         MemoryChoice::None => "memory of constant speed",
         MemoryChoice::Analytic => "analytic memory",
         MemoryChoice::Exact => "exact memory",
+        MemoryChoice::ExactByAddress => "exact memory, sets by address",
     }
 }
 
@@ -150,7 +152,7 @@ impl From<BuildError> for Failure {
             BuildError::Place(error) => return place_failure(error, None),
             BuildError::Experiment(_) => "warmcore::experiment",
             BuildError::Baseline(_) => "warmcore::baseline",
-            BuildError::Memory(_) | BuildError::ExactMemory(_) => "warmcore::memory",
+            BuildError::Memory(_) | BuildError::ExactMemory(_) | BuildError::NoSets(_) => "warmcore::memory",
             BuildError::ScoresWithoutTables => "warmcore::usage",
             BuildError::Metric(_) => "warmcore::metric",
         };

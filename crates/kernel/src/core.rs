@@ -150,6 +150,8 @@ pub struct Core<'a> {
     pub(crate) memory_modelled: bool,
     /// Counters of the memory, for policies that want them.
     pub(crate) readings: Readings,
+    /// Sets of the memory's largest L1, L2 and LLC, if it records which ones tasks use.
+    pub(crate) recordable_sets: Option<[u32; 3]>,
     /// CPU of the launcher while it creates a task.
     pub(crate) launcher: Option<CpuId>,
 }

@@ -7,8 +7,12 @@
 //! What is counted stands at [`MemoryEvent`](warmcore_memory::analytic::MemoryEvent) and
 //! [`TimeShare`](warmcore_memory::analytic::TimeShare): since the start of the run for a CPU, since its creation for a task. Counters are
 //! exact and never overflow; real ones are few, shared, and multiplexed where more are wanted.
+//!
+//! Beside counters a policy may ask which sets of a cache a task used lately ([`Core::open_histories`]). No hardware tells: only the exact
+//! level of the memory knows. Readings are taken when counters are, and when a policy's own timer ends a turn.
 
 use warmcore_memory::analytic::Counters;
+use warmcore_memory::exact::{HistoryLevel, HistorySpec};
 use warmcore_topology::CpuId;
 use warmcore_trace::{OverheadKind, TaskId};
 
@@ -27,6 +31,10 @@ pub(crate) struct Readings {
     open: bool,
     cpus: Vec<Counters>,
     tasks: Vec<Counters>,
+    /// What is recorded of used sets, if somebody wants it.
+    pub history: Option<HistorySpec>,
+    /// By task: sets that it used lately, the oldest first.
+    recent_sets: Vec<Vec<u32>>,
 }
 
 impl Core<'_> {
@@ -49,6 +57,25 @@ impl Core<'_> {
         self.pay_for_reading().then(|| self.readings.tasks.get(task.index()).copied().unwrap_or_default())
     }
 
+    /// Has the memory record which sets of a level's caches each task uses, as many as the window holds. The number of sets of its largest
+    /// cache, below which all indexes are; `None` if the memory does not know sets.
+    pub fn open_histories(&mut self, spec: HistorySpec) -> Option<u32> {
+        let sets = self.recordable_sets?;
+        self.readings.history = Some(spec);
+        Some(match spec.level {
+            HistoryLevel::L1 => sets[0],
+            HistoryLevel::L2 => sets[1],
+            HistoryLevel::Llc => sets[2],
+        })
+    }
+
+    /// Sets that a task had used lately when it was read last, the oldest first: at a tick or the end of its turn. Nothing before that.
+    /// Costs nothing by itself: what a policy makes of them is its own to charge.
+    #[must_use]
+    pub fn recent_sets(&self, task: TaskId) -> &[u32] {
+        self.readings.recent_sets.get(task.index()).map_or(&[], Vec::as_slice)
+    }
+
     fn pay_for_reading(&mut self) -> bool {
         if self.readings.open {
             self.charge(self.this_cpu, READ_COUNTERS_NS, OverheadKind::Tick);
@@ -64,8 +91,23 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.memory.cpu_counters(cpu)
     }
 
+    /// Reads which sets the task of a CPU used lately, if a policy wants that.
+    pub(crate) fn read_history(&mut self, cpu: CpuId) {
+        let task = self.core.curr(cpu);
+        if self.core.readings.history.is_none() || task.is_idle() {
+            return;
+        }
+        self.settle(cpu);
+        let recent_sets = &mut self.core.readings.recent_sets;
+        if recent_sets.len() <= task.index() {
+            recent_sets.resize_with(task.index() + 1, Vec::new);
+        }
+        self.memory.recent_sets(task, &mut recent_sets[task.index()]);
+    }
+
     /// Reads the counters of a CPU and of the task that runs there, if a policy wants them.
     pub(crate) fn read_counters(&mut self, cpu: CpuId) {
+        self.read_history(cpu);
         if !self.core.readings.open {
             return;
         }

@@ -107,8 +107,8 @@ pub fn run<'a, S: Scheduler>(
             let memory = AnalyticMemory::new(setup.machine, setup.workload)?;
             run_with(setup, scheduler, memory, sink)
         }
-        MemoryChoice::Exact => {
-            let memory = ExactMemory::new(setup.machine, setup.workload, setup.seed)?;
+        MemoryChoice::Exact | MemoryChoice::ExactByAddress => {
+            let memory = ExactMemory::new(setup.machine, setup.workload, setup.memory.set_index(), setup.seed)?;
             run_with(setup, scheduler, memory, sink)
         }
     }
@@ -158,6 +158,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             home_changes: Vec::new(),
             memory_modelled: M::MODELLED,
             readings: Readings::default(),
+            recordable_sets: memory.recordable_sets(),
             launcher: None,
         };
         Self {
@@ -185,6 +186,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
 
     fn run(&mut self) -> Result<(), SimulationError> {
         self.scheduler.init(&mut self.core);
+        if let Some(spec) = self.core.readings.history {
+            self.memory.record_sets(spec);
+        }
         for cpu in self.core.machine.cpus() {
             self.scheduler.enter_idle(&mut self.core, cpu);
             self.scheduler.tick_stopped(&mut self.core, cpu);
@@ -374,6 +378,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             return;
         }
         self.core.charge(cpu, self.core.machine.costs().hrtick_ns, OverheadKind::Tick);
+        if M::MODELLED {
+            self.read_history(cpu);
+        }
         self.scheduler.hrtick(&mut self.core, cpu, curr);
     }
 

@@ -51,6 +51,12 @@ pub enum SimulationError {
         /// As it was given.
         scheduler: String,
     },
+    /// The scheduler compares cache sets, and the memory has none.
+    #[error("`{scheduler}` compares which cache sets tasks used lately, which only exact memory records")]
+    NoSets {
+        /// As it was given.
+        scheduler: String,
+    },
     /// Every task that is left waits for another one.
     #[error("deadlock at {} ms: every task that is left waits for another\n{}", *.time_ns as f64 / 1e6, .waits.join("\n"))]
     Deadlock {

@@ -8,7 +8,8 @@
 //! nothing; what a message's buffer and a lock cost is the machine's line transfers, as on the analytic level.
 
 use warmcore_memory::analytic::{Counters, SPEED_ONE};
-use warmcore_memory::exact::{ExactError, Live, LiveSpec, Options, Share};
+use warmcore_memory::exact::cache::SetIndex;
+use warmcore_memory::exact::{ExactError, HistoryLevel, HistorySpec, Live, LiveSpec, Options, Share};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::{ChannelKind, Workload};
@@ -37,9 +38,9 @@ pub(crate) struct ExactMemory<'a> {
 }
 
 impl<'a> ExactMemory<'a> {
-    pub fn new(machine: &'a Machine, workload: &'a Workload, seed: u64) -> Result<Self, ExactError> {
+    pub fn new(machine: &'a Machine, workload: &'a Workload, index: SetIndex, seed: u64) -> Result<Self, ExactError> {
         let profiles = TaskProfiles::new(workload);
-        let options = Options { seed, ..Options::for_machine(machine) };
+        let options = Options { index, seed, ..Options::for_machine(machine) };
         let model = Live::new(machine, options, &profiles.used)?;
         let cpus = machine.cpu_count();
         let (speeds, running) = (vec![SPEED_ONE; cpus], vec![None; cpus]);
@@ -160,6 +161,18 @@ impl Memory for ExactMemory<'_> {
 
     fn cpu_counters(&self, cpu: CpuId) -> Option<Counters> {
         Some(self.model.cpu_counters(cpu))
+    }
+
+    fn recordable_sets(&self) -> Option<[u32; 3]> {
+        Some([HistoryLevel::L1, HistoryLevel::L2, HistoryLevel::Llc].map(|level| self.model.sets(level)))
+    }
+
+    fn record_sets(&mut self, spec: HistorySpec) {
+        self.model.record_sets(spec);
+    }
+
+    fn recent_sets(&self, task: TaskId, sets: &mut Vec<u32>) {
+        self.model.recent_sets(task.0, sets);
     }
 
     fn frequency_ghz(&self, cpu: CpuId) -> f64 {

@@ -7,6 +7,7 @@
 //! coherence and DRAM. The engine is compiled for each, so that the first costs nothing for the second.
 
 use warmcore_memory::analytic::Counters;
+use warmcore_memory::exact::HistorySpec;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::ChannelKind;
@@ -140,6 +141,17 @@ pub(crate) trait Memory {
     fn cpu_counters(&self, _cpu: CpuId) -> Option<Counters> {
         None
     }
+
+    /// Sets of the largest L1, L2 and LLC, if it can record which ones tasks use.
+    fn recordable_sets(&self) -> Option<[u32; 3]> {
+        None
+    }
+
+    /// Records which sets tasks use, from now on. Only if there are [`Memory::recordable_sets`].
+    fn record_sets(&mut self, _spec: HistorySpec) {}
+
+    /// The latest sets of a task, the oldest first.
+    fn recent_sets(&self, _task: TaskId, _sets: &mut Vec<u32>) {}
 
     /// Clock of a CPU in cycles per nanosecond.
     fn frequency_ghz(&self, _cpu: CpuId) -> f64 {

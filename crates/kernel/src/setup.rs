@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
+use warmcore_memory::exact::cache::SetIndex;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RunTables};
 use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload};
@@ -34,6 +35,8 @@ pub enum MemoryChoice {
     Analytic,
     /// Every line in simulated caches, coherence and DRAM.
     Exact,
+    /// The same, with the sets of all caches chosen by address bits instead of a hash; for caches of a power of two of sets.
+    ExactByAddress,
 }
 
 impl MemoryChoice {
@@ -43,7 +46,21 @@ impl MemoryChoice {
             MemoryChoice::None => "none",
             MemoryChoice::Analytic => "analytic",
             MemoryChoice::Exact => "exact",
+            MemoryChoice::ExactByAddress => "exact-by-address",
         }
+    }
+
+    /// How lines are spread over the sets of caches, where these are simulated.
+    pub const fn set_index(self) -> SetIndex {
+        match self {
+            MemoryChoice::ExactByAddress => SetIndex::LowBits,
+            MemoryChoice::None | MemoryChoice::Analytic | MemoryChoice::Exact => SetIndex::Hashed,
+        }
+    }
+
+    /// Whether every line is simulated.
+    pub const fn is_exact(self) -> bool {
+        matches!(self, MemoryChoice::Exact | MemoryChoice::ExactByAddress)
     }
 }
 
@@ -230,7 +247,7 @@ impl<'a> Setup<'a> {
             restrictions: self.restrictions.clone(),
             counters: match self.memory {
                 MemoryChoice::None => Vec::new(),
-                MemoryChoice::Analytic | MemoryChoice::Exact => {
+                MemoryChoice::Analytic | MemoryChoice::Exact | MemoryChoice::ExactByAddress => {
                     MEMORY_COUNTERS.iter().map(ToString::to_string).collect()
                 }
             },

@@ -60,6 +60,9 @@ pub enum BuildError {
     /// The exact level cannot simulate the machine, and was asked for.
     #[error(transparent)]
     ExactMemory(#[from] ExactError),
+    /// A scheduler that compares cache sets, which the memory does not have.
+    #[error("`{0}` compares which cache sets tasks used lately, which only exact memory in the simulator records")]
+    NoSets(String),
     /// Scores are about the event tables, which are not written.
     #[error("scores are about the event tables, which are not written")]
     ScoresWithoutTables,
@@ -79,6 +82,9 @@ impl BuildError {
             Self::Baseline(_) => Some("write it as in --schedulers, with the same tunables"),
             Self::Memory(_) => Some("`--memory none` simulates this machine with memory of constant speed"),
             Self::ExactMemory(_) => Some("`--memory analytic` may do"),
+            Self::NoSets(_) => Some(
+                "add `--memory exact` or `--memory exact-by-address`; of its kind `dio` runs with `--memory analytic` too",
+            ),
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
             Self::Experiment(_) | Self::Metric(_) => None,
@@ -224,9 +230,10 @@ impl ExperimentBuilder {
         }
         let asked = match self.memory {
             Some(MemoryChoice::None) => return Ok(MemoryChoice::None),
-            Some(MemoryChoice::Exact) => {
-                Live::new(&self.machine.value, Options::for_machine(&self.machine.value), &[])?;
-                return Ok(MemoryChoice::Exact);
+            Some(exact @ (MemoryChoice::Exact | MemoryChoice::ExactByAddress)) => {
+                let machine = &self.machine.value;
+                Live::new(machine, Options { index: exact.set_index(), ..Options::for_machine(machine) }, &[])?;
+                return Ok(exact);
             }
             Some(MemoryChoice::Analytic) => true,
             None if self.workload.value.has_profiles() => false,
@@ -246,6 +253,11 @@ impl ExperimentBuilder {
 /// Checks what can be known before anything runs or is written.
 fn check(experiment: &Experiment) -> Result<(), BuildError> {
     experiment.check()?;
+    if let Some(spec) = experiment.schedulers.iter().find(|spec| spec.info().needs_sets)
+        && !experiment.memory.is_exact()
+    {
+        return Err(BuildError::NoSets(spec.to_string()));
+    }
     let requests: Vec<Request<'_>> = (0..experiment.schedulers.len())
         .map(|scheduler| Request {
             scores_every_ns: experiment.scores_every_ns,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::MemoryChoice;
 use warmcore_places::place::Place;
-use warmcore_schedulers::SchedulerSpec;
+use warmcore_schedulers::{SchedulerSpec, TunableInfo, TunableKind};
 use warmcore_statistics::Design;
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
@@ -186,7 +186,12 @@ pub fn resolved_text(spec: &SchedulerSpec, cpus: usize) -> String {
     if spec.program().is_some() {
         return spec.to_string();
     }
-    let settings: Vec<String> = spec.effective(cpus).iter().map(|(name, value)| format!("{name}={value}")).collect();
+    // A word of a choice is its number, as it has always been: texts of older runs stay what they were.
+    let text = |(tunable, (name, value)): (&TunableInfo, (&str, u64))| match tunable.kind {
+        TunableKind::Choice { .. } => format!("{name}={value}"),
+        _ => format!("{name}={}", tunable.text(value)),
+    };
+    let settings: Vec<String> = spec.info().tunables().zip(spec.effective(cpus)).map(text).collect();
     if settings.is_empty() { spec.name().to_owned() } else { format!("{}:{}", spec.name(), settings.join(",")) }
 }
 

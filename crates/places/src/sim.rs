@@ -130,6 +130,7 @@ impl From<SimulationError> for PlaceError {
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
             SimulationError::Ejected { .. } => "this is a fault of the program: mend it, or compare without it",
             SimulationError::NotSimulated { .. } => "run it with --on vm",
+            SimulationError::NoSets { .. } => "add `--memory exact`",
         };
         Self::new(Trouble::Failed, "warmcore::simulation", error, advice)
     }

@@ -11,9 +11,11 @@
 mod decisions;
 mod histogram;
 pub mod kernel;
+mod percentiles;
 mod placer;
 
 pub use histogram::Histogram;
+pub use percentiles::Percentiles;
 pub use placer::Placer;
 
 use thiserror::Error;

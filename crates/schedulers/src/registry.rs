@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_trace::{DecisionTable, Outcome, Sink};
 
-use crate::contention::kernel::{DIO, FEWEST_TASKS, RANDOM};
+use crate::contention::kernel::{CDF, DIO, FEWEST_TASKS, RANDOM};
 use crate::fair::rows::{CACHE_AWARE, CFS, EEVDF, TOPOLOGY_AWARE};
 use crate::kernel_tunables::KernelTunables;
 use crate::spec::SchedulerSpec;
@@ -19,6 +19,7 @@ use crate::{fifo, rr, scx_native, ule};
 /// All schedulers that can be simulated, by name.
 static REGISTRY: &[&SchedulerInfo] = &[
     &CACHE_AWARE,
+    &CDF,
     &CFS,
     &DIO,
     &EEVDF,
@@ -61,6 +62,8 @@ pub struct SchedulerInfo {
     pub(crate) floors: &'static [Floor],
     /// Registers the kinds of decisions that it puts into the trace, as its `init` does.
     pub register_decisions: fn(&mut DecisionTable),
+    /// Whether it needs to know which cache sets tasks use, which only exact memory records.
+    pub needs_sets: bool,
     /// Names of what it ranks tasks by, with unit as suffix; see [`scores`](crate::scores).
     pub scores: &'static [&'static str],
     /// Whether it decides by the LLCs' sizes, so that they must be known.
@@ -114,6 +117,7 @@ impl SchedulerInfo {
         changeable: &[],
         floors: &[],
         register_decisions: |_| {},
+        needs_sets: false,
         scores: &[],
         is_cache_aware: false,
         shares_equally: true,
@@ -202,7 +206,7 @@ mod tests {
             let mut names = BTreeSet::new();
             for tunable in row.tunables() {
                 assert!(names.insert(tunable.name), "{} has `{}` twice", row.name, tunable.name);
-                assert_eq!(tunable.parse(&tunable.default.to_string()), Ok(tunable.default), "{}", tunable.name);
+                assert_eq!(tunable.parse(&tunable.text(tunable.default)), Ok(tunable.default), "{}", tunable.name);
                 assert!(!tunable.doc.is_empty(), "{}", tunable.name);
             }
         }

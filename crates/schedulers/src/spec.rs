@@ -44,12 +44,6 @@ pub enum SpecError {
         /// The nearest name there is, if any is near.
         nearest: Option<&'static str>,
     },
-    /// CDF, which no kernel can run.
-    #[error(
-        "`cdf` places tasks by the cache sets that they have used lately, which neither a simulated kernel nor a real one records: it runs \
-         in `warmcore reproduce cdf-dio`; of its kind `dio`, `fewest-tasks` and `random` run here"
-    )]
-    NoHistories,
     /// A setting is not `name=value`.
     #[error("`{setting}` in `{spec}` is not a setting of the form name=value")]
     Setting {
@@ -119,9 +113,6 @@ impl SchedulerSpec {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let name = name.trim();
         let Some(info) = list().iter().find(|info| info.name == name) else {
-            if name == "cdf" {
-                return Err(SpecError::NoHistories);
-            }
             let nearest = nearest(name, list().iter().map(|info| info.name));
             return Err(SpecError::Unknown { name: name.to_owned(), nearest });
         };
@@ -423,8 +414,10 @@ mod tests {
         assert!(message("EEVDF").contains("did you mean `eevdf`"));
         assert!(message("eevdf:HZ=250").contains("did you mean `hz`"));
         assert!(message("eevdf:hz=5").contains("100 to 1000"));
-        assert!(message("cdf").contains("`warmcore reproduce cdf-dio`"));
-        assert!(message("cdf:tol=0.3").contains("`dio`, `fewest-tasks` and `random` run here"));
+        assert!(message("cdf:tol=1.5").contains("0 to 1"));
+        assert!(message("cdf:percentiles=75/25").contains("25/50/75"));
+        assert!(message("cdf:window=0").contains("1 to 100000"));
+        assert!(message("CDF").contains("did you mean `cdf`?"));
         assert!(message("eevdf:hz").contains("name=value"));
         assert!(message("cache-aware:aggr_tolerence=1").contains("`cache-aware` has no tunable"));
         assert!(message("cache-aware:aggr_tolerence=1").contains("did you mean `aggr_tolerance`"));

@@ -39,6 +39,18 @@ pub enum TunableKind {
         /// The words, from 0 on.
         words: &'static [&'static str],
     },
+    /// A fraction from 0 to 1, stored in thousandths.
+    Fraction,
+    /// Rising whole percentages with a slash between two, as `25/50/75`, seven at most; stored as [`percentages`] unpacks them.
+    Percentages,
+}
+
+/// How a tunable's values are written, where they are no plain whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Plain,
+    Fraction,
+    Percentages,
 }
 
 /// How the values of a number are spaced: what a step of the same importance is.
@@ -58,8 +70,11 @@ impl TunableKind {
         unit: &'static str,
         scale: Scale,
         words: &'static [&'static str],
+        form: Form,
     ) -> Self {
         match range {
+            _ if matches!(form, Form::Fraction) => Self::Fraction,
+            _ if matches!(form, Form::Percentages) => Self::Percentages,
             _ if !words.is_empty() => Self::Choice { words },
             (0, 1) => Self::Switch,
             (low, high) => Self::Integer { low, high, unit, scale },
@@ -75,6 +90,8 @@ impl TunableInfo {
             TunableKind::Switch => (0, 1),
             TunableKind::Integer { low, high, .. } => (low, high),
             TunableKind::Choice { words } => (0, words.len() as u64 - 1),
+            TunableKind::Fraction => (0, THOUSAND),
+            TunableKind::Percentages => (1, (1 << (PACKED_BITS * MOST_PERCENTAGES as u32)) - 1),
         }
     }
 
@@ -83,7 +100,7 @@ impl TunableInfo {
     pub const fn unit(&self) -> &'static str {
         match self.kind {
             TunableKind::Integer { unit, .. } => unit,
-            TunableKind::Switch | TunableKind::Choice { .. } => "",
+            _ => "",
         }
     }
 
@@ -97,20 +114,28 @@ impl TunableInfo {
                 let meaning = |(number, word): (usize, &&str)| format!("{word} ({number})");
                 words.iter().enumerate().map(meaning).collect::<Vec<_>>().join(" or ")
             }
+            TunableKind::Fraction => "0 to 1, in thousandths".to_owned(),
+            TunableKind::Percentages => {
+                format!("up to {MOST_PERCENTAGES} rising whole percentages from 0 to 100, as 25/50/75")
+            }
         }
     }
 
-    /// A value as [`parse`](Self::parse) reads it: the word of a choice, the number of everything else.
+    /// A value as [`parse`](Self::parse) reads it: the word of a choice, a fraction, a list, the number of everything else.
     #[must_use]
     pub fn text(&self, value: u64) -> String {
         match self.kind {
             TunableKind::Choice { words } if (value as usize) < words.len() => words[value as usize].to_owned(),
+            TunableKind::Fraction => (value as f64 / THOUSAND as f64).to_string(),
+            TunableKind::Percentages => {
+                percentages(value).map(|percent| percent.to_string()).collect::<Vec<_>>().join("/")
+            }
             _ => value.to_string(),
         }
     }
 
     /// Reads a value: a number within the range, also as a time with a unit (`3ms`) where it is a time, `on` or `off` for a switch, a word
-    /// of a choice.
+    /// of a choice, a fraction, or a list of percentages.
     ///
     /// # Errors
     /// [`TunableError::Value`] for everything else.
@@ -122,6 +147,8 @@ impl TunableInfo {
             (TunableKind::Choice { words }, value) if words.contains(&value) => {
                 words.iter().position(|word| *word == value).map(|position| position as u64)
             }
+            (TunableKind::Fraction, value) => thousandths(value),
+            (TunableKind::Percentages, value) => packed(value),
             (TunableKind::Integer { unit, .. }, value) if value.ends_with(|c: char| c.is_ascii_alphabetic()) => {
                 in_unit(value, unit)
             }
@@ -140,6 +167,34 @@ impl TunableInfo {
 
 /// Units of time, and their nanoseconds.
 const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// One, in thousandths.
+const THOUSAND: u64 = 1000;
+
+/// A fraction in thousandths, if it is a whole number of them.
+fn thousandths(value: &str) -> Option<u64> {
+    let thousandths = value.parse::<f64>().ok()? * THOUSAND as f64;
+    let whole = thousandths.round();
+    ((thousandths - whole).abs() < 1e-6 && whole >= 0.0).then_some(whole as u64)
+}
+
+/// Percentages are packed into digits of so many bits, the first one lowest, each one more than it is: 0 is the end.
+const PACKED_BITS: u32 = 7;
+/// So many fit into the whole numbers that JSON readers keep exactly.
+const MOST_PERCENTAGES: usize = 7;
+
+/// Percentages that rise, packed into a number.
+fn packed(value: &str) -> Option<u64> {
+    let parts: Vec<u64> = value.split('/').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let legal = parts.len() <= MOST_PERCENTAGES && parts.is_sorted_by(|a, b| a < b) && parts.last() <= Some(&100);
+    legal.then(|| parts.iter().rev().fold(0, |packed, percent| packed << PACKED_BITS | (percent + 1)))
+}
+
+/// The percentages of a tunable that holds a list of them, in order.
+pub fn percentages(packed: u64) -> impl Iterator<Item = u64> {
+    let rests = std::iter::successors(Some(packed), |rest| Some(rest >> PACKED_BITS));
+    rests.map(|rest| rest & ((1 << PACKED_BITS) - 1)).take_while(|digit| *digit > 0).map(|digit| digit - 1)
+}
 
 /// A time with a unit of its own as a whole number of another unit.
 fn in_unit(value: &str, unit: &str) -> Option<u64> {
@@ -251,13 +306,16 @@ pub trait TunableSet {
 /// Declares a struct of tunables, all stored as `u64` (switches as 0 and 1), with their table.
 ///
 /// `name: default "unit" in low..=high` is a number, or a switch if that is `0..=1`; `by ratio` behind it says that ratios matter;
-/// `as ["word", ...]` names the values.
+/// `as ["word", ...]` names the values; `of fraction` and `of percentages` are other ways to write them.
 macro_rules! tunables {
     (@scale) => { $crate::tunables::Scale::Linear };
     (@scale ratio) => { $crate::tunables::Scale::Logarithmic };
+    (@form) => { $crate::tunables::Form::Plain };
+    (@form fraction) => { $crate::tunables::Form::Fraction };
+    (@form percentages) => { $crate::tunables::Form::Percentages };
     ($(#[$meta:meta])* $vis:vis struct $type:ident {
         $( $(#[doc = $doc:literal])+ $name:ident: $default:literal $unit:literal in $low:literal ..= $high:literal
-            $(by $scale:ident)? $(as [$($word:literal),+])?, )+
+            $(by $scale:ident)? $(as [$($word:literal),+])? $(of $form:ident)?, )+
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -280,6 +338,7 @@ macro_rules! tunables {
                     $unit,
                     $crate::tunables::tunables!(@scale $($scale)?),
                     &[$($($word),+)?],
+                    $crate::tunables::tunables!(@form $($form)?),
                 ),
                 doc: concat!($($doc),+).trim_ascii_start(),
             }, )+ ];
@@ -319,7 +378,12 @@ mod tests {
     }
 
     fn tunable(name: &'static str, range: (u64, u64), words: &'static [&'static str]) -> TunableInfo {
-        TunableInfo { name, default: range.0, kind: TunableKind::new(range, "", Scale::Linear, words), doc: "" }
+        TunableInfo {
+            name,
+            default: range.0,
+            kind: TunableKind::new(range, "", Scale::Linear, words, Form::Plain),
+            doc: "",
+        }
     }
 
     #[test]
@@ -330,6 +394,35 @@ mod tests {
         assert!(hz.parse("-5").is_err());
         assert!(hz.parse("off").is_err());
         assert_eq!(tunable("hrtick", (0, 1), &[]).parse("off"), Ok(0));
+    }
+
+    fn of_kind(kind: TunableKind) -> TunableInfo {
+        TunableInfo { name: "tol", default: 0, kind, doc: "" }
+    }
+
+    #[test]
+    fn fractions_are_thousandths_between_0_and_1() {
+        let tolerance = of_kind(TunableKind::Fraction);
+        for (text, value) in [("0", 0), ("0.6", 600), ("0.125", 125), ("1", 1000)] {
+            assert_eq!(tolerance.parse(text), Ok(value));
+            assert_eq!(tolerance.text(value), text);
+        }
+        for bad in ["-0.1", "1.001", "600", "0.0005", "NaN", "inf", "", "half"] {
+            assert!(tolerance.parse(bad).unwrap_err().to_string().contains("0 to 1"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percentages_rise_and_are_read_back() {
+        let list = of_kind(TunableKind::Percentages);
+        for text in ["0", "100", "25/50/75", "0/1/2/3/4/5/100"] {
+            let value = list.parse(text).unwrap();
+            assert_eq!(list.text(value), text);
+        }
+        assert_eq!(percentages(list.parse("0/50/100").unwrap()).collect::<Vec<_>>(), [0, 50, 100]);
+        for bad in ["", "50/25", "50/50", "101", "-1", "25,50", "1/2/3/4/5/6/7/8", "2.5", "25/"] {
+            assert!(list.parse(bad).unwrap_err().to_string().contains("25/50/75"), "{bad}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Placements against contention in the simulated kernel: `fewest-tasks`, `random`, `dio`.
+//! Placements against contention in the simulated kernel: `fewest-tasks`, `random`, `dio`, `cdf`.
 
 mod support;
 
 use support::*;
 use warmcore_kernel::{MemoryChoice, Setup};
+use warmcore_memory::{Class, Profile};
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
+use warmcore_topology::{Machine, from_toml};
 use warmcore_trace::{Event, EventKind, OverheadKind, Sink};
 
 /// Two LLCs of four CPUs.
@@ -23,8 +25,12 @@ fn intense_and_quiet() -> Scene {
 
 fn run_with_caches(scene: &Scene, scheduler: &str) -> Run {
     let machine = warmcore_topology::resolve(TWO_LLCS).unwrap();
-    let mut setup = Setup::new(&machine, &scene.workload, 1).unwrap();
-    setup.memory = MemoryChoice::Analytic;
+    run_with_memory(scene, &machine, scheduler, MemoryChoice::Analytic)
+}
+
+fn run_with_memory(scene: &Scene, machine: &Machine, scheduler: &str, memory: MemoryChoice) -> Run {
+    let mut setup = Setup::new(machine, &scene.workload, 1).unwrap();
+    setup.memory = memory;
     setup.check_invariants = true;
     let mut events: Vec<Event> = Vec::new();
     let sink: &mut dyn Sink = &mut events;
@@ -92,6 +98,80 @@ fn fewest_tasks_fills_llcs_evenly_and_random_follows_the_seed() {
     assert_eq!(on_first("random", 1), on_first("random", 1));
     let seeds: std::collections::BTreeSet<_> = (1..6).map(|seed| on_first("random", seed)).collect();
     assert!(seeds.len() > 1, "seeds differ");
+}
+
+/// Two LLCs of 512 sets and eight ways for four CPUs each, and next to nothing in front of them.
+fn two_small_llcs() -> Machine {
+    let cache = |level: u32, kib: u32, ways: u32| {
+        format!(
+            "[[cache]]\nlevel = {level}\nsize = \"{kib}KiB\"\nways = {ways}\norigin = \"given\"\nlatency_ns = {level}.0\n"
+        )
+    };
+    let caches = cache(1, 1, 4) + &cache(2, 4, 4) + &cache(3, 256, 8);
+    let text = format!("name = \"small\"\n[topology]\norigin = \"given\"\nshape = \"{TWO_LLCS}\"\n{caches}");
+    from_toml(&text).unwrap()
+}
+
+/// Eight tasks of 16 KiB each: 256 lines, half of an LLC's sets if sets follow addresses. Lines are given out in the order of creation, so
+/// that tasks of even numbers have the lower half and odd ones the upper.
+fn halves_of_sets() -> Scene {
+    let mut scene = Scene::lasting(S / 50);
+    scene.workload.profiles.push(Profile {
+        name: "half".into(),
+        summary: String::new(),
+        origin: "given".into(),
+        cpi0: 0.5,
+        mlp: 1.0,
+        ipc_ceiling: None,
+        message_lines: None,
+        classes: vec![Class::new("half", 16 << 10, 0.05, 0.0)],
+    });
+    let task = scene.task("half", spin());
+    (task.instances, task.profile) = (8, Some("half".to_owned()));
+    scene
+}
+
+/// Of tasks 0 to 7 how many of even number are on the first LLC at the end, and how many of odd number.
+fn on_first_llc(run: &Run) -> [usize; 2] {
+    let even_or_odd = |odd| (0..4).filter(|task| last_llc(run, &format!("half-{}", 2 * task + odd)) == 0).count();
+    [0, 1].map(even_or_odd)
+}
+
+#[test]
+fn cdf_brings_tasks_that_use_other_sets_together_if_sets_follow_addresses() {
+    let (scene, machine) = (halves_of_sets(), two_small_llcs());
+    let fewest = run_with_memory(&scene, &machine, "fewest-tasks", MemoryChoice::ExactByAddress);
+    assert!([[4, 0], [0, 4]].contains(&on_first_llc(&fewest)), "in turn, so that those of equal sets are together");
+    for variant in ["published", "coded"] {
+        let spec = format!("cdf:variant={variant},tol=0.3,window=100,slice_ns=2ms");
+        let run = run_with_memory(&scene, &machine, &spec, MemoryChoice::ExactByAddress);
+        let mixed = on_first_llc(&run);
+        assert!(mixed[0].abs_diff(2) <= 1 && mixed[1].abs_diff(2) <= 1, "{variant}: {mixed:?}");
+        assert!(times_decided(&run, &spec, "LLC chosen: its tasks used other cache sets") > 0, "{variant}");
+        assert!(times_decided(&run, &spec, "task moved: its turn has ended") > 0, "{variant}");
+    }
+}
+
+#[test]
+fn with_hashed_sets_cdf_as_published_is_fewest_tasks() {
+    let (scene, machine) = (halves_of_sets(), two_small_llcs());
+    let llcs = |scheduler| {
+        let run = run_with_memory(&scene, &machine, scheduler, MemoryChoice::Exact);
+        (0..8).map(|task| last_llc(&run, &format!("half-{task}"))).collect::<Vec<_>>()
+    };
+    assert_eq!(llcs("cdf:tol=0.5,slice_ns=2ms"), llcs("fewest-tasks:slice_ns=2ms"));
+}
+
+#[test]
+fn cdf_is_refused_where_no_sets_are_recorded() {
+    let machine = two_small_llcs();
+    for memory in [MemoryChoice::None, MemoryChoice::Analytic] {
+        let scene = halves_of_sets();
+        let mut setup = Setup::new(&machine, &scene.workload, 1).unwrap();
+        setup.memory = memory;
+        let error = simulate(&SchedulerSpec::parse("cdf").unwrap(), &setup, None).unwrap_err();
+        assert!(error.to_string().contains("only exact memory records"), "{error}");
+    }
 }
 
 #[test]

@@ -243,6 +243,11 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
+    /// Whether a task has touches left.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.tasks.iter().flatten().any(|task| task.touches < task.touches_wanted)
+    }
+
     /// Runs all tasks of the domain until their clocks reach `until_fs` or their work is done.
     pub(crate) fn run(&mut self, context: &Context, until_fs: u64) {
         match context.instruction_set {

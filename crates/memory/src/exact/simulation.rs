@@ -25,6 +25,10 @@ use super::stream::{OUTCOMES, Stream, StreamClass};
 use crate::hierarchy::Hierarchy;
 use crate::profile::{ClassKind, MAX_CLASSES, Profile};
 
+/// Simulated time of all domains together from which it pays to hand them to several threads: a core's microsecond takes some two
+/// microseconds of the host, and to wake another thread takes as long.
+const PARALLEL_NS: u64 = 8_000;
+
 /// Femtoseconds per nanosecond.
 pub const FS_PER_NS: u64 = 1_000_000;
 
@@ -341,8 +345,10 @@ impl Simulation {
         let end = self.now_fs + ns * FS_PER_NS;
         while self.now_fs < end {
             let quantum = self.now_fs + self.options.quantum_ns.max(1) * FS_PER_NS;
-            let until = quantum.min(end).min(self.next_epoch_fs);
-            self.run_quantum(until);
+            let busy = self.domains.iter().filter(|domain| domain.is_busy()).count();
+            // Where nobody touches anything there is nothing to exchange.
+            let until = if busy == 0 { end } else { quantum.min(end) }.min(self.next_epoch_fs);
+            self.run_quantum(until, busy);
             self.now_fs = until;
             if self.now_fs >= self.next_epoch_fs {
                 self.next_epoch_fs = self.now_fs + self.options.epoch_ns.max(1) * FS_PER_NS;
@@ -351,9 +357,10 @@ impl Simulation {
         }
     }
 
-    fn run_quantum(&mut self, until_fs: u64) {
+    fn run_quantum(&mut self, until_fs: u64, busy_domains: usize) {
         let context = &self.context;
-        if self.domains.len() > 1 && rayon::current_num_threads() > 1 {
+        let work_ns = busy_domains as u64 * (until_fs - self.now_fs) / FS_PER_NS;
+        if busy_domains > 1 && work_ns >= PARALLEL_NS && rayon::current_num_threads() > 1 {
             self.domains.par_iter_mut().for_each(|domain| domain.run(context, until_fs));
         } else {
             self.domains.iter_mut().for_each(|domain| domain.run(context, until_fs));

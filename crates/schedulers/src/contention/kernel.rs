@@ -1,4 +1,4 @@
-//! Placements against contention as schedulers of the simulated kernel: `fewest-tasks`, `random` and `dio`.
+//! Placements against contention as schedulers of the simulated kernel: `fewest-tasks`, `random`, `dio` and `cdf`.
 //!
 //! The CPUs of an LLC share a queue and take turns of a fixed slice, as in [`rr`](crate::rr). Which LLC's queue a task joins is the
 //! strategy's choice (`docs/spec/cdf-dio.md` section 3), made when the task becomes runnable. Nothing is stolen across LLCs.
@@ -8,20 +8,26 @@
 //! by the stopper. As coded: the LLC whose tasks' LLC miss ratios since birth have the smallest sum. With memory of constant speed
 //! nothing is counted: all rates are equal, and nothing is dealt.
 //!
-//! Deliberate differences: a quantum's end does not place anew, since a kernel places where a task becomes runnable; CPUs that a task
-//! may not use are left out, and a task that may use none of an LLC's CPUs keeps the LLC that it has.
+//! `cdf` compares which cache sets tasks used lately ([`Core::recent_sets`]), which only exact memory tells. A task joins its LLC's histogram
+//! with the window that it has then. At the end of its turn it leaves, is placed anew, and moves by the stopper if that is elsewhere.
+//!
+//! Deliberate differences: but for `cdf` a turn's end does not place anew, since a kernel places where a task becomes runnable; CPUs that a
+//! task may not use are left out, and a task that may use none of an LLC's CPUs keeps the LLC that it has; where it may use none of the
+//! LLCs that CDF's rule prefers, it joins the one with the fewest tasks.
 
 use std::collections::VecDeque;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, State, WakeFlags, run};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, SimulationError, State, WakeFlags, run};
 use warmcore_memory::analytic::MemoryEvent;
+use warmcore_memory::exact::{HistoryLevel, HistorySpec};
 use warmcore_topology::{CpuId, LlcId};
 use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
 use super::decisions::PlacementDecisions;
+use super::{Bookkeeping, Cdf, Percentiles, Variant};
 use crate::registry::SchedulerInfo;
 use crate::rr::QueueLock;
-use crate::tunables::{TunableSet, tunables};
+use crate::tunables::{TunableSet, percentages, tunables};
 use crate::ule::Chance;
 
 tunables! {
@@ -45,6 +51,64 @@ tunables! {
         window: 3 "" in 1..=100 by ratio,
     }
 }
+
+tunables! {
+    /// Tunables of `cdf`.
+    pub struct CdfTunables {
+        /// Which reading: among LLCs of which at least half the percentiles differ the one with the fewest tasks, or that where most do.
+        variant: 0 "" in 0..=1 as ["published", "coded"],
+        /// Fraction of the LLC's percentile by which a task's must differ.
+        tol: 600 "" in 0..=1000 of fraction,
+        /// Whose sets are compared: of the cores' L1 or L2, or of the LLC.
+        level: 2 "" in 0..=2 as ["l1", "l2", "llc"],
+        /// Percentiles that are compared.
+        percentiles: 1_251_738 "" in 0..=0 of percentages,
+        /// Accesses to that level that are remembered of a task.
+        window: 300 "accesses" in 1..=100_000 by ratio,
+        /// What is taken from an LLC's histogram when a task leaves: as the reading has it, what it joined with, or what it used since.
+        bookkeeping: 0 "" in 0..=2 as ["reading", "exact", "coded"],
+    }
+}
+
+impl CdfTunables {
+    /// The rule.
+    fn rule(&self) -> Cdf {
+        let variant = if self.variant == CODED { Variant::Coded } else { Variant::Published };
+        let cdf = Cdf::new(variant, self.tol as f64 / 1000.0);
+        Cdf {
+            percentiles: percentages(self.percentiles).map(|percent| percent as f64).collect(),
+            bookkeeping: match self.bookkeeping {
+                1 => Bookkeeping::Exact,
+                2 => Bookkeeping::Coded,
+                _ => cdf.bookkeeping,
+            },
+            ..cdf
+        }
+    }
+
+    /// What the memory is to record.
+    fn history(&self) -> HistorySpec {
+        let level = [HistoryLevel::L1, HistoryLevel::L2, HistoryLevel::Llc][self.level as usize];
+        HistorySpec { level, window: self.window as u32 }
+    }
+}
+
+/// The row of `cdf`.
+pub static CDF: SchedulerInfo = SchedulerInfo {
+    name: "cdf",
+    summary: "a queue per LLC; a task joins one whose tasks used other cache sets lately; needs exact memory",
+    source: "Nolasco, Penna, Freitas, SSCAD 2025, in the two readings of docs/spec/cdf-dio.md",
+    sets: &[CdfTunables::TABLE, PlacementTunables::TABLE],
+    needs_sets: true,
+    simulate: Some(|spec, setup, sink| {
+        if !setup.memory.is_exact() {
+            return Err(SimulationError::NoSets { scheduler: spec.to_string() });
+        }
+        let rule = Rule::Cdf { tunables: spec.tunables(), percentiles: None };
+        run(setup, Placement::new("cdf", rule, spec.tunables(), &setup.boot()), sink)
+    }),
+    ..PLACEMENT
+};
 
 /// The row of `dio`.
 pub static DIO: SchedulerInfo = SchedulerInfo {
@@ -94,9 +158,14 @@ enum Rule {
     FewestTasks,
     Random,
     Dio(DioTunables),
+    Cdf {
+        tunables: CdfTunables,
+        /// By LLC; there once the memory has said how many sets there are.
+        percentiles: Option<Box<Percentiles>>,
+    },
 }
 
-/// `variant` of `dio` as coded.
+/// `variant` of `dio` and `cdf` as coded.
 const CODED: u64 = 1;
 
 /// The queue of an LLC's CPUs.
@@ -121,6 +190,8 @@ struct Account {
     dealt: Option<LlcId>,
     /// LLC misses and instructions at the last deals, the oldest first: one more than periods in the window.
     readings: VecDeque<(f64, f64)>,
+    /// Recently used sets with which it joined its LLC's histogram (CDF).
+    joined: Vec<u32>,
 }
 
 impl Account {
@@ -196,7 +267,8 @@ impl Placement {
         let usable = |llc: LlcId| machine.cpus_of_llc(llc).iter().any(|cpu| allowed.contains(cpu));
         let fewest =
             |groups: &[Group]| machine.llcs().filter(|&llc| usable(llc)).min_by_key(|llc| groups[llc.index()].tasks);
-        let (llc, reason) = match &self.rule {
+        let mut looks = self.groups.len();
+        let (llc, reason) = match &mut self.rule {
             Rule::FewestTasks => (fewest(&self.groups), self.told.fewest),
             Rule::Random => {
                 let drawn = self.chance.below(allowed.iter().count().max(1) as u32) as usize;
@@ -213,8 +285,22 @@ impl Placement {
                 Some(llc) => (Some(llc), self.told.dealt),
                 None => (fewest(&self.groups), self.told.fewest),
             },
+            Rule::Cdf { percentiles, .. } => {
+                let percentiles = percentiles.as_mut()?;
+                let before = percentiles.steps();
+                let some_empty = self.groups.iter().any(|group| group.tasks == 0);
+                let preferred = percentiles.preferred(core.recent_sets(task), some_empty);
+                let differing = !preferred.iter().all(|preferred| *preferred);
+                let among = machine.llcs().filter(|&llc| preferred[llc.index()] && usable(llc));
+                let found = among.min_by_key(|llc| self.groups[llc.index()].tasks);
+                looks += (percentiles.steps() - before) as usize;
+                match found {
+                    Some(llc) if differing => (Some(llc), self.told.differs),
+                    _ => (fewest(&self.groups), self.told.fewest),
+                }
+            }
         };
-        self.charge_looks(core, self.groups.len(), OverheadKind::Wakeup);
+        self.charge_looks(core, looks, OverheadKind::Wakeup);
         core.decide(reason, task, i64::from(llc?.0));
         llc
     }
@@ -239,13 +325,22 @@ impl Placement {
         core.resched_full(cpu);
     }
 
-    fn count(&mut self, llc: LlcId, task: TaskId) {
+    fn count(&mut self, core: &Core<'_>, llc: LlcId, task: TaskId) {
         let group = &mut self.groups[llc.index()];
+        let account = &mut self.accounts[task.index()];
         group.tasks += 1;
-        group.load += self.accounts[task.index()].counted;
+        group.load += account.counted;
+        if let Rule::Cdf { percentiles: Some(percentiles), .. } = &mut self.rule {
+            account.joined.clear();
+            account.joined.extend_from_slice(core.recent_sets(task));
+            percentiles.join(llc.index(), &account.joined);
+        }
     }
 
-    fn uncount(&mut self, llc: LlcId, task: TaskId) {
+    fn uncount(&mut self, core: &Core<'_>, llc: LlcId, task: TaskId) {
+        if let Rule::Cdf { percentiles: Some(percentiles), .. } = &mut self.rule {
+            percentiles.leave(llc.index(), &self.accounts[task.index()].joined, core.recent_sets(task));
+        }
         let group = &mut self.groups[llc.index()];
         group.tasks -= 1;
         group.load -= self.accounts[task.index()].counted;
@@ -297,13 +392,14 @@ impl Placement {
         let spent_ns = self.pass_lock(core, from, this_cpu) + self.pass_lock(core, llc, this_cpu);
         core.charge(this_cpu, spent_ns, OverheadKind::Balance);
         self.groups[from.index()].waiting.remove(position);
-        self.uncount(from, task);
+        self.uncount(core, from, task);
         self.runnable[cpu.index()] -= 1;
         core.set_task_cpu(task, to, MigrationKind::Balance);
         self.runnable[to.index()] += 1;
-        self.count(llc, task);
+        self.count(core, llc, task);
         self.groups[llc.index()].waiting.push_back(task);
-        core.decide(self.told.moved, task, i64::from(llc.0));
+        let reason = if matches!(self.rule, Rule::Cdf { .. }) { self.told.moved_at_turn } else { self.told.moved };
+        core.decide(reason, task, i64::from(llc.0));
         if self.is_free(core, to) {
             self.wake(core, to);
         }
@@ -325,6 +421,11 @@ impl Scheduler for Placement {
     fn init(&mut self, core: &mut Core<'_>) {
         self.told = PlacementDecisions::register(core.decision_table());
         self.counts = matches!(self.rule, Rule::Dio(_)) && core.open_counters();
+        if let Rule::Cdf { tunables, percentiles } = &mut self.rule {
+            let sets = core.open_histories(tunables.history());
+            *percentiles =
+                sets.map(|sets| Box::new(Percentiles::new(tunables.rule(), self.groups.len(), sets as usize)));
+        }
     }
 
     fn task_fork(&mut self, _core: &mut Core<'_>, task: TaskId, _parent: Option<TaskId>) {
@@ -355,14 +456,14 @@ impl Scheduler for Placement {
         if core.curr(cpu) != task {
             self.groups[llc.index()].waiting.push_back(task);
         }
-        self.count(llc, task);
+        self.count(core, llc, task);
         self.runnable[cpu.index()] += 1;
     }
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _flags: Dequeue) {
         let llc = core.machine().llc_of(cpu);
         self.runnable[cpu.index()] -= 1;
-        self.uncount(llc, task);
+        self.uncount(core, llc, task);
         if core.curr(cpu) != task {
             self.groups[llc.index()].waiting.retain(|&waiting| waiting != task);
         }
@@ -417,7 +518,19 @@ impl Scheduler for Placement {
         }
     }
 
-    fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, _curr: TaskId) {
+    /// CDF's task is placed anew: it leaves its LLC's histogram, and comes back with what it used since unless another is chosen.
+    fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: TaskId) {
+        if matches!(self.rule, Rule::Cdf { .. }) {
+            let llc = core.machine().llc_of(cpu);
+            self.uncount(core, llc, curr);
+            let chosen = self.choose_llc(core, curr);
+            self.count(core, llc, curr);
+            if let Some(chosen) = chosen.filter(|chosen| *chosen != llc) {
+                self.accounts[curr.index()].dealt = Some(chosen);
+                core.queue_stopper(cpu, curr.0);
+                return;
+            }
+        }
         core.resched_full(cpu);
     }
 

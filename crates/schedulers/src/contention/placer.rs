@@ -3,7 +3,8 @@
 use rand_core::Rng as _;
 use rand_pcg::Pcg32;
 
-use super::{Bookkeeping, Cdf, ContentionError, Histogram, Strategy, TaskView, Variant};
+use super::percentiles::Percentiles;
+use super::{ContentionError, Strategy, TaskView, Variant};
 
 /// A dispatched task.
 #[derive(Clone, Debug, Default)]
@@ -25,10 +26,8 @@ pub struct Placer {
     tasks: Vec<u32>,
     /// By group: sum of intensities of its tasks.
     load: Vec<f64>,
-    /// By group: recently used sets of its tasks.
-    histograms: Vec<Histogram>,
-    /// Sets that a task used recently, for its percentiles.
-    own: Histogram,
+    /// Recently used sets of the groups' tasks (CDF).
+    percentiles: Option<Percentiles>,
     /// By task.
     dispatched: Vec<Option<Dispatched>>,
     /// By task: group that the latest deal gave it, and its intensity then (DIO as published).
@@ -71,15 +70,16 @@ impl Placer {
         for last in (1..groups).rev() {
             order.swap(last, below(&mut chance, last + 1));
         }
-        let histograms =
-            if matches!(strategy, Strategy::Cdf(_)) { vec![Histogram::new(sets); groups] } else { Vec::new() };
+        let percentiles = match &strategy {
+            Strategy::Cdf(cdf) => Some(Percentiles::new(cdf.clone(), groups, sets)),
+            _ => None,
+        };
         Ok(Self {
             per_group,
             work: vec![0; vcpus],
             tasks: vec![0; groups],
             load: vec![0.0; groups],
-            histograms,
-            own: Histogram::new(sets),
+            percentiles,
             dispatched: Vec::new(),
             dealt: Vec::new(),
             intensities: Vec::new(),
@@ -102,14 +102,13 @@ impl Placer {
     /// What decisions looked at so far: virtual CPUs, groups, sorted tasks, nodes of histograms.
     #[must_use]
     pub fn looked_at(&self) -> u64 {
-        let nodes: u64 = self.histograms.iter().map(Histogram::steps).sum();
-        self.looked_at + nodes + self.own.steps()
+        self.looked_at + self.percentiles.as_ref().map_or(0, Percentiles::steps)
     }
 
     /// Entries of all groups' histograms.
     #[must_use]
     pub fn recorded(&self) -> u64 {
-        self.histograms.iter().map(Histogram::total).sum()
+        self.percentiles.as_ref().map_or(0, Percentiles::recorded)
     }
 
     /// Chooses a virtual CPU for a ready task, which is dispatched to it from then on.
@@ -152,9 +151,8 @@ impl Placer {
                 let group = self.dealt[view.task].unwrap_or_else(|| self.fewest_tasks(|_| true));
                 self.least_work(group)
             }
-            Strategy::Cdf(cdf) => {
-                let cdf = cdf.clone();
-                let group = self.by_percentiles(&cdf, view.window);
+            Strategy::Cdf(_) => {
+                let group = self.by_percentiles(view.window);
                 self.least_work(group)
             }
         };
@@ -163,8 +161,8 @@ impl Placer {
         self.tasks[group] += 1;
         self.load[group] += view.intensity;
         let mut dispatched = Dispatched { vcpu, intensity: view.intensity, window: Vec::new() };
-        if let Some(histogram) = self.histograms.get_mut(group) {
-            histogram.add(view.window);
+        if let Some(percentiles) = &mut self.percentiles {
+            percentiles.join(group, view.window);
             dispatched.window.extend_from_slice(view.window);
         }
         self.dispatched[view.task] = Some(dispatched);
@@ -178,11 +176,8 @@ impl Placer {
         self.work[dispatched.vcpu] -= view.accesses;
         self.tasks[group] -= 1;
         self.load[group] -= dispatched.intensity;
-        if let (Strategy::Cdf(cdf), Some(histogram)) = (&self.strategy, self.histograms.get_mut(group)) {
-            match cdf.bookkeeping {
-                Bookkeeping::Exact => histogram.take(&dispatched.window),
-                Bookkeeping::Coded => histogram.take(view.window),
-            }
+        if let Some(percentiles) = &mut self.percentiles {
+            percentiles.leave(group, &dispatched.window, view.window);
         }
     }
 
@@ -201,34 +196,13 @@ impl Placer {
         vcpus.min_by_key(|&vcpu| self.work[vcpu]).unwrap_or(first)
     }
 
-    /// CDF: groups whose percentiles are far from the task's.
-    fn by_percentiles(&mut self, cdf: &Cdf, window: &[u32]) -> usize {
-        self.own.add(window);
-        let own: Vec<u32> = cdf.percentiles.iter().map(|percent| self.own.percentile(*percent)).collect();
-        self.own.take(window);
-        let mut valid = vec![0; self.tasks.len()];
-        for (valid, histogram) in valid.iter_mut().zip(&mut self.histograms) {
-            *valid = if histogram.is_empty() && cdf.variant == Variant::Coded {
-                cdf.percentiles.len()
-            } else {
-                let theirs = cdf.percentiles.iter().map(|percent| histogram.percentile(*percent));
-                own.iter().zip(theirs).filter(|(task, group)| is_valid(cdf, **task, *group)).count()
-            };
-        }
-        match cdf.variant {
-            Variant::Coded => {
-                let best = valid.iter().max().copied();
-                self.fewest_tasks(|group| Some(valid[group]) == best)
-            }
-            Variant::Published => {
-                if self.tasks.contains(&0) {
-                    return self.fewest_tasks(|_| true);
-                }
-                let needed = cdf.percentiles.len().div_ceil(2);
-                let some_good = valid.iter().any(|valid| *valid >= needed);
-                self.fewest_tasks(|group| !some_good || valid[group] >= needed)
-            }
-        }
+    /// CDF: of the groups that its rule prefers the one with the fewest tasks.
+    fn by_percentiles(&mut self, window: &[u32]) -> usize {
+        let Some(mut percentiles) = self.percentiles.take() else { return 0 };
+        let preferred = percentiles.preferred(window, self.tasks.contains(&0));
+        let group = self.fewest_tasks(|group| preferred[group]);
+        self.percentiles = Some(percentiles);
+        group
     }
 
     /// DIO as published: now and then all tasks are sorted by intensity and dealt to the groups, there and back.
@@ -249,15 +223,6 @@ impl Placer {
     }
 }
 
-/// Whether a task's percentile is far enough from the group's.
-fn is_valid(cdf: &Cdf, task: u32, group: u32) -> bool {
-    let least = match cdf.variant {
-        Variant::Published => group,
-        Variant::Coded => group.max(1),
-    };
-    f64::from(task.abs_diff(group)) > cdf.tolerance * f64::from(least)
-}
-
 /// A number below a limit that is not zero.
 fn below(chance: &mut Pcg32, limit: usize) -> usize {
     ((u64::from(chance.next_u32()) * limit as u64) >> 32) as usize
@@ -265,6 +230,7 @@ fn below(chance: &mut Pcg32, limit: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Bookkeeping, Cdf};
     use super::*;
 
     fn view(task: usize, window: &[u32]) -> TaskView<'_> {
@@ -273,17 +239,6 @@ mod tests {
 
     fn placer(strategy: Strategy) -> Placer {
         Placer::new(strategy, 12, 4, 128, 7).unwrap()
-    }
-
-    /// `docs/spec/cdf-dio.md` section 9, item 2.
-    #[test]
-    fn cdf_dio_9_2_a_percentile_is_valid_if_it_differs_by_more_than_the_tolerance() {
-        let cdf = |variant, tolerance| Cdf::new(variant, tolerance);
-        assert!(is_valid(&cdf(Variant::Coded, 0.3), 60, 100));
-        assert!(!is_valid(&cdf(Variant::Coded, 0.4), 60, 100));
-        assert!(is_valid(&cdf(Variant::Coded, 0.9), 1, 0));
-        assert!(is_valid(&cdf(Variant::Published, 0.9), 1, 0));
-        assert!(!is_valid(&cdf(Variant::Coded, 1.0), 1, 0) && is_valid(&cdf(Variant::Published, 1.0), 1, 0));
     }
 
     /// `docs/spec/cdf-dio.md` section 9, item 3.

@@ -8,16 +8,18 @@ mod composite;
 mod suite;
 
 use warmcore_kernel::run;
-use warmcore_schedulers::{SchedulerSpec, list, simulate};
+use warmcore_schedulers::{SchedulerSpec, list};
 
 use broken::{Broken, FAULTS};
+use support::simulate_with_needs;
 
 #[test]
 fn every_scheduler_of_the_registry_keeps_the_rules() {
     assert!(list().len() >= 6);
     for row in list() {
         let spec: SchedulerSpec = row.name.parse().unwrap();
-        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink), row.shares_equally) {
+        if let Err(sentence) = suite::check(&|setup, sink| simulate_with_needs(&spec, setup, sink), row.shares_equally)
+        {
             panic!("{}: {sentence}", row.name);
         }
     }
@@ -34,7 +36,7 @@ fn every_reading_of_a_scheduler_keeps_the_rules() {
         ("ule:profile=modern", false),
     ] {
         let spec: SchedulerSpec = text.parse().unwrap();
-        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink), shares_equally) {
+        if let Err(sentence) = suite::check(&|setup, sink| simulate_with_needs(&spec, setup, sink), shares_equally) {
             panic!("{text}: {sentence}");
         }
     }
@@ -53,7 +55,7 @@ fn each_fault_of_a_scheduler_is_named() {
 fn every_native_sched_ext_program_keeps_the_rules() {
     for policy in ["fifo", "fifo-llc", "vtime"] {
         let spec: SchedulerSpec = format!("scx-native:policy={policy}").parse().unwrap();
-        if let Err(sentence) = suite::check(&|setup, sink| simulate(&spec, setup, sink), true) {
+        if let Err(sentence) = suite::check(&|setup, sink| simulate_with_needs(&spec, setup, sink), true) {
             panic!("{policy}: {sentence}");
         }
     }

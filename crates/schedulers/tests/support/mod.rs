@@ -8,7 +8,7 @@ pub mod trace_check;
 
 use std::collections::BTreeMap;
 
-use warmcore_kernel::{Setup, SimulationError};
+use warmcore_kernel::{MemoryChoice, Setup, SimulationError};
 use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::Outcome;
@@ -156,10 +156,23 @@ impl Scene {
         setup.check_invariants = true;
         let mut events: Vec<Event> = Vec::new();
         let sink: &mut dyn Sink = &mut events;
-        let outcome = simulate(&scheduler, &setup, Some(sink))?;
+        let outcome = simulate_with_needs(&scheduler, &setup, Some(sink))?;
         trace_check::check(&events, &outcome, &setup.run_tables(Vec::new()).restrictions);
         Ok(Run { events, outcome, machine: machine.clone() })
     }
+}
+
+/// Runs a setup, with exact memory under a scheduler that cannot do without.
+pub fn simulate_with_needs<'a>(
+    scheduler: &SchedulerSpec,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let mut setup = setup.clone();
+    if scheduler.info().needs_sets {
+        setup.memory = MemoryChoice::Exact;
+    }
+    simulate(scheduler, &setup, sink.map(|sink| sink as &mut dyn Sink))
 }
 
 /// A stay of a task on a CPU.
