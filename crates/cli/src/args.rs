@@ -12,7 +12,7 @@ use warmcore_workload::parse_duration;
 
 use crate::console::ColorChoice;
 
-pub use host::{HostCommand, HostCompareArguments, SetCpus};
+pub use host::{HostCommand, HostCompareArguments, SetCpus, Switch};
 pub use many::{ReproduceArguments, SweepArguments};
 pub use recordings::{GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
 pub use vm::{ValidateArguments, VmArguments, VmCommand};

@@ -24,7 +24,7 @@ pub enum HostCommand {
         json: bool,
     },
     /// Run a command under several schedulers and on several sets of CPUs, in random order, and compare
-    Compare(HostCompareArguments),
+    Compare(Box<HostCompareArguments>),
 }
 
 /// How CPUs are kept from a command.
@@ -34,6 +34,15 @@ pub enum SetCpus {
     Affinity,
     /// Take the others offline: also for the kernel's own threads; what was bound to them alone loses its binding for good
     Offline,
+}
+
+/// Whether something is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Switch {
+    /// On
+    On,
+    /// Off
+    Off,
 }
 
 /// Arguments of `host compare`.
@@ -54,6 +63,12 @@ pub struct HostCompareArguments {
     /// How other CPUs are kept from it
     #[arg(long, value_name = "MEANS", default_value = "affinity")]
     pub set_cpus: SetCpus,
+    /// Frequency governors, with commas between them: each with every scheduler on every set of CPUs
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub governor: Vec<String>,
+    /// NUMA balancing: on, off, or both with a comma between them: each with all of the above
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub numa_balancing: Vec<Switch>,
     /// File of the kernel to write before every trial, such as /proc/sys/kernel/numa_balancing=0; can be given several times
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub settings: Vec<String>,
@@ -63,7 +78,8 @@ pub struct HostCompareArguments {
     /// Runs of each configuration before that, which do not count
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub warm_up: u32,
-    /// What is compared: elapsed, cpu (CPU time), or after:TEXT, the number that follows this text in what the command prints
+    /// What is compared: elapsed, cpu (CPU time), after:TEXT, the number that follows this text in what the command prints, or
+    /// regex:PATTERN, what its group matches there
     #[arg(long, value_name = "METRIC", default_value = "elapsed")]
     pub metric: String,
     /// More is better

@@ -1,5 +1,7 @@
 //! `warmcore host`: what this computer can do, experiments on it, and undoing what they left.
 
+mod metric;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -16,11 +18,12 @@ use warmcore_places::host::trial::{self, Trial, TrialError};
 use warmcore_statistics::{Better, Comparison, Design, compare_trials, judge};
 use warmcore_topology::{CpuSet, Machine};
 
-use crate::args::{HostCommand, HostCompareArguments, SetCpus};
+use crate::args::{HostCommand, HostCompareArguments, SetCpus, Switch};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::load;
 use crate::signals::Signals;
+use metric::Metric;
 
 /// Where the journal is: it must be there after a crash.
 const JOURNAL: &str = "/var/lib/warmcore/host";
@@ -121,6 +124,9 @@ fn state_failure(error: StateError) -> Failure {
     }
 }
 
+/// Files of the kernel, as paths from the root without a leading slash, and their values.
+type Settings = Vec<(String, String)>;
+
 /// A scheduler on a set of CPUs.
 struct Configuration {
     label: String,
@@ -155,6 +161,7 @@ struct Document {
 fn compare(arguments: &HostCompareArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let machine = load::machine("host")?.value;
+    let metric: Metric = arguments.metric.parse().map_err(|error: String| Failure::usage("warmcore::host", error))?;
     let command = command(arguments)?;
     let configurations = configurations(arguments, &machine)?;
     for configuration in &configurations {
@@ -190,7 +197,7 @@ fn compare(arguments: &HostCompareArguments, console: &Console) -> Result<(), Fa
         }
         console.info(&format!("block {} of {} is done", round + 1, arguments.warm_up + arguments.trials));
     }
-    let document = document(arguments, &command, &labels, trials)?;
+    let document = document(arguments, &metric, &command, &labels, trials)?;
     if arguments.json {
         return Ok(console.out(&pretty(&document))?);
     }
@@ -222,7 +229,7 @@ fn configurations(arguments: &HostCompareArguments, machine: &Machine) -> Result
             Err(usage(format!("/{path} is no setting of the kernel: those are below /sys and /proc/sys")))
         }
     };
-    let settings: Vec<(String, String)> = arguments.settings.iter().map(setting).collect::<Result<_, _>>()?;
+    let settings: Settings = arguments.settings.iter().map(setting).collect::<Result<_, _>>()?;
     let means = match arguments.set_cpus {
         SetCpus::Affinity => Means::Affinity,
         SetCpus::Offline => Means::Offline,
@@ -230,10 +237,15 @@ fn configurations(arguments: &HostCompareArguments, machine: &Machine) -> Result
     let mut found = Vec::new();
     for cpus in &arguments.cpus {
         let set = cpu_set(cpus, machine).map_err(usage)?;
-        for text in arguments.schedulers.iter().flat_map(|list| split_schedulers(list)) {
-            let scheduler = scheduler(&text).map_err(usage)?;
-            let wanted = Wanted { scheduler, cpus: set.clone(), means, settings: settings.clone() };
-            found.push(Configuration { label: format!("{text} on {cpus}"), wanted });
+        // A CPU that is offline has no governor.
+        let governed = set.as_ref().filter(|_| means == Means::Offline).unwrap_or(machine.all_cpus());
+        for (words, of_dimensions) in dimensions(arguments, machine, governed) {
+            for text in arguments.schedulers.iter().flat_map(|list| split_schedulers(list)) {
+                let scheduler = scheduler(&text).map_err(usage)?;
+                let settings = settings.iter().chain(&of_dimensions).cloned().collect();
+                let wanted = Wanted { scheduler, cpus: set.clone(), means, settings };
+                found.push(Configuration { label: format!("{text} on {cpus}{words}"), wanted });
+            }
         }
     }
     let doubles = found
@@ -244,6 +256,36 @@ fn configurations(arguments: &HostCompareArguments, machine: &Machine) -> Result
         Some((_, double)) => Err(usage(format!("{} is asked for twice", double.label))),
         None => Ok(found),
     }
+}
+
+/// Every combination of governor and NUMA balancing that is asked for: words for its label, and the files to write. One without either if
+/// none is.
+fn dimensions(arguments: &HostCompareArguments, machine: &Machine, governed: &CpuSet) -> Vec<(String, Settings)> {
+    let mut all: Vec<(String, Settings)> = vec![(String::new(), Vec::new())];
+    let mut cross = |values: Vec<(String, Settings)>| {
+        if !values.is_empty() {
+            let of = |(words, files): &(String, Settings)| {
+                let both =
+                    |(more, others): &(String, Settings)| (format!("{words}, {more}"), [&files[..], others].concat());
+                values.iter().map(both).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(of).collect();
+        }
+    };
+    let governor = |governor: &String| {
+        let file = |cpu| format!("sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", machine.os_index(cpu));
+        (governor.clone(), governed.iter().map(|cpu| (file(cpu), governor.clone())).collect())
+    };
+    cross(arguments.governor.iter().map(governor).collect());
+    let balancing = |switch: &Switch| {
+        let (word, value) = match switch {
+            Switch::On => ("on", "1"),
+            Switch::Off => ("off", "0"),
+        };
+        (format!("NUMA balancing {word}"), vec![("proc/sys/kernel/numa_balancing".to_owned(), value.to_owned())])
+    };
+    cross(arguments.numa_balancing.iter().map(balancing).collect());
+    all
 }
 
 fn scheduler(text: &str) -> Result<Scheduler, String> {
@@ -366,43 +408,21 @@ fn one(
     result
 }
 
-/// What is compared of a trial.
-fn value(trial: &Trial, metric: &str) -> Option<f64> {
-    match metric {
-        "elapsed" => Some(trial.elapsed_s),
-        "cpu" => Some(trial.cpu_s),
-        other => {
-            let text = other.strip_prefix("after:")?;
-            let rest = trial.output.split_once(text)?.1.trim_start();
-            let number: String =
-                rest.chars().take_while(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e')).collect();
-            number.parse().ok()
-        }
-    }
-}
-
 fn document(
     arguments: &HostCompareArguments,
+    metric: &Metric,
     command: &[OsString],
     labels: &[&str],
     trials: Vec<Vec<Option<Trial>>>,
 ) -> Result<Document, Failure> {
-    let metric = arguments.metric.clone();
-    if !matches!(metric.as_str(), "elapsed" | "cpu") && !metric.starts_with("after:") {
-        return Err(Failure::usage("warmcore::host", format!("there is no metric `{metric}`"))
-            .help("elapsed, cpu, or after:TEXT"));
-    }
     let better = if arguments.higher { Better::Higher } else { Better::Lower };
     let values: Vec<Vec<Option<f64>>> = trials
         .iter()
-        .map(|trials| trials.iter().map(|trial| trial.as_ref().and_then(|trial| value(trial, &metric))).collect())
+        .map(|trials| trials.iter().map(|trial| trial.as_ref().and_then(|trial| metric.value(trial))).collect())
         .collect();
     if values.iter().flatten().all(Option::is_none) {
-        let failure = Failure::failed("warmcore::host", format!("no trial has a value of `{metric}`"));
-        return Err(match metric.strip_prefix("after:") {
-            Some(text) => failure.help(format!("the command must print a number after `{text}` on standard output")),
-            None => failure.help("no trial counted: the warnings above say why"),
-        });
+        let failure = Failure::failed("warmcore::host", format!("no trial has a value of `{}`", arguments.metric));
+        return Err(failure.help(metric.advice()));
     }
     let failed = |error: warmcore_statistics::StatisticsError| Failure::failed("warmcore::host", error);
     let mut comparisons: Vec<Comparison> = values[1..]
@@ -427,7 +447,7 @@ fn document(
         schema: "warmcore-host-compare-1",
         tool_version: TOOL_VERSION,
         command,
-        metric,
+        metric: arguments.metric.clone(),
         better,
         seed: arguments.seed,
         null,
@@ -475,7 +495,7 @@ fn in_words(document: &Document, console: &Console) -> String {
             mean(&|trial| trial.noise.steal_cpus),
         ]);
     }
-    let unit = if document.metric.starts_with("after:") { "" } else { ", in seconds" };
+    let unit = if matches!(document.metric.as_str(), "elapsed" | "cpu") { ", in seconds" } else { "" };
     format!(
         "{}{unit}, {} is better; the baseline differs from itself by up to {:.1} %, and less counts as no difference\n\n{}",
         document.metric,
@@ -502,6 +522,36 @@ mod tests {
     }
 
     #[test]
+    fn every_governor_is_combined_with_every_switch_of_numa_balancing() {
+        use clap::Parser as _;
+
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            arguments: HostCompareArguments,
+        }
+        let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+        let labels = |line: &str| {
+            let words = ["warmcore"].into_iter().chain(line.split_whitespace()).chain(["--", "true"]);
+            let found = configurations(&Line::parse_from(words).arguments, &machine);
+            found
+                .map(|found| found.iter().map(|one| (one.label.clone(), one.wanted.settings.len())).collect::<Vec<_>>())
+        };
+        assert_eq!(labels("").unwrap(), [("eevdf on all".to_owned(), 0)]);
+        let found = labels("--governor performance,schedutil --numa-balancing on,off --set /proc/sys/vm/swappiness=1");
+        let expected = [
+            "eevdf on all, performance, NUMA balancing on",
+            "eevdf on all, performance, NUMA balancing off",
+            "eevdf on all, schedutil, NUMA balancing on",
+            "eevdf on all, schedutil, NUMA balancing off",
+        ];
+        assert_eq!(found.unwrap(), expected.map(|label| (label.to_owned(), 4)));
+        assert!(labels("--governor performance,performance").is_err(), "asked for twice");
+        let offline = labels("--governor performance --cpus 0 --set-cpus offline").unwrap();
+        assert_eq!(offline, [("eevdf on 0, performance".to_owned(), 1)], "who is offline has no governor");
+    }
+
+    #[test]
     fn sets_of_cpus_are_those_of_the_machine() {
         let machine = warmcore_topology::resolve("2s1n1l2c2t").unwrap();
         let cpus = |text: &str| cpu_set(text, &machine).map(|set| set.map(|set| set.to_string()));
@@ -521,15 +571,5 @@ mod tests {
         assert_eq!(finding(&comparison, 1.05, Better::Lower), "not distinguishable");
         assert_eq!(finding(&comparison, 1.01, Better::Lower), "worse");
         assert_eq!(finding(&comparison, 1.01, Better::Higher), "better");
-    }
-
-    #[test]
-    fn a_number_after_a_text_is_found() {
-        let noise = trial::Noise { others_cpus: 0.0, steal_cpus: 0.0, interrupts_per_s: 0.0 };
-        let output = "Running\nTime: 0.389 s\n".to_owned();
-        let trial = Trial { elapsed_s: 2.0, cpu_s: 1.0, exit_code: 0, output, noise };
-        assert_eq!(value(&trial, "after:Time:"), Some(0.389));
-        assert_eq!(value(&trial, "after:Speed:"), None);
-        assert_eq!(value(&trial, "elapsed"), Some(2.0));
     }
 }

@@ -101,6 +101,7 @@ impl Wanted {
                 }
             }
         }
+        self.settings.iter().try_for_each(|(path, value)| check_governor(root, path, value))?;
         let missing = self.settings.iter().find(|(path, _)| !root.join(path).exists());
         missing.map_or(Ok(()), |(path, _)| unable(format!("there is no /{path}")))
     }
@@ -138,6 +139,20 @@ impl Wanted {
         let cpus = self.cpus.as_ref().filter(|_| self.means == Means::Offline);
         machine.cpus().filter(move |cpu| cpus.is_some_and(|cpus| !cpus.contains(*cpu)))
     }
+}
+
+/// Whether a governor is one that this computer's driver has.
+fn check_governor(root: &Path, path: &str, governor: &str) -> Result<(), StateError> {
+    let Some(policy) = path.strip_suffix("scaling_governor") else { return Ok(()) };
+    let Ok(available) = std::fs::read_to_string(root.join(policy).join("scaling_available_governors")) else {
+        return Err(StateError::Unable(format!(
+            "CPU frequencies are not this kernel's to govern: there is no /{path}"
+        )));
+    };
+    if available.split_whitespace().any(|known| known == governor) {
+        return Ok(());
+    }
+    Err(StateError::Unable(format!("there is no governor `{governor}` here: there are {}", available.trim())))
 }
 
 fn online_file(cpu: u32) -> String {
@@ -282,6 +297,12 @@ mod tests {
         fs::write(root.path().join(SCHED_EXT), "enabled\n").unwrap();
         assert!(lacks(Wanted { scheduler: program(), ..fair() }).contains("is not displaced"));
         assert!(lacks(wanted(Some(&[1, 2, 3]), Means::Offline)).contains("CPU 0 cannot be taken offline"));
+        let policy = root.path().join("sys/cpufreq");
+        fs::create_dir_all(&policy).unwrap();
+        let governor = || vec![("sys/cpufreq/scaling_governor".to_owned(), "fastest".to_owned())];
+        assert!(lacks(Wanted { settings: governor(), ..fair() }).contains("not this kernel's to govern"));
+        fs::write(policy.join("scaling_available_governors"), "performance powersave\n").unwrap();
+        assert!(lacks(Wanted { settings: governor(), ..fair() }).contains("there are performance powersave"));
         let settings = vec![("sys/no/such".to_owned(), "1".to_owned())];
         assert!(lacks(Wanted { settings, ..fair() }).contains("there is no /sys/no/such"));
     }
