@@ -75,6 +75,8 @@ pub enum Strategy {
     FewestTasks,
     /// Any virtual CPU.
     Random,
+    /// The virtual CPU that is said for each task: what no strategy knows.
+    Fixed(Vec<usize>),
     /// Cache miss rates as even over the groups as can be.
     Dio {
         /// Which reading.
@@ -148,6 +150,7 @@ impl Strategy {
             Self::RoundRobin => "rr".to_owned(),
             Self::FewestTasks => "fewest-tasks".to_owned(),
             Self::Random => "random".to_owned(),
+            Self::Fixed(_) => "fixed".to_owned(),
             Self::Dio { variant } => format!("dio:{}", word(variant)),
             Self::Cdf(cdf) => format!("cdf:{},tol={}", word(&cdf.variant), cdf.tolerance),
         }

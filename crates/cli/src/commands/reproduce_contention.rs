@@ -1,14 +1,17 @@
-//! What `reproduce cdf-dio` leaves beside its rows: the table of all readings, and the paper's figures drawn from it.
+//! What `reproduce cdf-dio` leaves beside its rows: the table of all readings, the paper's figures drawn from it, and a search for
+//! workloads in which CDF is the best.
 
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use warmcore_fidelity::reproduce::cdf_dio::search::{Judged, candidates, judge, screen};
 use warmcore_fidelity::reproduce::cdf_dio::{READINGS, TableRow, table};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
+use warmcore_schedulers::contention::ContentionError;
 
 use crate::failure::Failure;
 
@@ -42,10 +45,15 @@ const FIGURES: [(&str, &str, &str, &str); 3] = [
 /// Computes the table and writes it with the figures; returns how many figures there are.
 pub fn write(out: &Path, source: &str, seed: u64, trials: u32, jobs: usize) -> Result<usize, Failure> {
     let seeds = if trials < ENOUGH { trials } else { trials.max(SEEDS) };
-    let rows = computed(seed, seeds, jobs)?;
+    let reading_seeds = trial_seeds(seed, seeds);
+    let rows = on_threads(READINGS.len(), jobs, |index| table(READINGS[index], &reading_seeds))?.concat();
     let failed = |error: FileError| Failure::failed("warmcore::directory", error);
     write_atomically(&out.join("table.csv"), csv(&rows).as_bytes()).map_err(failed)?;
     write_atomically(&out.join("table.md"), markdown(&rows).as_bytes()).map_err(failed)?;
+    if seeds >= ENOUGH {
+        let judged = searched(seed, jobs)?;
+        write_atomically(&out.join("search.md"), search_table(&judged).as_bytes()).map_err(failed)?;
+    }
     let exhibits: Vec<Exhibit> = FIGURES.iter().map(|figure| exhibit(&rows, figure)).collect();
     create_directory(&out.join("figures")).map_err(failed)?;
     for exhibit in &exhibits {
@@ -61,30 +69,79 @@ pub fn write(out: &Path, source: &str, seed: u64, trials: u32, jobs: usize) -> R
     Ok(exhibits.len())
 }
 
-/// Every reading's rows, in order, on several threads.
-fn computed(seed: u64, trials: u32, jobs: usize) -> Result<Vec<TableRow>, Failure> {
-    let seeds = trial_seeds(seed, trials);
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![None; READINGS.len()]));
+/// Parts that do not depend on each other, in order, on several threads.
+fn on_threads<T: Clone + Send>(
+    parts: usize,
+    jobs: usize,
+    part: impl Fn(usize) -> Result<T, ContentionError> + Sync,
+) -> Result<Vec<T>, Failure> {
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![None; parts]));
     std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, READINGS.len()) {
+        for _ in 0..jobs.clamp(1, parts.max(1)) {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(reading) = READINGS.get(index) else { return };
-                    let rows = table(*reading, &seeds);
+                    if index >= parts {
+                        return;
+                    }
+                    let result = part(index);
                     if let Ok(mut found) = found.lock() {
-                        found[index] = Some(rows);
+                        found[index] = Some(result);
                     }
                 }
             });
         }
     });
     let found = found.into_inner().unwrap_or_default();
-    let mut all = Vec::new();
-    for rows in found.into_iter().flatten() {
-        all.extend(rows.map_err(|error| Failure::failed("warmcore::reproduce", error))?);
+    found
+        .into_iter()
+        .flatten()
+        .map(|part| part.map_err(|error| Failure::failed("warmcore::reproduce", error)))
+        .collect()
+}
+
+/// Seeds with which the search looks at everything, pairs that it judges, and seeds with which it does.
+const SCREENED_WITH: u32 = 2;
+const JUDGED: usize = 12;
+const JUDGED_WITH: u32 = 20;
+
+/// Looks for workloads in which CDF is the best, and judges those that promise most with other seeds.
+fn searched(seed: u64, jobs: usize) -> Result<Vec<Judged>, Failure> {
+    let all = candidates();
+    let seeds = trial_seeds(seed, SCREENED_WITH + JUDGED_WITH);
+    let (few, fresh) = seeds.split_at(SCREENED_WITH as usize);
+    let screened = on_threads(all.len(), jobs, |index| screen(&all[index], few))?;
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by(|a, b| screened[*a].1.total_cmp(&screened[*b].1));
+    order.truncate(JUDGED);
+    on_threads(order.len(), jobs, |place| {
+        let (rule, seen) = &screened[order[place]];
+        judge(&all[order[place]], rule, *seen, fresh)
+    })
+}
+
+fn search_table(judged: &[Judged]) -> String {
+    let mut text = format!(
+        "Of {} workloads the {} in which a CDF promised most with {SCREENED_WITH} seeds, judged with {JUDGED_WITH} others, paired: mean time \
+         of an access over that of each other strategy, then the end of the last task over theirs, then the mean time of an access over that of `fewest-tasks` if tasks of equal kind are kept \
+         apart, or together, for good. {} of them are below all three by more \
+         than the interval.\n\n| workload | CDF | seen | over `fewest-tasks` | over DIO as coded | over DIO as published | makespan over the \
+         same three | equal kinds apart, together | best |\n|---|---|--:|--:|--:|--:|---|---|---|\n",
+        candidates().len(),
+        judged.len(),
+        judged.iter().filter(|row| row.beats_all()).count()
+    );
+    for row in judged {
+        let access = row.access_over.map(|(ratio, half)| format!("{ratio:.4} ± {half:.4}")).join(" | ");
+        let makespan = row.makespan_over.map(|(ratio, half)| format!("{ratio:.3} ± {half:.3}")).join(", ");
+        let bounds = row.apart_and_together.map(|(ratio, half)| format!("{ratio:.4} ± {half:.4}")).join(", ");
+        let best = if row.beats_all() { "yes" } else { "no" };
+        text.push_str(&format!(
+            "| {} | {} | {:.4} | {access} | {makespan} | {bounds} | {best} |\n",
+            row.workload, row.rule, row.seen
+        ));
     }
-    Ok(all)
+    text
 }
 
 fn csv(rows: &[TableRow]) -> String {

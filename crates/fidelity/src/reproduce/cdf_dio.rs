@@ -5,6 +5,7 @@
 //! dispatcher, and once more with one that hands tasks out at once: what is left there is the strategy's own.
 
 pub mod machine;
+pub mod search;
 pub mod workload;
 
 use serde::Serialize;

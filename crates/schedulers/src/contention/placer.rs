@@ -130,6 +130,7 @@ impl Placer {
                 self.looked_at += 1;
                 below(&mut self.chance, self.work.len())
             }
+            Strategy::Fixed(vcpus) => vcpus.get(view.task).copied().unwrap_or(0).min(self.work.len() - 1),
             Strategy::FewestTasks => {
                 let group = self.fewest_tasks(|_| true);
                 self.least_work(group)

@@ -7,7 +7,7 @@ use warmcore_memory::Replacement;
 use warmcore_memory::exact::cache::{Cache, SetIndex, Shape};
 use warmcore_schedulers::contention::{ContentionError, Placer, Strategy, TaskView};
 
-use super::workload::Accesses;
+use super::workload::{Accesses, Colours};
 
 /// Sets and ways of the caches; lines have 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -206,6 +206,8 @@ struct Machine<'a> {
     l2: Vec<Cache>,
     l3: Cache,
     next_frame: u64,
+    /// By kind of task: pages that have a frame, where kinds have colours of their own.
+    coloured: Vec<u64>,
     lookups: [u64; 3],
     hits: [u64; 3],
     to_memory: u64,
@@ -220,6 +222,23 @@ impl Machine<'_> {
         }
         self.next_frame += 1;
         Ok((self.next_frame - 1) as u32)
+    }
+
+    /// A frame for a page of a task, of its kind's colours if it has any.
+    fn frame_of_page(&mut self, task: usize) -> Result<u32, ContentionError> {
+        let frame = self.frame()?;
+        let (colours, kind) = (self.accesses.colours, self.accesses.kinds[task]);
+        if colours == Colours::Any {
+            return Ok(frame);
+        }
+        let number = &mut self.coloured[kind as usize];
+        let frame = colours.frame(kind, *number, self.setup.geometry.levels[1].0 / LINES);
+        *number += 1;
+        if frame < self.setup.frames {
+            Ok(frame as u32)
+        } else {
+            Err(ContentionError::MemoryFull { frames: self.setup.frames })
+        }
     }
 
     /// The frame of a page, and how many attempts the walk took: each missing level costs a frame and an attempt.
@@ -238,7 +257,7 @@ impl Machine<'_> {
             attempts += 1;
         }
         if self.tasks[task].frames[page as usize] == NONE {
-            self.tasks[task].frames[page as usize] = self.frame()?;
+            self.tasks[task].frames[page as usize] = self.frame_of_page(task)?;
             attempts += 1;
         }
         Ok((self.tasks[task].frames[page as usize], attempts))
@@ -346,6 +365,7 @@ pub fn run(setup: &Setup, accesses: &Accesses, strategy: &Strategy, seed: u64) -
         l2: (0..groups).map(|_| cache(setup.geometry.levels[1], 2)).collect(),
         l3: cache(setup.geometry.levels[2], 3),
         next_frame: 0,
+        coloured: vec![0; accesses.colours.kinds() as usize],
         lookups: [0; 3],
         hits: [0; 3],
         to_memory: 0,
