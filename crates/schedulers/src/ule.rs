@@ -1,6 +1,6 @@
 //! FreeBSD's ULE: interactive threads first, batch threads in a calendar, one queue per CPU, one thread moved at a time.
 //!
-//! Source: `sys/kern/sched_ule.c` of FreeBSD 11 and 13 and the port to Linux 4.9 that "The Battle of the Schedulers" (Bouron et al.,
+//! Source: `sys/kern/sched_ule.c` of FreeBSD 11 and 14 and the port to Linux 4.9 that "The Battle of the Schedulers" (Bouron et al.,
 //! USENIX ATC 2018) measured, as specified in `docs/spec/ule.md`, whose last section corrects the others. Which of them
 //! is simulated is the tunable `profile`.
 //!
@@ -66,7 +66,7 @@ enum Asked {
 pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     name: "ule",
     summary: "FreeBSD's ULE: interactive threads first, batch threads in a calendar",
-    source: "sys/kern/sched_ule.c of FreeBSD 11 and 13, and its port to Linux 4.9 (USENIX ATC 2018)",
+    source: "sys/kern/sched_ule.c of FreeBSD 11 and 14, and its port to Linux 4.9 (USENIX ATC 2018)",
     sets: &[UleTunables::TABLE],
     scores: Ule::SCORES,
     register_decisions: |table| {
@@ -302,7 +302,7 @@ impl Scheduler for Ule {
     fn init(&mut self, core: &mut Core<'_>) {
         self.decisions = UleDecisions::register(core.decision_table());
         if self.tunables.balance == 1 && core.machine().cpu_count() > 1 {
-            self.arm_balancer(core);
+            self.arm_balancer(core, true);
         }
     }
 
@@ -325,7 +325,7 @@ impl Scheduler for Ule {
     }
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
-        let cpu = self.pick_cpu(core, task, prev);
+        let cpu = self.pick_cpu(core, task, prev, false);
         let this_cpu = core.this_cpu();
         self.charge_search(core, this_cpu, warmcore_trace::OverheadKind::Wakeup);
         cpu
@@ -385,7 +385,7 @@ impl Scheduler for Ule {
         next
     }
 
-    fn put_prev(&mut self, core: &mut Core<'_>, _cpu: CpuId, task: TaskId, _runnable: bool) {
+    fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
         let (clock, now) = (self.clock(), self.now(core));
         if self.tunables.exact_charging == 1 {
             self.charge_exactly(core, task);
@@ -393,6 +393,10 @@ impl Scheduler for Ule {
         let thread = self.queues.thread(task);
         thread.last_ran = Some(now);
         thread.usage.update(now, true, clock);
+        // The stopper took it off the CPU: no pick has queued it.
+        if runnable && thread.waits == threads::Waits::Nowhere {
+            self.requeue(core, cpu, task);
+        }
     }
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
@@ -438,6 +442,11 @@ impl Scheduler for Ule {
             balance::PERIODIC => self.balance(core),
             _ => self.retry_stealing(core),
         }
+    }
+
+    /// The thread that ran was told to choose another CPU, and waits in its queue.
+    fn stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
+        self.choose_anew(core, cpu, TaskId(payload));
     }
 
     fn yield_task(&mut self, _core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {

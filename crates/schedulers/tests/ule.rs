@@ -178,6 +178,55 @@ fn ule_17_8_without_the_balancer_only_idle_cpus_take() {
     assert!(decided(&run, "balancer pass").is_empty());
 }
 
+/// `docs/spec/ule.md` section 16: two hogs on one LLC of two. Neither waits, so nobody can take one; FreeBSD 14 tells one to choose again.
+#[test]
+fn lone_threads_spread_over_the_llcs_only_in_modern() {
+    let mut scene = Scene::lasting(20 * S);
+    let hog = scene.task("hog", spin());
+    (hog.instances, hog.affinity, hog.release_ns) = (2, on_cpus([0, 1]), Some(S));
+    let llcs = |profile: &str| {
+        let run = scene.run("1s1n2l2c1t", &format!("ule:profile={profile},hz=127"));
+        assert_eq!(run.tasks_per_llc(900 * MS), [2, 0], "{profile}: bound");
+        (run.tasks_per_llc(19 * S), decided(&run, "thread moved: it ran alone").len())
+    };
+    assert_eq!(llcs("freebsd11"), (vec![2, 0], 0));
+    assert_eq!(llcs("modern"), (vec![1, 1], 1), "once, and nobody moves back");
+}
+
+/// The other hardware thread of a core is busy: the one that may leave does.
+#[test]
+fn lone_threads_leave_a_core_that_they_share_in_modern() {
+    let mut scene = Scene::lasting(20 * S);
+    let hog = scene.task("hog", spin());
+    // CPUs 0 and 2 are a core, 1 and 3 the other.
+    (hog.instances, hog.affinity, hog.release_ns) = (2, on_cpus([0, 2]), Some(S));
+    let per_core = |profile: &str| {
+        let counts = scene.run("1s1n1l2c2t", &format!("ule:profile={profile},hz=127")).tasks_per_cpu(19 * S);
+        [counts[0] + counts[2], counts[1] + counts[3]]
+    };
+    assert_eq!((per_core("freebsd11"), per_core("modern")), ([2, 0], [1, 1]));
+}
+
+/// Before it switches to its idle thread a CPU looks two levels around, and from there in all; of two LLCs it looks at the other alone.
+/// With `steal_idle=0` nobody looks.
+#[test]
+fn modern_pays_for_looking_twice() {
+    let mut scene = Scene::lasting(2 * S);
+    let pinned = scene.task("pinned", spin());
+    (pinned.instances, pinned.affinity) = (2, on_cpu(0));
+    scene.task("sleeper", forever([run_for(100 * US), sleep(10 * MS)])).affinity = on_cpu(7);
+    let balance_ns = |spec: &str| -> u64 {
+        let run = scene.run("1s1n2l4c1t", &format!("ule:{spec},hz=127,balance=0"));
+        run.outcome.cpus.iter().map(|cpu| cpu.overhead_ns[warmcore_trace::OverheadKind::Balance as usize]).sum()
+    };
+    let (before, modern) = (balance_ns("profile=freebsd11"), balance_ns("profile=modern"));
+    assert_eq!(balance_ns("profile=modern,steal_idle=0"), 0);
+    assert!(before > 0 && modern > 0);
+    // FreeBSD 11 looks at 4 CPUs, then at 8, and once more because what it finds cannot be had. FreeBSD 14 looks at 4, then twice at the 4
+    // others, and from the idle thread the same again.
+    assert_near("looks of modern over those of 11", modern as f64 / before as f64, 24.0 / 20.0, 0.02);
+}
+
 /// Hogs on CPU 0 that are set free at a time.
 fn released(count: u32, at_ns: u64, then_ns: u64) -> Scene {
     let mut scene = Scene::lasting(at_ns + then_ns);

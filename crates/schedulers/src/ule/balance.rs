@@ -1,9 +1,9 @@
 //! Threads that change their CPU while they wait: idle CPUs steal one, the periodic balancer moves one from each of the most loaded.
 //!
 //! Source: `docs/spec/ule.md` sections 10 and 11, with 18.7, 18.8, 18.11 and 18.13 (`tdq_idled`, `tdq_steal`, `sched_balance`,
-//! `sched_balance_group`, `sched_balance_pair`, `tdq_notify`).
+//! `sched_balance_group`, `sched_balance_pair`, `tdq_notify`), and 16 for FreeBSD 14 (`tdq_trysteal`, lone threads).
 
-use warmcore_kernel::Core;
+use warmcore_kernel::{Core, State};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
@@ -46,28 +46,45 @@ impl Ule {
             return;
         }
         let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.union_with(core.machine().all_cpus());
-        candidates.remove(cpu);
-        self.steal_from(core, cpu, &mut candidates);
+        let tries = [self.model.trysteal_limit, u32::MAX];
+        // First in the nearest levels, if the profile has a limit for that, then from the idle thread in all.
+        for levels in tries.into_iter().filter(|levels| *levels > 0) {
+            candidates.union_with(core.machine().all_cpus());
+            candidates.remove(cpu);
+            if self.steal_within(core, cpu, &mut candidates, levels) {
+                break;
+            }
+        }
         self.candidates = candidates;
         self.charge_search(core, cpu, OverheadKind::Balance);
     }
 
-    fn steal_from(&mut self, core: &mut Core<'_>, cpu: CpuId, candidates: &mut CpuSet) {
+    /// Takes a thread from a CPU in so many levels of groups around. Whether there was one.
+    fn steal_within(&mut self, core: &mut Core<'_>, cpu: CpuId, candidates: &mut CpuSet, levels: u32) -> bool {
         let mut around = Some(self.groups.leaf(cpu));
+        let (mut level, mut of_sibling) = (1, false);
         while let Some(group) = around {
             let least = match self.groups.group(group).smt {
                 true => self.model.steal_thresh_smt,
                 false => self.tunables.steal_thresh as u32,
             };
-            while let Some(victim) = self.most_loaded(candidates, group, least, None) {
+            while let Some(victim) = self.most_loaded(candidates, group, least, 1) {
                 candidates.remove(victim);
                 if self.move_one(core, victim, cpu, MigrationKind::Steal) {
-                    return;
+                    return true;
                 }
             }
-            around = self.groups.group(group).parent;
+            level += 1;
+            if level > levels {
+                return false;
+            }
+            // Where the group around has but one other, that is searched alone, then the group around both of them.
+            let outer = if of_sibling { self.groups.group(group).parent } else { Some(group) };
+            let sibling = outer.and_then(|outer| self.groups.sibling(outer)).filter(|_| self.model.siblings_first);
+            of_sibling = sibling.is_some();
+            around = sibling.or_else(|| outer.and_then(|outer| self.groups.group(outer).parent));
         }
+        false
     }
 
     /// Moves one waiting thread that may run there; the CPUs' queues are up to date afterwards.
@@ -84,24 +101,19 @@ impl Ule {
         true
     }
 
-    fn most_loaded(
-        &mut self,
-        candidates: &CpuSet,
-        group: GroupId,
-        least: u32,
-        preferred: Option<CpuId>,
-    ) -> Option<CpuId> {
+    fn most_loaded(&mut self, candidates: &CpuSet, group: GroupId, least: u32, transferable: u32) -> Option<CpuId> {
         let queues = &self.queues.cpus;
         let mut search = Search {
             groups: &self.groups,
             load: |cpu: CpuId| queues[cpu.index()].load,
             admits: |cpu: CpuId| {
                 let queue = &queues[cpu.index()];
-                candidates.contains(cpu) && queue.load >= least && queue.transferable > 0
+                candidates.contains(cpu) && queue.load >= least && queue.transferable >= transferable
             },
-            preferred,
+            preferred: None,
+            running: false,
             wanted: Wanted::Most,
-            by_group: self.model.search_by_group,
+            rules: self.model.search,
             visited: 0,
         };
         let found = search.of(group, &mut self.chance);
@@ -110,13 +122,16 @@ impl Ule {
     }
 
     /// Arms the periodic balancer for the next time, half to one and a half intervals from now.
-    pub(super) fn arm_balancer(&mut self, core: &mut Core<'_>) {
+    pub(super) fn arm_balancer(&mut self, core: &mut Core<'_>, first: bool) {
         let interval = match self.tunables.balance_interval {
             0 => self.model.balance_interval_ticks,
             ticks => ticks,
         };
         let chance = self.chance.below(u32::try_from(interval).unwrap_or(u32::MAX).max(1));
-        let ticks = (interval / 2).max(1) + u64::from(chance);
+        let ticks = match first && self.model.first_countdown_whole {
+            true => interval.max(1),
+            false => (interval / 2).max(1) + u64::from(chance),
+        };
         core.start_timer(BALANCER, ticks * core.tick_ns(), PERIODIC);
     }
 
@@ -126,12 +141,20 @@ impl Ule {
         let mut receivers = std::mem::take(&mut self.receivers);
         givers.union_with(core.machine().all_cpus());
         let mut moves = 0;
-        while let Some(giver) = self.most_loaded(&givers, ROOT, self.model.balance_donor_load, None) {
+        let transferable = u32::from(!self.model.lone_threads_choose);
+        while let Some(giver) = self.most_loaded(&givers, ROOT, self.model.balance_donor_load, transferable) {
             givers.remove(giver);
             receivers.clear();
             receivers.union_with(&givers);
             if receivers.is_empty() {
                 break;
+            }
+            if self.model.lone_threads_choose && self.load(giver) == 1 {
+                self.tell_to_choose(core, giver);
+                break;
+            }
+            if self.queues.cpus[giver.index()].transferable == 0 {
+                continue;
             }
             let mut moved = false;
             let mut tried = false;
@@ -152,7 +175,34 @@ impl Ule {
         (self.candidates, self.receivers) = (givers, receivers);
         core.decide(self.decisions.passed, core.curr(BALANCER), moves);
         self.charge_search(core, BALANCER, OverheadKind::Balance);
-        self.arm_balancer(core);
+        self.arm_balancer(core, false);
+    }
+
+    /// The thread that runs alone on a CPU is to choose another for itself, as if its caches were cold.
+    fn tell_to_choose(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        if !core.curr_is_idle(cpu) {
+            core.queue_stopper(cpu, core.curr(cpu).0);
+        }
+    }
+
+    /// It has left the CPU and chooses.
+    pub(super) fn choose_anew(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        if core.task(task).state() != State::Queued || core.task(task).cpu() != cpu {
+            return;
+        }
+        self.queues.thread(task).last_ran = None;
+        let to = self.pick_cpu(core, task, cpu, true);
+        self.charge_search(core, cpu, OverheadKind::Balance);
+        if to == cpu {
+            return;
+        }
+        self.queues.remove(cpu, task);
+        self.queues.cpus[cpu.index()].load -= 1;
+        core.set_task_cpu(task, to, MigrationKind::Balance);
+        core.decide(self.decisions.chose_anew, task, i64::from(cpu.0));
+        self.queues.cpus[to.index()].load += 1;
+        self.queues.add(&self.model, to, task, Position::Tail);
+        self.notify(core, to, task);
     }
 
     /// The least loaded CPU of those left whose load is below the giver's.
@@ -164,8 +214,9 @@ impl Ule {
             load: |cpu: CpuId| queues[cpu.index()].load,
             admits: |cpu: CpuId| receivers.contains(cpu) && queues[cpu.index()].load <= most,
             preferred: Some(giver),
+            running: true,
             wanted: Wanted::Least,
-            by_group: self.model.search_by_group,
+            rules: self.model.search,
             visited: 0,
         };
         let found = search.of(ROOT, &mut self.chance);

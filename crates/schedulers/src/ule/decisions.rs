@@ -19,5 +19,6 @@ decisions! {
         passed: "balancer pass", "its time had come", Count;
         interactive: "thread is interactive", "its score is below the threshold", Count;
         batch: "thread is batch", "its score has reached the threshold", Count;
+        chose_anew: "thread moved", "it ran alone on one of the most loaded CPUs and chose another", Cpu;
     }
 }

@@ -1,15 +1,14 @@
 //! The tree of CPU groups, and the search for the least and the most loaded CPU in it.
 //!
 //! Source: `docs/spec/ule.md` section 9.1 and 9.2, with 18.6 and 18.7 (`struct cpu_group`, `cpu_search`). The port looks at all CPUs of
-//! a group in one pass instead ([`Model::search_by_group`](super::profile::Model)).
+//! a group in one pass instead ([`SearchRules`]).
 
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
-/// Value of one thread on a CPU, and what the CPU that is preferred has less.
+use super::profile::SearchRules;
+
+/// Value of one thread on a CPU.
 const PER_THREAD: i32 = 256;
-const PREFERRED: i32 = 64;
-/// Values of CPUs that are compared are lowered by less than so much, so that equal ones are chosen by chance.
-const CHANCE: u32 = 32;
 
 /// What the CPUs of a group share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -108,6 +107,14 @@ impl Groups {
         self.leaf_of[cpu.index()]
     }
 
+    /// The other one of two groups that share their parent.
+    pub fn sibling(&self, group: GroupId) -> Option<GroupId> {
+        match self.group(self.group(group).parent?).children[..] {
+            [one, other] => Some(if group == one { other } else { one }),
+            _ => None,
+        }
+    }
+
     /// The group and those around it, to the root.
     pub fn outward(&self, from: GroupId) -> impl Iterator<Item = GroupId> + '_ {
         std::iter::successors(Some(from), |&group| self.group(group).parent)
@@ -140,9 +147,10 @@ pub(crate) struct Search<'a, Load, Admits> {
     pub admits: Admits,
     /// CPU that is preferred among equals.
     pub preferred: Option<CpuId>,
+    /// Whether the thread that looks for a CPU runs on the preferred one, or waits there: a search for the least loaded.
+    pub running: bool,
     pub wanted: Wanted,
-    /// Groups are compared by their sums on the way down.
-    pub by_group: bool,
+    pub rules: SearchRules,
     /// CPUs looked at so far.
     pub visited: u32,
 }
@@ -157,13 +165,18 @@ impl<Load: Fn(CpuId) -> u32, Admits: Fn(CpuId) -> bool> Search<'_, Load, Admits>
     fn look(&mut self, group: GroupId, chance: &mut Chance) -> (i32, Option<Found>) {
         let groups = self.groups;
         let this = groups.group(group);
-        if this.children.is_empty() || !self.by_group {
+        if this.children.is_empty() || !self.rules.by_group {
             return self.look_at_cpus(&this.cpus, chance);
         }
         let (mut sum, mut best): (i32, Option<(i32, Found)>) = (0, None);
         for &child in this.children.iter().rev() {
-            let (child_sum, found) = self.look(child, chance);
+            let (mut child_sum, found) = self.look(child, chance);
             sum += child_sum;
+            // The preferred CPU is half a thread less: a group of loaded hardware threads loses that.
+            let half = PER_THREAD / 2;
+            if self.discounts() && groups.group(child).smt && child_sum >= half && child_sum & half != 0 {
+                child_sum += half;
+            }
             let Some(found) = found else { continue };
             let better = best.is_none_or(|(best_sum, best)| {
                 self.prefers(child_sum, best_sum) || child_sum == best_sum && self.prefers(found.value, best.value)
@@ -179,12 +192,21 @@ impl<Load: Fn(CpuId) -> u32, Admits: Fn(CpuId) -> bool> Search<'_, Load, Admits>
         let (mut sum, mut best): (i32, Option<(i32, Found)>) = (0, None);
         for &cpu in cpus {
             self.visited += 1;
-            let value = PER_THREAD * (self.load)(cpu) as i32 - if self.preferred == Some(cpu) { PREFERRED } else { 0 };
-            sum += value;
+            let (mut value, mut less) = (PER_THREAD * (self.load)(cpu) as i32, 0);
+            if self.preferred == Some(cpu) {
+                less = self.rules.preferred;
+                value -= if self.discounts() { PER_THREAD } else { 0 };
+            }
+            sum += value - less;
             if !(self.admits)(cpu) {
                 continue;
             }
-            let found = Found { cpu, value: value - chance.below(CHANCE) as i32 };
+            if self.discounts() && value > 0 {
+                less = 0;
+            }
+            let lowered = chance.below(self.rules.chance[self.wanted as usize]) as i32;
+            let in_ties = if self.rules.preferred_in_ties { value - less } else { value };
+            let (value, found) = (value - less, Found { cpu, value: in_ties - lowered });
             let better = best.is_none_or(|(best_value, best)| {
                 self.prefers(value, best_value) || value == best_value && self.prefers(found.value, best.value)
             });
@@ -193,6 +215,11 @@ impl<Load: Fn(CpuId) -> u32, Admits: Fn(CpuId) -> bool> Search<'_, Load, Admits>
             }
         }
         (sum, best.map(|(_, found)| found))
+    }
+
+    /// Whether the thread that looks for a CPU does not count on its own.
+    fn discounts(&self) -> bool {
+        self.running && self.rules.discounts_running
     }
 
     fn prefers(&self, one: i32, other: i32) -> bool {
@@ -226,6 +253,7 @@ impl Chance {
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::{Model, Reading};
     use super::*;
 
     fn groups(text: &str) -> Groups {
@@ -255,7 +283,9 @@ mod tests {
                 let preferred = preferred.map(CpuId);
                 let load = |cpu: CpuId| loads[cpu.index()];
                 let admits = |cpu: CpuId| loads[cpu.index()] < 9;
-                Search { groups, load, admits, preferred, wanted, by_group, visited: 0 }.of(ROOT, &mut chance)
+                let rules = SearchRules { by_group, ..Model::new(Reading::Freebsd11, 127).search };
+                Search { groups, load, admits, preferred, running: false, wanted, rules, visited: 0 }
+                    .of(ROOT, &mut chance)
             })
             .map(|cpu| cpu.0)
             .collect();
@@ -288,6 +318,43 @@ mod tests {
         let groups = groups("1s1n2l2c1t");
         assert_eq!(search(&groups, &[2, 2, 1, 3], Wanted::Least, true, None), [2]);
         assert_eq!(search(&groups, &[1, 3, 2, 2], Wanted::Least, true, None), [0]);
+    }
+
+    /// What a thread that runs on a CPU and looks for another finds, with the rules of FreeBSD 14.
+    fn looks_from(machine: &str, loads: &[u32], cpu: u32) -> Vec<u32> {
+        let groups = groups(machine);
+        let rules = Model::new(Reading::Modern, 127).search;
+        let (load, preferred) = (|cpu: CpuId| loads[cpu.index()], Some(CpuId(cpu)));
+        let mut chance = Chance::new(1);
+        let wanted = Wanted::Least;
+        let mut search =
+            Search { groups: &groups, load, admits: |_| true, preferred, running: true, wanted, rules, visited: 0 };
+        let mut found: Vec<u32> = (0..100).filter_map(|_| search.of(ROOT, &mut chance)).map(|cpu| cpu.0).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// `docs/spec/ule.md` section 16. Its own thread counts nothing: alone it stays. Beside another in one LLC it goes to an empty one; on a
+    /// core whose other hardware thread is busy it prefers its own no more.
+    #[test]
+    fn a_running_thread_leaves_for_a_group_that_is_empty_without_it() {
+        assert_eq!(looks_from("1s1n2l2c1t", &[1, 0, 0, 0], 0), [0]);
+        assert_eq!(looks_from("1s1n2l2c1t", &[1, 1, 0, 0], 0), [2, 3]);
+        assert_eq!(looks_from("1s1n2l2c1t", &[1, 1, 1, 0], 0), [0], "half a thread of preference: 128 against 256");
+        // CPUs 0 and 2 are a core, 1 and 3 the other.
+        assert_eq!(looks_from("1s1n1l2c2t", &[1, 1, 1, 0], 0), [0, 3], "as full, and none is preferred");
+        assert_eq!(looks_from("1s1n1l2c2t", &[1, 0, 1, 0], 0), [1, 3]);
+        assert_eq!(looks_from("1s1n1l2c1t", &[2, 1], 0), [0, 1], "a CPU with others is not preferred either");
+    }
+
+    #[test]
+    fn of_two_groups_each_is_the_others_sibling() {
+        let two = groups("1s1n2l2c1t");
+        let (one, other) = (two.leaf(CpuId(0)), two.leaf(CpuId(2)));
+        assert_eq!((two.sibling(one), two.sibling(other), two.sibling(ROOT)), (Some(other), Some(one), None));
+        let three = groups("1s1n3l2c1t");
+        assert_eq!(three.sibling(three.leaf(CpuId(0))), None);
     }
 
     #[test]

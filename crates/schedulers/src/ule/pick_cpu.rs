@@ -14,14 +14,14 @@ use super::threads::IDLE_CLASS;
 const WORST_TIME_SHARING: u32 = IDLE_CLASS - 1;
 
 impl Ule {
-    /// The CPU for a thread that ran on `last`.
-    pub(super) fn pick_cpu(&mut self, core: &mut Core<'_>, task: TaskId, last: CpuId) -> CpuId {
-        let (cpu, reason) = self.search_cpu(core, task, last);
+    /// The CPU for a thread that ran on `last`, or runs there and is to choose anew.
+    pub(super) fn pick_cpu(&mut self, core: &mut Core<'_>, task: TaskId, last: CpuId, running: bool) -> CpuId {
+        let (cpu, reason) = self.search_cpu(core, task, last, running);
         core.decide(reason, task, i64::from(cpu.0));
         cpu
     }
 
-    fn search_cpu(&mut self, core: &Core<'_>, task: TaskId, last: CpuId) -> (CpuId, DecisionId) {
+    fn search_cpu(&mut self, core: &Core<'_>, task: TaskId, last: CpuId, running: bool) -> (CpuId, DecisionId) {
         let told = self.decisions;
         let this_cpu = core.this_cpu();
         let leaf = self.groups.leaf(last);
@@ -42,12 +42,14 @@ impl Ule {
         let mut found = None;
         if let Some(group) = affine {
             found = self
-                .least_loaded(core, task, group, WORST_TIME_SHARING.max(priority), last)
+                .search_least(core, task, group, Some(WORST_TIME_SHARING.max(priority)), last, running)
                 .map(|cpu| (cpu, told.near));
         }
         let found = found
-            .or_else(|| self.least_loaded(core, task, ROOT, priority, last).map(|cpu| (cpu, told.first_there)))
-            .or_else(|| self.search_least(core, task, ROOT, None, last).map(|cpu| (cpu, told.least)));
+            .or_else(|| {
+                self.search_least(core, task, ROOT, Some(priority), last, running).map(|cpu| (cpu, told.first_there))
+            })
+            .or_else(|| self.search_least(core, task, ROOT, None, last, running).map(|cpu| (cpu, told.least)));
         let Some((found, reason)) = found else { return (last, told.least) };
         let runs_first_here = core.may_run_on(task, this_cpu) && self.lowpri(this_cpu) > priority;
         if runs_first_here && !self.is_idle(found) && self.load(this_cpu) <= self.load(found) + 1 {
@@ -75,18 +77,7 @@ impl Ule {
         times > 0 && self.is_affine(core, task, times)
     }
 
-    /// The least loaded CPU of a group on which a thread of this priority would run first.
-    fn least_loaded(
-        &mut self,
-        core: &Core<'_>,
-        task: TaskId,
-        group: GroupId,
-        priority: u32,
-        preferred: CpuId,
-    ) -> Option<CpuId> {
-        self.search_least(core, task, group, Some(priority), preferred)
-    }
-
+    /// The least loaded CPU of a group, if a priority is given of those on which a thread of that priority would run first.
     fn search_least(
         &mut self,
         core: &Core<'_>,
@@ -94,17 +85,23 @@ impl Ule {
         group: GroupId,
         worse_than: Option<u32>,
         preferred: CpuId,
+        running: bool,
     ) -> Option<CpuId> {
+        let own_counts_not = running && self.model.search.discounts_running;
         let queues = &self.queues.cpus;
         let mut search = Search {
             groups: &self.groups,
             load: |cpu: CpuId| queues[cpu.index()].load,
             admits: |cpu: CpuId| {
-                core.may_run_on(task, cpu) && worse_than.is_none_or(|limit| queues[cpu.index()].lowpri > limit)
+                let runs_first = |limit| queues[cpu.index()].lowpri > limit;
+                // The best priority of its own CPU can be its own.
+                let asks = if own_counts_not && cpu == preferred { None } else { worse_than };
+                core.may_run_on(task, cpu) && asks.is_none_or(runs_first)
             },
             preferred: Some(preferred),
+            running,
             wanted: Wanted::Least,
-            by_group: self.model.search_by_group,
+            rules: self.model.search,
             visited: 0,
         };
         let found = search.of(group, &mut self.chance);

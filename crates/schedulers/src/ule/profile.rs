@@ -13,7 +13,7 @@ pub(crate) enum Reading {
     PaperPort,
     /// What the paper's text says.
     PaperText,
-    /// FreeBSD 13.
+    /// FreeBSD 14.
     Modern,
 }
 
@@ -57,6 +57,17 @@ impl Priorities {
         slope: Slope::PerPoint,
     };
 
+    /// FreeBSD's time-sharing range of 136 priorities, from 13 on.
+    const FREEBSD_14: Self = Self {
+        interactive_min: 88,
+        batch_min: 136,
+        batch_max: 223,
+        usage_min: 156,
+        usage_levels: 48,
+        nice_scale: (1, 1),
+        slope: Slope::PerPoint,
+    };
+
     /// The 40 priorities of Linux, which the port scales FreeBSD's ranges to.
     const LINUX: Self = Self {
         interactive_min: 100,
@@ -92,6 +103,23 @@ impl Priorities {
     }
 }
 
+/// How CPUs are compared in a search. A thread is worth 256.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SearchRules {
+    /// CPUs are looked for down a tree of groups by the groups' sums; otherwise in one pass over all.
+    pub by_group: bool,
+    /// What the CPU that is preferred has less.
+    pub preferred: i32,
+    /// Values of CPUs are lowered by less than so much, so that equal ones are chosen by chance: in a search for the least loaded, and for
+    /// the most loaded.
+    pub chance: [u32; 2],
+    /// Of groups with equal sums the preferred CPU's is the better one by its preference, beside what the sums have of it.
+    pub preferred_in_ties: bool,
+    /// A thread that runs on the preferred CPU and looks for another does not count there; a CPU that has other threads, and a group of
+    /// hardware threads, is not preferred then.
+    pub discounts_running: bool,
+}
+
 /// What differs between profiles.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -114,8 +142,16 @@ pub(crate) struct Model {
     pub deferred_switch: bool,
     /// Preempted threads return to the head of the bucket in turn; FreeBSD 11.0 put them at the tail of their own.
     pub preempted_first: bool,
-    /// CPUs are looked for down a tree of groups by the groups' sums; otherwise in one pass over all.
-    pub search_by_group: bool,
+    /// How CPUs are compared in a search.
+    pub search: SearchRules,
+    /// Levels of groups in which a CPU looks for work before it switches to its idle thread, which looks in all; 0 = none.
+    pub trysteal_limit: u32,
+    /// Of two groups in one the other is searched alone after the first.
+    pub siblings_first: bool,
+    /// A thread that runs alone on one of the most loaded CPUs is told to choose another.
+    pub lone_threads_choose: bool,
+    /// The periodic balancer's first countdown is a whole interval.
+    pub first_countdown_whole: bool,
     /// The least load that a thread is stolen from within a core's hardware threads.
     pub steal_thresh_smt: u32,
     /// An idle CPU looks for work at its ticks; otherwise only when it becomes idle or something was switched there.
@@ -145,7 +181,17 @@ impl Model {
             remote_preemption: true,
             deferred_switch: true,
             preempted_first: false,
-            search_by_group: true,
+            search: SearchRules {
+                by_group: true,
+                preferred: 64,
+                chance: [32; 2],
+                preferred_in_ties: true,
+                discounts_running: false,
+            },
+            trysteal_limit: 0,
+            siblings_first: false,
+            lone_threads_choose: false,
+            first_countdown_whole: false,
             steal_thresh_smt: 1,
             steal_at_ticks: false,
             balance_donor_load: 1,
@@ -156,9 +202,20 @@ impl Model {
         match profile {
             Reading::Freebsd11 => freebsd,
             Reading::Modern => Self {
+                priorities: Priorities::FREEBSD_14,
                 preempted_first: true,
+                search: SearchRules {
+                    by_group: true,
+                    preferred: 128,
+                    chance: [128, 256],
+                    preferred_in_ties: false,
+                    discounts_running: true,
+                },
+                trysteal_limit: 2,
+                siblings_first: true,
+                lone_threads_choose: true,
+                first_countdown_whole: true,
                 steal_thresh_smt: 2,
-                balance_donor_load: 2,
                 balance_asks_preemption: true,
                 ..freebsd
             },
@@ -172,7 +229,7 @@ impl Model {
                 remote_preemption: false,
                 deferred_switch: false,
                 preempted_first: true,
-                search_by_group: false,
+                search: SearchRules { by_group: false, ..freebsd.search },
                 steal_thresh_smt: 2,
                 steal_at_ticks: true,
                 affinity_ticks: 100,
@@ -188,7 +245,7 @@ impl Model {
                 threads_inherit_whole: false,
                 remote_preemption: false,
                 deferred_switch: false,
-                search_by_group: false,
+                search: SearchRules { by_group: false, ..freebsd.search },
                 steal_thresh_smt: 2,
                 steal_at_ticks: true,
                 ..freebsd
@@ -229,6 +286,10 @@ mod tests {
             }
         }
         assert_eq!((Priorities::FREEBSD.batch(0, -20), Priorities::FREEBSD.batch(31, 20)), (152, 223));
+        let modern = Priorities::FREEBSD_14;
+        assert_eq!((modern.batch(0, -20), modern.batch(47, 20)), (136, 223));
+        assert_eq!([0, 24, 47, 99].map(|usage| modern.batch(usage, 0)), [156, 180, 203, 203]);
+        assert_eq!([0, 1, 29].map(|score| modern.interactive(score, 30)), [88, 89, 117]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::tunables::tunables;
 tunables! {
     /// Tunables of `ule`. A value of 0 that is described as the profile's own follows `profile`.
     pub struct UleTunables {
-        /// Whose ULE: FreeBSD 11's sources, the port to Linux that the paper measured, the paper's text, or FreeBSD 13's sources.
+        /// Whose ULE: FreeBSD 11's sources, the port to Linux that the paper measured, the paper's text, or FreeBSD 14's sources.
         profile: 0 "" in 0..=3 as ["freebsd11", "paper-port", "paper-text", "modern"],
         /// Accounting ticks of the longest slice; 0 = the profile's own: a tenth of a second (12), 10 in the port. The shortest is a
         /// sixth of a value that is given.
