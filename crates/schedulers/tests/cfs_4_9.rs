@@ -53,3 +53,54 @@ fn tasks_that_are_made_one_after_the_other_have_a_cpu_each() {
     assert_eq!(run.tasks_per_cpu(200 * MS), [1; 8]);
     assert!(run.moves().iter().filter(|a_move| a_move.kind == MigrationKind::Balance).count() < 8);
 }
+
+/// Moves of a balancer between 2 s and 10 s, of so many spinners that began on the first CPU of two.
+fn moves_of_settled(machine: &str, spinners: u32) -> usize {
+    let mut scene = Scene::lasting(10 * S);
+    scene.task("spinner", spin()).instances = spinners;
+    let run = scene.run(machine, OLD);
+    let late = |a_move: &&Move| a_move.time_ns > 2 * S;
+    run.moves().iter().filter(late).count()
+}
+
+/// 100 times the greater load is compared with 110 times the smaller one between hardware threads, 117 times within an LLC, 125 times
+/// between nodes. 7 and 6 are 1.167 apart, 6 and 5 1.2, 4 and 3 1.333: who is farther apart goes to and fro, the others stay.
+#[test]
+fn the_margin_depends_on_the_level() {
+    let moves = |machine: &str| [13, 11, 7].map(|spinners| moves_of_settled(machine, spinners));
+    let [siblings, llc, nodes] = ["1s1n1l1c2t", "1s1n1l2c1t", "2s1n1l1c1t"].map(moves);
+    assert!(siblings.iter().all(|count| *count > 0), "siblings: {siblings:?}");
+    assert!(llc[0] == 0 && llc[1] > 0 && llc[2] > 0, "one LLC: {llc:?}");
+    assert!(nodes[0] == 0 && nodes[1] == 0 && nodes[2] > 0, "nodes: {nodes:?}");
+}
+
+/// Two tasks run on the hardware threads of one core, and another core is idle. Nobody waits, so nothing can be pulled: after some
+/// failures the running one is pushed.
+#[test]
+fn a_running_task_is_pushed_when_pulling_has_failed_often() {
+    let mut scene = Scene::lasting(4 * S);
+    let spinner = scene.task("spinner", spin());
+    // CPUs 0 and 2 are a core, 1 and 3 the other.
+    (spinner.instances, spinner.affinity, spinner.release_ns) = (2, on_cpus([0, 2]), Some(S));
+    let run = scene.run("1s1n1l2c2t", OLD);
+    let after: Vec<Move> = run.moves().into_iter().filter(|a_move| a_move.time_ns > S).collect();
+    assert_eq!(after.iter().map(|a_move| a_move.kind).collect::<Vec<_>>(), [MigrationKind::Active], "{after:?}");
+    assert!(after[0].time_ns > S + 10 * MS, "not the first time");
+}
+
+/// A CPU that will be idle for less than a migration costs does not look for work: its sleeps of 0.3 ms are shorter than 0.5 ms.
+#[test]
+fn a_cpu_that_idles_for_less_than_a_migration_costs_pulls_nothing() {
+    let pulls = |settings: &str| {
+        let mut scene = Scene::lasting(2 * S);
+        scene.task("sleeper", forever([run_for(100 * US), sleep(300 * US)])).affinity = on_cpu(1);
+        let spinner = scene.task("spinner", spin());
+        (spinner.instances, spinner.affinity, spinner.release_ns) = (3, on_cpu(0), Some(S));
+        let run = scene.run("1s1n1l2c1t", &format!("{OLD}{settings}"));
+        // New-idle balancing pulls at the moment at which the sleeper leaves.
+        let left: Vec<u64> = run.stays("sleeper").iter().map(|stay| stay.end_ns).collect();
+        run.moves().iter().filter(|a_move| a_move.to == 1 && left.contains(&a_move.time_ns)).count()
+    };
+    assert_eq!(pulls(""), 0);
+    assert!(pulls(",migration_cost_ns=100000") > 0);
+}
