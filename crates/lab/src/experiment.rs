@@ -6,6 +6,7 @@
 //!
 //! What identifies an experiment is a hash of the texts that a run directory holds: `machine.toml`, `workload.json` and the record.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::builder::ExperimentBuilder;
-use crate::files::sha256;
+use crate::files::{sha256, sha256_of_file};
 pub use crate::observe::Observation;
 
 /// Version of the record.
@@ -154,10 +155,11 @@ impl Experiment {
     #[must_use]
     pub fn record(&self) -> ExperimentRecord {
         let cpus = self.machine.value.cpu_count();
-        let schedulers = self
-            .schedulers
-            .iter()
-            .map(|spec| SchedulerRecord { label: spec.to_string(), resolved: resolved_text(spec, cpus) });
+        let schedulers = self.schedulers.iter().map(|spec| SchedulerRecord {
+            label: spec.to_string(),
+            resolved: resolved_text(spec, cpus),
+            program_sha256: self.program_sum(spec),
+        });
         ExperimentRecord {
             schema: SCHEMA.into(),
             tool_version: TOOL_VERSION.into(),
@@ -177,6 +179,14 @@ impl Experiment {
             workload: SubjectRecord::new(&self.workload.source, &workload_text(&self.workload)),
             schedulers: schedulers.collect(),
         }
+    }
+}
+
+impl Experiment {
+    /// What identifies the program that the simulator runs as this scheduler; `None` if there is none, or it is gone.
+    fn program_sum(&self, spec: &SchedulerSpec) -> Option<String> {
+        let program = spec.program().filter(|_| self.place.kind().simulated)?;
+        sha256_of_file(Path::new(&program.program)).ok()
     }
 }
 
@@ -258,17 +268,19 @@ impl ExperimentRecord {
     pub fn trial_hash(&self, scheduler: usize, seed: u64) -> String {
         // Numbers, names and lists of them can always be written.
         let bounds = serde_json::to_string(&(self.max_time_ns, self.trace, &self.observations)).unwrap_or_default();
-        let parts = [
+        let seed = seed.to_string();
+        let mut parts = vec![
             crate::trial::SCHEMA,
             &self.tool_version,
             &self.place,
             &self.machine.sha256,
             &self.workload.sha256,
             &self.schedulers[scheduler].resolved,
-            &seed.to_string(),
+            &seed,
             self.memory.name(),
             &bounds,
         ];
+        parts.extend(self.schedulers[scheduler].program_sha256.as_deref());
         sha256(parts.join("\n").as_bytes())
     }
 
@@ -318,6 +330,9 @@ pub struct SchedulerRecord {
     pub label: String,
     /// With every tunable.
     pub resolved: String,
+    /// SHA-256 of its program, if the simulator runs one: results depend on what is in it. (Guests record programs with their makings.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_sha256: Option<String>,
 }
 
 /// The seeds of trials `0..count`, derived from the experiment's seed.

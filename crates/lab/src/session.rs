@@ -49,6 +49,12 @@ pub enum ResumeError {
         /// Path of the file.
         file: String,
     },
+    /// The program of a scheduler is not the one that the run was started with.
+    #[error("the program of `{scheduler}` is not the one that the run was started with: it was changed, or is gone")]
+    Program {
+        /// The scheduler.
+        scheduler: String,
+    },
     /// A file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
@@ -225,21 +231,36 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
             return Err(ResumeError::Changed { file: path(name) });
         }
     }
-    if record != now {
+    if without_programs(record) != without_programs(now) {
         return Err(invalid(EXPERIMENT, "it does not say what its schedulers resolve to now".into()));
     }
     experiment.check().map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
     Ok(experiment)
 }
 
-/// Removes the list of checksums, so that a directory whose run goes on does not look finished.
+/// A record without what programs are: a run can be read when they are gone.
+fn without_programs(mut record: ExperimentRecord) -> ExperimentRecord {
+    record.schedulers.iter_mut().for_each(|scheduler| scheduler.program_sha256 = None);
+    record
+}
+
+/// Makes a directory one whose run goes on: it does not look finished.
 ///
 /// # Errors
-/// When it is there and cannot be removed.
-pub fn reopen(directory: &RunDirectory) -> Result<(), FileError> {
+/// When a scheduler's program is not the one that the run was started with, or the list of checksums cannot be removed.
+pub fn reopen(directory: &RunDirectory, experiment: &Experiment) -> Result<(), ResumeError> {
+    let path = directory.path().join(EXPERIMENT);
+    let record: ExperimentRecord = toml::from_str(&directory.read(EXPERIMENT)?)
+        .map_err(|error| ResumeError::Invalid { file: path.display().to_string(), reason: error.to_string() })?;
+    for (then, now) in record.schedulers.iter().zip(experiment.record().schedulers) {
+        if then.program_sha256 != now.program_sha256 {
+            return Err(ResumeError::Program { scheduler: now.label });
+        }
+    }
     let path = directory.path().join(CHECKSUMS);
     match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &path),
-        _ => Ok(()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &path)?,
+        _ => {}
     }
+    Ok(())
 }

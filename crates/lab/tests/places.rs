@@ -14,6 +14,7 @@ use warmcore_lab::trial::Trial;
 use warmcore_lab::{session, verdict};
 use warmcore_places::place::{Place, Trouble};
 use warmcore_places::scripted::{Answer, Script, Scripted};
+use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Design;
 
@@ -91,6 +92,30 @@ fn a_run_that_goes_on_makes_what_is_missing_and_nothing_else() {
     assert_eq!(finished.run_now, 2);
     assert_eq!(run(&again, Some(&directory)).unwrap().run_now, 0);
     assert_eq!(place.asked().len(), 2, "nothing is asked of a place when nothing is missing");
+}
+
+/// Results of a sched_ext program depend on what is in it. A run whose program is gone can be read; it does not go on with another.
+#[test]
+fn a_run_of_a_program_goes_on_only_with_that_program() {
+    let parent = tempfile::tempdir().unwrap();
+    let program = parent.path().join("scx_own");
+    fs::write(&program, "one").unwrap();
+    let (table, _) = experiment(script(Vec::new()));
+    let own = SchedulerSpec::parse(&format!("scx:{}", program.display())).unwrap();
+    let experiment = Experiment { place: Arc::new(Sim), schedulers: vec![table.schedulers[0].clone(), own], ..table };
+    let before = experiment.record();
+    assert!(before.schedulers[0].program_sha256.is_none() && before.schedulers[1].program_sha256.is_some());
+    let directory = directory(parent.path(), &experiment);
+    session::reopen(&directory, &experiment).unwrap();
+
+    fs::write(&program, "another").unwrap();
+    let changed = experiment.record();
+    assert_ne!(changed.trial_hash(1, 10), before.trial_hash(1, 10));
+    assert_eq!(changed.trial_hash(0, 10), before.trial_hash(0, 10));
+    fs::remove_file(&program).unwrap();
+    let read = session::experiment_of(&directory).unwrap();
+    let error = session::reopen(&directory, &read).unwrap_err().to_string();
+    assert!(error.contains("is not the one that the run was started with"), "{error}");
 }
 
 #[test]

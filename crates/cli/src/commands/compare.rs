@@ -122,13 +122,14 @@ pub fn begin(
 /// The experiment of a run directory.
 fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     let directory = RunDirectory::open(path).map_err(directory_failure)?;
-    let mut experiment = session::experiment_of(&directory).map_err(|error| {
+    let failure = |error: ResumeError| {
         let help = match &error {
             ResumeError::File(error) => error.advice(),
             _ => "start the experiment anew, in another directory",
         };
         Failure::usage("warmcore::resume", error).help(help)
-    })?;
+    };
+    let mut experiment = session::experiment_of(&directory).map_err(failure)?;
     directory.verify_kept().map_err(|error| {
         let advice = error.advice();
         Failure::usage("warmcore::resume", error).help(advice)
@@ -138,7 +139,7 @@ fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>
             .help("without --strict these are warnings"));
     }
     experiment.place = experiment.place.reopen().map_err(|error| load::place_failure(error, None))?;
-    session::reopen(&directory).map_err(|error| session_failure(error.into()))?;
+    session::reopen(&directory, &experiment).map_err(failure)?;
     Ok((experiment, Some(directory)))
 }
 

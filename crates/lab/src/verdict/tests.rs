@@ -24,7 +24,7 @@ fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         workload: subject(),
         schedulers: schedulers
             .iter()
-            .map(|name| SchedulerRecord { label: (*name).into(), resolved: (*name).into() })
+            .map(|name| SchedulerRecord { label: (*name).into(), resolved: (*name).into(), program_sha256: None })
             .collect(),
     }
 }
