@@ -218,13 +218,23 @@ impl SchedulerSpec {
         self.info.simulate.is_some()
     }
 
+    /// Values of all tunables, those that another setting gives a least value to raised to that.
+    fn in_force(&self) -> Vec<u64> {
+        let mut values = self.values.clone();
+        for floor in self.floors() {
+            let named = self.info.tunables().zip(&mut values).filter(|(tunable, _)| tunable.name == floor.name);
+            named.for_each(|(_, value)| *value = floor.least.max(*value));
+        }
+        values
+    }
+
     /// One of its sets of tunables, with the values in force; the defaults if the scheduler has no such set.
     #[must_use]
     pub fn tunables<T: TunableSet>(&self) -> T {
-        let mut start = 0;
+        let (mut start, values) = (0, self.in_force());
         for set in self.info.sets.iter().copied().chain([KernelTunables::TABLE]) {
             if set == T::TABLE {
-                return T::from_values(self.values.get(start..start + set.len()).unwrap_or_default());
+                return T::from_values(values.get(start..start + set.len()).unwrap_or_default());
             }
             start += set.len();
         }
@@ -237,7 +247,7 @@ impl SchedulerSpec {
         self.tunables::<KernelTunables>().into()
     }
 
-    /// All tunables with the values in force.
+    /// All tunables with the values that the text gives them, or the defaults.
     #[must_use]
     pub fn resolved(&self) -> Vec<(&'static str, u64)> {
         self.info.tunables().map(|tunable| tunable.name).zip(self.values.iter().copied()).collect()
@@ -247,16 +257,12 @@ impl SchedulerSpec {
     /// chooses, and what another setting gives a least value to has that.
     #[must_use]
     pub fn effective(&self, cpus: usize) -> Vec<(&'static str, u64)> {
-        let mut values = self.resolved();
+        let mut values: Vec<(&str, u64)> =
+            self.info.tunables().map(|tunable| tunable.name).zip(self.in_force()).collect();
         let scaling = values.iter().find(|(name, _)| *name == "tunable_scaling").map_or(0, |(_, value)| *value);
         for (name, value) in values.iter_mut().filter(|(_, value)| *value == 0) {
             if let Some((_, base)) = AUTOMATIC.iter().find(|(automatic, _)| automatic == name) {
                 *value = base * scaling_factor(scaling, cpus);
-            }
-        }
-        for floor in self.floors() {
-            for (_, value) in values.iter_mut().filter(|(name, _)| *name == floor.name) {
-                *value = floor.least.max(*value);
             }
         }
         values

@@ -41,7 +41,8 @@ pub enum TunableKind {
     },
     /// A fraction from 0 to 1, stored in thousandths.
     Fraction,
-    /// Rising whole percentages with a slash between two, as `25/50/75`, seven at most; stored as [`percentages`] unpacks them.
+    /// Rising whole percentages with a slash between two, as `25/50/75`, seven at most; stored as
+    /// digits of seven bits, the first one lowest, each one more than it is.
     Percentages,
 }
 
@@ -191,7 +192,7 @@ fn packed(value: &str) -> Option<u64> {
 }
 
 /// The percentages of a tunable that holds a list of them, in order.
-pub fn percentages(packed: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn percentages(packed: u64) -> impl Iterator<Item = u64> {
     let rests = std::iter::successors(Some(packed), |rest| Some(rest >> PACKED_BITS));
     rests.map(|rest| rest & ((1 << PACKED_BITS) - 1)).take_while(|digit| *digit > 0).map(|digit| digit - 1)
 }

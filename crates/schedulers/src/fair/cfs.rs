@@ -163,14 +163,12 @@ impl Policy for Cfs {
     fn fair_parameters(&self) -> FairParameters {
         let tunables = &self.tunables;
         let rules_of_4_9 = tunables.kernel == 1;
-        let floor =
-            |name: &str| FLOORS.iter().find(|floor| floor.name == name && rules_of_4_9).map_or(0, |floor| floor.least);
         FairParameters {
             migration_cost_ns: tunables.migration_cost_ns,
             nr_migrate: tunables.nr_migrate as u32,
             domains: DomainParameters {
-                imbalance_pct: tunables.imbalance_pct.max(floor("imbalance_pct")) as u32,
-                busy_factor: tunables.busy_factor.max(floor("busy_factor")) as u32,
+                imbalance_pct: tunables.imbalance_pct as u32,
+                busy_factor: tunables.busy_factor as u32,
                 ..DomainParameters::default()
             },
             load_only_balance: rules_of_4_9 || tunables.balance_by_load != 0,
