@@ -54,8 +54,8 @@ fn show(spec: &SchedulerSpec, json: bool, console: &Console) -> Result<(), Failu
     for (tunable, (name, value)) in info.tunables().zip(spec.resolved()) {
         table.row([
             name.to_owned(),
-            value.to_string(),
-            tunable.default.to_string(),
+            tunable.text(value),
+            tunable.text(tunable.default),
             tunable.unit().to_owned(),
             tunable.range(),
             tunable.doc.to_owned(),
