@@ -122,6 +122,8 @@ pub enum Command {
 pub enum SchemaName {
     /// `compare --json` and verdict.json
     Comparison,
+    /// `compare --load --json`
+    Loads,
     /// `sim --json` and trials/*.json
     Trial,
     /// `reproduce --json` and reproduction.json
@@ -241,6 +243,10 @@ pub struct CompareArguments {
     /// How guests are made, with `--on vm`.
     #[command(flatten)]
     pub vm: VmArguments,
+    /// Compare at these loads, in per cent of the machine's CPU time that is busy under the baseline: 30,60,90. The workload, one
+    /// generator, gets as many tasks, threads or requests as that takes; one table and one verdict for each level
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_level, conflicts_with_all = ["resume", "lesson"])]
+    pub load: Vec<f64>,
     /// Ask an oracle too: find the best static placement of the workload's long-lived threads, run it pinned, and say how far every
     /// scheduler is from it
     #[arg(long)]
@@ -581,6 +587,15 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err("it is not a percentage of 0 to 50, such as 1 or 0.5%".into()),
+    }
+}
+
+/// A load level of more than 0 to 100 per cent, as a fraction.
+fn parse_level(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("it is not a percentage above 0 and up to 100, such as 60".into()),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod explain;
 pub mod group;
 pub mod host;
+pub mod load_levels;
 pub mod machine;
 pub mod memory;
 pub mod metrics;

@@ -1,11 +1,13 @@
 //! Many experiments at once, and searches.
 //!
 //! - [`gathering`]: what gathering groups of threads would win.
+//! - [`load`]: how much of a workload keeps a given share of a machine busy.
 //! - [`sweep`]: every machine with every workload, as one table of gains.
 //! - [`oracle`]: the best static placement that is known of a workload's threads, run pinned. [`placement`] is its search over the
 //!   analytic memory model, [`threads`] says who is placed.
 
 pub mod gathering;
+pub mod load;
 pub mod oracle;
 pub mod placement;
 pub mod sweep;

@@ -9,6 +9,7 @@ mod combine;
 mod flags;
 mod forkjoin;
 mod hackbench;
+mod load;
 mod periodic;
 mod pingpong;
 mod pipeline;
@@ -21,6 +22,7 @@ mod verilator;
 pub use channel::{DEFAULT_CHANNEL_BYTES, channel_capacity};
 pub use flags::FlagInfo;
 pub use hackbench::HACKBENCH_TIME;
+pub use load::{LoadText, LoadTextError, load_text};
 
 pub(crate) use combine::combine;
 

@@ -32,7 +32,10 @@ pub use build::{ProgramBuilder, add_warning};
 pub use check::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS, MAX_TASKS};
 pub use duration::{DurationError, DurationProblem, MAX_DURATION_NS, format_duration, parse_duration};
 pub use error::{DocumentError, DocumentProblem, GeneratorError, GeneratorProblem, SyntaxError, WorkloadError};
-pub use generate::{FlagInfo, GeneratorInfo, HACKBENCH_TIME, from_generator, generators, is_generator};
+pub use generate::{
+    FlagInfo, GeneratorInfo, HACKBENCH_TIME, LoadText, LoadTextError, from_generator, generators, is_generator,
+    load_text,
+};
 pub use launch::Launch;
 pub use nearest::nearest;
 pub use program::*;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use warmcore_lab::builder::Built;
 use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, TraceLevel, trial_seeds};
@@ -14,7 +15,7 @@ use warmcore_lab::verdict::{self, ComparisonDocument};
 use warmcore_search::oracle::{self, OracleError};
 
 use crate::args::{CompareArguments, TraceChoice};
-use crate::commands::{report, verdict_table, vm};
+use crate::commands::{load_levels, report, verdict_table, vm};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::load;
@@ -26,59 +27,80 @@ const RUNS: &str = "runs";
 /// Runs the verb.
 pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
+    if !arguments.load.is_empty() {
+        return load_levels::run(arguments, &signals, console);
+    }
     let started = unix_seconds();
     let (experiment, directory) = match &arguments.resume {
         Some(path) => resume(path, arguments.strict)?,
         None => begin(&arguments, started, console)?,
     };
+    let document = conclude(&arguments, &experiment, directory.as_ref(), started, &signals, console)?;
+    print(&document, arguments.json, console)?;
+    leave(&arguments, directory.as_ref(), &signals, console)
+}
+
+/// Runs an experiment and judges it; its run directory is complete then, but for the page.
+pub fn conclude(
+    arguments: &CompareArguments,
+    experiment: &Experiment,
+    directory: Option<&RunDirectory>,
+    started: u64,
+    signals: &Signals,
+    console: &Console,
+) -> Result<ComparisonDocument, Failure> {
     load::warn_unmodelled(&experiment.workload.value, console);
     // Emulated guests use one CPU each, and much memory.
     let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
     let record = experiment.record();
-    describe(&experiment, &record, directory.as_ref(), jobs, console);
+    describe(experiment, &record, directory, jobs, console);
 
     let mut environment = Environment::at_start(std::env::args().collect(), jobs, started);
-    let finished = run_trials(&experiment, directory.as_ref(), jobs, &signals, console)?;
+    let finished = run_trials(experiment, directory, jobs, signals, console)?;
     environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
 
-    let mut document = verdict::conclude_experiment(&experiment, &record, &finished.trials)
+    let mut document = verdict::conclude_experiment(experiment, &record, &finished.trials)
         .map_err(|error| Failure::usage("warmcore::metric", error))?;
-    let kept = directory.as_ref().map_or(Ok(None), headroom::kept).unwrap_or_else(|reason| {
+    let kept = directory.map_or(Ok(None), headroom::kept).unwrap_or_else(|reason| {
         console.warn(&format!("{ORACLE} is left out: {reason}"));
         None
     });
     let oracle = match (kept, arguments.headroom) {
-        (None, true) => Some(ask_oracle(&experiment, directory.as_ref(), jobs, &signals, console)?),
+        (None, true) => Some(ask_oracle(experiment, directory, jobs, signals, console)?),
         (kept, _) => kept,
     };
     if let Some(oracle) = &oracle {
         document.headroom = headroom_of(&document, oracle)?;
     }
-    if let Some(directory) = &directory {
+    if let Some(directory) = directory {
         let text = verdict_table::plain(&document);
-        session::finish(directory, &experiment, &finished.trials, Some((&document, &text)), &environment)
+        session::finish(directory, experiment, &finished.trials, Some((&document, &text)), &environment)
             .map_err(session_failure)?;
     }
-    print(&document, arguments.json, console)?;
-    if let Some(directory) = &directory {
-        console.note(&format!("run directory: {}", directory.path().display()));
-        if !arguments.no_report {
-            let page = report::into_run_directory(directory.path(), &signals)?;
-            console.note(&format!("report: {}", page.display()));
-        }
-        if let Some(path) = &arguments.lesson {
-            report::lesson_of_directory(directory.path(), path, arguments.force, &signals, console)?;
-        }
+    Ok(document)
+}
+
+/// Says where the run is, and draws its pages.
+pub fn leave(
+    arguments: &CompareArguments,
+    directory: Option<&RunDirectory>,
+    signals: &Signals,
+    console: &Console,
+) -> Result<(), Failure> {
+    let Some(directory) = directory else { return Ok(()) };
+    console.note(&format!("run directory: {}", directory.path().display()));
+    if !arguments.no_report {
+        let page = report::into_run_directory(directory.path(), signals)?;
+        console.note(&format!("report: {}", page.display()));
+    }
+    if let Some(path) = &arguments.lesson {
+        report::lesson_of_directory(directory.path(), path, arguments.force, signals, console)?;
     }
     Ok(())
 }
 
-/// A new experiment and its directory.
-pub fn begin(
-    arguments: &CompareArguments,
-    started: u64,
-    console: &Console,
-) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+/// The experiment that was asked for, and what to warn of.
+pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Built, Failure> {
     // Clap demands both unless a run is resumed.
     let machine = load::machine_on(arguments.machine.as_deref().unwrap_or_default(), arguments.base.as_deref())?;
     let profiles = load::profiles(arguments.profiles.as_deref())?;
@@ -100,12 +122,22 @@ pub fn begin(
         .margin(arguments.margin)
         .scores_every_ns(arguments.scores)
         .build()?;
+    if arguments.no_out && built.experiment.trace == TraceLevel::Full {
+        return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
+    }
+    Ok(built)
+}
+
+/// A new experiment and its directory.
+pub fn begin(
+    arguments: &CompareArguments,
+    started: u64,
+    console: &Console,
+) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+    let built = experiment(arguments, console)?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
     if arguments.no_out {
-        if experiment.trace == TraceLevel::Full {
-            return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
-        }
         return Ok((experiment, None));
     }
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
@@ -265,11 +297,16 @@ fn describe(
     }
 }
 
-fn print(document: &ComparisonDocument, json: bool, console: &Console) -> Result<(), Failure> {
+/// Says what to check before the verdict is trusted.
+pub fn warn(document: &ComparisonDocument, console: &Console) {
     // The workload's own warnings were shown before the run.
     for warning in &document.warnings[document.unmodelled..] {
         console.warn(warning);
     }
+}
+
+fn print(document: &ComparisonDocument, json: bool, console: &Console) -> Result<(), Failure> {
+    warn(document, console);
     let text = if json { pretty(document) } else { verdict_table::for_console(document, console) };
     Ok(console.out(&text)?)
 }

@@ -148,6 +148,15 @@ impl<'a> Flags<'a> {
         self.last(long).is_some()
     }
 
+    /// All flags but this one, each as a word of its own.
+    pub(super) fn typed_without(&self, long: &str) -> Vec<String> {
+        let word = |given: &Given<'_>| {
+            let joint = if given.flag.value.is_some() && given.typed.starts_with("--") { "=" } else { "" };
+            format!("{}{joint}{}", given.typed, given.value)
+        };
+        self.given.iter().filter(|given| given.flag.long != long).map(word).collect()
+    }
+
     /// The value of a flag as typed.
     pub(super) fn text(&self, long: &str) -> Option<&'a str> {
         self.last(long).map(|given| given.value)

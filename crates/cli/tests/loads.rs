@@ -1,0 +1,71 @@
+//! `compare --load`: the same comparison at several loads of the machine.
+
+mod common;
+
+use common::Scratch;
+use serde_json::Value;
+
+/// Tasks that keep a CPU busy for a quarter of the time each, on 8 CPUs.
+const QUARTERS: &str = "compare -m 1s1n2l4c1t -w periodic:-n3,-r500us,-s1500us,-o,-d100ms -s eevdf,rr --trials 2";
+
+#[test]
+fn every_level_has_its_line_its_table_its_verdict_and_its_run_directory() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&format!("{QUARTERS} --load 25,75,25 --out runs --no-report")).exits_with(0);
+    let lines: Vec<&str> = ran.out.lines().filter(|line| line.starts_with("load ")).collect();
+    assert_eq!(lines.len(), 2, "{}", ran.out);
+    assert!(
+        lines[0].starts_with("load 25 %: 8 tasks; 25 %") || lines[0].starts_with("load 25 %: 8 tasks; 24."),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[1].contains(" tasks; 7") && lines[1].contains("busy under eevdf (periodic:-n2"), "{}", lines[1]);
+    assert_eq!(
+        ran.out.lines().filter(|line| line.starts_with("scheduler ")).count(),
+        2,
+        "a table for each: {}",
+        ran.out
+    );
+    for level in ["25", "75"] {
+        assert!(scratch.path(&format!("runs/load-{level}/verdict.json")).exists());
+    }
+    // What the line says can be run by itself.
+    let text = lines[1].rsplit_once('(').unwrap().1.trim_end_matches(')').to_owned();
+    let alone = format!("compare -m 1s1n2l4c1t -w {text} -s eevdf,rr --trials 2 --no-out");
+    assert!(ran.out.ends_with(&scratch.run(&alone).exits_with(0).out), "the same table");
+}
+
+#[test]
+fn the_utilisation_is_the_one_that_was_asked_for_and_that_the_trials_show() {
+    let scratch = Scratch::new();
+    let json = scratch.run(&format!("{QUARTERS} --load 25,75 --no-out --json")).exits_with(0).out;
+    let document: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&document["scaled"], &document["baseline"]), (&"tasks".into(), &"eevdf".into()));
+    for (level, asked) in document["levels"].as_array().unwrap().iter().zip([0.25, 0.75]) {
+        let measured = level["utilisation"].as_f64().unwrap();
+        assert!((measured - asked).abs() < 0.02, "{measured} for {asked}");
+        let busy = level["comparison"]["schedulers"][0]["measures"]["busy_share"]["points"][0].as_f64().unwrap();
+        assert!((measured - busy).abs() < 0.02, "{measured} where the trial says {busy}");
+    }
+    let again = scratch.run(&format!("{QUARTERS} --load 25,75 --no-out --json --jobs 1")).exits_with(0).out;
+    assert_eq!(json, again, "equal input, equal bytes");
+}
+
+#[test]
+fn what_cannot_be_scaled_or_reached_is_refused_with_what_can() {
+    let scratch = Scratch::new();
+    let refused = |workload: &str, load: &str, words: &str| {
+        scratch
+            .run(&format!("compare -m 1s1n2l4c1t -w {workload} -s eevdf,rr --trials 1 --load {load}"))
+            .exits_with(2)
+            .complains(words);
+    };
+    refused("hackbench:-T", "50", "schbench: requests per second (--rps) or workers");
+    refused("spin:-n1,-d20ms+spin:-n1,-d20ms", "50", "several workloads at once");
+    refused("ule-cfs/c-ray", "50", "is a file");
+    refused("spin:-p0,-d20ms", "50", "more do not make it 50.0 %");
+    refused("spin:-d20ms", "1", "too much for 1.0 %");
+    refused("spin:-d20ms", "0", "above 0 and up to 100");
+    refused("spin:-q", "50", "unknown flag");
+    assert!(!scratch.path("runs").exists(), "nothing was made");
+}

@@ -1,0 +1,216 @@
+//! How many tasks, threads or requests keep a given share of a machine busy: found by trial, since what a task needs of a machine
+//! follows from caches, waits and the scheduler, and not from its program alone.
+
+use std::collections::BTreeMap;
+
+use warmcore_lab::experiment::{Experiment, TraceLevel};
+use warmcore_lab::runner::{self, Conduct, RunError};
+
+/// Most numbers that are tried for a level.
+const MOST_TRIED: usize = 12;
+
+/// A number is close enough if the busy share is this close to the level.
+const CLOSE: f64 = 0.005;
+
+/// A level counts as out of reach if the closest busy share is this far from it.
+const FAR: f64 = 0.05;
+
+/// Twice the load must make at least this many times the busy share; otherwise more load makes nothing busier.
+const GROWTH: f64 = 1.02;
+
+/// The number for a level.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Loaded {
+    /// How many.
+    pub count: u64,
+    /// The busy share that was measured with it, 0..1.
+    pub utilisation: f64,
+}
+
+/// Why there is no such number.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// More does not make the machine busier.
+    #[error(
+        "{} {counts} keep {} of the machine busy, and more do not make it {}",
+        .closest.count, share(.closest.utilisation), share(*.level)
+    )]
+    OutOfReach {
+        /// The share asked for, 0..1.
+        level: f64,
+        /// What comes closest.
+        closest: Loaded,
+        /// What is counted.
+        counts: &'static str,
+    },
+    /// One is too much already.
+    #[error("1 of the {counts} keeps {} of the machine busy, which is too much for {}", share(.one.utilisation), share(*.level))]
+    TooCoarse {
+        /// The share asked for, 0..1.
+        level: f64,
+        /// What one does.
+        one: Loaded,
+        /// What is counted.
+        counts: &'static str,
+    },
+}
+
+impl LoadError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::OutOfReach { .. } => {
+                "ask for less, or take what holds the workload back: CPUs it is bound to, locks, too few workers for the rate"
+            }
+            Self::TooCoarse { .. } => "ask for more, or take a larger machine or smaller tasks",
+        }
+    }
+}
+
+fn share(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// Looks for the number whose busy share is closest to a level, beginning with `first`. `measure` says the share for a number, and is
+/// asked once for each; `known` holds what it said, for this level and others. The share is taken to rise with the number.
+///
+/// # Errors
+/// Those of `measure`. Within that, [`LoadError`].
+pub fn find<E>(
+    level: f64,
+    (first, most): (u64, u64),
+    counts: &'static str,
+    known: &mut BTreeMap<u64, f64>,
+    mut measure: impl FnMut(u64) -> Result<f64, E>,
+) -> Result<Result<Loaded, LoadError>, E> {
+    let mut next = first.clamp(1, most);
+    for _ in 0..MOST_TRIED {
+        let utilisation = match known.get(&next) {
+            Some(utilisation) => *utilisation,
+            None => measure(next)?,
+        };
+        known.insert(next, utilisation);
+        if (utilisation - level).abs() <= CLOSE {
+            return Ok(Ok(Loaded { count: next, utilisation }));
+        }
+        match next_of(level, most, known) {
+            Some(count) => next = count,
+            None => break,
+        }
+    }
+    let found = known.iter().map(|(count, utilisation)| Loaded { count: *count, utilisation: *utilisation });
+    let away = |loaded: &Loaded| (loaded.utilisation - level).abs();
+    let closest = found.min_by(|a, b| away(a).total_cmp(&away(b))).unwrap_or(Loaded { count: 0, utilisation: 0.0 });
+    if closest.utilisation < level - FAR && !known.values().any(|utilisation| *utilisation >= level) {
+        return Ok(Err(LoadError::OutOfReach { level, closest, counts }));
+    }
+    if closest.count == 1 && closest.utilisation > 2.0 * level {
+        return Ok(Err(LoadError::TooCoarse { level, one: closest, counts }));
+    }
+    Ok(Ok(closest))
+}
+
+/// The number to try next; none where the closest is known.
+fn next_of(level: f64, most: u64, known: &BTreeMap<u64, f64>) -> Option<u64> {
+    let above = known.iter().find(|(_, utilisation)| **utilisation >= level).map(|(count, share)| (*count, *share));
+    let mut below =
+        known.iter().rev().filter(|(count, share)| **share < level && above.is_none_or(|(a, _)| **count < a));
+    let (low, low_share) = below.next().map_or((0, 0.0), |(count, share)| (*count, *share));
+    let Some((high, high_share)) = above else {
+        // More than twice as many as before, and hardly busier: nothing makes it.
+        let saturated = below.any(|(count, share)| *count > 0 && low >= 2 * count && low_share < share * GROWTH);
+        let wanted =
+            if low_share > 0.0 { (low as f64 * level / low_share).ceil() as u64 } else { low.saturating_mul(8) };
+        // Close to the level a fault in the proportion would be followed for long.
+        let grown = wanted.clamp(low + low / 4 + 1, low.saturating_mul(8).max(low + 1));
+        return (!saturated && low < most).then(|| grown.min(most));
+    };
+    if high - low <= 1 {
+        return None;
+    }
+    let part = (level - low_share) / (high_share - low_share);
+    let between = low + ((high - low) as f64 * part).round() as u64;
+    // The share does not rise evenly: every other time halves what is left.
+    let next = if known.len().is_multiple_of(2) { low + (high - low) / 2 } else { between };
+    Some(next.clamp(low + 1, high - 1))
+}
+
+/// The share of the CPU time of all CPUs, from the beginning to the end of the experiment's first trial under the baseline, in which
+/// tasks ran.
+///
+/// # Errors
+/// When the trial fails.
+pub fn utilisation(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<f64, RunError> {
+    let trial = Experiment {
+        schedulers: experiment.schedulers.get(experiment.baseline).cloned().into_iter().collect(),
+        baseline: 0,
+        seeds: experiment.seeds.first().copied().into_iter().collect(),
+        trace: TraceLevel::Counters,
+        scores_every_ns: None,
+        observations: Vec::new(),
+        ..experiment.clone()
+    };
+    let finished = runner::run(&trial, None, conduct)?;
+    let cpus = experiment.machine.value.cpu_count() as f64;
+    let share = finished.trials.iter().flatten().next().and_then(|trial| {
+        let time = trial.elapsed_ns as f64 * cpus;
+        (time > 0.0).then(|| trial.measure("run_ns").unwrap_or_default() / time)
+    });
+    Ok(share.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number found, and how many were tried.
+    fn tried(level: f64, first: u64, shares: impl Fn(u64) -> f64) -> (Result<Loaded, LoadError>, usize) {
+        let mut calls = 0;
+        let found = find(level, (first, 1_000_000), "tasks", &mut BTreeMap::new(), |count| {
+            calls += 1;
+            Ok::<f64, ()>(shares(count))
+        });
+        (found.unwrap(), calls)
+    }
+
+    #[test]
+    fn a_share_in_proportion_is_found_at_once_or_after_one_trial() {
+        let (found, calls) = tried(0.6, 10, |count| count as f64 / 100.0);
+        assert_eq!((found.unwrap(), calls), (Loaded { count: 60, utilisation: 0.6 }, 2));
+        assert_eq!(tried(0.6, 60, |count| count as f64 / 100.0).1, 1);
+    }
+
+    #[test]
+    fn a_share_that_bends_is_found_in_few_trials_and_the_closest_whole_number_is_taken() {
+        let (found, calls) = tried(0.9, 4, |count| 1.0 - (-(count as f64) / 40.0).exp());
+        let found = found.unwrap();
+        assert!((found.utilisation - 0.9).abs() < 0.011 && calls <= MOST_TRIED, "{found:?} after {calls}");
+        // One of four CPUs each: 30 % lies between one and two.
+        let quarters = |count: u64| (count as f64 / 4.0).min(1.0);
+        assert_eq!(tried(0.3, 4, quarters).0.unwrap(), Loaded { count: 1, utilisation: 0.25 });
+        assert_eq!(tried(0.9, 1, quarters).0.unwrap().count, 4);
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_refused_with_what_can() {
+        let (found, calls) = tried(0.9, 4, |count| (count as f64 / 100.0).min(0.25));
+        let error = found.unwrap_err().to_string();
+        assert!(
+            error.contains("tasks keep 25.0 % of the machine busy, and more do not make it 90.0 %")
+                && calls < MOST_TRIED,
+            "{error}"
+        );
+        let error = tried(0.1, 8, |count| (count as f64 / 2.0).min(1.0)).0.unwrap_err().to_string();
+        assert_eq!(error, "1 of the tasks keeps 50.0 % of the machine busy, which is too much for 10.0 %");
+        let found = find(0.5, (1, 1), "tasks", &mut BTreeMap::new(), |_| Ok::<f64, ()>(0.1));
+        assert!(matches!(found, Ok(Err(LoadError::OutOfReach { .. }))));
+    }
+
+    #[test]
+    fn levels_share_what_was_measured() {
+        let mut known = BTreeMap::from([(30, 0.3)]);
+        let found = find(0.3, (30, 100), "tasks", &mut known, |_| Err::<f64, _>("measured again"));
+        assert_eq!(found.unwrap().unwrap().count, 30);
+    }
+}

@@ -1,0 +1,182 @@
+//! How much of a machine a generator's text asks for, as one number that can be changed: its tasks, threads or requests.
+//!
+//! Only what leaves each task's program as it is counts as a change of the load: more tasks of the same kind, or requests more often.
+
+use super::flags::Flags;
+use super::{GENERATORS, MAX_COUNT, find, parts};
+use crate::library::{NamedSource, named};
+use crate::{Options, WorkloadError};
+
+/// The flag of a generator that sets its load.
+struct LoadFlag {
+    generator: &'static str,
+    /// Its long name.
+    flag: &'static str,
+    /// What it counts.
+    counts: &'static str,
+    /// Whether it is only there where the text gives it, and goes before another one then.
+    if_given: bool,
+    most: u64,
+}
+
+const fn count(generator: &'static str, flag: &'static str, counts: &'static str, most: u32) -> LoadFlag {
+    LoadFlag { generator, flag, counts, if_given: false, most: most as u64 }
+}
+
+static LOAD_FLAGS: [LoadFlag; 9] = [
+    count("periodic", "tasks", "tasks", MAX_COUNT),
+    count("spin", "tasks", "tasks", MAX_COUNT),
+    count("forkjoin", "threads", "threads", MAX_COUNT),
+    count("verilator", "threads", "threads", MAX_COUNT),
+    count("pingpong", "pairs", "pairs", MAX_COUNT / 2),
+    count("transcode", "encoders", "encoders", 10_000),
+    count("sysbench", "threads", "connections", MAX_COUNT / 2),
+    LoadFlag { generator: "schbench", flag: "rps", counts: "requests per second", if_given: true, most: 1_000_000_000 },
+    count("schbench", "threads", "workers per message thread", 100_000),
+];
+
+/// A generator's text with its load as a number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoadText {
+    name: &'static str,
+    flag: String,
+    others: Vec<String>,
+    counts: &'static str,
+    most: u64,
+}
+
+impl LoadText {
+    /// What the number counts, such as `threads`.
+    #[must_use]
+    pub fn counts(&self) -> &'static str {
+        self.counts
+    }
+
+    /// The largest number.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// The generator's text with this number; everything else is as it was typed.
+    #[must_use]
+    pub fn with(&self, count: u64) -> String {
+        let others: String = self.others.iter().map(|other| format!(",{other}")).collect();
+        format!("{}:{}{count}{others}", self.name, self.flag)
+    }
+}
+
+/// Why a workload has no load that can be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadTextError {
+    /// Several workloads at once.
+    #[error("`{0}` is several workloads at once, and a load level does not say which of them is to grow")]
+    Several(String),
+    /// A file.
+    #[error(
+        "`{0}` is a file or made of one, and how its tasks depend on each other does not say what more load would be"
+    )]
+    File(String),
+    /// A generator without such a number.
+    #[error("{0} has no number that sets its load: it runs through its messages as fast as it can")]
+    NoNumber(&'static str),
+    /// The text cannot be read.
+    #[error(transparent)]
+    Text(#[from] WorkloadError),
+}
+
+impl LoadTextError {
+    /// What can be scaled, as a sentence.
+    #[must_use]
+    pub fn advice() -> String {
+        let mut known: Vec<String> = Vec::new();
+        for generator in &GENERATORS {
+            let flags = LOAD_FLAGS.iter().filter(|load| load.generator == generator.name);
+            let flags: Vec<String> = flags.map(|load| format!("{} (--{})", load.counts, load.flag)).collect();
+            if !flags.is_empty() {
+                known.push(format!("{}: {}", generator.name, flags.join(" or ")));
+            }
+        }
+        format!("one generator can be scaled, by a number of its own: {}", known.join("; "))
+    }
+}
+
+/// The load of a text as it is typed for a workload: of one generator, or of a named workload that is one.
+///
+/// # Errors
+/// Anything else, and a text that cannot be read.
+pub fn load_text(spec: &str) -> Result<LoadText, LoadTextError> {
+    let text = match named(spec.trim()).map(|entry| entry.source) {
+        Some(NamedSource::Text(text)) => text,
+        Some(NamedSource::File(_)) => return Err(LoadTextError::File(spec.to_owned())),
+        None => spec.trim(),
+    };
+    if parts(text).len() > 1 {
+        return Err(LoadTextError::Several(spec.to_owned()));
+    }
+    let Some(generator) = find(text) else { return Err(LoadTextError::File(spec.to_owned())) };
+    let words = text.split_once(':').map_or("", |(_, words)| words);
+    let flags = Flags::parse(generator, words, Options::default()).map_err(WorkloadError::from)?;
+    let load = LOAD_FLAGS
+        .iter()
+        .find(|load| load.generator == generator.name && (!load.if_given || flags.is_set(load.flag)))
+        .ok_or(LoadTextError::NoNumber(generator.name))?;
+    let short = generator.flags.iter().find(|flag| flag.long == load.flag).and_then(|flag| flag.short);
+    let flag = short.map_or_else(|| format!("--{}=", load.flag), |short| format!("-{short}"));
+    Ok(LoadText {
+        name: generator.name,
+        flag,
+        others: flags.typed_without(load.flag),
+        counts: load.counts,
+        most: load.most,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::from_generator;
+
+    #[test]
+    fn the_number_replaces_the_one_that_was_typed_and_all_else_stays() {
+        let text = load_text("periodic:-n,4,-r400us,--sleep,1ms,-oP,--tasks=7,--dur=20ms").unwrap();
+        assert_eq!(
+            (text.with(12).as_str(), text.counts()),
+            ("periodic:-n12,-r400us,--sleep=1ms,-o,-P,--dur=20ms", "tasks")
+        );
+        assert_eq!(load_text("spin").unwrap().with(3), "spin:-n3");
+        assert_eq!(load_text("sysbench:--time=1").unwrap().with(3), "sysbench:--threads=3,--time=1");
+        assert_eq!(load_text("ule-cfs/rocksdb").unwrap().with(2), "periodic:-n2,-r40us,-s120us,-d2s");
+    }
+
+    #[test]
+    fn schbench_is_scaled_by_its_rate_where_it_has_one_and_by_its_workers_otherwise() {
+        let rate = load_text("schbench:-t8,-R400").unwrap();
+        assert_eq!((rate.with(90).as_str(), rate.counts()), ("schbench:-R90,-t8", "requests per second"));
+        assert_eq!(load_text("schbench:-m2,-t8").unwrap().with(3), "schbench:-t3,-m2");
+    }
+
+    #[test]
+    fn every_flag_is_one_of_its_generator_and_takes_the_most_that_is_said() {
+        for load in &LOAD_FLAGS {
+            let generator = find(load.generator).unwrap();
+            assert!(generator.flags.iter().any(|flag| flag.long == load.flag), "{} {}", load.generator, load.flag);
+            let others = if load.generator == "schbench" && load.flag == "rps" { "-t1," } else { "" };
+            let text = |count| format!("{}:{others}--{}={count}", load.generator, load.flag);
+            assert!(from_generator(&text(1)).is_ok(), "{}", text(1));
+            let above = from_generator(&text(load.most + 1)).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(above.contains("is not") || above.contains("more than"), "{above}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_such_number_is_refused_with_what_has() {
+        assert!(matches!(load_text("spin:-n2+spin:-n3"), Err(LoadTextError::Several(_))));
+        assert!(matches!(load_text("ule-cfs/c-ray"), Err(LoadTextError::File(_))));
+        assert!(matches!(load_text("tasks.json"), Err(LoadTextError::File(_))));
+        assert!(matches!(load_text("hackbench:-T"), Err(LoadTextError::NoNumber("hackbench"))));
+        assert!(matches!(load_text("spin:-q"), Err(LoadTextError::Text(_))));
+        let advice = LoadTextError::advice();
+        assert!(advice.contains("schbench: requests per second (--rps) or workers") && !advice.contains("hackbench"));
+    }
+}
