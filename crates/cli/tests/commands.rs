@@ -257,6 +257,15 @@ fn a_sweep_is_a_table_of_machines_and_workloads_with_means_and_losses() {
     assert!(document["by_machine"].as_array().map(Vec::len) == Some(2));
     let files = scratch.files("kept");
     assert!(files.contains(&"sweep.md".into()) && files.contains(&"experiments/004-1s1n2l2c1t/verdict.json".into()));
+    let verdicts = |margin: u32| {
+        let line = format!("sweep -m 2s1n1l2c1t -w @workloads.txt -s cfs,rr -n 8 --margin {margin} --json");
+        let text = scratch.run(&line).exits_with(0).out;
+        ["better", "worse", "tied"].map(|word| text.matches(&format!("\"{word}\"")).count())
+    };
+    let [strict, wide] = [verdicts(0), verdicts(50)];
+    assert!(strict[0] + strict[1] > wide[0] + wide[1] && wide[2] > strict[2], "{strict:?} {wide:?}");
+    scratch.run("sweep -m 1s1n2l2c1t -w spin:-n4,-d2ms -s fewest-tasks,cdf -n 1 --memory exact").exits_with(0);
+    scratch.run("sweep -m 2s1n1l2c1t -w spin -s cfs,rr --margin 51").exits_with(2).complains("percentage of 0 to 50");
     scratch.run("sweep -m nothing -w spin -s cfs,rr").exits_with(2).did_not_panic();
     scratch.run("sweep -m 2s1n1l2c1t -w @none.txt -s cfs,rr").exits_with(2).complains("cannot read none.txt");
 }

@@ -109,6 +109,8 @@ fn experiment(
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
         .max_time_ns(arguments.max_time)
+        .memory(arguments.memory.map(load::memory))
+        .margin(arguments.margin)
         .build()?)
 }
 
