@@ -281,4 +281,27 @@ mod tests {
     fn an_empty_part_stays_to_be_refused() {
         assert_eq!(split_schedulers("cfs,,rr"), ["cfs", "", "rr"]);
     }
+
+    /// An export of hwloc names the CPU model or does not; figures come with it, and `@PRESET` is stronger.
+    #[test]
+    fn hwloc_xml_has_the_figures_of_the_cpu_model_that_it_names() {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/lstopo-two-llcs-per-node/input.xml");
+        let unnamed = std::fs::read_to_string(&file).unwrap();
+        let (before, after) = unnamed.split_once("<object type=\"Package\"").unwrap();
+        let (attributes, rest) = after.split_once('>').unwrap();
+        let info = r#"<info name="CPUModel" value="AMD EPYC 9654 96-Core Processor"/>"#;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("named.xml");
+        std::fs::write(&path, format!("{before}<object type=\"Package\"{attributes}>{info}{rest}")).unwrap();
+
+        let read = |text: &str| machine(text).unwrap().value;
+        let (plain, named) = (read(file.to_str().unwrap()), read(path.to_str().unwrap()));
+        let costs_of = |preset: &str| read(preset).costs().clone();
+        assert!(generic_costs(&plain).is_some() && generic_costs(&named).is_none());
+        assert_eq!(*named.costs(), costs_of("genoa96"));
+        assert_eq!((named.cpu_count(), named.llc_count()), (plain.cpu_count(), plain.llc_count()));
+        let chosen = read(&format!("{}@spr32", path.display()));
+        assert_eq!(*chosen.costs(), costs_of("spr32"));
+    }
 }
