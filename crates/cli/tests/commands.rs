@@ -328,3 +328,27 @@ fn a_template_is_written_shown_and_run_and_a_fitted_profile_is_taken_in_both_for
     };
     assert_eq!(elapsed("own.toml"), elapsed("own.json"));
 }
+
+#[test]
+fn compare_tells_what_placements_took_of_those_who_count_them() {
+    let scratch = Scratch::new();
+    let subject = "compare -m 2s1n2l4c1t -w periodic:-n8,-d50ms --trials 2";
+    let ran = scratch.run(&format!("{subject} -s rr,random --out run")).exits_with(0);
+    assert!(ran.out.contains(" placements decided, each looked at 4.0 things and took 40 ns\n"), "{}", ran.out);
+    let verdict = fs::read_to_string(scratch.path("run/verdict.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&verdict).unwrap();
+    let points = |scheduler: usize, name: &str| document["schedulers"][scheduler]["measures"][name]["points"].clone();
+    let [decisions, looked_at, cost] =
+        ["placement_decisions", "placement_looked_at", "placement_cost_ns"].map(|name| points(1, name)[0].as_f64());
+    assert_eq!(looked_at, decisions.map(|decisions| 4.0 * decisions));
+    assert_eq!(cost, decisions.map(|decisions| 40.0 * decisions));
+    assert_eq!(points(0, "placement_decisions"), serde_json::json!([null, null]));
+    // Read back it is the same; where nobody counts there is nothing to tell.
+    scratch.run("report run --html again.html --markdown again.md").exits_with(0);
+    let again = |name: &str| fs::read_to_string(scratch.path(name)).unwrap();
+    assert!(again("again.html").contains("placements</th>") && again("again.md").contains("- random: "), "told again");
+    let json = scratch.run(&format!("{subject} -s rr,eevdf --no-out --json")).exits_with(0).out;
+    assert!(!json.contains("placement_decisions"));
+    let judged = scratch.run(&format!("{subject} -s fewest-tasks,random --no-out --metric placement_decision_ns"));
+    assert!(judged.exits_with(0).out.contains("cost of a placement"), "it can be judged");
+}

@@ -184,6 +184,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             tasks,
             applications,
             cpus,
+            placement: self.core.placement,
             recorders: std::mem::take(&mut self.recorders),
             memory_solutions: self.memory.solutions(),
             engine_events: self.engine_events,

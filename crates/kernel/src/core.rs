@@ -5,7 +5,8 @@
 
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{
-    DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, Sink, TaskId,
+    DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PlacementEffort, Sink,
+    TaskId,
 };
 
 use crate::counters::Readings;
@@ -129,6 +130,7 @@ pub struct Core<'a> {
     pub(crate) queue: EventQueue,
     pub(crate) tracer: Tracer<'a>,
     pub(crate) decisions: DecisionTable,
+    pub(crate) placement: Option<PlacementEffort>,
     pub(crate) resched_list: Vec<CpuId>,
     pub(crate) error: Option<SimulationError>,
     /// Timers of the scheduler.
@@ -493,6 +495,14 @@ impl<'a> Core<'a> {
     pub fn decide(&mut self, decision: DecisionId, task: TaskId, value: i64) {
         debug_assert!(self.decisions.contains(decision), "a decision of a kind that was never registered");
         self.emit(EventKind::Decision { decision: decision.0, task, value });
+    }
+
+    /// Counts a choice of a place, with what it looked at and the time charged for that: for the run's result.
+    pub fn count_placement(&mut self, looked_at: u64, cost_ns: u64) {
+        let effort = self.placement.get_or_insert_default();
+        effort.decisions += 1;
+        effort.looked_at += looked_at;
+        effort.cost_ns += cost_ns;
     }
 
     /// Relation of two CPUs.

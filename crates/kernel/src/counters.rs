@@ -66,6 +66,7 @@ impl Core<'_> {
             HistoryLevel::L1 => sets[0],
             HistoryLevel::L2 => sets[1],
             HistoryLevel::Llc => sets[2],
+            HistoryLevel::Mixed => sets.into_iter().max().unwrap_or(1),
         })
     }
 

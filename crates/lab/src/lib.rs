@@ -27,6 +27,7 @@ pub mod making;
 pub mod measures;
 mod memory_measures;
 mod observe;
+pub mod placement_measures;
 pub mod reading;
 pub mod results;
 pub mod runner;

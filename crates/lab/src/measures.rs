@@ -10,8 +10,8 @@ use warmcore_trace::Outcome;
 use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
-use crate::memory_measures;
 use crate::trial::{Trial, TrialEnd};
+use crate::{memory_measures, placement_measures};
 
 /// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,9 @@ pub struct Measure {
     /// Whether it needs the run's events.
     #[serde(skip)]
     pub from_events: bool,
+    /// Whether only some runs have it, so that documents of trials of which none does leave it out.
+    #[serde(skip)]
+    pub optional: bool,
     /// Least value that can be told from zero: nothing is compared with less.
     #[serde(skip)]
     pub least: f64,
@@ -87,6 +90,7 @@ impl Measure {
             definition: definition.into(),
             until_end: false,
             from_events: false,
+            optional: false,
             least: least_of(unit),
         }
     }
@@ -207,9 +211,20 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
         definition: metric.definition.into(),
         until_end: false,
         from_events: true,
+        optional: false,
         least: least_of(Unit::from_name(metric.unit)),
     }));
     measures.extend(memory_measures::of_workload(workload));
+    measures.extend(placement_measures::all());
+    measures
+}
+
+/// Every measure of a workload, without those that only some runs have, if none of the trials has them.
+#[must_use]
+pub fn of_trials(workload: &Workload, trials: &[Vec<Trial>]) -> Vec<Measure> {
+    let mut measures = of_workload(workload);
+    let has = |name: &str| trials.iter().flatten().any(|trial| trial.measures.contains_key(name));
+    measures.retain(|measure| !measure.optional || has(&measure.name));
     measures
 }
 
@@ -373,6 +388,7 @@ pub fn of_run(
         }
     }
     values.extend(memory_measures::of_run(outcome));
+    values.extend(placement_measures::of_run(outcome));
     values
 }
 

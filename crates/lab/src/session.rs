@@ -146,7 +146,7 @@ pub fn finish(
     document: Option<(&ComparisonDocument, &str)>,
     environment: &Environment,
 ) -> Result<(), SessionError> {
-    let measures = measures::of_workload(&experiment.workload.value);
+    let measures = measures::of_trials(&experiment.workload.value, trials);
     let table = directory.path().join(TRIAL_TABLE);
     table::write_trials(&table, &experiment.record(), &measures, trials)
         .map_err(std::io::Error::other)

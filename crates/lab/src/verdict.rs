@@ -163,7 +163,7 @@ pub fn conclude(
     place: &dyn Place,
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
-    let catalogue = measures::of_workload(workload);
+    let catalogue = measures::of_trials(workload, trials);
     let asked = primary_among(record.metric.as_deref(), workload, &catalogue)?;
     let baseline = record.baseline_index().unwrap_or(0);
     let mut schedulers: Vec<SchedulerResult> = record

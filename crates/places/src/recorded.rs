@@ -276,6 +276,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         tasks,
         cpus: Vec::new(),
         recorders: Vec::new(),
+        placement: None,
         memory_solutions: (0, 0),
         engine_events: recording.records.iter().filter(|record| !matches!(record.what, What::Numa { .. })).count()
             as u64,

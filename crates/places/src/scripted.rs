@@ -180,6 +180,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             applications: Vec::new(),
             cpus: Vec::new(),
             recorders: request.workload.recorders.iter().map(|_| warmcore_trace::Histogram::new()).collect(),
+            placement: None,
             memory_solutions: (0, 0),
             engine_events: answer.events.len() as u64,
         };

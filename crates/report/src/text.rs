@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use warmcore_lab::measures::Measure;
+use warmcore_lab::placement_measures;
 use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, trials_in_words};
 use warmcore_statistics::{Better, Sample};
 
@@ -23,6 +24,10 @@ pub const BESIDE: [(&str, &str); 5] = [
     ("cross_llc_ran_per_s", "x-LLC/s"),
     ("violation_ns", "violation"),
 ];
+
+/// Further ones on the page, where a scheduler counts what its choices of places take.
+pub const PLACEMENTS: [(&str, &str); 2] =
+    [("placement_decisions", "placements"), ("placement_decision_ns", "each took")];
 
 /// Reports of several runs as Markdown.
 #[must_use]
@@ -140,8 +145,19 @@ fn one(text: &mut String, run: &Run) {
         let label = markdown_text(&scheduler.label);
         let _ = writeln!(text, "| {label} | {} | {ratio} | {verdict} |", value(run, &document.primary, result));
     }
+    let efforts = document.schedulers.iter().filter_map(|scheduler| Some((&scheduler.label, effort(scheduler)?)));
+    for (position, (label, effort)) in efforts.enumerate() {
+        let gap = if position == 0 { "\n" } else { "" };
+        let _ = writeln!(text, "{gap}- {}: {effort}", markdown_text(label));
+    }
     let trials = trials_in_words(document.experiment.design, document.experiment.seeds.len());
     let _ = writeln!(text, "\n{trials}. Repeat with:\n\n    {}\n", command(run));
+}
+
+/// What a scheduler's choices of places took, if it counts them, by the medians over the trials.
+#[must_use]
+pub fn effort(scheduler: &SchedulerResult) -> Option<String> {
+    placement_measures::in_words(|name| scheduler.measures.get(name)?.summary.median)
 }
 
 /// The table of a patch letter: one line per run and scheduler.

@@ -3,7 +3,7 @@
 mod support;
 
 use support::*;
-use warmcore_kernel::{MemoryChoice, Setup};
+use warmcore_kernel::{MemoryChoice, READ_COUNTERS_NS, Setup};
 use warmcore_memory::{Class, Profile};
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_topology::{Machine, from_toml};
@@ -179,4 +179,58 @@ fn what_a_placement_cannot_take_is_refused_with_its_range() {
     let message = |text: &str| SchedulerSpec::parse(text).unwrap_err().to_string();
     assert!(message("dio:window=0").contains("1 to 100"));
     assert!(message("dio:variant=guessed").contains("published (0) or coded (1)"));
+}
+
+#[test]
+fn decisions_are_counted_with_what_they_looked_at_and_what_that_cost() {
+    let scene = intense_and_quiet();
+    let effort = |scheduler: &str| {
+        let run = run_with_caches(&scene, scheduler);
+        let kinds = decisions(&SchedulerSpec::parse(scheduler).unwrap());
+        let is_choice = |event: &&Event| matches!(event.kind, EventKind::Decision { decision, .. } if kinds[decision as usize].name().starts_with("LLC chosen"));
+        let chosen = run.events.iter().filter(is_choice).count() as u64;
+        (run.outcome.placement.expect("it counts them"), chosen, balance_ns(&run))
+    };
+    for scheduler in ["fewest-tasks:look_ns=7", "random:look_ns=7"] {
+        let (effort, chosen, _) = effort(scheduler);
+        assert_eq!((effort.decisions, effort.looked_at, effort.cost_ns), (chosen, 2 * chosen, 14 * chosen));
+    }
+    // A counter is read for each task that is placed.
+    let (coded, chosen, _) = effort("dio:variant=coded,look_ns=7");
+    assert_eq!((coded.decisions, coded.cost_ns), (chosen, (14 + READ_COUNTERS_NS) * chosen));
+    // And of each task, four of them, at each of three deals, whose sort compares twice for each.
+    let (dealt, chosen, balance_ns) = effort("dio:look_ns=7");
+    assert_eq!((dealt.decisions, dealt.looked_at), (chosen + 3, 2 * chosen + 3 * 8));
+    assert_eq!(dealt.cost_ns, 14 * chosen + 3 * (8 * 7 + 4 * READ_COUNTERS_NS));
+    assert!(balance_ns >= 3 * 8 * 7);
+    assert_eq!(run_with_caches(&scene, "eevdf").outcome.placement, None, "it does not count them");
+}
+
+#[test]
+fn cdf_counts_the_nodes_of_histograms_that_its_decisions_look_at() {
+    let (mut scene, machine) = (halves_of_sets(), two_small_llcs());
+    scene.workload.duration_ns = Some(S / 200);
+    let looks = |scheduler: &str| {
+        let run = run_with_memory(&scene, &machine, scheduler, MemoryChoice::ExactByAddress);
+        let effort = run.outcome.placement.unwrap();
+        assert_eq!(effort.cost_ns, effort.looked_at * 10);
+        effort.looked_at as f64 / effort.decisions as f64
+    };
+    let of_window = [100, 200].map(|window| looks(&format!("cdf:slice_ns=1ms,window={window}")));
+    assert!(of_window[0] > 50.0 && of_window[1] > of_window[0] * 1.3, "a longer window costs more: {of_window:?}");
+}
+
+#[test]
+fn cdf_takes_the_sets_of_any_level_and_of_all_mixed() {
+    let (mut scene, machine) = (halves_of_sets(), two_small_llcs());
+    scene.workload.duration_ns = Some(S / 200);
+    let run = |level: &str| {
+        let spec = format!("cdf:tol=0.3,window=100,slice_ns=1ms,level={level}");
+        run_with_memory(&scene, &machine, &spec, MemoryChoice::ExactByAddress)
+    };
+    let mixed = run("mixed");
+    assert!(times_decided(&mixed, "cdf", "LLC chosen: its tasks used other cache sets") > 0);
+    assert_ne!(mixed.events, run("l1").events);
+    let refused = SchedulerSpec::parse("cdf:level=l4").unwrap_err().to_string();
+    assert!(refused.contains("mixed (3)"), "{refused}");
 }

@@ -79,6 +79,17 @@ pub struct CpuOutcome {
     pub frequency_ghz: f64,
 }
 
+/// What a scheduler's choices of places took, where it counts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PlacementEffort {
+    /// Choices, those that left a task where it was included.
+    pub decisions: u64,
+    /// What was looked at for them: CPUs, queues, comparisons in a sort, nodes of a tree.
+    pub looked_at: u64,
+    /// Kernel time charged for that, readings of counters included; part of [`CpuOutcome::overhead_ns`].
+    pub cost_ns: u64,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
@@ -92,6 +103,9 @@ pub struct Outcome {
     pub applications: Vec<ApplicationOutcome>,
     /// CPUs, by id.
     pub cpus: Vec<CpuOutcome>,
+    /// What the scheduler's choices of places took, if it counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementEffort>,
     /// What the workload's recorders collected, by index.
     #[serde(skip)]
     pub recorders: Vec<Histogram>,

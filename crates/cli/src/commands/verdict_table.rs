@@ -3,7 +3,7 @@
 use warmcore_lab::measures::Measure;
 use warmcore_lab::time_split::TimeSplit;
 use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
-use warmcore_report::text::BESIDE;
+use warmcore_report::text::{BESIDE, effort};
 use warmcore_statistics::Comparison;
 
 use crate::console::{Console, SENTENCE_COLUMNS, Table, Tone};
@@ -94,13 +94,16 @@ pub fn time_table(split: &TimeSplit) -> Table {
     table
 }
 
-/// What the schedulers say they decided, one line each.
+/// What the schedulers say they decided, one line each, and what their choices of places took.
 fn decisions(document: &ComparisonDocument) -> String {
     let mut text = String::new();
     for scheduler in document.schedulers.iter().filter(|scheduler| !scheduler.decisions.is_empty()) {
         text.push_str(&format!("\n{} decided (median of the trials):\n", scheduler.label));
         for decision in &scheduler.decisions {
             text.push_str(&format!("  {}\n", decision.in_words()));
+        }
+        if let Some(effort) = effort(scheduler) {
+            text.push_str(&format!("  {effort}\n"));
         }
     }
     text

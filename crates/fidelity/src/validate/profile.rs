@@ -417,6 +417,7 @@ mod tests {
             applications: Vec::new(),
             cpus: Vec::new(),
             recorders: Vec::new(),
+            placement: None,
             memory_solutions: (0, 0),
             engine_events: 0,
         }

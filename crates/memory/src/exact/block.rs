@@ -12,6 +12,8 @@ pub(crate) struct LlcWork {
     pub(super) value: u32,
     /// Outcome of the touch; [`EVICTED`] otherwise.
     pub(super) outcome: u8,
+    /// Position of the touch in its block.
+    pub(super) position: u8,
 }
 
 /// Outcome of lines that a private cache evicted.
@@ -23,6 +25,8 @@ pub(crate) struct Scratch {
     pub(super) lines: [u32; BLOCK],
     pub(super) outcomes: [u8; BLOCK],
     pub(super) sets: [u32; BLOCK],
+    /// The set of each touch in the cache that had its line, where somebody records that.
+    pub(super) found: [u32; BLOCK],
     /// By event: position in the block, lane that left the L1, whether the L1 had the line.
     pub(super) event: [u8; BLOCK],
     pub(super) lane: [u32; BLOCK],
@@ -36,6 +40,7 @@ impl Default for Scratch {
             lines: [0; BLOCK],
             outcomes: [0; BLOCK],
             sets: [0; BLOCK],
+            found: [0; BLOCK],
             event: [0; BLOCK],
             lane: [0; BLOCK],
             hit: [false; BLOCK],

@@ -11,7 +11,7 @@
 use super::block::{EVICTED, LlcWork, Scratch};
 use super::cache::Cache;
 use super::counters::{ClassCounters, NodeTraffic};
-use super::history::{History, HistoryLevel};
+use super::history::{History, HistoryLevel, Served};
 use super::lanes::{DIRTY, EMPTY, InstructionSet, Isa, Portable, WRITABLE, line_of};
 use super::options::{L2Fill, LlcFill};
 use super::stream::{BLOCK, OUTCOMES, Stream};
@@ -341,10 +341,10 @@ impl Domain {
         task.touches += count as u64;
         task.touch(count as u64);
         let recorded = task.history.as_ref().map(|history| history.level);
-        if recorded == Some(HistoryLevel::L1)
-            && let Some(history) = &mut task.history
-        {
-            history.extend(&scratch.sets[..count.min(BLOCK)]);
+        match (recorded, &mut task.history) {
+            (Some(HistoryLevel::L1), Some(history)) => history.extend(&scratch.sets[..count.min(BLOCK)]),
+            (Some(HistoryLevel::Mixed), _) => scratch.found = scratch.sets,
+            _ => {}
         }
         if let Some(l2) = &cores[core].l2 {
             for event in &scratch.event[..events] {
@@ -362,13 +362,7 @@ impl Domain {
             let (lane, hit) = (self.scratch.lane[event], self.scratch.hit[event]);
             let pushed_out = !hit && lane != EMPTY;
             let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
-            let beyond_core = if recorded.is_some() { task.counters[class].l2_misses() } else { 0 };
-            if recorded == Some(HistoryLevel::L2)
-                && let Some(history) = &mut task.history
-            {
-                let has_l2 = self.cores[core].l2.is_some();
-                history.push(if has_l2 { self.scratch.sets[position] } else { self.llc.set_of(line) });
-            }
+            let before = if recorded.is_some() { Served::of(&task.counters[class]) } else { Served::default() };
             // An L2 that excludes gives the wanted line away before it takes the other one in.
             let swaps = context.l2_fill == L2Fill::Exclusive;
             if pushed_out && !swaps {
@@ -385,15 +379,17 @@ impl Domain {
                 // SAFETY: passed on to the caller.
                 unsafe { self.left_l1::<I>(context, core, lane) };
             }
-            if recorded == Some(HistoryLevel::Llc)
-                && task.counters[class].l2_misses() > beyond_core
-                && let Some(history) = &mut task.history
-            {
-                history.push(self.llc.set_of(line));
+            if recorded.is_some() {
+                self.record_event(task, class, position, hit, before);
             }
         }
         // SAFETY: passed on to the caller.
         unsafe { self.work_on_llc::<I>(context, task) };
+        if recorded == Some(HistoryLevel::Mixed)
+            && let Some(history) = &mut task.history
+        {
+            history.extend(&self.scratch.found[..count.min(BLOCK)]);
+        }
     }
 
     /// A private line that the L1 does not have: it is looked for in L2, and put there.
@@ -444,7 +440,7 @@ impl Domain {
         let set = self.llc.set_of(line);
         // SAFETY: passed on to the caller.
         unsafe { self.llc.prefetch::<I>(set) };
-        self.scratch.llc.push(LlcWork { set, value: line, outcome });
+        self.scratch.llc.push(LlcWork { set, value: line, outcome, position: position as u8 });
     }
 
     /// A line that had to leave an L1.
@@ -512,7 +508,7 @@ impl Domain {
             let set = self.llc.set_of(line);
             // SAFETY: passed on to the caller.
             unsafe { self.llc.prefetch::<I>(set) };
-            self.scratch.llc.push(LlcWork { set, value: lane, outcome: EVICTED });
+            self.scratch.llc.push(LlcWork { set, value: lane, outcome: EVICTED, position: 0 });
         }
     }
 
@@ -521,7 +517,7 @@ impl Domain {
     #[inline(always)]
     unsafe fn work_on_llc<I: Isa>(&mut self, context: &Context, task: &mut Task) {
         for index in 0..self.scratch.llc.len() {
-            let LlcWork { set, value, outcome } = self.scratch.llc[index];
+            let LlcWork { set, value, outcome, position } = self.scratch.llc[index];
             if outcome == EVICTED {
                 let dirty = value & DIRTY;
                 // SAFETY: passed on to the caller.
@@ -537,6 +533,9 @@ impl Domain {
             let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
             let costs = task.costs[class];
             if hit {
+                if task.history.is_some() {
+                    self.scratch.found[usize::from(position) & (BLOCK - 1)] = set;
+                }
                 task.counters[class].llc_hits += costs.scale;
                 task.stall(TimeShare::Llc, costs.llc_fs);
             } else {

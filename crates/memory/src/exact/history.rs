@@ -1,11 +1,14 @@
 //! The sets that a task used lately, for policies that compare tasks by them.
 //!
-//! Of one cache level, the index of the set of every access to it: for the L1 of every touch, for the L2 of every touch that the L1 did
-//! not settle, for the LLC of every touch that its core did not settle. The latest ones are kept, in a window of a given length, and
+//! Of one cache level, or of whichever had the line, the index of the set of every access to it: for the L1 of every touch, for the L2 of every touch that the L1 did
+//! not settle, for the LLC of every touch that its core did not settle. Mixed levels are those that answered. The latest ones are kept, in a window of a given length, and
 //! go with the task from CPU to CPU. Indexes of two cores' caches are comparable because all caches of a level hash alike; where
 //! their numbers of sets differ, the larger one has indexes that the smaller one has not.
 //!
 //! Source: `docs/spec/cdf-dio.md` section 3.4. No hardware records this.
+
+use super::counters::ClassCounters;
+use super::domain::{Domain, Task};
 
 /// Which cache's sets are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +19,9 @@ pub enum HistoryLevel {
     L2,
     /// The LLC.
     Llc,
+    /// That of the cache which had the line, the LLC's also where another core under it did; of what came from farther away the L1's. Indexes of
+    /// levels of different size in one window, as the published program of CDF has them.
+    Mixed,
 }
 
 /// What is recorded of each task.
@@ -63,6 +69,57 @@ impl History {
         sets.clear();
         sets.extend_from_slice(&self.sets[self.next..]);
         sets.extend_from_slice(&self.sets[..self.next]);
+    }
+}
+
+/// How many touches of a class were served where.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Served {
+    by_l2: u64,
+    /// By the LLC, or by another core under it.
+    by_llc: u64,
+    beyond_core: u64,
+}
+
+impl Served {
+    pub(crate) fn of(counters: &ClassCounters) -> Self {
+        Self {
+            by_l2: counters.l2_hits,
+            by_llc: counters.llc_hits + counters.same_llc_transfers,
+            beyond_core: counters.l2_misses(),
+        }
+    }
+}
+
+impl Domain {
+    /// Notes the set of a touch that the L1 did not settle, given what its class had been served before it.
+    #[inline(never)]
+    pub(super) fn record_event(
+        &mut self,
+        task: &mut Task,
+        class: usize,
+        position: usize,
+        l1_hit: bool,
+        before: Served,
+    ) {
+        let Some(history) = &mut task.history else { return };
+        let now = Served::of(&task.counters[class]);
+        let line = self.scratch.lines[position];
+        match history.level {
+            HistoryLevel::L1 => {}
+            HistoryLevel::L2 => {
+                let has_l2 = self.cores[usize::from(task.core)].l2.is_some();
+                history.push(if has_l2 { self.scratch.sets[position] } else { self.llc.set_of(line) });
+            }
+            HistoryLevel::Llc if now.beyond_core > before.beyond_core => history.push(self.llc.set_of(line)),
+            HistoryLevel::Llc => {}
+            // What waits for the LLC is noted there.
+            HistoryLevel::Mixed if now.by_l2 > before.by_l2 && !l1_hit => {
+                self.scratch.found[position] = self.scratch.sets[position];
+            }
+            HistoryLevel::Mixed if now.by_llc > before.by_llc => self.scratch.found[position] = self.llc.set_of(line),
+            HistoryLevel::Mixed => {}
+        }
     }
 }
 

@@ -475,6 +475,9 @@ impl Simulation {
             HistoryLevel::L1 => sets(&mut cores().map(|core| &core.l1)),
             HistoryLevel::L2 => sets(&mut cores().filter_map(|core| core.l2.as_ref())),
             HistoryLevel::Llc => None,
+            HistoryLevel::Mixed => {
+                [HistoryLevel::L1, HistoryLevel::L2, HistoryLevel::Llc].map(|level| self.sets(level)).into_iter().max()
+            }
         };
         of_level.or_else(|| sets(&mut self.domains.iter().map(|domain| &domain.llc))).unwrap_or(1)
     }

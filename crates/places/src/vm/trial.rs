@@ -415,6 +415,7 @@ impl Roster {
             tasks,
             cpus: Vec::new(),
             recorders,
+            placement: None,
             memory_solutions: (0, 0),
             engine_events: converted.events.len() as u64,
         }

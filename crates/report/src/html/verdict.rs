@@ -11,7 +11,7 @@ use crate::figures::Figure;
 use crate::figures::compare::direction;
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{BESIDE, headline, judged, measure, value};
+use crate::text::{BESIDE, PLACEMENTS, headline, judged, measure, value};
 
 /// The section.
 pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
@@ -94,6 +94,7 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
         .and_then(|name| Some((name, measure(run, name)?.title.as_str())))
         .into_iter()
         .chain(BESIDE)
+        .chain(PLACEMENTS)
         .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
         .collect();
     let _ = write!(

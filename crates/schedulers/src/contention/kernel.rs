@@ -17,7 +17,9 @@
 
 use std::collections::VecDeque;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, SimulationError, State, WakeFlags, run};
+use warmcore_kernel::{
+    Boot, Core, Dequeue, Enqueue, READ_COUNTERS_NS, Scheduler, SimulationError, State, WakeFlags, run,
+};
 use warmcore_memory::analytic::MemoryEvent;
 use warmcore_memory::exact::{HistoryLevel, HistorySpec};
 use warmcore_topology::{CpuId, LlcId};
@@ -59,8 +61,8 @@ tunables! {
         variant: 0 "" in 0..=1 as ["published", "coded"],
         /// Fraction of the LLC's percentile by which a task's must differ.
         tol: 600 "" in 0..=1000 of fraction,
-        /// Whose sets are compared: of the cores' L1 or L2, or of the LLC.
-        level: 2 "" in 0..=2 as ["l1", "l2", "llc"],
+        /// Whose sets are compared: of the cores' L1 or L2, of the LLC, or of whichever had the line (of farther lines the L1's).
+        level: 2 "" in 0..=3 as ["l1", "l2", "llc", "mixed"],
         /// Percentiles that are compared.
         percentiles: 1_251_738 "" in 0..=0 of percentages,
         /// Accesses to that level that are remembered of a task.
@@ -88,7 +90,7 @@ impl CdfTunables {
 
     /// What the memory is to record.
     fn history(&self) -> HistorySpec {
-        let level = [HistoryLevel::L1, HistoryLevel::L2, HistoryLevel::Llc][self.level as usize];
+        let level = [HistoryLevel::L1, HistoryLevel::L2, HistoryLevel::Llc, HistoryLevel::Mixed][self.level as usize];
         HistorySpec { level, window: self.window as u32 }
     }
 }
@@ -254,10 +256,12 @@ impl Placement {
         core.curr_is_idle(cpu) && !core.ttwu_pending(cpu) && !self.claimed[cpu.index()]
     }
 
-    /// Charges the present event's CPU for what a decision looked at.
-    fn charge_looks(&self, core: &mut Core<'_>, looks: usize, kind: OverheadKind) {
+    /// Charges the present event's CPU for what a decision looked at, and counts it, with the counters that it read.
+    fn charge_looks(&self, core: &mut Core<'_>, looks: usize, readings: usize, kind: OverheadKind) {
         let this_cpu = core.this_cpu();
-        core.charge(this_cpu, looks as u64 * self.tunables.look_ns, kind);
+        let cost_ns = looks as u64 * self.tunables.look_ns;
+        core.charge(this_cpu, cost_ns, kind);
+        core.count_placement(looks as u64, cost_ns + readings as u64 * READ_COUNTERS_NS);
     }
 
     /// The LLC for a task that becomes runnable, told to the trace.
@@ -267,7 +271,7 @@ impl Placement {
         let usable = |llc: LlcId| machine.cpus_of_llc(llc).iter().any(|cpu| allowed.contains(cpu));
         let fewest =
             |groups: &[Group]| machine.llcs().filter(|&llc| usable(llc)).min_by_key(|llc| groups[llc.index()].tasks);
-        let mut looks = self.groups.len();
+        let (mut looks, mut readings) = (self.groups.len(), 0);
         let (llc, reason) = match &mut self.rule {
             Rule::FewestTasks => (fewest(&self.groups), self.told.fewest),
             Rule::Random => {
@@ -276,6 +280,7 @@ impl Placement {
             }
             Rule::Dio(dio) if dio.variant == CODED => {
                 let ratio = miss_ratio(core, task);
+                readings = usize::from(self.counts);
                 self.accounts[task.index()].counted = ratio;
                 let load = |llc: &LlcId| self.groups[llc.index()].load;
                 let usable = self.order.iter().copied().filter(|&llc| usable(llc));
@@ -300,7 +305,7 @@ impl Placement {
                 }
             }
         };
-        self.charge_looks(core, looks, OverheadKind::Wakeup);
+        self.charge_looks(core, looks, readings, OverheadKind::Wakeup);
         core.decide(reason, task, i64::from(llc?.0));
         llc
     }
@@ -363,7 +368,8 @@ impl Placement {
         }
         let rate = |task: &TaskId| self.accounts[task.index()].rate();
         tasks.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-        self.charge_looks(core, tasks.len() * tasks.len().max(2).ilog2() as usize, OverheadKind::Balance);
+        let comparisons = tasks.len() * tasks.len().max(2).ilog2() as usize;
+        self.charge_looks(core, comparisons, tasks.len(), OverheadKind::Balance);
         let llcs = self.groups.len();
         for (position, task) in tasks.into_iter().enumerate() {
             let (round, place) = (position / llcs, position % llcs);

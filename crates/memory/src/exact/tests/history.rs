@@ -54,3 +54,15 @@ fn what_a_level_settles_is_not_in_the_history_of_the_next() {
         assert_eq!(sets(HistoryLevel::Llc), 32);
     }
 }
+
+/// 16 lines in the L1, 64 in the L2, 256 in the LLC: scans that fit into one and not into the one before are answered by it.
+#[test]
+fn mixed_levels_record_the_set_of_the_cache_that_had_the_line_and_of_memory_the_l1s() {
+    for follow_migrations in [false, true] {
+        for (lines, count) in [(8, 4), (32, 16), (128, 32), (1024, 4)] {
+            let (sets, of_levels) = of_a_scan(lines, HistoryLevel::Mixed, 100, follow_migrations);
+            assert_eq!((sets.len(), of_levels), (100, 32));
+            assert!(sets.windows(2).all(|pair| pair[1] == (pair[0] + 1) % count), "{lines} lines: {sets:?}");
+        }
+    }
+}
