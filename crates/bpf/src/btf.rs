@@ -155,6 +155,12 @@ impl Btf {
         std::str::from_utf8(&bytes[..end]).unwrap_or("")
     }
 
+    /// A text by its place among the texts; empty if there is none. Other sections of an object name theirs so.
+    #[must_use]
+    pub fn text(&self, place: u32) -> &str {
+        self.string(place)
+    }
+
     fn at(&self, ty: u32) -> Option<usize> {
         self.types.get(ty as usize).copied().filter(|&at| at != usize::MAX)
     }

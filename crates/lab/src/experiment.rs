@@ -18,7 +18,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::builder::ExperimentBuilder;
-use crate::files::{sha256, sha256_of_file};
+use crate::files::{find_program, sha256, sha256_of_file};
 pub use crate::observe::Observation;
 
 /// Version of the record.
@@ -186,7 +186,7 @@ impl Experiment {
     /// What identifies the program that the simulator runs as this scheduler; `None` if there is none, or it is gone.
     fn program_sum(&self, spec: &SchedulerSpec) -> Option<String> {
         let program = spec.program().filter(|_| self.place.kind().simulated)?;
-        sha256_of_file(Path::new(&program.program)).ok()
+        sha256_of_file(&find_program(&program.program)).ok()
     }
 }
 

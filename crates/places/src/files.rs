@@ -87,6 +87,20 @@ pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
+/// The program of a name, as a shell finds it: a name with a slash is a path; another is looked for beside this program and then in the
+/// directories of `PATH`. One that is nowhere is left as it is, so that the error of whoever opens it names it.
+#[must_use]
+pub fn find_program(name: &str) -> PathBuf {
+    if name.contains('/') {
+        return name.into();
+    }
+    let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = beside.into_iter().chain(std::env::split_paths(&path));
+    let found = directories.map(|directory| directory.join(name)).find(|program| program.is_file());
+    found.unwrap_or_else(|| name.into())
+}
+
 /// The SHA-256 of a file, in hexadecimal.
 ///
 /// # Errors
@@ -163,5 +177,15 @@ mod tests {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256_of_file(&path).unwrap(), expected);
         assert_eq!(sha256(b"abc"), expected);
+    }
+
+    #[test]
+    fn a_program_is_found_by_its_name_beside_this_one_or_in_the_path() {
+        let this = std::env::current_exe().unwrap();
+        assert_eq!(find_program(this.file_name().unwrap().to_str().unwrap()), this);
+        assert!(find_program("sh").is_absolute());
+        for unchanged in ["./sh", "/nowhere/scx_lavd", "scx_of_nobody"] {
+            assert_eq!(find_program(unchanged), Path::new(unchanged));
+        }
     }
 }

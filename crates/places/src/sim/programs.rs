@@ -1,7 +1,6 @@
 //! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine, and every run begins with that.
 
 use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use warmcore_schedulers::{Operation, ScxProgram, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
+use crate::files::find_program;
 use crate::place::{PlaceError, Trouble};
 use crate::vm::fetch::cached;
 
@@ -40,7 +40,7 @@ pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, Pla
         return Ok(Arc::clone(&known.capture));
     }
     let request = warmcore_loader::Request {
-        program: Path::new(&program.program),
+        program: &find_program(&program.program),
         arguments: &program.arguments,
         machine,
         kernel: kernel()?,

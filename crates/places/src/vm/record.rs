@@ -13,7 +13,7 @@ use super::boot::Lab;
 use super::kernel::Kernel;
 use super::qemu::{Execution, Qemu};
 use super::trial::Recorded;
-use crate::files::{At as _, sha256};
+use crate::files::{At as _, find_program, sha256};
 
 /// The makings of guests.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -177,8 +177,8 @@ impl Lab {
 }
 
 fn identify(program: &str) -> Result<String, VmError> {
-    let path = Path::new(program);
-    Ok(sha256(&std::fs::read(path).at("read", path)?))
+    let path = find_program(program);
+    Ok(sha256(&std::fs::read(&path).at("read", &path)?))
 }
 
 fn short(sum: &str) -> &str {

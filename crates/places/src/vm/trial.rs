@@ -24,6 +24,7 @@ use super::layout::Layout;
 use super::libraries;
 use super::qemu::Execution;
 use super::settings::{NUMA_BALANCING, settings_of};
+use crate::files::find_program;
 
 /// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
 const ENABLE_NS: u64 = 180_000_000_000;
@@ -143,10 +144,10 @@ pub fn check(lab: &Lab, machine: &Machine, request: &Request<'_>) -> Result<(), 
 
 /// The program goes into the guest with its libraries.
 fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String]) -> Result<ScxPlan, VmError> {
-    let path = Path::new(program);
+    let path = find_program(program);
     let name = path.file_name().unwrap_or(path.as_os_str());
     let place = Path::new(SCX_DIRECTORY).join(name);
-    libraries::add_program(files, path, &place)?;
+    libraries::add_program(files, &path, &place)?;
     Ok(ScxPlan { program: place.display().to_string(), arguments: arguments.to_vec(), enable_ns: ENABLE_NS })
 }
 

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loads the scheduler `vtime` and stays until it is interrupted.
+
+fn main() -> std::process::ExitCode {
+    warmcore_scx_programs::run(&warmcore_scx_programs::VTIME)
+}

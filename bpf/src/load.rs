@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loads a scheduler into the running kernel and stays with it.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use thiserror::Error;
+use warmcore_bpf::btf::{Btf, BtfError, TypeKind};
+
+use crate::Scheduler;
+use crate::object::{Bytecode, ObjectError, Operation, Patch};
+use crate::system::{self, Map, Program};
+
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+const STATE: &str = "/sys/kernel/sched_ext/state";
+const CPUS: &str = "/sys/devices/system/cpu";
+
+const MAP_TYPE_ARRAY: u32 = 2;
+const MAP_TYPE_STRUCT_OPS: u32 = 26;
+/// `BPF_F_RDONLY_PROG`, `BPF_F_LINK`.
+const READ_ONLY: u32 = 1 << 7;
+const BY_LINK: u32 = 1 << 13;
+
+/// Sources of a pseudo instruction: a map's value; a kernel function.
+const MAP_VALUE: u8 = 2 << 4;
+const KERNEL_FUNCTION: u8 = 2 << 4;
+
+const LOG_BYTES: usize = 64 << 10;
+
+/// Why a scheduler is not loaded.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The object is broken.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A file of the kernel cannot be read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel's type information is broken.
+    #[error("{TYPES}: {0}")]
+    Types(#[from] BtfError),
+    /// The kernel lacks something.
+    #[error("this kernel has no {what}: it needs sched_ext, of 7.2 or so")]
+    Lacks {
+        /// What.
+        what: String,
+    },
+    /// The machine is larger than the program.
+    #[error("this machine has {found} {what}, and the program knows {most} at most")]
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        found: usize,
+        /// How many it may be.
+        most: usize,
+    },
+    /// The kernel refuses.
+    #[error("the kernel refuses {what}: {source}{log}")]
+    Refused {
+        /// What.
+        what: String,
+        /// Why.
+        source: io::Error,
+        /// What the verifier said last, on lines of its own.
+        log: String,
+    },
+}
+
+/// A scheduler that schedules as long as this value lives.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
+    _maps: Vec<OwnedFd>,
+    _programs: Vec<OwnedFd>,
+}
+
+/// Loads a scheduler and attaches it.
+///
+/// # Errors
+/// When the kernel has no sched_ext, refuses a program, or another scheduler is loaded.
+pub fn attach(scheduler: &Scheduler) -> Result<Attached, LoadError> {
+    let mut object = Bytecode::read(scheduler.object)?;
+    describe_machine(&mut object)?;
+    let types = Btf::parse(read(TYPES)?)?;
+    let mut maps = Vec::new();
+    for section in &object.variables {
+        let read_only = section.name == ".rodata";
+        let flags = if read_only { READ_ONLY } else { 0 };
+        let name = section.name.trim_start_matches('.');
+        let map = Map { kind: MAP_TYPE_ARRAY, value_bytes: section.bytes.len() as u32, flags, name, kernel_type: 0 };
+        let map = map.create().map_err(refused(format!("a map for {}", section.name)))?;
+        system::write(&map, &section.bytes).map_err(refused(format!("the values of {}", section.name)))?;
+        if read_only {
+            system::freeze(&map).map_err(refused(format!("to freeze {}", section.name)))?;
+        }
+        maps.push(map);
+    }
+    let programs = load_programs(&object, &types, &maps)?;
+    let table = table(&object, &types, &programs)?;
+    let value_type = find(&types, TypeKind::Struct, "bpf_struct_ops_sched_ext_ops")?;
+    let map = Map {
+        kind: MAP_TYPE_STRUCT_OPS,
+        value_bytes: table.len() as u32,
+        flags: BY_LINK,
+        name: scheduler.name,
+        kernel_type: value_type,
+    };
+    let map = map.create().map_err(refused("the map of operations"))?;
+    system::write(&map, &table).map_err(refused("the table of operations"))?;
+    let link = system::attach(&map).map_err(refused("to attach the scheduler"))?;
+    maps.push(map);
+    Ok(Attached { _link: link, _maps: maps, _programs: programs.into_values().collect() })
+}
+
+/// What a program does that loads one scheduler: attaches it, and stays until it is interrupted or the kernel has ejected the scheduler.
+#[must_use]
+pub fn run(scheduler: &Scheduler) -> ExitCode {
+    let attached = match attach(scheduler) {
+        Ok(attached) => attached,
+        Err(error) => {
+            eprintln!("{}: {error}", scheduler.name);
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("{}: attached", scheduler.name);
+    // Whoever interrupts this program closes the link, which unloads the scheduler.
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let state = fs::read_to_string(STATE).unwrap_or_default();
+        if matches!(state.trim(), "disabling" | "disabled") {
+            drop(attached);
+            eprintln!("{}: the kernel has ejected the scheduler; its log says why", scheduler.name);
+            return ExitCode::FAILURE;
+        }
+    }
+}
+
+fn refused(what: impl Into<String>) -> impl FnOnce(io::Error) -> LoadError {
+    let what = what.into();
+    move |source| LoadError::Refused { what, source, log: String::new() }
+}
+
+fn read(path: &str) -> Result<Vec<u8>, LoadError> {
+    fs::read(path).map_err(|source| LoadError::File { path: path.to_owned(), source })
+}
+
+fn find(types: &Btf, kind: TypeKind, name: &str) -> Result<u32, LoadError> {
+    types.find(kind, name).ok_or_else(|| LoadError::Lacks { what: format!("`{name}`") })
+}
+
+fn load_programs(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<BTreeMap<String, OwnedFd>, LoadError> {
+    let table_type = find(types, TypeKind::Struct, "sched_ext_ops")?;
+    let licence = CString::new(object.licence.as_str()).unwrap_or_default();
+    let mut programs = BTreeMap::new();
+    for operation in &object.operations {
+        let number = types.members(table_type).position(|member| member.name == operation.member);
+        let member = number.ok_or_else(|| LoadError::Lacks { what: format!("operation `{}`", operation.member) })?;
+        let code = patched(operation, types, maps)?;
+        let program = Program {
+            name: &operation.name,
+            licence: &licence,
+            code: &code,
+            sleepable: operation.sleepable,
+            table_type,
+            member: member as u32,
+        };
+        let loaded = program.load(&mut []).or_else(|source| {
+            // Again, for the verifier's words.
+            let mut log = vec![0; LOG_BYTES];
+            program.load(&mut log).map_err(|_| LoadError::Refused {
+                what: format!("program `{}`", operation.name),
+                source,
+                log: last_lines(&log),
+            })
+        })?;
+        programs.insert(operation.member.clone(), loaded);
+    }
+    Ok(programs)
+}
+
+/// A program's instructions with numbers, addresses and offsets of this kernel.
+fn patched(operation: &Operation, types: &Btf, maps: &[OwnedFd]) -> Result<Vec<u8>, LoadError> {
+    let mut code = operation.code.clone();
+    for (at, patch) in &operation.patches {
+        let lacks = |what: String| LoadError::Lacks { what: format!("{what}, which program `{}` uses", operation.name) };
+        let too_short = || lacks("room for its own instructions".into());
+        let slot = code.get_mut(at * 8..).ok_or_else(too_short)?;
+        match patch {
+            Patch::Function(name) => {
+                let number = types.find(TypeKind::Function, name).ok_or_else(|| lacks(format!("function `{name}`")))?;
+                slot[1] = slot[1] & 0x0f | KERNEL_FUNCTION;
+                slot[4..8].copy_from_slice(&number.to_le_bytes());
+            }
+            Patch::Variable { section, offset } => {
+                if slot.len() < 16 {
+                    return Err(too_short());
+                }
+                slot[1] = slot[1] & 0x0f | MAP_VALUE;
+                slot[4..8].copy_from_slice(&maps[*section].as_raw_fd().to_le_bytes());
+                slot[12..16].copy_from_slice(&offset.to_le_bytes());
+            }
+            Patch::Member(structure, path) => {
+                let offset = types.offset(structure, path);
+                let offset = offset.ok_or_else(|| lacks(format!("member `{path}` of `struct {structure}`")))?;
+                const CLASS: u8 = 7;
+                const LOADS_AND_STORES: std::ops::RangeInclusive<u8> = 1..=3;
+                if LOADS_AND_STORES.contains(&(slot[0] & CLASS)) {
+                    let offset = i16::try_from(offset).map_err(|_| lacks(format!("`{path}` near enough")))?;
+                    slot[2..4].copy_from_slice(&offset.to_le_bytes());
+                } else {
+                    slot[4..8].copy_from_slice(&offset.to_le_bytes());
+                }
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// The value of the map of operations: a head of the kernel's own and the table, members where this kernel has them.
+fn table(object: &Bytecode, types: &Btf, programs: &BTreeMap<String, OwnedFd>) -> Result<Vec<u8>, LoadError> {
+    let lacks = |what: String| LoadError::Lacks { what };
+    let value = find(types, TypeKind::Struct, "bpf_struct_ops_sched_ext_ops")?;
+    let mut bytes = vec![0; types.size(value) as usize];
+    let head = types.offset("bpf_struct_ops_sched_ext_ops", "data").ok_or_else(|| lacks("table of operations".into()))?;
+    let mut put = |member: &str, value: &[u8]| {
+        let at = types.offset("sched_ext_ops", member).map(|at| (head + at) as usize);
+        let place = at.and_then(|at| bytes.get_mut(at..at + value.len()));
+        place.map(|place| place.copy_from_slice(value)).ok_or_else(|| lacks(format!("member `{member}` of its operations")))
+    };
+    for (member, program) in programs {
+        put(member, &(program.as_raw_fd() as u64).to_le_bytes())?;
+    }
+    for (member, value) in &object.values {
+        put(member, value)?;
+    }
+    Ok(bytes)
+}
+
+/// The last lines of the verifier.
+fn last_lines(log: &[u8]) -> String {
+    const LINES: usize = 12;
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let text = String::from_utf8_lossy(&log[..end]).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    last.iter().map(|line| format!("\n{line}")).collect()
+}
+
+/// Tells a program that asks for it which CPUs share an LLC.
+fn describe_machine(object: &mut Bytecode) -> Result<(), LoadError> {
+    const MOST_CPUS: usize = 1024;
+    const MOST_LLCS: usize = 128;
+    if !object.set("llc_count", &[1]) {
+        return Ok(());
+    }
+    let possible = String::from_utf8_lossy(&read(&format!("{CPUS}/possible"))?).into_owned();
+    let count = last_number(&possible).map_or(1, |last| last + 1);
+    let check = |what, found, most| if found > most { Err(LoadError::TooLarge { what, found, most }) } else { Ok(()) };
+    check("CPUs", count, MOST_CPUS)?;
+    let mut llcs: Vec<String> = Vec::new();
+    let mut of_cpu = Vec::with_capacity(count);
+    for cpu in 0..count {
+        // A CPU that is not there, or without a third level, is with the first.
+        let list = fs::read_to_string(format!("{CPUS}/cpu{cpu}/cache/index3/shared_cpu_list")).unwrap_or_default();
+        let known = llcs.iter().position(|known| *known == list);
+        of_cpu.push(known.unwrap_or(if list.is_empty() { 0 } else { llcs.len() }) as u32);
+        if known.is_none() && !list.is_empty() {
+            llcs.push(list);
+        }
+    }
+    check("LLCs", llcs.len(), MOST_LLCS)?;
+    object.set("llc_count", &[llcs.len().max(1) as u32]);
+    object.set("llc_of_cpu", &of_cpu);
+    Ok(())
+}
+
+fn last_number(list: &str) -> Option<usize> {
+    list.trim().rsplit([',', '-']).next()?.parse().ok()
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The system call `bpf(2)`: its commands and structures (`union bpf_attr`).
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+const MAP_CREATE: i64 = 0;
+const MAP_UPDATE_ELEM: i64 = 2;
+const PROG_LOAD: i64 = 5;
+const MAP_FREEZE: i64 = 22;
+const LINK_CREATE: i64 = 28;
+
+const PROG_TYPE_STRUCT_OPS: u32 = 27;
+const ATTACH_STRUCT_OPS: u32 = 44;
+const PROG_SLEEPABLE: u32 = 1 << 4;
+
+/// Bytes of the structure that are used, all commands together.
+const ATTRIBUTES: usize = 120;
+
+struct Attributes([u8; ATTRIBUTES]);
+
+impl Attributes {
+    fn new() -> Self {
+        Self([0; ATTRIBUTES])
+    }
+
+    fn u32(mut self, at: usize, value: u32) -> Self {
+        self.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn address<T: ?Sized>(mut self, at: usize, value: *const T) -> Self {
+        self.0[at..at + 8].copy_from_slice(&(value.cast::<u8>() as u64).to_le_bytes());
+        self
+    }
+
+    /// A name of at most 15 bytes.
+    fn name(mut self, at: usize, name: &str) -> Self {
+        for (to, from) in self.0[at..at + 15].iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        self
+    }
+
+    fn call(&self, command: i64) -> io::Result<i64> {
+        // SAFETY: the structure is whole, and what it points to lives until the call returns; both are the callers' borrows.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    }
+
+    fn descriptor(&self, command: i64) -> io::Result<OwnedFd> {
+        let descriptor = self.call(command)?;
+        // SAFETY: the kernel made it for this call.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
+    }
+}
+
+/// What a map is.
+pub struct Map<'a> {
+    pub kind: u32,
+    pub value_bytes: u32,
+    pub flags: u32,
+    pub name: &'a str,
+    /// Type of the value in the kernel's own type information.
+    pub kernel_type: u32,
+}
+
+impl Map<'_> {
+    /// Makes a map of one value, with a key of four bytes.
+    pub fn create(&self) -> io::Result<OwnedFd> {
+        let attributes = Attributes::new().u32(0, self.kind).u32(4, 4).u32(8, self.value_bytes).u32(12, 1);
+        attributes.u32(16, self.flags).name(28, self.name).u32(60, self.kernel_type).descriptor(MAP_CREATE)
+    }
+}
+
+/// Writes the one value of a map.
+pub fn write(map: &OwnedFd, value: &[u8]) -> io::Result<()> {
+    let key = [0u8; 4];
+    let attributes = Attributes::new().u32(0, map.as_raw_fd() as u32).address(8, key.as_ptr());
+    attributes.address(16, value.as_ptr()).call(MAP_UPDATE_ELEM).map(drop)
+}
+
+/// Lets nobody but programs write to a map from now on.
+pub fn freeze(map: &OwnedFd) -> io::Result<()> {
+    Attributes::new().u32(0, map.as_raw_fd() as u32).call(MAP_FREEZE).map(drop)
+}
+
+/// A program of a table of operations.
+pub struct Program<'a> {
+    pub name: &'a str,
+    pub licence: &'a std::ffi::CStr,
+    pub code: &'a [u8],
+    pub sleepable: bool,
+    /// The table's type in the kernel's type information, and the member's number.
+    pub table_type: u32,
+    pub member: u32,
+}
+
+impl Program<'_> {
+    /// Loads it; the words of the verifier go to the buffer.
+    pub fn load(&self, log: &mut [u8]) -> io::Result<OwnedFd> {
+        let attributes = Attributes::new()
+            .u32(0, PROG_TYPE_STRUCT_OPS)
+            .u32(4, (self.code.len() / 8) as u32)
+            .address(8, self.code.as_ptr())
+            .address(16, self.licence.as_ptr())
+            .u32(24, u32::from(!log.is_empty()))
+            .u32(28, log.len() as u32)
+            .u32(44, if self.sleepable { PROG_SLEEPABLE } else { 0 })
+            .name(48, self.name)
+            .u32(68, self.member)
+            .u32(108, self.table_type);
+        let attributes = if log.is_empty() { attributes } else { attributes.address(32, log.as_ptr()) };
+        attributes.descriptor(PROG_LOAD)
+    }
+}
+
+/// Attaches the table of operations that is in a map.
+pub fn attach(map: &OwnedFd) -> io::Result<OwnedFd> {
+    Attributes::new().u32(0, map.as_raw_fd() as u32).u32(8, ATTACH_STRUCT_OPS).descriptor(LINK_CREATE)
+}
