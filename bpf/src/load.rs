@@ -98,7 +98,7 @@ pub fn attach(scheduler: &Scheduler) -> Result<Attached, LoadError> {
         let read_only = section.name == ".rodata";
         let flags = if read_only { READ_ONLY } else { 0 };
         let name = section.name.trim_start_matches('.');
-        let map = Map { kind: MAP_TYPE_ARRAY, value_bytes: section.bytes.len() as u32, flags, name, kernel_type: 0 };
+        let map = Map { kind: MAP_TYPE_ARRAY, value_bytes: section.bytes.len() as u32, flags, name, kernel_type: None };
         let map = map.create().map_err(refused(format!("a map for {}", section.name)))?;
         system::write(&map, &section.bytes).map_err(refused(format!("the values of {}", section.name)))?;
         if read_only {
@@ -109,12 +109,13 @@ pub fn attach(scheduler: &Scheduler) -> Result<Attached, LoadError> {
     let programs = load_programs(&object, &types, &maps)?;
     let table = table(&object, &types, &programs)?;
     let value_type = find(&types, TypeKind::Struct, "bpf_struct_ops_sched_ext_ops")?;
+    let own_types = system::types().map_err(refused("type information"))?;
     let map = Map {
         kind: MAP_TYPE_STRUCT_OPS,
         value_bytes: table.len() as u32,
         flags: BY_LINK,
         name: scheduler.name,
-        kernel_type: value_type,
+        kernel_type: Some((value_type, &own_types)),
     };
     let map = map.create().map_err(refused("the map of operations"))?;
     system::write(&map, &table).map_err(refused("the table of operations"))?;
@@ -193,7 +194,8 @@ fn load_programs(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<BTr
 fn patched(operation: &Operation, types: &Btf, maps: &[OwnedFd]) -> Result<Vec<u8>, LoadError> {
     let mut code = operation.code.clone();
     for (at, patch) in &operation.patches {
-        let lacks = |what: String| LoadError::Lacks { what: format!("{what}, which program `{}` uses", operation.name) };
+        let lacks =
+            |what: String| LoadError::Lacks { what: format!("{what}, which program `{}` uses", operation.name) };
         let too_short = || lacks("room for its own instructions".into());
         let slot = code.get_mut(at * 8..).ok_or_else(too_short)?;
         match patch {
@@ -232,11 +234,14 @@ fn table(object: &Bytecode, types: &Btf, programs: &BTreeMap<String, OwnedFd>) -
     let lacks = |what: String| LoadError::Lacks { what };
     let value = find(types, TypeKind::Struct, "bpf_struct_ops_sched_ext_ops")?;
     let mut bytes = vec![0; types.size(value) as usize];
-    let head = types.offset("bpf_struct_ops_sched_ext_ops", "data").ok_or_else(|| lacks("table of operations".into()))?;
+    let head =
+        types.offset("bpf_struct_ops_sched_ext_ops", "data").ok_or_else(|| lacks("table of operations".into()))?;
     let mut put = |member: &str, value: &[u8]| {
         let at = types.offset("sched_ext_ops", member).map(|at| (head + at) as usize);
         let place = at.and_then(|at| bytes.get_mut(at..at + value.len()));
-        place.map(|place| place.copy_from_slice(value)).ok_or_else(|| lacks(format!("member `{member}` of its operations")))
+        place
+            .map(|place| place.copy_from_slice(value))
+            .ok_or_else(|| lacks(format!("member `{member}` of its operations")))
     };
     for (member, program) in programs {
         put(member, &(program.as_raw_fd() as u64).to_le_bytes())?;

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use object::elf::FileHeader64;
 use object::read::elf::ElfFile;
-use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget, SectionIndex};
+use object::{
+    LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget, SectionIndex,
+};
 use thiserror::Error;
 use warmcore_bpf::btf::{Btf, TypeKind};
 
@@ -160,9 +162,8 @@ fn table(
         let symbol = file.symbol_by_index(symbol).map_err(|error| wrong(error.to_string()))?;
         functions.insert(at, symbol);
     }
-    let ty = types
-        .find(TypeKind::Struct, "sched_ext_ops")
-        .ok_or_else(|| wrong("has no type `struct sched_ext_ops`"))?;
+    let ty =
+        types.find(TypeKind::Struct, "sched_ext_ops").ok_or_else(|| wrong("has no type `struct sched_ext_ops`"))?;
     let (mut operations, mut values) = (Vec::new(), Vec::new());
     for member in types.members(ty) {
         let at = (member.bit_offset / 8) as usize;
@@ -204,9 +205,12 @@ fn operation(
             (R_BPF_64_32, None) => Patch::Function(target.name().unwrap_or_default().to_owned()),
             (R_BPF_64_64, Some(index)) => {
                 let known = variables.iter().position(|(section, _)| *section == index);
-                let section = known.ok_or_else(|| broken(format!("that uses `{}`", target.name().unwrap_or_default())))?;
+                let section =
+                    known.ok_or_else(|| broken(format!("that uses `{}`", target.name().unwrap_or_default())))?;
                 // What clang adds to the symbol stands in the instruction.
-                let added = code.get(at * 8 + 4..at * 8 + 8).map_or(0, |four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
+                let added = code
+                    .get(at * 8 + 4..at * 8 + 8)
+                    .map_or(0, |four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
                 Patch::Variable { section, offset: target.address() as u32 + added }
             }
             _ => return Err(broken(format!("with a relocation of kind {r_type} that is not known"))),
@@ -286,7 +290,12 @@ mod tests {
         let members: Vec<&str> = vtime.operations.iter().map(|operation| operation.member.as_str()).collect();
         assert_eq!(members, ["select_cpu", "enqueue", "dispatch", "running", "stopping", "enable", "init"]);
         let running = &vtime.operations[3];
-        assert!(running.patches.iter().any(|(_, patch)| *patch == Patch::Member("task_struct".into(), "scx.dsq_vtime".into())));
+        assert!(
+            running
+                .patches
+                .iter()
+                .any(|(_, patch)| *patch == Patch::Member("task_struct".into(), "scx.dsq_vtime".into()))
+        );
         assert!(running.patches.iter().any(|(_, patch)| matches!(patch, Patch::Variable { offset: 0, .. })));
         let sleeps: Vec<bool> = vtime.operations.iter().map(|operation| operation.sleepable).collect();
         assert_eq!(sleeps, [false, false, false, false, false, false, true]);
@@ -308,7 +317,8 @@ mod tests {
     fn every_truncated_object_is_refused_or_read_without_a_panic() {
         for scheduler in ALL {
             let whole = Bytecode::read(scheduler.object).unwrap();
-            let read = (0..scheduler.object.len()).filter_map(|length| Bytecode::read(&scheduler.object[..length]).ok());
+            let read =
+                (0..scheduler.object.len()).filter_map(|length| Bytecode::read(&scheduler.object[..length]).ok());
             assert!(read.into_iter().all(|object| object == whole));
             for at in 0..scheduler.object.len() {
                 let mut broken = scheduler.object.to_vec();

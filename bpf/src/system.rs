@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 const MAP_CREATE: i64 = 0;
 const MAP_UPDATE_ELEM: i64 = 2;
 const PROG_LOAD: i64 = 5;
+const BTF_LOAD: i64 = 18;
 const MAP_FREEZE: i64 = 22;
 const LINK_CREATE: i64 = 28;
 
@@ -55,21 +56,38 @@ impl Attributes {
     }
 }
 
+/// Type information of one type, `int`. The kernel wants some of the loader's own with a map whose value is of a type of the kernel's.
+pub fn types() -> io::Result<OwnedFd> {
+    const STRINGS: &[u8] = b"\0int\0";
+    const HEADER: u32 = 24;
+    /// Name, kind, bytes; signed, 32 bits.
+    const INT: [u32; 4] = [1, 1 << 24, 4, 1 << 24 | 32];
+    let types = (INT.len() * 4) as u32;
+    let mut data = vec![0x9f, 0xeb, 1, 0];
+    let words = [HEADER, 0, types, types, STRINGS.len() as u32].into_iter().chain(INT);
+    data.extend(words.flat_map(u32::to_le_bytes));
+    data.extend(STRINGS);
+    Attributes::new().address(0, data.as_ptr()).u32(16, data.len() as u32).descriptor(BTF_LOAD)
+}
+
 /// What a map is.
 pub struct Map<'a> {
     pub kind: u32,
     pub value_bytes: u32,
     pub flags: u32,
     pub name: &'a str,
-    /// Type of the value in the kernel's own type information.
-    pub kernel_type: u32,
+    /// Type of the value in the kernel's own type information, and type information of ours.
+    pub kernel_type: Option<(u32, &'a OwnedFd)>,
 }
 
 impl Map<'_> {
     /// Makes a map of one value, with a key of four bytes.
     pub fn create(&self) -> io::Result<OwnedFd> {
-        let attributes = Attributes::new().u32(0, self.kind).u32(4, 4).u32(8, self.value_bytes).u32(12, 1);
-        attributes.u32(16, self.flags).name(28, self.name).u32(60, self.kernel_type).descriptor(MAP_CREATE)
+        let mut attributes = Attributes::new().u32(0, self.kind).u32(4, 4).u32(8, self.value_bytes).u32(12, 1);
+        if let Some((ty, types)) = self.kernel_type {
+            attributes = attributes.u32(48, types.as_raw_fd() as u32).u32(60, ty);
+        }
+        attributes.u32(16, self.flags).name(28, self.name).descriptor(MAP_CREATE)
     }
 }
 

@@ -6,7 +6,6 @@
 //!
 //! What identifies an experiment is a hash of the texts that a run directory holds: `machine.toml`, `workload.json` and the record.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
