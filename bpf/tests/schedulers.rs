@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use warmcore_kernel::Setup;
 use warmcore_places::sim::programs;
-use warmcore_schedulers::{SchedulerSpec, ScxProgram, bytecode_trial, simulate};
+use warmcore_schedulers::{Bytecode, SchedulerSpec, ScxProgram, bytecode_trial, simulate};
 use warmcore_topology::Machine;
 use warmcore_trace::Event;
 use warmcore_workload::{Options, Workload};
@@ -61,7 +61,9 @@ fn each_program_in_bpf_schedules_as_the_same_policy_in_rust_to_the_last_event() 
             assert!(capture.missing.is_empty() && capture.not_run.is_empty(), "{path}: {:?}", capture.missing);
             assert_eq!(capture.object.name(), policy.replace('-', "_"));
             let (mut events, mut native): (Vec<Event>, Vec<Event>) = Default::default();
-            let (outcome, _) = bytecode_trial(&capture.object, 0, &setup, Some(&mut events)).unwrap();
+            let (outcome, _) =
+                bytecode_trial(Bytecode::new(&capture.object, setup.seed, 0).unwrap(), &setup, Some(&mut events))
+                    .unwrap();
             let spec = SchedulerSpec::parse(&format!("scx-native:policy={policy}")).unwrap();
             let expected = simulate(&spec, &setup, Some(&mut native)).unwrap();
             assert!(native.len() > 100, "there is something to compare: {}", native.len());

@@ -2,6 +2,7 @@
 //!
 //! - [`plan`]: what the guest is told, as `/plan.json` in its initial file system.
 //! - [`report`]: what it sends back through its one channel, as a stream of frames.
+//! - [`programs`]: programs that the kernel runs by itself, and what came of them.
 //! - [`tracefs`]: the recorder, which a host uses too. [`files`]: small files of the kernel.
 //!
 //! The program itself (`src/main.rs`) mounts what it needs, applies settings and reads them back, runs the workload with
@@ -11,11 +12,12 @@
 
 pub mod files;
 pub mod plan;
+pub mod programs;
 pub mod report;
 pub mod tracefs;
 
 /// Version of the protocol. Both sides are built together; a difference is a fault of the build.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Name of the virtio-serial port that carries the frames.
 pub const PORT_NAME: &str = "org.warmcore.frames";

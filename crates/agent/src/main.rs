@@ -4,17 +4,20 @@
 //! `/init worker` it is one of those ([`worker`]).
 
 mod actions;
+mod bpf;
 mod btf;
 mod cgroups;
 mod facts;
 mod faults;
 mod mounts;
+mod observer;
 mod recorder;
 mod runs;
 mod scx;
 mod session;
 mod settings;
 mod shell;
+mod test_runs;
 mod worker;
 
 use std::fs::{File, OpenOptions};
@@ -81,6 +84,12 @@ fn guest() -> Result<(), String> {
     }
     if plan.purpose == Purpose::Shell {
         return shell::run();
+    }
+    if plan.purpose == Purpose::Programs
+        && let Err(reason) = test_runs::run(&mut channel)
+    {
+        send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
+        return Err(reason);
     }
     if let Err(failed) = runs::run_all(&plan, &mut channel) {
         send_failed(&mut channel, &failed);

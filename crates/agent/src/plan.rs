@@ -20,6 +20,8 @@ pub struct Plan {
 pub enum Purpose {
     /// The runs of the plan; with none, only the report.
     Run,
+    /// The programs of a file ([`programs`](crate::programs)), each run once by the kernel.
+    Programs,
     /// An interactive shell on the console.
     Shell,
     /// A deliberate fault, to test the host's side.
@@ -155,4 +157,19 @@ pub struct ScxPlan {
     pub arguments: Vec<String>,
     /// How long it may take to be enabled, in guest time.
     pub enable_ns: u64,
+    /// What is noted of it.
+    pub observe: Observe,
+}
+
+/// What is noted of a sched_ext scheduler in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Observe {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// How often its operations are called, by the kernel's count, which costs each call two looks at the clock.
+    Operations,
+    /// That, and which functions of the kernel they call, which costs an interruption for each.
+    Calls,
 }

@@ -30,10 +30,12 @@ pub enum FrameKind {
     Failed = 0x5743_0007,
     /// All is done; nothing comes after it.
     Done = 0x5743_0008,
+    /// What came of some programs, in order ([`Came`](crate::programs::Came)).
+    Came = 0x5743_0009,
 }
 
 impl FrameKind {
-    const ALL: [FrameKind; 8] = [
+    const ALL: [FrameKind; 9] = [
         FrameKind::Hello,
         FrameKind::Formats,
         FrameKind::RunBegin,
@@ -42,6 +44,7 @@ impl FrameKind {
         FrameKind::RunEnd,
         FrameKind::Failed,
         FrameKind::Done,
+        FrameKind::Came,
     ];
 }
 
@@ -161,7 +164,12 @@ pub struct RunEnd {
     pub actions: Vec<ActionReport>,
     /// How often the kernel was asked during the run whether the sched_ext scheduler still schedules; it always did.
     pub scx_checks: u32,
+    /// How often each program of it was called, by the name that the kernel has (15 bytes), if that was counted.
+    pub operations: Vec<(String, u64)>,
 }
+
+/// Name of samples whose text is the records of what a scheduler's programs called.
+pub const CALLS: &str = "calls";
 
 /// Something that was done from outside the workload.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use warmcore_agent::plan::{Plan, RunPlan};
+use warmcore_agent::plan::{Observe, Plan, RunPlan};
 use warmcore_agent::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
 use warmcore_native::calibrate;
 
 use crate::actions::Actor;
 use crate::cgroups::Groups;
 use crate::facts::{forget_pass_costs, monotonic_ns};
+use crate::observer::Observer;
 use crate::recorder;
 use crate::scx::{Scx, Watch};
 use crate::session::{Sessions, Worker};
@@ -112,6 +113,7 @@ fn one_run(
     }
     come_to_rest()?;
     send_sample(channel, &schedstat()?)?;
+    let observer = Observer::start(run.scx.as_ref().map_or(Observe::Nothing, |scx| scx.observe))?;
     recorder::start(run.buffer_kib)?;
     let start_ns = monotonic_ns() + REST_NS + run.phase_ns;
     for worker in &mut workers {
@@ -124,6 +126,10 @@ fn one_run(
     let watch = scx.map(|scx| scx.watch(move || end_all(&processes)));
     let reports: Result<Vec<ProcessReport>, String> = workers.iter_mut().map(report).collect();
     recorder::stop()?;
+    let (operations, calls) = observer.stop()?;
+    for sample in calls {
+        send_sample(channel, &sample)?;
+    }
     let acted = actor.stop(changed);
     let scx_checks = watch.map_or(0, Watch::stop);
     let after = schedstat()?;
@@ -138,7 +144,7 @@ fn one_run(
     if let Some(first) = processes.first_mut() {
         first.warnings.extend(groups.warnings.iter().cloned());
     }
-    Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks })
+    Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks, operations })
 }
 
 /// Ends processes that have not ended; one that has makes no difference.

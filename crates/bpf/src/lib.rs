@@ -11,6 +11,7 @@
 
 pub mod btf;
 mod definition;
+pub mod drawn;
 mod instruction;
 pub mod maps;
 mod memory;

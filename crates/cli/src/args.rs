@@ -15,7 +15,7 @@ use crate::console::ColorChoice;
 pub use host::{HostCommand, HostCompareArguments, SetCpus, Switch};
 pub use many::{ReproduceArguments, SweepArguments};
 pub use recordings::{GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
-pub use vm::{ValidateArguments, VmArguments, VmCommand};
+pub use vm::{ValidateArguments, ValidateProgramsArguments, VmArguments, VmCommand};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\

@@ -27,6 +27,7 @@ pub mod sim;
 pub mod sweep;
 pub mod validate;
 pub mod validate_memory;
+pub mod validate_programs;
 pub mod verdict_table;
 pub mod vm;
 pub mod workload;

@@ -88,6 +88,8 @@ pub enum ValidateCommand {
     /// The two memory models against each other (experiments X1 to X14) and against measurements of hardware (P1, P2,
     /// P11), each demand with its bound
     Memory(ValidateMemoryArguments),
+    /// BPF programs in a real kernel, by the definition of each instruction, and translated: they must do the same
+    Programs(crate::args::ValidateProgramsArguments),
 }
 
 /// Arguments of `validate memory`.

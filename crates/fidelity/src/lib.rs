@@ -1,10 +1,12 @@
 //! How far the simulator can be trusted.
 //!
+//! - [`bytecode`]: programs of schedulers, run by a real kernel and here.
 //! - [`validate`]: the fidelity book: the simulator against a real kernel.
 //! - [`reproduce`]: published results, simulated and compared row by row, and how much that depends on assumed parameters.
 //!
 //! Experiments and their trials are crate `lab`'s; pages that people look at are `report`'s and the command line's.
 
+pub mod bytecode;
 pub mod reproduce;
 #[cfg(test)]
 mod test_trial;

@@ -456,6 +456,15 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// How long a CPU has been busy and idle so far, in ns.
+    #[must_use]
+    pub fn cpu_times_ns(&self, cpu: CpuId) -> (u64, u64) {
+        let state = &self.cpus[cpu.index()];
+        let since = self.now_ns - state.changed_ns;
+        let (busy, idle) = if state.curr.is_idle() { (0, since) } else { (since, 0) };
+        (state.busy_ns + busy, state.idle_ns + idle)
+    }
+
     /// Up to when a CPU's running task has used it (`rq_clock_task`): now, or the end of a wakeup that it makes or that an
     /// interrupt makes on its CPU. An event has no length, so a task that a wakeup preempts leaves when the wakeup begins; the time
     /// until it is over is nevertheless the leaving task's, and the next one's begins after it.

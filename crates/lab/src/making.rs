@@ -75,6 +75,7 @@ pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) 
         buffer_kib: None,
         shared: None,
         actions: &[],
+        observe: warmcore_places::place::Observe::Nothing,
     }
 }
 

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+#[cfg(target_arch = "x86_64")]
+use warmcore_scx::bytecode::Host;
 use warmcore_scx::bytecode::{Object, ObjectError};
 use warmcore_topology::Machine;
 
 use crate::kernel::TargetKernel;
+#[cfg(target_arch = "x86_64")]
+use crate::server::{Server, Stopped};
 
 /// What to start, and before what.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +119,21 @@ pub enum LoaderError {
 /// When it cannot be started, ends, hangs, or loads what cannot be run.
 #[cfg(target_arch = "x86_64")]
 pub fn capture(request: &Request<'_>) -> Result<Capture, LoaderError> {
+    let (_root, server, _host, stopped) = begin(request, false)?;
+    match stopped {
+        // The loader ends with its server.
+        Stopped::Attached(_, capture) => Ok(*capture),
+        other => Err(server.refuse(request, &other)),
+    }
+}
+
+/// What there is of a loader when it has attached, or is no longer answered: its files, who answers it, what it loaded into, and why.
+#[cfg(target_arch = "x86_64")]
+type Begun = (tempfile::TempDir, Server, Box<Host>, Stopped);
+
+/// Starts a loader and answers it until it attaches.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn begin(request: &Request<'_>, goes_on: bool) -> Result<Begun, LoaderError> {
     let program = request.program.display().to_string();
     if request.machine.cpus().any(|cpu| request.machine.os_index(cpu) != cpu.0) {
         return Err(LoaderError::Numbers { program, machine: request.machine.name().to_owned() });
@@ -122,7 +141,8 @@ pub fn capture(request: &Request<'_>) -> Result<Capture, LoaderError> {
     let files = |source| LoaderError::Files { program: program.clone(), source };
     let root = tempfile::tempdir().map_err(files)?;
     crate::files::write(request.machine, request.kernel, root.path()).map_err(files)?;
-    crate::server::serve(request, root.path())
+    let (server, host, stopped) = crate::server::begin(request, root.path(), goes_on)?;
+    Ok((root, server, host, stopped))
 }
 
 /// Runs a loader until it attaches its scheduler.

@@ -8,17 +8,26 @@
 //! Neither privileges nor namespaces are needed. The loader runs with the user's rights and can do what the user can do; it is trusted as any
 //! program one starts is. Source: `docs/spec/bpf-runtime.md` sections 3, 4 and 10.
 //!
-//! Not modelled: what a loader decides after it has attached; other computers than x86-64.
+//! [`start`] keeps a loader that goes on after it has attached, as its user space is part of the policy: its clocks and waits are then those of
+//! the run.
+//!
+//! Not modelled: other computers than x86-64.
 
 mod capture;
 mod files;
 mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod live;
 #[cfg(target_arch = "x86_64")]
 mod paths;
 #[cfg(target_arch = "x86_64")]
 mod process;
 #[cfg(target_arch = "x86_64")]
 mod server;
+#[cfg(target_arch = "x86_64")]
+mod waits;
 
 pub use capture::{Capture, LoaderError, Request, capture};
 pub use kernel::{KernelError, TargetKernel};
+#[cfg(target_arch = "x86_64")]
+pub use live::{Attached, Live, start};

@@ -36,17 +36,19 @@ pub const CALLS: [i64; 20] = [
 const STATISTICS: &str = "/var/run/scx";
 
 /// The file of the simulated machine that stands for a path.
-fn stands_for(path: &str) -> bool {
+fn stands_for(path: &str, goes_on: bool) -> bool {
     const FILES: [&str; 4] = ["/proc/kallsyms", "/proc/mounts", "/proc/schedstat", "/proc/config.gz"];
     path == "/sys"
         || path.starts_with("/sys/")
         || path.starts_with("/proc/sys/kernel/")
         || path.starts_with("/boot/config-")
         || FILES.contains(&path)
+        // The accounts of CPU time, for one that decides by them.
+        || (goes_on && path == "/proc/stat")
 }
 
 /// Answers a call of [`CALLS`]; false if it is not about the machine.
-pub fn serve(process: &Process, call: &Call, root: &Path) -> io::Result<bool> {
+pub fn serve(process: &Process, call: &Call, root: &Path, goes_on: bool) -> io::Result<bool> {
     let number = i64::from(call.number);
     if number == libc::SYS_bind {
         return bind(process, call, root);
@@ -82,7 +84,7 @@ pub fn serve(process: &Process, call: &Call, root: &Path) -> io::Result<bool> {
         );
         return Ok(true);
     }
-    if !stands_for(&path) {
+    if !stands_for(&path, goes_on) {
         return Ok(false);
     }
     let ours = CString::new(format!("{}{path}", root.display())).map_err(io::Error::other)?;

@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use object::{Object as _, ObjectSymbol as _};
 
 /// A system call that waits for an answer (`struct seccomp_notif`).
 #[repr(C)]
@@ -168,6 +170,77 @@ impl Process {
         }
     }
 
+    /// Gives the process a descriptor of its own for this file, before its call is answered.
+    pub fn add_descriptor(&self, call: &Call, file: BorrowedFd<'_>) -> Option<u32> {
+        let add = AddDescriptor {
+            id: call.id,
+            flags: 0,
+            source: file.as_raw_fd() as u32,
+            target: 0,
+            target_flags: libc::O_CLOEXEC as u32,
+        };
+        // SAFETY: as above.
+        u32::try_from(unsafe { libc::ioctl(self.listener.as_raw_fd(), ADD_DESCRIPTOR, &raw const add) }).ok()
+    }
+
+    /// Makes reads of the clock system calls: without it a process reads the clock from memory that the kernel maps for it (the vDSO), and nobody
+    /// learns of it. Its functions are replaced by the calls that they stand for.
+    pub fn hide_clock(&self, call: &Call) -> io::Result<()> {
+        const STANDS_FOR: [(&str, i64); 4] = [
+            ("__vdso_clock_gettime", libc::SYS_clock_gettime),
+            ("__vdso_gettimeofday", libc::SYS_gettimeofday),
+            ("__vdso_time", libc::SYS_time),
+            ("__vdso_clock_getres", libc::SYS_clock_getres),
+        ];
+        const IMAGE_BYTES: usize = 8192;
+        let process = call.thread;
+        let vectors = std::fs::read(format!("/proc/{process}/auxv"))?;
+        let words: Vec<u64> =
+            vectors.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
+        let base = words.chunks_exact(2).find(|pair| pair[0] == libc::AT_SYSINFO_EHDR).map(|pair| pair[1]);
+        // A kernel without it has nothing to hide.
+        let Some(base) = base else { return Ok(()) };
+        let image = self.read(call, base, IMAGE_BYTES).or_else(|_| self.read(call, base, IMAGE_BYTES / 2))?;
+        let memory = std::fs::OpenOptions::new().write(true).open(format!("/proc/{process}/mem"))?;
+        let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*image).map_err(io::Error::other)?;
+        for symbol in file.dynamic_symbols() {
+            let known = STANDS_FOR.iter().find(|(name, _)| symbol.name() == Ok(name));
+            if let Some(&(_, number)) = known {
+                // mov eax, NUMBER; syscall; ret
+                let [a, b, c, d] = (number as u32).to_le_bytes();
+                memory.write_all_at(&[0xb8, a, b, c, d, 0x0f, 0x05, 0xc3], base + symbol.address())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all its threads wait and no call of one has come: looked at twice, and nobody ran in between.
+    pub fn rests(&self) -> bool {
+        let Some(before) = self.threads() else { return false };
+        let mut poll = libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor that is open.
+        let has_call = unsafe { libc::poll(&raw mut poll, 1, 0) } != 0;
+        !has_call && self.threads().is_some_and(|after| before == after)
+    }
+
+    /// Of each thread how often it has given up its CPU; none if one runs.
+    fn threads(&self) -> Option<Vec<(String, u64)>> {
+        let directory = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let mut threads = Vec::new();
+        for entry in directory {
+            let entry = entry.ok()?;
+            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+            let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            if !field("State:")?.starts_with(['S', 'D']) {
+                return None;
+            }
+            let switches = field("voluntary_ctxt_switches:")?.parse().ok()?;
+            threads.push((entry.file_name().to_string_lossy().into_owned(), switches));
+        }
+        threads.sort_unstable();
+        Some(threads)
+    }
+
     /// Memory of the process.
     pub fn read(&self, call: &Call, address: u64, bytes: usize) -> io::Result<Vec<u8>> {
         let mut buffer = vec![0; bytes];
@@ -219,12 +292,18 @@ impl Process {
     }
 
     /// Ends the process; says how it ended if it had before.
-    pub fn end(mut self) -> Option<std::process::ExitStatus> {
+    pub fn end(&mut self) -> Option<std::process::ExitStatus> {
         let before = self.child.try_wait().ok().flatten();
         // It may be gone, which is what is wanted.
         let _ = self.child.kill();
         let after = self.child.wait().ok();
         before.or(after)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -9,16 +9,19 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use warmcore_bpf::btf::Btf;
 use warmcore_bpf::maps::MapFault;
 use warmcore_bpf::{MapKind, MapSpec};
-use warmcore_scx::bytecode::{Attached, Host, ObjectError, ProgramId, ProgramSource, Programs};
+use warmcore_scx::bytecode::{Attached, Host, Moment, ObjectError, ProgramId, ProgramSource, Programs};
+use warmcore_topology::Machine;
 
 use crate::capture::{Capture, LoaderError, Request};
+use crate::kernel::TargetKernel;
 use crate::paths;
 use crate::process::{Call, Next, Process, SpawnError};
+use crate::waits::{self, Waits};
 
 /// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_BPF`.
 const PERF_REQUESTS: [u32; 3] = [0x2400, 0x2401, 0x4004_2408];
@@ -78,14 +81,21 @@ enum Reply {
     Attached(Box<Capture>),
 }
 
-struct Server<'a> {
-    process: &'a Process,
-    request: &'a Request<'a>,
-    host: Host,
+/// Who answers a loader. The kernel that it loads into is handed in with each call.
+pub(crate) struct Server {
+    process: Process,
+    machine: Machine,
+    kernel: TargetKernel,
     programs: Programs,
     /// Things by the number of the file behind their descriptors, which is kept open so that the number stays theirs.
     things: HashMap<u64, (Thing, Arc<OwnedFd>)>,
     not_run: Vec<String>,
+    /// What it prints.
+    pub(crate) output: File,
+    /// Its waits and clocks, if it is to go on in simulated time.
+    waits: Option<Waits>,
+    /// Whether its clock is a system call by now.
+    has_no_clock: bool,
 }
 
 /// Numbers in a structure of a system call. What lies behind its end is zero, as the kernel has it.
@@ -108,17 +118,24 @@ impl Fields {
     }
 }
 
-/// Starts the loader and answers it until it attaches.
-pub(crate) fn serve(request: &Request<'_>, root: &Path) -> Result<Capture, LoaderError> {
+/// Starts the loader and answers it until it attaches; with `goes_on` it can be answered further, in simulated time.
+pub(crate) fn begin(
+    request: &Request<'_>,
+    root: &Path,
+    goes_on: bool,
+) -> Result<(Server, Box<Host>, Stopped), LoaderError> {
     let program = request.program.display().to_string();
     let start = |source| LoaderError::Start { program: program.clone(), source };
     let object = |source: ObjectError| LoaderError::Object { program: program.clone(), source };
     let host = Host::new(request.machine, Arc::clone(&request.kernel.btf), Arc::clone(&request.kernel.layout));
-    let host = host.map_err(|error| object(error.into()))?;
-    let mut output = tempfile::tempfile().map_err(start)?;
+    let mut host = Box::new(host.map_err(|error| object(error.into()))?);
+    let output = tempfile::tempfile().map_err(start)?;
+    let time: &[i64] = if goes_on { &waits::CALLS } else { &[] };
     let numbers: Vec<i64> = [BPF, libc::SYS_perf_event_open, libc::SYS_epoll_ctl, libc::SYS_uname]
-        .into_iter()
-        .chain(paths::CALLS)
+        .iter()
+        .chain(&paths::CALLS)
+        .chain(time)
+        .copied()
         .collect();
     let copy = output.try_clone().map_err(start)?;
     let spawned = Process::spawn(request.program, request.arguments, &numbers, &PERF_REQUESTS, copy);
@@ -127,47 +144,38 @@ pub(crate) fn serve(request: &Request<'_>, root: &Path) -> Result<Capture, Loade
         SpawnError::Forbidden(what, source) => LoaderError::Forbidden { program: program.clone(), what, source },
     })?;
     let mut server = Server {
-        process: &process,
-        request,
-        host,
+        process,
+        machine: request.machine.clone(),
+        kernel: request.kernel.clone(),
         programs: Programs::default(),
         things: HashMap::new(),
         not_run: Vec::new(),
+        output,
+        waits: goes_on.then(Waits::new),
+        has_no_clock: !goes_on,
     };
     let until = Instant::now() + request.timeout;
     let stopped = loop {
-        match process.next(until) {
-            Ok(Next::Call(call)) => match server.call(&call, root) {
+        match server.process.next(until) {
+            Ok(Next::Call(call)) => match server.call(&mut host, &call, root) {
                 Ok(None) => {}
-                Ok(Some(capture)) => break Ok(Stopped::Attached(capture)),
-                Err(source) => break Err(object(source)),
+                Ok(Some(capture)) => break Stopped::Attached(call, capture),
+                Err(source) => return Err(object(source)),
             },
-            Ok(Next::TimedOut) => break Ok(Stopped::TimedOut),
-            Ok(Next::Ended) => break Ok(Stopped::Ended),
+            Ok(Next::TimedOut) => break Stopped::TimedOut,
+            Ok(Next::Ended) => break Stopped::Ended,
             Err(source) => {
-                break Err(LoaderError::Forbidden { program: program.clone(), what: "the next system call", source });
+                return Err(LoaderError::Forbidden { program, what: "the next system call", source });
             }
         }
     };
-    drop(server);
-    let status = process.end();
-    match stopped? {
-        Stopped::Attached(capture) => Ok(*capture),
-        Stopped::TimedOut => {
-            let said = last_words(&mut output);
-            Err(LoaderError::Hangs { program, seconds: request.timeout.as_secs(), said })
-        }
-        Stopped::Ended => {
-            let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
-            Err(LoaderError::Ended { program, status, said: last_words(&mut output) })
-        }
-    }
+    Ok((server, host, stopped))
 }
 
 /// Why a loader is no longer answered.
-enum Stopped {
-    /// It attached its scheduler.
-    Attached(Box<Capture>),
+pub(crate) enum Stopped {
+    /// It attached its scheduler, by this call.
+    Attached(Call, Box<Capture>),
     /// It took too long.
     TimedOut,
     /// It is gone.
@@ -175,7 +183,7 @@ enum Stopped {
 }
 
 /// The last lines that a loader printed, in one.
-fn last_words(output: &mut File) -> String {
+pub(crate) fn last_words(output: &mut File) -> String {
     const LINES: usize = 4;
     let mut text = Vec::new();
     // Nothing that can be read is nothing that it said.
@@ -186,12 +194,34 @@ fn last_words(output: &mut File) -> String {
     if last.is_empty() { "nothing".to_owned() } else { last.join(" | ") }
 }
 
-impl Server<'_> {
+impl Server {
+    /// Why there is no scheduler, of a loader that did not attach one.
+    pub(crate) fn refuse(mut self, request: &Request<'_>, stopped: &Stopped) -> LoaderError {
+        let program = request.program.display().to_string();
+        let status = self.process.end();
+        let said = last_words(&mut self.output);
+        match stopped {
+            Stopped::TimedOut => LoaderError::Hangs { program, seconds: request.timeout.as_secs(), said },
+            _ => {
+                let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
+                LoaderError::Ended { program, status, said }
+            }
+        }
+    }
+
     /// Answers one call; gives the scheduler if that attached it.
-    fn call(&mut self, call: &Call, root: &Path) -> Result<Option<Box<Capture>>, ObjectError> {
+    fn call(&mut self, host: &mut Host, call: &Call, root: &Path) -> Result<Option<Box<Capture>>, ObjectError> {
+        if !self.has_no_clock {
+            // Where that cannot be done, its clock is this computer's, which the first read of it would show.
+            self.has_no_clock = self.process.hide_clock(call).is_ok();
+        }
         let number = i64::from(call.number);
         if number == BPF {
-            return self.bpf(call);
+            return self.bpf(host, call);
+        }
+        if let Some(waits) = self.waits.as_mut().filter(|_| waits::CALLS.contains(&number)) {
+            waits.serve(&self.process, call);
+            return Ok(None);
         }
         let served = match number {
             libc::SYS_uname => self.uname(call).map(|()| true),
@@ -202,7 +232,7 @@ impl Server<'_> {
             // What is waited for there never comes.
             libc::SYS_epoll_ctl => Ok(self.answer_if_ours(call, call.arguments[2] as u32)),
             libc::SYS_ioctl => Ok(self.answer_if_ours(call, call.arguments[0] as u32)),
-            _ => paths::serve(self.process, call, root),
+            _ => paths::serve(&self.process, call, root, self.waits.is_some()),
         };
         match served {
             Ok(true) => {}
@@ -228,7 +258,7 @@ impl Server<'_> {
             names
         };
         names.release.fill(0);
-        let release = self.request.kernel.release.bytes().take(names.release.len() - 1);
+        let release = self.kernel.release.bytes().take(names.release.len() - 1);
         for (to, from) in names.release.iter_mut().zip(release) {
             *to = from as libc::c_char;
         }
@@ -265,7 +295,7 @@ impl Server<'_> {
         None
     }
 
-    fn bpf(&mut self, call: &Call) -> Result<Option<Box<Capture>>, ObjectError> {
+    fn bpf(&mut self, host: &mut Host, call: &Call) -> Result<Option<Box<Capture>>, ObjectError> {
         const LARGEST: usize = 256;
         let [number, address, size, ..] = call.arguments;
         let fields = match self.process.read(call, address, (size as usize).min(LARGEST)) {
@@ -275,7 +305,7 @@ impl Server<'_> {
                 return Ok(None);
             }
         };
-        let reply = match self.command(call, number, address, &fields) {
+        let reply = match self.command(host, call, number, address, &fields) {
             Ok(reply) => reply,
             Err(Failure::Memory) => Reply::Error(libc::EFAULT),
             Err(Failure::Object(error)) => return Err(error),
@@ -283,16 +313,23 @@ impl Server<'_> {
         Ok(self.reply(call, reply))
     }
 
-    fn command(&mut self, call: &Call, number: u64, address: u64, fields: &Fields) -> Result<Reply, Failure> {
+    fn command(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        number: u64,
+        address: u64,
+        fields: &Fields,
+    ) -> Result<Reply, Failure> {
         Ok(match number {
-            command::MAP_CREATE => self.map_create(call, fields)?,
+            command::MAP_CREATE => self.map_create(host, call, fields)?,
             command::MAP_LOOKUP_ELEM
             | command::MAP_UPDATE_ELEM
             | command::MAP_DELETE_ELEM
-            | command::MAP_GET_NEXT_KEY => self.map_element(call, number, fields)?,
-            command::PROG_LOAD => self.program_load(call, fields)?,
-            command::PROG_TEST_RUN => self.test_run(call, address, fields)?,
-            command::OBJ_GET_INFO_BY_FD => self.info(call, fields)?,
+            | command::MAP_GET_NEXT_KEY => self.map_element(host, call, number, fields)?,
+            command::PROG_LOAD => self.program_load(host, call, fields)?,
+            command::PROG_TEST_RUN => self.test_run(host, call, address, fields)?,
+            command::OBJ_GET_INFO_BY_FD => self.info(host, call, fields)?,
             command::BTF_LOAD => {
                 let bytes = self.process.read(call, fields.u64(0), fields.u32(16) as usize)?;
                 match Btf::parse(bytes) {
@@ -303,7 +340,7 @@ impl Server<'_> {
             command::RAW_TRACEPOINT_OPEN => self.link(call, fields.u32(8)),
             command::LINK_CREATE => {
                 if fields.u32(8) == ATTACH_STRUCT_OPS {
-                    self.attach(call, fields.u32(0))?
+                    self.attach(host, call, fields.u32(0))?
                 } else {
                     self.link(call, fields.u32(0))
                 }
@@ -318,7 +355,7 @@ impl Server<'_> {
         })
     }
 
-    fn map_create(&mut self, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
+    fn map_create(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let Some(kind) = MapKind::from_number(fields.u32(0)) else { return Ok(Reply::Error(libc::EINVAL)) };
         let value_type = fields.u32(56);
         let special = match self.find(call, fields.u32(48)) {
@@ -335,40 +372,37 @@ impl Server<'_> {
             extra: fields.u64(64),
             special,
         };
-        if kind == MapKind::Arena && self.host.maps.iter().any(|map| map.spec.kind == MapKind::Arena) {
+        if kind == MapKind::Arena && host.maps.iter().any(|map| map.spec.kind == MapKind::Arena) {
             // A probe made one; only its address counts, and the real one asks for the same.
-            let probe = self
-                .host
-                .maps
-                .iter()
-                .position(|map| map.spec.kind == MapKind::Arena && map.spec.entries == spec.entries);
+            let probe =
+                host.maps.iter().position(|map| map.spec.kind == MapKind::Arena && map.spec.entries == spec.entries);
             if let Some(handle) = probe.map(|index| index as u64 + 1)
-                && let Some(map) = self.host.maps.get(handle)
+                && let Some(map) = host.maps.get(handle)
             {
                 let file = Arc::clone(&map.file);
                 return Ok(Reply::New(Thing::Map { handle, value: Vec::new() }, Some(file)));
             }
         }
-        let handle = self.host.maps.create(spec).map_err(ObjectError::from)?;
-        let file = self.host.maps.get(handle).map(|map| Arc::clone(&map.file));
+        let handle = host.maps.create(spec).map_err(ObjectError::from)?;
+        let file = host.maps.get(handle).map(|map| Arc::clone(&map.file));
         Ok(Reply::New(Thing::Map { handle, value: Vec::new() }, file))
     }
 
-    fn map_element(&mut self, call: &Call, number: u64, fields: &Fields) -> Result<Reply, Failure> {
+    fn map_element(&mut self, host: &mut Host, call: &Call, number: u64, fields: &Fields) -> Result<Reply, Failure> {
         let Some(inode) = self.process.inode(call, fields.u32(0)) else { return Ok(Reply::Error(libc::EBADF)) };
         let Some((Thing::Map { handle, value: kept }, _)) = self.things.get_mut(&inode) else {
             return Ok(Reply::Error(libc::EBADF));
         };
         let handle = *handle;
-        let Some(map) = self.host.maps.get(handle) else { return Ok(Reply::Error(libc::EBADF)) };
+        let Some(map) = host.maps.get(handle) else { return Ok(Reply::Error(libc::EBADF)) };
         let (kind, bytes) = (map.spec.kind, map.spec.value_bytes as usize);
         let key_at = fields.u64(8);
         let key =
             if key_at == 0 { None } else { Some(self.process.read(call, key_at, map.spec.key_bytes as usize)?) };
         let per_cpu = kind == MapKind::PercpuArray;
-        let all = if per_cpu { bytes.next_multiple_of(8) * self.request.machine.cpu_count() } else { bytes };
+        let all = if per_cpu { bytes.next_multiple_of(8) * self.machine.cpu_count() } else { bytes };
         let result = match (number, key) {
-            (command::MAP_GET_NEXT_KEY, key) => match self.host.maps.next_key(handle, key.as_deref()) {
+            (command::MAP_GET_NEXT_KEY, key) => match host.maps.next_key(handle, key.as_deref()) {
                 Some(next) => {
                     self.process.write(call, fields.u64(16), &next)?;
                     Ok(())
@@ -382,16 +416,16 @@ impl Server<'_> {
                     *kept = value;
                     Ok(())
                 } else {
-                    self.host.maps.update(handle, &key, &value, fields.u64(24), None)
+                    host.maps.update(handle, &key, &value, fields.u64(24), None)
                 }
             }
-            (command::MAP_DELETE_ELEM, Some(key)) => self.host.maps.delete(handle, &key),
+            (command::MAP_DELETE_ELEM, Some(key)) => host.maps.delete(handle, &key),
             (_, Some(key)) => {
-                let cpus = if per_cpu { self.request.machine.cpu_count() as u32 } else { 1 };
+                let cpus = if per_cpu { self.machine.cpu_count() as u32 } else { 1 };
                 let mut value = Vec::with_capacity(all);
                 for cpu in 0..cpus {
-                    let found = self.host.maps.find(handle, &key, cpu);
-                    let part = found.and_then(|place| self.host.maps.memory.read(place, bytes as u64));
+                    let found = host.maps.find(handle, &key, cpu);
+                    let part = found.and_then(|place| host.maps.memory.read(place, bytes as u64));
                     match part {
                         Some(part) => value.extend_from_slice(part),
                         None => return Ok(Reply::Error(libc::ENOENT)),
@@ -405,7 +439,7 @@ impl Server<'_> {
         Ok(result.map_or_else(|fault| Reply::Error(fault as i32), |()| Reply::Value(0)))
     }
 
-    fn program_load(&mut self, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
+    fn program_load(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let (kind, count) = (fields.u32(0), fields.u32(4) as usize);
         const MOST: usize = 1_000_000;
         if count == 0 || count > MOST {
@@ -431,7 +465,7 @@ impl Server<'_> {
                     let Some(Thing::Map { handle, .. }) = self.find(call, descriptor) else {
                         return Ok(Reply::Error(libc::EBADF));
                     };
-                    let map = self.host.maps.get(*handle);
+                    let map = host.maps.get(*handle);
                     let offset = bytes
                         .get(at * 8 + 12..at * 8 + 16)
                         .map_or(0, |four| u32::from_le_bytes(four.try_into().expect("four bytes")));
@@ -449,7 +483,7 @@ impl Server<'_> {
             }
             at += 1;
         }
-        let target = self.request.kernel.btf.name(fields.u32(108)).to_owned();
+        let target = self.kernel.btf.name(fields.u32(108)).to_owned();
         let is_run = match kind {
             program_type::STRUCT_OPS | program_type::SYSCALL => true,
             // Libraries of schedulers look at the moment of registration how programs are entered.
@@ -458,7 +492,7 @@ impl Server<'_> {
         };
         let id = if is_run {
             let source = ProgramSource { name: &name, bytes: &bytes, functions: &functions, maps: &maps };
-            Some(self.programs.load(&mut self.host, &source)?)
+            Some(self.programs.load(host, &source)?)
         } else {
             None
         };
@@ -466,7 +500,7 @@ impl Server<'_> {
         Ok(Reply::New(Thing::Program { name, kind, id }, None))
     }
 
-    fn test_run(&mut self, call: &Call, address: u64, fields: &Fields) -> Result<Reply, Failure> {
+    fn test_run(&mut self, host: &mut Host, call: &Call, address: u64, fields: &Fields) -> Result<Reply, Failure> {
         const RETURN_VALUE: u64 = 4;
         let Some(Thing::Program { id: Some(id), .. }) = self.find(call, fields.u32(0)) else {
             return Ok(Reply::Error(libc::EINVAL));
@@ -474,13 +508,13 @@ impl Server<'_> {
         let id = *id;
         let (bytes, at) = (fields.u32(40) as usize, fields.u64(48));
         let mut context = if bytes == 0 { Vec::new() } else { self.process.read(call, at, bytes.min(65_536))? };
-        let result = self.programs.run(&mut self.host, id, &mut context)?;
+        let result = self.programs.run(host, id, &mut context)?;
         self.process.write(call, at, &context)?;
         self.process.write(call, address + RETURN_VALUE, &result.to_le_bytes())?;
         Ok(Reply::Value(0))
     }
 
-    fn info(&mut self, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
+    fn info(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let (descriptor, length, at) = (fields.u32(0), fields.u32(4) as usize, fields.u64(8));
         let Some(inode) = self.process.inode(call, descriptor) else { return Ok(Reply::Error(libc::EBADF)) };
         let Some((thing, _)) = self.things.get(&inode) else { return Ok(Reply::Error(libc::EBADF)) };
@@ -493,7 +527,7 @@ impl Server<'_> {
         let number = inode as u32 & 0x7fff_ffff;
         match thing {
             Thing::Map { handle, .. } => {
-                if let Some(map) = self.host.maps.get(*handle) {
+                if let Some(map) = host.maps.get(*handle) {
                     let spec = &map.spec;
                     let values = [spec.kind as u32, number, spec.key_bytes, spec.value_bytes, spec.entries, spec.flags];
                     for (index, value) in values.into_iter().enumerate() {
@@ -530,14 +564,14 @@ impl Server<'_> {
         Reply::New(Thing::Other, None)
     }
 
-    fn attach(&mut self, call: &Call, descriptor: u32) -> Result<Reply, Failure> {
+    fn attach(&mut self, host: &mut Host, call: &Call, descriptor: u32) -> Result<Reply, Failure> {
         let Some(Thing::Map { value, .. }) = self.find(call, descriptor) else { return Ok(Reply::Error(libc::EBADF)) };
         let value = value.clone();
         let program_of = |descriptor: u32| match self.find(call, descriptor) {
             Some(Thing::Program { id, .. }) => *id,
             _ => None,
         };
-        let attached = Attached::read(&self.request.kernel.btf, &value, program_of)?;
+        let attached = Attached::read(&self.kernel.btf, &value, program_of)?;
         let probes: Vec<ProgramId> = self
             .things
             .values()
@@ -547,11 +581,54 @@ impl Server<'_> {
             })
             .collect();
         for probe in probes {
-            self.programs.run(&mut self.host, probe, &mut [0; 64])?;
+            self.programs.run(host, probe, &mut [0; 64])?;
         }
-        let object = Arc::new(self.programs.attach(&self.host, &attached)?);
+        let object = Arc::new(self.programs.attach(host, &attached)?);
         let missing = self.programs.missing().map(str::to_owned).collect();
         Ok(Reply::Attached(Box::new(Capture { object, missing, not_run: std::mem::take(&mut self.not_run) })))
+    }
+}
+
+/// A loader that goes on.
+impl Server {
+    /// The run has come to an instant; a loader that waits until then goes on.
+    pub(crate) fn advance(&mut self, moment: &Moment) {
+        if let Some(waits) = &mut self.waits {
+            waits.is_running = true;
+            waits.advance(&self.process, moment.now_ns);
+        }
+    }
+
+    /// The call that attached is over: it gives a link.
+    pub(crate) fn answer_attached(&mut self, call: &Call) {
+        self.reply(call, Reply::New(Thing::Other, None));
+    }
+
+    /// Answers the next call; whether anything went on.
+    ///
+    /// # Errors
+    /// When nothing more can come of the loader, in words.
+    pub(crate) fn one(&mut self, host: &mut Host, root: &Path, wait: Duration) -> Result<bool, String> {
+        match self.process.next(Instant::now() + wait) {
+            Ok(Next::Call(call)) => match self.call(host, &call, root) {
+                Ok(None) => Ok(true),
+                Ok(Some(_)) => Err("it attaches a second scheduler".into()),
+                Err(error) => Err(error.to_string()),
+            },
+            Ok(Next::TimedOut) => Ok(self.waits.as_mut().is_some_and(|waits| waits.look(&self.process))),
+            Ok(Next::Ended) => Err("it has ended, which takes its scheduler away".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether all its threads wait.
+    pub(crate) fn rests(&self) -> bool {
+        self.process.rests()
+    }
+
+    /// The next instant at which one of them goes on by itself.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.waits.as_ref()?.next_ns()
     }
 }
 

@@ -3,148 +3,18 @@
 
 #[path = "../../bpf/tests/assembler/mod.rs"]
 mod assembler;
+mod loaders;
 mod types;
 
 use std::path::Path;
 use std::time::Duration;
 
 use assembler::*;
+use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
-use warmcore_loader::{Capture, LoaderError, Request, TargetKernel, capture};
-use warmcore_schedulers::{SchedulerSpec, bytecode_trial, simulate};
-use warmcore_topology::Machine;
+use warmcore_loader::{Capture, Request, TargetKernel, capture};
+use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
 use warmcore_trace::{Event, Outcome};
-use warmcore_workload::{Options, Workload};
-
-/// Kernel functions that programs here call, numbered by the type information.
-const FUNCTIONS: [&str; 5] = [
-    "scx_bpf_create_dsq",
-    "scx_bpf_select_cpu_dfl",
-    "scx_bpf_dsq_insert",
-    "scx_bpf_dsq_move_to_local",
-    "bpf_of_tomorrow",
-];
-
-fn kfunc(name: &str) -> [u8; 8] {
-    let number = types::kernel(&FUNCTIONS).1[FUNCTIONS.iter().position(|&known| known == name).unwrap()];
-    code(0x85, 0, 2, 0, number)
-}
-
-/// `dst = value`, 64 bits.
-fn wide(dst: u8, value: u64) -> [[u8; 8]; 2] {
-    [code(0x18, dst, 0, 0, value as i32), code(0, 0, 0, 0, (value >> 32) as i32)]
-}
-
-const SLICE: i32 = 20_000_000;
-const LOCAL: u64 = 1 << 63 | 2;
-const SHARED: i32 = 0;
-
-// ---- Loaders. Each is a test that is ignored; the tests below start it as a program, before a kernel that is not there.
-
-fn bpf(command: i32, attributes: &[u8]) -> i64 {
-    // SAFETY: the kernel, or who stands for it, reads as many bytes.
-    unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), attributes.len()) }
-}
-
-fn put(attributes: &mut [u8], at: usize, bytes: &[u8]) {
-    attributes[at..at + bytes.len()].copy_from_slice(bytes);
-}
-
-fn create_map(kind: u32, key: u32, value: u32, entries: u32) -> i64 {
-    let mut attributes = [0; 128];
-    for (index, number) in [kind, key, value, entries].into_iter().enumerate() {
-        put(&mut attributes, index * 4, &number.to_le_bytes());
-    }
-    put(&mut attributes, 28, b"map");
-    bpf(0, &attributes)
-}
-
-fn element(command: i32, map: i64, key: &[u8], value: &mut [u8]) -> i64 {
-    let mut attributes = [0; 128];
-    put(&mut attributes, 0, &(map as u32).to_le_bytes());
-    put(&mut attributes, 8, &(key.as_ptr() as u64).to_le_bytes());
-    put(&mut attributes, 16, &(value.as_mut_ptr() as u64).to_le_bytes());
-    bpf(command, &attributes)
-}
-
-fn load(kind: u32, name: &str, program: &[[u8; 8]]) -> i64 {
-    let bytes = program.concat();
-    let mut attributes = [0; 128];
-    put(&mut attributes, 0, &kind.to_le_bytes());
-    put(&mut attributes, 4, &(program.len() as u32).to_le_bytes());
-    put(&mut attributes, 8, &(bytes.as_ptr() as u64).to_le_bytes());
-    put(&mut attributes, 48, name.as_bytes());
-    bpf(5, &attributes)
-}
-
-/// Attaches a scheduler of these programs.
-fn attach(programs: &[(usize, &str, Vec<[u8; 8]>)]) {
-    let mut value = vec![0; 256];
-    for (offset, name, program) in programs {
-        let descriptor = load(27, name, program);
-        assert!(descriptor > 0, "{name}: {}", std::io::Error::last_os_error());
-        put(&mut value, 64 + offset, &descriptor.to_le_bytes());
-    }
-    put(&mut value, 64 + 48, &5000u32.to_le_bytes());
-    put(&mut value, 64 + 56, b"test\0");
-    let map = create_map(26, 4, 256, 1);
-    assert_eq!(element(2, map, &[0; 4], &mut value), 0);
-    let mut attributes = [0; 64];
-    put(&mut attributes, 0, &(map as u32).to_le_bytes());
-    put(&mut attributes, 8, &44u32.to_le_bytes());
-    bpf(28, &attributes);
-    unreachable!("a loader ends when it attaches");
-}
-
-fn init() -> (usize, &'static str, Vec<[u8; 8]>) {
-    (24, "init", vec![mov_imm(1, SHARED), mov_imm(2, -1), kfunc("scx_bpf_create_dsq"), exit()])
-}
-
-fn select_cpu() -> (usize, &'static str, Vec<[u8; 8]>) {
-    let [low, high] = wide(2, LOCAL);
-    let program = vec![
-        load_double(6, 1, 0),
-        load_double(2, 1, 8),
-        load_double(3, 1, 16),
-        store_imm(8, 10, -8, 0),
-        mov(1, 6),
-        mov(4, 10),
-        add_imm(4, -8),
-        kfunc("scx_bpf_select_cpu_dfl"),
-        mov(7, 0),
-        assembler::load(1, 1, 10, -8),
-        code(0x15, 1, 0, 6, 0),
-        mov(1, 6),
-        low,
-        high,
-        mov_imm(3, SLICE),
-        mov_imm(4, 0),
-        kfunc("scx_bpf_dsq_insert"),
-        mov(0, 7),
-        exit(),
-    ];
-    (0, "select_cpu", program)
-}
-
-fn load_double(dst: u8, src: u8, offset: i16) -> [u8; 8] {
-    assembler::load(8, dst, src, offset)
-}
-
-fn enqueue() -> (usize, &'static str, Vec<[u8; 8]>) {
-    let program = vec![
-        load_double(4, 1, 8),
-        load_double(1, 1, 0),
-        mov_imm(2, SHARED),
-        mov_imm(3, SLICE),
-        kfunc("scx_bpf_dsq_insert"),
-        exit(),
-    ];
-    (8, "enqueue", program)
-}
-
-fn dispatch() -> (usize, &'static str, Vec<[u8; 8]>) {
-    (16, "dispatch", vec![mov_imm(1, SHARED), kfunc("scx_bpf_dsq_move_to_local"), exit()])
-}
 
 #[test]
 #[ignore = "a loader that the other tests start"]
@@ -234,8 +104,11 @@ fn loader_that_looks_around() {
     assert!(read.chunks(8).all(|one| one == [7, 7, 7, 7, 0, 0, 0, 0]), "{read:?}");
 
     // A program that sets things up: doubles the number it is given.
-    let program =
-        load(31, "setup", &[load_double(2, 1, 0), code(0x0f, 2, 2, 0, 0), store(8, 1, 2, 0), mov_imm(0, 9), exit()]);
+    let program = load_program(
+        31,
+        "setup",
+        &[load_double(2, 1, 0), code(0x0f, 2, 2, 0, 0), store(8, 1, 2, 0), mov_imm(0, 9), exit()],
+    );
     let mut context = 21u64.to_le_bytes();
     let mut attributes = [0; 80];
     put(&mut attributes, 0, &(program as u32).to_le_bytes());
@@ -248,44 +121,17 @@ fn loader_that_looks_around() {
 
 // ---- Tests.
 
-fn machine() -> Machine {
-    warmcore_topology::resolve("1s1n2l4c1t").unwrap()
-}
-
-fn workload() -> Workload {
-    let no_files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-    warmcore_workload::resolve("hackbench:-f3,-g2,-l50", &Options::default(), no_files).unwrap()
-}
-
-fn run_loader(loader: &str, timeout: Duration) -> Result<Capture, LoaderError> {
-    let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
-    let program = std::env::current_exe().unwrap();
-    let arguments = ["--ignored", "--exact", "--nocapture", "--test-threads=1", loader].map(str::to_owned);
-    capture(&Request { program: &program, arguments: &arguments, machine: &machine(), kernel: &kernel, timeout })
-}
-
-/// Whether this computer lets system calls be answered; a container may forbid it, and then there is nothing to test here.
-fn can_answer() -> bool {
-    let forbidden = match run_loader("loader_that_dies", Duration::from_secs(60)) {
-        Err(error @ LoaderError::Forbidden { .. }) => error,
-        _ => return true,
-    };
-    let sentence = forbidden.to_string();
-    assert!(sentence.contains("system calls of") && sentence.contains("cannot be answered here"), "{sentence}");
-    eprintln!("not tested: {sentence}");
-    false
-}
-
 fn captured(loader: &str) -> Capture {
     run_loader(loader, Duration::from_secs(60)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn trial(capture: &Capture) -> Result<(Outcome, Vec<Event>), SimulationError> {
     let machine = machine();
-    let workload = workload();
+    let workload = workload("hackbench:-f3,-g2,-l50");
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     let mut events: Vec<Event> = Vec::new();
-    let (outcome, _) = bytecode_trial(&capture.object, 0, &setup, Some(&mut events))?;
+    let (outcome, _) =
+        bytecode_trial(Bytecode::new(&capture.object, setup.seed, 0).unwrap(), &setup, Some(&mut events))?;
     Ok((outcome, events))
 }
 
@@ -299,7 +145,7 @@ fn a_program_in_bytecode_schedules_as_the_same_program_in_rust_to_the_last_event
     let (outcome, events) = trial(&capture).unwrap();
     assert_eq!(trial(&capture).unwrap().1, events, "and again from the same object");
     let machine = machine();
-    let workload = workload();
+    let workload = workload("hackbench:-f3,-g2,-l50");
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     let mut native: Vec<Event> = Vec::new();
     let spec = SchedulerSpec::parse("scx-native:policy=fifo").unwrap();

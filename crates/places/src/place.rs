@@ -11,6 +11,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+pub use warmcore_agent::plan::Observe;
 
 use rayon::prelude::*;
 use warmcore_kernel::MemoryChoice;
@@ -134,6 +135,8 @@ pub struct Request<'a> {
     pub shared: Option<u32>,
     /// What somebody outside the workload does in the run.
     pub actions: &'a [Action],
+    /// What is noted of a sched_ext scheduler, where that costs something.
+    pub observe: Observe,
 }
 
 /// Checks that the tunables which a run changes are ones that its scheduler lets change.
@@ -205,6 +208,10 @@ pub struct Report {
     pub foreign_run_ns: u64,
     /// Settings in force, read back: name and value.
     pub settings: Vec<(String, String)>,
+    /// Of a sched_ext scheduler how often each operation was called, if that was counted.
+    pub operations: Vec<(String, u64)>,
+    /// Of its operations, which functions of the kernel a call of each called in order, and how often it was so, if that was noted.
+    pub sequences: Vec<Sequence>,
     /// What the place was like during the run.
     pub conditions: Option<Conditions>,
 }
@@ -220,9 +227,22 @@ impl Report {
             notes: Vec::new(),
             foreign_run_ns: 0,
             settings: Vec::new(),
+            operations: Vec::new(),
+            sequences: Vec::new(),
             conditions: None,
         }
     }
+}
+
+/// What a call of an operation called.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Sequence {
+    /// The operation, as `struct sched_ext_ops` names it.
+    pub operation: String,
+    /// The functions, in order.
+    pub functions: Vec<String>,
+    /// How often it was so.
+    pub count: u64,
 }
 
 /// What the place was like during a run: a file of a run directory.

@@ -86,13 +86,14 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
     let run = Run::new(&tables, 0.0, |sink| {
         // The same sink, borrowed for no longer than the setup.
         let sink = sink.map(|sink| sink as &mut dyn Sink);
-        let outcome = match request.scheduler.program() {
-            None => simulate(request.scheduler, &setup, sink)?,
-            Some(program) => programs::run(&*programs::load(program, request.machine)?, &setup, sink)?,
+        let program = request.scheduler.program();
+        let (outcome, operations, sequences) = match program {
+            None => (simulate(request.scheduler, &setup, sink)?, Vec::new(), Vec::new()),
+            Some(program) => programs::run(program, request.machine, &setup, sink, request.observe)?,
         };
         let mut notes = notes(outcome.memory_solutions);
-        notes.extend(request.scheduler.program().map(programs::note));
-        Ok(Report { notes, ..Report::new(outcome) })
+        notes.extend(program.map(|program| programs::note(program, request.machine)).transpose()?);
+        Ok(Report { notes, operations, sequences, ..Report::new(outcome) })
     });
     take(position, Ok(run))
 }

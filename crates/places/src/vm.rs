@@ -14,12 +14,14 @@
 mod actions;
 pub mod agent;
 pub mod boot;
+mod calls;
 pub mod fetch;
 pub mod initramfs;
 pub mod kernel;
 pub mod layout;
 pub mod libraries;
 pub mod place;
+pub mod programs;
 pub mod qemu;
 pub mod record;
 pub mod select;

@@ -7,10 +7,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use warmcore_kernel::{Boot, Core, Level, Setup, SimulationError, run};
-use warmcore_scx::bytecode::{Bytecode, MemoryError, Object, Usage};
+use warmcore_scx::bytecode::{Bytecode, Usage};
 use warmcore_scx::{ExitInfo, Ext, ExtDecisions, Fifo, FifoPerLlc, Operations, Vtime};
 use warmcore_trace::{Outcome, Sink, TaskId};
 
@@ -92,20 +91,15 @@ fn simulate<'a>(
     }
 }
 
-/// Runs a scheduler in bytecode, whose instructions cost their CPU `instruction_ps` picoseconds each; says what they were.
+/// Runs a scheduler in bytecode; says what its operations were.
 ///
 /// # Errors
 /// As [`trial`].
 pub fn bytecode_trial<'a>(
-    object: &Arc<Object>,
-    instruction_ps: u64,
+    program: Bytecode,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<(Outcome, Rc<Usage>), SimulationError> {
-    let program = Bytecode::new(object, setup.seed, instruction_ps);
-    let reason =
-        |error: MemoryError| SimulationError::Ejected { program: object.name().to_owned(), reason: error.to_string() };
-    let program = program.map_err(reason)?;
     let usage = program.usage();
     Ok((trial(program, setup, sink)?, usage))
 }

@@ -14,9 +14,11 @@ mod layout;
 mod object;
 mod operations;
 mod text;
+mod user_space;
 
 pub use host::Host;
 pub use layout::{Layout, LayoutError};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
 pub use operations::{Bytecode, Usage};
+pub use user_space::{Moment, START_NS, UserSpace};
 pub use warmcore_bpf::MemoryError;

@@ -344,6 +344,11 @@ impl Kfuncs<'_, '_> {
         self.core.tick_ns()
     }
 
+    /// How long a CPU has been busy and idle so far, in ns.
+    pub(crate) fn cpu_times_ns(&self, cpu: CpuId) -> (u64, u64) {
+        self.core.cpu_times_ns(cpu)
+    }
+
     /// Starts a timer of the program's on this CPU (`bpf_timer_start`).
     pub fn start_timer(&mut self, delay_ns: u64, payload: u32) {
         let cpu = self.core.this_cpu();

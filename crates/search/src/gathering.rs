@@ -96,6 +96,7 @@ pub fn gains(
                 buffer_kib: None,
                 shared: None,
                 actions: &[],
+                observe: warmcore_places::place::Observe::Nothing,
             })
         })
         .collect();

@@ -173,6 +173,7 @@ fn agreement(mix: &Mix, seed: u64) -> f64 {
         buffer_kib: None,
         shared: None,
         actions: &[],
+        observe: warmcore_places::place::Observe::Nothing,
     };
     let found = Mutex::new(None);
     let take = |_: usize, run: Result<warmcore_places::place::Run<'_>, _>| {

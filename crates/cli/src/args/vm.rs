@@ -33,6 +33,23 @@ pub struct VmArguments {
     pub trace_buffer: u32,
 }
 
+/// Arguments of `validate programs`.
+#[derive(Args, Debug)]
+pub struct ValidateProgramsArguments {
+    /// Programs drawn at random, besides one for each form of instruction
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub programs: u32,
+    /// What programs are drawn from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// How the guest is made.
+    #[command(flatten)]
+    pub vm: VmArguments,
+}
+
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -56,6 +73,9 @@ pub struct ValidateArguments {
     /// values as JSON
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+    /// Simulate sched_ext programs (`scx:PROGRAM`) again, and keep that; otherwise --stored takes what is stored of them
+    #[arg(long, requires = "stored")]
+    pub again: bool,
     /// Keep the real kernel's results there, replacing older ones
     #[arg(long)]
     pub store: bool,

@@ -13,7 +13,7 @@ use warmcore_lab::files::write_atomically;
 use warmcore_lab::session::pretty;
 
 use crate::args::ValidateArguments;
-use crate::commands::{validate_memory, vm};
+use crate::commands::{validate_memory, validate_programs, vm};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::memory_args::ValidateCommand;
@@ -33,8 +33,10 @@ struct Document<'a> {
 
 /// Runs the verb.
 pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failure> {
-    if let Some(ValidateCommand::Memory(memory)) = &arguments.other {
-        return validate_memory::run(memory, console);
+    match &arguments.other {
+        Some(ValidateCommand::Memory(memory)) => return validate_memory::run(memory, console),
+        Some(ValidateCommand::Programs(programs)) => return validate_programs::run(programs, console),
+        None => {}
     }
     let signals = Signals::listen()?;
     let experiments = arguments
@@ -53,8 +55,14 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     if arguments.stored {
         for ((path, experiment), result) in experiments.iter().zip(&mut results) {
             *result = run::stored(&results_directory(path), experiment).map_err(failed)?;
-            if result.is_none() {
-                console.warn(&format!("{}: no stored result of this experiment", experiment.name));
+            match result {
+                Some(result) if arguments.again && experiment.has_programs() => {
+                    console.info(&format!("simulating {} again", experiment.name));
+                    result.simulated = run::simulate_programs(experiment, &signals.stop).map_err(failed)?;
+                    keep(path, experiment, result)?;
+                }
+                Some(_) => {}
+                None => console.warn(&format!("{}: no stored result of this experiment", experiment.name)),
             }
         }
     } else {
@@ -93,7 +101,9 @@ fn boot(
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
-    let place = vm::place("vm", &[], &arguments.vm, console)?;
+    let schedulers: Vec<_> =
+        experiments.iter().flat_map(|(_, experiment)| experiment.schedulers.iter().cloned()).collect();
+    let place = vm::place("vm", &schedulers, &arguments.vm, console)?;
     console.note(&format!("real kernel: {}", place.identity()));
     let mut machines: Vec<&str> = Vec::new();
     for (_, experiment) in experiments {
@@ -113,18 +123,28 @@ fn boot(
             for reason in &result.failed {
                 console.warn(&format!("{}: a boot failed: {reason}", experiment.name));
             }
+            let mut result = result;
+            if experiment.has_programs() {
+                let simulated = run::simulate_programs(experiment, &signals.stop);
+                result.simulated = simulated.map_err(|error| validate_failure(error, signals))?;
+            }
             if arguments.store && !result.boots.is_empty() {
-                let directory = results_directory(path);
-                std::fs::create_dir_all(&directory).map_err(|error| {
-                    Failure::failed("warmcore::output", format!("cannot create {}: {error}", directory.display()))
-                })?;
-                run::store(&directory, &experiment.name, &result)
-                    .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
+                keep(path, experiment, &result)?;
             }
             results[index] = Some(result);
         }
     }
     Ok(())
+}
+
+/// Keeps a result beside its experiment.
+fn keep(path: &Path, experiment: &BookExperiment, result: &StoredResult) -> Result<(), Failure> {
+    let directory = results_directory(path);
+    std::fs::create_dir_all(&directory).map_err(|error| {
+        Failure::failed("warmcore::output", format!("cannot create {}: {error}", directory.display()))
+    })?;
+    run::store(&directory, &experiment.name, result)
+        .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))
 }
 
 /// The summary in `path`, and each chapter beside its experiment.

@@ -72,7 +72,7 @@ pub fn place(
 }
 
 /// A guest's makings from the command line.
-fn lab(arguments: &VmArguments, console: &Console) -> Result<Lab, Failure> {
+pub fn lab(arguments: &VmArguments, console: &Console) -> Result<Lab, Failure> {
     select::lab(&choice(arguments), &|text| console.note(text)).map_err(|error| vm_failure(error, None))
 }
 
@@ -89,7 +89,7 @@ fn choice(arguments: &VmArguments) -> Choice {
 }
 
 /// The failure for an error of a guest.
-fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
+pub fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
     load::place_failure(error.into(), signals)
 }
 

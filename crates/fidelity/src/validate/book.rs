@@ -8,7 +8,7 @@
 //! | `checklist` | numbers of the fidelity checklist it covers |
 //! | `machine` | as on the command line |
 //! | `workload` | as on the command line, or rt-app's JSON itself |
-//! | `schedulers` | one or more |
+//! | `schedulers` | one or more; of a sched_ext program (`scx:PROGRAM`) the simulated values are stored too, and `--stored` judges those, as the program need not be there |
 //! | `duration_ms` | end of the run |
 //! | `from_ms` | beginning of the window of metrics; 0 by default |
 //! | `buffer_kib` | trace buffer per CPU; 4096 by default |
@@ -286,6 +286,12 @@ pub struct BookExperiment {
 }
 
 impl BookExperiment {
+    /// Whether some of its schedulers are sched_ext programs, which need not be there: `scx:PROGRAM`.
+    #[must_use]
+    pub fn has_programs(&self) -> bool {
+        self.schedulers.iter().any(|scheduler| scheduler.program().is_some())
+    }
+
     /// Reads a file.
     ///
     /// # Errors

@@ -58,6 +58,31 @@ pub enum Metric {
     /// Whether the LLC with most runnable tasks at the last of the check's instants is another than at the first: 1, else 0. Of
     /// several with equally many, one that had most at the first counts as the same.
     HomeChanged,
+    /// Calls per second of each operation of a sched_ext scheduler, over the whole run: those that tasks and CPUs cause again and again.
+    OperationsPerS,
+}
+
+/// Operations whose calls are compared. The others are of loading, unloading and the lives of tasks, of which a real kernel has its own.
+const OPERATIONS: [&str; 9] =
+    ["select_cpu", "enqueue", "dispatch", "runnable", "running", "stopping", "quiescent", "tick", "update_idle"];
+
+/// Fewer calls than these are no rate.
+const FEWEST_CALLS: u64 = 20;
+
+/// [`Metric::OperationsPerS`] of what was counted in a run.
+#[must_use]
+pub fn operations_per_s(counts: &[(String, u64)], elapsed_ns: u64) -> Measured {
+    let count = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+    let counted: Vec<(&str, u64)> = OPERATIONS
+        .iter()
+        .filter_map(|name| Some((*name, count(name)?)))
+        .filter(|(_, count)| *count >= FEWEST_CALLS)
+        .collect();
+    let rate = |count: u64| Some(count as f64 * 1e9 / elapsed_ns.max(1) as f64);
+    Measured {
+        samples: Some(counted.iter().map(|(_, count)| *count).min().unwrap_or(0)),
+        values: counted.into_iter().map(|(name, count)| (name.to_owned(), rate(count))).collect(),
+    }
 }
 
 /// Runnable tasks in one LLC from which on they count as gathered: room for one task on its way.
@@ -116,6 +141,7 @@ impl Metric {
             Self::Gathered => "gathered",
             Self::InOneLlc => "in_one_llc",
             Self::HomeChanged => "home_changed",
+            Self::OperationsPerS => "operations_per_s",
         }
     }
 
@@ -189,6 +215,8 @@ impl Metric {
             Self::Gathered => single("all", gathered(profile)),
             Self::InOneLlc => single("all", in_one_llc(profile, &detail.at_ms)),
             Self::HomeChanged => single("all", home_changed(profile, &detail.at_ms)),
+            // No events tell of it.
+            Self::OperationsPerS => Measured { values: Vec::new(), samples: Some(0) },
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::MemoryChoice;
-use warmcore_places::place::{Conduct, Place, PlaceError, Request, Run};
+use warmcore_places::place::{Conduct, Observe, Place, PlaceError, Request, Run};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_trace::{Event, Sink};
@@ -19,7 +19,7 @@ use warmcore_workload::Workload;
 
 use super::book::{BookExperiment, Cause, Check};
 use super::judge::{Agreement, Judgement, judge};
-use super::metric::Measured;
+use super::metric::{Measured, Metric, operations_per_s};
 use super::plots::{Plots, RunOf};
 use super::profile::RunProfile;
 use super::wrong;
@@ -96,6 +96,9 @@ pub struct StoredResult {
     pub execution: String,
     /// By boot, then by run.
     pub boots: Vec<Vec<StoredRun>>,
+    /// Simulated runs under schedulers that are programs of their own, which need not be there when the result is judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub simulated: Vec<StoredRun>,
     /// Boots that failed, with the reason.
     #[serde(default)]
     pub failed: Vec<String>,
@@ -173,6 +176,7 @@ impl StoredResult {
             qemu: fact("qemu"),
             execution: fact("execution"),
             boots: Vec::new(),
+            simulated: Vec::new(),
             failed: Vec::new(),
         }
     }
@@ -259,6 +263,7 @@ fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<
         buffer_kib: None,
         shared: None,
         actions: &experiment.actions,
+        observe: if experiment.has_programs() { Observe::Operations } else { Observe::Nothing },
     }
 }
 
@@ -300,7 +305,10 @@ fn made(
             let report = run.send(Some(&mut events))?;
             let (experiment, checks) = of_request(index);
             let (events, outcome) = (&events.0, &report.outcome);
-            let measure = |check: &&Check| check.measure(request.machine, events, outcome, request.workload);
+            let measure = |check: &&Check| match check.metric {
+                Metric::OperationsPerS => operations_per_s(&report.operations, outcome.elapsed_ns),
+                _ => check.measure(request.machine, events, outcome, request.workload),
+            };
             Ok(MadeRun {
                 profile: experiment.view.profile(request.machine, events, outcome, request.workload),
                 measured: checks.iter().map(measure).collect(),
@@ -375,19 +383,36 @@ pub fn compare(
             real.iter().filter_map(|run| run.metrics.get(&key).cloned()).collect()
         };
         let checks: Vec<&Check> = experiment.checks_of(index).collect();
-        let judged = |runs: &[MadeRun], position: usize| {
-            let ours: Vec<Measured> = runs.iter().map(|run| run.measured[position].clone()).collect();
+        let judged = |runs: &[Vec<Measured>], position: usize| {
+            let ours: Vec<Measured> = runs.iter().map(|run| run[position].clone()).collect();
             judge(checks[position].bound, checks[position].expect, &ours, &theirs(checks[position]), flaw.as_deref())
         };
         let simulate = |spec: &SchedulerSpec, workload: &Workload| simulated(experiment, &checks, spec, workload, stop);
-        // A scheduler that is no model is measured and not compared.
-        let runs = if scheduler.is_simulated() { simulate(scheduler, &experiment.workload)? } else { Vec::new() };
-        for (run, simulated) in runs.iter().enumerate() {
-            let of = RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label };
-            plots.take(of, &simulated.profile);
-        }
+        // What a wrong model gives. One that needs a program is not tried.
+        let measured = |spec: &SchedulerSpec, workload: &Workload| match spec.program() {
+            Some(_) => Ok(Vec::new()),
+            None => simulate(spec, workload).map(|runs| runs.into_iter().map(|run| run.measured).collect()),
+        };
+        // A scheduler that is no model is measured and not compared; one that is a program was simulated when it was there.
+        let runs: Vec<Vec<Measured>> = if scheduler.program().is_some() {
+            let stored = result.map_or(&[][..], |result| &result.simulated);
+            let of_checks = |run: &StoredRun| {
+                let kept = |check: &&Check| run.metrics.get(&check.key(&experiment.schedulers)).cloned();
+                checks.iter().map(kept).collect::<Option<Vec<Measured>>>()
+            };
+            stored.iter().filter(|run| run.scheduler == label).filter_map(of_checks).collect()
+        } else if scheduler.is_simulated() {
+            let runs = simulate(scheduler, &experiment.workload)?;
+            for (run, simulated) in runs.iter().enumerate() {
+                let of = RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label };
+                plots.take(of, &simulated.profile);
+            }
+            runs.into_iter().map(|run| run.measured).collect()
+        } else {
+            Vec::new()
+        };
         let mut rejects: Vec<Vec<String>> = vec![Vec::new(); checks.len()];
-        let mut try_wrong = |name: &str, runs: &[MadeRun]| -> Vec<Agreement> {
+        let mut try_wrong = |name: &str, runs: &[Vec<Measured>]| -> Vec<Agreement> {
             let verdicts: Vec<Agreement> = (0..checks.len()).map(|position| judged(runs, position).verdict).collect();
             for (verdict, rejects) in verdicts.iter().zip(&mut rejects) {
                 if *verdict == Agreement::Outside {
@@ -399,7 +424,7 @@ pub fn compare(
         for (control, line) in experiment.controls.iter().zip(&mut controls) {
             let spec = control.scheduler.as_ref().unwrap_or(scheduler);
             let workload = control.workload.as_ref().unwrap_or(&experiment.workload);
-            let verdicts = try_wrong(&control.name, &simulate(spec, workload)?);
+            let verdicts = try_wrong(&control.name, &measured(spec, workload)?);
             for (check, verdict) in checks.iter().zip(verdicts) {
                 if !control.metrics.contains(&check.metric) {
                     continue;
@@ -414,7 +439,7 @@ pub fn compare(
         if !real.is_empty() {
             for (name, spec, workload) in wrong::models(scheduler, &experiment.workload) {
                 // What deadlocks or cannot be when it is wrong like this says nothing.
-                if let Ok(runs) = simulate(&spec, &workload) {
+                if let Ok(runs) = measured(&spec, &workload) {
                     try_wrong(name, &runs);
                 }
             }
@@ -450,6 +475,27 @@ pub fn compare(
         lines,
         controls,
     })
+}
+
+/// Simulates an experiment under those of its schedulers that are programs, which must be there, for [`StoredResult::simulated`].
+///
+/// # Errors
+/// When a simulation fails, or a program cannot be loaded.
+pub fn simulate_programs(experiment: &BookExperiment, stop: &Arc<AtomicBool>) -> Result<Vec<StoredRun>, ValidateError> {
+    let mut all = Vec::new();
+    for (index, scheduler) in experiment.schedulers.iter().enumerate() {
+        if scheduler.program().is_none() {
+            continue;
+        }
+        let checks: Vec<&Check> = experiment.checks_of(index).collect();
+        for run in simulated(experiment, &checks, scheduler, &experiment.workload, stop)? {
+            let keys = checks.iter().map(|check| check.key(&experiment.schedulers));
+            let metrics = keys.zip(run.measured).collect();
+            let (scheduler, departures) = (scheduler.to_string(), run.departures);
+            all.push(StoredRun { scheduler, events_lost: run.events_lost, departures, metrics });
+        }
+    }
+    Ok(all)
 }
 
 /// Why a kernel's runs say nothing about their experiment, if they do not.

@@ -1,17 +1,18 @@
 //! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine, and every run begins with that.
 
 use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use warmcore_kernel::{Setup, SimulationError};
+use warmcore_kernel::Setup;
 use warmcore_loader::{Capture, LoaderError, TargetKernel, capture};
-use warmcore_schedulers::{Operation, ScxProgram, bytecode_trial};
+use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
 use crate::files::find_program;
-use crate::place::{PlaceError, Trouble};
+use crate::place::{Observe, PlaceError, Sequence, Trouble};
 use crate::vm::fetch::cached;
 
 /// How long a loader may take until it attaches: one built without optimisation takes seconds on a large machine.
@@ -39,25 +40,84 @@ pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, Pla
     if let Some(known) = all.iter().find(|known| known.program == *program && known.machine == *machine) {
         return Ok(Arc::clone(&known.capture));
     }
-    let request = warmcore_loader::Request {
-        program: &find_program(&program.program),
-        arguments: &program.arguments,
-        machine,
-        kernel: kernel()?,
-        timeout: LIMIT,
-    };
-    let capture = Arc::new(capture(&request).map_err(refused)?);
+    let path = find_program(&program.program);
+    let capture = Arc::new(capture(&request(program, &path, machine)?).map_err(refused)?);
     all.push(Loaded { program: program.clone(), machine: machine.clone(), capture: Arc::clone(&capture) });
     Ok(capture)
 }
 
-/// One run.
+/// What is asked of a loader.
+fn request<'a>(
+    program: &'a ScxProgram,
+    path: &'a Path,
+    machine: &'a Machine,
+) -> Result<warmcore_loader::Request<'a>, PlaceError> {
+    Ok(warmcore_loader::Request {
+        program: path,
+        arguments: &program.arguments,
+        machine,
+        kernel: kernel()?,
+        timeout: LIMIT,
+    })
+}
+
+/// Schedulers whose loader is part of the policy, by the name that they have in the kernel, behind which a version may stand: it goes on in simulated
+/// time (`docs/spec/bpf-runtime.md` section 10).
+const LOADER_DECIDES: [&str; 2] = ["rusty", "layered"];
+
+/// Whether a scheduler's loader goes on in simulated time. Others are started once, and ended when they attach.
+fn goes_on(capture: &Capture) -> bool {
+    let (name, _) = capture.object.name().split_once('_').unwrap_or((capture.object.name(), ""));
+    LOADER_DECIDES.contains(&name)
+}
+
+/// One run: its outcome, how often each operation was called, and what each call called if that is noted.
 pub fn run<'a>(
-    capture: &Capture,
+    program: &ScxProgram,
+    machine: &Machine,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
-) -> Result<Outcome, SimulationError> {
-    bytecode_trial(&capture.object, INSTRUCTION_PS, setup, sink).map(|(outcome, _)| outcome)
+    observe: Observe,
+) -> Result<(Outcome, Vec<(String, u64)>, Vec<Sequence>), PlaceError> {
+    let capture = load(program, machine)?;
+    let scheduler = if goes_on(&capture) { started(program, machine, setup.seed)? } else { copied(&capture, setup)? };
+    let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
+    let (outcome, usage) = bytecode_trial(scheduler, setup, sink)?;
+    let counted = Operation::ALL.iter().map(|&(name, operation)| (name.to_owned(), usage.of(operation).0));
+    let sequence = |(operation, functions, count): (Operation, Vec<&'static str>, u64)| Sequence {
+        operation: name_of(operation).to_owned(),
+        functions: functions.into_iter().map(str::to_owned).collect(),
+        count,
+    };
+    let sequences = usage.sequences().into_iter().map(sequence).collect();
+    Ok((outcome, counted.filter(|(_, calls)| *calls > 0).collect(), sequences))
+}
+
+fn name_of(operation: Operation) -> &'static str {
+    Operation::ALL.iter().find(|(_, known)| *known == operation).map_or("?", |(name, _)| *name)
+}
+
+/// A scheduler as its loader left it.
+fn copied(capture: &Capture, setup: &Setup<'_>) -> Result<Bytecode, PlaceError> {
+    Bytecode::new(&capture.object, setup.seed, INSTRUCTION_PS).map_err(no_memory)
+}
+
+/// A scheduler whose loader is started for this run and goes on in it.
+#[cfg(target_arch = "x86_64")]
+fn started(program: &ScxProgram, machine: &Machine, seed: u64) -> Result<Bytecode, PlaceError> {
+    let path = find_program(&program.program);
+    let attached = warmcore_loader::start(&request(program, &path, machine)?).map_err(refused)?;
+    let loader = Box::new(attached.loader);
+    Ok(Bytecode::live(&attached.object, attached.host, loader, seed, INSTRUCTION_PS))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn started(program: &ScxProgram, _: &Machine, _: u64) -> Result<Bytecode, PlaceError> {
+    Err(refused(LoaderError::Architecture { program: program.program.clone() }))
+}
+
+fn no_memory(error: MemoryError) -> PlaceError {
+    PlaceError::new(Trouble::Failed, "warmcore::simulation", error, "close other programs")
 }
 
 /// An operation in a run: name, calls, instructions of its programs.
@@ -68,7 +128,7 @@ pub type OperationUse = (&'static str, u64, u64);
 /// # Errors
 /// Those of the run.
 pub fn probe<'a>(capture: &Capture, setup: &'a Setup<'a>) -> Result<Vec<OperationUse>, PlaceError> {
-    let (_, usage) = bytecode_trial(&capture.object, INSTRUCTION_PS, setup, None)?;
+    let (_, usage) = bytecode_trial(copied(capture, setup)?, setup, None)?;
     let of = |&(name, operation): &(&'static str, Operation)| {
         let (calls, instructions) = usage.of(operation);
         (name, calls, instructions)
@@ -77,11 +137,16 @@ pub fn probe<'a>(capture: &Capture, setup: &'a Setup<'a>) -> Result<Vec<Operatio
 }
 
 /// What to know of every such run.
-pub fn note(program: &ScxProgram) -> String {
-    format!(
-        "the loader of {} was ended when it attached: what its user space would decide later is missing",
-        program.program
-    )
+///
+/// # Errors
+/// When the scheduler cannot be loaded.
+pub fn note(program: &ScxProgram, machine: &Machine) -> Result<String, PlaceError> {
+    let name = &program.program;
+    Ok(if goes_on(&*load(program, machine)?) {
+        format!("the loader of {name} goes on in simulated time, and takes no CPU time of it")
+    } else {
+        format!("the loader of {name} was ended when it attached: what its user space would decide later is missing")
+    })
 }
 
 /// The kernel that loaders are shown: the first of the cache that has sched_ext.

@@ -202,6 +202,7 @@ fn asked<'a>(lab: &Lab, request: &Request<'a>) -> trial::Request<'a> {
         sample_ns: None,
         seed: request.seed,
         actions: request.actions,
+        observe: request.observe,
     }
 }
 
@@ -213,6 +214,8 @@ fn report(lab: &Lab, hello: &Hello, recorded: &Recorded, cpus: usize) -> Report 
         notes: recorded.notes(cpus),
         foreign_run_ns: recorded.foreign_run_ns,
         settings: recorded.settings.clone(),
+        operations: recorded.operations.clone(),
+        sequences: recorded.sequences.clone(),
         conditions: Some(Conditions { directory: CONDITIONS, json: pretty(&GuestFacts::new(lab, hello, recorded)) }),
     }
 }
@@ -240,6 +243,7 @@ impl From<VmError> for PlaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Observe;
     use warmcore_kernel::MemoryChoice;
     use warmcore_schedulers::SchedulerSpec;
 
@@ -260,6 +264,7 @@ mod tests {
             buffer_kib: None,
             shared,
             actions: &[],
+            observe: Observe::Nothing,
         };
         let requests = [
             request(&small, Some(1)),

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{LaunchPlan, Plan, Purpose, RunPlan, ScxPlan, Setting};
-use warmcore_agent::report::{ActionReport, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
+use warmcore_agent::report::{ActionReport, CALLS, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
 use warmcore_capture::EventFormats;
 use warmcore_capture::convert::{Cast, Converted, Decoder};
 use warmcore_kernel::Setup;
@@ -18,6 +18,7 @@ use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
+use super::calls;
 use super::initramfs::Initramfs;
 use super::kernel::Abilities;
 use super::layout::Layout;
@@ -25,6 +26,7 @@ use super::libraries;
 use super::qemu::Execution;
 use super::settings::{NUMA_BALANCING, settings_of};
 use crate::files::find_program;
+use crate::place::{Observe, Sequence};
 
 /// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
 const ENABLE_NS: u64 = 180_000_000_000;
@@ -54,6 +56,8 @@ pub struct Request<'a> {
     pub seed: u64,
     /// What is done from outside.
     pub actions: &'a [Action],
+    /// What is noted of a sched_ext scheduler.
+    pub observe: Observe,
 }
 
 /// A finished run.
@@ -73,6 +77,10 @@ pub struct Recorded {
     pub settings: Vec<(String, String)>,
     /// The sched_ext scheduler as the kernel named it, and how often it was asked during the run.
     pub scx: Option<(String, u32)>,
+    /// How often each of its operations was called, if that was counted.
+    pub operations: Vec<(String, u64)>,
+    /// What each call of them called, if that was noted.
+    pub sequences: Vec<Sequence>,
     /// Events that each CPU's trace buffer took and did not take.
     pub buffers: Vec<(u64, u64)>,
     /// The kernel's accounts: before, at intervals if asked for, and after.
@@ -99,7 +107,7 @@ pub fn run_all(
     let mut runs = Vec::new();
     for request in requests {
         let scx = request.scheduler.program();
-        let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments)).transpose()?;
+        let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments, request.observe)).transpose()?;
         runs.push(RunPlan {
             launches: launches(machine, &layout, request)?,
             groups: request.workload.groups.iter().map(|group| (!group.is_root()).then_some(group.shares)).collect(),
@@ -137,18 +145,18 @@ pub fn check(lab: &Lab, machine: &Machine, request: &Request<'_>) -> Result<(), 
     launches(machine, &layout, request)?;
     super::actions::plan(machine, &layout, request)?;
     if let Some(program) = request.scheduler.program() {
-        scx_plan(&mut Initramfs::default(), &program.program, &program.arguments)?;
+        scx_plan(&mut Initramfs::default(), &program.program, &program.arguments, request.observe)?;
     }
     Ok(())
 }
 
 /// The program goes into the guest with its libraries.
-fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String]) -> Result<ScxPlan, VmError> {
+fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String], observe: Observe) -> Result<ScxPlan, VmError> {
     let path = find_program(program);
     let name = path.file_name().unwrap_or(path.as_os_str());
     let place = Path::new(SCX_DIRECTORY).join(name);
     libraries::add_program(files, &path, &place)?;
-    Ok(ScxPlan { program: place.display().to_string(), arguments: arguments.to_vec(), enable_ns: ENABLE_NS })
+    Ok(ScxPlan { program: place.display().to_string(), arguments: arguments.to_vec(), enable_ns: ENABLE_NS, observe })
 }
 
 /// The settings of a run: the scheduler's, and no NUMA balancing for a workload that says nothing about memory. Its threads would fault
@@ -201,6 +209,8 @@ fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result
 struct Current {
     begin: Option<RunBegin>,
     samples: Vec<Sample>,
+    /// Records of what programs called.
+    calls: String,
 }
 
 /// Makes runs of frames.
@@ -221,8 +231,14 @@ impl Collector<'_> {
                 let formats: EventFormats = document(frame)?;
                 self.decoder = Some(Decoder::new(&formats).map_err(protocol)?);
             }
-            FrameKind::RunBegin => self.current = Current { begin: Some(document(frame)?), samples: Vec::new() },
-            FrameKind::Sample => self.current.samples.push(document(frame)?),
+            FrameKind::RunBegin => self.current = Current { begin: Some(document(frame)?), ..Current::default() },
+            FrameKind::Sample => {
+                let sample: Sample = document(frame)?;
+                match sample.texts.first().filter(|(name, _)| name == CALLS) {
+                    Some((_, text)) => self.current.calls.push_str(text),
+                    None => self.current.samples.push(sample),
+                }
+            }
             FrameKind::TracePage => {
                 let Some((cpu, page)) = frame.payload.split_first_chunk::<4>() else {
                     return Err(protocol("a trace page without a CPU".into()));
@@ -236,7 +252,7 @@ impl Collector<'_> {
                 let recorded = self.run(hello, end)?;
                 self.done.push(recorded);
             }
-            FrameKind::Hello | FrameKind::Failed | FrameKind::Done => {}
+            FrameKind::Hello | FrameKind::Failed | FrameKind::Done | FrameKind::Came => {}
         }
         Ok(())
     }
@@ -283,6 +299,8 @@ impl Collector<'_> {
             foreign_run_ns: converted.foreign_run_ns,
             settings: begin.settings.into_iter().chain(written).collect(),
             scx: begin.scx.map(|name| (name, end.scx_checks)),
+            operations: calls::operations(&end.operations),
+            sequences: calls::sequences(&current.calls),
             buffers: end.entries.iter().copied().zip(end.lost.iter().copied()).collect(),
             samples: current.samples,
             numa_balancing_off: numa_balancing_means_nothing(self.machine, request),
@@ -469,6 +487,7 @@ mod tests {
             sample_ns: None,
             seed: 1,
             actions: &[],
+            observe: Observe::Nothing,
         };
         let abilities = Abilities { hz: Some(250), cache_aware: true, sched_ext: true, numa_balancing: true };
         let settings = settings_for(&resolve(machine).unwrap(), &request, &abilities).unwrap();

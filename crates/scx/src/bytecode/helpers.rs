@@ -31,6 +31,7 @@ macro_rules! functions {
                     let $host: &mut Host = unsafe { &mut *frame.cast::<Host>() };
                     #[allow(unused_variables)]
                     let [$($argument,)* ..] = [r1, r2, r3, r4, r5];
+                    $host.note(stringify!($key));
                     $body
                 }
                 Some(function as HostFunction)

@@ -89,6 +89,8 @@ pub struct Host {
     pub(super) random: u64,
     pub(super) cursor: u32,
     pub(super) iterators: Vec<Option<QueueIterator>>,
+    /// What the present call of an operation has called, if that is noted.
+    pub(super) called: Option<Vec<&'static str>>,
     /// Set of CPUs that a mask was copied to, so that nothing is allocated.
     pub(super) set: CpuSet,
     /// Where each task's affinity was when it was written down last.
@@ -144,20 +146,36 @@ impl Host {
         Ok(Self::with(Maps::copy(image)?, kept.clone(), seed))
     }
 
+    /// A program calls a helper or a kernel function, by the pattern of its names. Functions of the class are noted, by their first name.
+    #[inline]
+    pub(super) fn note(&mut self, names: &'static str) {
+        if let Some(called) = &mut self.called {
+            let name = names.split('"').nth(1).filter(|name| name.trim_start_matches('_').starts_with("scx_bpf_"));
+            called.extend(name);
+        }
+    }
+
+    /// Sets what programs draw at random.
+    pub(super) fn seed(&mut self, seed: u64) {
+        self.random = seed ^ 0x9e37_79b9_7f4a_7c15;
+    }
+
     fn with(maps: Maps, kept: Kept, seed: u64) -> Self {
         let set = CpuSet::with_capacity(kept.cpus as usize);
-        let random = seed ^ 0x9e37_79b9_7f4a_7c15;
-        Self {
+        let mut host = Self {
             frame: Frame::default(),
             kernel: None,
             maps,
             kept,
-            random,
+            random: 0,
             cursor: 0,
             iterators: Vec::new(),
+            called: None,
             set,
             affinities: Vec::new(),
-        }
+        };
+        host.seed(seed);
+        host
     }
 
     pub(super) fn keep(&self) -> (MapsImage, Kept) {

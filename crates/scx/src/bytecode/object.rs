@@ -176,7 +176,8 @@ impl Programs {
         place.copy_from_slice(context);
         host.frame.allow(SETUP_BUDGET);
         host.frame.cpu = 0;
-        host.frame.now_ns = UPTIME_NS;
+        // Before a run, its clock stands where that begins.
+        host.frame.now_ns = host.frame.now_ns.max(UPTIME_NS);
         // SAFETY: the frame is the first field of the host, which is what the functions of this code expect.
         let result =
             unsafe { loaded.code.run(loaded.entries[0], std::ptr::from_mut(host).cast::<Frame>(), [at, 0, 0, 0, 0]) };

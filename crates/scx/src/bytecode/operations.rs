@@ -1,6 +1,7 @@
 //! An object's programs as [`Operations`].
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use warmcore_trace::TaskId;
 use crate::bytecode::host::{Host, TASKS, UPTIME_NS};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::Object;
+use crate::bytecode::user_space::{self, UserSpace};
 use crate::entities::EntityLayout;
 use crate::exit::ExitInfo;
 use crate::kfuncs::Kfuncs;
@@ -27,6 +29,8 @@ pub struct Bytecode {
     /// Picoseconds that an instruction of a program costs the CPU that runs it.
     instruction_ps: u64,
     usage: Rc<Usage>,
+    /// The loader, if it goes on.
+    user_space: Option<Box<dyn UserSpace>>,
 }
 
 /// What the operations of a run have taken so far.
@@ -34,6 +38,8 @@ pub struct Bytecode {
 pub struct Usage {
     calls: [Cell<u64>; Operation::COUNT],
     instructions: [Cell<u64>; Operation::COUNT],
+    /// What calls of operations called, and how often it was that, if it is noted.
+    sequences: RefCell<BTreeMap<(usize, Vec<&'static str>), u64>>,
 }
 
 impl Usage {
@@ -42,6 +48,19 @@ impl Usage {
     pub fn of(&self, operation: Operation) -> (u64, u64) {
         let index = operation as usize;
         (self.calls[index].get(), self.instructions[index].get())
+    }
+
+    /// Of each operation, the kernel functions that a call of it called in order, by the name they have in type information, and how often it was so.
+    #[must_use]
+    pub fn sequences(&self) -> Vec<(Operation, Vec<&'static str>, u64)> {
+        let operation =
+            |index: usize| Operation::ALL.iter().find(|(_, known)| *known as usize == index).map(|one| one.1);
+        let all = self.sequences.borrow();
+        all.iter().filter_map(|((index, called), &count)| Some((operation(*index)?, called.clone(), count))).collect()
+    }
+
+    fn add_sequence(&self, operation: Operation, called: Vec<&'static str>) {
+        *self.sequences.borrow_mut().entry((operation as usize, called)).or_default() += 1;
     }
 
     fn add(&self, operation: Operation, instructions: u64) {
@@ -58,7 +77,37 @@ impl Bytecode {
     /// When the system has no memory.
     pub fn new(object: &Arc<Object>, seed: u64, instruction_ps: u64) -> Result<Self, MemoryError> {
         let host = Box::new(Host::again(&object.image, &object.kept, seed)?);
-        Ok(Self { object: Arc::clone(object), host, leaders: Vec::new(), instruction_ps, usage: Rc::default() })
+        Ok(Self::with(object, host, instruction_ps, None))
+    }
+
+    /// With the loader that has just attached it, and the kernel that it has loaded it into: it goes on.
+    #[must_use]
+    pub fn live(
+        object: &Arc<Object>,
+        mut host: Box<Host>,
+        user_space: Box<dyn UserSpace>,
+        seed: u64,
+        instruction_ps: u64,
+    ) -> Self {
+        host.seed(seed);
+        Self::with(object, host, instruction_ps, Some(user_space))
+    }
+
+    fn with(
+        object: &Arc<Object>,
+        host: Box<Host>,
+        instruction_ps: u64,
+        user_space: Option<Box<dyn UserSpace>>,
+    ) -> Self {
+        let (object, usage) = (Arc::clone(object), Rc::default());
+        Self { object, host, leaders: Vec::new(), instruction_ps, usage, user_space }
+    }
+
+    /// Has it note what calls of operations call.
+    #[must_use]
+    pub fn noting_calls(mut self) -> Self {
+        self.host.called = Some(Vec::new());
+        self
     }
 
     /// What it takes, also after it is gone.
@@ -100,6 +149,9 @@ impl Bytecode {
         host.kernel = None;
         let taken = host.frame.instructions - before;
         self.usage.add(operation, taken);
+        if let Some(called) = &mut host.called {
+            self.usage.add_sequence(operation, std::mem::take(called));
+        }
         if let Some(site) = loaded.code.fault(&host.frame) {
             kernel.fault(site.to_string());
             host.frame.fault = 0;
@@ -153,6 +205,10 @@ impl Operations for Bytecode {
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         let result = self.call(kernel, Operation::Init, &[]);
         self.check(kernel, "init", result);
+        if self.user_space.is_some() {
+            // It is told that it has attached when the tasks are there.
+            kernel.start_timer(1, user_space::TIMER);
+        }
     }
 
     fn exit(&mut self, kernel: &mut Kfuncs<'_, '_>, info: &ExitInfo) {
@@ -188,9 +244,10 @@ impl Operations for Bytecode {
     }
 
     fn dispatch(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, prev: Option<TaskId>) {
-        let prev = match prev {
-            Some(prev) => self.task(kernel, prev),
-            None => self.host.task_address(TaskId::IDLE),
+        // A task that has just gone to sleep is told of too; the idle one is not of this class.
+        let prev = match prev.unwrap_or_else(|| kernel.runs_on(cpu)) {
+            prev if prev.is_idle() => 0,
+            prev => self.task(kernel, prev),
         };
         self.call(kernel, Operation::Dispatch, &[u64::from(cpu.0), prev]);
     }
@@ -282,6 +339,12 @@ impl Operations for Bytecode {
     }
 
     fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {
+        if payload == user_space::TIMER {
+            if let Some(loader) = &mut self.user_space {
+                user_space::go_on(&mut **loader, &mut self.host, kernel);
+            }
+            return;
+        }
         let Some(timer) = self.host.kept.timers.get((payload >> 20) as usize).cloned() else { return };
         if timer.generation != payload & 0x000f_ffff || timer.callback == 0 {
             return;

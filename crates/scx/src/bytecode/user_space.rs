@@ -1,0 +1,51 @@
+//! The part of a scheduler that stays in user space, in simulated time.
+//!
+//! Its loader goes on after it has attached: it sleeps, reads and changes what its programs share with it, and sleeps again. It runs while simulated
+//! time stands, and is stopped while that passes; what it does costs no simulated CPU time. Who runs it is not this crate's affair.
+
+use warmcore_topology::CpuId;
+
+use crate::bytecode::host::{Host, UPTIME_NS};
+use crate::kfuncs::Kfuncs;
+
+/// Number of its timer, which no program's timer has.
+pub(super) const TIMER: u32 = u32::MAX;
+
+/// From the moment it may go on to the moment it does: a kernel returns from the system call first.
+const RETURN_NS: u64 = 1_000;
+
+/// An instant of a run, as user space sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Moment {
+    /// The monotonic clock, in ns.
+    pub now_ns: u64,
+    /// Of each CPU how long it has been busy and idle, in ns.
+    pub cpus: Vec<(u64, u64)>,
+}
+
+/// A loader that goes on.
+pub trait UserSpace {
+    /// Lets it run until all its threads wait; gives the instant, by the same clock, at which one goes on by itself, if one does.
+    ///
+    /// # Errors
+    /// When it ended, or does what must end the run, in words.
+    fn go_on(&mut self, host: &mut Host, moment: &Moment) -> Result<Option<u64>, String>;
+}
+
+/// The clock of user space when a run begins.
+pub const START_NS: u64 = UPTIME_NS;
+
+/// Lets user space go on, and has it called again when it wants to.
+pub(super) fn go_on(user_space: &mut dyn UserSpace, host: &mut Host, kernel: &mut Kfuncs<'_, '_>) {
+    let cpus = (0..host.kept.cpus).map(|cpu| kernel.cpu_times_ns(CpuId(cpu))).collect();
+    let now_ns = UPTIME_NS + kernel.now_ns();
+    host.frame.now_ns = now_ns;
+    host.kernel = Some(std::ptr::from_mut(kernel).cast());
+    let next = user_space.go_on(host, &Moment { now_ns, cpus });
+    host.kernel = None;
+    match next {
+        Ok(Some(next)) => kernel.start_timer(next.saturating_sub(now_ns).max(RETURN_NS), TIMER),
+        Ok(None) => {}
+        Err(reason) => kernel.fault(reason),
+    }
+}
