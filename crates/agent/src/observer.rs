@@ -36,6 +36,15 @@ const BUFFER_KIB: &str = "8192";
 /// Bytes of text in a frame.
 const PART: usize = 4 << 20;
 
+/// What was seen.
+#[derive(Default)]
+pub struct Seen {
+    /// How often each program of a table of operations was called.
+    pub operations: Vec<(String, u64)>,
+    /// The records of calls.
+    pub calls: Vec<Sample>,
+}
+
 /// An observation of a run.
 pub struct Observer {
     what: Observe,
@@ -56,19 +65,19 @@ impl Observer {
         Ok(Self { what, before })
     }
 
-    /// Ends; gives how often each operation was called, and the records of calls.
-    pub fn stop(self) -> Result<(Vec<(String, u64)>, Vec<Sample>), String> {
+    /// Ends.
+    pub fn stop(self) -> Result<Seen, String> {
         if self.what == Observe::Nothing {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Seen::default());
         }
         let calls = if self.what == Observe::Calls { calls()? } else { Vec::new() };
         let counted = operations()?.into_iter().map(|(name, count)| {
             let before = self.before.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
             (name, count.saturating_sub(before))
         });
-        let counted = counted.collect();
+        let operations = counted.collect();
         files::write(STATISTICS, "0")?;
-        Ok((counted, calls))
+        Ok(Seen { operations, calls })
     }
 }
 

@@ -14,7 +14,7 @@ use warmcore_native::calibrate;
 use crate::actions::Actor;
 use crate::cgroups::Groups;
 use crate::facts::{forget_pass_costs, monotonic_ns};
-use crate::observer::Observer;
+use crate::observer::{Observer, Seen};
 use crate::recorder;
 use crate::scx::{Scx, Watch};
 use crate::session::{Sessions, Worker};
@@ -126,7 +126,7 @@ fn one_run(
     let watch = scx.map(|scx| scx.watch(move || end_all(&processes)));
     let reports: Result<Vec<ProcessReport>, String> = workers.iter_mut().map(report).collect();
     recorder::stop()?;
-    let (operations, calls) = observer.stop()?;
+    let Seen { operations, calls } = observer.stop()?;
     for sample in calls {
         send_sample(channel, &sample)?;
     }

@@ -87,13 +87,13 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
         // The same sink, borrowed for no longer than the setup.
         let sink = sink.map(|sink| sink as &mut dyn Sink);
         let program = request.scheduler.program();
-        let (outcome, operations, sequences) = match program {
-            None => (simulate(request.scheduler, &setup, sink)?, Vec::new(), Vec::new()),
+        let report = match program {
+            None => Report::new(simulate(request.scheduler, &setup, sink)?),
             Some(program) => programs::run(program, request.machine, &setup, sink, request.observe)?,
         };
-        let mut notes = notes(outcome.memory_solutions);
+        let mut notes = notes(report.outcome.memory_solutions);
         notes.extend(program.map(|program| programs::note(program, request.machine)).transpose()?);
-        Ok(Report { notes, operations, sequences, ..Report::new(outcome) })
+        Ok(Report { notes, ..report })
     });
     take(position, Ok(run))
 }

@@ -9,10 +9,10 @@ use warmcore_kernel::Setup;
 use warmcore_loader::{Capture, LoaderError, TargetKernel, capture};
 use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, bytecode_trial};
 use warmcore_topology::Machine;
-use warmcore_trace::{Outcome, Sink};
+use warmcore_trace::Sink;
 
 use crate::files::find_program;
-use crate::place::{Observe, PlaceError, Sequence, Trouble};
+use crate::place::{Observe, PlaceError, Report, Sequence, Trouble};
 use crate::vm::fetch::cached;
 
 /// How long a loader may take until it attaches: one built without optimisation takes seconds on a large machine.
@@ -71,14 +71,14 @@ fn goes_on(capture: &Capture) -> bool {
     LOADER_DECIDES.contains(&name)
 }
 
-/// One run: its outcome, how often each operation was called, and what each call called if that is noted.
+/// One run: what it left, with how often each operation was called, and what each call called if that is noted.
 pub fn run<'a>(
     program: &ScxProgram,
     machine: &Machine,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
     observe: Observe,
-) -> Result<(Outcome, Vec<(String, u64)>, Vec<Sequence>), PlaceError> {
+) -> Result<Report, PlaceError> {
     let capture = load(program, machine)?;
     let scheduler = if goes_on(&capture) { started(program, machine, setup.seed)? } else { copied(&capture, setup)? };
     let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
@@ -89,8 +89,11 @@ pub fn run<'a>(
         functions: functions.into_iter().map(str::to_owned).collect(),
         count,
     };
-    let sequences = usage.sequences().into_iter().map(sequence).collect();
-    Ok((outcome, counted.filter(|(_, calls)| *calls > 0).collect(), sequences))
+    Ok(Report {
+        operations: counted.filter(|(_, calls)| *calls > 0).collect(),
+        sequences: usage.sequences().into_iter().map(sequence).collect(),
+        ..Report::new(outcome)
+    })
 }
 
 fn name_of(operation: Operation) -> &'static str {

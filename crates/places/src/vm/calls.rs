@@ -35,11 +35,22 @@ fn operation_of(program: &str) -> Option<&'static str> {
     })
 }
 
-/// A record: CPU, function, and who called it where, if that was a program.
+/// A record: CPU, function, and what was recorded of it.
 struct Record<'a> {
     cpu: u32,
     function: &'a str,
-    caller: Option<(&'a str, u32)>,
+    what: What<'a>,
+}
+
+/// What was recorded of a function.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    /// It was entered: one of those that call operations.
+    Entered,
+    /// It returned to a program, which called it there.
+    Program(&'a str, u32),
+    /// It returned to the kernel itself, which uses such functions too.
+    Kernel,
 }
 
 /// `task-1 [002] d..2. 1.5: FUNCTION: (CALLER+0x2a/0x40 <- FUNCTION)`, or without an arrow for an entry.
@@ -48,14 +59,19 @@ fn record(line: &str) -> Option<Record<'_>> {
     let (cpu, rest) = rest.split_once(']')?;
     let (head, call) = rest.split_once(": (")?;
     let function = head.rsplit(' ').next()?;
-    let caller = call.split_once(" <- ").and_then(|(caller, _)| {
-        let (symbol, place) = caller.split_once('+')?;
-        // `bpf_prog_`, 16 hexadecimal digits, and the name.
-        let (_, name) = symbol.strip_prefix("bpf_prog_")?.split_once('_')?;
-        let place = place.split('/').next()?.strip_prefix("0x")?;
-        Some((name, u32::from_str_radix(place, 16).ok()?))
-    });
-    Some(Record { cpu: cpu.parse().ok()?, function, caller })
+    let what = match call.split_once(" <- ") {
+        None => What::Entered,
+        Some((caller, _)) => program_of(caller).unwrap_or(What::Kernel),
+    };
+    Some(Record { cpu: cpu.parse().ok()?, function, what })
+}
+
+/// `bpf_prog_`, 16 hexadecimal digits, the name, and where in its code.
+fn program_of(caller: &str) -> Option<What<'_>> {
+    let (symbol, place) = caller.split_once('+')?;
+    let (_, name) = symbol.strip_prefix("bpf_prog_")?.split_once('_')?;
+    let place = place.split('/').next()?.strip_prefix("0x")?;
+    Some(What::Program(name, u32::from_str_radix(place, 16).ok()?))
 }
 
 /// Counts of sequences, by operation.
@@ -86,9 +102,13 @@ pub fn sequences(text: &str) -> Vec<Sequence> {
     let mut counts = Counts::default();
     let mut open: BTreeMap<u32, Call<'_>> = BTreeMap::new();
     for record in text.lines().filter(|line| !line.starts_with('#')).filter_map(record) {
-        let Some((program, place)) = record.caller else {
-            counts.add(open.remove(&record.cpu));
-            continue;
+        let (program, place) = match record.what {
+            What::Program(program, place) => (program, place),
+            What::Kernel => continue,
+            What::Entered => {
+                counts.add(open.remove(&record.cpu));
+                continue;
+            }
         };
         match open.get_mut(&record.cpu) {
             Some(call) if call.program == program && place > call.place => {
