@@ -19,8 +19,9 @@ cannot show: [vm](models/vm.md).
 the range of a place's runs is beyond the bound, chance decides there: the two *distributions* are compared, by the mean distance of their quantiles
 and a permutation test (`crates/fidelity/src/validate/judge.rs`), and the ranges are shown. **not measured**: too few events, lost events, a run that
 was not carried out as asked, or distributions that spread too much for so few runs. Seeds and boots start with programs' main threads on the same CPUs, drawn by lot. A **control** is a deliberately wrong
-model: the experiment must reject it. A check **without power** rejects neither a control nor one of four models that are wrong for every experiment (round
-robin, cache-aware scheduling switched, everything on one CPU, tasks that run longer at a time): what it says of the simulator is worth nothing.
+model: the experiment must reject it. A check **without power** rejects neither a control nor one of eight models that are wrong for every experiment (round
+robin; first come, first served; every wakeup on a CPU by lot; cache-aware scheduling switched; everything on one CPU; tasks that run longer at a time; tasks that
+wander between the halves of the machine; templates kept in different halves): what it says of the simulator is worth nothing.
 ";
 
 /// Head of a chapter, after its title.

@@ -15,14 +15,14 @@ use warmcore_places::place::{Conduct, Observe, Place, PlaceError, Request, Run};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_trace::{Event, Sink};
-use warmcore_workload::Workload;
+use warmcore_workload::{Action, Workload};
 
 use super::book::{BookExperiment, Cause, Check};
 use super::judge::{Agreement, Judgement, judge};
 use super::metric::{Measured, Metric, operations_per_s};
 use super::plots::{Plots, RunOf};
 use super::profile::RunProfile;
-use super::wrong;
+use super::wrong::{self, WrongModel};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{FileError, read_text, write_atomically};
 use warmcore_lab::session::pretty;
@@ -387,12 +387,13 @@ pub fn compare(
             let ours: Vec<Measured> = runs.iter().map(|run| run[position].clone()).collect();
             judge(checks[position].bound, checks[position].expect, &ours, &theirs(checks[position]), flaw.as_deref())
         };
-        let simulate = |spec: &SchedulerSpec, workload: &Workload| simulated(experiment, &checks, spec, workload, stop);
+        let simulate = |instead: Instead<'_>| simulated(experiment, &checks, instead, stop);
         // What a wrong model gives. One that needs a program is not tried.
-        let measured = |spec: &SchedulerSpec, workload: &Workload| match spec.program() {
+        let measured = |instead: Instead<'_>| match instead.scheduler.program() {
             Some(_) => Ok(Vec::new()),
-            None => simulate(spec, workload).map(|runs| runs.into_iter().map(|run| run.measured).collect()),
+            None => simulate(instead).map(|runs| runs.into_iter().map(|run| run.measured).collect()),
         };
+        let actions = &experiment.actions[..];
         // A scheduler that is no model is measured and not compared; one that is a program was simulated when it was there.
         let runs: Vec<Vec<Measured>> = if scheduler.program().is_some() {
             let stored = result.map_or(&[][..], |result| &result.simulated);
@@ -402,7 +403,7 @@ pub fn compare(
             };
             stored.iter().filter(|run| run.scheduler == label).filter_map(of_checks).collect()
         } else if scheduler.is_simulated() {
-            let runs = simulate(scheduler, &experiment.workload)?;
+            let runs = simulate(Instead { scheduler, workload: &experiment.workload, actions })?;
             for (run, simulated) in runs.iter().enumerate() {
                 let of = RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label };
                 plots.take(of, &simulated.profile);
@@ -424,7 +425,7 @@ pub fn compare(
         for (control, line) in experiment.controls.iter().zip(&mut controls) {
             let spec = control.scheduler.as_ref().unwrap_or(scheduler);
             let workload = control.workload.as_ref().unwrap_or(&experiment.workload);
-            let verdicts = try_wrong(&control.name, &measured(spec, workload)?);
+            let verdicts = try_wrong(&control.name, &measured(Instead { scheduler: spec, workload, actions })?);
             for (check, verdict) in checks.iter().zip(verdicts) {
                 if !control.metrics.contains(&check.metric) {
                     continue;
@@ -437,9 +438,10 @@ pub fn compare(
             }
         }
         if !real.is_empty() {
-            for (name, spec, workload) in wrong::models(scheduler, &experiment.workload) {
+            for wrong in wrong::models(experiment, scheduler) {
                 // What deadlocks or cannot be when it is wrong like this says nothing.
-                if let Ok(runs) = measured(&spec, &workload) {
+                let WrongModel { name, scheduler, workload, actions } = &wrong;
+                if let Ok(runs) = measured(Instead { scheduler, workload, actions }) {
                     try_wrong(name, &runs);
                 }
             }
@@ -488,7 +490,8 @@ pub fn simulate_programs(experiment: &BookExperiment, stop: &Arc<AtomicBool>) ->
             continue;
         }
         let checks: Vec<&Check> = experiment.checks_of(index).collect();
-        for run in simulated(experiment, &checks, scheduler, &experiment.workload, stop)? {
+        let (workload, actions) = (&experiment.workload, &experiment.actions[..]);
+        for run in simulated(experiment, &checks, Instead { scheduler, workload, actions }, stop)? {
             let keys = checks.iter().map(|check| check.key(&experiment.schedulers));
             let metrics = keys.zip(run.measured).collect();
             let (scheduler, departures) = (scheduler.to_string(), run.departures);
@@ -506,16 +509,24 @@ fn flaw(runs: &[&StoredRun]) -> Option<String> {
     departed.or_else(|| (lost > 0).then(|| format!("{lost} events were lost")))
 }
 
+/// What is simulated in an experiment's place: itself, a control, or a wrong model.
+#[derive(Clone, Copy)]
+struct Instead<'a> {
+    scheduler: &'a SchedulerSpec,
+    workload: &'a Workload,
+    actions: &'a [Action],
+}
+
 fn simulated(
     experiment: &BookExperiment,
     checks: &[&Check],
-    scheduler: &SchedulerSpec,
-    workload: &Workload,
+    instead: Instead<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<MadeRun>, ValidateError> {
+    let Instead { scheduler, workload, actions } = instead;
     let seeds = trial_seeds(FIRST_SEED, SIM_SEEDS);
     let requests: Vec<Request<'_>> =
-        seeds.iter().map(|seed| Request { scheduler, workload, ..request(experiment, 0, *seed) }).collect();
+        seeds.iter().map(|seed| Request { scheduler, workload, actions, ..request(experiment, 0, *seed) }).collect();
     made(&Sim, &requests, &|_| (experiment, checks.to_vec()), stop).map_err(|source| match source.is_interruption() {
         true => ValidateError::Interrupted,
         false => ValidateError::Sim {

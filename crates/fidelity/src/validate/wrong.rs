@@ -1,45 +1,113 @@
 //! Wrong models that every experiment's checks are tried with, beside its own controls: a check that rejects none of them says
 //! nothing, whatever its verdict.
+//!
+//! Each errs in one direction: who is next, who is gathered, too few CPUs, turns too long, wakeups that move, tasks that wander, and
+//! partners that are kept apart.
 
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::CpuId;
-use warmcore_workload::{Affinity, Step, Workload};
+use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_workload::{Action, Affinity, Deed, Destination, Step, Workload};
+
+use super::book::BookExperiment;
 
 /// How often longer or shorter tasks run at a time in a wrong workload.
 const FACTOR: u64 = 3;
 
-/// Wrong models of an experiment: name, scheduler, workload.
+/// How long tasks that wander stay in a half of the machine.
+const STAY_NS: u64 = 30_000_000;
+
+/// A wrong model of an experiment: what is simulated instead.
+pub struct WrongModel {
+    /// What is wrong with it.
+    pub name: &'static str,
+    /// The scheduler.
+    pub scheduler: SchedulerSpec,
+    /// The workload.
+    pub workload: Workload,
+    /// What is done from outside.
+    pub actions: Vec<Action>,
+}
+
+/// Wrong models of an experiment under one of its schedulers. Those that need two CPUs are missing where there is one.
 #[must_use]
-pub fn models(scheduler: &SchedulerSpec, workload: &Workload) -> Vec<(&'static str, SchedulerSpec, Workload)> {
-    let mut models = Vec::new();
-    let mut other = |name: &'static str, text: &str| {
-        if let Ok(spec) = SchedulerSpec::parse(text) {
-            models.push((name, spec, workload.clone()));
-        }
+pub fn models(experiment: &BookExperiment, scheduler: &SchedulerSpec) -> Vec<WrongModel> {
+    let right = |name| WrongModel {
+        name,
+        scheduler: scheduler.clone(),
+        workload: experiment.workload.clone(),
+        actions: experiment.actions.clone(),
     };
-    other("round robin", "rr");
-    match scheduler.name() {
-        "cache-aware" => other("cache-aware scheduling off", "eevdf"),
-        _ => other("cache-aware scheduling on", "cache-aware"),
+    let under =
+        |name, text: &str| SchedulerSpec::parse(text).ok().map(|scheduler| WrongModel { scheduler, ..right(name) });
+    let gathering = match scheduler.name() {
+        "cache-aware" => under("cache-aware scheduling off", "eevdf"),
+        _ => under("cache-aware scheduling on", "cache-aware"),
+    };
+    let mut models: Vec<WrongModel> = [
+        under("round robin", "rr"),
+        under("first come, first served", "fifo"),
+        under("every wakeup on a CPU by lot", "random"),
+        gathering,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    models.push(WrongModel { workload: on_one_cpu(&experiment.workload), ..right("everything on one CPU") });
+    models.push(WrongModel { workload: longer(&experiment.workload), ..right("tasks run longer at a time") });
+    if let Some(halves) = halves(&experiment.machine) {
+        let actions = wandering(&experiment.workload, &halves, experiment.duration_ns);
+        models.push(WrongModel { actions, ..right("tasks wander") });
+        models.push(WrongModel { workload: apart(&experiment.workload, &halves), ..right("partners apart") });
     }
-    models.push(("everything on one CPU", scheduler.clone(), on_one_cpu(workload)));
-    models.push(("tasks run longer at a time", scheduler.clone(), longer(workload)));
     models
+}
+
+/// The lower and the upper half of a machine's CPUs: of two LLCs, one each.
+fn halves(machine: &Machine) -> Option<[CpuSet; 2]> {
+    let cpus: Vec<CpuId> = machine.cpus().collect();
+    let (lower, upper) = cpus.split_at(cpus.len() / 2);
+    (!lower.is_empty()).then(|| [lower, upper].map(|half| half.iter().copied().collect()))
 }
 
 /// All tasks bound to the first CPU for good.
 fn on_one_cpu(workload: &Workload) -> Workload {
-    let only = Affinity::Cpus([CpuId(0)].into_iter().collect());
+    bound(workload, |_| [CpuId(0)].into_iter().collect())
+}
+
+/// Templates bound to one half of the machine and the other in turn, for good.
+fn apart(workload: &Workload, halves: &[CpuSet; 2]) -> Workload {
+    bound(workload, |template| halves[template % 2].clone())
+}
+
+fn bound(workload: &Workload, cpus: impl Fn(usize) -> CpuSet) -> Workload {
     let mut wrong = workload.clone();
-    for task in &mut wrong.tasks {
+    for (template, task) in wrong.tasks.iter_mut().enumerate() {
+        let only = Affinity::Cpus(cpus(template));
         (task.affinity, task.release_ns, task.start_cpu) = (only.clone(), None, None);
-    }
-    for step in wrong.programs.iter_mut().flat_map(|program| &mut program.steps) {
-        if let Step::SetAffinity(affinity) = step {
-            *affinity = only.clone();
+        for step in &mut wrong.programs[task.program.index()].steps {
+            if let Step::SetAffinity(affinity) = step {
+                *affinity = only.clone();
+            }
         }
     }
     wrong
+}
+
+/// All tasks sent to the other half of the machine again and again.
+fn wandering(workload: &Workload, halves: &[CpuSet; 2], duration_ns: u64) -> Vec<Action> {
+    let mut names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let times = (1..).map(|turn| turn * STAY_NS).take_while(|&time_ns| time_ns < duration_ns);
+    let turns = times.zip(halves.iter().cycle());
+    turns
+        .flat_map(|(time_ns, half)| {
+            names.iter().map(move |&tasks| {
+                let to = Destination::Cpus(Affinity::Cpus(half.clone()));
+                Action { time_ns, what: Deed::Bind { tasks: tasks.to_owned(), to } }
+            })
+        })
+        .collect()
 }
 
 fn longer(workload: &Workload) -> Workload {
@@ -54,16 +122,54 @@ fn longer(workload: &Workload) -> Workload {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use warmcore_workload::{Options, from_rtapp};
+
+    fn experiment(machine: &str) -> BookExperiment {
+        let text = format!(
+            r#"
+            schema = "warmcore-book-1"
+            title = "one"
+            group = "x"
+            machine = "{machine}"
+            workload = '{{"tasks": {{"a": {{"loop": 3, "run": 100, "cpus": [0]}}, "b": {{"loop": 3, "run": 100}}}}}}'
+            schedulers = ["eevdf"]
+            duration_ms = 100
+            [[check]]
+            metric = "cpu_share"
+            absolute = 0.1
+            "#
+        );
+        BookExperiment::parse(Path::new("one"), &text).unwrap()
+    }
 
     #[test]
     fn wrong_models_differ_from_the_experiment() {
-        let text = r#"{"tasks": {"a": {"loop": 3, "run": 100, "cpus": [1]}}}"#;
-        let workload = from_rtapp("one", text, &Options::default()).unwrap();
-        let eevdf = SchedulerSpec::parse("eevdf").unwrap();
-        let models = models(&eevdf, &workload);
-        assert_eq!(models.len(), 4);
-        assert!(models.iter().all(|(_, spec, wrong)| *spec != eevdf || *wrong != workload));
+        let right = experiment("1s1n2l2c1t");
+        let eevdf = &right.schedulers[0];
+        let models = models(&right, eevdf);
+        assert_eq!(models.len(), 8);
+        for wrong in &models {
+            let same = wrong.scheduler == *eevdf && wrong.workload == right.workload && wrong.actions == right.actions;
+            assert!(!same, "{} is the experiment", wrong.name);
+        }
+    }
+
+    #[test]
+    fn one_cpu_has_no_halves() {
+        let right = experiment("1s1n1l1c1t");
+        assert_eq!(models(&right, &right.schedulers[0]).len(), 6);
+    }
+
+    #[test]
+    fn tasks_wander_to_the_other_half_until_the_end() {
+        let right = experiment("1s1n2l2c1t");
+        let wander =
+            models(&right, &right.schedulers[0]).into_iter().find(|wrong| wrong.name == "tasks wander").unwrap();
+        let times: Vec<u64> = wander.actions.iter().map(|action| action.time_ns / 1_000_000).collect();
+        assert_eq!(times, [30, 30, 60, 60, 90, 90]);
+        assert_ne!(wander.actions[0].what, wander.actions[2].what);
+        assert_eq!(wander.actions[0].what, wander.actions[4].what);
     }
 }
