@@ -21,6 +21,9 @@ pub const ARGUMENT: &str = "worker";
 /// A worker that cannot go on begins its last line with this.
 pub const FAILED: &str = "failed: ";
 
+/// NUMA balancing: 0 where there is one node.
+const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+
 /// What a worker is told.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
@@ -64,11 +67,16 @@ fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String
         start_at_ns: Some(start_ns),
         stop: None,
         groups: order.groups.into_iter().map(Into::into).collect(),
-        own_memory: true,
+        own_memory: memory_matters(),
     };
     let outcome = warmcore_native::run(&workload, &options).map_err(|error| error.to_string())?;
     let report = serde_json::to_string(&report(order.launch.processes, outcome)).map_err(|error| error.to_string())?;
     say(&report)
+}
+
+/// Whether the kernel looks where tasks use memory. Where it does not, memory of their own would only cost them time to touch.
+fn memory_matters() -> bool {
+    std::fs::read_to_string(NUMA_BALANCING).is_ok_and(|text| text.trim() != "0")
 }
 
 /// Goes to a CPU, and may run anywhere from then on: a thread that sleeps on an idle machine wakes where it slept.

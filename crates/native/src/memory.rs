@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex};
 use warmcore_memory::{Home, Sharing};
 use warmcore_workload::{Task, Workload};
 
+use crate::sync::locked;
+
 /// A page.
 const PAGE: usize = 4096;
 /// Least private memory of a task that has some: so much that it weighs more than what threads of a process share anyway.
@@ -26,10 +28,15 @@ enum Key {
 /// A region that several tasks use.
 type Region = Arc<Mutex<Vec<u8>>>;
 
+/// Private memory of a task: a part of what was set aside for all tasks of its template.
+type Private = &'static mut [u8];
+
 /// Regions that tasks share, by what they are known by, and the needs of each template.
 pub(crate) struct SharedMemory {
     regions: Vec<(Key, Region)>,
     needs: Vec<Need>,
+    /// By template: memory for tasks that are still to come.
+    set_aside: Mutex<Vec<Vec<Private>>>,
 }
 
 /// What the tasks of a template need.
@@ -43,11 +50,14 @@ struct Need {
 
 impl SharedMemory {
     pub(crate) fn new(workload: &Workload) -> Self {
-        let mut memory = Self { regions: Vec::new(), needs: Vec::new() };
+        let mut memory = Self { regions: Vec::new(), needs: Vec::new(), set_aside: Mutex::default() };
+        let mut set_aside = Vec::new();
         for task in &workload.tasks {
             let need = memory.need(workload, task);
+            set_aside.push(set_aside_for(task.instances as usize, need.private_bytes as usize));
             memory.needs.push(need);
         }
+        memory.set_aside = Mutex::new(set_aside);
         memory
     }
 
@@ -112,8 +122,11 @@ impl SharedMemory {
         if need.private_bytes == 0 && need.shared.is_empty() {
             return None;
         }
+        let left = locked(&self.set_aside)[template].pop();
+        // Tasks that others fork were not counted.
+        let private = left.unwrap_or_else(|| vec![0; need.private_bytes as usize].leak());
         let mut memory = TaskMemory {
-            private: vec![0; need.private_bytes as usize],
+            private,
             shared: need.shared.iter().map(|&region| Arc::clone(&self.regions[region].1)).collect(),
             turn: 0,
         };
@@ -124,9 +137,25 @@ impl SharedMemory {
     }
 }
 
+/// Memory for so many tasks, of which nothing but its first page is anywhere yet.
+///
+/// It is one mapping made before the first thread is, and known to be used: a thread's first touches then need no lock of the whole
+/// address space. With a mapping for each thread, threads that are bound to one CPU are preempted with that lock held, and whoever
+/// makes further threads waits for the turns of all of them: in a kernel whose CPUs are emulated half a second went by until 64
+/// threads were there. It is never given back, as the processes that use it end with their run.
+fn set_aside_for(tasks: usize, private_bytes: usize) -> Vec<Private> {
+    if tasks == 0 || private_bytes == 0 {
+        return Vec::new();
+    }
+    let size = private_bytes.next_multiple_of(PAGE);
+    let all = vec![0; tasks * size].leak();
+    touch_page(all, 0);
+    all.chunks_mut(size).map(|part| &mut part[..private_bytes]).collect()
+}
+
 /// The memory of one task.
 pub(crate) struct TaskMemory {
-    private: Vec<u8>,
+    private: Private,
     shared: Vec<Region>,
     turn: usize,
 }
@@ -134,7 +163,7 @@ pub(crate) struct TaskMemory {
 impl TaskMemory {
     /// Writes to the next page of each region.
     pub(crate) fn touch(&mut self) {
-        touch_page(&mut self.private, self.turn);
+        touch_page(self.private, self.turn);
         for region in &self.shared {
             // Another task that is there now touches for both: nobody waits for memory.
             if let Ok(mut region) = region.try_lock() {
@@ -167,7 +196,8 @@ mod tests {
         let memory = SharedMemory::new(&workload);
         let mut with = memory.of_task(0).unwrap();
         assert!(with.private.len() >= LEAST_PRIVATE as usize);
-        assert!(with.private.iter().step_by(PAGE).all(|byte| *byte == 1), "every page is touched once");
+        let pages = || with.private.iter().step_by(PAGE);
+        assert!(pages().skip(1).all(|byte| *byte == 1), "every page is touched once");
         let data = memory.of_task(1).unwrap();
         assert!(data.private.is_empty() && Arc::ptr_eq(&with.shared[0], &data.shared[0]));
         let of_pages =
@@ -178,5 +208,19 @@ mod tests {
         let touched_once: Vec<u8> = before.iter().map(|byte| byte.wrapping_add(1)).collect();
         assert_eq!((before.len(), of_pages(&data)), (2, touched_once), "one page at a time, seen by both");
         assert!(memory.of_task(2).is_none());
+    }
+
+    #[test]
+    fn memory_is_set_aside_for_the_tasks_that_are_known_and_no_two_have_the_same() {
+        let text = r#"{"tasks": {"with": {"instance": 2, "loop": 1, "run": 5}}, "warmcore": {"tasks": {"with": {"profile": "perlbench"}}}}"#;
+        let workload = from_rtapp("memory", text, &Options::default()).unwrap();
+        let memory = SharedMemory::new(&workload);
+        let parts: Vec<TaskMemory> = (0..3).map(|_| memory.of_task(0).unwrap()).collect();
+        let ranges: Vec<_> = parts.iter().map(|task| task.private.as_ptr_range()).collect();
+        let apart = |a: usize, b: usize| ranges[a].end <= ranges[b].start || ranges[b].end <= ranges[a].start;
+        assert!(apart(0, 1) && apart(0, 2) && apart(1, 2));
+        let size = parts[0].private.len().next_multiple_of(PAGE);
+        assert_eq!(ranges[0].start as usize, ranges[1].start as usize + size, "parts of one mapping");
+        assert_eq!(parts[2].private.len(), parts[0].private.len(), "one that was forked has as much");
     }
 }
