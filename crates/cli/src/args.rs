@@ -431,6 +431,10 @@ pub enum MachineCommand {
         /// Print its TOML
         #[arg(long)]
         toml: bool,
+        /// Measure here what switches, wakeups, calls, messages, migrations and hand-offs of cache lines cost, and take that in place of
+        /// a preset's figures; takes some seconds, on a computer that does nothing else
+        #[arg(long, conflicts_with = "root")]
+        measure: bool,
     },
     /// Write a machine in another format
     Convert {

@@ -53,6 +53,14 @@ pub enum NativeError {
         /// Why.
         source: Errno,
     },
+    /// What this computer's costs are measured with was refused.
+    #[error("cannot measure the costs of this computer: {call} failed: {reason}")]
+    Measuring {
+        /// The system call.
+        call: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// A thread of the run came to an unexpected end.
     #[error("a thread of task \"{task}\" panicked; this is a defect of this program")]
     Panic {

@@ -24,6 +24,7 @@
 mod chain;
 mod channel;
 mod clock;
+mod costs;
 mod error;
 mod host;
 mod memory;
@@ -35,6 +36,7 @@ mod sync;
 mod sys;
 mod task;
 
+pub use costs::{measure_costs, sleep_on_idle_cpu};
 pub use error::NativeError;
 pub use multiply::measure_multiply_add_ps;
 pub use run::{Ended, NativeOutcome, Options, TaskOutcome, run};

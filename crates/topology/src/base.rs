@@ -3,10 +3,11 @@
 //! Operating systems and hwloc know CPUs, caches and nodes, but not what a switch or a cache line costs. A preset of the same
 //! CPU model, or of its family, does.
 
-use crate::figures::default_costs;
+use crate::fields::{Quantity, each_value};
+use crate::figures::{check_figures, default_costs};
 use crate::presets::preset_template;
 use crate::template::set_values;
-use crate::{DEFAULT_BASE, Machine, MemoryFigures, Performance, Result};
+use crate::{Basis, DEFAULT_BASE, Error, Machine, MemoryFigures, Origin, Performance, Result};
 
 /// A CPU model, and the preset with its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,49 @@ pub fn with_figures_of(mut machine: Machine, preset: &str, why: &str) -> Result<
     machine.origins.extend(values.iter().map(|(name, stated)| (name.clone(), stated.origin.clone())));
     machine.sources.extend(template.sources.clone());
     machine.notes.push(format!("costs, latencies and bandwidths are those of {preset}: {why}"));
+    (machine.performance, machine.costs) = (performance, costs);
+    Ok(machine)
+}
+
+/// A number of a machine that was measured on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MeasuredValue {
+    /// Its name in a machine file with its section: `costs.syscall_ns`, `core_to_core_ns.same_llc`.
+    pub name: String,
+    /// The value in the unit that is used inside: ns, or picoseconds where a file has decimals.
+    pub value: u64,
+    /// What samples of it are seldom below.
+    pub low: u64,
+    /// What samples of it are seldom above.
+    pub high: u64,
+}
+
+/// The machine with measured values in place of those it had. `note` says how and where they were measured.
+///
+/// # Errors
+/// A value that no machine has, and values that contradict each other.
+pub fn with_measured_values(mut machine: Machine, values: &[MeasuredValue], note: &str) -> Result<Machine> {
+    let refused = |reason| Error::Impossible {
+        machine: machine.name().to_owned(),
+        reason,
+        hint: "measure it again while nothing else runs".into(),
+    };
+    let (mut performance, mut costs) = (machine.performance.clone(), machine.costs.clone());
+    let mut unknown: Vec<&str> = values.iter().map(|value| value.name.as_str()).collect();
+    each_value(&mut performance, &mut costs, &mut |name, slot| {
+        if let Some(measured) = values.iter().find(|value| value.name == name) {
+            slot.set(Quantity::Number(measured.value));
+            unknown.retain(|other| *other != name);
+        }
+    });
+    if let Some(name) = unknown.first() {
+        return Err(refused(format!("{name} is no value of a machine")));
+    }
+    check_figures(&performance, &costs, &[]).map_err(refused)?;
+    for value in values {
+        let origin = Origin { spread: Some((value.low, value.high)), ..Origin::new(Basis::Measured, note) };
+        machine.origins.insert(value.name.clone(), origin);
+    }
     (machine.performance, machine.costs) = (performance, costs);
     Ok(machine)
 }

@@ -13,11 +13,13 @@ use crate::{PerRelation, Relation};
 pub struct Costs {
     /// CPU time of switching from one task to another, scheduler's choice not included.
     pub context_switch_ns: u64,
-    /// CPU time of `try_to_wake_up` on the waker's CPU, placement decision not included.
+    /// CPU time of `try_to_wake_up` on the waker's CPU, placement decision not included. A CPU that makes a wakeup reschedules, and an
+    /// interrupt to another CPU is sent, when it is over.
     pub wakeup_ns: u64,
     /// Delay until a remote CPU that is not idle reacts to an interrupt sent by this one.
     pub ipi_ns: PerRelation<u64>,
-    /// Extra delay when the interrupted CPU has to leave its idle state first.
+    /// Extra delay when the CPU that is to run the woken task has to leave its idle state first, the idle loop and the tick that it
+    /// starts again included. It comes after `sched_waking`, also of a timer of the same CPU.
     pub idle_exit_ns: u64,
     /// CPU time of one periodic tick, scheduler's part not included.
     pub tick_ns: u64,

@@ -54,7 +54,9 @@ mod toml_topology;
 mod toml_write;
 mod units;
 
-pub use base::{KnownModel, MODELS, has_generic_costs, preset_of_model, with_figures_of};
+pub use base::{
+    KnownModel, MODELS, MeasuredValue, has_generic_costs, preset_of_model, with_figures_of, with_measured_values,
+};
 pub use build::*;
 pub use costs::*;
 pub use cpu_list::*;

@@ -74,7 +74,9 @@ fn failure(error: NativeError) -> Failure {
         NativeError::Thread { .. } | NativeError::Channel { .. } | NativeError::Barrier { .. } => {
             Failure::unable("warmcore::native", error).help("raise the limit, or make the workload smaller")
         }
-        NativeError::Call { .. } | NativeError::Panic { .. } => Failure::failed("warmcore::native", error),
+        NativeError::Call { .. } | NativeError::Measuring { .. } | NativeError::Panic { .. } => {
+            Failure::failed("warmcore::native", error)
+        }
     }
 }
 

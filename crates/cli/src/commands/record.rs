@@ -36,7 +36,7 @@ use crate::load;
 use crate::signals::Signals;
 
 /// Where tracefs is, or may be mounted.
-const TRACEFS: &str = "/sys/kernel/tracing";
+pub(crate) const TRACEFS: &str = "/sys/kernel/tracing";
 /// Time between two readings of the buffers.
 const BETWEEN_READINGS: Duration = Duration::from_millis(50);
 /// The recording in the run directory.
