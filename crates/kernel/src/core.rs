@@ -64,7 +64,8 @@ pub(crate) struct Cpu {
     pub settled_ns: u64,
     /// Overhead since then that the running task has not been charged with yet.
     pub stolen_ns: u64,
-    /// Until when the running task is charged already, for a wakeup; long past most of the time.
+    /// Until when the CPU is occupied with wakeups that it makes: the running task is charged so far already, and the CPU does not
+    /// reschedule before. Long past most of the time.
     pub clock_task_ns: u64,
     /// Phase of the ordinary tick.
     pub tick_phase_ns: u64,
@@ -156,6 +157,8 @@ pub struct Core<'a> {
     pub(crate) recordable_sets: Option<[u32; 3]>,
     /// CPU of the launcher while it creates a task.
     pub(crate) launcher: Option<CpuId>,
+    /// During a wakeup: what wakeups had taken of the waker's CPU before it.
+    pub(crate) waking_since_ns: Option<u64>,
 }
 
 impl<'a> Core<'a> {
@@ -305,9 +308,16 @@ impl<'a> Core<'a> {
         if cpu == this_cpu {
             self.list_for_resched(cpu);
         } else {
-            let delay = self.ipi_delay(cpu);
+            let delay = self.wakeup_so_far_ns() + self.ipi_delay(cpu);
             self.queue.push(self.now_ns + delay, Class::ReschedIpi, cpu, 0, 0);
         }
+    }
+
+    /// What the wakeup that is being made has taken so far; 0 if none is.
+    #[inline]
+    pub(crate) fn wakeup_so_far_ns(&self) -> u64 {
+        let Some(before_ns) = self.waking_since_ns else { return 0 };
+        self.cpus[self.this_cpu.index()].overhead_ns[OverheadKind::Wakeup as usize] - before_ns
     }
 
     /// Requests a lazy reschedule (`resched_curr_lazy`): at the CPU's next return to user mode. An idle CPU is
@@ -451,9 +461,24 @@ impl<'a> Core<'a> {
     #[inline]
     pub(crate) fn advance_clock_task(&mut self, duration_ns: u64) {
         let state = &mut self.cpus[self.this_cpu.index()];
-        if !state.curr.is_idle() {
-            state.clock_task_ns = state.clock_task_ns.max(self.now_ns) + duration_ns;
-        }
+        state.clock_task_ns = state.clock_task_ns.max(self.now_ns) + duration_ns;
+    }
+
+    /// Whether the CPU is occupied with a wakeup that it makes, and reschedules only afterwards.
+    #[inline]
+    pub(crate) fn is_waking(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.index()].clock_task_ns > self.now_ns
+    }
+
+    /// Lets the CPU reschedule when it has made its wakeups and, if it was idle, is out of its idle state.
+    pub(crate) fn resched_after_wakeups(&mut self, cpu: CpuId) {
+        let over_ns = self.cpus[cpu.index()].clock_task_ns;
+        let at_ns = match self.queue.slot_time_ns(Slot::Resched, cpu) {
+            Some(leaves_idle_ns) => over_ns.max(leaves_idle_ns),
+            None if self.curr_is_idle(cpu) => over_ns + self.machine.costs().idle_exit_ns,
+            None => over_ns,
+        };
+        self.queue.set(Slot::Resched, cpu, at_ns);
     }
 
     /// How long a CPU has been busy and idle so far, in ns.
@@ -466,8 +491,9 @@ impl<'a> Core<'a> {
     }
 
     /// Up to when a CPU's running task has used it (`rq_clock_task`): now, or the end of a wakeup that it makes or that an
-    /// interrupt makes on its CPU. An event has no length, so a task that a wakeup preempts leaves when the wakeup begins; the time
-    /// until it is over is nevertheless the leaving task's, and the next one's begins after it.
+    /// interrupt makes on its CPU. An event has no length, so what a wakeup does to queues it does when it begins; the time
+    /// until it is over is the running task's, and a task that it preempts leaves then. A task that blocks before leaves at once: the
+    /// time is nevertheless its own, and the next one's begins after it.
     #[inline]
     pub fn clock_task_ns(&self, cpu: CpuId) -> u64 {
         self.cpus[cpu.index()].clock_task_ns.max(self.now_ns)

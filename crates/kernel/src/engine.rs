@@ -4,7 +4,9 @@
 //! in [`interpreter`](crate::interpreter); what a scheduler may do is in [`core`](crate::core).
 //!
 //! Not modelled: contention for run-queue locks, interrupts of devices, hypervisor steal, CPU frequency. A context
-//! switch, a tick or a wakeup costs the machine's fixed time.
+//! switch, a tick or a wakeup costs the machine's fixed time. Wakeup latency is what the kernel's tracepoints show, from
+//! `sched_waking` to `sched_switch`: the wakeup takes its time, an idle CPU leaves its idle state, and only then the CPU
+//! switches; to another CPU the interrupt's way comes on top.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -161,6 +163,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             readings: Readings::default(),
             recordable_sets: memory.recordable_sets(),
             launcher: None,
+            waking_since_ns: None,
         };
         Self {
             core,
@@ -327,7 +330,11 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 NeedResched::Full => true,
             };
             if takes_effect && self.ended.is_none() {
-                self.schedule(cpu, Leave::Preempted);
+                if self.core.is_waking(cpu) && !self.core.stopper_ran(cpu) {
+                    self.core.resched_after_wakeups(cpu);
+                } else {
+                    self.schedule(cpu, Leave::Preempted);
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 //! expire before interrupts between CPUs arrive, those before ticks, and all of them before a task's own progress.
 //!
 //! Two structures share that order. What a CPU has at most one of (its high-resolution tick, its ordinary tick, the
-//! running task's progress) lives in slots under a tournament tree: setting a slot replaces what was there, so events
+//! running task's progress, a reschedule that waits for the end of a wakeup) lives in slots under a tournament tree: setting a slot replaces what was there, so events
 //! that are re-armed at every context switch leave nothing behind. Everything else is in a heap; nothing is removed
 //! from it: an event that was overtaken carries a generation that no longer matches and is skipped when it surfaces.
 
@@ -29,7 +29,7 @@ pub(crate) enum Class {
     Timer = 4,
     /// A queued wakeup arrives at its CPU; payload is the task, generation 1 if it was on another CPU before.
     WakeIpi = 5,
-    /// A reschedule interrupt arrives.
+    /// A reschedule interrupt arrives, or what a CPU was doing in the kernel is over and it may reschedule (in a slot).
     ReschedIpi = 6,
     /// The stopper thread runs, alone (low half of the generation 0) or with that of CPU low half − 1; the upper half says for which class.
     Stopper = 7,
@@ -88,6 +88,7 @@ pub(crate) enum Slot {
     HrTick = 0,
     Tick = 1,
     Progress = 2,
+    Resched = 3,
 }
 
 impl Slot {
@@ -96,6 +97,7 @@ impl Slot {
             Slot::HrTick => Class::HrTick,
             Slot::Tick => Class::Tick,
             Slot::Progress => Class::Progress,
+            Slot::Resched => Class::ReschedIpi,
         }
     }
 }
@@ -157,7 +159,7 @@ pub(crate) struct EventQueue {
     heap: BinaryHeap<Queued>,
     sequence: u64,
     /// Keys of each CPU's slots.
-    slots: Vec<[u64; 3]>,
+    slots: Vec<[u64; 4]>,
     /// Tournament tree: node `i` is the smaller of `2 i` and `2 i + 1`; leaf `leaves + cpu` is the CPU's smallest.
     tree: Vec<u64>,
     leaves: usize,
@@ -171,7 +173,7 @@ impl EventQueue {
         Self {
             heap: BinaryHeap::new(),
             sequence: 0,
-            slots: vec![[NEVER; 3]; cpus],
+            slots: vec![[NEVER; 4]; cpus],
             tree: vec![NEVER; 2 * leaves],
             leaves,
             stale: None,
@@ -219,7 +221,7 @@ impl EventQueue {
     /// Carries a CPU's smallest key up the tree.
     fn update_leaf(&mut self, cpu: CpuId) {
         let slots = &self.slots[cpu.index()];
-        let mut least = slots[0].min(slots[1]).min(slots[2]);
+        let mut least = slots[0].min(slots[1]).min(slots[2].min(slots[3]));
         let mut node = self.leaves + cpu.index();
         while self.tree[node] != least {
             self.tree[node] = least;
@@ -246,6 +248,7 @@ impl EventQueue {
         let slot = match event.class() {
             Class::HrTick => Slot::HrTick,
             Class::Tick => Slot::Tick,
+            Class::ReschedIpi => Slot::Resched,
             _ => Slot::Progress,
         };
         self.slots[event.cpu().index()][slot as usize] = NEVER;

@@ -67,7 +67,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             if was != Stage::Begin {
                 self.entered_kernel = true;
                 if self.core.cpus[cpu.index()].need_resched != NeedResched::No {
-                    return Now::ReschedPending;
+                    if !self.core.is_waking(cpu) {
+                        return Now::ReschedPending;
+                    }
+                    self.core.resched_after_wakeups(cpu);
                 }
             }
             steps_done += 1;

@@ -24,10 +24,15 @@ const REQUEST_LINES: u32 = 2;
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// `try_to_wake_up` from the present CPU. What it takes comes after the task is queued: rest of the call, return from the
-    /// interrupt and way into `schedule()` are time that a preempted task still uses, beside one that is placed already.
+    /// interrupt and way into `schedule()` are time that a preempted task still uses, beside one that is placed already. This CPU
+    /// reschedules when it is over; an interrupt to another CPU is sent when what is known of it so far is.
     pub(crate) fn wake(&mut self, task: TaskId, flags: WakeFlags) {
+        let this_cpu = self.core.this_cpu;
+        self.core.waking_since_ns = Some(self.core.cpus[this_cpu.index()].overhead_ns[OverheadKind::Wakeup as usize]);
         self.queue_wakee(task, flags);
-        self.core.advance_clock_task(self.core.machine.costs().wakeup_ns);
+        let duration_ns = self.core.wakeup_so_far_ns();
+        self.core.waking_since_ns = None;
+        self.core.advance_clock_task(duration_ns);
     }
 
     fn queue_wakee(&mut self, task: TaskId, flags: WakeFlags) {
@@ -75,7 +80,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.tasks[task.index()].state = State::Waking;
         self.core.cpus[cpu.index()].ttwu_pending += 1;
         self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
-        let at = self.core.now_ns + delay_ns;
+        let at = self.core.now_ns + self.core.wakeup_so_far_ns() + delay_ns;
         self.core.queue.push(at, Class::WakeIpi, cpu, task.0, u32::from(cpu != prev));
     }
 

@@ -45,6 +45,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     fn switch(&mut self, cpu: CpuId, leave: Leave) {
         self.settle(cpu);
         self.core.cpus[cpu.index()].need_resched = NeedResched::No;
+        self.core.queue.clear(Slot::Resched, cpu);
         let prev = self.core.curr(cpu);
         let mut prev_state = PrevState::Runnable;
         let mut runnable = !prev.is_idle();

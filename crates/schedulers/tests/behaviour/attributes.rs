@@ -40,7 +40,7 @@ fn a_batch_task_never_preempts_on_wakeup() {
     for scheduler in ["eevdf", "cfs"] {
         let normal = latencies(scheduler, Policy::Normal, Policy::Normal);
         let batch = latencies(scheduler, Policy::Batch, Policy::Normal);
-        let at_once = |latencies: &[u64]| latencies.iter().filter(|&&latency| latency == 0).count();
+        let at_once = |latencies: &[u64]| latencies.iter().filter(|&&latency| latency == WAKEUP_NS).count();
         println!(
             "{scheduler}: {} of {} at once, batch {} of {}",
             at_once(&normal),
@@ -57,7 +57,10 @@ fn a_batch_task_never_preempts_on_wakeup() {
 #[test]
 fn any_task_preempts_an_idle_policy_task_at_once() {
     for scheduler in ["eevdf", "cfs"] {
-        assert!(latencies(scheduler, Policy::Normal, Policy::Idle).iter().all(|&latency| latency == 0), "{scheduler}");
+        assert!(
+            latencies(scheduler, Policy::Normal, Policy::Idle).iter().all(|&latency| latency == WAKEUP_NS),
+            "{scheduler}"
+        );
     }
 }
 

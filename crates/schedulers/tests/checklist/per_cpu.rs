@@ -145,7 +145,7 @@ fn item_07_a_woken_task_with_a_short_slice_preempts_a_default_slice_at_once() {
         (a.affinity, a.slice_ns) = (on_cpu(0), slice_ns);
         let wakeups = scene.run("1s1n1l8c1t", "eevdf:place_lag=0").wakeups("a");
         assert!(wakeups.len() > 150);
-        wakeups.iter().filter(|wakeup| wakeup.latency_ns() == 0).count() as f64 / wakeups.len() as f64
+        wakeups.iter().filter(|wakeup| wakeup.latency_ns() == WAKEUP_NS).count() as f64 / wakeups.len() as f64
     };
     let short = at_once(Some(500 * US));
     println!("at once: {short} of wakeups with a short slice");
@@ -212,7 +212,8 @@ fn item_11_a_long_sleeper_gets_no_credit_under_eevdf_and_12_ms_under_cfs() {
     };
     let eevdf = first_stays("eevdf");
     println!("eevdf: {eevdf:?}");
-    assert!(eevdf.iter().all(|&length| is_turn(length, 2_800 * US)));
+    // The wakeup's time is the spinner's, so a look at the queue that was due may come so much before the request's end.
+    assert!(eevdf.iter().all(|&length| is_turn(length, 2_800 * US) || is_turn(length + WAKEUP_NS, 2_800 * US)));
     let cfs = first_stays("cfs");
     println!("cfs: {cfs:?}");
     assert!(cfs.iter().all(|&length| (12 * MS..=16 * MS + 10 * US).contains(&length)));

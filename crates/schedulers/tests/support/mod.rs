@@ -24,6 +24,9 @@ pub const MS: u64 = 1_000_000;
 /// Second in nanoseconds.
 pub const S: u64 = 1_000_000_000;
 
+/// What a wakeup takes on machines of the short form: a preempting one that this CPU makes is followed by the switch so much later.
+pub const WAKEUP_NS: u64 = 700;
+
 /// The machine of most checklist items: 16 CPUs, two LLCs of 8, one node.
 pub const TWO_LLCS_OF_8: &str = "1s1n2l8c1t";
 
