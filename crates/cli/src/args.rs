@@ -251,6 +251,11 @@ pub struct CompareArguments {
     /// scheduler is from it
     #[arg(long)]
     pub headroom: bool,
+    /// Which assumed costs could turn the verdict: compare again with every cost of the machine that nobody measured times these
+    /// factors, under the same seeds. 0.5,2 if none are given; others as --sensitivity=0.7,1.3
+    #[arg(long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.5,2",
+          value_delimiter = ',', value_parser = parse_factor)]
+    pub sensitivity: Vec<f64>,
     /// Print one JSON document instead of a table
     #[arg(long)]
     pub json: bool,
@@ -591,6 +596,14 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err("it is not a percentage of 0 to 50, such as 1 or 0.5%".into()),
+    }
+}
+
+/// A factor of 0.01 to 100, but 1.
+fn parse_factor(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(factor) if (0.01..=100.0).contains(&factor) && factor != 1.0 => Ok(factor),
+        _ => Err("it is not a factor of 0.01 to 100 other than 1, such as 0.5".into()),
     }
 }
 

@@ -70,6 +70,11 @@ fn documents_say_what_their_schemas_say() {
             format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --no-out --json --trials 8 --headroom"),
             "comparison",
         ),
+        (
+            "compare -m 1s1n2l2c1t -w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --no-out --json --trials 8 --sensitivity=2"
+                .into(),
+            "comparison",
+        ),
         ("compare -m 2s1n1l2c1t -w spin:-d20ms -s cfs,rr --no-out --json --trials 2 --load 50".into(), "loads"),
         (format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
         ("workload convert schbench:-m2,-t3+spin:-n2,-d1s,--profile=perlbench+hackbench:-g1".to_owned(), "workload"),

@@ -11,6 +11,7 @@
 //! | `trials.parquet` | all trials and metrics as one table |
 //! | `trace/*/` | event tables, when a trace was asked for |
 //! | `losses.json` | what was not recorded |
+//! | `sensitivity.json` | which assumed costs could turn the verdict, when that was asked for |
 //! | `oracle.json` | the best static placement that is known and what it reached, when headroom was asked for |
 //! | `verdict.json`, `verdict.txt` | the comparison |
 //! | `environment.json` | host, kernel, CPUs, command line, wall-clock times: differs between equal runs |
@@ -45,6 +46,8 @@ pub const TRACE: &str = "trace";
 pub const LOSSES: &str = "losses.json";
 /// Name of the file of what an oracle found.
 pub const ORACLE: &str = "oracle.json";
+/// Name of the file of what assumed costs do to the verdict.
+pub const SENSITIVITY: &str = "sensitivity.json";
 /// Name of the verdict's document.
 pub const VERDICT: &str = "verdict.json";
 /// Name of the verdict's text.
@@ -284,6 +287,8 @@ fn is_of_a_run(name: &str) -> bool {
         VERSIONS,
         TRIAL_TABLE,
         LOSSES,
+        ORACLE,
+        SENSITIVITY,
         VERDICT,
         VERDICT_TEXT,
         ENVIRONMENT,

@@ -9,6 +9,7 @@
 //! - [`scores`]: what schedulers rank tasks by, in words.
 //! - [`time_split`]: where the time went, and what explains the difference between two schedulers.
 //! - [`headroom`]: how far the schedulers are from the best static placement that is known.
+//! - [`sensitivity`]: which assumed costs of the machine could turn the verdict.
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
 //! - [`reading`]: a run directory read back to be shown.
 //! - [`directory`], [`session`], [`table`], [`files`], [`environment`]: the run directory.
@@ -32,6 +33,7 @@ pub mod reading;
 pub mod results;
 pub mod runner;
 pub mod scores;
+pub mod sensitivity;
 pub mod session;
 pub mod table;
 pub mod time_split;

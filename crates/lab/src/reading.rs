@@ -5,12 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, ORACLE, RunDirectory, TRACE};
+use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, ORACLE, RunDirectory, SENSITIVITY, TRACE};
 use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::files::{FileError, sha256_of_file};
 use crate::headroom::{self, Headroom};
 use crate::runner::{finished_trials, trial_file, trial_name};
+use crate::sensitivity;
 use crate::session::{ResumeError, experiment_of};
 use crate::trial::Trial;
 use crate::verdict::{ComparisonDocument, VerdictError, conclude_experiment};
@@ -122,6 +123,10 @@ impl RunOnDisk {
         match kept {
             Ok(headroom) => comparison.headroom = headroom,
             Err(reason) => faults.push(format!("{ORACLE} is left out: {reason}")),
+        }
+        match sensitivity::kept(&directory) {
+            Ok(kept) => comparison.sensitivity = kept,
+            Err(reason) => faults.push(format!("{SENSITIVITY} is left out: {reason}")),
         }
         if whole.len() < asked {
             faults.insert(

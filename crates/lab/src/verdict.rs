@@ -18,6 +18,7 @@ use crate::decisions::{self, DecisionCount};
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::headroom::Headroom;
 use crate::measures::{self, Measure};
+use crate::sensitivity::Sensitivity;
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
 use crate::units::with_unit;
@@ -25,6 +26,7 @@ use crate::units::with_unit;
 mod finding;
 mod words;
 
+pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};
 pub use words::trials_in_words;
 
@@ -89,6 +91,9 @@ pub struct ComparisonDocument {
     /// How far the schedulers are from an oracle. Absent where nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Headroom>,
+    /// Which assumed costs of the machine could turn the verdict. Absent where nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Sensitivity>,
     /// The verdict.
     pub verdict: Conclusion,
     /// What to check before the verdict is trusted.
@@ -220,6 +225,7 @@ pub fn conclude(
         replaced,
         schedulers,
         headroom: None,
+        sensitivity: None,
         verdict,
     })
 }

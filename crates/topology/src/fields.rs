@@ -32,7 +32,7 @@ pub(crate) enum Quantity {
 
 impl Unit {
     /// The largest accepted value, in the unit used inside.
-    const fn limit(self) -> u64 {
+    pub(crate) const fn most(self) -> u64 {
         match self {
             Unit::Nanoseconds => 1_000_000_000,
             Unit::Picoseconds => 1_000_000,
@@ -69,7 +69,7 @@ impl Unit {
     /// Reads a number of the file.
     pub(crate) fn read(self, number: f64) -> Result<u64, String> {
         match scaled(number, self.places()) {
-            Some(value) if value <= self.limit() && (value > 0 || self.allows_zero()) => Ok(value),
+            Some(value) if value <= self.most() && (value > 0 || self.allows_zero()) => Ok(value),
             _ => Err(format!("{number} is not {}", self.expected())),
         }
     }

@@ -22,6 +22,7 @@
 //! assert_eq!(machine.relation(CpuId(0), CpuId(4)), Relation::SameNode);
 //! ```
 
+mod assumed;
 mod base;
 mod build;
 mod cache_entries;
@@ -54,6 +55,7 @@ mod toml_topology;
 mod toml_write;
 mod units;
 
+pub use assumed::{Assumption, assumptions};
 pub use base::{
     KnownModel, MODELS, MeasuredValue, has_generic_costs, preset_of_model, with_figures_of, with_measured_values,
 };

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use warmcore_lab::builder::Built;
-use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory};
+use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, TraceLevel, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
+use warmcore_lab::sensitivity::{self, Sensitivity};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
 use warmcore_search::oracle::{self, OracleError};
+use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
 
 use crate::args::{CompareArguments, TraceChoice};
 use crate::commands::{load_levels, report, verdict_table, vm};
@@ -72,7 +74,19 @@ pub fn conclude(
     if let Some(oracle) = &oracle {
         document.headroom = headroom_of(&document, oracle)?;
     }
+    let kept = directory.map_or(Ok(None), sensitivity::kept).unwrap_or_else(|reason| {
+        console.warn(&format!("{SENSITIVITY} is left out: {reason}"));
+        None
+    });
+    document.sensitivity = match (kept, arguments.sensitivity.as_slice()) {
+        (kept, []) => kept,
+        (Some(kept), factors) if kept.factors == factors => Some(kept),
+        (_, factors) => Some(ask_sensitivity(experiment, (&finished, &document), factors, jobs, signals, console)?),
+    };
     if let Some(directory) = directory {
+        if let Some(found) = &document.sensitivity {
+            directory.write(SENSITIVITY, pretty(found).as_bytes()).map_err(|error| session_failure(error.into()))?;
+        }
         let text = verdict_table::plain(&document);
         session::finish(directory, experiment, &finished.trials, Some((&document, &text)), &environment)
             .map_err(session_failure)?;
@@ -122,6 +136,12 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .margin(arguments.margin)
         .scores_every_ns(arguments.scores)
         .build()?;
+    if !arguments.sensitivity.is_empty() {
+        changed_costs::check(&built.experiment).map_err(|error| {
+            let advice = error.advice();
+            Failure::usage("warmcore::sensitivity", error).help(advice)
+        })?;
+    }
     if arguments.no_out && built.experiment.trace == TraceLevel::Full {
         return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
     }
@@ -206,6 +226,32 @@ fn ask_oracle(
         directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
     }
     Ok(oracle)
+}
+
+/// Which assumed costs could turn the verdict.
+fn ask_sensitivity(
+    experiment: &Experiment,
+    (finished, document): (&Finished, &ComparisonDocument),
+    factors: &[f64],
+    jobs: usize,
+    signals: &Signals,
+    console: &Console,
+) -> Result<Sensitivity, Failure> {
+    console.note("comparing again with assumed costs of the machine changed");
+    let bar = console.progress(changed_costs::variation_count(experiment, factors.len()), "changed machines");
+    let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    let found = changed_costs::run(experiment, (&finished.trials, document), factors, &conduct, &|| bar.inc(1));
+    bar.finish_and_clear();
+    found.map_err(|error| sensitivity_failure(error, signals))
+}
+
+/// The failure for a comparison that has no answer to it.
+fn sensitivity_failure(error: SensitivityError, signals: &Signals) -> Failure {
+    let advice = error.advice();
+    match error {
+        SensitivityError::Run(error) => run_failure(error, None, signals),
+        error => Failure::usage("warmcore::sensitivity", error).help(advice),
+    }
 }
 
 /// The schedulers against the oracle.

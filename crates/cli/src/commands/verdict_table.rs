@@ -1,6 +1,7 @@
 //! The verdict as text: one line per scheduler, then the sentence.
 
 use warmcore_lab::measures::Measure;
+use warmcore_lab::sensitivity::Variation;
 use warmcore_lab::time_split::TimeSplit;
 use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
 use warmcore_report::text::{BESIDE, effort};
@@ -25,11 +26,12 @@ pub fn plain(document: &ComparisonDocument) -> String {
 fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let (document, key) = with_short_labels(document);
     format!(
-        "{key}{}\n{}\n{}{}{}",
+        "{key}{}\n{}\n{}{}{}{}",
         show(&table(&document)),
         wrapped(&document.verdict.sentence, columns),
         headroom(&document, columns),
-        time_split(&document, show, columns),
+        sensitivity(&document, &show, columns),
+        time_split(&document, &show, columns),
         decisions(&document)
     )
 }
@@ -54,6 +56,11 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
         headroom.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
         shorten(&mut headroom.sentence);
     }
+    if let Some(sensitivity) = &mut document.sensitivity {
+        let varied = sensitivity.variations.iter_mut().flat_map(|variation| &mut variation.schedulers);
+        varied.for_each(|scheduler| shorten(&mut scheduler.label));
+        shorten(&mut sensitivity.sentence);
+    }
     if let Some(split) = &mut document.time_split {
         split.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
         split.gaps.iter_mut().for_each(|gap| shorten(&mut gap.sentence));
@@ -66,6 +73,50 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
 fn headroom(document: &ComparisonDocument, columns: usize) -> String {
     let sentence = document.headroom.as_ref().map(|headroom| headroom.sentence.as_str());
     sentence.map_or_else(String::new, |sentence| format!("\n{}\n", wrapped(sentence, columns).trim_end()))
+}
+
+/// Rows of changes that turn nothing.
+const MOST_HARMLESS_ROWS: usize = 3;
+
+/// Which assumed costs could turn the verdict: those that do, and the largest changes of those that do not.
+fn sensitivity(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
+    let Some(sensitivity) = &document.sensitivity else { return String::new() };
+    let others: Vec<&SchedulerResult> = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline).collect();
+    let headings: Vec<String> = others.iter().map(|scheduler| format!(">{}", scheduler.label)).collect();
+    let mut table = Table::new(std::iter::once("assumed cost").chain(headings.iter().map(String::as_str)));
+    let unchanged = others.iter().map(|scheduler| {
+        let result = scheduler.measures.get(&document.primary);
+        varied_cell(
+            result.and_then(|result| result.comparison.as_ref()?.ratio),
+            result.and_then(|result| result.finding),
+        )
+    });
+    table.row(std::iter::once("as it is".to_owned()).chain(unchanged));
+    let mut harmless: Vec<(f64, &str, f64)> = Vec::new();
+    for variation in sensitivity.variations.iter().filter(|variation| !variation.turns()) {
+        if let Some(change) = variation.largest_change(document).filter(|change| *change > 0.0) {
+            harmless.push((change, &variation.cost, variation.factor));
+        }
+    }
+    harmless.sort_by(|a, b| b.0.total_cmp(&a.0));
+    harmless.truncate(MOST_HARMLESS_ROWS);
+    let shown = |variation: &&Variation| {
+        variation.turns()
+            || harmless.iter().any(|(_, cost, factor)| (*cost, *factor) == (&*variation.cost, variation.factor))
+    };
+    for variation in sensitivity.variations.iter().filter(shown) {
+        let mut row = vec![(variation.title(), Tone::Plain)];
+        for scheduler in &variation.schedulers {
+            let tone = if scheduler.turns { Tone::Bad } else { Tone::Plain };
+            row.push((varied_cell(scheduler.ratio, scheduler.finding), tone));
+        }
+        table.toned_row(row);
+    }
+    format!("\n{}\n{}\n", show(&table), wrapped(&sensitivity.sentence, columns).trim_end())
+}
+
+fn varied_cell(ratio: Option<f64>, finding: Option<Finding>) -> String {
+    format!("{} {}", ratio.map_or_else(|| "-".into(), decimal), finding.map_or("", Finding::words))
 }
 
 /// Where the time went, and what explains the differences.

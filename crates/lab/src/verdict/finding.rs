@@ -1,13 +1,13 @@
 //! What a comparison means to a reader, given how large a difference must be to matter.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use warmcore_statistics::{Comparison, Interval, Verdict};
 
 /// Differences up to this fraction matter to nobody, unless an experiment says otherwise: its *margin*.
 pub const DEFAULT_MARGIN: f64 = 0.01;
 
 /// What a comparison means to a reader: the statistics' verdict, in the light of the experiment's margin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
     /// Better than the baseline, by more than the margin.
@@ -62,7 +62,7 @@ impl Finding {
 }
 
 /// Whether a ratio is 1 but for the margin, in either direction.
-pub(super) fn within(ratio: f64, margin: f64) -> bool {
+pub(crate) fn within(ratio: f64, margin: f64) -> bool {
     (1.0 / (1.0 + margin)..=1.0 + margin).contains(&ratio)
 }
 

@@ -152,4 +152,7 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
     if let Some(headroom) = &document.headroom {
         let _ = writeln!(out, "<p class=\"headroom\">{}</p>", escape(&headroom.sentence));
     }
+    if let Some(sensitivity) = &document.sensitivity {
+        let _ = writeln!(out, "<p class=\"sensitivity\">{}</p>", escape(&sensitivity.sentence));
+    }
 }

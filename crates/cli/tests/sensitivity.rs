@@ -1,0 +1,76 @@
+//! `compare --sensitivity`: which assumed costs of the machine could turn the verdict.
+
+mod common;
+
+use std::fs;
+
+use common::Scratch;
+use serde_json::Value;
+
+/// Messages between few CPUs: wakeups and pipes cost much of the time.
+const MESSAGES: &str = "-w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --trials 8";
+
+#[test]
+fn a_changed_cost_gives_what_a_machine_with_that_cost_gives() {
+    let scratch = Scratch::new();
+    let json =
+        scratch.run(&format!("compare -m 1s1n2l2c1t {MESSAGES} --no-out --json --sensitivity=3")).exits_with(0).out;
+    let document: Value = serde_json::from_str(&json).unwrap();
+    let variations = document["sensitivity"]["variations"].as_array().unwrap();
+    let pipes = variations.iter().find(|variation| variation["cost"] == "pipe message").unwrap();
+    assert_eq!((&pipes["values"][0], &pipes["factor"]), (&"costs.pipe_message_ns".into(), &3.0.into()));
+    // The same by hand: 500 ns are the default.
+    let machine = scratch.run("machine convert 1s1n2l2c1t").exits_with(0).out;
+    assert!(!machine.contains("pipe_message_ns"));
+    scratch.write("slow-pipes.toml", &format!("{machine}\n[costs]\norigin = \"given\"\npipe_message_ns = 1500\n"));
+    let alone = format!("compare -m slow-pipes.toml {MESSAGES} --no-out --json --memory analytic");
+    let alone: Value = serde_json::from_str(&scratch.run(&alone).exits_with(0).out).unwrap();
+    let comparison = &alone["schedulers"][1]["measures"]["hackbench_time_ns"];
+    assert_eq!(pipes["schedulers"][0]["ratio"], comparison["comparison"]["ratio"]);
+    assert_eq!(pipes["schedulers"][0]["interval"], comparison["comparison"]["interval"]);
+    assert_eq!(pipes["schedulers"][0]["finding"], comparison["finding"]);
+    // What the workload never does has no effect, and what the user gave is not varied.
+    let sockets = variations.iter().find(|variation| variation["cost"] == "socket message").unwrap();
+    assert_eq!((&sockets["outcome"], &sockets["schedulers"]), (&"no_effect".into(), &Value::Array(Vec::new())));
+    let given = format!("compare -m slow-pipes.toml {MESSAGES} --no-out --json --sensitivity=3 --jobs 1");
+    let given: Value = serde_json::from_str(&scratch.run(&given).exits_with(0).out).unwrap();
+    let given = given["sensitivity"]["variations"].as_array().unwrap();
+    assert!(given.len() + 1 == variations.len() && given.iter().all(|variation| variation["cost"] != "pipe message"));
+}
+
+#[test]
+fn what_turns_the_verdict_is_told_in_table_sentence_json_and_page() {
+    let scratch = Scratch::new();
+    let words = "-m 1s1n2l4c1t -w hackbench:-T,-p,-f2,-g2,-l20 -s cfs,eevdf --trials 8 --sensitivity=2";
+    let ran = scratch.run(&format!("compare {words} --out run")).exits_with(0);
+    let text = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let read = |name: &str| fs::read_to_string(scratch.path(name)).unwrap();
+    let verdict: Value = serde_json::from_str(&read("run/verdict.json")).unwrap();
+    let sensitivity = &verdict["sensitivity"];
+    let sentence = sensitivity["sentence"].as_str().unwrap();
+    assert!(sentence.contains("could turn the verdict") && text.contains(sentence), "{sentence}\n{}", ran.out);
+    let turning = sensitivity["variations"].as_array().unwrap().iter().filter(|v| v["schedulers"][0]["turns"] == true);
+    let turning: Vec<&str> = turning.map(|variation| variation["cost"].as_str().unwrap()).collect();
+    assert!(!turning.is_empty() && sentence.starts_with(&format!("{} of ", turning.len())), "{turning:?}");
+    for cost in &turning {
+        assert!(ran.out.contains(&format!("{cost} × 2")) && sentence.contains(cost), "{cost}\n{}", ran.out);
+    }
+    assert_eq!(*sensitivity, serde_json::from_str::<Value>(&read("run/sensitivity.json")).unwrap());
+    assert!(read("run/checksums.sha256").contains("sensitivity.json"));
+    assert!(read("run/report.html").contains("could turn the verdict"));
+    // Asked again with the same factors it is read back, not run.
+    let again = scratch.run("compare --resume run --sensitivity=2").exits_with(0);
+    assert!(!again.error.contains("comparing again") && again.out == ran.out, "{}", again.error);
+}
+
+#[test]
+fn where_costs_are_not_the_simulators_and_factors_make_no_sense_it_is_refused() {
+    let scratch = Scratch::new();
+    for (factors, words) in [("=1", "other than 1"), ("=0", "0.01 to 100"), ("=fast", "0.01 to 100")] {
+        let compare = format!("compare -m 1s1n2l2c1t {MESSAGES} --no-out --sensitivity{factors}");
+        scratch.run(&compare).exits_with(2).complains(words);
+    }
+    let json = scratch.run("compare -m 1s1n1l2c1t -w spin:-n2,-d5ms -s eevdf --trials 1 --no-out --sensitivity --json");
+    let document: Value = serde_json::from_str(&json.exits_with(0).out).unwrap();
+    assert!(document["sensitivity"]["sentence"].as_str().unwrap().starts_with("None of "));
+}

@@ -1,0 +1,236 @@
+//! Which assumed costs of the machine could turn the verdict: the same trials with every figure that nobody measured made smaller
+//! and larger.
+//!
+//! What is run is a matter of `warmcore_search::sensitivity`; here is what came of it, and what it means. A verdict turns when
+//! a scheduler is better, worse or neither than the baseline where it was not before.
+
+use serde::{Deserialize, Serialize};
+use warmcore_statistics::{Better, Interval};
+
+use crate::directory::{RunDirectory, SENSITIVITY as FILE};
+use crate::verdict::{ComparisonDocument, Finding, MeasureResult, decimal, within};
+
+/// Version of [`Sensitivity`].
+pub const SCHEMA: &str = "warmcore-assumptions-1";
+
+/// Changes of a ratio below this are none.
+const NOTICED: f64 = 0.0005;
+
+/// What assumed costs do to a comparison: `sensitivity.json` of a run directory.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Sensitivity {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The measure that was judged.
+    pub metric: String,
+    /// What every assumed figure was multiplied by.
+    pub factors: Vec<f64>,
+    /// Every assumed figure with every factor, figures in the order of the machine's file.
+    pub variations: Vec<Variation>,
+    /// In words.
+    pub sentence: String,
+}
+
+/// The comparison with one change of the machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Variation {
+    /// What was changed, for people: `migration`.
+    pub cost: String,
+    /// The values by their names in the machine's file.
+    pub values: Vec<String>,
+    /// What they were multiplied by.
+    pub factor: f64,
+    /// What came of it.
+    pub outcome: VariationOutcome,
+    /// The schedulers but the baseline, in the order of the experiment; empty unless the outcome is `compared`.
+    pub schedulers: Vec<VariedScheduler>,
+}
+
+/// What came of a change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VariationOutcome {
+    /// The first trial under every scheduler was the same as without the change, so no more were run.
+    NoEffect,
+    /// There is no such machine; why.
+    Impossible(String),
+    /// All trials were run and compared.
+    Compared,
+}
+
+/// One scheduler with one change of the machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct VariedScheduler {
+    /// Its label.
+    pub label: String,
+    /// Ratio to the baseline; none where there is no such.
+    pub ratio: Option<f64>,
+    /// 95 % interval of that, from 8 trials on.
+    pub interval: Option<Interval>,
+    /// What the comparison means.
+    pub finding: Option<Finding>,
+    /// Whether it is better, worse or neither than the baseline where it was not without the change.
+    pub turns: bool,
+}
+
+/// What a reader acts on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Better,
+    Worse,
+    Neither,
+}
+
+impl Side {
+    fn of(result: &MeasureResult, margin: f64) -> Self {
+        match (result.finding, &result.comparison) {
+            (Some(Finding::Better), _) => Self::Better,
+            (Some(Finding::Worse), _) => Self::Worse,
+            // Too few trials for a verdict: the ratio itself is all there is.
+            (Some(Finding::TooFewTrials), Some(comparison)) => match comparison.ratio {
+                Some(ratio) if !within(ratio, margin) => match (ratio < 1.0) == (comparison.better == Better::Lower) {
+                    true => Self::Better,
+                    false => Self::Worse,
+                },
+                _ => Self::Neither,
+            },
+            _ => Self::Neither,
+        }
+    }
+}
+
+/// What an earlier look found for a run directory, if there was one.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn kept(directory: &RunDirectory) -> Result<Option<Sensitivity>, String> {
+    if !directory.path().join(FILE).is_file() {
+        return Ok(None);
+    }
+    let text = directory.read(FILE).map_err(|error| error.to_string())?;
+    let kept: Sensitivity = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    if kept.schema == SCHEMA { Ok(Some(kept)) } else { Err(format!("it has the schema {}", kept.schema)) }
+}
+
+/// The schedulers of a comparison with a changed machine beside those of the unchanged one.
+#[must_use]
+pub fn varied(unchanged: &ComparisonDocument, changed: &ComparisonDocument) -> Vec<VariedScheduler> {
+    let margin = unchanged.experiment.margin;
+    let pairs = unchanged.schedulers.iter().zip(&changed.schedulers).filter(|(before, _)| !before.is_baseline);
+    pairs
+        .filter_map(|(before, after)| {
+            let (before, result) = (before.measures.get(&unchanged.primary)?, after.measures.get(&unchanged.primary)?);
+            let comparison = result.comparison.as_ref();
+            Some(VariedScheduler {
+                label: after.label.clone(),
+                ratio: comparison.and_then(|comparison| comparison.ratio),
+                interval: comparison.and_then(|comparison| comparison.interval),
+                finding: result.finding,
+                turns: Side::of(before, margin) != Side::of(result, margin),
+            })
+        })
+        .collect()
+}
+
+impl Sensitivity {
+    /// What the variations mean for a comparison.
+    #[must_use]
+    pub fn new(unchanged: &ComparisonDocument, factors: &[f64], variations: Vec<Variation>) -> Self {
+        let sentence = in_words(unchanged, factors, &variations);
+        let (schema, metric) = (SCHEMA.to_owned(), unchanged.primary.clone());
+        Self { schema, metric, factors: factors.to_vec(), variations, sentence }
+    }
+}
+
+impl Variation {
+    /// Whether it turns the verdict on some scheduler.
+    #[must_use]
+    pub fn turns(&self) -> bool {
+        self.schedulers.iter().any(|scheduler| scheduler.turns)
+    }
+
+    /// The largest change of a ratio, as a fraction of what it was.
+    #[must_use]
+    pub fn largest_change(&self, unchanged: &ComparisonDocument) -> Option<f64> {
+        let changes = self.schedulers.iter().filter_map(|scheduler| {
+            let before = unchanged.schedulers.iter().find(|before| before.label == scheduler.label)?;
+            let before = before.measures.get(&unchanged.primary)?.comparison.as_ref()?.ratio?;
+            Some((scheduler.ratio? / before - 1.0).abs()).filter(|change| change.is_finite())
+        });
+        changes.max_by(f64::total_cmp)
+    }
+
+    /// The cost with its factor: `migration × 2`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} \u{d7} {}", self.cost, decimal(self.factor))
+    }
+}
+
+fn in_words(unchanged: &ComparisonDocument, factors: &[f64], variations: &[Variation]) -> String {
+    let costs = |wanted: &dyn Fn(&Variation) -> bool| {
+        let mut names: Vec<&str> = Vec::new();
+        variations.iter().filter(|variation| wanted(variation)).for_each(|variation| {
+            if !names.contains(&variation.cost.as_str()) {
+                names.push(&variation.cost);
+            }
+        });
+        names
+    };
+    let all = costs(&|_| true).len();
+    if all == 0 {
+        return "No cost of the machine is assumed, so none could turn the verdict.".into();
+    }
+    let by: Vec<String> = factors.iter().map(|factor| format!("\u{d7} {}", decimal(*factor))).collect();
+    let by = by.join(" and ");
+    let turning = costs(&Variation::turns);
+    let told: Vec<String> = variations
+        .iter()
+        .filter(|variation| variation.turns())
+        .map(|variation| {
+            let turned = variation.schedulers.iter().filter(|scheduler| scheduler.turns);
+            let turned: Vec<String> = turned.map(|scheduler| turned_in_words(unchanged, scheduler)).collect();
+            format!("with {}, {}", variation.title(), turned.join(" and "))
+        })
+        .collect();
+    let largest = variations
+        .iter()
+        .filter_map(|variation| Some((variation, variation.largest_change(unchanged)?)))
+        .filter(|(_, change)| *change >= NOTICED)
+        .max_by(|(_, a), (_, b)| a.total_cmp(b));
+    let largest = largest.map_or_else(
+        || "no ratio changes".to_owned(),
+        |(variation, change)| {
+            format!("the largest change of a ratio is {:.1} %, with {}", change * 100.0, variation.title())
+        },
+    );
+    let idle = costs(&|variation| variation.outcome == VariationOutcome::NoEffect)
+        .into_iter()
+        .filter(|cost| {
+            variations
+                .iter()
+                .filter(|variation| variation.cost == **cost)
+                .all(|variation| variation.outcome == VariationOutcome::NoEffect)
+        })
+        .count();
+    let idle = if idle == 0 { String::new() } else { format!("; {idle} of them have no effect here") };
+    match turning.len() {
+        0 => format!("None of {all} assumed costs of the machine, each {by}, turns the verdict: {largest}{idle}."),
+        turning => format!(
+            "{turning} of {all} assumed costs of the machine, each {by}, could turn the verdict: {}; {largest}{idle}.",
+            told.join("; ")
+        ),
+    }
+}
+
+fn turned_in_words(unchanged: &ComparisonDocument, scheduler: &VariedScheduler) -> String {
+    let before = unchanged.schedulers.iter().find(|before| before.label == scheduler.label);
+    let before = before.and_then(|before| before.measures.get(&unchanged.primary));
+    let words = |finding: Option<Finding>, ratio: Option<f64>| {
+        let finding = finding.map_or("not compared", Finding::words);
+        ratio.map_or_else(|| finding.to_owned(), |ratio| format!("{finding} at {}", decimal(ratio)))
+    };
+    let was =
+        words(before.and_then(|before| before.finding), before.and_then(|before| before.comparison.as_ref()?.ratio));
+    format!("{} is {} instead of {was}", scheduler.label, words(scheduler.finding, scheduler.ratio))
+}
