@@ -60,6 +60,8 @@ pub(crate) struct Cpu {
     pub resched_listed: bool,
     /// Queued wakeups on their way here.
     pub ttwu_pending: u32,
+    /// Until when the CPU, if it is idle, looks for work in a loop.
+    pub polls_until_ns: u64,
     /// When the running activity was last settled.
     pub settled_ns: u64,
     /// Overhead since then that the running task has not been charged with yet.
@@ -346,11 +348,20 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Delay until an interrupt sent from this CPU makes `cpu` react, including its way out of idle.
+    /// Delay until an interrupt sent from this CPU makes `cpu` react, including its way out of idle. One that looks for work in a loop
+    /// needs no interrupt: it sees the line that was written.
     pub(crate) fn ipi_delay(&self, cpu: CpuId) -> u64 {
-        let costs = self.machine.costs();
-        let delay = costs.ipi_ns[self.machine.relation(self.this_cpu, cpu)];
-        if self.curr_is_idle(cpu) { delay + costs.idle_exit_ns } else { delay }
+        let (costs, relation) = (self.machine.costs(), self.machine.relation(self.this_cpu, cpu));
+        match self.curr_is_idle(cpu) {
+            true if self.now_ns < self.cpus[cpu.index()].polls_until_ns => costs.line_transfer_ns[relation],
+            true => costs.ipi_ns[relation] + costs.idle_exit_ns,
+            false => costs.ipi_ns[relation],
+        }
+    }
+
+    /// The CPU, as long as it is idle, looks for work in a loop for so long instead of sleeping (`cpu_spinwait` of FreeBSD's idle thread).
+    pub fn poll_idle(&mut self, cpu: CpuId, for_ns: u64) {
+        self.cpus[cpu.index()].polls_until_ns = self.now_ns.saturating_add(for_ns);
     }
 
     /// Arms the CPU's high-resolution tick `delay_ns` from now, replacing an armed one (`hrtick_start`).

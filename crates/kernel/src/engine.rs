@@ -482,6 +482,7 @@ fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
             need_resched: NeedResched::No,
             resched_listed: false,
             ttwu_pending: 0,
+            polls_until_ns: 0,
             settled_ns: 0,
             stolen_ns: 0,
             clock_task_ns: 0,

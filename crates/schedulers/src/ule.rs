@@ -11,7 +11,10 @@
 //! | `run_queue`, `threads` | buckets, calendar, slices, preemption | 5 to 8, 12 |
 //! | `groups` | tree of CPUs, search in it | 9.1, 9.2 |
 //! | `pick_cpu` | where a thread runs | 9 |
+//! | `idle_spin` | idle CPUs that wait in a loop | |
 //! | `balance` | stealing by idle CPUs, the periodic balancer | 10, 11 |
+//!
+//! `vectors` compares the rules with what FreeBSD's own functions answered.
 //!
 //! The kernel's tick is the accounting tick (`stathz`); lengths of sleep are measured by the profile's own clock.
 //!
@@ -22,6 +25,7 @@
 mod balance;
 mod decisions;
 mod groups;
+mod idle_spin;
 mod interactivity;
 mod pick_cpu;
 mod profile;
@@ -29,6 +33,8 @@ mod run_queue;
 mod threads;
 mod tunables;
 mod usage;
+#[cfg(test)]
+mod vectors;
 
 use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
 use warmcore_topology::{CpuId, CpuSet};
@@ -38,6 +44,7 @@ use warmcore_workload::Policy;
 use self::decisions::UleDecisions;
 pub(crate) use self::groups::Chance;
 use self::groups::Groups;
+use self::idle_spin::Switches;
 use self::interactivity::{Clock, History};
 use self::profile::Model;
 use self::threads::{IDLE, IDLE_CLASS, Position, Queues, Thread};
@@ -49,6 +56,9 @@ pub use self::tunables::UleTunables;
 
 /// Worst priority of a time-sharing thread, which a thread that yields takes until it runs again.
 const YIELDED: fn(&Model) -> u32 = |model| model.priorities.batch_max;
+
+/// `static_boost` that stands for the profile's own.
+const PROFILES_OWN_BOOST: u64 = 256;
 
 /// Why the running thread of a CPU is asked to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -85,6 +95,8 @@ pub struct Ule {
     chance: Chance,
     /// By CPU.
     asked: Vec<Asked>,
+    /// By CPU.
+    switches: Vec<Switches>,
     /// By process: its first thread, which receives the run time of those that end.
     first_threads: Vec<Option<TaskId>>,
     /// A timer at which idle CPUs look for work is armed.
@@ -92,6 +104,7 @@ pub struct Ule {
     /// CPUs looked at in searches, to be charged to the CPU that searches.
     visited: u32,
     decisions: UleDecisions,
+    all_cpus: CpuSet,
     /// CPUs that a search may still find; kept for their memory.
     candidates: CpuSet,
     receivers: CpuSet,
@@ -109,6 +122,9 @@ impl Ule {
             model.slice_max_ticks = tunables.slice as u32;
             model.slice_min_ticks = tunables.slice as u32 / 6;
         }
+        if tunables.slice_min > 0 {
+            model.slice_min_ticks = tunables.slice_min as u32;
+        }
         Self {
             tunables,
             model,
@@ -116,10 +132,12 @@ impl Ule {
             queues: Queues::new(machine.cpu_count()),
             chance: Chance::new(boot.seed),
             asked: vec![Asked::Not; machine.cpu_count()],
+            switches: vec![Switches::default(); machine.cpu_count()],
             first_threads: Vec::new(),
             retry_armed: false,
             visited: 0,
             decisions: UleDecisions::default(),
+            all_cpus: machine.all_cpus().clone(),
             candidates: machine.all_cpus().clone(),
             receivers: machine.all_cpus().clone(),
         }
@@ -143,21 +161,22 @@ impl Ule {
         thread.history.score(self.threshold(), self.model.scores_above_half)
     }
 
-    /// Computes what a thread's priority should be (`sched_priority`).
+    /// What the priority of a time-sharing thread should be (`sched_priority`).
+    fn priority_of(&self, thread: &Thread, nice: i32) -> u32 {
+        let priorities = &self.model.priorities;
+        let score = (self.score(thread) as i32 + nice).max(0) as u32;
+        if score < self.threshold() {
+            return priorities.interactive(score, self.threshold());
+        }
+        priorities.batch(thread.usage.level(priorities.usage_levels, self.model.clock), nice)
+    }
+
+    /// Computes what a thread's priority should be.
     fn compute_priority(&mut self, core: &mut Core<'_>, task: TaskId) {
         let nice = i32::from(core.task(task).nice());
-        let thread = &self.queues.threads[task.index()];
-        let priorities = &self.model.priorities;
-        let priority = if core.task(task).policy() == Policy::Idle {
-            IDLE_CLASS
-        } else {
-            let score = (self.score(thread) as i32 + nice).max(0) as u32;
-            if score < self.threshold() {
-                priorities.interactive(score, self.threshold())
-            } else {
-                let usage = thread.usage.level(priorities.usage_levels, self.model.clock);
-                priorities.batch(usage, nice)
-            }
+        let priority = match core.task(task).policy() {
+            Policy::Idle => IDLE_CLASS,
+            _ => self.priority_of(&self.queues.threads[task.index()], nice),
         };
         let before = std::mem::replace(&mut self.queues.thread(task).user_priority, priority);
         let (was_batch, is_batch) = (self.model.priorities.is_batch(before), self.model.priorities.is_batch(priority));
@@ -271,6 +290,20 @@ impl Ule {
         self.compute_priority(core, task);
     }
 
+    /// An idle CPU that has switched often waits in a loop for a while (`sched_idletd`).
+    fn spin_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        if !self.model.spins_idle || self.groups.group(self.groups.leaf(cpu)).smt {
+            return;
+        }
+        let threshold = match self.tunables.idlespinthresh {
+            0 => idle_spin::default_threshold(self.clock()),
+            switches => switches as u32,
+        };
+        let recent = self.switches[cpu.index()].recent(core.now_ns() / core.tick_ns());
+        let turns = if recent > threshold { self.tunables.idlespins } else { 0 };
+        core.poll_idle(cpu, turns * idle_spin::TURN_NS);
+    }
+
     /// Charges the CPU that searched with the CPUs it looked at.
     fn charge_search(&mut self, core: &mut Core<'_>, cpu: CpuId, kind: warmcore_trace::OverheadKind) {
         let visited = std::mem::take(&mut self.visited);
@@ -339,7 +372,7 @@ impl Scheduler for Ule {
         if flags.has(Enqueue::WAKEUP) {
             self.woken(core, task);
         } else if flags.has(Enqueue::INITIAL) {
-            let slice = self.queues.cpus[cpu.index()].slice_ticks(&self.model);
+            let slice = self.queues.cpus[core.this_cpu().index()].slice_ticks(&self.model);
             self.queues.thread(task).slice_ticks = slice.saturating_sub(self.model.slice_min_ticks);
         }
         self.queues.cpus[cpu.index()].load += 1;
@@ -355,7 +388,11 @@ impl Scheduler for Ule {
         self.queues.cpus[cpu.index()].load -= 1;
         if flags.has(Dequeue::SLEEP) {
             let now = self.now(core);
-            let boost = self.model.priorities.batch_min;
+            let boost = match self.tunables.static_boost {
+                0 => IDLE,
+                PROFILES_OWN_BOOST => self.model.priorities.batch_min,
+                priority => priority as u32,
+            };
             let thread = self.queues.thread(task);
             thread.slept_at = now;
             if thread.priority < IDLE_CLASS {
@@ -387,6 +424,7 @@ impl Scheduler for Ule {
 
     fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
         let (clock, now) = (self.clock(), self.now(core));
+        self.switches[cpu.index()].count();
         if self.tunables.exact_charging == 1 {
             self.charge_exactly(core, task);
         }
@@ -410,12 +448,15 @@ impl Scheduler for Ule {
         self.queues.cpus[cpu.index()].lowpri = priority;
     }
 
-    fn enter_idle(&mut self, core: &mut Core<'_>, _cpu: CpuId) {
+    fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.spin_idle(core, cpu);
         self.arm_retry(core);
     }
 
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
-        self.queues.cpus[cpu.index()].timeshare.tick();
+        let queue = &mut self.queues.cpus[cpu.index()];
+        queue.timeshare.tick();
+        self.switches[cpu.index()].tick(core.now_ns() / core.tick_ns(), queue.load);
         let Some(curr) = curr else { return };
         let (clock, now) = (self.clock(), self.now(core));
         let slice = self.queues.cpus[cpu.index()].slice_ticks(&self.model);
@@ -460,12 +501,11 @@ impl Scheduler for Ule {
         self.compute_priority(core, task);
         let cpu = core.task(task).cpu();
         let thread = self.queues.thread(task);
-        let (before, now) = (thread.priority, thread.user_priority);
-        if thread.waits == threads::Waits::Nowhere {
-            return;
-        }
+        let (before, now, waits) = (thread.priority, thread.user_priority, thread.waits != threads::Waits::Nowhere);
         thread.priority = now;
-        if now < before {
+        if core.curr(cpu) == task {
+            self.queues.cpus[cpu.index()].reniced(&self.queues.threads, before, now);
+        } else if waits && now < before {
             self.queues.remove(cpu, task);
             self.queues.add(&self.model, cpu, task, Position::InTurn);
         }

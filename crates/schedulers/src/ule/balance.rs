@@ -45,33 +45,53 @@ impl Ule {
         if self.queues.waiting == 0 || core.machine().cpu_count() == 1 {
             return;
         }
-        let mut candidates = std::mem::take(&mut self.candidates);
-        let tries = [self.model.trysteal_limit, u32::MAX];
-        // First in the nearest levels, if the profile has a limit for that, then from the idle thread in all.
-        for levels in tries.into_iter().filter(|levels| *levels > 0) {
-            candidates.union_with(core.machine().all_cpus());
-            candidates.remove(cpu);
-            if self.steal_within(core, cpu, &mut candidates, levels) {
-                break;
-            }
+        let mut take = |ule: &mut Self, victim| ule.move_one(core, victim, cpu, MigrationKind::Steal);
+        // First in the nearest levels, in FreeBSD 14, then from the idle thread in all.
+        let near = if self.model.tries_before_idle { self.tunables.trysteal_limit as u32 } else { 0 };
+        if !self.steal_within(cpu, near, &mut take) {
+            self.steal_within(cpu, u32::MAX, &mut take);
         }
-        self.candidates = candidates;
         self.charge_search(core, cpu, OverheadKind::Balance);
     }
 
     /// Takes a thread from a CPU in so many levels of groups around. Whether there was one.
-    fn steal_within(&mut self, core: &mut Core<'_>, cpu: CpuId, candidates: &mut CpuSet, levels: u32) -> bool {
+    pub(super) fn steal_within(
+        &mut self,
+        cpu: CpuId,
+        levels: u32,
+        take: &mut impl FnMut(&mut Self, CpuId) -> bool,
+    ) -> bool {
+        if levels == 0 {
+            return false;
+        }
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.union_with(&self.all_cpus);
+        candidates.remove(cpu);
+        let stolen = self.steal_from(&mut candidates, cpu, levels, take);
+        self.candidates = candidates;
+        stolen
+    }
+
+    fn steal_from(
+        &mut self,
+        candidates: &mut CpuSet,
+        cpu: CpuId,
+        levels: u32,
+        take: &mut impl FnMut(&mut Self, CpuId) -> bool,
+    ) -> bool {
         let mut around = Some(self.groups.leaf(cpu));
         let (mut level, mut of_sibling) = (1, false);
         while let Some(group) = around {
             let least = match self.groups.group(group).smt {
-                true => self.model.steal_thresh_smt,
+                true => self.model.steal_thresh_smt.unwrap_or(self.tunables.steal_thresh as u32),
                 false => self.tunables.steal_thresh as u32,
             };
             while let Some(victim) = self.most_loaded(candidates, group, least, 1) {
                 candidates.remove(victim);
-                if self.move_one(core, victim, cpu, MigrationKind::Steal) {
-                    return true;
+                let taken = take(self, victim);
+                // Before it switches to its idle thread a CPU tries but one: interrupts are off.
+                if taken || levels < u32::MAX {
+                    return taken;
                 }
             }
             level += 1;
@@ -89,16 +109,27 @@ impl Ule {
 
     /// Moves one waiting thread that may run there; the CPUs' queues are up to date afterwards.
     fn move_one(&mut self, core: &mut Core<'_>, from: CpuId, to: CpuId, kind: MigrationKind) -> bool {
-        let queue = &self.queues.cpus[from.index()];
-        let Some(task) = queue.to_steal(&self.queues.links, |task| core.may_run_on(task, to)) else { return false };
-        self.queues.remove(from, task);
-        self.queues.cpus[from.index()].load -= 1;
+        let Some(task) = self.take_one(from, &|task| core.may_run_on(task, to)) else { return false };
         core.set_task_cpu(task, to, kind);
         let told = if kind == MigrationKind::Steal { self.decisions.stolen } else { self.decisions.moved };
         core.decide(told, task, i64::from(from.0));
+        self.give_one(to, task);
+        true
+    }
+
+    /// Takes a waiting thread that may move out of a CPU's queue (`tdq_steal`, `sched_rem`).
+    pub(super) fn take_one(&mut self, from: CpuId, may: &impl Fn(TaskId) -> bool) -> Option<TaskId> {
+        let queue = &self.queues.cpus[from.index()];
+        let task = queue.to_steal(&self.queues.links, self.model.first_stolen_last, may)?;
+        self.queues.remove(from, task);
+        self.queues.cpus[from.index()].load -= 1;
+        Some(task)
+    }
+
+    /// Queues a thread that comes from elsewhere (`tdq_add`).
+    pub(super) fn give_one(&mut self, to: CpuId, task: TaskId) {
         self.queues.cpus[to.index()].load += 1;
         self.queues.add(&self.model, to, task, Position::Tail);
-        true
     }
 
     fn most_loaded(&mut self, candidates: &CpuSet, group: GroupId, least: u32, transferable: u32) -> Option<CpuId> {
@@ -135,13 +166,29 @@ impl Ule {
         core.start_timer(BALANCER, ticks * core.tick_ns(), PERIODIC);
     }
 
-    /// A pass of the periodic balancer: every CPU gives at most one thread or receives at most one.
+    /// A pass of the periodic balancer.
     pub(super) fn balance(&mut self, core: &mut Core<'_>) {
+        let mut moves = 0;
+        let lone = self.balance_pass(&mut |ule, giver, receiver| {
+            let moved = ule.balance_pair(core, giver, receiver);
+            moves += i64::from(moved);
+            moved
+        });
+        if let Some(lone) = lone {
+            self.tell_to_choose(core, lone);
+        }
+        core.decide(self.decisions.passed, core.curr(BALANCER), moves);
+        self.charge_search(core, BALANCER, OverheadKind::Balance);
+        self.arm_balancer(core, false);
+    }
+
+    /// Every CPU gives at most one thread or receives at most one. The CPU whose lone thread is to choose again, if there is one.
+    pub(super) fn balance_pass(&mut self, pair: &mut impl FnMut(&mut Self, CpuId, CpuId) -> bool) -> Option<CpuId> {
         let mut givers = std::mem::take(&mut self.candidates);
         let mut receivers = std::mem::take(&mut self.receivers);
-        givers.union_with(core.machine().all_cpus());
-        let mut moves = 0;
+        givers.union_with(&self.all_cpus);
         let transferable = u32::from(!self.model.lone_threads_choose);
+        let mut lone = None;
         while let Some(giver) = self.most_loaded(&givers, ROOT, self.model.balance_donor_load, transferable) {
             givers.remove(giver);
             receivers.clear();
@@ -150,32 +197,27 @@ impl Ule {
                 break;
             }
             if self.model.lone_threads_choose && self.load(giver) == 1 {
-                self.tell_to_choose(core, giver);
+                lone = Some(giver);
                 break;
             }
-            if self.queues.cpus[giver.index()].transferable == 0 {
+            if self.model.lone_threads_choose && self.queues.cpus[giver.index()].transferable == 0 {
                 continue;
             }
-            let mut moved = false;
             let mut tried = false;
             while let Some(receiver) = self.receiver(&receivers, giver) {
                 tried = true;
-                if self.balance_pair(core, giver, receiver) {
+                if pair(self, giver, receiver) {
                     givers.remove(receiver);
-                    moved = true;
-                    moves += 1;
                     break;
                 }
                 receivers.remove(receiver);
             }
-            if !moved && !tried {
+            if !tried {
                 break;
             }
         }
         (self.candidates, self.receivers) = (givers, receivers);
-        core.decide(self.decisions.passed, core.curr(BALANCER), moves);
-        self.charge_search(core, BALANCER, OverheadKind::Balance);
-        self.arm_balancer(core, false);
+        lone
     }
 
     /// The thread that runs alone on a CPU is to choose another for itself, as if its caches were cold.
@@ -200,8 +242,7 @@ impl Ule {
         self.queues.cpus[cpu.index()].load -= 1;
         core.set_task_cpu(task, to, MigrationKind::Balance);
         core.decide(self.decisions.chose_anew, task, i64::from(cpu.0));
-        self.queues.cpus[to.index()].load += 1;
-        self.queues.add(&self.model, to, task, Position::Tail);
+        self.give_one(to, task);
         self.notify(core, to, task);
     }
 
@@ -225,25 +266,29 @@ impl Ule {
     }
 
     fn balance_pair(&mut self, core: &mut Core<'_>, giver: CpuId, receiver: CpuId) -> bool {
-        let (from, to) = (&self.queues.cpus[giver.index()], &self.queues.cpus[receiver.index()]);
-        if from.transferable == 0
-            || from.load <= to.load
-            || !self.move_one(core, giver, receiver, MigrationKind::Balance)
-        {
+        if self.load(giver) <= self.load(receiver) {
+            return false;
+        }
+        let waiting = self.lowpri(receiver);
+        if !self.move_one(core, giver, receiver, MigrationKind::Balance) {
             return false;
         }
         if core.curr_is_idle(receiver) {
             core.resched_full(receiver);
             return true;
         }
+        if receiver == BALANCER {
+            return true;
+        }
         let running = self.queues.threads[core.curr(receiver).index()].priority;
-        let joined = self.lowpri(receiver);
+        let best = self.lowpri(receiver);
+        // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (docs/spec/ule.md section 18, number
+        // 11); later ones by the rules of preemption for the thread that has come, which is the best unless a better one waited.
         let threshold = self.tunables.preempt_thresh as u32;
-        // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (docs/spec/ule.md section 18, number 11).
         let leaves = if self.model.balance_asks_preemption {
-            should_preempt(&self.model, threshold, joined, running, true)
+            best < waiting && should_preempt(&self.model, threshold, best, running, true)
         } else {
-            joined < running
+            best < running
         };
         if leaves {
             self.ask(core, receiver, Asked::AtOnce);
@@ -253,7 +298,9 @@ impl Ule {
 
     /// Where idle CPUs look for work at their ticks: makes sure that there is a next time as long as anybody waits.
     pub(super) fn arm_retry(&mut self, core: &mut Core<'_>) {
-        let wanted = self.model.steal_at_ticks && self.tunables.steal_idle == 1 && self.queues.waiting > 0;
+        let wanted = (self.model.steal_at_ticks || self.tunables.always_steal == 1)
+            && self.tunables.steal_idle == 1
+            && self.queues.waiting > 0;
         if wanted && !self.retry_armed && core.machine().cpu_count() > 1 {
             self.retry_armed = true;
             core.start_timer(BALANCER, core.tick_ns(), RETRY);

@@ -107,8 +107,11 @@ impl History {
         self.trim(clock);
     }
 
-    /// A sleep of so many ticks; those that begin and end in the same tick add nothing.
+    /// A sleep of so many ticks; those that begin and end in the same tick change nothing.
     pub fn slept(&mut self, ticks: u64, clock: Clock) {
+        if ticks == 0 {
+            return;
+        }
         // Anything longer than two histories is the same to `trim`.
         let ticks = ticks.min(u64::from(clock.hz) * 10 + 1) as u32;
         self.sleep = self.sleep.saturating_add(ticks << TICK_SHIFT);
@@ -223,6 +226,9 @@ mod tests {
         let mut history = of(10, 10);
         history.slept(0, CLOCK);
         assert_eq!(history, of(10, 10));
+        let mut reset = History { run: 1, sleep: 5 * SECOND };
+        reset.slept(0, CLOCK);
+        assert_eq!(reset, History { run: 1, sleep: 5 * SECOND }, "nor does it trim what is a unit too long");
     }
 
     #[test]

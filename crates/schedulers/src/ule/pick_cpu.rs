@@ -13,45 +13,66 @@ use super::threads::IDLE_CLASS;
 /// CPUs whose best priority is worse than this are idle.
 const WORST_TIME_SHARING: u32 = IDLE_CLASS - 1;
 
+/// A thread that looks for a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seeker {
+    /// Its priority.
+    pub priority: u32,
+    /// Where it ran last.
+    pub last: CpuId,
+    /// It runs there, and is to choose anew.
+    pub running: bool,
+    /// Ticks of the clock since it ran there; none if its caches are cold.
+    pub age: Option<u64>,
+    /// The CPU that looks.
+    pub this_cpu: CpuId,
+}
+
 impl Ule {
     /// The CPU for a thread that ran on `last`, or runs there and is to choose anew.
     pub(super) fn pick_cpu(&mut self, core: &mut Core<'_>, task: TaskId, last: CpuId, running: bool) -> CpuId {
-        let (cpu, reason) = self.search_cpu(core, task, last, running);
+        let thread = &self.queues.threads[task.index()];
+        let now = self.now(core);
+        let seeker = Seeker {
+            priority: thread.priority,
+            last,
+            running,
+            age: thread.last_ran.map(|last_ran| now - last_ran),
+            this_cpu: core.this_cpu(),
+        };
+        let (cpu, reason) = self.search_cpu(seeker, &|cpu| core.may_run_on(task, cpu));
         core.decide(reason, task, i64::from(cpu.0));
         cpu
     }
 
-    fn search_cpu(&mut self, core: &Core<'_>, task: TaskId, last: CpuId, running: bool) -> (CpuId, DecisionId) {
+    /// The same of a thread that may run on some CPUs only, with the reason.
+    pub(super) fn search_cpu(&mut self, seeker: Seeker, may: &impl Fn(CpuId) -> bool) -> (CpuId, DecisionId) {
         let told = self.decisions;
-        let this_cpu = core.this_cpu();
+        let Seeker { priority, last, this_cpu, .. } = seeker;
         let leaf = self.groups.leaf(last);
-        if core.may_run_on(task, last) && self.is_idle(last) && self.is_affine(core, task, 2) {
+        if may(last) && self.is_idle(last) && self.is_affine(seeker, 2) {
             let siblings_busy =
                 self.groups.group(leaf).smt && self.groups.group(leaf).cpus.iter().any(|&cpu| !self.is_idle(cpu));
             if !siblings_busy {
                 return (last, told.kept);
             }
         }
-        let priority = self.queues.threads[task.index()].priority;
         let affine = self
             .groups
             .outward(leaf)
-            .filter(|&group| !self.groups.group(group).smt && self.is_affine_to(core, task, group))
+            .filter(|&group| !self.groups.group(group).smt && self.is_affine_to(seeker, group))
             .last()
             .filter(|&group| group != ROOT);
         let mut found = None;
         if let Some(group) = affine {
-            found = self
-                .search_least(core, task, group, Some(WORST_TIME_SHARING.max(priority)), last, running)
-                .map(|cpu| (cpu, told.near));
+            let worse_than = Some(WORST_TIME_SHARING.max(priority));
+            found = self.search_least(seeker, group, worse_than, may).map(|cpu| (cpu, told.near));
         }
         let found = found
-            .or_else(|| {
-                self.search_least(core, task, ROOT, Some(priority), last, running).map(|cpu| (cpu, told.first_there))
-            })
-            .or_else(|| self.search_least(core, task, ROOT, None, last, running).map(|cpu| (cpu, told.least)));
+            .or_else(|| self.search_least(seeker, ROOT, Some(priority), may).map(|cpu| (cpu, told.first_there)))
+            .or_else(|| self.search_least(seeker, ROOT, None, may).map(|cpu| (cpu, told.least)));
         let Some((found, reason)) = found else { return (last, told.least) };
-        let runs_first_here = core.may_run_on(task, this_cpu) && self.lowpri(this_cpu) > priority;
+        let runs_first_here = may(this_cpu) && self.lowpri(this_cpu) > priority;
         if runs_first_here && !self.is_idle(found) && self.load(this_cpu) <= self.load(found) + 1 {
             return (this_cpu, told.here);
         }
@@ -63,30 +84,28 @@ impl Ule {
     }
 
     /// Whether the thread ran less than so many times the basic affinity ago.
-    fn is_affine(&self, core: &Core<'_>, task: TaskId, times: u64) -> bool {
+    fn is_affine(&self, seeker: Seeker, times: u64) -> bool {
         let ticks = match self.tunables.affinity {
             0 => self.model.affinity_ticks,
             ticks => ticks,
         };
-        let last_ran = self.queues.threads[task.index()].last_ran;
-        last_ran.is_some_and(|last_ran| self.now(core) - last_ran < ticks * times)
+        seeker.age.is_some_and(|age| age < ticks * times)
     }
 
-    fn is_affine_to(&self, core: &Core<'_>, task: TaskId, group: GroupId) -> bool {
+    fn is_affine_to(&self, seeker: Seeker, group: GroupId) -> bool {
         let times = self.groups.group(group).level.affinity();
-        times > 0 && self.is_affine(core, task, times)
+        times > 0 && self.is_affine(seeker, times)
     }
 
     /// The least loaded CPU of a group, if a priority is given of those on which a thread of that priority would run first.
     fn search_least(
         &mut self,
-        core: &Core<'_>,
-        task: TaskId,
+        seeker: Seeker,
         group: GroupId,
         worse_than: Option<u32>,
-        preferred: CpuId,
-        running: bool,
+        may: &impl Fn(CpuId) -> bool,
     ) -> Option<CpuId> {
+        let Seeker { last: preferred, running, .. } = seeker;
         let own_counts_not = running && self.model.search.discounts_running;
         let queues = &self.queues.cpus;
         let mut search = Search {
@@ -96,7 +115,7 @@ impl Ule {
                 let runs_first = |limit| queues[cpu.index()].lowpri > limit;
                 // The best priority of its own CPU can be its own.
                 let asks = if own_counts_not && cpu == preferred { None } else { worse_than };
-                core.may_run_on(task, cpu) && asks.is_none_or(runs_first)
+                may(cpu) && asks.is_none_or(runs_first)
             },
             preferred: Some(preferred),
             running,

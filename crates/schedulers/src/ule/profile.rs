@@ -57,7 +57,7 @@ impl Priorities {
         slope: Slope::PerPoint,
     };
 
-    /// FreeBSD's time-sharing range of 136 priorities, from 13 on.
+    /// The time-sharing range of 136 priorities of FreeBSD 14.
     const FREEBSD_14: Self = Self {
         interactive_min: 88,
         batch_min: 136,
@@ -65,7 +65,7 @@ impl Priorities {
         usage_min: 156,
         usage_levels: 48,
         nice_scale: (1, 1),
-        slope: Slope::PerPoint,
+        slope: Slope::Linear,
     };
 
     /// The 40 priorities of Linux, which the port scales FreeBSD's ranges to.
@@ -144,16 +144,20 @@ pub(crate) struct Model {
     pub preempted_first: bool,
     /// How CPUs are compared in a search.
     pub search: SearchRules,
-    /// Levels of groups in which a CPU looks for work before it switches to its idle thread, which looks in all; 0 = none.
-    pub trysteal_limit: u32,
+    /// A CPU looks for work near it before it switches to its idle thread, which looks in all.
+    pub tries_before_idle: bool,
+    /// An idle CPU that has switched often waits in a loop.
+    pub spins_idle: bool,
     /// Of two groups in one the other is searched alone after the first.
     pub siblings_first: bool,
     /// A thread that runs alone on one of the most loaded CPUs is told to choose another.
     pub lone_threads_choose: bool,
     /// The periodic balancer's first countdown is a whole interval.
     pub first_countdown_whole: bool,
-    /// The least load that a thread is stolen from within a core's hardware threads.
-    pub steal_thresh_smt: u32,
+    /// The least load that a thread is stolen from within a core's hardware threads, if it is not `steal_thresh`.
+    pub steal_thresh_smt: Option<u32>,
+    /// The batch thread that is next can be taken whenever no other can; before FreeBSD 14 only where the search came by it again.
+    pub first_stolen_last: bool,
     /// An idle CPU looks for work at its ticks; otherwise only when it becomes idle or something was switched there.
     pub steal_at_ticks: bool,
     /// Least load of a CPU that the periodic balancer takes from.
@@ -188,11 +192,13 @@ impl Model {
                 preferred_in_ties: true,
                 discounts_running: false,
             },
-            trysteal_limit: 0,
+            tries_before_idle: false,
+            spins_idle: true,
             siblings_first: false,
             lone_threads_choose: false,
             first_countdown_whole: false,
-            steal_thresh_smt: 1,
+            steal_thresh_smt: Some(1),
+            first_stolen_last: false,
             steal_at_ticks: false,
             balance_donor_load: 1,
             balance_asks_preemption: false,
@@ -211,11 +217,12 @@ impl Model {
                     preferred_in_ties: false,
                     discounts_running: true,
                 },
-                trysteal_limit: 2,
+                tries_before_idle: true,
                 siblings_first: true,
                 lone_threads_choose: true,
                 first_countdown_whole: true,
-                steal_thresh_smt: 2,
+                steal_thresh_smt: None,
+                first_stolen_last: true,
                 balance_asks_preemption: true,
                 ..freebsd
             },
@@ -230,8 +237,9 @@ impl Model {
                 deferred_switch: false,
                 preempted_first: true,
                 search: SearchRules { by_group: false, ..freebsd.search },
-                steal_thresh_smt: 2,
+                steal_thresh_smt: None,
                 steal_at_ticks: true,
+                spins_idle: false,
                 affinity_ticks: 100,
                 balance_interval_ticks: 128,
                 ..freebsd
@@ -246,8 +254,9 @@ impl Model {
                 remote_preemption: false,
                 deferred_switch: false,
                 search: SearchRules { by_group: false, ..freebsd.search },
-                steal_thresh_smt: 2,
+                steal_thresh_smt: None,
                 steal_at_ticks: true,
+                spins_idle: false,
                 ..freebsd
             },
         }
@@ -289,7 +298,8 @@ mod tests {
         let modern = Priorities::FREEBSD_14;
         assert_eq!((modern.batch(0, -20), modern.batch(47, 20)), (136, 223));
         assert_eq!([0, 24, 47, 99].map(|usage| modern.batch(usage, 0)), [156, 180, 203, 203]);
-        assert_eq!([0, 1, 29].map(|score| modern.interactive(score, 30)), [88, 89, 117]);
+        let levels = [0, 1, 29].map(|score| modern.interactive(score, 30));
+        assert_eq!(levels, [88, 89, 134], "48 levels in proportion to the score");
     }
 
     #[test]

@@ -51,6 +51,11 @@ impl RunQueue {
         self.occupied & (1 << bucket) == 0
     }
 
+    /// Whether nobody is in a bucket or in those after it, up to the last.
+    pub fn none_from(&self, bucket: u32) -> bool {
+        self.occupied >> bucket == 0
+    }
+
     /// Adds a task behind all others of the bucket.
     pub fn push_back(&mut self, links: &mut Links, bucket: u32, task: TaskId) {
         let last = std::mem::replace(&mut self.tails[bucket as usize], task.0);
@@ -129,6 +134,12 @@ impl Calendar {
     /// Bucket in turn.
     pub fn in_turn(&self) -> u32 {
         self.run
+    }
+
+    /// The bucket that offsets count from, and the one in turn.
+    #[cfg(test)]
+    pub fn indices(&self) -> (u32, u32) {
+        (self.insert, self.run)
     }
 
     /// Bucket of a thread so many priorities into a range of `range`. Newcomers do not slip into the bucket in turn ahead of time.

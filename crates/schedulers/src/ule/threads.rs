@@ -126,6 +126,15 @@ impl CpuQueue {
         self.lowpri = self.lowpri.min(priority);
     }
 
+    /// The running thread has another priority (`sched_thread_priority`, `tdq_setlowpri`).
+    pub fn reniced(&mut self, threads: &[Thread], before: u32, now: u32) {
+        if now < self.lowpri {
+            self.lowpri = now;
+        } else if self.lowpri == before {
+            self.lowpri = self.first().map_or(now, |next| threads[next.index()].priority.min(now));
+        }
+    }
+
     /// Takes a waiting thread out.
     pub fn remove(&mut self, links: &mut Links, task: TaskId, thread: &mut Thread) {
         match std::mem::take(&mut thread.waits) {
@@ -146,25 +155,24 @@ impl CpuQueue {
     }
 
     /// The thread that another CPU takes, of those it may take (`tdq_steal`): the first of the interactive ones; of the calendar's the
-    /// first but one, since the first is about to run here, or that one if no other can move; of the idle class.
-    pub fn to_steal(&self, links: &Links, may: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+    /// first but one, since the first is about to run here, or that one if no other can move; of the idle class. The search of the calendar
+    /// begins at the bucket in turn, and once more at bucket 0 if that is another. Where the first is not `first_stolen_last`, it is the
+    /// one looked at last that has a second look.
+    pub fn to_steal(&self, links: &Links, first_stolen_last: bool, may: impl Fn(TaskId) -> bool) -> Option<TaskId> {
         if let Some(task) = self.realtime.tasks_from(links, 0).find(|&task| may(task)) {
             return Some(task);
         }
         let from = self.timeshare.in_turn();
         let mut in_turn = self.timeshare.queue.tasks_from(links, from);
         if let Some(first) = in_turn.next() {
-            let mut last = first;
-            for task in in_turn {
-                if may(task) {
-                    return Some(task);
-                }
-                last = task;
+            if let Some(task) = in_turn.find(|&task| may(task)) {
+                return Some(task);
             }
-            // A second pass begins at bucket 0, so it comes by again unless the first one began there too (docs/spec/ule.md section 18, number 8).
-            let again = if from == 0 { last } else { first };
-            if may(again) {
-                return Some(again);
+            // Both looks begin at the first of all if nobody is from the bucket in turn on (docs/spec/ule.md section 18, number 8).
+            let once = from == 0 || self.timeshare.queue.none_from(from);
+            let single = self.timeshare.queue.tasks_from(links, from).nth(1).is_none();
+            if (first_stolen_last || !once || single) && may(first) {
+                return Some(first);
             }
         }
         self.idle.tasks_from(links, 0).find(|&task| may(task))
@@ -286,7 +294,7 @@ mod tests {
     fn ule_17_7_the_first_batch_thread_is_stolen_last() {
         let (mut all, _) = queues(&[203, 203, 203]);
         let steal = |queues: &Queues, may: &dyn Fn(u32) -> bool| {
-            queues.cpus[0].to_steal(&queues.links, |task| may(task.0)).map(|task| task.0)
+            queues.cpus[0].to_steal(&queues.links, false, |task| may(task.0)).map(|task| task.0)
         };
         assert_eq!(steal(&all, &|_| true), Some(1));
         assert_eq!(
@@ -294,6 +302,7 @@ mod tests {
             None,
             "the ring begins at bucket 0: only the last has a second look"
         );
+        assert_eq!(all.cpus[0].to_steal(&all.links, true, |task| task.0 == 0), Some(TaskId(0)), "FreeBSD 14");
         assert_eq!(steal(&all, &|task| task == 2), Some(2));
         for _ in 0..3 {
             all.cpus[0].timeshare.tick();
