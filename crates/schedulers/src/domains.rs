@@ -56,12 +56,14 @@ pub struct DomainParameters {
     pub imbalance_pct_smt: u32,
     /// `busy_factor`: 16; 32 before 5.10.
     pub busy_factor: u32,
+    /// Groups of nodes as before 4.13: those of a span are told off from its first CPU on, and are the same for all.
+    pub groups_from_first_cpu: bool,
 }
 
 impl Default for DomainParameters {
     /// Those of Linux 5.10 to 7.2.
     fn default() -> Self {
-        Self { imbalance_pct: 117, imbalance_pct_smt: 110, busy_factor: 16 }
+        Self { imbalance_pct: 117, imbalance_pct_smt: 110, busy_factor: 16, groups_from_first_cpu: false }
     }
 }
 

@@ -104,3 +104,57 @@ fn a_cpu_that_idles_for_less_than_a_migration_costs_pulls_nothing() {
     assert_eq!(pulls(""), 0);
     assert!(pulls(",migration_cost_ns=100000") > 0);
 }
+
+/// 4.9 takes those first that came last, or those before if these have just run; kernels since 4.15 whoever has not run for longest,
+/// which may be any.
+#[test]
+fn tasks_that_came_last_are_taken_first() {
+    let first = |spec: &str| -> Vec<u32> {
+        let of_seed = |seed| {
+            let mut scene = Scene::lasting(3 * S);
+            let free = scene.task("free", spin());
+            (free.instances, free.affinity, free.release_ns) = (8, on_cpu(0), Some(S));
+            let run = scene.run_with_seed("1s1n1l2c1t", spec, seed);
+            let a_move = run.moves().into_iter().find(|a_move| a_move.to == 1).unwrap();
+            a_move.task.0 - run.id("free-0").0
+        };
+        (1..=12).map(of_seed).collect()
+    };
+    let (old, newer) = (first(OLD), first("cfs:balance_by_load=1,imbalance_pct=125,busy_factor=32"));
+    assert!(old.iter().all(|&task| task >= 4), "of the later half: {old:?}");
+    assert!(newer.iter().any(|&task| task < 4), "{newer:?}");
+}
+
+/// A pass looks at `nr_migrate` tasks at most. Those that may not move go to the end, so the one that may, which came first, is found by
+/// a later pass.
+#[test]
+fn a_pass_ends_after_so_many_tasks() {
+    let found_ns = |nr_migrate: u32| {
+        let mut scene = Scene::lasting(20 * S);
+        scene.task("free", spin()).start_cpu = Some(0);
+        scene.task("hog", spin()).affinity = on_cpu(1);
+        let bound = scene.task("bound", spin());
+        (bound.instances, bound.affinity, bound.start_ns) = (200, on_cpu(0), 100 * MS);
+        let run = scene.run("1s1n1l2c1t", &format!("{OLD},nr_migrate={nr_migrate}"));
+        let free = run.id("free");
+        run.moves().iter().find(|a_move| a_move.task == free && a_move.time_ns > 100 * MS).map(|a_move| a_move.time_ns)
+    };
+    let [all, default, few] = [256, 32, 8].map(|nr_migrate| found_ns(nr_migrate).expect("it is found"));
+    assert!(all < default && default < few, "one pass, seven, and 26: {all}, {default}, {few}");
+}
+
+/// One application of one thread and another of seven on two CPUs: both have the same share, so the one thread weighs as much as the
+/// seven together and has a CPU of its own.
+#[test]
+fn applications_weigh_the_same_however_many_threads_they_have() {
+    let alone = |settings: &str| {
+        let mut scene = Scene::lasting(6 * S);
+        scene.task("one", spin());
+        let process = scene.application("many");
+        let many = scene.task("many", spin());
+        (many.instances, many.process) = (7, process);
+        scene.run("1s1n1l2c1t", &format!("{OLD}{settings}")).cpu_time_between("one", 2 * S, 6 * S) as f64 / 4e9
+    };
+    assert!(alone("") > 0.95, "{}", alone(""));
+    assert!(alone(",autogroup=0") < 0.35, "{}", alone(",autogroup=0"));
+}

@@ -38,6 +38,23 @@ fn ule_17_2_an_ending_child_leaves_its_run_time() {
     assert!(!class_after([sleep(3 * S)]));
 }
 
+/// The port charges who makes a thread with a tick, and cuts the thread's history: 128 threads cost a master its interactivity. In FreeBSD
+/// it costs what it takes, some milliseconds, and the threads have all of its history.
+#[test]
+fn ule_17_2_threads_cost_their_maker_a_tick_in_the_port_only() {
+    let is_batch = |profile: &str| {
+        let mut scene = Scene::lasting(2 * S);
+        let thread = scene.template("thread", once([sleep(S)]));
+        let forks = ProgramBuilder::new().repeat(Some(128), |body| body.step(Step::Fork(thread)));
+        scene.task("master", forks.step(Step::Join { count: 128 }));
+        let run = scene.run("1s1n1l1c1t", &format!("ule:profile={profile}"));
+        let master = run.id("master");
+        decided(&run, "thread is batch").iter().any(|(_, task, _)| *task == master)
+    };
+    assert!(is_batch("paper-port") && is_batch("paper-text"));
+    assert!(!is_batch("freebsd11") && !is_batch("modern"));
+}
+
 #[test]
 fn ule_17_4_equal_hogs_take_turns() {
     let mut scene = Scene::lasting(60 * S);
@@ -412,5 +429,26 @@ fn unknown_profiles_and_values_out_of_range_are_refused() {
     ] {
         let error = SchedulerSpec::parse(spec).expect_err(spec).to_string();
         assert!(error.contains(expected), "{spec}: {error}");
+    }
+}
+
+/// Every item of the specification's list has tests that are named after it.
+#[test]
+fn every_item_of_the_list_has_a_test() {
+    let spec = include_str!("../../../docs/spec/ule.md");
+    let list = spec.split("\n## 17.").nth(1).unwrap().split("\n## ").next().unwrap();
+    let items = list.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit())).count();
+    assert_eq!(items, 9);
+    let tests = [
+        include_str!("ule.rs"),
+        include_str!("../src/ule/balance.rs"),
+        include_str!("../src/ule/groups.rs"),
+        include_str!("../src/ule/interactivity.rs"),
+        include_str!("../src/ule/profile.rs"),
+        include_str!("../src/ule/threads.rs"),
+    ];
+    for item in 1..=items {
+        let name = format!("fn ule_17_{item}_");
+        assert!(tests.iter().any(|file| file.contains(&name)), "item {item}");
     }
 }

@@ -100,7 +100,10 @@ impl Domains {
             for draft in &attached[cpu.index()] {
                 let level = levels[draft.level].level;
                 let mut domain = new_domain(draft, level, spans.weight(draft.span), parameters);
-                let groups = builder.groups_from(cpu.0, draft.level, level == Level::Numa);
+                let groups = match level {
+                    Level::Numa if parameters.groups_from_first_cpu => builder.groups_of_4_9(cpu.0, draft.level),
+                    _ => builder.groups_from(cpu.0, draft.level, level == Level::Numa),
+                };
                 (domain.ring_start, domain.ring_len, domain.ring_local) = builder.intern_ring(groups);
                 all.push(domain);
             }
@@ -368,6 +371,31 @@ impl<'a> GroupBuilder<'a> {
                 covered[member as usize] = true;
             }
         }
+        groups
+    }
+
+    /// Groups of a CPU's domain of nodes before 4.13: the lower domains of the span's first CPU, of the first one outside of that, and
+    /// so on, wherever they reach. The local one is the one that begins with the CPU, else the first that it is in; it comes first.
+    fn groups_of_4_9(&mut self, owner: u32, level: usize) -> Vec<u32> {
+        let span = self.drafts[owner as usize][level].span;
+        let mut covered = vec![false; self.machine.cpu_count()];
+        let (mut groups, mut local) = (Vec::new(), None);
+        for &cpu in &self.spans.members[span as usize] {
+            if covered[cpu as usize] || self.drafts[cpu as usize].len() <= level {
+                continue;
+            }
+            let group = self.intern_group(cpu, level, level);
+            // Any of its CPUs may balance for it, whatever group that one has itself.
+            let list = &mut self.groups[group as usize];
+            (list.balance_start, list.balance_len) = (list.cpus_start, list.weight);
+            let cpus = &self.cpu_lists[list.cpus_start as usize..(list.cpus_start + list.weight) as usize];
+            if cpus[0] == owner || local.is_none() && cpus.contains(&owner) {
+                local = Some(groups.len());
+            }
+            cpus.iter().for_each(|&member| covered[member as usize] = true);
+            groups.push(group);
+        }
+        groups.rotate_left(local.unwrap_or(0));
         groups
     }
 

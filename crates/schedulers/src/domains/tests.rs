@@ -114,6 +114,24 @@ fn numa_groups_overlap_when_distances_form_three_levels() {
     assert_eq!(masks, [vec![0, 1], vec![4, 5]]);
 }
 
+/// The same ring of nodes before 4.13: all have the groups that begin with the first CPU, so node 1's own neighbourhood, nodes 0 to 2,
+/// is no group of it.
+#[test]
+fn numa_groups_of_4_9_are_the_same_for_all_cpus() {
+    let distances = vec![vec![10, 20, 30, 20], vec![20, 10, 20, 30], vec![30, 20, 10, 20], vec![20, 30, 20, 10]];
+    let machine = with_distances("4s1n1l2c1t", distances);
+    let parameters = DomainParameters { groups_from_first_cpu: true, ..DomainParameters::default() };
+    let domains = Domains::build(&machine, &parameters);
+    let top = domains.of(CpuId(2)).len() - 1;
+    assert_eq!(groups(&build(&machine), 2, top), ["0-5", "0-1,4-7"], "since 4.13");
+    for cpu in [0, 3, 6] {
+        assert_eq!(groups(&domains, cpu, top), ["0-3,6-7", "2-7"], "CPU {cpu}");
+    }
+    for cpu in [4, 2] {
+        assert_eq!(groups(&domains, cpu, top)[0], "2-7", "CPU {cpu}: in no other, or the first of it");
+    }
+}
+
 #[test]
 fn shortcuts_lead_to_llc_and_numa_domains() {
     let domains = build(&resolve("2s1n2l4c2t").unwrap());

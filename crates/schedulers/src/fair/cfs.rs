@@ -169,6 +169,7 @@ impl Policy for Cfs {
             domains: DomainParameters {
                 imbalance_pct: tunables.imbalance_pct as u32,
                 busy_factor: tunables.busy_factor as u32,
+                groups_from_first_cpu: rules_of_4_9,
                 ..DomainParameters::default()
             },
             load_only_balance: rules_of_4_9 || tunables.balance_by_load != 0,

@@ -199,7 +199,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         self.set_next_entity(core, index);
         self.picked_group[cpu.index()] = NONE;
         self.rqs[cpu.index()].curr_task = index;
-        self.list_move_to_head(cpu, index);
+        // Before 4.15 tasks kept the order in which they came.
+        if !self.parameters.rules_of_4_9 {
+            self.list_move_to_head(cpu, index);
+        }
         P::task_switched_in(self, core, cpu, index);
         self.do_task_work(core, task);
     }

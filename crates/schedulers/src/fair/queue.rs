@@ -583,6 +583,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
     }
 
+    /// Moves a task to the tail of its CPU's `cfs_tasks`: the balancer of 4.9 rejected it.
+    pub(crate) fn list_move_to_tail(&mut self, cpu: CpuId, index: u32) {
+        if self.rqs[cpu.index()].list_tail != index {
+            self.list_remove(cpu.0, index);
+            let tail = self.rqs[cpu.index()].list_tail;
+            (self.entities[index as usize].list_prev, self.entities[index as usize].list_next) = (tail, NONE);
+            self.entities[tail as usize].list_next = index;
+            self.rqs[cpu.index()].list_tail = index;
+        }
+    }
+
     /// Moves a task to the head of `cfs_tasks`: it runs, or the balancer rejected it.
     #[inline(always)]
     pub(crate) fn list_move_to_head(&mut self, cpu: CpuId, index: u32) {

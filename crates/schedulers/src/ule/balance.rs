@@ -324,3 +324,30 @@ impl Ule {
         self.arm_retry(core);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use warmcore_topology::resolve;
+
+    use super::*;
+    use crate::ule::profile::Reading;
+    use crate::ule::vectors::{new_thread, ule_on};
+
+    /// Test 7 of docs/spec/ule.md section 17. A load of 1 is a thread that runs, or one that waits because its CPU has not yet switched.
+    #[test]
+    fn ule_17_7_a_sibling_is_stolen_from_at_a_load_of_1_if_the_thread_waits() {
+        let machine = resolve("1s1n1l1c2t").unwrap();
+        let taken = |profile: Reading, waits: bool| {
+            let mut ule = ule_on(&machine, profile);
+            if waits {
+                let task = new_thread(&mut ule, 200);
+                ule.give_one(CpuId(1), task);
+            } else {
+                ule.queues.cpus[1].load = 1;
+            }
+            ule.steal_within(CpuId(0), u32::MAX, &mut |ule, victim| ule.take_one(victim, &|_| true).is_some())
+        };
+        assert!(taken(Reading::Freebsd11, true) && !taken(Reading::Freebsd11, false));
+        assert!(!taken(Reading::Modern, true), "two from 12.0 on");
+    }
+}

@@ -270,7 +270,7 @@ mod tests {
     const READINGS: [Reading; 4] = [Reading::Freebsd11, Reading::PaperPort, Reading::PaperText, Reading::Modern];
 
     #[test]
-    fn interactive_priorities_follow_the_score_in_freebsd_and_are_one_level_in_the_port() {
+    fn ule_17_3_interactive_priorities_follow_the_score_in_freebsd_and_are_one_level_in_the_port() {
         let freebsd = Priorities::FREEBSD;
         assert_eq!([0, 1, 29].map(|score| freebsd.interactive(score, 30)), [120, 121, 149]);
         assert_eq!([0, 15, 29].map(|score| Priorities::LINUX.interactive(score, 30)), [100, 100, 100]);
@@ -279,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn batch_priorities_of_nice_0_use_the_middle_of_the_range() {
+    fn ule_17_3_batch_priorities_of_nice_0_use_the_middle_of_the_range() {
         let freebsd = Priorities::FREEBSD;
         assert_eq!([0, 15, 31, 99].map(|usage| freebsd.batch(usage, 0)), [172, 187, 203, 203]);
         assert_eq!([0, 12, 99].map(|usage| Priorities::LINUX.batch(usage, 0)), [119, 131, 131]);
     }
 
     #[test]
-    fn no_nice_value_leaves_the_batch_range() {
+    fn ule_17_3_no_nice_value_leaves_the_batch_range() {
         for profile in READINGS {
             let priorities = Model::new(profile, 250).priorities;
             for (usage, nice) in [(0, -20), (31, 20), (0, 19), (31, -20)] {

@@ -82,7 +82,7 @@ fn compare<T: PartialEq + Debug>((file, text): (&str, &str), mut both: impl FnMu
 }
 
 /// The policy of a profile on a machine, with accounting ticks of 127 Hz.
-fn ule_on(machine: &Machine, profile: Reading) -> Ule {
+pub(super) fn ule_on(machine: &Machine, profile: Reading) -> Ule {
     let number = [Reading::Freebsd11, Reading::PaperPort, Reading::PaperText, Reading::Modern]
         .iter()
         .position(|known| *known == profile);
@@ -147,7 +147,7 @@ fn preemption_is_freebsds() {
 }
 
 /// Adds a thread that waits nowhere yet.
-fn new_thread(ule: &mut Ule, priority: u32) -> TaskId {
+pub(super) fn new_thread(ule: &mut Ule, priority: u32) -> TaskId {
     let task = TaskId(ule.queues.threads.len() as u32);
     ule.queues.links.admit(task);
     ule.queues.threads.push(Thread { priority, ..Thread::default() });

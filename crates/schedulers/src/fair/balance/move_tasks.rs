@@ -17,7 +17,7 @@ use crate::fair::state::NONE;
 use crate::fair::{Fair, Policy};
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
-    /// Takes tasks off the source queue, least recently run first, until the imbalance is gone (`detach_tasks`). Returns
+    /// Takes tasks off the source queue, least recently run first, in 4.9 those first that came last, until the imbalance is gone (`detach_tasks`). Returns
     /// how many; they wait for [`Self::attach_tasks`].
     pub(super) fn detach_tasks(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> u32 {
         let src = pass.src.index();
@@ -33,7 +33,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let one_only = pass.idle == IdleType::NewlyIdle && !self.parameters.load_only_balance;
         let mut detached = 0;
         loop {
-            let entity = self.rqs[src].list_tail;
+            let entity = self.next_to_examine(pass.src);
             // Taking everything would only make the source steal it back.
             let last = pass.idle != IdleType::NotIdle && self.rqs[src].nr_running <= 1;
             if entity == NONE || last {
@@ -52,7 +52,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let share =
                 if self.can_migrate_task(core, pass, task) { self.share_of_imbalance(pass, task) } else { None };
             let Some(share) = share else {
-                self.list_move_to_head(pass.src, entity);
+                match self.parameters.rules_of_4_9 {
+                    true => self.list_move_to_tail(pass.src, entity),
+                    false => self.list_move_to_head(pass.src, entity),
+                }
                 continue;
             };
             pass.imbalance -= share;
@@ -73,6 +76,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
         }
         detached
+    }
+
+    /// The task of a queue that is looked at first: the last of `cfs_tasks`, before 4.15 the first.
+    fn next_to_examine(&self, cpu: CpuId) -> u32 {
+        let rq = &self.rqs[cpu.index()];
+        if self.parameters.rules_of_4_9 { rq.list_head } else { rq.list_tail }
     }
 
     /// How much of the imbalance a task's move would remove; `None` if it would move too much. Each failed pass lets a
@@ -154,11 +163,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(super) fn task_hot(&self, core: &Core<'_>, pass: &Pass, task: TaskId) -> bool {
         let index = self.task_entity(task);
         let entity = &self.entities[index as usize];
-        if entity.idle_policy || self.domains.domain(pass.domain).has(flags::SHARE_CPUCAPACITY) {
+        // Since 5.12 hardware threads of a core have no caches of their own to lose.
+        let shares_core = self.domains.domain(pass.domain).has(flags::SHARE_CPUCAPACITY);
+        if entity.idle_policy || shares_core && !self.parameters.rules_of_4_9 {
             return false;
         }
         let dst_busy = self.rqs[pass.dst.index()].nr_running > 0;
-        if dst_busy && self.queues[entity.queue as usize].next == index {
+        let queue = &self.queues[entity.queue as usize];
+        if dst_busy && (queue.next == index || self.parameters.rules_of_4_9 && queue.last == index) {
             return true;
         }
         core.clock_task_ns(pass.src) - entity.exec_start_ns < self.parameters.migration_cost_ns
@@ -209,15 +221,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
     }
 
-    /// Least recently run task of the source that may be moved (`detach_one_task`).
+    /// First task of the source, in the order in which they are examined, that may be moved (`detach_one_task`).
     fn first_to_push(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> Option<TaskId> {
-        let mut entity = self.rqs[pass.src.index()].list_tail;
+        let mut entity = self.next_to_examine(pass.src);
         while entity != NONE {
             let task = self.entity_task(entity);
             if self.can_migrate_task(core, pass, task) {
                 return Some(task);
             }
-            entity = self.entities[entity as usize].list_prev;
+            let entity_of = &self.entities[entity as usize];
+            entity = if self.parameters.rules_of_4_9 { entity_of.list_next } else { entity_of.list_prev };
         }
         None
     }

@@ -89,8 +89,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// What there is to kick for.
     pub(super) fn nohz_kick_needed(&self, cpu: CpuId, jiffies: u64) -> u8 {
         let nohz = &self.balance.nohz;
+        // 4.9 has averages of idle CPUs updated when those are due to balance, and asks for nothing else.
+        let averages = !self.parameters.rules_of_4_9;
         let mut wanted = 0;
-        if nohz.has_blocked && jiffies > nohz.next_blocked {
+        if averages && nohz.has_blocked && jiffies > nohz.next_blocked {
             wanted = kick::STATS;
         }
         if jiffies >= nohz.next_balance {
@@ -100,21 +102,24 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             // Another busy CPU in the LLC: tasks could be spread over idle LLCs or cores.
             let llc_shared = self.domains.sd_llc(cpu).map(|_| self.domains.shared(self.domains.sd_llc_id(cpu)));
             if self.rqs[cpu.index()].nr_running >= 2 || llc_shared.is_some_and(|shared| shared.nr_busy_cpus > 1) {
-                wanted = kick::STATS | kick::BALANCE;
+                wanted = if averages { kick::STATS | kick::BALANCE } else { kick::BALANCE };
             }
         }
-        if nohz.needs_update {
+        if averages && nohz.needs_update {
             wanted |= kick::NEXT;
         }
         wanted
     }
 
-    /// Sends the request to the lowest-numbered idle CPU of the set (`kick_ilb`, `find_new_ilb`).
+    /// Sends the request to the lowest-numbered idle CPU of the set (`kick_ilb`, `find_new_ilb`). 4.9 asks the first one of the set, or
+    /// nobody if that is not idle any more, and puts the next time off by a jiffy of the last.
     fn kick_ilb(&mut self, core: &mut Core<'_>, cpu: CpuId, wanted: u8) {
+        let only_first = self.parameters.rules_of_4_9;
         if wanted & kick::BALANCE != 0 {
-            self.balance.nohz.next_balance = core.jiffies() + 1;
+            let from = if only_first { self.balance.nohz.next_balance } else { core.jiffies() };
+            self.balance.nohz.next_balance = from + 1;
         }
-        let mut idle_cpus = self.balance.nohz.idle_cpus.iter();
+        let mut idle_cpus = self.balance.nohz.idle_cpus.iter().take(if only_first { 1 } else { usize::MAX });
         let Some(target) = idle_cpus.find(|&other| other != cpu && self.is_idle_cpu(core, other)) else {
             return;
         };
@@ -168,6 +173,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 }
                 has_blocked |= stats && self.update_nohz_stats(core, cpu);
                 if wanted & kick::BALANCE != 0 && jiffies >= self.rqs[cpu.index()].next_balance {
+                    if !stats {
+                        self.refresh_blocked_averages(core, cpu);
+                    }
                     self.sched_balance_domains(core, cpu, IdleType::Idle);
                 }
                 next_balance = next_balance.min(self.rqs[cpu.index()].next_balance);
@@ -210,7 +218,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// enough (`nohz_newidle_balance`, `nohz_run_idle_balance`).
     pub(super) fn nohz_newidle_balance(&mut self, core: &mut Core<'_>, cpu: CpuId, jiffies: u64) {
         let nohz = &self.balance.nohz;
-        let due = nohz.has_blocked && jiffies >= nohz.next_blocked;
+        let due = !self.parameters.rules_of_4_9 && nohz.has_blocked && jiffies >= nohz.next_blocked;
         if due && self.rqs[cpu.index()].avg_idle_ns >= self.parameters.migration_cost_ns {
             self.nohz_idle_balance(core, cpu, kick::STATS, false);
         }

@@ -389,3 +389,31 @@ fn a_small_imbalance_is_the_load_of_a_task_that_runs_now() {
     // The averages differ by 512 from the domain's: less than a task, and 1024 + 1024 is not below 0 + 2 * 1024.
     assert_eq!(find_load_imbalance(IdleType::Idle, 125, &domain), 1024);
 }
+
+/// The branches of `fix_small_imbalance` of 4.9 on one CPU each, with numbers worked out by hand: averages of load, and the load and
+/// number of tasks that run now.
+#[test]
+fn small_imbalances_are_rounded_up_if_that_evens_out_or_uses_more_capacity() {
+    let cpu = |load: u64, runnable_load: u64, nr: u32| LoadStats {
+        weight: 1,
+        capacity: 1024,
+        load,
+        runnable_load,
+        util: 1024,
+        nr_running: nr,
+        idle_cpus: 0,
+        ..load_group(nr)
+    };
+    let busy = IdleType::NotIdle;
+    // Two equal tasks against one: 2048 + 1024 is not below 1024 + 2 * 1024, so one goes to and fro.
+    assert_eq!(find_load(busy, cpu(1024, 1024, 1), cpu(2048, 2048, 2)), 1024);
+    // A heavier one against two: 3072 < 1536 + 2048, and capacity in use stays 1024 + 1536: the 256 from the average remain, less than
+    // half a task.
+    assert_eq!(find_load(busy, cpu(1536, 1536, 1), cpu(2048, 2048, 2)), 256);
+    // What runs here uses half of what it could: 1024 + 1024 in use now, 376 + 2048 then.
+    assert_eq!(find_load(busy, cpu(1024, 2048, 1), cpu(1400, 2048, 2)), 1024);
+    // Lighter tasks here: once the task's load is enough, 2200 + 1024 against 1700 + 1024.
+    assert_eq!(find_load(busy, cpu(1700, 1024, 2), cpu(2200, 2048, 2)), 1024);
+    // Equal ones: twice is not, and 1024 + 1024 stay in use; 250 from the average.
+    assert_eq!(find_load(busy, cpu(1700, 2048, 2), cpu(2200, 2048, 2)), 250);
+}
