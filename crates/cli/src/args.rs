@@ -200,9 +200,9 @@ pub struct CompareArguments {
     /// Largest difference that does not matter, in per cent: schedulers whose interval lies inside are tied
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
     pub margin: f64,
-    /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
-    #[arg(long, value_name = "MODEL")]
-    pub memory: Option<MemoryModel>,
+    /// How memory is modelled.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
@@ -225,7 +225,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "max_time", "trace", "scores", "out"])]
+          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "max_time", "trace", "scores", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -362,6 +362,27 @@ pub enum MemoryModel {
     Exact,
     /// The same, with cache sets chosen by address bits; for caches of a power of two of sets
     ExactByAddress,
+    /// Exact, with addresses translated by page tables: pages get a frame when they are touched first, and walks go through the caches
+    ExactPaged,
+    /// The same, with cache sets chosen by address bits, those of the frames
+    ExactPagedByAddress,
+}
+
+/// Which memory, and how its addresses are translated.
+#[derive(Args, Debug)]
+pub struct MemoryOptions {
+    /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
+    #[arg(long, value_name = "MODEL")]
+    pub memory: Option<MemoryModel>,
+    /// With exact-paged: size of a page, a power of two from 4KiB on, which is the size if none is given
+    #[arg(long, value_name = "SIZE")]
+    pub page_size: Option<String>,
+    /// With exact-paged: entries of each core's translation buffer, a power of two; if not given there is none, and every touch walks
+    #[arg(long, value_name = "ENTRIES")]
+    pub tlb: Option<u32>,
+    /// With exact-paged: memory of each node, such as 4GiB, instead of what the machine states
+    #[arg(long, value_name = "SIZE")]
+    pub ram: Option<String>,
 }
 
 /// What a run records.
@@ -394,9 +415,9 @@ pub struct SimArguments {
     /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub scores: Option<u64>,
-    /// How memory is modelled; analytic if the workload has memory profiles, none otherwise
-    #[arg(long, value_name = "MODEL")]
-    pub memory: Option<MemoryModel>,
+    /// How memory is modelled.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
     /// End the run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,

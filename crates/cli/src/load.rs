@@ -9,13 +9,14 @@ use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::Named;
 use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::verdict::describe_warning;
+use warmcore_memory::exact::PagingSpec;
 use warmcore_memory::{Profile, profiles_from_toml};
 use warmcore_places::place::{PlaceError, Trouble};
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::Machine;
+use warmcore_topology::{Machine, parse_size};
 use warmcore_workload::{Options, Workload};
 
-use crate::args::MemoryModel;
+use crate::args::{MemoryModel, MemoryOptions};
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::signals::Signals;
@@ -97,15 +98,38 @@ pub fn warn_of_machine(machine: &Machine, console: &Console) {
     load::warnings_of_machine(machine).for_each(|note| console.warn(note));
 }
 
-/// The library's word for an option's value.
-pub fn memory(chosen: MemoryModel) -> MemoryChoice {
-    match chosen {
+/// The library's word for options' values.
+pub fn memory(chosen: &MemoryOptions) -> Result<Option<MemoryChoice>, Failure> {
+    let MemoryOptions { memory, page_size, tlb, ram } = chosen;
+    let paging = paging(page_size.as_deref(), tlb.unwrap_or(0), ram.as_deref())?;
+    let translated = matches!(memory, Some(MemoryModel::ExactPaged | MemoryModel::ExactPagedByAddress));
+    if !translated && (page_size.is_some() || tlb.is_some() || ram.is_some()) {
+        let message = "--page-size, --tlb and --ram are about memory whose addresses are translated";
+        return Err(
+            Failure::usage(PAGING, message).help("add `--memory exact-paged` or `--memory exact-paged-by-address`")
+        );
+    }
+    let Some(memory) = memory else { return Ok(None) };
+    Ok(Some(match memory {
         MemoryModel::None => MemoryChoice::None,
         MemoryModel::Analytic => MemoryChoice::Analytic,
         MemoryModel::Exact => MemoryChoice::Exact,
         MemoryModel::ExactByAddress => MemoryChoice::ExactByAddress,
-    }
+        MemoryModel::ExactPaged => MemoryChoice::ExactPaged(paging),
+        MemoryModel::ExactPagedByAddress => MemoryChoice::ExactPagedByAddress(paging),
+    }))
 }
+
+/// How addresses are translated.
+pub fn paging(page_size: Option<&str>, tlb: u32, ram: Option<&str>) -> Result<PagingSpec, Failure> {
+    let size = |text: Option<&str>| text.map(parse_size).transpose().map_err(|error| Failure::usage(PAGING, error));
+    let page_bytes = size(page_size)?.unwrap_or(PagingSpec::default().page_bytes);
+    let paging = PagingSpec { page_bytes, tlb_entries: tlb, node_bytes: size(ram)? };
+    paging.check().map_err(|error| Failure::usage(PAGING, error))?;
+    Ok(paging)
+}
+
+const PAGING: &str = "warmcore::paging";
 
 /// For the lines that say what is run.
 pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
@@ -114,6 +138,8 @@ pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
         MemoryChoice::Analytic => "analytic memory",
         MemoryChoice::Exact => "exact memory",
         MemoryChoice::ExactByAddress => "exact memory, sets by address",
+        MemoryChoice::ExactPaged(_) => "exact memory with page tables",
+        MemoryChoice::ExactPagedByAddress(_) => "exact memory with page tables, sets by address",
     }
 }
 

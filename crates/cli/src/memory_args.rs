@@ -65,9 +65,16 @@ pub struct MemoryRunArguments {
     /// Coherence protocol between last-level caches
     #[arg(long, value_name = "NAME", default_value = "mesi")]
     pub protocol: ProtocolChoice,
-    /// Page size of the trace's memory, such as 4KiB or 2MiB; neighbouring lines stay neighbours within a page
-    #[arg(long, value_name = "SIZE", requires = "trace", default_value = "4KiB")]
-    pub page_size: String,
+    /// Size of a page, such as 4KiB or 2MiB. Of a trace, 4KiB if not given: neighbouring lines stay neighbours within a page. With tasks:
+    /// translate their addresses by page tables, with a frame for each page that is touched and walks through the caches
+    #[arg(long, value_name = "SIZE")]
+    pub page_size: Option<String>,
+    /// With tasks and --page-size: entries of each core's translation buffer, a power of two; 0 for none, so that every touch walks
+    #[arg(long, value_name = "ENTRIES", default_value_t = 0, requires = "page_size", conflicts_with = "trace")]
+    pub tlb: u32,
+    /// With tasks and --page-size: memory of each node, such as 4GiB, instead of what the machine states
+    #[arg(long, value_name = "SIZE", requires = "page_size", conflicts_with = "trace")]
+    pub ram: Option<String>,
     /// Accept accesses of a trace that are not aligned to their size
     #[arg(long, requires = "trace")]
     pub allow_unaligned: bool,

@@ -52,6 +52,59 @@ fn profiles_run_and_the_number_of_threads_changes_nothing() {
 }
 
 #[test]
+fn page_tables_are_walked_counted_and_charged_in_memory_run_and_in_whole_experiments() {
+    let scratch = Scratch::new();
+    let words =
+        "memory run -m 2s1n1l2c1t --task perlbench@0,1 --time 100us --warm-up 100us --page-size 4KiB --ram 4GiB";
+    let row = |words: &str| json(&scratch.run(&format!("{words} --json")).exits_with(0).out)["rows"][0].clone();
+    let walked = row(words);
+    let tables = &walked["page_tables"];
+    let count = |name: &str| tables[name].as_u64().unwrap();
+    assert!(count("walks") > 1000 && count("accesses") >= 4 * count("walks"), "{tables}");
+    assert!(walked["time_ns"]["page_walks"].as_f64().unwrap() > 1000.0);
+    assert!(scratch.run(words).exits_with(0).out.contains("page tables of perlbench on CPU 0: "));
+    let buffered = row(&format!("{words} --tlb 1024"));
+    assert!(buffered["page_tables"]["walks"].as_u64().unwrap() < count("walks") / 10);
+    let without = row("memory run -m 2s1n1l2c1t --task perlbench@0,1 --time 100us --warm-up 100us");
+    assert!(without.get("page_tables").is_none() && without["time_ns"].get("page_walks").is_none());
+
+    let compare = "compare -m 2s1n1l2c1t -w spin:-n4,-d3ms,--profile=perlbench -s eevdf,rr -n 1 --no-out --json";
+    let split = |memory: &str| {
+        let document = json(&scratch.run(&format!("{compare} --memory {memory}")).exits_with(0).out);
+        let measure =
+            document["measures"].as_array().unwrap().iter().any(|measure| measure["name"] == "page_walks_pki");
+        (document["time_split"]["schedulers"][0]["shares"]["page_walks"].as_f64().unwrap_or(0.0), measure)
+    };
+    assert_eq!(split("exact"), (0.0, false));
+    let (all, counted) = split("exact-paged");
+    assert!(all > 0.02 && counted, "{all}");
+    let (few, _) = split("exact-paged --tlb 1024 --page-size 64KiB");
+    assert!(few < all / 2.0, "{few} of {all}");
+    assert!(split("exact-paged-by-address").0 > 0.02);
+}
+
+#[test]
+fn impossible_pages_and_memory_that_is_full_are_refused_with_what_to_try() {
+    let scratch = Scratch::new();
+    let run = "memory run -m 1s1n1l2c1t --task perlbench@0 --time 1ms";
+    let compare = "compare -m 1s1n1l2c1t -w spin:-n2,-d2ms,--profile=perlbench -s eevdf,rr -n 1 --no-out";
+    let fails = |words: &str, complaint: &str| scratch.run(words).exits_with(2).complains(complaint).did_not_panic();
+    for paged in [run.to_owned(), format!("{compare} --memory exact-paged")] {
+        fails(&format!("{paged} --page-size 2GiB --ram 1GiB"), "does not fit into the 1073741824 bytes");
+        fails(&format!("{paged} --page-size 6KiB"), "write a power of two of at least 4096");
+        fails(&format!("{paged} --page-size 4KiB --tlb 100"), "a translation buffer of 100 entries is impossible");
+    }
+    fails(&format!("{run} --page-size 4KiB --ram 64KiB"), "give the machine more memory or the tasks less");
+    fails(&format!("{run} --page-size 4KiB --sample 16"), "simulate every line");
+    fails(&format!("{compare} --memory exact --page-size 4KiB"), "add `--memory exact-paged`");
+    scratch
+        .run(&format!("{compare} --memory exact-paged --ram 64KiB"))
+        .exits_with(1)
+        .complains("give the machine more memory or the tasks less")
+        .did_not_panic();
+}
+
+#[test]
 fn what_cannot_be_run_is_said_and_why() {
     let scratch = Scratch::new();
     fs::write(scratch.path("trace.txt"), TRACE).unwrap();

@@ -109,8 +109,8 @@ pub fn run<'a, S: Scheduler>(
             let memory = AnalyticMemory::new(setup.machine, setup.workload)?;
             run_with(setup, scheduler, memory, sink)
         }
-        MemoryChoice::Exact | MemoryChoice::ExactByAddress => {
-            let memory = ExactMemory::new(setup.machine, setup.workload, setup.memory.set_index(), setup.seed)?;
+        exact => {
+            let memory = ExactMemory::new(setup.machine, setup.workload, exact, setup.seed)?;
             run_with(setup, scheduler, memory, sink)
         }
     }

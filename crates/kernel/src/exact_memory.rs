@@ -8,7 +8,6 @@
 //! nothing; what a message's buffer and a lock cost is the machine's line transfers, as on the analytic level.
 
 use warmcore_memory::analytic::{Counters, SPEED_ONE};
-use warmcore_memory::exact::cache::SetIndex;
 use warmcore_memory::exact::{ExactError, HistoryLevel, HistorySpec, Live, LiveSpec, Options, Share};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
@@ -16,6 +15,7 @@ use warmcore_workload::{ChannelKind, Workload};
 
 use crate::error::SimulationError;
 use crate::memory::{Allotment, Memory, Progress};
+use crate::setup::MemoryChoice;
 use crate::task_profiles::TaskProfiles;
 
 /// Longest time between two looks at a CPU; all are looked at together.
@@ -38,9 +38,14 @@ pub(crate) struct ExactMemory<'a> {
 }
 
 impl<'a> ExactMemory<'a> {
-    pub fn new(machine: &'a Machine, workload: &'a Workload, index: SetIndex, seed: u64) -> Result<Self, ExactError> {
+    pub fn new(
+        machine: &'a Machine,
+        workload: &'a Workload,
+        choice: MemoryChoice,
+        seed: u64,
+    ) -> Result<Self, ExactError> {
         let profiles = TaskProfiles::new(workload);
-        let options = Options { index, seed, ..Options::for_machine(machine) };
+        let options = Options { seed, ..choice.exact_options(machine) };
         let model = Live::new(machine, options, &profiles.used)?;
         let cpus = machine.cpu_count();
         let (speeds, running) = (vec![SPEED_ONE; cpus], vec![None; cpus]);
@@ -100,8 +105,8 @@ impl Memory for ExactMemory<'_> {
         self.model.allot(cpu, Share { idle_ns: overhead_ns, useful_ns, instructions });
     }
 
-    fn advance(&mut self, now_ns: u64) {
-        self.model.advance(now_ns);
+    fn advance(&mut self, now_ns: u64) -> Result<(), SimulationError> {
+        Ok(self.model.advance(now_ns)?)
     }
 
     fn progress(&mut self, cpu: CpuId) -> Progress {

@@ -72,7 +72,12 @@ pub(crate) trait Memory {
     fn allot(&mut self, _cpu: CpuId, _allotment: Allotment) {}
 
     /// Time passes up to now on all CPUs: those with an allotment run. Only if [`Memory::AFTERWARDS`].
-    fn advance(&mut self, _now_ns: u64) {}
+    ///
+    /// # Errors
+    /// If there is no room for what the tasks touch.
+    fn advance(&mut self, _now_ns: u64) -> Result<(), SimulationError> {
+        Ok(())
+    }
 
     /// What the CPU's task made of its allotment. Only if [`Memory::AFTERWARDS`].
     fn progress(&mut self, _cpu: CpuId) -> Progress {

@@ -7,6 +7,7 @@ use warmcore_workload::{Affinity, ChannelKind, ProgramBuilder, Step, Task, Workl
 
 use crate::Setup;
 use crate::engine::run_with;
+use crate::error::SimulationError;
 use crate::memory::{Allotment, ConstantMemory, Memory, Progress};
 
 #[path = "../tests/support/fifo.rs"]
@@ -46,7 +47,7 @@ impl Memory for Afterwards<'_> {
     fn allot(&mut self, cpu: CpuId, allotment: Allotment) {
         assert_eq!(self.allotted[cpu.index()].replace(allotment), None, "time is allotted once");
     }
-    fn advance(&mut self, now_ns: u64) {
+    fn advance(&mut self, now_ns: u64) -> Result<(), SimulationError> {
         assert!(now_ns > self.now_ns, "time passes");
         let passed_ns = now_ns - std::mem::replace(&mut self.now_ns, now_ns);
         for (allotted, made) in self.allotted.iter_mut().zip(&mut self.made) {
@@ -55,6 +56,7 @@ impl Memory for Afterwards<'_> {
             let done_ns = useful_ns.min(work_ns);
             *made = Progress { work_ns: done_ns, took_ns: done_ns };
         }
+        Ok(())
     }
     fn progress(&mut self, cpu: CpuId) -> Progress {
         std::mem::take(&mut self.made[cpu.index()])

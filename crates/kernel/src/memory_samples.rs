@@ -11,7 +11,7 @@ use crate::scheduler::Scheduler;
 /// Counters of a trace with modelled memory, by index: instructions and cycles, accesses by where they were served, time
 /// by what it went to. A sample of a CPU belongs to the idle task and counts since the CPU's last one; a sample of a
 /// task counts its whole life.
-pub const MEMORY_COUNTERS: [&str; 2 + MemoryEvent::COUNT + TimeShare::COUNT] = [
+pub const MEMORY_COUNTERS: [&str; 4 + MemoryEvent::COUNT + TimeShare::COUNT] = [
     "instructions",
     "cycles",
     "l1_misses",
@@ -33,6 +33,9 @@ pub const MEMORY_COUNTERS: [&str; 2 + MemoryEvent::COUNT + TimeShare::COUNT] = [
     "dram_remote_ns",
     "bandwidth_ns",
     "hot_lines_ns",
+    "page_walks_ns",
+    "page_walks",
+    "page_faults",
 ];
 
 /// What was sampled already, by CPU, as whole numbers so that samples add up to the totals.
@@ -46,7 +49,7 @@ fn values(counters: &Counters, ghz: f64) -> [u64; MEMORY_COUNTERS.len()] {
     let mut values = [0; MEMORY_COUNTERS.len()];
     values[0] = counters.instructions as u64;
     values[1] = (counters.total_ns() * ghz) as u64;
-    let rest = counters.events.iter().chain(&counters.time_ns);
+    let rest = counters.events.iter().chain(&counters.time_ns).chain([&counters.page_walks, &counters.page_faults]);
     for (value, count) in values[2..].iter_mut().zip(rest) {
         *value = *count as u64;
     }

@@ -46,7 +46,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             };
             self.memory.allot(cpu, Allotment { overhead_ns, useful_ns: elapsed_ns - overhead_ns, work_ns });
         }
-        self.memory.advance(now_ns);
+        if let Err(error) = self.memory.advance(now_ns) {
+            self.core.error.get_or_insert(error);
+        }
         for cpu in self.core.machine.cpus() {
             self.settle(cpu);
         }

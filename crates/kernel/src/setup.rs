@@ -7,6 +7,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 use warmcore_memory::exact::cache::SetIndex;
+use warmcore_memory::exact::{Options, PagingSpec};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RunTables};
 use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload};
@@ -37,6 +38,10 @@ pub enum MemoryChoice {
     Exact,
     /// The same, with the sets of all caches chosen by address bits instead of a hash; for caches of a power of two of sets.
     ExactByAddress,
+    /// Every line, whose addresses page tables translate: pages get a frame when they are touched first, and walks go through the caches.
+    ExactPaged(PagingSpec),
+    /// The same, with the sets of all caches chosen by address bits, which are those of the frames.
+    ExactPagedByAddress(PagingSpec),
 }
 
 impl MemoryChoice {
@@ -47,20 +52,31 @@ impl MemoryChoice {
             MemoryChoice::Analytic => "analytic",
             MemoryChoice::Exact => "exact",
             MemoryChoice::ExactByAddress => "exact-by-address",
+            MemoryChoice::ExactPaged(_) => "exact-paged",
+            MemoryChoice::ExactPagedByAddress(_) => "exact-paged-by-address",
         }
     }
 
-    /// How lines are spread over the sets of caches, where these are simulated.
-    pub const fn set_index(self) -> SetIndex {
+    /// Options of the exact level on a machine: how lines are spread over the sets of caches, and whether addresses are translated.
+    pub fn exact_options(self, machine: &Machine) -> Options {
+        let index = match self {
+            MemoryChoice::ExactByAddress | MemoryChoice::ExactPagedByAddress(_) => SetIndex::LowBits,
+            _ => SetIndex::Hashed,
+        };
+        Options { index, paging: self.paging(), ..Options::for_machine(machine) }
+    }
+
+    /// How addresses are translated, if they are.
+    pub const fn paging(self) -> Option<PagingSpec> {
         match self {
-            MemoryChoice::ExactByAddress => SetIndex::LowBits,
-            MemoryChoice::None | MemoryChoice::Analytic | MemoryChoice::Exact => SetIndex::Hashed,
+            MemoryChoice::ExactPaged(paging) | MemoryChoice::ExactPagedByAddress(paging) => Some(paging),
+            _ => None,
         }
     }
 
     /// Whether every line is simulated.
     pub const fn is_exact(self) -> bool {
-        matches!(self, MemoryChoice::Exact | MemoryChoice::ExactByAddress)
+        !matches!(self, MemoryChoice::None | MemoryChoice::Analytic)
     }
 }
 
@@ -247,9 +263,7 @@ impl<'a> Setup<'a> {
             restrictions: self.restrictions.clone(),
             counters: match self.memory {
                 MemoryChoice::None => Vec::new(),
-                MemoryChoice::Analytic | MemoryChoice::Exact | MemoryChoice::ExactByAddress => {
-                    MEMORY_COUNTERS.iter().map(ToString::to_string).collect()
-                }
+                _ => MEMORY_COUNTERS.iter().map(ToString::to_string).collect(),
             },
             phases: self.workload.phases.clone(),
             decisions,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warmcore_kernel::MemoryChoice;
 use warmcore_memory::Hierarchy;
-use warmcore_memory::exact::{ExactError, Live, Options};
+use warmcore_memory::exact::{ExactError, Live};
 use warmcore_places::place::{Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
@@ -83,7 +83,7 @@ impl BuildError {
             Self::Memory(_) => Some("`--memory none` simulates this machine with memory of constant speed"),
             Self::ExactMemory(_) => Some("`--memory analytic` may do"),
             Self::NoSets(_) => Some(
-                "add `--memory exact` or `--memory exact-by-address`; of its kind `dio` runs with `--memory analytic` too",
+                "add `--memory exact` or another exact memory, such as `exact-by-address`; of its kind `dio` runs with `--memory analytic` too",
             ),
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
@@ -230,12 +230,12 @@ impl ExperimentBuilder {
         }
         let asked = match self.memory {
             Some(MemoryChoice::None) => return Ok(MemoryChoice::None),
-            Some(exact @ (MemoryChoice::Exact | MemoryChoice::ExactByAddress)) => {
+            Some(MemoryChoice::Analytic) => true,
+            Some(exact) => {
                 let machine = &self.machine.value;
-                Live::new(machine, Options { index: exact.set_index(), ..Options::for_machine(machine) }, &[])?;
+                Live::new(machine, exact.exact_options(machine), &[])?;
                 return Ok(exact);
             }
-            Some(MemoryChoice::Analytic) => true,
             None if self.workload.value.has_profiles() => false,
             None => return Ok(MemoryChoice::None),
         };

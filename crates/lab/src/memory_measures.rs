@@ -52,6 +52,16 @@ const COUNTS: [(&str, MemoryEvent, &str, &str); 9] = [
     ),
 ];
 
+/// Name, title and definition of what translating addresses takes, with [`paged`]'s values; left out where no addresses are translated.
+const PAGED: [(&str, &str, &str); 2] = [
+    ("page_walks_pki", "page walks", "walks through page tables"),
+    ("page_faults_pki", "page faults", "walks that found the page, or a table on the way, missing"),
+];
+
+fn paged(counters: &MemoryCounters) -> [f64; 2] {
+    [counters.page_walks, counters.page_faults]
+}
+
 const IPC: &str = "instructions_per_cycle";
 
 /// The measures of a workload with memory profiles; none for others.
@@ -65,7 +75,13 @@ pub(crate) fn of_workload(workload: &Workload) -> Vec<Measure> {
     };
     let definition = "instructions over cycles of the CPUs while they ran the tasks' own programs";
     let ipc = Measure::of_outcome(IPC, "instructions per cycle", Unit::One, Better::Higher, definition);
-    COUNTS.into_iter().map(count).chain([ipc]).collect()
+    let paged = PAGED.map(|(name, title, definition)| {
+        let definition = format!("{definition}; per 1000 instructions of all tasks");
+        let title = format!("{title} per 1000 instructions");
+        let measure = Measure::of_outcome(name, &title, Unit::One, Better::Lower, &definition);
+        Measure { optional: true, least: f64::MIN_POSITIVE, ..measure }
+    });
+    COUNTS.into_iter().map(count).chain([ipc]).chain(paged).collect()
 }
 
 /// Their values.
@@ -83,5 +99,10 @@ pub(crate) fn of_run(outcome: &Outcome) -> BTreeMap<String, Option<f64>> {
     let ran = sum.instructions > 0.0;
     let counts = COUNTS.map(|(name, event, ..)| (name.to_owned(), ran.then(|| sum.per_kilo_instruction(event))));
     let ipc = (cycles > 0.0).then(|| sum.instructions / cycles);
-    counts.into_iter().chain([(IPC.to_owned(), ipc)]).collect()
+    let mut values: BTreeMap<String, Option<f64>> = counts.into_iter().chain([(IPC.to_owned(), ipc)]).collect();
+    if ran && sum.page_walks > 0.0 {
+        let paged = PAGED.iter().zip(paged(&sum));
+        values.extend(paged.map(|((name, ..), count)| ((*name).to_owned(), Some(count * 1e3 / sum.instructions))));
+    }
+    values
 }

@@ -42,7 +42,7 @@ const fn cause(name: &'static str, title: &'static str) -> Cause {
 }
 
 /// All causes, in the order of tables: on the CPU, then off it.
-pub const CAUSES: [Cause; 18] = [
+pub const CAUSES: [Cause; 19] = [
     cause("compute", "computing"),
     cause("smt", "sharing the core with a sibling thread"),
     cause("l2", "L2 hits"),
@@ -53,6 +53,7 @@ pub const CAUSES: [Cause; 18] = [
     cause("dram_remote", "memory of other nodes"),
     cause("bandwidth", "memory being slower under load"),
     cause("hot_lines", "waiting for contended lines"),
+    cause("page_walks", "walking page tables"),
     cause("cold_caches", "cold caches after migrations (constant cost)"),
     cause("syscalls", "system calls"),
     cause("scheduler", "switches, ticks, wakeups and balancing"),
@@ -105,6 +106,8 @@ pub fn of_run(outcome: &Outcome, metrics: Option<&Metrics>) -> BTreeMap<String, 
     add("syscalls", syscalls);
     add("cold_caches", cold);
     add("scheduler", kernel - syscalls - cold);
+    // Only where addresses are translated.
+    sums.retain(|name, ns| name != TimeShare::PageWalks.name() || *ns > 0.0);
     sums
 }
 
@@ -244,7 +247,7 @@ fn split(
 
 /// A trial's times by cause, in the order of [`CAUSES`], over its work.
 fn per_work(trial: &Trial, work: f64) -> Option<Vec<f64>> {
-    CAUSES.iter().map(|cause| Some(*trial.time_ns.get(cause.name)? / work)).collect()
+    CAUSES.iter().map(|cause| Some(trial.time_of(cause.name)? / work)).collect()
 }
 
 /// A scheduler's split, and its task time per work by cause.
@@ -254,7 +257,7 @@ fn of_scheduler(label: &str, trials: &[Trial], works: bool) -> Option<(Scheduler
     for trial in trials {
         let work = if works { trial.measure("work_ns")? } else { 1.0 };
         for (index, cause) in CAUSES.iter().enumerate() {
-            let ns = *trial.time_ns.get(cause.name)?;
+            let ns = trial.time_of(cause.name)?;
             sums[index] += ns;
             per_work[index] += ns / work;
         }

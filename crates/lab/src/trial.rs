@@ -119,6 +119,12 @@ impl Trial {
         self.measures.get(name).copied().flatten()
     }
 
+    /// Nanoseconds that a cause took, 0 for one that the trial's version did not know; nothing where no causes were recorded.
+    #[must_use]
+    pub fn time_of(&self, cause: &str) -> Option<f64> {
+        (!self.time_ns.is_empty()).then(|| self.time_ns.get(cause).copied().unwrap_or(0.0))
+    }
+
     /// The trial's file.
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -5,7 +5,7 @@
 //! be used alone: on tasks with profiles ([`Simulation`]) or on address traces ([`address_trace`], [`Replay`]), or under a
 //! kernel whose tasks come and go ([`Live`]).
 //!
-//! Not simulated: instructions' order inside a core, prefetching (profiles say what it hides), address translation,
+//! Not simulated: instructions' order inside a core, prefetching (profiles say what it hides),
 //! banks and queues of memory, limited directories, the L1 for instructions apart from traces, an L2 shared by several
 //! cores, caches beyond the LLC. Waiting of one line transfer for another is not either.
 //!
@@ -29,16 +29,20 @@ pub mod lanes;
 mod live;
 mod load;
 mod options;
+pub mod page_table;
+mod paging;
 mod replay;
 mod simulation;
 mod space;
 pub mod stream;
+mod task;
 
 pub use counters::{ClassCounters, NodeTraffic, TaskCounters};
 pub use error::ExactError;
 pub use history::{HistoryLevel, HistorySpec};
 pub use live::{Done, Live, LiveSpec, Share};
 pub use options::{L2Fill, LlcFill, Options, Protocol};
+pub use paging::{LEAST_PAGE_BYTES, PagingSpec};
 pub use replay::{DEFAULT_PAGE_BYTES, Replay, ThreadCounters};
 pub use simulation::{FS_PER_NS, Simulation};
 pub use space::TaskSpec;

@@ -4,6 +4,7 @@ mod support;
 
 use support::*;
 use warmcore_kernel::{MemoryChoice, READ_COUNTERS_NS, Setup};
+use warmcore_memory::exact::PagingSpec;
 use warmcore_memory::{Class, Profile};
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_topology::{Machine, from_toml};
@@ -218,6 +219,41 @@ fn cdf_counts_the_nodes_of_histograms_that_its_decisions_look_at() {
     };
     let of_window = [100, 200].map(|window| looks(&format!("cdf:slice_ns=1ms,window={window}")));
     assert!(of_window[0] > 50.0 && of_window[1] > of_window[0] * 1.3, "a longer window costs more: {of_window:?}");
+}
+
+/// Pages get frames in the order in which they are touched first, so that with page tables the tasks' sets differ as chance has it and not by
+/// halves: two frames that follow each other are of different tasks.
+#[test]
+fn cdf_runs_with_page_tables_too() {
+    let (mut scene, machine) = (halves_of_sets(), two_small_llcs());
+    scene.workload.duration_ns = Some(S / 200);
+    let run = || {
+        let memory = MemoryChoice::ExactPagedByAddress(PagingSpec::default());
+        run_with_memory(&scene, &machine, "cdf:tol=0.3,window=100,slice_ns=1ms", memory)
+    };
+    let paged = run();
+    assert!(paged.outcome.placement.is_some_and(|effort| effort.decisions > 0));
+    let counted: Vec<_> = paged.outcome.tasks.iter().filter_map(|task| task.memory).collect();
+    assert_eq!(counted.len(), 8);
+    // Four pages of a task; its process has the tables.
+    assert!(counted.iter().all(|memory| memory.page_faults >= 4.0 && memory.page_walks > 1000.0), "{counted:?}");
+    assert_eq!(paged.events, run().events, "equal seeds, equal events");
+}
+
+#[test]
+fn settings_of_cdf_outside_their_ranges_are_refused_with_these() {
+    for (bad, range) in [
+        ("tol=1.5", "it takes 0 to 1"),
+        ("tol=-0.1", "it takes 0 to 1"),
+        ("percentiles=25/101", "rising whole percentages from 0 to 100"),
+        ("percentiles=50/25", "rising whole percentages from 0 to 100"),
+        ("percentiles=50/50", "rising whole percentages from 0 to 100"),
+        ("percentiles=", "rising whole percentages from 0 to 100"),
+        ("window=0", "it takes 1 to 100000"),
+    ] {
+        let refused = SchedulerSpec::parse(&format!("cdf:{bad}")).unwrap_err().to_string();
+        assert!(refused.contains(range), "{bad}: {refused}");
+    }
 }
 
 #[test]

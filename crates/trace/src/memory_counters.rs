@@ -26,11 +26,13 @@ pub enum TimeShare {
     Bandwidth = 8,
     /// Waiting for one's turn at a line that several tasks want at once.
     HotLines = 9,
+    /// Walking page tables, where addresses are translated.
+    PageWalks = 10,
 }
 
 impl TimeShare {
     /// Number of shares.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// All shares, in order.
     pub const ALL: [TimeShare; Self::COUNT] = [
@@ -44,6 +46,7 @@ impl TimeShare {
         TimeShare::DramRemote,
         TimeShare::Bandwidth,
         TimeShare::HotLines,
+        TimeShare::PageWalks,
     ];
 
     /// Name in files.
@@ -59,6 +62,7 @@ impl TimeShare {
             TimeShare::DramRemote => "dram_remote",
             TimeShare::Bandwidth => "bandwidth",
             TimeShare::HotLines => "hot_lines",
+            TimeShare::PageWalks => "page_walks",
         }
     }
 }
@@ -132,6 +136,10 @@ pub struct MemoryCounters {
     pub transfer_ns: f64,
     /// Lines by [`MemoryEvent`].
     pub events: [f64; MemoryEvent::COUNT],
+    /// Walks through page tables; 0 where addresses are not translated.
+    pub page_walks: f64,
+    /// Of those, such that found the page, or a table on the way, missing.
+    pub page_faults: f64,
 }
 
 impl MemoryCounters {
@@ -149,6 +157,8 @@ impl MemoryCounters {
             time_ns: std::array::from_fn(|share| self.time_ns[share] - earlier.time_ns[share]),
             transfer_ns: self.transfer_ns - earlier.transfer_ns,
             events: std::array::from_fn(|event| self.events[event] - earlier.events[event]),
+            page_walks: self.page_walks - earlier.page_walks,
+            page_faults: self.page_faults - earlier.page_faults,
         }
     }
 
@@ -164,6 +174,8 @@ impl AddAssign<&MemoryCounters> for MemoryCounters {
     fn add_assign(&mut self, other: &MemoryCounters) {
         self.instructions += other.instructions;
         self.transfer_ns += other.transfer_ns;
+        self.page_walks += other.page_walks;
+        self.page_faults += other.page_faults;
         for (sum, value) in self.time_ns.iter_mut().zip(other.time_ns) {
             *sum += value;
         }

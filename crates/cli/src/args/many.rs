@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{MAX_SEED, MemoryModel, parse_percent, parse_time};
+use super::{MAX_SEED, MemoryOptions, parse_percent, parse_time};
 
 /// How many experiments are run, and what becomes of their results.
 #[derive(Args, Debug)]
@@ -74,9 +74,9 @@ pub struct SweepArguments {
     /// Largest difference that does not matter, in per cent, as in `compare`
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
     pub margin: f64,
-    /// How memory is modelled; analytic where the workload has memory profiles, none otherwise
-    #[arg(long, value_name = "MODEL")]
-    pub memory: Option<MemoryModel>,
+    /// How memory is modelled.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,

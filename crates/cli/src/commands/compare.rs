@@ -128,7 +128,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .schedulers(schedulers)
         .baseline(baseline)
         .seeds(trial_seeds(arguments.seed, arguments.trials))
-        .memory(arguments.memory.map(load::memory))
+        .memory(load::memory(&arguments.memory)?)
         .max_time_ns(arguments.max_time)
         .trace(arguments.trace.map(trace_level))
         .kept(!arguments.no_out)

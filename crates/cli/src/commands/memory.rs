@@ -1,5 +1,6 @@
 //! `warmcore memory`: profiles and address traces on the exact level.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -9,10 +10,12 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_memory::exact::address_trace::{TraceError, TraceReader};
 use warmcore_memory::exact::{
-    ClassCounters, ExactError, NodeTraffic, Options, Replay, Simulation, TaskCounters, TaskSpec,
+    ClassCounters, DEFAULT_PAGE_BYTES, ExactError, FS_PER_NS, NodeTraffic, Options, Replay, Simulation, TaskCounters,
+    TaskSpec,
 };
 use warmcore_memory::{Profile, library};
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation, parse_size};
+use warmcore_trace::TimeShare;
 
 use crate::console::{Console, Table};
 use crate::failure::Failure;
@@ -95,6 +98,39 @@ struct Row {
     upgrades: u64,
     dram_local: u64,
     dram_remote: u64,
+    /// What the time went to; not of a trace, which has none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    time_ns: BTreeMap<&'static str, f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_tables: Option<Tables>,
+}
+
+/// What translating addresses took.
+#[derive(Serialize)]
+struct Tables {
+    walks: u64,
+    faults: u64,
+    accesses: u64,
+    l1_misses: u64,
+    l2_hits: u64,
+    llc_hits: u64,
+    /// From memory, or from another LLC or core.
+    beyond_llc: u64,
+}
+
+impl Tables {
+    fn new(counters: &TaskCounters) -> Self {
+        let tables = &counters.tables;
+        Self {
+            walks: counters.page_walks,
+            faults: counters.page_faults,
+            accesses: tables.touches,
+            l1_misses: tables.l1_misses,
+            l2_hits: tables.l2_hits,
+            llc_hits: tables.llc_hits,
+            beyond_llc: tables.l2_misses() - tables.llc_hits,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -141,13 +177,15 @@ impl Row {
             upgrades: events.upgrades,
             dram_local: events.dram_local,
             dram_remote: events.dram_remote,
+            time_ns: BTreeMap::new(),
+            page_tables: None,
         }
     }
 }
 
 fn run_model(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Failure> {
     let machine = load::machine(&arguments.machine)?.value;
-    let options = options(arguments, &machine);
+    let options = options(arguments, &machine)?;
     let mut document = Document {
         schema: "warmcore-memory-run-1",
         tool_version: TOOL_VERSION,
@@ -168,9 +206,12 @@ fn run_model(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Fa
     Ok(console.out(&text)?)
 }
 
-fn options(arguments: &MemoryRunArguments, machine: &Machine) -> Options {
+fn options(arguments: &MemoryRunArguments, machine: &Machine) -> Result<Options, Failure> {
     let of_machine = Options::for_machine(machine);
-    Options {
+    let translated = arguments.trace.is_none() && arguments.page_size.is_some();
+    let paging = || load::paging(arguments.page_size.as_deref(), arguments.tlb, arguments.ram.as_deref());
+    Ok(Options {
+        paging: translated.then(paging).transpose()?,
         llc_fill: arguments.llc_fill.map_or(of_machine.llc_fill, Into::into),
         llc_replacement: arguments.llc_replacement.into(),
         private_replacement: arguments.private_replacement.into(),
@@ -183,7 +224,7 @@ fn options(arguments: &MemoryRunArguments, machine: &Machine) -> Options {
         },
         seed: arguments.seed,
         ..of_machine
-    }
+    })
 }
 
 fn failure(error: &ExactError) -> Failure {
@@ -244,16 +285,27 @@ fn simulate(
     let all = |simulation: &Simulation| -> Vec<TaskCounters> {
         (0..simulation.task_count()).map(|task| simulation.counters(task)).collect()
     };
+    let failed = |simulation: &Simulation| simulation.exhausted().map(failure).map_or(Ok(()), Err);
     pool.install(|| simulation.run_for(arguments.warm_up));
+    failed(&simulation)?;
     let (before, traffic_before) = (all(&simulation), simulation.node_traffic());
     pool.install(|| simulation.run_for(arguments.time));
+    failed(&simulation)?;
     document.simulated_ns = Some(arguments.time);
     let frequency = simulation.hierarchy().frequency_ghz;
     for (task, (name, cpu)) in places.into_iter().enumerate() {
         let counters = simulation.counters(task).since(&before[task]);
         let row = Row::new(name, machine.os_index(cpu), &counters.total());
         let (instructions, cycles) = (counters.instructions, counters.cycles_per_instruction(frequency));
-        document.rows.push(Row { instructions: Some(instructions), cycles_per_instruction: Some(cycles), ..row });
+        let shares =
+            TimeShare::ALL.map(|share| (share.name(), counters.share_fs[share as usize] as f64 / FS_PER_NS as f64));
+        document.rows.push(Row {
+            instructions: Some(instructions),
+            cycles_per_instruction: Some(cycles),
+            time_ns: shares.into_iter().filter(|(_, ns)| *ns > 0.0).collect(),
+            page_tables: options.paging.map(|_| Tables::new(&counters)),
+            ..row
+        });
     }
     let traffic = simulation.node_traffic();
     let traffic = traffic
@@ -281,7 +333,9 @@ fn replay(
     options: &Options,
     document: &mut Document,
 ) -> Result<(), Failure> {
-    let page_bytes = parse_size(&arguments.page_size).map_err(|error| Failure::usage(CODE, error))?;
+    let page_size = arguments.page_size.as_deref();
+    let page_bytes =
+        page_size.map_or(Ok(DEFAULT_PAGE_BYTES), parse_size).map_err(|error| Failure::usage(CODE, error))?;
     let cpus = cpus(&arguments.cpus, machine)?;
     let mut replay = Replay::new(machine, options, &cpus, page_bytes).map_err(|error| failure(&error))?;
     let bad_trace = |error: TraceError| {
@@ -379,6 +433,21 @@ fn text(document: &Document, console: &Console) -> String {
     let classes: Vec<String> = classes.collect();
     if !classes.is_empty() {
         text.push_str(&format!("\nlines from other LLCs: {}\n", classes.join("; ")));
+    }
+    for row in &document.rows {
+        let Some(tables) = &row.page_tables else { continue };
+        let spent_ns: f64 = row.time_ns.values().sum();
+        let walking_ns = row.time_ns.get(TimeShare::PageWalks.name()).copied().unwrap_or(0.0);
+        text.push_str(&format!(
+            "page tables of {} on CPU {}: {} walks, {} faults, {} accesses of which {} missed the L1; {:.1} % of its time\n",
+            row.name,
+            row.cpu,
+            tables.walks,
+            tables.faults,
+            tables.accesses,
+            tables.l1_misses,
+            100.0 * walking_ns / spent_ns.max(1.0)
+        ));
     }
     let nodes = document.nodes.iter().filter(|node| node.lines_read + node.lines_written > 0);
     for node in nodes {

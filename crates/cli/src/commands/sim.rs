@@ -37,7 +37,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
         .place(place)
         .schedulers(vec![load::scheduler(&arguments.scheduler)?])
         .seeds(vec![arguments.seed])
-        .memory(arguments.memory.map(load::memory))
+        .memory(load::memory(&arguments.memory)?)
         .max_time_ns(arguments.max_time)
         .trace(Some(trace_level(arguments.trace)))
         .metric(Some("elapsed_ns".into()))

@@ -109,7 +109,7 @@ fn experiment(
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
         .max_time_ns(arguments.max_time)
-        .memory(arguments.memory.map(load::memory))
+        .memory(load::memory(&arguments.memory)?)
         .margin(arguments.margin)
         .build()?)
 }

@@ -2,7 +2,8 @@
 
 use super::cache::{Cache, Touched, touch_simple};
 use super::lanes::{DIRTY, EMPTY, Isa, WRITABLE};
-use super::stream::{BLOCK, OUTCOMES};
+use super::stream::BLOCK;
+use super::task::KINDS;
 
 /// Work for the LLC, gathered over a block.
 #[derive(Clone, Copy, Default, Debug)]
@@ -61,7 +62,7 @@ impl Scratch {
         &mut self,
         l1: &mut Cache,
         hot_end: u32,
-        fill: &[u8; OUTCOMES],
+        fill: &[u8; 2 * KINDS],
         count: usize,
     ) -> usize {
         l1.sets_of(&self.lines, &mut self.sets);
@@ -81,7 +82,7 @@ impl Scratch {
     fn probe_with(
         &mut self,
         hot_end: u32,
-        fill: &[u8; OUTCOMES],
+        fill: &[u8; 2 * KINDS],
         count: usize,
         mut touch: impl FnMut(u32, u32, u32, u32) -> Touched,
     ) -> usize {
@@ -97,7 +98,7 @@ impl Scratch {
                 events += 1;
                 continue;
             }
-            let fill = u32::from(fill[usize::from(outcome) & (OUTCOMES - 1)]);
+            let fill = u32::from(fill[usize::from(outcome) & (2 * KINDS - 1)]);
             let write = u32::from(outcome & 1);
             let touched = touch(self.sets[position], line, fill, write * DIRTY);
             self.lane[event] = touched.lane;

@@ -5,11 +5,12 @@ use warmcore_topology::{CpuId, LlcId, Machine, Relation};
 use super::block::Scratch;
 use super::cache::{Cache, MAX_WAYS, SetIndex, Shape};
 use super::counters::NodeTraffic;
-use super::domain::{Core, Domain, Entry, MemoryLatency};
+use super::domain::{Core, Domain, Entry};
 use super::error::ExactError;
 use super::home::Home;
 use super::options::Options;
 use super::simulation::FS_PER_NS;
+use super::task::MemoryLatency;
 use crate::curves::Replacement;
 use crate::hierarchy::{CacheShape, Hierarchy};
 
@@ -27,6 +28,9 @@ const SALTS: [u32; 3] = [0x51, 0xA3, 0xE7];
 
 /// Lines of all caches together that the exact level has room for: tags of some 4 GiB.
 const MAX_CACHE_LINES: u64 = 1 << 30;
+
+/// Ways of a translation buffer, or its entries if they are fewer.
+const TLB_WAYS: u32 = 8;
 
 /// Most domains: bits of a home entry.
 const MAX_DOMAINS: usize = 64;
@@ -70,6 +74,7 @@ pub(crate) fn domains(
             requests: Vec::new(),
             traffic: vec![NodeTraffic::default(); machine.node_count()],
             memory: vec![MemoryLatency::default(); machine.node_count()],
+            l1_ns: Vec::new(),
             l2_ns: Vec::new(),
             transfer_fs,
             node: machine.node_of_llc(llc).index(),
@@ -87,6 +92,7 @@ pub(crate) fn domains(
                 let core = &mut domains[domain];
                 core.cores.push(new_core(&hierarchy.l1[global], l2.as_ref(), options)?);
                 core.running.push(Vec::new());
+                core.l1_ns.push(hierarchy.l1[global].latency_ns);
                 core.l2_ns.push(l2.map_or(0.0, |l2| l2.latency_ns));
                 core_numbers[global] = Some(core.cores.len() - 1);
                 core.cores.len() - 1
@@ -103,7 +109,12 @@ pub(crate) fn domains(
 fn new_core(l1: &CacheShape, l2: Option<&CacheShape>, options: &Options) -> Result<Core, ExactError> {
     let l1 = Cache::new(shape(l1, "L1d", options.private_replacement, options)?, SALTS[0]);
     let l2 = l2.map(|l2| shape(l2, "L2", options.private_replacement, options)).transpose()?;
-    Ok(Core { l1, l2: l2.map(|shape| Cache::new(shape, SALTS[1])) })
+    let tlb = options.paging.map_or(0, |paging| paging.tlb_entries);
+    let tlb = (tlb > 0).then(|| {
+        let ways = tlb.min(TLB_WAYS);
+        Shape { sets: tlb / ways, ways, replacement: Replacement::Lru, index: SetIndex::LowBits }
+    });
+    Ok(Core { l1, l2: l2.map(|shape| Cache::new(shape, SALTS[1])), tlb: tlb.map(|shape| Cache::new(shape, 0)) })
 }
 
 /// The simulated shape of a cache; with sampling it has as many sets less.

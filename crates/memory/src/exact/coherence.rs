@@ -6,10 +6,10 @@
 //! forgets nothing and has room for everything: the limited directories of real machines are not modelled.
 //! Source: `docs/spec/memory-model.md` sections 3.1 and 4.4.
 
-use super::domain::{Ask, Context, Domain, Entry, NO_CORE, Request, Right, Task};
+use super::domain::{Ask, Context, Domain, Entry, NO_CORE, Request, Right};
 use super::lanes::{DIRTY, EMPTY, Portable, WRITABLE, line_of};
 use super::options::{L2Fill, LlcFill};
-use crate::profile::MAX_CLASSES;
+use super::task::{KINDS, Task};
 use warmcore_trace::TimeShare;
 
 /// Where a write finds what it needs inside the domain.
@@ -29,7 +29,7 @@ impl Domain {
     /// A line of the directory that the L1 does not have, or has without the right to write that the touch needs.
     #[inline(never)]
     pub(crate) fn coherent_event(&mut self, context: &Context, task: &mut Task, line: u32, outcome: u8, l1_hit: bool) {
-        let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
+        let class = usize::from(outcome / 2) & (KINDS - 1);
         let write = outcome & 1 == 1;
         let core = usize::from(task.core);
         let held = if line < context.hot_end {

@@ -98,10 +98,16 @@ pub struct TaskCounters {
     pub share_fs: [u64; TimeShare::COUNT],
     /// Events by class, in the profile's order.
     pub classes: [ClassCounters; MAX_CLASSES],
+    /// Where addresses are translated: events of the lines of page tables, which no class has.
+    pub tables: ClassCounters,
+    /// Walks through page tables.
+    pub page_walks: u64,
+    /// Of those, such that found the page, or a table on the way, missing.
+    pub page_faults: u64,
 }
 
 impl TaskCounters {
-    /// All classes together.
+    /// All classes together, without page tables.
     pub fn total(&self) -> ClassCounters {
         self.classes.iter().fold(ClassCounters::default(), |sum, class| sum.plus(class))
     }
@@ -119,6 +125,9 @@ impl TaskCounters {
             stall_fs: self.stall_fs - earlier.stall_fs,
             share_fs: std::array::from_fn(|share| self.share_fs[share] - earlier.share_fs[share]),
             classes,
+            tables: self.tables.since(&earlier.tables),
+            page_walks: self.page_walks - earlier.page_walks,
+            page_faults: self.page_faults - earlier.page_faults,
         }
     }
 

@@ -10,12 +10,12 @@
 
 use super::block::{EVICTED, LlcWork, Scratch};
 use super::cache::Cache;
-use super::counters::{ClassCounters, NodeTraffic};
-use super::history::{History, HistoryLevel, Served};
+use super::counters::NodeTraffic;
+use super::history::{HistoryLevel, Served};
 use super::lanes::{DIRTY, EMPTY, InstructionSet, Isa, Portable, WRITABLE, line_of};
 use super::options::{L2Fill, LlcFill};
-use super::stream::{BLOCK, OUTCOMES, Stream};
-use crate::profile::MAX_CLASSES;
+use super::stream::BLOCK;
+use super::task::{KINDS, MemoryLatency, Task};
 use warmcore_trace::TimeShare;
 
 /// No core.
@@ -118,104 +118,13 @@ impl Context {
     }
 }
 
-/// Stall per event of a class in femtoseconds; with sampling, of all the events it stands for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClassCosts {
-    pub(crate) l2_fs: u64,
-    pub(crate) llc_fs: u64,
-    /// Part of a latency that is waited for, in 1/65536: by misses that memory serves, by transfers between caches, and by
-    /// writes to a line that the core can read and only has to announce.
-    pub(crate) exposed: u64,
-    pub(crate) coherent: u64,
-    pub(crate) announced: u64,
-    /// Events that one stands for.
-    pub(crate) scale: u64,
-}
-
-/// log2 of the unit of [`ClassCosts::exposed`].
-pub(crate) const EXPOSED_BITS: u32 = 16;
-
-/// Latency of a node's memory for a domain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct MemoryLatency {
-    /// Without load.
-    pub(crate) idle_fs: u64,
-    /// With the load of the last epoch.
-    pub(crate) loaded_fs: u64,
-}
-
-/// A task while it has a place.
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    pub(crate) id: u32,
-    pub(crate) core: u16,
-    pub(crate) slot: u16,
-    pub(crate) stream: Stream,
-    /// State bits of a line that a touch puts into L1, by outcome.
-    pub(crate) fill: [u8; OUTCOMES],
-    pub(crate) costs: [ClassCosts; MAX_CLASSES],
-    /// Time of a touch that hits L1, everything between two touches included; and what it would be without siblings.
-    pub(crate) touch_fs: u64,
-    pub(crate) touch_alone_fs: u64,
-    pub(crate) clock_fs: u64,
-    pub(crate) stall_fs: u64,
-    pub(crate) busy_fs: u64,
-    /// What the time went to: together `busy_fs`.
-    pub(crate) share_fs: [u64; TimeShare::COUNT],
-    pub(crate) touches: u64,
-    pub(crate) touches_wanted: u64,
-    pub(crate) counters: [ClassCounters; MAX_CLASSES],
-    /// Where somebody wants it.
-    pub(crate) history: Option<Box<History>>,
-}
-
-impl Task {
-    #[inline(always)]
-    fn advance(&mut self, fs: u64) {
-        self.clock_fs += fs;
-        self.busy_fs += fs;
-    }
-
-    /// Touches that hit L1.
-    #[inline(always)]
-    fn touch(&mut self, count: u64) {
-        self.advance(count * self.touch_fs);
-        self.share_fs[TimeShare::Compute as usize] += count * self.touch_alone_fs;
-        self.share_fs[TimeShare::Smt as usize] += count * (self.touch_fs - self.touch_alone_fs);
-    }
-
-    #[inline(always)]
-    pub(crate) fn stall(&mut self, share: TimeShare, fs: u64) {
-        self.advance(fs);
-        self.stall_fs += fs;
-        self.share_fs[share as usize] += fs;
-    }
-
-    /// A latency of which a part is waited for.
-    #[inline(always)]
-    pub(crate) fn wait(&mut self, share: TimeShare, latency_fs: u64, exposed: u64) {
-        self.stall(share, ((u128::from(latency_fs) * u128::from(exposed)) >> EXPOSED_BITS) as u64);
-    }
-
-    /// A line from memory, of the core's own node or of another: what load adds to the idle latency is a share of its own.
-    #[inline(always)]
-    pub(crate) fn wait_for_memory(&mut self, latency: MemoryLatency, local: bool, exposed: u64) {
-        let share = if local { TimeShare::DramLocal } else { TimeShare::DramRemote };
-        let before = self.busy_fs;
-        self.wait(share, latency.loaded_fs, exposed);
-        let by_load = ((u128::from(latency.loaded_fs.saturating_sub(latency.idle_fs)) * u128::from(exposed))
-            >> EXPOSED_BITS) as u64;
-        let by_load = by_load.min(self.busy_fs - before);
-        self.share_fs[share as usize] -= by_load;
-        self.share_fs[TimeShare::Bandwidth as usize] += by_load;
-    }
-}
-
 /// Caches of a core.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) l1: Cache,
     pub(crate) l2: Option<Cache>,
+    /// Virtual pages whose frames the core knows, where addresses are translated and it has such a buffer.
+    pub(crate) tlb: Option<Cache>,
 }
 
 /// An LLC with all below it.
@@ -235,7 +144,8 @@ pub(crate) struct Domain {
     pub(crate) traffic: Vec<NodeTraffic>,
     /// Latency of memory by node.
     pub(crate) memory: Vec<MemoryLatency>,
-    /// Latency of a core's L2.
+    /// Latency of a core's L1 and L2.
+    pub(crate) l1_ns: Vec<f64>,
     pub(crate) l2_ns: Vec<f64>,
     pub(crate) transfer_fs: u64,
     pub(crate) node: usize,
@@ -295,6 +205,7 @@ impl Domain {
                 // SAFETY: both are passed on to the caller.
                 unsafe {
                     task.stream.next_in::<I>(count, lines, outcomes);
+                    task.touch(count as u64);
                     self.run_block::<I>(context, &mut task, count);
                 }
                 self.tasks[slot] = Some(task);
@@ -303,7 +214,7 @@ impl Domain {
     }
 
     #[inline(always)]
-    fn next_slot(&self, core: usize, until_fs: u64) -> Option<usize> {
+    pub(crate) fn next_slot(&self, core: usize, until_fs: u64) -> Option<usize> {
         let mut earliest = until_fs;
         let mut found = None;
         for slot in &self.running[core] {
@@ -324,22 +235,21 @@ impl Domain {
             self.scratch.lines[position] = *line;
             self.scratch.outcomes[position] = *outcome;
         }
+        task.touch(touches.len() as u64);
         // SAFETY: portable code needs nothing.
         unsafe { self.run_block::<Portable>(context, task, touches.len()) }
     }
 
-    /// Touches the first `count` lines of the scratch arrays.
+    /// Sends touches of the first `count` lines of the scratch arrays through the caches; the touches themselves are the caller's to count.
     ///
     /// # Safety
     /// The host has the instruction set.
     #[inline(always)]
-    unsafe fn run_block<I: Isa>(&mut self, context: &Context, task: &mut Task, count: usize) {
+    pub(crate) unsafe fn run_block<I: Isa>(&mut self, context: &Context, task: &mut Task, count: usize) {
         let core = usize::from(task.core);
         let Self { scratch, cores, .. } = self;
         // SAFETY: passed on to the caller.
         let events = unsafe { scratch.probe::<I>(&mut cores[core].l1, context.hot_end, &task.fill, count) };
-        task.touches += count as u64;
-        task.touch(count as u64);
         let recorded = task.history.as_ref().map(|history| history.level);
         match (recorded, &mut task.history) {
             (Some(HistoryLevel::L1), Some(history)) => history.extend(&scratch.sets[..count.min(BLOCK)]),
@@ -361,7 +271,7 @@ impl Domain {
             let outcome = self.scratch.outcomes[position];
             let (lane, hit) = (self.scratch.lane[event], self.scratch.hit[event]);
             let pushed_out = !hit && lane != EMPTY;
-            let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
+            let class = usize::from(outcome / 2) & (KINDS - 1);
             let before = if recorded.is_some() { Served::of(&task.counters[class]) } else { Served::default() };
             // An L2 that excludes gives the wanted line away before it takes the other one in.
             let swaps = context.l2_fill == L2Fill::Exclusive;
@@ -405,7 +315,7 @@ impl Domain {
         outcome: u8,
         position: usize,
     ) {
-        let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
+        let class = usize::from(outcome / 2) & (KINDS - 1);
         let costs = task.costs[class];
         task.counters[class].l1_misses += costs.scale;
         let core = &mut self.cores[usize::from(task.core)];
@@ -530,7 +440,7 @@ impl Domain {
             let line = value;
             // SAFETY: passed on to the caller.
             let hit = unsafe { self.fetch_from_llc::<I>(context, set, line, usize::from(task.core)) };
-            let class = usize::from(outcome / 2) & (MAX_CLASSES - 1);
+            let class = usize::from(outcome / 2) & (KINDS - 1);
             let costs = task.costs[class];
             if hit {
                 if task.history.is_some() {

@@ -46,6 +46,51 @@ pub enum ExactError {
         /// What they may take.
         most_gib: u64,
     },
+    /// A page size that page tables cannot have.
+    #[error(
+        "pages of {page_bytes} bytes cannot be translated; write a power of two of at least {least}, which a table fills"
+    )]
+    TranslatedPage {
+        /// Given.
+        page_bytes: u64,
+        /// Smallest.
+        least: u64,
+    },
+    /// A page that does not fit into the memory.
+    #[error(
+        "a page of {page_bytes} bytes does not fit into the {memory_bytes} bytes of a node's memory; make pages smaller or memory larger"
+    )]
+    PageBeyondMemory {
+        /// Size of a page.
+        page_bytes: u64,
+        /// Memory of a node.
+        memory_bytes: u64,
+    },
+    /// A translation buffer that cannot be built.
+    #[error(
+        "a translation buffer of {entries} entries is impossible; write 0 for none, or a power of two up to {most}"
+    )]
+    TlbEntries {
+        /// Given.
+        entries: u32,
+        /// Most.
+        most: u32,
+    },
+    /// Page tables where only some lines are simulated.
+    #[error(
+        "addresses are translated only where all lines are simulated; simulate every line, or leave page tables out"
+    )]
+    PagedSample,
+    /// More is touched than there is memory.
+    #[error(
+        "the memory of all {nodes} nodes is full: there is no frame of {page_bytes} bytes left; give the machine more memory or the tasks less"
+    )]
+    MemoryFull {
+        /// Number of nodes.
+        nodes: usize,
+        /// Size of a page.
+        page_bytes: u64,
+    },
     /// No tasks.
     #[error("there are no tasks; name at least one")]
     NoTasks,

@@ -8,7 +8,8 @@
 //! Source: `docs/spec/cdf-dio.md` section 3.4. No hardware records this.
 
 use super::counters::ClassCounters;
-use super::domain::{Domain, Task};
+use super::domain::Domain;
+use super::task::Task;
 
 /// Which cache's sets are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

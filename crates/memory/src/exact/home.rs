@@ -11,6 +11,7 @@ use warmcore_trace::TimeShare;
 
 use super::domain::{Ask, Context, Domain, NO_HOME, Request, Right};
 use super::options::Protocol;
+use super::task::{TABLES, Task};
 
 const NOBODY: u8 = u8::MAX;
 
@@ -81,10 +82,15 @@ impl Home {
             let domain = usize::from(domain);
             let request = domains[domain].requests[number as usize];
             self.note(request.line, domain);
+            let for_tables = usize::from(request.class) == TABLES;
+            let before = waiter(domains, domain, request).filter(|_| for_tables).map(|task| task.share_fs);
             match request.ask {
                 Ask::Read => self.read(context, domains, domain, request),
                 Ask::Own { has_data, held } => self.own(context, domains, domain, request, has_data, held),
                 Ask::Gone => self.forget(domain, request.line),
+            }
+            if let (Some(before), Some(task)) = (before, waiter(domains, domain, request)) {
+                task.was_walking(&before);
             }
         }
         for position in 0..self.changed.len() {
@@ -242,6 +248,11 @@ impl Home {
             }
         }
     }
+}
+
+/// The task that a request is for.
+fn waiter(domains: &mut [Domain], domain: usize, request: Request) -> Option<&mut Task> {
+    domains[domain].tasks.get_mut(usize::from(request.slot))?.as_deref_mut()
 }
 
 /// The node of a line's page; a page that nobody has touched is put on `toucher`.

@@ -10,21 +10,18 @@
 use warmcore_topology::{CpuId, Machine, Relation};
 use warmcore_trace::{MemoryCounters, MemoryEvent, TimeShare};
 
-use super::domain::{Entry, NO_CORE, NO_HOME};
+use super::domain::{Entry, NO_HOME};
 use super::error::ExactError;
 use super::history::{HistoryLevel, HistorySpec};
 use super::home::HomeEntry;
 use super::lanes::MAX_LINES;
 use super::options::{COHERENCE_OVERLAP, Options};
 use super::simulation::{FS_PER_NS, Simulation};
-use super::space::{FOLLOWED_LLCS, Region, TaskSpec, home_rule};
+use super::space::{COHERENT_ROOM, FOLLOWED_LLCS, Region, TaskSpec, home_rule};
 use super::stream::mix;
 use crate::analytic::Analytic;
 use crate::hierarchy::Hierarchy;
 use crate::profile::{Class, Home, Profile, Scope};
-
-/// Lines that the directories can know: 8 GiB with lines of 64 bytes. Those of larger private classes come behind them.
-const COHERENT_ROOM: u32 = 1 << 27;
 
 /// Most memory for directory entries, in bytes of the host.
 const DIRECTORY_ROOM: u64 = 6 << 30;
@@ -138,7 +135,7 @@ impl Live {
         };
         let cpus = machine.cpu_count();
         Ok(Self {
-            simulation: Simulation::open(machine, options, COHERENT_ROOM)?,
+            simulation: Simulation::open(machine, options)?,
             profiles: profiles.iter().enumerate().map(executed).collect(),
             tasks: Vec::new(),
             groups: Vec::new(),
@@ -254,11 +251,9 @@ impl Live {
         };
         let region = Region { first, lines: lines as u32, scale: 1, coherent };
         self.simulation.make_room(self.next_coherent, self.next_private);
-        let context = &mut self.simulation.context;
-        let first_page = (first >> context.page_shift) as usize;
+        let first_page = (first >> self.simulation.context.page_shift) as usize;
         for number in 0..pages {
-            context.homes[first_page + number as usize] = home_of(number);
-            context.page_core[first_page + number as usize] = NO_CORE;
+            self.simulation.describe_page(first_page + number as usize, home_of(number), coherent);
         }
         Ok(region)
     }
@@ -267,14 +262,17 @@ impl Live {
     pub fn remove_task(&mut self, task: u32) {
         let state = &mut self.tasks[task as usize];
         state.gone = true;
+        let mut own = Vec::new();
         for (profile, regions) in std::mem::take(&mut state.lines) {
             let classes = &self.profiles[profile].profile.classes;
             for (class, region) in classes.iter().zip(regions) {
                 if !class.is_shared() && !self.free.iter().any(|free| free.first == region.first) {
                     self.free.push(region);
+                    own.push(region);
                 }
             }
         }
+        self.simulation.remove(task as usize, &own);
     }
 
     /// The task goes on with another of the profiles that it was added with.
@@ -307,7 +305,7 @@ impl Live {
                     continue;
                 }
                 for page in simulation.pages(*region) {
-                    simulation.context.homes[page] = node_of_page(page, shares);
+                    simulation.set_home(page, node_of_page(page, shares));
                 }
             }
         }
@@ -355,8 +353,12 @@ impl Live {
     }
 
     /// Time passes up to now on all CPUs.
-    pub fn advance(&mut self, now_ns: u64) {
+    ///
+    /// # Errors
+    /// Where addresses are translated: if there is no frame left for a page that was touched.
+    pub fn advance(&mut self, now_ns: u64) -> Result<(), ExactError> {
         self.simulation.run_for(now_ns - self.simulation.now_ns());
+        self.simulation.exhausted().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// What the CPU's task made of what it was allotted last; nothing the second time.
@@ -464,6 +466,7 @@ impl Live {
         ] {
             sum.events[event as usize] = count as f64;
         }
+        (sum.page_walks, sum.page_faults) = (exact.page_walks as f64, exact.page_faults as f64);
         sum
     }
 

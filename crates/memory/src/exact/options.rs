@@ -4,6 +4,7 @@ use warmcore_topology::{Inclusion, LlcId, Machine};
 
 use super::cache::SetIndex;
 use super::lanes::InstructionSet;
+use super::paging::PagingSpec;
 use crate::curves::Replacement;
 use crate::hierarchy::Fill;
 
@@ -67,6 +68,8 @@ pub struct Options {
     /// Let private classes of a task that will move between LLC domains be found by the directory: their dirty lines
     /// are fetched from the old caches, and stale ones never hit. Without it such a task must stay in its domain.
     pub follow_migrations: bool,
+    /// Page tables between classes and caches; without them the lines of a class follow each other in memory.
+    pub paging: Option<PagingSpec>,
     /// Seed of all tasks' touches.
     pub seed: u64,
     /// Instructions of the host. No result depends on it.
@@ -115,6 +118,7 @@ impl Options {
             quantum_ns: 1_000,
             epoch_ns: 10_000,
             follow_migrations: false,
+            paging: None,
             seed: 1,
             instruction_set: InstructionSet::detect(),
         }

@@ -12,14 +12,14 @@ use super::address_trace::{Access, Record};
 use super::build::{Seat, domains, home, shape};
 use super::cache::{Cache, Touched};
 use super::counters::{ClassCounters, NodeTraffic};
-use super::domain::{ClassCosts, Context, Domain, Entry, Task};
+use super::domain::{Context, Domain, Entry};
 use super::error::ExactError;
 use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, MAX_LINES, WRITABLE};
 use super::options::Options;
-use super::stream::{OUTCOMES, Stream, StreamClass};
+use super::stream::{Stream, StreamClass};
+use super::task::{ClassCosts, KINDS, Task};
 use crate::hierarchy::{CacheShape, Hierarchy};
-use crate::profile::MAX_CLASSES;
 
 /// Default frame size.
 pub const DEFAULT_PAGE_BYTES: u64 = 4096;
@@ -265,7 +265,7 @@ impl Replay {
 fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
     // The stream is never asked; threads touch what the trace says.
     let class = StreamClass { first: 0, lines: 1, rate: 1.0, write_fraction: 0.0, scan: false };
-    let mut fill = [0; OUTCOMES];
+    let mut fill = [0; 2 * KINDS];
     let clean = if coherent { 0 } else { WRITABLE as u8 };
     (fill[0], fill[1]) = (clean, clean | DIRTY as u8);
     Task {
@@ -274,7 +274,7 @@ fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
         slot,
         stream: Stream::new(0, &[class]),
         fill,
-        costs: [ClassCosts { scale: 1, ..ClassCosts::default() }; MAX_CLASSES],
+        costs: [ClassCosts { scale: 1, ..ClassCosts::default() }; KINDS],
         touch_fs: 0,
         touch_alone_fs: 0,
         clock_fs: 0,
@@ -283,8 +283,11 @@ fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
         share_fs: Default::default(),
         touches: 0,
         touches_wanted: u64::MAX,
-        counters: [ClassCounters::default(); MAX_CLASSES],
+        counters: [ClassCounters::default(); KINDS],
         history: None,
+        table_fs: 0,
+        page_walks: 0,
+        page_faults: 0,
     }
 }
 

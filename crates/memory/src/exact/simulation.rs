@@ -5,25 +5,27 @@
 //! their transactions; every epoch latencies follow the load. Results do not depend on the number of threads.
 
 mod driven;
+mod observed;
 
 use rayon::prelude::*;
 use warmcore_topology::{CpuId, LlcId, Machine};
 use warmcore_trace::TimeShare;
 
 use super::build::{Seat, domains, home};
-use super::cache::Cache;
-use super::counters::{NodeTraffic, TaskCounters};
-use super::domain::{ClassCosts, Context, Domain, EXPOSED_BITS, MemoryLatency, NO_CORE, NO_HOME, Task};
+use super::counters::NodeTraffic;
+use super::domain::{Context, Domain, Entry, NO_CORE, NO_HOME};
 use super::error::ExactError;
-use super::history::{History, HistoryLevel, HistorySpec};
+use super::history::{History, HistorySpec};
 use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, WRITABLE};
 use super::load::{LoadFactor, node_bandwidth};
 use super::options::{COHERENCE_OVERLAP, Options, SMT_ISSUE_SHARE, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
-use super::space::{Owner, Space, TaskSpec};
-use super::stream::{OUTCOMES, Stream, StreamClass};
+use super::paging::Paging;
+use super::space::{COHERENT_ROOM, Space, TaskSpec};
+use super::stream::{Stream, StreamClass};
+use super::task::{ClassCosts, EXPOSED_BITS, KINDS, MemoryLatency, TABLES, Task};
 use crate::hierarchy::Hierarchy;
-use crate::profile::{ClassKind, MAX_CLASSES, Profile};
+use crate::profile::{ClassKind, Profile};
 
 /// Simulated time of all domains together from which it pays to hand them to several threads: a core's microsecond takes some two
 /// microseconds of the host, and to wake another thread takes as long.
@@ -75,6 +77,8 @@ pub struct Simulation {
     epoch_traffic: Vec<Vec<NodeTraffic>>,
     /// What is recorded of tasks.
     history: Option<HistorySpec>,
+    /// Where addresses are translated.
+    pub(super) paging: Option<Paging>,
 }
 
 impl Simulation {
@@ -101,20 +105,30 @@ impl Simulation {
         space: Space,
         specs: Vec<TaskSpec>,
     ) -> Result<Self, ExactError> {
-        let (domains, seats) = domains(machine, &hierarchy, &options, space.coherent_end as usize)?;
+        let paging = options.paging.map(|spec| {
+            let mut paging = Paging::new(machine, &hierarchy, &options, spec, COHERENT_ROOM)?;
+            paging.know(&space);
+            Ok::<_, ExactError>(paging)
+        });
+        let paging = paging.transpose()?;
+        // Directories of frames grow as these are given out.
+        let (coherent_end, known) =
+            if paging.is_some() { (COHERENT_ROOM, 0) } else { (space.coherent_end, space.coherent_end as usize) };
+        let homes = if paging.is_some() { Vec::new() } else { space.homes.clone() };
+        let (domains, seats) = domains(machine, &hierarchy, &options, known)?;
         let context = Context {
-            coherent_end: space.coherent_end,
+            coherent_end,
             hot_end: space.hot_end,
             sampling_shift: options.sampling_shift,
             page_shift: space.page_shift,
-            homes: space.homes.clone(),
-            page_core: vec![NO_CORE; space.homes.len()],
+            page_core: vec![NO_CORE; homes.len()],
+            homes,
             llc_fill: options.llc_fill,
             l2_fill: options.l2_fill,
             instruction_set: options.instruction_set,
         };
         let mut home = home(machine, &hierarchy, &options);
-        home.entries = vec![HomeEntry::NONE; space.coherent_end as usize];
+        home.entries = vec![HomeEntry::NONE; known];
         let sockets = machine.socket_count();
         let node_sockets = machine
             .nodes()
@@ -142,6 +156,7 @@ impl Simulation {
             space,
             seats,
             history: None,
+            paging,
         };
         simulation.update_memory_latencies();
         for (index, spec) in specs.into_iter().enumerate() {
@@ -151,6 +166,9 @@ impl Simulation {
     }
 
     fn add_task(&mut self, index: usize, spec: TaskSpec) {
+        if let Some(paging) = &mut self.paging {
+            paging.add_task(spec.process);
+        }
         let (stream, fill) = self.stream(index, &spec.profile);
         let task = Task {
             id: index as u32,
@@ -158,7 +176,7 @@ impl Simulation {
             slot: 0,
             stream,
             fill,
-            costs: [ClassCosts::default(); MAX_CLASSES],
+            costs: [ClassCosts::default(); KINDS],
             touch_fs: 0,
             touch_alone_fs: 0,
             clock_fs: 0,
@@ -168,6 +186,9 @@ impl Simulation {
             touches: 0,
             touches_wanted: u64::MAX,
             counters: Default::default(),
+            table_fs: 0,
+            page_walks: 0,
+            page_faults: 0,
             history: self.history.map(|spec| Box::new(History::new(spec))),
         };
         self.tasks.push(TaskState {
@@ -184,9 +205,10 @@ impl Simulation {
     }
 
     /// The touches of a task with a profile whose lines are known, and the states in which they put lines into L1.
-    fn stream(&self, index: usize, profile: &Profile) -> (Stream, [u8; OUTCOMES]) {
+    fn stream(&self, index: usize, profile: &Profile) -> (Stream, [u8; 2 * KINDS]) {
         let mut classes = Vec::new();
-        let mut fill = [0; OUTCOMES];
+        let mut fill = [0; 2 * KINDS];
+        fill[2 * TABLES + 1] = DIRTY as u8;
         for (number, (class, region)) in profile.classes.iter().zip(&self.space.regions[index]).enumerate() {
             classes.push(StreamClass {
                 first: region.first,
@@ -255,13 +277,20 @@ impl Simulation {
                 continue;
             }
             for page in self.space.pages(*region) {
+                if let Some(paging) = &self.paging {
+                    if let Some(frame) = paging.frame(page) {
+                        self.context.page_core[frame] = core as u16;
+                    }
+                    continue;
+                }
                 self.context.page_core[page] = core as u16;
                 if self.context.homes[page] == NO_HOME {
                     self.context.homes[page] = node as u8;
                 }
             }
         }
-        if !self.tasks[task].homed {
+        // Translated pages are homed when they are touched.
+        if !self.tasks[task].homed && self.paging.is_none() {
             self.tasks[task].homed = true;
             // A followed private class is homed like any private one, not where its lines are first missed.
             for (region, class) in self.space.regions[task].iter().zip(&self.tasks[task].spec.profile.classes) {
@@ -322,11 +351,11 @@ impl Simulation {
         (task.touch_fs, task.touch_alone_fs) = (touch_fs(issue), touch_fs(1.0));
         let l2_ns = domain.l2_ns[core];
         let llc_ns = hierarchy.llc[domain_index].latency_ns;
+        let unit = f64::from(1_u32 << EXPOSED_BITS);
         for (index, class) in profile.classes.iter().enumerate() {
             let scale = self.space.regions[task.id as usize][index].scale;
             let exposed = class.exposure / mlp * scale as f64;
             let fs = |ns: f64| (ns * FS_PER_NS as f64 * exposed).round() as u64;
-            let unit = f64::from(1_u32 << EXPOSED_BITS);
             let independent = (exposed * unit).round() as u64;
             let communicated = (scale as f64 / COHERENCE_OVERLAP * unit).round() as u64;
             task.costs[index] = ClassCosts {
@@ -338,9 +367,15 @@ impl Simulation {
                 scale,
             };
         }
+        // Walks overlap as misses do, and nothing hides them.
+        let fs = |ns: f64| (ns * FS_PER_NS as f64 / mlp).round() as u64;
+        let exposed = (unit / mlp).round() as u64;
+        task.costs[TABLES] =
+            ClassCosts { l2_fs: fs(l2_ns), llc_fs: fs(llc_ns), exposed, coherent: exposed, announced: 0, scale: 1 };
+        task.table_fs = fs(domain.l1_ns[core]);
     }
 
-    /// Lets all placed tasks run for a time.
+    /// Lets all placed tasks run for a time. Where frames have run out nothing more is run, see [`Simulation::exhausted`].
     pub fn run_for(&mut self, ns: u64) {
         let end = self.now_fs + ns * FS_PER_NS;
         while self.now_fs < end {
@@ -358,6 +393,13 @@ impl Simulation {
     }
 
     fn run_quantum(&mut self, until_fs: u64, busy_domains: usize) {
+        if let Some(paging) = &mut self.paging {
+            self.domains.iter_mut().for_each(|domain| domain.run_paged(&mut self.context, paging, until_fs));
+            let known = paging.coherent_lines(&self.context);
+            self.domains.iter_mut().for_each(|domain| domain.directory.resize(known, Entry::NONE));
+            self.home.entries.resize(known, HomeEntry::NONE);
+            return self.home.exchange(&mut self.context, &mut self.domains);
+        }
         let context = &self.context;
         let work_ns = busy_domains as u64 * (until_fs - self.now_fs) / FS_PER_NS;
         if busy_domains > 1 && work_ns >= PARALLEL_NS && rayon::current_num_threads() > 1 {
@@ -446,40 +488,9 @@ impl Simulation {
         }
     }
 
-    /// Records the sets that each task uses, from now on.
-    pub fn record_sets(&mut self, spec: HistorySpec) {
-        let level = match spec.level {
-            HistoryLevel::L2 if self.hierarchy.l2.is_empty() => HistoryLevel::Llc,
-            level => level,
-        };
-        let spec = HistorySpec { level, ..spec };
-        self.history = Some(spec);
-        for task in 0..self.tasks.len() {
-            self.task_mut(task).history = Some(Box::new(History::new(spec)));
-        }
-    }
-
-    /// The latest sets of a task, the oldest first; none if they are not recorded.
-    pub fn recent_sets(&self, task: usize, sets: &mut Vec<u32>) {
-        match &self.task(task).history {
-            Some(history) => history.copy_to(sets),
-            None => sets.clear(),
-        }
-    }
-
-    /// Sets of the largest cache of a level: their indexes are below this.
-    pub fn sets(&self, level: HistoryLevel) -> u32 {
-        let sets = |caches: &mut dyn Iterator<Item = &Cache>| caches.map(|cache| cache.shape().sets).max();
-        let cores = || self.domains.iter().flat_map(|domain| &domain.cores);
-        let of_level = match level {
-            HistoryLevel::L1 => sets(&mut cores().map(|core| &core.l1)),
-            HistoryLevel::L2 => sets(&mut cores().filter_map(|core| core.l2.as_ref())),
-            HistoryLevel::Llc => None,
-            HistoryLevel::Mixed => {
-                [HistoryLevel::L1, HistoryLevel::L2, HistoryLevel::Llc].map(|level| self.sets(level)).into_iter().max()
-            }
-        };
-        of_level.or_else(|| sets(&mut self.domains.iter().map(|domain| &domain.llc))).unwrap_or(1)
+    /// Why nothing runs any more: there is no frame left for a page that was touched.
+    pub fn exhausted(&self) -> Option<&ExactError> {
+        self.paging.as_ref().and_then(|paging| paging.exhausted.as_ref())
     }
 
     /// The time all tasks have reached.
@@ -514,70 +525,6 @@ impl Simulation {
         task.touches >= task.touches_wanted
     }
 
-    /// What a task has done so far.
-    pub fn counters(&self, index: usize) -> TaskCounters {
-        let task = self.task(index);
-        let mut classes = task.counters;
-        let state = &self.tasks[index];
-        for (number, class) in state.spec.profile.classes.iter().enumerate() {
-            let rate = class.touches_per_instruction / task.stream.rate();
-            classes[number].touches = (task.touches as f64 * rate).round() as u64;
-        }
-        TaskCounters {
-            instructions: task.touches as f64 / task.stream.rate(),
-            busy_fs: task.busy_fs,
-            stall_fs: task.stall_fs,
-            share_fs: task.share_fs,
-            classes,
-        }
-    }
-
-    /// Line touches that were really simulated, of all tasks.
-    pub fn simulated_touches(&self) -> u64 {
-        (0..self.tasks.len()).map(|task| self.task(task).touches).sum()
-    }
-
-    /// Memory traffic of all domains by node since the beginning.
-    pub fn node_traffic(&self) -> Vec<NodeTraffic> {
-        let mut sum = vec![NodeTraffic::default(); self.node_load.len()];
-        for domain in &self.domains {
-            for (sum, traffic) in sum.iter_mut().zip(&domain.traffic) {
-                sum.reads += traffic.reads;
-                sum.writes += traffic.writes;
-            }
-        }
-        sum
-    }
-
-    /// Latency of a node's memory for a CPU now, load included.
-    pub fn memory_latency_ns(&self, cpu: CpuId, node: usize) -> f64 {
-        self.domains[self.seats[cpu.index()].domain].memory[node].loaded_fs as f64 / FS_PER_NS as f64
-    }
-
-    /// Lines of each task's private classes in an LLC, then those of each shared class; scaled up with sampling.
-    pub fn llc_occupancy(&self, llc: LlcId) -> (Vec<u64>, Vec<u64>) {
-        self.occupancy(&self.domains[llc.index()].llc)
-    }
-
-    /// The same of the L2 that a CPU uses; empty if there is none.
-    pub fn l2_occupancy(&self, cpu: CpuId) -> (Vec<u64>, Vec<u64>) {
-        let seat = self.seats[cpu.index()];
-        let l2 = self.domains[seat.domain].cores[seat.core].l2.as_ref();
-        l2.map_or_else(Default::default, |l2| self.occupancy(l2))
-    }
-
-    fn occupancy(&self, cache: &Cache) -> (Vec<u64>, Vec<u64>) {
-        let (mut tasks, mut groups) = (vec![0; self.tasks.len()], vec![0; self.space.groups]);
-        for (line, _) in cache.lines() {
-            match self.space.owner(line) {
-                Some(Owner::Task(task)) => tasks[task as usize] += self.context.scale(line),
-                Some(Owner::Group(group)) => groups[group as usize] += self.context.scale(line),
-                None => {}
-            }
-        }
-        (tasks, groups)
-    }
-
     fn task(&self, index: usize) -> &Task {
         let state = &self.tasks[index];
         if let Some(parked) = &state.parked {
@@ -602,6 +549,7 @@ impl Simulation {
     /// Checks what must hold between the directories and the caches at any time.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        super::invariants::check(&self.context, &self.domains, &self.home);
+        let context = Context { coherent_end: self.home.entries.len() as u32, ..self.context.clone() };
+        super::invariants::check(&context, &self.domains, &self.home);
     }
 }

@@ -12,7 +12,7 @@ use super::stream::mix;
 use crate::hierarchy::Hierarchy;
 use crate::profile::{Class, Home, Profile, Sharing};
 
-/// Bytes of a page.
+/// Bytes of a page where addresses are not translated.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// A task as it is described.
@@ -70,7 +70,7 @@ impl Space {
     pub(crate) fn new(specs: &[TaskSpec], hierarchy: &Hierarchy, options: &Options) -> Result<Self, ExactError> {
         let mut space = Self {
             regions: specs.iter().map(|spec| vec![EMPTY_REGION; spec.profile.classes.len()]).collect(),
-            page_shift: page_shift(hierarchy),
+            page_shift: page_shift(hierarchy, options),
             ..Self::default()
         };
         let groups = groups(specs)?;
@@ -116,8 +116,8 @@ impl Space {
     }
 
     /// Of tasks whose lines are given to them one by one.
-    pub(crate) fn open(hierarchy: &Hierarchy) -> Self {
-        Self { page_shift: page_shift(hierarchy), ..Self::default() }
+    pub(crate) fn open(hierarchy: &Hierarchy, options: &Options) -> Self {
+        Self { page_shift: page_shift(hierarchy, options), ..Self::default() }
     }
 
     fn allocate(
@@ -157,9 +157,14 @@ impl Space {
 }
 
 /// log2 of the lines of a page.
-fn page_shift(hierarchy: &Hierarchy) -> u32 {
-    (PAGE_BYTES / u64::from(hierarchy.line_bytes)).max(1).trailing_zeros()
+fn page_shift(hierarchy: &Hierarchy, options: &Options) -> u32 {
+    let page_bytes = options.paging.map_or(PAGE_BYTES, |paging| paging.page_bytes);
+    (page_bytes / u64::from(hierarchy.line_bytes)).max(1).trailing_zeros()
 }
+
+/// Lines that the directories can know where tasks come and go, or addresses are translated: 8 GiB with lines of 64 bytes. Others come
+/// behind them.
+pub(super) const COHERENT_ROOM: u32 = 1 << 27;
 
 const EMPTY_REGION: Region = Region { first: 0, lines: 1, scale: 1, coherent: false };
 

@@ -4,6 +4,7 @@ mod coherence;
 mod hierarchy;
 mod history;
 mod live;
+mod paging;
 mod simulation;
 mod single_cache;
 

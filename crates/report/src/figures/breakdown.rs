@@ -219,7 +219,7 @@ enum From {
 }
 
 /// What CPU time is spent on: name in files, name for people, the cause whose colour it has, where its time is.
-const PARTS: [(&str, &str, &str, From); 18] = [
+const PARTS: [(&str, &str, &str, From); 19] = [
     ("compute", "computing", "compute", From::Cause("compute")),
     ("smt", "sharing the core with a sibling", "smt", From::Cause("smt")),
     ("l2", "L2 hits", "l2", From::Cause("l2")),
@@ -230,6 +230,7 @@ const PARTS: [(&str, &str, &str, From); 18] = [
     ("dram_remote", "memory of other nodes", "dram_remote", From::Cause("dram_remote")),
     ("bandwidth", "memory under load", "bandwidth", From::Cause("bandwidth")),
     ("hot_lines", "contended lines", "hot_lines", From::Cause("hot_lines")),
+    ("page_walks", "walking page tables", "page_walks", From::Cause("page_walks")),
     ("spinning", "waiting actively", "spinning", From::Cause("spinning")),
     ("syscall", "system calls", "syscalls", From::Cause("syscalls")),
     ("migration", "cold caches (constant cost)", "cold_caches", From::Measure("overhead_migration_ns")),
@@ -252,7 +253,7 @@ fn cpu_parts(trials: &[Trial]) -> Option<Vec<f64>> {
     let mut parts = Vec::with_capacity(PARTS.len() + 1);
     for (.., from) in &PARTS {
         parts.push(match from {
-            From::Cause(name) => mean(&|trial| trial.time_ns.get(*name).copied())?,
+            From::Cause(name) => mean(&|trial| trial.time_of(name))?,
             From::Measure(name) => mean(&|trial| trial.measure(name)).unwrap_or(0.0),
         });
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use warmcore_memory::Replacement;
 use warmcore_memory::exact::cache::{Cache, SetIndex, Shape};
+use warmcore_memory::exact::page_table::{Missing, PageTable};
 use warmcore_schedulers::contention::{ContentionError, Placer, Strategy, TaskView};
 
 use super::workload::{Accesses, Colours};
@@ -164,22 +165,18 @@ pub fn variation(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt() / mean
 }
 
-/// Pages of a leaf table.
-const ENTRIES: u32 = 512;
 /// Lines of a page.
 const LINES: u32 = 4096 / 32;
-/// No frame.
-const NONE: u32 = u32::MAX;
+/// The first page of every task: its addresses begin at 1 GiB.
+const FIRST_PAGE: u64 = 0x4000_0000 / 4096;
+/// Where a task's root table is: outside of the memory.
+const ROOT: u32 = u32::MAX;
 
 /// A task.
 struct Task {
     done: usize,
-    /// Frame of each page; pages are ranks.
-    frames: Vec<u32>,
-    /// Which leaf tables it has.
-    tables: Vec<bool>,
-    /// Whether its upper tables are there.
-    rooted: bool,
+    /// Frame of each page; pages are ranks, from [`FIRST_PAGE`] on.
+    pages: PageTable,
     window: VecDeque<u32>,
     l2_accesses: u64,
     l2_misses: u64,
@@ -205,9 +202,7 @@ struct Machine<'a> {
     l1: Vec<Cache>,
     l2: Vec<Cache>,
     l3: Cache,
-    next_frame: u64,
-    /// By kind of task: pages that have a frame, where kinds have colours of their own.
-    coloured: Vec<u64>,
+    frames: Frames<'a>,
     lookups: [u64; 3],
     hits: [u64; 3],
     to_memory: u64,
@@ -215,20 +210,29 @@ struct Machine<'a> {
     group_accesses: Vec<u64>,
 }
 
-impl Machine<'_> {
-    fn frame(&mut self) -> Result<u32, ContentionError> {
-        if self.next_frame >= self.setup.frames {
+/// Hands out the frames of the memory, in order.
+struct Frames<'a> {
+    setup: &'a Setup,
+    accesses: &'a Accesses,
+    next: u64,
+    /// By kind of task: pages that have a frame, where kinds have colours of their own.
+    coloured: Vec<u64>,
+}
+
+impl Frames<'_> {
+    fn next(&mut self) -> Result<u32, ContentionError> {
+        if self.next >= self.setup.frames {
             return Err(ContentionError::MemoryFull { frames: self.setup.frames });
         }
-        self.next_frame += 1;
-        Ok((self.next_frame - 1) as u32)
+        self.next += 1;
+        Ok((self.next - 1) as u32)
     }
 
-    /// A frame for a page of a task, of its kind's colours if it has any.
-    fn frame_of_page(&mut self, task: usize) -> Result<u32, ContentionError> {
-        let frame = self.frame()?;
+    /// A frame for what a task lacks; for a page of its kind's colours if it has any.
+    fn take(&mut self, task: usize, missing: Missing) -> Result<u32, ContentionError> {
+        let frame = self.next()?;
         let (colours, kind) = (self.accesses.colours, self.accesses.kinds[task]);
-        if colours == Colours::Any {
+        if missing == Missing::Table || colours == Colours::Any {
             return Ok(frame);
         }
         let number = &mut self.coloured[kind as usize];
@@ -240,38 +244,21 @@ impl Machine<'_> {
             Err(ContentionError::MemoryFull { frames: self.setup.frames })
         }
     }
+}
 
-    /// The frame of a page, and how many attempts the walk took: each missing level costs a frame and an attempt.
-    fn translate(&mut self, task: usize, page: u32) -> Result<(u32, u64), ContentionError> {
-        let mut attempts = 1;
-        if !self.tasks[task].rooted {
-            self.frame()?;
-            self.frame()?;
-            self.tasks[task].rooted = true;
-            attempts += 2;
-        }
-        let table = (page / ENTRIES) as usize;
-        if !self.tasks[task].tables[table] {
-            self.frame()?;
-            self.tasks[task].tables[table] = true;
-            attempts += 1;
-        }
-        if self.tasks[task].frames[page as usize] == NONE {
-            self.tasks[task].frames[page as usize] = self.frame_of_page(task)?;
-            attempts += 1;
-        }
-        Ok((self.tasks[task].frames[page as usize], attempts))
-    }
-
+impl Machine<'_> {
     /// One access of a task on a virtual CPU; how long it takes.
     fn access(&mut self, vcpu: usize, task: usize) -> Result<u64, ContentionError> {
         let page = self.accesses.ranks[task][self.tasks[task].done];
-        let (frame, attempts) = self.translate(task, page)?;
+        let frames = &mut self.frames;
+        let walk = self.tasks[task].pages.walk(FIRST_PAGE + u64::from(page), |missing| frames.take(task, missing))?;
+        // Each missing level costs a frame and another attempt.
+        let attempts = 1 + walk.missing as u64;
         let line_of_page = match self.setup.addresses {
             Addresses::PageAligned => 0,
             Addresses::LineSpread => scattered(task as u32, page) % LINES,
         };
-        let line = frame.wrapping_mul(LINES) + line_of_page;
+        let line = walk.frame.wrapping_mul(LINES) + line_of_page;
         let (times, group) = (&self.setup.times, vcpu / self.setup.per_group);
         let mut ns = attempts * times.walk_ns + times.levels_ns[0];
         let touched = |cache: &mut Cache| cache.touch(line, 0, 0).hit;
@@ -342,12 +329,9 @@ pub fn run(setup: &Setup, accesses: &Accesses, strategy: &Strategy, seed: u64) -
         Cache::new(shape, salt)
     };
     let groups = setup.vcpus.div_ceil(setup.per_group);
-    let pages = accesses.ranks.iter().flatten().max().map_or(0, |rank| rank + 1);
     let task = |_| Task {
         done: 0,
-        frames: vec![NONE; pages as usize],
-        tables: vec![false; pages.div_ceil(ENTRIES) as usize],
-        rooted: false,
+        pages: PageTable::new(ROOT),
         window: VecDeque::with_capacity(setup.window),
         l2_accesses: 0,
         l2_misses: 0,
@@ -364,8 +348,7 @@ pub fn run(setup: &Setup, accesses: &Accesses, strategy: &Strategy, seed: u64) -
         l1: (0..setup.vcpus).map(|_| cache(setup.geometry.levels[0], 1)).collect(),
         l2: (0..groups).map(|_| cache(setup.geometry.levels[1], 2)).collect(),
         l3: cache(setup.geometry.levels[2], 3),
-        next_frame: 0,
-        coloured: vec![0; accesses.colours.kinds() as usize],
+        frames: Frames { setup, accesses, next: 0, coloured: vec![0; accesses.colours.kinds() as usize] },
         lookups: [0; 3],
         hits: [0; 3],
         to_memory: 0,

@@ -7,20 +7,24 @@ use super::super::domain::{Entry, NO_CORE, NO_HOME};
 use super::super::error::ExactError;
 use super::super::home::HomeEntry;
 use super::super::options::Options;
-use super::super::space::{Region, Space, TaskSpec};
+use super::super::paging::distinct_pages;
+use super::super::space::{COHERENT_ROOM, Region, Space, TaskSpec};
 use super::{FS_PER_NS, Simulation};
 use crate::hierarchy::Hierarchy;
 use crate::profile::Profile;
 
 impl Simulation {
     /// A machine without tasks, which [`Simulation::add`] adds with lines of their own; the directories may know those below
-    /// `coherent_end`.
-    pub(in crate::exact) fn open(machine: &Machine, options: Options, coherent_end: u32) -> Result<Self, ExactError> {
+    /// [`COHERENT_ROOM`].
+    pub(in crate::exact) fn open(machine: &Machine, options: Options) -> Result<Self, ExactError> {
         let hierarchy = Hierarchy::new(machine)?;
-        let space = Space::open(&hierarchy);
+        let space = Space::open(&hierarchy, &options);
         let mut simulation = Self::with_space(machine, options, hierarchy, space, Vec::new())?;
-        simulation.context.coherent_end = coherent_end;
-        let pages = coherent_end as usize >> simulation.context.page_shift;
+        if simulation.paging.is_some() {
+            return Ok(simulation);
+        }
+        simulation.context.coherent_end = COHERENT_ROOM;
+        let pages = COHERENT_ROOM as usize >> simulation.context.page_shift;
         simulation.context.homes.resize(pages, NO_HOME);
         simulation.context.page_core.resize(pages, NO_CORE);
         Ok(simulation)
@@ -35,13 +39,40 @@ impl Simulation {
 
     /// Lets the directories know coherent lines up to one, and pages of other lines be homed up to another.
     pub(in crate::exact) fn make_room(&mut self, coherent_end: u32, private_end: u64) {
+        let pages = (private_end >> self.context.page_shift) as usize;
+        if let Some(paging) = &mut self.paging {
+            return paging.make_room(pages);
+        }
         for domain in &mut self.domains {
             domain.directory.resize(coherent_end as usize, Entry::NONE);
         }
         self.home.entries.resize(coherent_end as usize, HomeEntry::NONE);
-        let pages = (private_end >> self.context.page_shift) as usize;
         self.context.homes.resize(pages, NO_HOME);
         self.context.page_core.resize(pages, NO_CORE);
+    }
+
+    /// Says of a page of a task to be on which node it shall be, and whether the directories know its lines.
+    pub(in crate::exact) fn describe_page(&mut self, page: usize, home: u8, coherent: bool) {
+        match &mut self.paging {
+            Some(paging) => paging.describe(page, home, coherent),
+            None => (self.context.homes[page], self.context.page_core[page]) = (home, NO_CORE),
+        }
+    }
+
+    /// From now on a page is on another node.
+    pub(in crate::exact) fn set_home(&mut self, page: usize, node: u8) {
+        match &mut self.paging {
+            Some(paging) => paging.set_home(&mut self.context, page, node),
+            None => self.context.homes[page] = node,
+        }
+    }
+
+    /// A task is gone, with these regions of its own.
+    pub(in crate::exact) fn remove(&mut self, task: usize, regions: &[Region]) {
+        if let Some(paging) = &mut self.paging {
+            let pages = distinct_pages(&self.space, regions.iter().copied());
+            paging.remove_task(&self.context, task, &pages);
+        }
     }
 
     /// The task goes on with other touches, of these lines.

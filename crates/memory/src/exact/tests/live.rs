@@ -33,7 +33,7 @@ fn live(machine: &str, profiles: &[Profile]) -> Live {
 /// Lets the CPU's task run from one time to another.
 fn run(live: &mut Live, cpu: CpuId, from_ns: u64, until_ns: u64) -> Done {
     live.allot(cpu, Share { idle_ns: 0, useful_ns: until_ns - from_ns, instructions: f64::INFINITY });
-    live.advance(until_ns);
+    live.advance(until_ns).unwrap();
     live.done(cpu)
 }
 
@@ -60,14 +60,14 @@ fn work_is_done_to_the_instruction_and_takes_the_time_that_it_takes_at_once() {
         live.switch_in(CpuId(0), task);
     }
     whole.allot(CpuId(0), Share { idle_ns: 0, useful_ns: MS, instructions: 100_000.0 });
-    whole.advance(MS);
+    whole.advance(MS).unwrap();
     let at_once = whole.done(CpuId(0));
     assert!(at_once.all && at_once.instructions == 100_000.0);
     let (mut now_ns, mut took_ns) = (0, 0);
     for _ in 0..1_000 {
         pieces.allot(CpuId(0), Share { idle_ns: 500, useful_ns: 500, instructions: 100.0 });
         now_ns += 1_000;
-        pieces.advance(now_ns);
+        pieces.advance(now_ns).unwrap();
         let done = pieces.done(CpuId(0));
         assert!(done.all && done.instructions == 100.0, "{done:?}");
         took_ns += done.took_ns;
@@ -88,7 +88,7 @@ fn shares_of_time_add_up_to_the_time_on_a_cpu_and_of_a_cpu_to_its_tasks() {
         live.switch_in(cpu, task);
         live.allot(cpu, Share { idle_ns: 0, useful_ns: MS, instructions: f64::INFINITY });
     }
-    live.advance(MS);
+    live.advance(MS).unwrap();
     for (cpu, task) in [(CpuId(0), tasks[0]), (CpuId(1), tasks[1])] {
         live.done(cpu);
         let counters = live.counters(task);
@@ -167,7 +167,7 @@ fn threads_of_a_process_share_what_is_shared_and_others_do_not() {
             live.switch_in(CpuId(cpu as u32), task);
             live.allot(CpuId(cpu as u32), Share { idle_ns: 0, useful_ns: MS, instructions: f64::INFINITY });
         }
-        live.advance(MS);
+        live.advance(MS).unwrap();
         live.counters(0).events[MemoryEvent::C2cSameLlc as usize]
     };
     assert!(transfers([0, 0]) > 1_000.0);
