@@ -64,6 +64,11 @@ fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
         table.starts_with("caches,addresses,dispatcher,strategy,") && table.lines().count() == 1 + 8 * 17,
         "{table}"
     );
+    let text = std::fs::read_to_string(scratch.path("kept/table.json")).unwrap();
+    let rows = serde_json::from_str::<serde_json::Value>(&text).unwrap()["rows"].as_array().unwrap().clone();
+    // Ten quanta of 80 tasks.
+    assert!(rows.len() == 8 * 17 && rows.iter().all(|row| row["decisions"] == 800.0), "{text}");
+    assert!(rows.iter().all(|row| row["values"]["wait p99 ms"]["mean"].as_f64().is_some_and(|ms| ms > 0.0)));
     let page = std::fs::read_to_string(scratch.path("kept/figures.html")).unwrap();
     assert!(page.contains("Figure 3") && page.contains("Figure 5"));
 }

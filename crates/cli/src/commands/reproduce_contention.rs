@@ -1,14 +1,17 @@
 //! What `reproduce cdf-dio` leaves beside its rows: the table of all readings, the paper's figures drawn from it, and a search for
 //! workloads in which CDF is the best.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde::Serialize;
 use warmcore_fidelity::reproduce::cdf_dio::search::{Judged, candidates, judge, screen};
 use warmcore_fidelity::reproduce::cdf_dio::{READINGS, TableRow, table};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
+use warmcore_lab::session::pretty;
 use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
 use warmcore_schedulers::contention::ContentionError;
@@ -50,6 +53,7 @@ pub fn write(out: &Path, source: &str, seed: u64, trials: u32, jobs: usize) -> R
     let failed = |error: FileError| Failure::failed("warmcore::directory", error);
     write_atomically(&out.join("table.csv"), csv(&rows).as_bytes()).map_err(failed)?;
     write_atomically(&out.join("table.md"), markdown(&rows).as_bytes()).map_err(failed)?;
+    write_atomically(&out.join("table.json"), json(&rows).as_bytes()).map_err(failed)?;
     if seeds >= ENOUGH {
         let judged = searched(seed, jobs)?;
         write_atomically(&out.join("search.md"), search_table(&judged).as_bytes()).map_err(failed)?;
@@ -67,6 +71,42 @@ pub fn write(out: &Path, source: &str, seed: u64, trials: u32, jobs: usize) -> R
     let page = gallery::page("cdf-dio: figures", &introduction, &exhibits);
     write_atomically(&out.join("figures.html"), page.as_bytes()).map_err(failed)?;
     Ok(exhibits.len())
+}
+
+/// The table as JSON; an interval of 0 is none, or that of equal values.
+fn json(rows: &[TableRow]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'static str,
+        rows: Vec<Row<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Row<'a> {
+        caches: &'a str,
+        addresses: &'a str,
+        dispatcher: &'a str,
+        strategy: &'a str,
+        decisions: f64,
+        values: BTreeMap<&'a str, Value>,
+    }
+    #[derive(Serialize)]
+    struct Value {
+        mean: f64,
+        half_interval: f64,
+    }
+    fn row(row: &TableRow) -> Row<'_> {
+        let value =
+            |(name, mean, half): &(&'static str, f64, f64)| (*name, Value { mean: *mean, half_interval: *half });
+        Row {
+            caches: row.geometry,
+            addresses: row.addresses,
+            dispatcher: row.dispatch,
+            strategy: &row.strategy,
+            decisions: row.decisions,
+            values: row.values.iter().map(value).collect(),
+        }
+    }
+    pretty(&Document { schema: "warmcore-cdf-dio-table-1", rows: rows.iter().map(row).collect() })
 }
 
 /// Parts that do not depend on each other, in order, on several threads.

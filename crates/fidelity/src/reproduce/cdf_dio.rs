@@ -152,6 +152,8 @@ pub struct TableRow {
     pub dispatch: &'static str,
     /// The strategy.
     pub strategy: String,
+    /// Decisions of a run, mean over the seeds.
+    pub decisions: f64,
     /// Means over the seeds, each with half the width of its 95 % interval.
     pub values: Vec<(&'static str, f64, f64)>,
 }
@@ -242,6 +244,7 @@ fn table_row(
             Dispatch::Blocking => "blocking",
         },
         strategy: strategy.name(),
+        decisions: mean(&outcomes.iter().map(|outcome| outcome.decisions[0] as f64).collect::<Vec<_>>()),
         values,
     })
 }
