@@ -37,14 +37,17 @@ fn problem<'a>(machine: &'a Machine, kinds: &[(usize, u32)], goal: Goal) -> Prob
 
 #[test]
 fn four_threads_on_two_times_two_cpus_are_placed_as_all_placements_say() {
-    let machines = ["1s1n2l2c1t", "2s1n1l2c1t", "1s1n2l1c2t"].map(|name| resolve(name).unwrap());
-    let mixes: [[(usize, u32); 4]; 6] = [
+    let machines = ["1s1n2l2c1t", "2s1n1l2c1t", "1s1n2l1c2t", "1s2n1l2c1t"].map(|name| resolve(name).unwrap());
+    let mixes: [[(usize, u32); 4]; 9] = [
         [(0, 0), (0, 0), (0, 1), (0, 1)],
         [(0, 0), (1, 1), (0, 0), (1, 1)],
         [(1, 0), (1, 0), (3, 1), (3, 1)],
         [(2, 0), (2, 0), (3, 1), (3, 1)],
         [(1, 0), (2, 1), (0, 2), (0, 2)],
         [(3, 0); 4],
+        [(0, 0); 4],
+        [(1, 0), (1, 1), (1, 2), (2, 3)],
+        [(2, 0), (0, 1), (0, 1), (3, 2)],
     ];
     for machine in &machines {
         for mix in &mixes {
