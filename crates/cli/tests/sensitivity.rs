@@ -64,7 +64,7 @@ fn what_turns_the_verdict_is_told_in_table_sentence_json_and_page() {
 }
 
 #[test]
-fn where_costs_are_not_the_simulators_and_factors_make_no_sense_it_is_refused() {
+fn factors_that_make_no_sense_are_refused_and_a_lone_scheduler_has_nothing_to_turn() {
     let scratch = Scratch::new();
     for (factors, words) in [("=1", "other than 1"), ("=0", "0.01 to 100"), ("=fast", "0.01 to 100")] {
         let compare = format!("compare -m 1s1n2l2c1t {MESSAGES} --no-out --sensitivity{factors}");
