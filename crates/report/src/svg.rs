@@ -37,6 +37,18 @@ pub fn coordinate(value: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
+/// How wide a text is in the widest of the fonts that the styles name, DejaVu Sans: figures have 0.64 of the size, points and
+/// spaces half of that, and few letters more.
+fn width_at_most(class: &str, text: &str) -> f64 {
+    let size = if class.split(' ').any(|class| class == "s") { 10.5 } else { 12.0 };
+    let widths = text.chars().map(|c| match c {
+        '.' | ',' | ' ' => 0.32,
+        'm' => 0.98,
+        _ => 0.64,
+    });
+    size * widths.sum::<f64>()
+}
+
 /// Where a text stands relative to its point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Anchor {
@@ -75,8 +87,10 @@ impl Svg {
         Self { width, height, body: String::new() }
     }
 
-    /// A line of text; `class` may be empty.
+    /// A line of text; `class` may be empty. One with its middle at the point moves aside as far as it must to lie within the drawing.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+        let half = width_at_most(class, text) / 2.0;
+        let x = if anchor == Anchor::Middle && 2.0 * half <= self.width { x.clamp(half, self.width - half) } else { x };
         let (x, y, anchor) = (coordinate(x), coordinate(y), anchor.name());
         let text = escape(text);
         let _ = writeln!(self.body, r#"<text x="{x}" y="{y}" text-anchor="{anchor}" class="t {class}">{text}</text>"#);
@@ -233,3 +247,23 @@ const STANDALONE_STYLE: &str = "\
 .area{stroke:none;fill-opacity:.18}.k{fill:none;stroke-width:1.8}.thin{stroke-width:.7}.frame{fill:none;stroke:#b6bec8}\
 .box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.px{image-rendering:pixelated}.traffic{fill:none;stroke:#d0602a}.w1{stroke-width:1}.w2{stroke-width:2}\
 .w3{stroke-width:3}.w4{stroke-width:4}.w5{stroke-width:5}.w6{stroke-width:6}.w7{stroke-width:7}.on-dark{fill:#fff}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_at_an_edge_of_the_drawing_lies_within_it() {
+        let placed = |x: f64, text: &str| {
+            let mut svg = Svg::new(PANEL, 40.0);
+            svg.text(x, 20.0, Anchor::Middle, "m", text);
+            svg.body.split('"').nth(1).and_then(|x| x.parse::<f64>().ok()).unwrap()
+        };
+        // Three figures, a space, an m and an s are 45 wide at a size of 12.
+        let right = placed(PANEL - 16.0, "600 ms");
+        assert!((PANEL - 24.0..=PANEL - 22.3).contains(&right), "{right}");
+        assert!((22.3..=24.0).contains(&placed(0.0, "600 ms")));
+        assert_eq!(placed(PANEL / 2.0, "600 ms"), PANEL / 2.0);
+        assert_eq!(placed(100.0, &"too long for the drawing ".repeat(9)), 100.0);
+    }
+}
