@@ -52,6 +52,18 @@ fn the_utilisation_is_the_one_that_was_asked_for_and_that_the_trials_show() {
 }
 
 #[test]
+fn several_generators_grow_in_the_proportion_in_which_they_were_typed() {
+    let scratch = Scratch::new();
+    let words =
+        "compare -m 1s1n2l4c1t -w periodic:-n4,-r500us,-s1500us,-o,-d100ms+spin:-n1,-d100ms -s eevdf,rr --trials 2";
+    let ran = scratch.run(&format!("{words} --load 50 --no-out")).exits_with(0);
+    // Four quarters and one whole are 2 of 8 CPUs; twice of each are 4.
+    let line = ran.out.lines().next().unwrap_or_default();
+    assert!(line.contains("% of the numbers that were typed; ") && line.contains("(periodic:-n8,"), "{line}");
+    assert!(line.contains("+spin:-n2,-d100ms)"), "{line}");
+}
+
+#[test]
 fn what_cannot_be_scaled_or_reached_is_refused_with_what_can() {
     let scratch = Scratch::new();
     let refused = |workload: &str, load: &str, words: &str| {
@@ -61,7 +73,7 @@ fn what_cannot_be_scaled_or_reached_is_refused_with_what_can() {
             .complains(words);
     };
     refused("hackbench:-T", "50", "schbench: requests per second (--rps) or workers");
-    refused("spin:-n1,-d20ms+spin:-n1,-d20ms", "50", "several workloads at once");
+    refused("spin:-n1,-d20ms+spin:-d20ms", "50", "does not say its number");
     refused("ule-cfs/c-ray", "50", "is a file");
     refused("spin:-p0,-d20ms", "50", "more do not make it 50.0 %");
     refused("spin:-d20ms", "1", "too much for 1.0 %");

@@ -43,13 +43,16 @@ pub enum LoadError {
         /// What is counted.
         counts: &'static str,
     },
-    /// One is too much already.
-    #[error("1 of the {counts} keeps {} of the machine busy, which is too much for {}", share(.one.utilisation), share(*.level))]
+    /// The least is too much already.
+    #[error(
+        "the least there can be ({counts}: {}) keeps {} of the machine busy, which is too much for {}",
+        .least.count, share(.least.utilisation), share(*.level)
+    )]
     TooCoarse {
         /// The share asked for, 0..1.
         level: f64,
-        /// What one does.
-        one: Loaded,
+        /// What the least does.
+        least: Loaded,
         /// What is counted.
         counts: &'static str,
     },
@@ -105,8 +108,8 @@ pub fn find<E>(
     if closest.utilisation < level - FAR && !known.values().any(|utilisation| *utilisation >= level) {
         return Ok(Err(LoadError::OutOfReach { level, closest, counts }));
     }
-    if closest.count == 1 && closest.utilisation > 2.0 * level {
-        return Ok(Err(LoadError::TooCoarse { level, one: closest, counts }));
+    if closest.utilisation > 2.0 * level {
+        return Ok(Err(LoadError::TooCoarse { level, least: closest, counts }));
     }
     Ok(Ok(closest))
 }
@@ -202,7 +205,10 @@ mod tests {
             "{error}"
         );
         let error = tried(0.1, 8, |count| (count as f64 / 2.0).min(1.0)).0.unwrap_err().to_string();
-        assert_eq!(error, "1 of the tasks keeps 50.0 % of the machine busy, which is too much for 10.0 %");
+        assert_eq!(
+            error,
+            "the least there can be (tasks: 1) keeps 50.0 % of the machine busy, which is too much for 10.0 %"
+        );
         let found = find(0.5, (1, 1), "tasks", &mut BTreeMap::new(), |_| Ok::<f64, ()>(0.1));
         assert!(matches!(found, Ok(Err(LoadError::OutOfReach { .. }))));
     }

@@ -135,7 +135,7 @@ fn find(
     };
     // Tasks that never sleep need a CPU each.
     let guess = (level * first.machine.value.cpu_count() as f64).round() as u64;
-    search::find(level, (guess.max(1), scale.most()), scale.counts(), known, measure)?.map_err(|error| {
+    search::find(level, (scale.first(guess).max(1), scale.most()), scale.counts(), known, measure)?.map_err(|error| {
         let advice = error.advice();
         Failure::usage("warmcore::load", error).help(advice)
     })

@@ -1,6 +1,7 @@
 //! How much of a machine a generator's text asks for, as one number that can be changed: its tasks, threads or requests.
 //!
 //! Only what leaves each task's program as it is counts as a change of the load: more tasks of the same kind, or requests more often.
+//! Several generators at once grow together: each has its own number, and all keep the proportion in which they were typed.
 
 use super::flags::Flags;
 use super::{GENERATORS, MAX_COUNT, find, parts};
@@ -35,43 +36,94 @@ static LOAD_FLAGS: [LoadFlag; 9] = [
     count("schbench", "threads", "workers per message thread", 100_000),
 ];
 
-/// A generator's text with its load as a number.
+/// What is counted where several generators grow together.
+const PERCENT: &str = "% of the numbers that were typed";
+
+/// The text of one generator, or of several joined by `+`, with its load as a number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadText {
+    /// Not empty.
+    parts: Vec<Part>,
+}
+
+/// One generator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Part {
     name: &'static str,
     flag: String,
     others: Vec<String>,
     counts: &'static str,
     most: u64,
+    /// The number that was typed.
+    typed: Option<u64>,
+}
+
+impl Part {
+    fn with(&self, count: u64) -> String {
+        let others: String = self.others.iter().map(|other| format!(",{other}")).collect();
+        format!("{}:{}{count}{others}", self.name, self.flag)
+    }
+
+    /// The number at a percentage of the one that was typed, at least 1.
+    fn at(&self, percent: u64) -> u64 {
+        let typed = u128::from(self.typed.unwrap_or(1));
+        let scaled = (typed * u128::from(percent) + 50) / 100;
+        u64::try_from(scaled).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The largest percentage at which the number is possible.
+    fn most_percent(&self) -> u64 {
+        self.most.saturating_mul(100) / self.typed.unwrap_or(1).max(1)
+    }
 }
 
 impl LoadText {
-    /// What the number counts, such as `threads`.
+    /// What the number counts, such as `threads`; a percentage where several generators grow together.
     #[must_use]
     pub fn counts(&self) -> &'static str {
-        self.counts
+        match self.parts.as_slice() {
+            [part] => part.counts,
+            _ => PERCENT,
+        }
     }
 
     /// The largest number.
     #[must_use]
     pub fn most(&self) -> u64 {
-        self.most
+        match self.parts.as_slice() {
+            [part] => part.most,
+            parts => parts.iter().map(Part::most_percent).min().unwrap_or(1),
+        }
     }
 
-    /// The generator's text with this number; everything else is as it was typed.
+    /// A number to try first, where so many tasks that never sleep would do.
+    #[must_use]
+    pub fn first(&self, tasks: u64) -> u64 {
+        match self.parts.as_slice() {
+            [_] => tasks,
+            parts => {
+                let typed = parts.iter().filter_map(|part| part.typed).fold(0, u64::saturating_add);
+                tasks.saturating_mul(100) / typed.max(1)
+            }
+        }
+    }
+
+    /// The text with this number; everything else is as it was typed.
     #[must_use]
     pub fn with(&self, count: u64) -> String {
-        let others: String = self.others.iter().map(|other| format!(",{other}")).collect();
-        format!("{}:{}{count}{others}", self.name, self.flag)
+        match self.parts.as_slice() {
+            [part] => part.with(count),
+            parts => parts.iter().map(|part| part.with(part.at(count))).collect::<Vec<_>>().join("+"),
+        }
     }
 }
 
 /// Why a workload has no load that can be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadTextError {
-    /// Several workloads at once.
-    #[error("`{0}` is several workloads at once, and a load level does not say which of them is to grow")]
-    Several(String),
+    /// One of several generators whose number is not typed.
+    #[error("`{0}` does not say its number, and several generators at once grow in the proportion of theirs")]
+    NoProportion(String),
     /// A file.
     #[error(
         "`{0}` is a file or made of one, and how its tasks depend on each other does not say what more load would be"
@@ -97,24 +149,42 @@ impl LoadTextError {
                 known.push(format!("{}: {}", generator.name, flags.join(" or ")));
             }
         }
-        format!("one generator can be scaled, by a number of its own: {}", known.join("; "))
+        format!(
+            "generators can be scaled by a number of their own, several at once if each says its number: {}",
+            known.join("; ")
+        )
     }
 }
 
-/// The load of a text as it is typed for a workload: of one generator, or of a named workload that is one.
+/// The load of a text as it is typed for a workload: of one generator, of several joined by `+`, or of a named workload that is such.
 ///
 /// # Errors
-/// Anything else, and a text that cannot be read.
+/// Anything else, a text that cannot be read, and one of several generators that does not say its number.
 pub fn load_text(spec: &str) -> Result<LoadText, LoadTextError> {
-    let text = match named(spec.trim()).map(|entry| entry.source) {
-        Some(NamedSource::Text(text)) => text,
-        Some(NamedSource::File(_)) => return Err(LoadTextError::File(spec.to_owned())),
-        None => spec.trim(),
-    };
-    if parts(text).len() > 1 {
-        return Err(LoadTextError::Several(spec.to_owned()));
+    let mut found = Vec::new();
+    add_parts(spec, &mut found)?;
+    if found.len() > 1
+        && let Some(silent) = found.iter().find(|part| part.typed.is_none_or(|typed| typed == 0))
+    {
+        return Err(LoadTextError::NoProportion(silent.name.to_owned()));
     }
-    let Some(generator) = find(text) else { return Err(LoadTextError::File(spec.to_owned())) };
+    Ok(LoadText { parts: found })
+}
+
+/// The generators of a text; names stand for what they are made of.
+fn add_parts(spec: &str, found: &mut Vec<Part>) -> Result<(), LoadTextError> {
+    for text in parts(spec) {
+        match named(text).map(|entry| entry.source) {
+            Some(NamedSource::Text(text)) => add_parts(text, found)?,
+            Some(NamedSource::File(_)) => return Err(LoadTextError::File(text.to_owned())),
+            None => found.push(part(text)?),
+        }
+    }
+    Ok(())
+}
+
+fn part(text: &str) -> Result<Part, LoadTextError> {
+    let Some(generator) = find(text) else { return Err(LoadTextError::File(text.to_owned())) };
     let words = text.split_once(':').map_or("", |(_, words)| words);
     let flags = Flags::parse(generator, words, Options::default()).map_err(WorkloadError::from)?;
     let load = LOAD_FLAGS
@@ -123,12 +193,13 @@ pub fn load_text(spec: &str) -> Result<LoadText, LoadTextError> {
         .ok_or(LoadTextError::NoNumber(generator.name))?;
     let short = generator.flags.iter().find(|flag| flag.long == load.flag).and_then(|flag| flag.short);
     let flag = short.map_or_else(|| format!("--{}=", load.flag), |short| format!("-{short}"));
-    Ok(LoadText {
+    Ok(Part {
         name: generator.name,
         flag,
         others: flags.typed_without(load.flag),
         counts: load.counts,
         most: load.most,
+        typed: flags.text(load.flag).and_then(|number| number.parse().ok()),
     })
 }
 
@@ -157,6 +228,19 @@ mod tests {
     }
 
     #[test]
+    fn several_generators_grow_in_the_proportion_in_which_they_were_typed() {
+        let both = load_text("periodic:-n6,-r1ms + schbench:-t2,-R100").unwrap();
+        assert_eq!(both.with(100), "periodic:-n6,-r1ms+schbench:-R100,-t2");
+        assert_eq!(both.with(250), "periodic:-n15,-r1ms+schbench:-R250,-t2");
+        assert_eq!(both.with(1), "periodic:-n1,-r1ms+schbench:-R1,-t2", "none of them goes");
+        assert_eq!(both.counts(), PERCENT);
+        assert!(from_generator(&both.with(100)).is_ok());
+        let most = load_text("spin:-n2+spin:-n50").unwrap();
+        assert_eq!(most.most(), u64::from(MAX_COUNT) * 2);
+        assert_eq!((most.first(26), load_text("spin").unwrap().first(26)), (50, 26));
+    }
+
+    #[test]
     fn every_flag_is_one_of_its_generator_and_takes_the_most_that_is_said() {
         for load in &LOAD_FLAGS {
             let generator = find(load.generator).unwrap();
@@ -171,7 +255,9 @@ mod tests {
 
     #[test]
     fn what_has_no_such_number_is_refused_with_what_has() {
-        assert!(matches!(load_text("spin:-n2+spin:-n3"), Err(LoadTextError::Several(_))));
+        assert!(matches!(load_text("spin:-n2+spin"), Err(LoadTextError::NoProportion(_))));
+        assert!(matches!(load_text("spin:-n2+hackbench:-T"), Err(LoadTextError::NoNumber("hackbench"))));
+        assert!(matches!(load_text("spin:-n2+tasks.json"), Err(LoadTextError::File(_))));
         assert!(matches!(load_text("ule-cfs/c-ray"), Err(LoadTextError::File(_))));
         assert!(matches!(load_text("tasks.json"), Err(LoadTextError::File(_))));
         assert!(matches!(load_text("hackbench:-T"), Err(LoadTextError::NoNumber("hackbench"))));
