@@ -1,7 +1,7 @@
 //! Page tables of four levels, whose tables and pages take frames of memory when they are first needed.
 //!
 //! The tables of an x86-64 processor: 512 entries of 8 bytes each, one frame for each table. Who has frames to give, and what a walk
-//! costs, is the caller's affair: the exact level sends a walk's reads through the caches ([`super::paging`]), the paper's machine charges
+//! costs, is the caller's affair: the exact level sends a walk's reads through the caches (`super::paging`), the paper's machine charges
 //! a fixed time for each attempt (`docs/spec/cdf-dio.md` sections 1 and 2).
 
 /// Levels of tables: a walk reads one entry of each.

@@ -34,7 +34,7 @@ pub const MOST_TLB_ENTRIES: u32 = 1 << 16;
 pub struct PagingSpec {
     /// Bytes of a page: a power of two, at least [`LEAST_PAGE_BYTES`].
     pub page_bytes: u64,
-    /// Entries of each core's translation buffer: a power of two, at most [`MOST_TLB_ENTRIES`]; 0 for none, so that every touch walks.
+    /// Entries of each core's translation buffer: a power of two, at most `MOST_TLB_ENTRIES`; 0 for none, so that every touch walks.
     #[serde(default)]
     pub tlb_entries: u32,
     /// Memory of each node in bytes, instead of what the machine states; where neither says anything, as much as lines can be told apart.
