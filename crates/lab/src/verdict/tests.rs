@@ -163,6 +163,13 @@ fn few_trials_give_points_and_a_warning_but_no_verdict() {
 }
 
 #[test]
+fn one_trial_is_one() {
+    let document = document(&[("cfs", 1.0), ("eevdf", 0.5)], 1);
+    let sentence = &document.verdict.sentence;
+    assert!(sentence.starts_with("1 trial is too few to judge eevdf"), "{sentence}");
+}
+
+#[test]
 fn a_run_that_was_cut_off_counts_as_infinitely_long() {
     let mut trials: Vec<Vec<Trial>> = ["cfs", "eevdf"]
         .iter()

@@ -81,7 +81,8 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
     let yardstick = if is_yardstick { ", a yardstick and no kernel's scheduler," } else { "" };
     match other.finding {
         Finding::TooFewTrials => {
-            format!("{trials} trials are too few to judge {label}: {}", relation(primary, other, base))
+            let few = if trials == 1 { "1 trial is".to_owned() } else { format!("{trials} trials are") };
+            format!("{few} too few to judge {label}: {}", relation(primary, other, base))
         }
         Finding::Identical => format!("{label} and {base} are identical in {title}"),
         Finding::Tied => {
