@@ -1,9 +1,8 @@
 //! The best static placement of threads that run all the time, by the analytic memory model: each thread on one CPU, for good.
 //!
 //! The search begins with placements that people try (one LLC after the other, spread, node by node, partners together), moves single
-//! threads and swaps pairs, takes what is better, and ends when nothing is; where there are few placements, it looks at all of them too.
-//! Placements that differ only by the names of equal CPUs, caches or nodes, or by which of equal threads is where, are one placement
-//! and are evaluated once. Nothing is random.
+//! threads and swaps pairs, takes what is better, and ends when nothing is. Placements that differ only by the names of equal CPUs,
+//! caches or nodes, or by which of equal threads is where, are one placement and are evaluated once. Nothing is random.
 //!
 //! It does not know who waits for whom, what a wakeup or a message costs, or that a thread sleeps: every thread is taken to run
 //! always. `docs/models/oracle.md` says what comes of that.
@@ -27,7 +26,7 @@ const TURNS: usize = 4;
 const MOST_PAIR_MOVES: usize = 4_096;
 
 /// A placement is better only by more than this part. The model brings CPUs up to date in the order of their numbers, so that one placement
-/// by two names differs by some 1e-5.
+/// by two names differs by some 1e-5 (2 % where siblings take turns: `docs/models/oracle.md`).
 const TOLERANCE: f64 = 1e-4;
 
 /// A thread to place.
@@ -96,7 +95,7 @@ pub struct Found {
     pub starts: Vec<Start>,
     /// Placements evaluated, equal ones once.
     pub evaluations: usize,
-    /// Whether no move and no swap would help, or all placements were tried; otherwise [`MAX_EVALUATIONS`] ended it.
+    /// Whether no move and no swap would help; otherwise [`MAX_EVALUATIONS`] ended it.
     pub finished: bool,
 }
 
@@ -154,15 +153,13 @@ impl Problem<'_> {
         Ok(score)
     }
 
-    /// Whether there are no more placements than evaluations, names of equal CPUs and threads included.
-    fn all_are_affordable(&self) -> bool {
-        let placements = u32::try_from(self.threads.len()).ok().and_then(|n| self.machine.cpu_count().checked_pow(n));
-        placements.is_some_and(|placements| placements <= MAX_EVALUATIONS)
-    }
-
-    /// The best of all placements.
-    fn best_of_all(&self, memory: &mut Memory<'_, '_>) -> Result<Option<(Vec<CpuId>, Score)>, HierarchyError> {
+    /// The best of all placements: a judge of the search on small machines.
+    ///
+    /// # Errors
+    /// As [`Problem::evaluate`].
+    pub fn exhaustive(&self) -> Result<Option<(Vec<CpuId>, Score)>, HierarchyError> {
         let (cpus, threads) = (self.machine.cpu_count(), self.threads.len());
+        let mut memory = Memory::new(self);
         let mut best: Option<(Vec<CpuId>, Score)> = None;
         let mut digits = vec![0; threads];
         loop {
@@ -177,25 +174,12 @@ impl Problem<'_> {
         }
     }
 
-    /// Searches; tries all placements where there are few.
+    /// Searches.
     ///
     /// # Errors
     /// As [`Problem::evaluate`].
     pub fn search(&self) -> Result<Found, HierarchyError> {
         let mut memory = Memory::new(self);
-        let mut found = self.climb_from_all_starts(&mut memory)?;
-        if self.all_are_affordable()
-            && let Some((cpus, score)) = self.best_of_all(&mut memory)?
-        {
-            if self.is_better(score, found.score) {
-                (found.cpus, found.score) = (cpus, score);
-            }
-            (found.evaluations, found.finished) = (memory.scores.len(), true);
-        }
-        Ok(found)
-    }
-
-    fn climb_from_all_starts(&self, memory: &mut Memory<'_, '_>) -> Result<Found, HierarchyError> {
         let mut starts = Vec::new();
         for (name, cpus) in self.starts() {
             let score = memory.score(&cpus)?;
@@ -211,7 +195,7 @@ impl Problem<'_> {
         let mut best = (order[0].cpus.clone(), order[0].score);
         let mut finished = true;
         for start in order {
-            let (cpus, score, ended) = self.climb(memory, start.cpus.clone(), start.score)?;
+            let (cpus, score, ended) = self.climb(&mut memory, start.cpus.clone(), start.score)?;
             finished &= ended;
             if self.is_better(score, best.1) {
                 best = (cpus, score);
