@@ -28,6 +28,9 @@ struct SchedAttr {
     period: u64,
 }
 
+/// `SCHED_EXT` of the kernel's `include/uapi/linux/sched.h`.
+const SCHED_EXT: u32 = 7;
+
 /// Sets policy, nice value and slice of the calling thread (`sched_setattr`; the slice counts from Linux 6.12 on).
 pub(crate) fn set_attributes(attributes: Attributes) -> Result<(), Errno> {
     let attr = SchedAttr {
@@ -36,6 +39,7 @@ pub(crate) fn set_attributes(attributes: Attributes) -> Result<(), Errno> {
             Policy::Normal => libc::SCHED_OTHER as u32,
             Policy::Batch => libc::SCHED_BATCH as u32,
             Policy::Idle => libc::SCHED_IDLE as u32,
+            Policy::Ext => SCHED_EXT,
         },
         flags: 0,
         nice: attributes.nice.into(),

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, QueueLock, Scheduler, WakeFlags, run};
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 
@@ -38,32 +38,6 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     simulate: Some(|spec, setup, sink| run(setup, RoundRobin::new(spec.tunables(), &setup.boot()), sink)),
     ..SchedulerInfo::PLAIN
 };
-
-/// Lines that change hands with the queue: the lock with the queue's ends, and the task at the end in use.
-const LOCK_LINES: u64 = 2;
-
-/// Time the lock is held with everything in the CPU's own cache: a handful of dependent loads and stores.
-const LOCK_HOLD_NS: u64 = 20;
-
-/// The lock of the queue: a resource that serves one CPU after the other.
-#[derive(Default)]
-pub(crate) struct QueueLock {
-    free_at_ns: u64,
-    last_holder: Option<CpuId>,
-}
-
-impl QueueLock {
-    /// Takes and releases the lock on a CPU. Returns how long that keeps the CPU: its turn comes after everybody who asked
-    /// before, then the lines have to come over.
-    pub(crate) fn pass(&mut self, core: &Core<'_>, cpu: CpuId) -> u64 {
-        let line_ns = match self.last_holder.replace(cpu) {
-            Some(last) if last != cpu => core.machine().costs().line_transfer_ns[core.relation(last, cpu)],
-            _ => 0,
-        };
-        self.free_at_ns = self.free_at_ns.max(core.now_ns()) + LOCK_LINES * line_ns + LOCK_HOLD_NS;
-        self.free_at_ns - core.now_ns()
-    }
-}
 
 /// The global round robin policy.
 pub struct RoundRobin {

@@ -1,17 +1,18 @@
 //! `scx-native`: small sched_ext programs in Rust, on the ext class above the fair one.
 //!
-//! Every task belongs to the ext class until its program ends; then all go down to the fair class (`eevdf` with its defaults), as in the
-//! kernel, and the trial is no trial of that program any more: [`ext_above_fair`] goes on, the registry's row ends with an error that says so.
+//! Every task belongs to the ext class until its program ends, or, of a program in partial mode, every task of `SCHED_EXT`; then all go to
+//! the fair class (`eevdf` with its defaults), as in the kernel, and the trial is no trial of that program any more: [`run_ext`] goes on, the registry's row ends with an error that says so.
 //!
 //! Source: `docs/spec/sched-ext.md`; differences, `docs/models/scx.md`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warmcore_kernel::{Boot, Core, Level, Setup, SimulationError, run};
+use warmcore_kernel::{Core, Level, Scheduler, Setup, SimulationError, run};
 use warmcore_scx::bytecode::{Bytecode, Usage};
 use warmcore_scx::{ExitInfo, Ext, ExtDecisions, Fifo, FifoPerLlc, Operations, Vtime};
 use warmcore_trace::{Outcome, Sink, TaskId};
+use warmcore_workload::Policy;
 
 use crate::fair::Fair;
 use crate::fair::decisions::FairDecisions;
@@ -41,10 +42,12 @@ tunables! {
     pub struct ScxNativeTunables {
         /// The program: one queue for the machine, one for each LLC, or one in the order of weighted virtual time.
         policy: 0 "" in 0..=2 as ["fifo", "fifo-llc", "vtime"],
+        /// A dispatch queue's lock takes time and is taken by one CPU at a time; 0 = it costs nothing, which no machine offers.
+        dsq_lock: 1 "" in 0..=1,
     }
 }
 
-/// Everything belongs to the upper class until its program ends; why it did is kept for whoever has a clone of this.
+/// Which tasks are the program's until it ends; why it did is kept for whoever has a clone of this.
 #[derive(Clone, Default)]
 pub struct Ejection(Rc<RefCell<Option<ExitInfo>>>);
 
@@ -54,29 +57,62 @@ impl Ejection {
     pub fn info(&self) -> Option<ExitInfo> {
         self.0.borrow().clone()
     }
+
+    /// Whether the program has ended.
+    fn keep<P: Operations>(&self, ext: &Ext<P>) -> bool {
+        *self.0.borrow_mut() = ext.exit_info().cloned();
+        ext.exit_info().is_some()
+    }
 }
 
-impl<P: Operations> Membership<Ext<P>> for Ejection {
+/// All tasks are the program's, and it stands above.
+impl<P: Operations> Membership<Ext<P>, Fair<Eevdf>> for Ejection {
     fn level_of(&mut self, _core: &Core<'_>, _task: TaskId, _parent: Option<TaskId>) -> Level {
         Level::Upper
     }
 
-    fn ejects(&mut self, _core: &Core<'_>, upper: &mut Ext<P>) -> bool {
-        let Some(info) = upper.exit_info() else { return false };
-        *self.0.borrow_mut() = Some(info.clone());
-        true
+    fn ends(&mut self, _core: &Core<'_>, upper: &mut Ext<P>, _lower: &mut Fair<Eevdf>) -> Option<Level> {
+        self.keep(upper).then_some(Level::Upper)
     }
 }
 
-/// A program on the ext class above the fair one.
-pub fn ext_above_fair<P: Operations>(
-    program: P,
-    boot: &Boot<'_>,
+/// Those of `SCHED_EXT` are the program's, and it stands below (`SCX_OPS_SWITCH_PARTIAL`).
+impl<P: Operations> Membership<Fair<Eevdf>, Ext<P>> for Ejection {
+    fn level_of(&mut self, core: &Core<'_>, task: TaskId, _parent: Option<TaskId>) -> Level {
+        if core.task(task).policy() == Policy::Ext { Level::Lower } else { Level::Upper }
+    }
+
+    fn level_after_change(&mut self, core: &Core<'_>, task: TaskId, _level: Level) -> Level {
+        <Self as Membership<Fair<Eevdf>, Ext<P>>>::level_of(self, core, task, None)
+    }
+
+    fn ends(&mut self, _core: &Core<'_>, _upper: &mut Fair<Eevdf>, lower: &mut Ext<P>) -> Option<Level> {
+        self.keep(lower).then_some(Level::Lower)
+    }
+}
+
+/// Runs a program, beside the fair class, to the end of a setup, also if it ends before; the ejection says whether it did.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_ext<'a, P: Operations>(
+    ext: Ext<P>,
+    setup: &'a Setup<'a>,
     ejection: Ejection,
-) -> Stacked<Ext<P>, Fair<Eevdf>, Ejection> {
-    let upper = Ext::new(program, boot.machine, weight_of);
-    let lower = Fair::new(Eevdf::new(EevdfTunables::default(), boot), boot);
-    Stacked::new(SCHEDULER.name, upper, lower, ejection)
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let boot = setup.boot();
+    let fair = Fair::new(Eevdf::new(EevdfTunables::default(), &boot), &boot);
+    if ext.is_partial() {
+        run(setup, Stacked::new(SCHEDULER.name, fair, ext, ejection), sink)
+    } else {
+        run(setup, Stacked::new(SCHEDULER.name, ext, fair, ejection), sink)
+    }
+}
+
+/// The ext class with a program, for a setup.
+pub fn ext_of<P: Operations>(program: P, setup: &Setup<'_>) -> Ext<P> {
+    Ext::new(program, setup.boot().machine, weight_of)
 }
 
 fn simulate<'a>(
@@ -84,11 +120,23 @@ fn simulate<'a>(
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
-    match spec.tunables::<ScxNativeTunables>().policy {
-        0 => trial(Fifo, setup, sink),
-        1 => trial(FifoPerLlc::default(), setup, sink),
-        _ => trial(Vtime::default(), setup, sink),
+    let tunables = spec.tunables::<ScxNativeTunables>();
+    match tunables.policy {
+        0 => native_trial(Fifo, tunables, setup, sink),
+        1 => native_trial(FifoPerLlc::default(), tunables, setup, sink),
+        _ => native_trial(Vtime::default(), tunables, setup, sink),
     }
+}
+
+fn native_trial<'a, P: Operations>(
+    program: P,
+    tunables: ScxNativeTunables,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let mut ext = ext_of(program, setup);
+    ext.set_locks_cost(tunables.dsq_lock == 1);
+    trial_of(ext, setup, sink)
 }
 
 /// Runs a scheduler in bytecode; says what its operations were.
@@ -113,9 +161,17 @@ pub fn trial<'a, P: Operations>(
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
-    let name = program.table().name;
+    trial_of(ext_of(program, setup), setup, sink)
+}
+
+fn trial_of<'a, P: Operations>(
+    ext: Ext<P>,
+    setup: &'a Setup<'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let name = ext.name();
     let ejection = Ejection::default();
-    let outcome = run(setup, ext_above_fair(program, &setup.boot(), ejection.clone()), sink)?;
+    let outcome = run_ext(ext, setup, ejection.clone(), sink)?;
     match ejection.info() {
         Some(info) => Err(SimulationError::Ejected { program: name.to_owned(), reason: info.to_string() }),
         None => Ok(outcome),

@@ -2,7 +2,7 @@
 //!
 //! Every task belongs to one of the two. The upper class goes first: the lower picks on a CPU where the upper has nothing to run, and a
 //! task of the upper that becomes runnable preempts one of the lower. Who decides which task belongs where is a [`Membership`]; it may
-//! also end the upper class during the run, and then all its tasks go down, as those of a sched_ext program do that is ejected.
+//! also end one of them during the run: the upper, and then all its tasks go down, as those of a sched_ext program do that is ejected; or the lower, whose tasks go up.
 //!
 //! Source: the order of classes in Linux 7.2 (`__pick_next_task`, `wakeup_preempt`, `sched_change_begin` and `sched_change_end` in
 //! `kernel/sched/core.c`).
@@ -18,7 +18,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 /// Decides which class a task belongs to.
-pub trait Membership<U> {
+pub trait Membership<U, L> {
     /// The class that a new task begins in.
     fn level_of(&mut self, core: &Core<'_>, task: TaskId, parent: Option<TaskId>) -> Level;
 
@@ -27,10 +27,10 @@ pub trait Membership<U> {
         level
     }
 
-    /// Whether the upper class ends now. Asked after every tick and timer of the upper class; after a yes, everything belongs to the
-    /// lower class and nobody asks again.
-    fn ejects(&mut self, _core: &Core<'_>, _upper: &mut U) -> bool {
-        false
+    /// The class that ends now, if one does. Asked after every tick and timer; once one has ended, everything belongs to the other
+    /// and nobody asks again.
+    fn ends(&mut self, _core: &Core<'_>, _upper: &mut U, _lower: &mut L) -> Option<Level> {
+        None
     }
 }
 
@@ -42,8 +42,8 @@ pub struct Stacked<U, L, M> {
     membership: M,
     /// Class of each task.
     levels: Vec<Level>,
-    /// The upper class has ended.
-    ejected: bool,
+    /// The class that is left, once the other has ended.
+    left: Option<Level>,
 }
 
 /// Calls one of the two classes, which is at work as long.
@@ -60,7 +60,7 @@ macro_rules! in_class {
     }};
 }
 
-/// Calls both, the upper first and only while it has not ended.
+/// Calls those that have not ended, the upper first.
 macro_rules! in_both {
     ($self:ident, $core:ident, $method:ident($($argument:expr),*)) => {
         for &level in $self.classes() {
@@ -69,15 +69,19 @@ macro_rules! in_both {
     };
 }
 
-impl<U: Scheduler, L: Scheduler, M: Membership<U>> Stacked<U, L, M> {
+impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
     /// `upper` above `lower`.
     pub fn new(name: &'static str, upper: U, lower: L, membership: M) -> Self {
-        Self { name, upper, lower, membership, levels: Vec::new(), ejected: false }
+        Self { name, upper, lower, membership, levels: Vec::new(), left: None }
     }
 
     /// The classes that there are.
     fn classes(&self) -> &'static [Level] {
-        if self.ejected { &[Level::Lower] } else { &[Level::Upper, Level::Lower] }
+        match self.left {
+            None => &[Level::Upper, Level::Lower],
+            Some(Level::Upper) => &[Level::Upper],
+            Some(Level::Lower) => &[Level::Lower],
+        }
     }
 
     /// The class that a task belongs to.
@@ -118,17 +122,23 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Stacked<U, L, M> {
         }
     }
 
-    fn eject_if_asked(&mut self, core: &mut Core<'_>) {
-        if !self.ejected && self.membership.ejects(core, &mut self.upper) {
-            for index in 0..core.task_count() {
-                self.move_task(core, TaskId(index as u32), Level::Lower);
-            }
-            self.ejected = true;
+    fn end_if_asked(&mut self, core: &mut Core<'_>) {
+        if self.left.is_some() {
+            return;
         }
+        let left = match self.membership.ends(core, &mut self.upper, &mut self.lower) {
+            None => return,
+            Some(Level::Upper) => Level::Lower,
+            Some(Level::Lower) => Level::Upper,
+        };
+        for index in 0..core.task_count() {
+            self.move_task(core, TaskId(index as u32), left);
+        }
+        self.left = Some(left);
     }
 }
 
-impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M> {
+impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L, M> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -139,7 +149,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
 
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
         let wanted = self.membership.level_of(core, task, parent);
-        self.levels.push(if self.ejected { Level::Lower } else { wanted });
+        self.levels.push(self.left.unwrap_or(wanted));
         in_both!(self, core, task_fork(task, parent));
     }
 
@@ -219,7 +229,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
             let own = curr.filter(|&task| self.level(task) == level);
             in_class!(self, core, level, tick(cpu, own));
         }
-        self.eject_if_asked(core);
+        self.end_if_asked(core);
     }
 
     fn tick_stopped(&mut self, core: &mut Core<'_>, cpu: CpuId) {
@@ -254,7 +264,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
         if self.classes().contains(&level) {
             in_class!(self, core, level, timer(cpu, payload));
         }
-        self.eject_if_asked(core);
+        self.end_if_asked(core);
     }
 
     fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
@@ -263,7 +273,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U>> Scheduler for Stacked<U, L, M
 
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         in_both!(self, core, attributes_changed(task));
-        if !self.ejected {
+        if self.left.is_none() {
             let wanted = self.membership.level_after_change(core, task, self.level(task));
             self.move_task(core, task, wanted);
         }

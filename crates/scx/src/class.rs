@@ -70,6 +70,11 @@ impl<P: Operations> Ext<P> {
         self.state.exit.as_ref()
     }
 
+    /// Whether the program wants tasks of `SCHED_EXT` only, and stands below the fair class (`SCX_OPS_SWITCH_PARTIAL`).
+    pub fn is_partial(&self) -> bool {
+        self.wants(OperationFlags::SWITCH_PARTIAL)
+    }
+
     /// How often an operation was called.
     pub fn calls(&self, operation: Operation) -> u64 {
         self.state.counts[operation as usize]
@@ -78,6 +83,11 @@ impl<P: Operations> Ext<P> {
     /// From now on, a call of the operation costs its CPU so much. Without this it costs nothing.
     pub fn set_price(&mut self, operation: Operation, price_ns: u64) {
         self.state.prices_ns[operation as usize] = price_ns;
+    }
+
+    /// Whether the locks of queues that CPUs share take time, as they do unless this says otherwise.
+    pub fn set_locks_cost(&mut self, cost: bool) {
+        self.state.locks_cost = cost;
     }
 
     fn asks(&self, operation: Operation) -> bool {
@@ -208,10 +218,29 @@ impl<P: Operations> Ext<P> {
         }
     }
 
-    fn leave(&mut self, core: &mut Core<'_>, task: TaskId) {
-        if self.state.has(Operation::Disable) {
+    /// Whether tasks of a policy are of this class (`task_should_scx`).
+    fn takes(&self, policy: Policy) -> bool {
+        !self.is_partial() || policy == Policy::Ext
+    }
+
+    /// A task enters the class.
+    fn enable(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.state.tasks[task.index()].enabled = true;
+        let weight = self.state.tasks[task.index()].weight;
+        tell!(self, core, Enable, enable(task));
+        tell!(self, core, SetWeight, set_weight(task, weight));
+    }
+
+    /// A task leaves the class, if it is in it.
+    fn disable(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if std::mem::take(&mut self.state.tasks[task.index()].enabled) && self.state.has(Operation::Disable) {
             call!(self, core, Disable, Context::Other, disable(task));
         }
+    }
+
+    /// A task is gone, or the program is.
+    fn leave(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.disable(core, task);
         if self.state.has(Operation::ExitTask) {
             call!(self, core, ExitTask, Context::Other, exit_task(task));
         }
@@ -253,10 +282,12 @@ impl<P: Operations> Scheduler for Ext<P> {
             verdict: None,
             runnable_since_ns: None,
             charged_ns: 0,
+            enabled: false,
         });
         tell!(self, core, InitTask, init_task(task));
-        tell!(self, core, Enable, enable(task));
-        tell!(self, core, SetWeight, set_weight(task, weight));
+        if self.takes(core.task(task).policy()) {
+            self.enable(core, task);
+        }
     }
 
     fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
@@ -321,7 +352,10 @@ impl<P: Operations> Scheduler for Ext<P> {
             DequeueFlags::default()
         };
         self.state.tasks[task.index()].verdict = None;
-        self.state.queues.remove(task);
+        if let Some(queue) = self.state.queues.of(task) {
+            self.state.pass_lock(core, queue);
+            self.state.queues.remove(task);
+        }
         if std::mem::take(&mut self.state.tasks[task.index()].in_custody) {
             tell!(self, core, Dequeue, dequeue(task, dequeue_flags));
         }
@@ -360,7 +394,7 @@ impl<P: Operations> Scheduler for Ext<P> {
         if stays_idle || (picked.is_some() && picked == prev) {
             self.state.settle(core);
         }
-        self.gives_way = picked.is_none();
+        self.gives_way = picked.is_none() && prev.is_some();
         picked
     }
 
@@ -454,7 +488,9 @@ impl<P: Operations> Scheduler for Ext<P> {
             self.dequeue(core, cpu, task, Dequeue::SAVE);
         }
         self.state.tasks[task.index()].weight = weight;
-        tell!(self, core, SetWeight, set_weight(task, weight));
+        if self.state.tasks[task.index()].enabled {
+            tell!(self, core, SetWeight, set_weight(task, weight));
+        }
         if queued {
             self.enqueue(core, cpu, task, Enqueue::RESTORE);
         }
@@ -469,8 +505,16 @@ impl<P: Operations> Scheduler for Ext<P> {
         tell!(self, core, SetCpumask, set_cpumask(task, allowed));
     }
 
+    fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.enable(core, task);
+    }
+
     fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
-        self.leave(core, task);
+        if self.state.is_bypassed() {
+            self.leave(core, task);
+        } else {
+            self.disable(core, task);
+        }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

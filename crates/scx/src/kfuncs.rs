@@ -141,8 +141,9 @@ impl Kfuncs<'_, '_> {
         Some(QueueIterator { next, queue, until: queues.insertions(), backwards })
     }
 
-    /// The next task on the way (`bpf_iter_scx_dsq_next`). It may be moved before the way goes on.
-    pub fn next(&self, iterator: &mut QueueIterator) -> Option<TaskId> {
+    /// The next task on the way (`bpf_iter_scx_dsq_next`), under the queue's lock. It may be moved before the way goes on.
+    pub fn next(&mut self, iterator: &mut QueueIterator) -> Option<TaskId> {
+        self.state.pass_lock(self.core, iterator.queue);
         let queues = &self.state.queues;
         loop {
             let task = iterator.next.filter(|&task| queues.of(task) == Some(iterator.queue))?;
@@ -247,9 +248,11 @@ impl Kfuncs<'_, '_> {
             self.fault("dsq_move outside of dispatch".into());
             return false;
         };
-        if !self.state.tasks[task.index()].in_custody || !self.state.queues.remove(task) {
+        let Some(queue) = self.state.queues.of(task).filter(|_| self.state.tasks[task.index()].in_custody) else {
             return false;
-        }
+        };
+        self.state.pass_lock(self.core, queue);
+        self.state.queues.remove(task);
         self.state.carry_out(self.core, task, cpu, insertion);
         self.state.progress += 1;
         true

@@ -55,7 +55,7 @@ bits! {
         ENQ_LAST = 1;
         /// Tasks that are about to exit are enqueued by the program too. No task of the simulated kernel wakes on its way out.
         ENQ_EXITING = 2;
-        /// Only tasks of the policy `SCHED_EXT` are its own. Not modelled.
+        /// Only tasks of the policy `SCHED_EXT` are its own, and the fair class stands above.
         SWITCH_PARTIAL = 3;
         /// Tasks that may not migrate are enqueued by the program too. The simulated kernel has none.
         ENQ_MIGRATION_DISABLED = 4;

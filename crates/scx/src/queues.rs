@@ -2,6 +2,7 @@
 //!
 //! Source: `docs/spec/sched-ext.md` section 4.
 
+use warmcore_kernel::QueueLock;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -62,6 +63,7 @@ struct Queue {
     /// Tasks in it that are ordered by vtime.
     by_vtime: u32,
     exists: bool,
+    lock: QueueLock,
 }
 
 /// All queues of a class.
@@ -80,7 +82,8 @@ pub(crate) struct Mixed;
 impl Queues {
     /// Adds a queue.
     pub fn add(&mut self, id: DsqId) -> QueueIndex {
-        self.queues.push(Queue { id, head: NONE, tail: NONE, len: 0, by_vtime: 0, exists: true });
+        let lock = QueueLock::default();
+        self.queues.push(Queue { id, head: NONE, tail: NONE, len: 0, by_vtime: 0, exists: true, lock });
         self.queues.len() as u32 - 1
     }
 
@@ -116,6 +119,10 @@ impl Queues {
     #[inline]
     pub fn len(&self, queue: QueueIndex) -> u32 {
         self.queues[queue as usize].len
+    }
+
+    pub fn lock(&mut self, queue: QueueIndex) -> &mut QueueLock {
+        &mut self.queues[queue as usize].lock
     }
 
     pub fn id(&self, queue: QueueIndex) -> DsqId {

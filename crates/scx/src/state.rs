@@ -49,6 +49,8 @@ pub(crate) struct ExtTask {
     pub runnable_since_ns: Option<u64>,
     /// Up to when its time on the CPU is charged, while it runs.
     pub charged_ns: u64,
+    /// In the class (`enable`), not only known to it.
+    pub enabled: bool,
 }
 
 /// Which operation runs, for what a kfunc may do.
@@ -72,6 +74,8 @@ pub(crate) struct State {
     pub runnable: Vec<usize>,
     pub counts: [u64; Operation::COUNT],
     pub prices_ns: [u64; Operation::COUNT],
+    /// Locks of shared queues take time.
+    pub locks_cost: bool,
     pub context: Context,
     pub buffer: Vec<Buffered>,
     /// Tasks that the present `dispatch` has moved or inserted.
@@ -103,6 +107,7 @@ impl State {
             runnable: vec![0; cpus],
             counts: [0; Operation::COUNT],
             prices_ns: [0; Operation::COUNT],
+            locks_cost: true,
             context: Context::Other,
             buffer: Vec::with_capacity(table.dispatch_max_batch as usize),
             progress: 0,
@@ -122,6 +127,18 @@ impl State {
 
     pub fn global(&self, machine: &Machine, cpu: CpuId) -> QueueIndex {
         self.cpu_count + machine.node_of(cpu).index() as u32
+    }
+
+    /// The CPU at work takes the lock of a queue and gives it back. A local queue's is the run queue's, which whoever works on it
+    /// holds anyway.
+    pub fn pass_lock(&mut self, core: &mut Core<'_>, queue: QueueIndex) {
+        if !self.locks_cost || queue < self.cpu_count {
+            return;
+        }
+        let cpu = core.this_cpu();
+        let spent_ns = self.queues.lock(queue).pass(core, cpu);
+        let kind = if self.picking.is_some() { OverheadKind::Switch } else { OverheadKind::Wakeup };
+        core.charge(cpu, spent_ns, kind);
     }
 
     /// Whether a queue belongs to the program.
@@ -184,6 +201,7 @@ impl State {
         } else if dsq == DsqId::GLOBAL {
             self.insert_global(core, task, flags);
         } else if let Some(queue) = self.queues.find(dsq) {
+            self.pass_lock(core, queue);
             let inserted = match vtime {
                 Some(vtime) => self.queues.insert_vtime(queue, task, vtime),
                 None => self.queues.insert(queue, task, flags.has(EnqueueFlags::HEAD)),
@@ -208,6 +226,7 @@ impl State {
         self.tasks[task.index()].in_custody = false;
         let cpu = core.task(task).cpu();
         let queue = self.global(core.machine(), cpu);
+        self.pass_lock(core, queue);
         // A global queue never holds tasks ordered by vtime.
         let _ = self.queues.insert(queue, task, flags.has(EnqueueFlags::HEAD));
         core.decide(self.decisions.global, task, core.machine().node_of(cpu).index() as i64);
@@ -244,9 +263,12 @@ impl State {
         }
     }
 
-    /// Moves the first task that may run on `cpu` from a queue to its local one.
+    /// Moves the first task that may run on `cpu` from a queue to its local one. A look at an empty queue takes no lock.
     pub fn move_to_local(&mut self, core: &mut Core<'_>, queue: QueueIndex, cpu: CpuId) -> bool {
         let mut at = self.queues.first(queue);
+        if at.is_some() {
+            self.pass_lock(core, queue);
+        }
         while let Some(task) = at {
             if core.may_run_on(task, cpu) {
                 self.queues.remove(task);

@@ -279,6 +279,8 @@ pub enum Policy {
     Batch,
     /// `SCHED_IDLE`: weight 3, runs when nothing else does.
     Idle,
+    /// `SCHED_EXT`: the one that a sched_ext program in partial mode (`SCX_OPS_SWITCH_PARTIAL`) schedules; as `SCHED_OTHER` without one.
+    Ext,
 }
 
 /// How tasks wait at a barrier.

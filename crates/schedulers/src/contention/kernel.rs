@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 
 use warmcore_kernel::{
-    Boot, Core, Dequeue, Enqueue, READ_COUNTERS_NS, Scheduler, SimulationError, State, WakeFlags, run,
+    Boot, Core, Dequeue, Enqueue, QueueLock, READ_COUNTERS_NS, Scheduler, SimulationError, State, WakeFlags, run,
 };
 use warmcore_memory::analytic::MemoryEvent;
 use warmcore_memory::exact::{HistoryLevel, HistorySpec};
@@ -28,7 +28,6 @@ use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
 use super::decisions::PlacementDecisions;
 use super::{Bookkeeping, Cdf, Percentiles, Variant};
 use crate::registry::SchedulerInfo;
-use crate::rr::QueueLock;
 use crate::tunables::{TunableSet, percentages, tunables};
 use crate::ule::Chance;
 

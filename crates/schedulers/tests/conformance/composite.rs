@@ -29,17 +29,17 @@ impl Rule {
     }
 }
 
-impl Membership<Fifo> for Rule {
+impl Membership<Fifo, Fair<Eevdf>> for Rule {
     fn level_of(&mut self, _core: &Core<'_>, task: TaskId, _parent: Option<TaskId>) -> Level {
         if (self.above)(task) { Level::Upper } else { Level::Lower }
     }
 
-    fn ejects(&mut self, core: &Core<'_>, _upper: &mut Fifo) -> bool {
+    fn ends(&mut self, core: &Core<'_>, _upper: &mut Fifo, _lower: &mut Fair<Eevdf>) -> Option<Level> {
         let ends = self.ends_at_ns.is_some_and(|at_ns| core.now_ns() >= at_ns);
         if ends {
             self.ended_with.set(core.task_count());
         }
-        ends
+        ends.then_some(Level::Upper)
     }
 }
 
@@ -124,7 +124,7 @@ fn with_nobody_above_everything_is_as_without_the_class_above() {
 /// Batch tasks go up, others down, whenever they change their policy.
 struct ByPolicy;
 
-impl Membership<Fifo> for ByPolicy {
+impl Membership<Fifo, Fair<Eevdf>> for ByPolicy {
     fn level_of(&mut self, core: &Core<'_>, task: TaskId, _parent: Option<TaskId>) -> Level {
         if core.task(task).policy() == Policy::Batch { Level::Upper } else { Level::Lower }
     }
@@ -160,16 +160,16 @@ fn a_task_that_changes_its_policy_goes_up_and_down_while_it_runs() {
 /// The upper class ends as soon as it holds a sleeping task.
 struct EndsWhenOneIsDelayed(Rc<Cell<bool>>);
 
-impl Membership<Fair<Eevdf>> for EndsWhenOneIsDelayed {
+impl Membership<Fair<Eevdf>, Fifo> for EndsWhenOneIsDelayed {
     fn level_of(&mut self, _core: &Core<'_>, _task: TaskId, _parent: Option<TaskId>) -> Level {
         Level::Upper
     }
 
-    fn ejects(&mut self, core: &Core<'_>, upper: &mut Fair<Eevdf>) -> bool {
+    fn ends(&mut self, core: &Core<'_>, upper: &mut Fair<Eevdf>, _lower: &mut Fifo) -> Option<Level> {
         let delayed = |task: u32| core.task(TaskId(task)).state() == State::Blocked && upper.holds(TaskId(task));
         let found = (0..core.task_count() as u32).any(delayed);
         self.0.set(self.0.get() || found);
-        found
+        found.then_some(Level::Upper)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warmcore_kernel::{Setup, WakeFlags, run};
-use warmcore_schedulers::scx_native::{Ejection, ext_above_fair};
+use warmcore_kernel::{Setup, WakeFlags};
+use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
 use warmcore_scx::{
     DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, SLICE_DEFAULT_NS,
 };
@@ -73,8 +73,8 @@ impl Program {
         setup.check_invariants = true;
         let ejection = Ejection::default();
         let mut events: Vec<Event> = Vec::new();
-        let composite = ext_above_fair(self.clone(), &setup.boot(), ejection.clone());
-        let outcome = run(&setup, composite, Some(&mut events)).unwrap();
+        let ext = ext_of(self.clone(), &setup);
+        let outcome = run_ext(ext, &setup, ejection.clone(), Some(&mut events)).unwrap();
         trace_check::check(&events, &outcome, &setup.run_tables(Vec::new()).restrictions);
         let run = Run { events, outcome, machine: machine.clone() };
         Result { run, ejected: ejection.info(), told: self.told.take(), heard: self.exit.take() }
@@ -124,6 +124,12 @@ impl Operations for Program {
     fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {
         self.tell(kernel, "enqueue", task);
         (self.enqueue)(kernel, task, flags);
+    }
+    fn enable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.tell(kernel, "enable", task);
+    }
+    fn disable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.tell(kernel, "disable", task);
     }
     fn dequeue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _flags: DequeueFlags) {
         self.tell(kernel, "dequeue", task);

@@ -221,9 +221,6 @@ impl Programs {
         table.present |= Operation::Timer.bit() | Operation::InitTask.bit();
         let value = |name: &str| attached.values.get(name).copied().unwrap_or(0);
         table.flags = OperationFlags(value("flags"));
-        if table.flags.has(OperationFlags::SWITCH_PARTIAL) {
-            return Err(broken("it wants only tasks of SCHED_EXT (SCX_OPS_SWITCH_PARTIAL), which is not modelled"));
-        }
         let or = |value: u64, default: u32| if value == 0 { default } else { value as u32 };
         table.timeout_ms = or(value("timeout_ms"), table.timeout_ms);
         table.dispatch_max_batch = or(value("dispatch_max_batch"), table.dispatch_max_batch);

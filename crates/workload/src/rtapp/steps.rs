@@ -197,7 +197,7 @@ pub(super) fn read_policy(node: &Node<'_>) -> Read<Policy> {
     match node.word("the name of a policy", &POLICIES)? {
         PolicyChoice::Fair(policy) => Ok(policy),
         PolicyChoice::NotModelled(name) => {
-            Err(node.other(format!("{name} is not modelled; use SCHED_OTHER, SCHED_BATCH or SCHED_IDLE")))
+            Err(node.other(format!("{name} is not modelled; use SCHED_OTHER, SCHED_BATCH, SCHED_IDLE or SCHED_EXT")))
         }
     }
 }
@@ -208,6 +208,7 @@ pub(super) fn policy_name(policy: Policy) -> &'static str {
         Policy::Normal => "SCHED_OTHER",
         Policy::Batch => "SCHED_BATCH",
         Policy::Idle => "SCHED_IDLE",
+        Policy::Ext => "SCHED_EXT",
     }
 }
 

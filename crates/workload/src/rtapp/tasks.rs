@@ -6,11 +6,12 @@ use super::node::{Node, Read};
 use crate::nearest::suggestion;
 use crate::{Affinity, Policy, ProcessId, Program, ProgramBuilder, ProgramId, Step, Task};
 
-/// Policies by rt-app's names. The ones that are not fair are run as `SCHED_OTHER`, with a warning.
-pub(super) const POLICIES: [(&str, PolicyChoice); 6] = [
+/// Policies by rt-app's names. Real-time ones are run as `SCHED_OTHER`, with a warning.
+pub(super) const POLICIES: [(&str, PolicyChoice); 7] = [
     ("SCHED_OTHER", PolicyChoice::Fair(Policy::Normal)),
     ("SCHED_BATCH", PolicyChoice::Fair(Policy::Batch)),
     ("SCHED_IDLE", PolicyChoice::Fair(Policy::Idle)),
+    ("SCHED_EXT", PolicyChoice::Fair(Policy::Ext)),
     ("SCHED_FIFO", PolicyChoice::NotModelled("SCHED_FIFO")),
     ("SCHED_RR", PolicyChoice::NotModelled("SCHED_RR")),
     ("SCHED_DEADLINE", PolicyChoice::NotModelled("SCHED_DEADLINE")),

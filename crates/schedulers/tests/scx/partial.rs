@@ -1,0 +1,92 @@
+//! Partial mode (`SCX_OPS_SWITCH_PARTIAL`): the program has the tasks of `SCHED_EXT`, and the fair class stands above it.
+
+use warmcore_scx::{ExitKind, Operation, OperationFlags};
+use warmcore_workload::{Policy, Step};
+
+use crate::program::Program;
+use crate::support::*;
+
+fn partial() -> Program {
+    let mut program = Program::fifo();
+    program.table = program.table.with(&[Operation::Enable, Operation::Disable]);
+    program.table.flags = OperationFlags::SWITCH_PARTIAL;
+    program
+}
+
+/// A fair task for 50 ms, and one of `SCHED_EXT` for ever, on one CPU.
+fn fair_above_ext(duration_ns: u64, fair_ns: u64) -> Scene {
+    let mut scene = Scene::lasting(duration_ns);
+    scene.task("fair", once([run_for(fair_ns)]));
+    scene.task("ext", spin()).policy = Policy::Ext;
+    scene
+}
+
+#[test]
+fn a_task_of_the_program_runs_when_no_fair_task_wants_its_cpu() {
+    let result = partial().run(&fair_above_ext(200 * MS, 50 * MS), "1s1n1l1c1t");
+    assert!(result.ejected.is_none());
+    assert!(result.run.cpu_time_between("ext", 5 * MS, 50 * MS) == 0, "the fair class stands above");
+    assert!(result.run.cpu_time("ext") > 140 * MS, "{}", result.run.cpu_time("ext"));
+    assert_eq!(
+        (result.times("enable", 0).len(), result.times("enable", 1).len()),
+        (0, 1),
+        "only `ext` is the program's"
+    );
+    assert!(result.times("enqueue", 0).is_empty());
+}
+
+#[test]
+fn a_task_that_becomes_runnable_in_the_fair_class_preempts_one_of_the_program() {
+    let mut scene = Scene::lasting(200 * MS);
+    scene.task("fair", times(10, [sleep(10 * MS), run_for(5 * MS)]));
+    scene.task("ext", spin()).policy = Policy::Ext;
+    let result = partial().run(&scene, "1s1n1l1c1t");
+    let waits = result.run.wakeups("fair");
+    assert!(waits.len() >= 9 && waits[1..].iter().all(|wait| wait.latency_ns() < 20 * US), "{waits:?}");
+    // Its slice is not used up, so it goes on at the head of its queue and is not enqueued again.
+    assert!(result.times("enqueue", 1).len() <= 10, "{:?}", result.times("enqueue", 1));
+}
+
+#[test]
+fn a_change_of_policy_brings_a_task_to_the_program_and_back() {
+    let mut scene = Scene::new();
+    scene.task(
+        "changes",
+        once([
+            run_for(10 * MS),
+            Step::SetPolicy(Policy::Ext),
+            run_for(10 * MS),
+            Step::SetPolicy(Policy::Normal),
+            run_for(10 * MS),
+        ]),
+    );
+    let result = partial().run(&scene, "1s1n1l1c1t");
+    let [enabled, disabled] = ["enable", "disable"].map(|what| result.times(what, 0));
+    assert_eq!((enabled.len(), disabled.len()), (1, 1));
+    assert!((10 * MS..11 * MS).contains(&(disabled[0] - enabled[0])), "{enabled:?} {disabled:?}");
+}
+
+/// No server gives the class a share, as kernels before 7.0.
+#[test]
+fn a_program_whose_task_starves_below_the_fair_class_is_ejected_and_the_task_becomes_fair() {
+    let mut program = partial();
+    program.table.timeout_ms = 100;
+    let result = program.run(&fair_above_ext(400 * MS, 10 * S), "1s1n1l1c1t");
+    let exit = result.ejected.expect("the watchdog comes");
+    assert_eq!(exit.kind, ExitKind::Stall);
+    assert!(exit.time_ns < 200 * MS, "{exit:?}");
+    let shared_ns = result.run.cpu_time_between("ext", 200 * MS, 400 * MS);
+    assert_near("its share beside another fair task", shared_ns as f64, (100 * MS) as f64, 0.1);
+}
+
+/// Without a program in partial mode the policy is one of the fair class's, as in a kernel without such a program.
+#[test]
+fn without_partial_mode_the_policy_changes_nothing() {
+    let mut scene = Scene::lasting(100 * MS);
+    scene.task("fair", spin());
+    scene.task("ext", spin()).policy = Policy::Ext;
+    let run = scene.run("1s1n1l1c1t", "eevdf");
+    assert_near("half of the CPU", run.cpu_time("ext") as f64, (50 * MS) as f64, 0.1);
+    let full = Program::fifo().run(&scene, "1s1n1l1c1t");
+    assert_eq!(full.times("enqueue", 0).is_empty(), full.times("enqueue", 1).is_empty(), "all are the program's");
+}
