@@ -53,8 +53,11 @@ impl Interpreter<'_> {
         let program = self.program;
         let mut r = [0u64; 11];
         r[1..6].copy_from_slice(&arguments);
-        r[10] = self.frame.stack;
-        self.frame.stack -= FRAME_BYTES;
+        let top = self.frame.stack;
+        if program.uses_frame(function) {
+            r[10] = top;
+            self.frame.stack -= FRAME_BYTES;
+        }
         let mut at = program.functions[function];
         let result = loop {
             self.frame.instructions += 1;
@@ -73,30 +76,28 @@ impl Interpreter<'_> {
                     r[dst] = match operation {
                         Arithmetic::ToLittle(bits) => low_bits(r[dst], bits),
                         Arithmetic::Swap(bits) => low_bits(r[dst], bits).swap_bytes() >> (64 - bits),
-                        _ if wide => arithmetic_64(operation, r[dst], right),
-                        _ => u64::from(arithmetic_32(operation, r[dst] as u32, right as u32)),
+                        _ => arithmetic(operation, wide, r[dst], right),
                     };
                 }
                 Kind::LoadImmediate => r[dst] = self.immediate(at)?,
                 Kind::Load { width, signed } => {
-                    let value = self.load(r[src].wrapping_add_signed(i64::from(instruction.offset)), width);
+                    let value = self.load(r[src], instruction.offset, width);
                     r[dst] = if signed { sign_extended(value, width) } else { value };
                 }
                 Kind::Store { width, value } => {
-                    let address = r[dst].wrapping_add_signed(i64::from(instruction.offset));
-                    self.store(at, address, width, value_of(value, true));
+                    if !self.store(at, r[dst], instruction.offset, width, value_of(value, true)) {
+                        break r[0];
+                    }
                 }
-                Kind::Atomic { width, atomic } => self.atomic(at, instruction, width, atomic, &mut r),
+                Kind::Atomic { width, atomic } => {
+                    if !self.atomic(at, instruction, width, atomic, &mut r) {
+                        break r[0];
+                    }
+                }
                 Kind::Jump { .. } => goes_to = program.target(at),
                 Kind::Branch { condition, wide, operand } => {
                     let (left, right) = (r[dst], value_of(operand, wide));
-                    let holds = if wide {
-                        condition_holds(condition, left, right, left as i64, right as i64)
-                    } else {
-                        let (l, q) = (left as u32, right as u32);
-                        condition_holds(condition, u64::from(l), u64::from(q), i64::from(l as i32), i64::from(q as i32))
-                    };
-                    if holds {
+                    if holds(condition, wide, left, right) {
                         goes_to = program.target(at);
                     }
                     if program.target(at) <= at && self.is_over_budget(at) {
@@ -114,11 +115,13 @@ impl Interpreter<'_> {
                 }
                 Kind::CallHelper => {
                     let callee = self.resolver.helper(instruction.imm);
-                    r[0] = self.call(at, callee, &r);
+                    let Some(result) = self.call(at, callee, &r) else { break r[0] };
+                    r[0] = result;
                 }
                 Kind::CallKfunc => {
                     let callee = self.resolver.kfunc(instruction.imm);
-                    r[0] = self.call(at, callee, &r);
+                    let Some(result) = self.call(at, callee, &r) else { break r[0] };
+                    r[0] = result;
                 }
                 Kind::Exit => break r[0],
             }
@@ -127,7 +130,7 @@ impl Interpreter<'_> {
             }
             at = goes_to;
         };
-        self.frame.stack = r[10];
+        self.frame.stack = top;
         Ok(result)
     }
 
@@ -152,32 +155,35 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Zero where nothing is. The last eight bytes of the region count as outside, whatever the width.
-    fn load(&self, address: u64, width: Width) -> u64 {
-        match self.memory.read(address, width.bytes()).filter(|_| Memory::contains(address, 9)) {
+    /// Zero unless the register points into the region.
+    fn load(&self, register: u64, offset: i16, width: Width) -> u64 {
+        let address = register.wrapping_add_signed(i64::from(offset));
+        match self.memory.read(address, width.bytes()).filter(|_| Memory::points_inside(register)) {
             None => 0,
             Some(bytes) => bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
         }
     }
 
-    fn store(&mut self, at: usize, address: u64, width: Width, value: u64) {
+    /// False if the register does not point into the region: the function ends there.
+    fn store(&mut self, at: usize, register: u64, offset: i16, width: Width, value: u64) -> bool {
         let bytes = value.to_le_bytes();
-        let place = self.memory.write(address, width.bytes()).filter(|_| Memory::contains(address, 9));
-        match place {
-            Some(place) => place.copy_from_slice(&bytes[..width.bytes() as usize]),
-            None => self.trap(at, Fault::WildStore),
-        }
+        let address = register.wrapping_add_signed(i64::from(offset));
+        let place = self.memory.write(address, width.bytes()).filter(|_| Memory::points_inside(register));
+        let Some(place) = place else {
+            self.trap(at, Fault::WildStore);
+            return false;
+        };
+        place.copy_from_slice(&bytes[..width.bytes() as usize]);
+        true
     }
 
-    fn atomic(&mut self, at: usize, instruction: Instruction, width: Width, atomic: Atomic, r: &mut [u64; 11]) {
-        let (dst, src) = (usize::from(instruction.dst), usize::from(instruction.src));
-        let offset = i64::from(instruction.offset);
+    fn atomic(&mut self, at: usize, instruction: Instruction, width: Width, atomic: Atomic, r: &mut [u64; 11]) -> bool {
+        let (dst, src, offset) = (usize::from(instruction.dst), usize::from(instruction.src), instruction.offset);
         if atomic == Atomic::LoadAcquire {
-            r[dst] = self.load(r[src].wrapping_add_signed(offset), width);
-            return;
+            r[dst] = self.load(r[src], offset, width);
+            return true;
         }
-        let address = r[dst].wrapping_add_signed(offset);
-        let old = self.load(address, width);
+        let old = self.load(r[dst], offset, width);
         let mask = if width == Width::Double { u64::MAX } else { u64::from(u32::MAX) };
         let (new, fetched) = match atomic {
             Atomic::Add { fetch } => (old.wrapping_add(r[src]), fetch.then_some(src)),
@@ -188,16 +194,18 @@ impl Interpreter<'_> {
             Atomic::CompareExchange => (if old == r[0] & mask { r[src] } else { old }, Some(0)),
             Atomic::LoadAcquire | Atomic::StoreRelease => (r[src], None),
         };
-        self.store(at, address, width, new);
-        if let Some(register) = fetched {
+        let stored = self.store(at, r[dst], offset, width, new);
+        if let Some(register) = fetched.filter(|_| stored) {
             r[register] = old;
         }
+        stored
     }
 
-    fn call(&mut self, at: usize, callee: Callee, r: &[u64; 11]) -> u64 {
-        match callee {
+    /// What a call gives; `None` if it stores where it must not.
+    fn call(&mut self, at: usize, callee: Callee, r: &[u64; 11]) -> Option<u64> {
+        Some(match callee {
             // SAFETY: the caller of `interpret` promised that they accept the frame.
-            Callee::Function(function) => unsafe {
+            Callee::Function(function, _) | Callee::Lookup(function, _) => unsafe {
                 function(std::ptr::from_mut(self.frame), r[1], r[2], r[3], r[4], r[5])
             },
             Callee::Inline(Inline::Nothing) => 0,
@@ -206,30 +214,25 @@ impl Interpreter<'_> {
             Callee::Inline(Inline::NumberNew) => {
                 let (start, end) = (r[2] as i32, r[3] as i32);
                 let (before, end) = if start < end { (start.wrapping_sub(1), end) } else { (0, 0) };
-                self.store(at, r[1], Width::Double, u64::from(before as u32) | u64::from(end as u32) << 32);
-                0
+                let iterator = u64::from(before as u32) | u64::from(end as u32) << 32;
+                self.store(at, r[1], 0, Width::Double, iterator).then_some(0)?
             }
             Callee::Inline(Inline::NumberNext) => {
-                if !Memory::contains(r[1], 9) {
-                    self.trap(at, Fault::WildStore);
-                    return 0;
-                }
-                let iterator = self.load(r[1], Width::Double);
+                let iterator = self.load(r[1], 0, Width::Double);
                 let (number, end) = ((iterator as i32).wrapping_add(1), (iterator >> 32) as i32);
                 let (left, result) =
                     if number < end { (u64::from(number as u32) | u64::from(end as u32) << 32, r[1]) } else { (0, 0) };
-                self.store(at, r[1], Width::Double, left);
-                result
+                self.store(at, r[1], 0, Width::Double, left).then_some(result)?
             }
             Callee::Inline(Inline::TestCpu) => {
                 let cpu = u64::from(r[1] as u32);
-                self.load(r[2].wrapping_add(cpu / 8), Width::Byte) >> (cpu % 8) & 1
+                self.load(r[2].wrapping_add(cpu / 8), 0, Width::Byte) >> (cpu % 8) & 1
             }
             Callee::Unreachable(reason) => {
                 self.trap(at, Fault::Unreachable(reason));
                 0
             }
-        }
+        })
     }
 }
 
@@ -237,7 +240,7 @@ fn low_bits(value: u64, bits: u8) -> u64 {
     value & (u64::MAX >> (64 - bits))
 }
 
-fn sign_extended(value: u64, width: Width) -> u64 {
+pub(crate) fn sign_extended(value: u64, width: Width) -> u64 {
     match width {
         Width::Byte => i64::from(value as i8) as u64,
         Width::Half => i64::from(value as i16) as u64,
@@ -279,6 +282,24 @@ macro_rules! arithmetic {
 }
 arithmetic!(arithmetic_64, u64, i64);
 arithmetic!(arithmetic_32, u32, i32);
+
+/// What an operation gives, of 64 bits or of the lower 32, the upper ones being cleared.
+pub(crate) fn arithmetic(operation: Arithmetic, wide: bool, left: u64, right: u64) -> u64 {
+    if wide {
+        arithmetic_64(operation, left, right)
+    } else {
+        u64::from(arithmetic_32(operation, left as u32, right as u32))
+    }
+}
+
+/// Whether a condition holds, of 64 bits or of the lower 32.
+pub(crate) fn holds(condition: Condition, wide: bool, left: u64, right: u64) -> bool {
+    if wide {
+        return condition_holds(condition, left, right, left as i64, right as i64);
+    }
+    let (left, right) = (left as u32, right as u32);
+    condition_holds(condition, u64::from(left), u64::from(right), i64::from(left as i32), i64::from(right as i32))
+}
 
 fn condition_holds(condition: Condition, left: u64, right: u64, signed_left: i64, signed_right: i64) -> bool {
     match condition {

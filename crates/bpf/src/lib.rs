@@ -25,4 +25,4 @@ pub use maps::{Map, MapKind, MapSpec, Maps};
 pub use memory::{ARENA_BASE, Memory, MemoryError, REGION_BASE, REGION_BYTES};
 pub use program::{Program, ProgramError};
 pub use runtime::{BUDGET, Fault, Frame, Site};
-pub use translate::{Callee, Code, Entry, HostFunction, Inline, Resolver, TranslateError, Translator};
+pub use translate::{Array, Callee, Code, Entry, HostFunction, Inline, Resolver, TranslateError, Translator};

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::instruction::Width;
 use crate::memory::{Image, Memory, MemoryError};
+use crate::translate::Array;
 
 /// Kinds of maps, with the kernel's numbers (`enum bpf_map_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +97,8 @@ pub struct Map {
     present: Vec<bool>,
     /// Arena: free pages, first and number.
     free_pages: BTreeMap<u64, u64>,
+    /// User space can change it no more.
+    frozen: bool,
 }
 
 /// Why a key cannot have a value, with the kernel's error numbers.
@@ -194,8 +198,32 @@ impl Maps {
             free_slots: Vec::new(),
             present: Vec::new(),
             free_pages,
+            frozen: false,
         });
         Ok(self.maps.len() as u64)
+    }
+
+    /// From now on user space cannot change a map (`BPF_MAP_FREEZE`).
+    pub fn freeze(&mut self, handle: u64) {
+        if let Some(map) = self.get_mut(handle) {
+            map.frozen = true;
+        }
+    }
+
+    /// What lies at an address, if neither programs nor user space can change it: a part of a frozen array that is read-only for programs.
+    #[must_use]
+    pub fn constant(&self, address: u64, width: Width) -> Option<u64> {
+        /// `BPF_F_RDONLY_PROG`.
+        const READ_ONLY: u32 = 1 << 7;
+        let holds = |map: &&Map| {
+            let bytes = u64::from(map.spec.entries) * map.stride;
+            let offset = address.checked_sub(map.address);
+            let is_constant = map.frozen && map.spec.flags & READ_ONLY != 0 && map.spec.kind == MapKind::Array;
+            is_constant && offset.is_some_and(|offset| offset + width.bytes() <= bytes)
+        };
+        self.maps.iter().find(holds)?;
+        let bytes = self.memory.read(address, width.bytes())?;
+        Some(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
     /// A map by its handle.
@@ -473,6 +501,18 @@ impl Maps {
 }
 
 impl Map {
+    /// Where its elements lie, if it is an array.
+    #[must_use]
+    pub fn elements(&self) -> Option<Array> {
+        let entries = self.spec.entries;
+        let cpu_stride = match self.spec.kind {
+            MapKind::Array => 0,
+            MapKind::PercpuArray => u64::from(entries) * self.stride,
+            _ => return None,
+        };
+        Some(Array { address: self.address, stride: self.stride, entries, cpu_stride, cpus: self.cpus.max(1) })
+    }
+
     fn element(&self, index: u32, cpu: u32) -> Option<u64> {
         if index >= self.spec.entries || cpu >= self.cpus.max(1) {
             return None;

@@ -10,11 +10,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
-/// Where the region begins.
-pub const REGION_BASE: u64 = (1 << 44) - (64 << 30);
+/// Where the region begins: it consists of whole parts, so that a shift tells whether an address is in it.
+pub const REGION_BASE: u64 = (1 << 44) - (1 << REGION_PART_BITS);
 
-/// Its size: 64 GiB below the arena, the arena's 4 GiB, and a page beyond.
-pub const REGION_BYTES: u64 = (68 << 30) + (64 << 10);
+/// Its size: a part below the arena, and one that the arena's 4 GiB begin.
+pub const REGION_BYTES: u64 = REGION_PARTS << REGION_PART_BITS;
+
+/// Logarithm of the bytes of a part.
+pub(crate) const REGION_PART_BITS: u32 = 36;
+
+/// Parts of the region.
+pub(crate) const REGION_PARTS: u64 = 2;
+
+/// Bytes on both sides of the region that an instruction reaches from a register in it: as far as its offset and width go, and more.
+pub(crate) const GUARD_BYTES: u64 = 64 << 10;
+
+/// The region and its guards.
+const WHOLE_BASE: u64 = REGION_BASE - GUARD_BYTES;
+const WHOLE_BYTES: u64 = REGION_BYTES + 2 * GUARD_BYTES;
 
 /// Where an arena lies if its object does not say (`docs/spec/bpf-runtime.md` section 5); the loaders known so far ask for this.
 pub const ARENA_BASE: u64 = 1 << 44;
@@ -94,7 +107,7 @@ impl Memory {
 
     fn reserve(image: Image) -> Result<Self, MemoryError> {
         let only = REGION.lock().unwrap_or_else(PoisonError::into_inner);
-        map(REGION_BASE, REGION_BYTES, None, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+        map(WHOLE_BASE, WHOLE_BYTES, None, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
         Ok(Self { image, _only: only })
     }
 
@@ -137,11 +150,18 @@ impl Memory {
         Ok(file)
     }
 
-    /// Whether all these bytes are in the region.
+    /// Whether all these bytes are in the region or its guards.
     #[inline]
     #[must_use]
     pub fn contains(address: u64, bytes: u64) -> bool {
-        address >= REGION_BASE && bytes <= REGION_BYTES && address - REGION_BASE <= REGION_BYTES - bytes
+        address >= WHOLE_BASE && bytes <= WHOLE_BYTES && address - WHOLE_BASE <= WHOLE_BYTES - bytes
+    }
+
+    /// Whether an address is in the region.
+    #[inline]
+    #[must_use]
+    pub fn points_inside(address: u64) -> bool {
+        (address >> REGION_PART_BITS).wrapping_sub(REGION_BASE >> REGION_PART_BITS) < REGION_PARTS
     }
 
     /// Bytes of the region; `None` if some are not in it.
@@ -196,7 +216,7 @@ impl Memory {
     /// Bytes up to a zero, which is not among them; at most `limit`, and none from outside of the region.
     #[must_use]
     pub fn until_zero(&self, address: u64, limit: u64) -> &[u8] {
-        let room = (REGION_BASE + REGION_BYTES).saturating_sub(address).min(limit);
+        let room = (WHOLE_BASE + WHOLE_BYTES).saturating_sub(address).min(limit);
         let bytes = self.read(address, room).unwrap_or_default();
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         &bytes[..end]
@@ -222,7 +242,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the region is this program's own, and nobody has a reference into it any more.
-        unsafe { libc::munmap(REGION_BASE as *mut libc::c_void, REGION_BYTES as usize) };
+        unsafe { libc::munmap(WHOLE_BASE as *mut libc::c_void, WHOLE_BYTES as usize) };
     }
 }
 

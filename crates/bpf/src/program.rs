@@ -20,6 +20,8 @@ pub struct Program {
     pub instructions: Vec<Instruction>,
     /// Where functions begin, ascending; the first is the entry.
     pub functions: Vec<usize>,
+    /// By function: whether it names its frame, and so has one.
+    frames: Vec<bool>,
 }
 
 /// Why a program cannot be run.
@@ -86,12 +88,21 @@ impl Program {
         if let Some(&start) = functions.iter().find(|&&start| start >= count || is_second_half[start]) {
             return Err(wrong(start, "a function begins outside of the program or within an instruction"));
         }
-        let program = Self { name: name.to_owned(), instructions, functions };
+        let mut program = Self { name: name.to_owned(), instructions, functions, frames: Vec::new() };
+        let names_frame = |at: usize| program.instructions[at].dst == 10 || program.instructions[at].src == 10;
+        program.frames = (0..program.functions.len())
+            .map(|function| (program.functions[function]..program.end(function)).any(names_frame))
+            .collect();
         for index in 0..program.functions.len() {
             program.check_function(index, &is_second_half)?;
         }
         program.check_depth()?;
         Ok(program)
+    }
+
+    /// Whether a function has a frame.
+    pub(crate) fn uses_frame(&self, function: usize) -> bool {
+        self.frames[function]
     }
 
     /// End of a function, exclusive.
@@ -115,6 +126,11 @@ impl Program {
             _ => i32::from(instruction.offset),
         };
         (at as i64 + 1 + i64::from(distance)) as usize
+    }
+
+    /// Whether a slot is the second half of a 64-bit immediate.
+    pub(crate) fn is_second_half(&self, at: usize) -> bool {
+        at > 0 && self.instructions[at].opcode == 0 && self.instructions[at - 1].opcode == 0x18
     }
 
     /// The instruction after the one at `at`.

@@ -2,21 +2,27 @@
 //!
 //! A function of a program becomes a function of the host, `(host, r1, r2, r3, r4, r5) -> r0`, where `host` points to a structure that
 //! begins with a [`Frame`]. Instructions are counted by block; a jump backwards looks whether there are too many. A load from outside of
-//! the region gives 0; a store there does nothing and is remembered as a [`Fault`](crate::Fault).
+//! the region gives 0; a store there ends its function and is remembered as a [`Fault`](crate::Fault).
 
+mod access;
+mod arguments;
 mod body;
+mod calls;
 
-use cranelift_codegen::ir::{AbiParam, FuncRef, Signature, types};
+use std::borrow::Cow;
+
+use cranelift_codegen::inline::{self, InlineCommand};
+use cranelift_codegen::ir::{self, AbiParam, FuncRef, Signature, types};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 use thiserror::Error;
 
-use crate::instruction::Instruction;
+use crate::instruction::{Instruction, Width};
 use crate::program::Program;
 use crate::runtime::{Frame, Site};
-use body::Body;
+use body::{Body, Callees};
 
 /// A function of the host that programs may call. `host` is what the code was entered with.
 pub type HostFunction = unsafe extern "C" fn(host: *mut Frame, r1: u64, r2: u64, r3: u64, r4: u64, r5: u64) -> u64;
@@ -24,8 +30,10 @@ pub type HostFunction = unsafe extern "C" fn(host: *mut Frame, r1: u64, r2: u64,
 /// What a call leads to.
 #[derive(Clone, Debug)]
 pub enum Callee {
-    /// A function of the host.
-    Function(HostFunction),
+    /// A function of the host, and how many registers it looks at, from r1 on.
+    Function(HostFunction, u8),
+    /// The function of the host that looks a key up in a map: map in r1, key at r2; on the CPU in r3 if so, else on this one.
+    Lookup(HostFunction, bool),
     /// A few instructions in its place.
     Inline(Inline),
     /// Nothing: the loader marked the call as never reached, or it does not exist. Reaching it is a fault with these words.
@@ -49,6 +57,21 @@ pub enum Inline {
     TestCpu,
 }
 
+/// Elements of an array, where they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Array {
+    /// Address of the first.
+    pub address: u64,
+    /// Bytes from one to the next.
+    pub stride: u64,
+    /// How many there are.
+    pub entries: u32,
+    /// Bytes from those of one CPU to those of the next; 0 if all CPUs have the same.
+    pub cpu_stride: u64,
+    /// CPUs that have some.
+    pub cpus: u32,
+}
+
 /// Says what the names in a program mean.
 pub trait Resolver {
     /// Value of a 64-bit immediate that is not a plain number (source 1 to 6): a map, an address in a map's value, a kernel symbol. `next` is
@@ -66,6 +89,18 @@ pub trait Resolver {
 
     /// A kernel function by its number in the kernel's type information.
     fn kfunc(&mut self, number: i32) -> Callee;
+
+    /// The map of a handle, if it is an array.
+    fn array(&self, handle: u64) -> Option<Array> {
+        let _ = handle;
+        None
+    }
+
+    /// What lies at an address, if nobody can change it any more.
+    fn constant(&self, address: u64, width: Width) -> Option<u64> {
+        let _ = (address, width);
+        None
+    }
 }
 
 /// Why a program could not be translated.
@@ -155,30 +190,44 @@ impl Translator {
             reason: error.to_string(),
         };
         let first = self.functions.len();
-        for number in 0..program.functions.len() {
+        let taken = arguments::arguments(program, resolver);
+        for (number, &count) in taken.iter().enumerate() {
             let name = format!("{}_{number}_{}", program.name, first + number);
-            let declared = self.module.declare_function(&name, Linkage::Local, &self.signature);
+            let declared = self.module.declare_function(&name, Linkage::Local, &self.signature_of(count));
             self.functions.push(declared.map_err(|error| generator(&error))?);
         }
-        for function in 0..program.functions.len() {
+        let signatures: [Signature; 6] = std::array::from_fn(|count| self.signature_of(count as u8));
+        let mut bodies = Vec::with_capacity(taken.len());
+        for (function, &count) in taken.iter().enumerate() {
             let mut context = self.module.make_context();
-            context.func.signature = self.signature.clone();
-            let callees: Vec<FuncRef> = self.functions[first..]
-                .iter()
-                .map(|&callee| self.module.declare_func_in_func(callee, &mut context.func))
-                .collect();
+            context.func.signature = signatures[usize::from(count)].clone();
             let mut builder = FunctionBuilder::new(&mut context.func, &mut self.context);
-            let host_call = builder.import_signature(self.signature.clone());
-            let mut body = Body::new(program, function, builder, callees, host_call, &mut self.sites, resolver);
+            let host_calls = signatures.clone().map(|signature| builder.import_signature(signature));
+            let callees = Callees { module: &mut self.module, functions: &self.functions[first..], taken: &taken };
+            let mut body = Body::new(program, function, builder, callees, host_calls, &mut self.sites, resolver);
             body.translate()?;
             body.finish();
-            self.module
-                .define_function(self.functions[first + function], &mut context)
-                .map_err(|error| generator(&error))?;
-            self.module.clear_context(&mut context);
+            context.func.dfg.resolve_all_aliases();
+            bodies.push(context.func);
+        }
+        for (function, body) in bodies.iter().enumerate() {
+            let mut context = self.module.make_context();
+            context.func = body.clone();
+            let id = self.functions[first + function];
+            let small =
+                SmallBodies { program, bodies: &bodies, first: self.functions[first].as_u32(), room: MOST_INLINED };
+            context.inline(small).map_err(|error| generator(&error))?;
+            self.module.define_function(id, &mut context).map_err(|error| generator(&error))?;
         }
         self.instructions += program.instructions.len();
         Ok((first..self.functions.len()).map(Entry).collect())
+    }
+
+    /// Of a function that takes so many registers.
+    fn signature_of(&self, count: u8) -> Signature {
+        let mut signature = self.signature.clone();
+        signature.params.truncate(1 + usize::from(count));
+        signature
     }
 
     /// Makes the code runnable.
@@ -193,6 +242,42 @@ impl Translator {
         self.module.finalize_definitions().map_err(failed)?;
         let addresses = self.functions.iter().map(|&function| self.module.get_finalized_function(function)).collect();
         Ok(Code { module: Some(self.module), addresses, sites: self.sites, instructions: self.instructions })
+    }
+}
+
+/// Most instructions of a function that is put in the place of its calls.
+const SMALL: usize = 48;
+
+/// Most instructions that are put into a function in this way.
+const MOST_INLINED: usize = 2000;
+
+/// Puts small functions in the place of their calls.
+struct SmallBodies<'a> {
+    program: &'a Program,
+    bodies: &'a [ir::Function],
+    /// Number of the program's first function.
+    first: u32,
+    /// Instructions that may still be added.
+    room: usize,
+}
+
+impl inline::Inline for SmallBodies<'_> {
+    fn inline(
+        &mut self,
+        caller: &ir::Function,
+        _: ir::Inst,
+        _: ir::Opcode,
+        callee: FuncRef,
+        _: &[ir::Value],
+    ) -> InlineCommand<'_> {
+        let ir::ExternalName::User(name) = caller.dfg.ext_funcs[callee].name else { return InlineCommand::KeepCall };
+        let function = (caller.params.user_named_funcs()[name].index - self.first) as usize;
+        let length = self.program.end(function) - self.program.functions[function];
+        if length > SMALL.min(self.room) {
+            return InlineCommand::KeepCall;
+        }
+        self.room -= length;
+        InlineCommand::Inline { callee: Cow::Borrowed(&self.bodies[function]), visit_callee: true }
     }
 }
 

@@ -5,8 +5,8 @@ mod assembler;
 use assembler::*;
 use proptest::prelude::*;
 use warmcore_bpf::{
-    Callee, Fault, Frame, Inline, Instruction, MapKind, MapSpec, Maps, Program, REGION_BASE, Resolver, Translator,
-    interpret,
+    Array, Callee, Fault, Frame, Inline, Instruction, MapKind, MapSpec, Maps, Program, REGION_BASE, Resolver,
+    Translator, Width, interpret,
 };
 
 /// Bytes that programs here may use.
@@ -15,6 +15,27 @@ const DATA: u32 = 256;
 /// The maps of these tests: one array of one value.
 struct Names {
     data: u64,
+    /// Nobody can change it.
+    is_constant: bool,
+}
+
+/// What the array holds at first.
+fn pattern(at: u64) -> u8 {
+    (at * 37 + 11) as u8
+}
+
+/// Where it lies: the first map does.
+const DATA_ADDRESS: u64 = REGION_BASE + (4 << 20);
+
+/// A handle by which it is an array of four elements for each of two CPUs.
+const HANDLE: u64 = 77;
+
+/// Looks up such an element as [`Names::array`] says.
+unsafe extern "C" fn lookup(frame: *mut Frame, handle: u64, key: u64, cpu: u64, own: u64, _: u64) -> u64 {
+    // SAFETY: the frame is what the code was entered with; keys here are addresses on the stack.
+    let (index, cpu) = unsafe { ((key as *const u32).read(), if own == 1 { (*frame).cpu } else { cpu & 0xffff_ffff }) };
+    let exists = handle == HANDLE && index < 4 && cpu < 2;
+    if exists { DATA_ADDRESS + 128 * cpu + 32 * u64::from(index) } else { 0 }
 }
 
 unsafe extern "C" fn sum(_: *mut Frame, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
@@ -33,17 +54,26 @@ impl Resolver for Names {
     }
     fn helper(&mut self, number: i32) -> Callee {
         match number {
-            1 => Callee::Function(sum),
+            1 => Callee::Function(sum, 5),
             2 => Callee::Inline(Inline::Now),
             3 => Callee::Inline(Inline::NumberNew),
             4 => Callee::Inline(Inline::NumberNext),
             5 => Callee::Inline(Inline::TestCpu),
             6 => Callee::Inline(Inline::Nothing),
+            7 => Callee::Lookup(lookup, true),
             _ => Callee::Unreachable("helper that does not exist".into()),
         }
     }
     fn kfunc(&mut self, number: i32) -> Callee {
         Callee::Unreachable(format!("kfunc {number}"))
+    }
+    fn array(&self, handle: u64) -> Option<Array> {
+        (handle == HANDLE).then_some(Array { address: self.data, stride: 32, entries: 4, cpu_stride: 128, cpus: 2 })
+    }
+    fn constant(&self, address: u64, width: Width) -> Option<u64> {
+        let offset =
+            address.checked_sub(self.data).filter(|&offset| self.is_constant && offset < u64::from(DATA) - 8)?;
+        Some((0..width.bytes()).rev().fold(0, |value, byte| value << 8 | u64::from(pattern(offset + byte))))
     }
 }
 
@@ -57,7 +87,7 @@ struct Ran {
 }
 
 /// Runs a program both ways on the same memory; asserts that they agree.
-fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64) -> Ran {
+fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64, is_constant: bool) -> Ran {
     let program = Program::new("test", &program.concat(), &[]).unwrap();
     let mut maps = Maps::new(1).unwrap();
     let spec = MapSpec {
@@ -74,13 +104,13 @@ fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64) -> Ran {
     let data = maps.get(handle).unwrap().address;
     let begin = |maps: &mut Maps| {
         let bytes = maps.memory.write(data, u64::from(DATA)).unwrap();
-        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 37 + 11) as u8);
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(at as u64));
         maps.memory.write(REGION_BASE + (1 << 20), 64 << 10).unwrap().fill(0);
         let mut frame = Frame { now_ns: 12_345, ..Frame::default() };
         frame.allow(budget);
         frame
     };
-    let mut names = Names { data };
+    let mut names = Names { data, is_constant };
     let mut translator = Translator::new().unwrap();
     let entries = translator.add(&program, &mut names).unwrap();
     let code = translator.finish().unwrap();
@@ -106,7 +136,7 @@ fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64) -> Ran {
 }
 
 fn run(program: &[[u8; 8]], arguments: [u64; 5]) -> Ran {
-    run_with(program, arguments, 100_000)
+    run_with(program, arguments, 100_000, false)
 }
 
 fn r0(program: &[[u8; 8]], arguments: [u64; 5]) -> u64 {
@@ -194,9 +224,72 @@ fn loads_and_stores_have_their_width_and_sign() {
 fn a_load_from_nowhere_gives_zero_and_a_store_there_is_a_fault_that_names_its_instruction() {
     assert_eq!(r0(&[mov_imm(0, 5), load(8, 0, 1, 16), exit()], [0; 5]), 0, "through NULL");
     assert_eq!(r0(&[mov_imm(0, 5), load(8, 0, 1, 0), exit()], [MINUS_ONE, 0, 0, 0, 0]), 0, "around the end");
-    let result = run(&[mov_imm(0, 5), store_imm(8, 1, 0, 7), store_imm(8, 1, 8, 7), exit()], [0x1000, 0, 0, 0, 0]);
+    let program = [mov_imm(0, 5), store_imm(8, 1, 0, 7), store_imm(8, 1, 8, 7), mov_imm(0, 6), exit()];
+    let result = run(&program, [0x1000, 0, 0, 0, 0]);
     assert_eq!(result.fault, Some((1, Fault::WildStore)), "the first of two");
-    assert_eq!(result.r0, 5, "and the program goes on");
+    assert_eq!((result.r0, result.instructions), (5, 2), "and its function ends there");
+    let caller =
+        [code(0x85, 0, 1, 0, 2), add_imm(0, 1), exit(), mov_imm(0, 5), store_imm(8, 1, 0, 7), mov_imm(0, 6), exit()];
+    assert_eq!(run(&caller, [0x1000, 0, 0, 0, 0]).r0, 6, "its caller goes on");
+}
+
+#[test]
+fn what_is_checked_is_the_register_and_offsets_reach_the_guards_around_the_region() {
+    let around =
+        |base: u64, offset: i16| run(&[store_imm(8, 1, offset, 7), load(8, 0, 1, offset), exit()], [base, 0, 0, 0, 0]);
+    let end = REGION_BASE + (2 << 36);
+    for (base, offset) in [(REGION_BASE, i16::MIN), (end - 1, i16::MAX)] {
+        let result = around(base, offset);
+        assert_eq!((result.r0, result.fault), (7, None));
+    }
+    for (base, offset) in [(REGION_BASE - 1, 8), (end, -16)] {
+        assert_eq!(around(base, offset).fault, Some((0, Fault::WildStore)));
+    }
+}
+
+#[test]
+fn what_nobody_can_change_is_known_and_a_branch_on_it_is_not_taken_in_vain() {
+    let [low, high] = data_address(16);
+    // Byte 16 is 91: the branch goes to where 3 is given; the other way would be a fault.
+    let program = [
+        low,
+        high,
+        load(1, 1, 0, 0),
+        code(0x54, 1, 0, 0, 1),
+        code(0x15, 1, 0, 2, 0),
+        mov_imm(0, 3),
+        exit(),
+        helper(99),
+        exit(),
+    ];
+    for is_constant in [false, true] {
+        let result = run_with(&program, [0; 5], 1000, is_constant);
+        assert_eq!((result.r0, result.fault), (3, None));
+    }
+    let program = [low, high, code(0x81, 0, 0, 0, 0), exit()];
+    assert_eq!(
+        run_with(&program, [0; 5], 1000, true).r0,
+        i64::from(i32::from_le_bytes([16, 17, 18, 19].map(pattern))) as u64
+    );
+}
+
+#[test]
+fn elements_of_known_arrays_are_found_inline_and_none_where_there_is_none() {
+    let found = |handle: i32, index: i32, cpu: i32| {
+        let program = [
+            store_imm(4, 10, -8, index),
+            mov_imm(1, handle),
+            mov(2, 10),
+            add_imm(2, -8),
+            mov_imm(3, cpu),
+            helper(7),
+            exit(),
+        ];
+        r0(&program, [0; 5])
+    };
+    let handle = HANDLE as i32;
+    assert_eq!(found(handle, 3, 1), DATA_ADDRESS + 128 + 96);
+    assert_eq!([found(handle, 4, 0), found(handle, 0, 2), found(handle, -1, -1), found(1, 0, 0)], [0; 4]);
 }
 
 #[test]
@@ -258,6 +351,23 @@ fn functions_have_frames_of_their_own_and_keep_callers_registers() {
         exit(),
     ];
     assert_eq!(r0(&program, [0; 5]), 143);
+}
+
+#[test]
+fn a_function_gets_the_registers_that_it_reads_through_whatever_it_calls() {
+    // r4 goes through a function that only hands it on, r2 is read on one of two ways.
+    let program = [
+        code(0x85, 0, 1, 0, 1),
+        exit(),
+        code(0x85, 0, 1, 0, 1),
+        exit(),
+        mov(0, 4),
+        code(0x15, 1, 0, 1, 0),
+        code(0x0f, 0, 2, 0, 0),
+        exit(),
+    ];
+    assert_eq!(r0(&program, [1, 20, 0, 4, 0]), 24);
+    assert_eq!(r0(&program, [0, 20, 0, 4, 0]), 4);
 }
 
 #[test]

@@ -139,10 +139,16 @@ pub(crate) fn begin(request: &Request<'_>, goes_on: bool) -> Result<Begun, Loade
         return Err(LoaderError::Numbers { program, machine: request.machine.name().to_owned() });
     }
     let files = |source| LoaderError::Files { program: program.clone(), source };
-    let root = tempfile::tempdir().map_err(files)?;
+    let root = directory_in_memory().map_err(files)?;
     crate::files::write(request.machine, request.kernel, root.path()).map_err(files)?;
     let (server, host, stopped) = crate::server::begin(request, root.path(), goes_on)?;
     Ok((root, server, host, stopped))
+}
+
+/// A directory of its own for thousands of small files: in memory where the system has such a place, as a disk takes longer for them than everything else.
+#[cfg(target_arch = "x86_64")]
+fn directory_in_memory() -> io::Result<tempfile::TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
 /// Runs a loader until it attaches its scheduler.

@@ -345,10 +345,13 @@ impl Server {
                     self.link(call, fields.u32(0))
                 }
             }
-            command::MAP_FREEZE
-            | command::PROG_BIND_MAP
-            | command::PROG_STREAM_READ
-            | command::PROG_ASSOC_STRUCT_OPS => Reply::Value(0),
+            command::MAP_FREEZE => {
+                if let Some(&Thing::Map { handle, .. }) = self.find(call, fields.u32(0)) {
+                    host.maps.freeze(handle);
+                }
+                Reply::Value(0)
+            }
+            command::PROG_BIND_MAP | command::PROG_STREAM_READ | command::PROG_ASSOC_STRUCT_OPS => Reply::Value(0),
             command::BTF_GET_NEXT_ID => Reply::Error(libc::ENOENT),
             command::TOKEN_CREATE => Reply::Error(libc::EPERM),
             _ => Reply::Error(libc::EINVAL),

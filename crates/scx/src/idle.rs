@@ -74,13 +74,13 @@ impl IdleMasks {
         smt: Smt,
     ) -> Option<CpuId> {
         let start = self.cursors[here.index()];
-        let fits = |cpu: &CpuId| allowed.contains(*cpu) && within.is_none_or(|within| within.contains(*cpu));
+        let within = within.unwrap_or(allowed);
         let mut found = None;
         if machine.smt_width() > 1 {
-            found = self.cores.iter_wrapping_from(start).find(fits);
+            found = first_in_all([&self.cores, allowed, within], start);
         }
         if found.is_none() && (smt == Smt::Preferred || machine.smt_width() == 1) {
-            found = self.cpus.iter_wrapping_from(start).find(fits);
+            found = first_in_all([&self.cpus, allowed, within], start);
         }
         let cpu = found?;
         self.cursors[here.index()] = CpuId((cpu.0 + 1) % machine.cpu_count() as u32);
@@ -133,6 +133,22 @@ impl IdleMasks {
         }
         (sync.local_is_empty && !self.cpus.is_empty() && allowed.contains(here)).then_some(here)
     }
+}
+
+/// The first CPU from `start` on, around the end, that is in each of the sets.
+fn first_in_all(sets: [&CpuSet; 3], start: CpuId) -> Option<CpuId> {
+    let words = sets[0].word_count().max(start.index() / 64 + 1);
+    let (first, above) = (start.index() / 64, u64::MAX << (start.index() % 64));
+    (0..=words).find_map(|step| {
+        let word = (first + step) % words;
+        let part = match step {
+            0 => above,
+            step if step == words => !above,
+            _ => u64::MAX,
+        };
+        let bits = sets.iter().fold(part, |bits, set| bits & set.word(word));
+        (bits != 0).then(|| CpuId::from_index(word * 64 + bits.trailing_zeros() as usize))
+    })
 }
 
 /// A wakeup whose waker is about to sleep.

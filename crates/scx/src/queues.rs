@@ -72,6 +72,8 @@ pub(crate) struct Queues {
     queues: Vec<Queue>,
     /// User queues by id, sorted.
     user: Vec<(DsqId, QueueIndex)>,
+    /// The same, each at the first free place from [`place`] of its id on; at least half of them, a power of two, are free.
+    places: Vec<Option<(DsqId, QueueIndex)>>,
     links: Vec<Link>,
     insertions: u64,
 }
@@ -92,6 +94,7 @@ impl Queues {
         let Err(position) = self.user.binary_search_by_key(&id, |(id, _)| *id) else { return false };
         let queue = self.add(id);
         self.user.insert(position, (id, queue));
+        self.arrange();
         true
     }
 
@@ -104,12 +107,38 @@ impl Queues {
         }
         self.queues[queue as usize].exists = false;
         self.user.remove(position);
+        self.arrange();
         true
     }
 
     /// A user queue.
+    #[inline]
     pub fn find(&self, id: DsqId) -> Option<QueueIndex> {
-        self.user.binary_search_by_key(&id, |(id, _)| *id).ok().map(|position| self.user[position].1)
+        let count = self.places.len();
+        if count == 0 {
+            return None;
+        }
+        let mut at = place(id, count);
+        loop {
+            let (known, queue) = self.places[at]?;
+            if known == id {
+                return Some(queue);
+            }
+            at = (at + 1) & (count - 1);
+        }
+    }
+
+    fn arrange(&mut self) {
+        let count = (2 * self.user.len()).next_power_of_two();
+        self.places.clear();
+        self.places.resize(count, None);
+        for &entry in &self.user {
+            let mut at = place(entry.0, count);
+            while self.places[at].is_some() {
+                at = (at + 1) & (count - 1);
+            }
+            self.places[at] = Some(entry);
+        }
     }
 
     pub fn add_task(&mut self) {
@@ -235,6 +264,13 @@ impl Queues {
     }
 }
 
+/// Where to begin to look for a queue among a power of two places. Programs number queues from zero, in families that upper bits tell apart: the
+/// product with a large odd number spreads them.
+#[inline]
+fn place(id: DsqId, places: usize) -> usize {
+    (id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (places - 1)
+}
+
 fn as_task(number: u32) -> Option<TaskId> {
     (number != NONE).then_some(TaskId(number))
 }
@@ -275,6 +311,17 @@ mod tests {
             assert!(queues.insert_vtime(queue, TaskId(task), vtime).is_ok());
         }
         assert_eq!(order(&queues, queue), [1, 3, 0, 2]);
+    }
+
+    #[test]
+    fn queues_are_found_by_their_number_as_long_as_they_are_there() {
+        let mut queues = Queues::default();
+        assert_eq!(queues.find(DsqId(0)), None);
+        let ids = [0, 1, 2, 1 << 10, 1 << 20, 1 << 20 | 1, 1 << 32, u64::MAX >> 1].map(DsqId);
+        let made = ids.map(|id| (queues.create(id), queues.find(id).unwrap()));
+        assert!(made.iter().all(|&(is_new, queue)| is_new && queues.id(queue) == ids[queue as usize]));
+        assert!(!queues.create(ids[3]) && queues.destroy(ids[3]) && !queues.destroy(ids[3]));
+        assert_eq!(ids.map(|id| queues.find(id).is_some()), ids.map(|id| id != ids[3]));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::CpuId;
 use crate::cpu_list::{CpuListError, format_cpu_list, parse_cpu_list};
 
+/// Blocks of the bit array that make 64 bits.
+const BLOCKS_PER_WORD: usize = (u64::BITS / Block::BITS) as usize;
+
 /// A set of CPUs.
 ///
 /// ```
@@ -159,6 +162,34 @@ impl CpuSet {
         result
     }
 
+    /// How many [words](CpuSet::word) can have members.
+    #[inline]
+    #[must_use]
+    pub fn word_count(&self) -> usize {
+        self.bits.len().div_ceil(64)
+    }
+
+    /// Members `64 * index` to `64 * index + 63` as bits, the lowest in bit 0.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, index: usize) -> u64 {
+        let blocks = self.bits.as_slice();
+        let block = |part: usize| blocks.get(index * BLOCKS_PER_WORD + part).map_or(0, |&block| block as u64);
+        (0..BLOCKS_PER_WORD).fold(0, |word, part| word | block(part) << (part * Block::BITS as usize))
+    }
+
+    /// Gives the set the members that words as those of [`CpuSet::word`] have, as far as it can hold them without growing.
+    #[inline]
+    pub fn assign_words(&mut self, word: impl Fn(usize) -> u64) {
+        const BITS: usize = Block::BITS as usize;
+        let capacity = self.bits.len();
+        for (position, block) in self.bits.as_mut_slice().iter_mut().enumerate() {
+            let bits = (word(position / BLOCKS_PER_WORD) >> (position % BLOCKS_PER_WORD * BITS)) as Block;
+            let room = capacity - position * BITS;
+            *block = if room < BITS { bits & !(Block::MAX << room) } else { bits };
+        }
+    }
+
     /// Reads a kernel CPU list: numbers and ranges separated by commas, in any order; blank text is the empty set.
     ///
     /// # Errors
@@ -276,6 +307,16 @@ mod tests {
         let small = CpuSet::with_all(2);
         assert_eq!(grown, small);
         assert_eq!(hash_of(&grown), hash_of(&small));
+    }
+
+    #[test]
+    fn words_have_the_members_as_bits_and_give_them_back_as_far_as_there_is_room() {
+        let set = CpuSet::parse_list("1,63-64,70").unwrap();
+        assert_eq!([0, 1, 2].map(|index| set.word(index)), [1 << 63 | 1 << 1, 1 | 1 << 6, 0]);
+        let mut copy = CpuSet::with_capacity(70);
+        copy.insert(CpuId(5));
+        copy.assign_words(|index| set.word(index));
+        assert_eq!(copy.to_string(), "1,63-64", "what was there is gone, and 70 has no room");
     }
 
     #[test]

@@ -1,32 +1,64 @@
 //! One function of a program as Cranelift's intermediate form: what `definition.rs` says of each instruction, said again.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, FuncRef, InstBuilder, MemFlags, SigRef, Type, Value, types};
+use cranelift_codegen::ir::{
+    Block, InstBuilder, InstructionData, MemFlags, Opcode, SigRef, Type, Value, ValueDef, types,
+};
 use cranelift_frontend::{FunctionBuilder, Variable};
+use cranelift_jit::JITModule;
+use cranelift_module::{FuncId, Module};
 
-use crate::instruction::{Arithmetic, Atomic, Condition, Instruction, Kind, Operand, Width};
-use crate::memory::{REGION_BASE, REGION_BYTES};
+use crate::definition;
+use crate::instruction::{Arithmetic, Condition, Instruction, Kind, Operand};
 use crate::program::{FRAME_BYTES, Program};
 use crate::runtime::{Fault, Frame, Site};
-use crate::translate::{Callee, Inline, Resolver, TranslateError};
+use crate::translate::{Resolver, TranslateError};
 
-/// What a load from nowhere reads.
-static ZERO: u64 = 0;
-
-/// A function under translation.
+/// A function under translation, from its first instruction to its last: what jumps forward to an instruction is known when that is reached.
 pub(super) struct Body<'t, 'b> {
     program: &'t Program,
     start: usize,
     end: usize,
-    builder: FunctionBuilder<'b>,
-    /// Block that begins at an instruction of the function, if one does.
-    blocks: Vec<Option<Block>>,
+    pub(super) builder: FunctionBuilder<'b>,
+    /// By instruction of the function: what begins there, if something does.
+    beginnings: Vec<Option<Beginning>>,
     registers: Vec<Variable>,
-    host: Variable,
-    callees: Vec<FuncRef>,
-    host_call: SigRef,
+    pub(super) host: Variable,
+    /// Instructions executed, which lie in the frame whenever another function runs.
+    executed: Variable,
+    /// Instructions of the present block behind the one at hand: they are counted already.
+    left: i64,
+    uses_frame: bool,
+    /// Registers that were checked on the way here, and where to load relative to: themselves if they point into the region for sure.
+    pub(super) checked: Vec<(Value, Value)>,
+    callees: Callees<'t>,
+    /// Signatures of functions of the host by the number of registers that they take.
+    pub(super) host_calls: [SigRef; 6],
     sites: &'t mut Vec<Site>,
-    resolver: &'t mut dyn Resolver,
+    pub(super) resolver: &'t mut dyn Resolver,
+}
+
+/// The functions of the program, to be called.
+pub(super) struct Callees<'t> {
+    pub module: &'t mut JITModule,
+    pub functions: &'t [FuncId],
+    /// How many registers each takes.
+    pub taken: &'t [u8],
+}
+
+/// A block that jumps lead to.
+struct Beginning {
+    block: Block,
+    /// A jump from further down leads here too.
+    from_below: bool,
+    arrivals: Arrivals,
+}
+
+/// Who has jumped to a block so far.
+enum Arrivals {
+    Nobody,
+    /// Some, who all had checked these.
+    Some(Vec<(Value, Value)>),
 }
 
 impl<'t, 'b> Body<'t, 'b> {
@@ -34,48 +66,52 @@ impl<'t, 'b> Body<'t, 'b> {
         program: &'t Program,
         function: usize,
         mut builder: FunctionBuilder<'b>,
-        callees: Vec<FuncRef>,
-        host_call: SigRef,
+        callees: Callees<'t>,
+        host_calls: [SigRef; 6],
         sites: &'t mut Vec<Site>,
         resolver: &'t mut dyn Resolver,
     ) -> Self {
         let (start, end) = (program.functions[function], program.end(function));
-        let mut leads = vec![false; end - start + 1];
-        let mut at = start;
-        leads[0] = true;
-        while at < end {
-            let next = program.next(at);
-            match program.instructions[at].kind() {
-                Some(Kind::Jump { .. } | Kind::Branch { .. } | Kind::MayGoto) => {
-                    leads[program.target(at) - start] = true;
-                    leads[next - start] = true;
-                }
-                Some(Kind::Exit) => leads[next - start] = true,
-                _ => {}
-            }
-            at = next;
-        }
-        leads.truncate(end - start);
         let entry = builder.create_block();
         builder.append_block_params_for_function_params(entry);
-        let blocks: Vec<Option<Block>> = leads.iter().map(|&leads| leads.then(|| builder.create_block())).collect();
+        let beginnings = beginnings(program, start, end, &mut builder);
         let registers: Vec<Variable> = (0..11).map(|_| builder.declare_var(types::I64)).collect();
-        let host = builder.declare_var(types::I64);
+        let [host, executed] = [(); 2].map(|()| builder.declare_var(types::I64));
         builder.switch_to_block(entry);
+        builder.seal_block(entry);
         let parameters = builder.block_params(entry).to_vec();
         builder.def_var(host, parameters[0]);
         let zero = builder.ins().iconst(types::I64, 0);
-        for (number, &register) in registers.iter().enumerate().take(10) {
-            builder.def_var(register, if (1..6).contains(&number) { parameters[number] } else { zero });
+        for (number, &register) in registers.iter().enumerate() {
+            // A register behind those that it takes is never read.
+            let is_given = number > 0 && number < parameters.len();
+            builder.def_var(register, if is_given { parameters[number] } else { zero });
         }
-        let mut body =
-            Self { program, start, end, builder, blocks, registers, host, callees, host_call, sites, resolver };
-        let top = body.frame_load(std::mem::offset_of!(Frame, stack));
-        body.builder.def_var(body.registers[10], top);
-        let below = body.builder.ins().iadd_imm(top, -(FRAME_BYTES as i64));
-        body.frame_store(std::mem::offset_of!(Frame, stack), below);
-        let first = body.block(start);
-        body.builder.ins().jump(first, &[]);
+        let mut body = Self {
+            program,
+            start,
+            end,
+            builder,
+            beginnings,
+            registers,
+            host,
+            executed,
+            left: 0,
+            uses_frame: program.uses_frame(function),
+            checked: Vec::new(),
+            callees,
+            host_calls,
+            sites,
+            resolver,
+        };
+        body.load_executed();
+        if body.uses_frame {
+            let top = body.frame_load(std::mem::offset_of!(Frame, stack));
+            body.builder.def_var(body.registers[10], top);
+            let below = body.builder.ins().iadd_imm(top, -(FRAME_BYTES as i64));
+            body.frame_store(std::mem::offset_of!(Frame, stack), below);
+        }
+        body.jump(start);
         body
     }
 
@@ -85,15 +121,63 @@ impl<'t, 'b> Body<'t, 'b> {
         self.builder.finalize();
     }
 
-    fn block(&self, at: usize) -> Block {
-        self.blocks[at - self.start].expect("a block begins wherever a jump leads")
+    /// The block that begins at an instruction, for one more jump to it.
+    fn arrive(&mut self, at: usize) -> Block {
+        let beginning = self.beginnings[at - self.start].as_mut().expect("a block begins wherever a jump leads");
+        match &mut beginning.arrivals {
+            Arrivals::Nobody => beginning.arrivals = Arrivals::Some(self.checked.clone()),
+            Arrivals::Some(all) => all.retain(|checked| self.checked.contains(checked)),
+        }
+        beginning.block
     }
 
-    fn register(&mut self, number: u8) -> Value {
-        self.builder.use_var(self.registers[usize::from(number)])
+    fn jump(&mut self, at: usize) {
+        let block = self.arrive(at);
+        self.builder.ins().jump(block, &[]);
     }
 
-    fn set(&mut self, number: u8, value: Value) {
+    /// Begins the block of an instruction, unless nobody can come there.
+    fn begin(&mut self, at: usize) -> bool {
+        let Some(Beginning { block, from_below, arrivals }) = &mut self.beginnings[at - self.start] else {
+            return true;
+        };
+        let (block, from_below) = (*block, *from_below);
+        self.checked = match std::mem::replace(arrivals, Arrivals::Nobody) {
+            Arrivals::Nobody if !from_below => return false,
+            // Who comes from below may have checked others.
+            Arrivals::Some(checked) if !from_below => checked,
+            _ => Vec::new(),
+        };
+        self.builder.switch_to_block(block);
+        if !from_below {
+            self.builder.seal_block(block);
+        }
+        self.count(at);
+        true
+    }
+
+    /// Goes on in a block that the last branch alone leads to.
+    pub(super) fn begin_inner(&mut self, block: Block) {
+        self.builder.switch_to_block(block);
+        self.builder.seal_block(block);
+    }
+
+    /// The number that a value always is.
+    pub(super) fn constant(&self, value: Value) -> Option<u64> {
+        let data_flow = &self.builder.func.dfg;
+        let ValueDef::Result(instruction, _) = data_flow.value_def(value) else { return None };
+        match data_flow.insts[instruction] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits() as u64),
+            _ => None,
+        }
+    }
+
+    pub(super) fn register(&mut self, number: u8) -> Value {
+        let value = self.builder.use_var(self.registers[usize::from(number)]);
+        self.builder.func.dfg.resolve_aliases(value)
+    }
+
+    pub(super) fn set(&mut self, number: u8, value: Value) {
         let value = match self.builder.func.dfg.value_type(value) {
             types::I64 => value,
             _ => self.builder.ins().uextend(types::I64, value),
@@ -101,7 +185,7 @@ impl<'t, 'b> Body<'t, 'b> {
         self.builder.def_var(self.registers[usize::from(number)], value);
     }
 
-    fn narrow(&mut self, value: Value, ty: Type) -> Value {
+    pub(super) fn narrow(&mut self, value: Value, ty: Type) -> Value {
         if ty == types::I64 { value } else { self.builder.ins().ireduce(ty, value) }
     }
 
@@ -116,7 +200,7 @@ impl<'t, 'b> Body<'t, 'b> {
         }
     }
 
-    fn frame_load(&mut self, offset: usize) -> Value {
+    pub(super) fn frame_load(&mut self, offset: usize) -> Value {
         let host = self.builder.use_var(self.host);
         self.builder.ins().load(types::I64, MemFlags::trusted(), host, offset as i32)
     }
@@ -126,8 +210,18 @@ impl<'t, 'b> Body<'t, 'b> {
         self.builder.ins().store(MemFlags::trusted(), value, host, offset as i32);
     }
 
+    fn load_executed(&mut self) {
+        let executed = self.frame_load(std::mem::offset_of!(Frame, instructions));
+        self.builder.def_var(self.executed, executed);
+    }
+
+    fn store_executed(&mut self) {
+        let executed = self.builder.use_var(self.executed);
+        self.frame_store(std::mem::offset_of!(Frame, instructions), executed);
+    }
+
     /// Remembers that the instruction went wrong, if nothing has before.
-    fn fail(&mut self, at: usize, fault: Fault) {
+    pub(super) fn fail(&mut self, at: usize, fault: Fault) {
         self.sites.push(Site { program: self.program.name.clone(), instruction: at, fault });
         let number = self.sites.len() as i64;
         let first = self.frame_load(std::mem::offset_of!(Frame, fault));
@@ -137,9 +231,23 @@ impl<'t, 'b> Body<'t, 'b> {
         self.frame_store(std::mem::offset_of!(Frame, fault), fault);
     }
 
+    /// In a block of its own: the instruction went wrong, and the function ends there.
+    pub(super) fn give_up(&mut self, block: Block, at: usize, fault: Fault) {
+        self.builder.set_cold_block(block);
+        self.begin_inner(block);
+        self.fail(at, fault);
+        let counted = self.builder.use_var(self.executed);
+        let executed = self.builder.ins().iadd_imm(counted, -self.left);
+        self.builder.def_var(self.executed, executed);
+        self.give_back();
+    }
+
     fn give_back(&mut self) {
-        let top = self.register(10);
-        self.frame_store(std::mem::offset_of!(Frame, stack), top);
+        self.store_executed();
+        if self.uses_frame {
+            let top = self.register(10);
+            self.frame_store(std::mem::offset_of!(Frame, stack), top);
+        }
         let result = self.register(0);
         self.builder.ins().return_(&[result]);
     }
@@ -150,19 +258,17 @@ impl<'t, 'b> Body<'t, 'b> {
         // Whether the block under construction still needs an end.
         let mut open = false;
         while at < self.end {
-            if let Some(block) = self.blocks[at - self.start] {
+            if self.beginnings[at - self.start].is_some() {
                 if open {
-                    self.builder.ins().jump(block, &[]);
+                    self.jump(at);
                 }
-                self.builder.switch_to_block(block);
-                self.count(at);
-                open = true;
+                open = self.begin(at);
             }
-            let next = self.program.next(at);
             if open {
+                self.left -= 1;
                 open = self.instruction(at)?;
             }
-            at = next;
+            at = self.program.next(at);
         }
         Ok(())
     }
@@ -171,28 +277,25 @@ impl<'t, 'b> Body<'t, 'b> {
     fn count(&mut self, at: usize) {
         let mut length = 0;
         let mut inside = at;
-        while inside < self.end && (inside == at || self.blocks[inside - self.start].is_none()) {
+        while inside < self.end && (inside == at || self.beginnings[inside - self.start].is_none()) {
             length += 1;
             inside = self.program.next(inside);
         }
-        let offset = std::mem::offset_of!(Frame, instructions);
-        let before = self.frame_load(offset);
+        let before = self.builder.use_var(self.executed);
         let after = self.builder.ins().iadd_imm(before, length);
-        self.frame_store(offset, after);
+        self.builder.def_var(self.executed, after);
+        self.left = length;
     }
 
     /// Before a jump backwards: gives up if the call has gone on for too long.
     fn check_budget(&mut self, at: usize) {
-        let executed = self.frame_load(std::mem::offset_of!(Frame, instructions));
+        let executed = self.builder.use_var(self.executed);
         let limit = self.frame_load(std::mem::offset_of!(Frame, stop_at));
         let too_many = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, executed, limit);
         let (give_up, go_on) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(give_up);
         self.builder.ins().brif(too_many, give_up, &[], go_on, &[]);
-        self.builder.switch_to_block(give_up);
-        self.fail(at, Fault::Endless);
-        self.give_back();
-        self.builder.switch_to_block(go_on);
+        self.give_up(give_up, at, Fault::Endless);
+        self.begin_inner(go_on);
     }
 
     /// One instruction; says whether the next one follows it.
@@ -206,16 +309,11 @@ impl<'t, 'b> Body<'t, 'b> {
                 let value = self.builder.ins().iconst(types::I64, value as i64);
                 self.set(instruction.dst, value);
             }
-            Kind::Load { width, signed } => {
-                let address = self.load_address(instruction.src, instruction.offset);
-                let value = self.load(width, signed, address);
-                self.set(instruction.dst, value);
-            }
+            Kind::Load { width, signed } => self.load_instruction(instruction, width, signed),
             Kind::Store { width, value } => {
+                let base = self.store_base(at, instruction.dst, instruction.offset);
                 let value = self.operand(value, types::I64);
-                let after = self.guard_store(at, instruction);
-                self.store(width, value, after.0);
-                self.resume(after.1);
+                self.store(width, value, base, i32::from(instruction.offset));
             }
             Kind::Atomic { width, atomic } => self.atomic(at, instruction, width, atomic),
             Kind::Jump { .. } => {
@@ -223,8 +321,7 @@ impl<'t, 'b> Body<'t, 'b> {
                 if target <= at {
                     self.check_budget(at);
                 }
-                let target = self.block(target);
-                self.builder.ins().jump(target, &[]);
+                self.jump(target);
                 return Ok(false);
             }
             Kind::Branch { condition, wide, operand } => {
@@ -232,27 +329,35 @@ impl<'t, 'b> Body<'t, 'b> {
                 if target <= at {
                     self.check_budget(at);
                 }
+                if let Some(holds) = self.known_condition(instruction.dst, condition, wide, operand) {
+                    self.jump(if holds { target } else { next });
+                    return Ok(false);
+                }
                 let ty = if wide { types::I64 } else { types::I32 };
                 let left = self.register(instruction.dst);
                 let left = self.narrow(left, ty);
                 let right = self.operand(operand, ty);
                 let holds = self.condition(condition, left, right);
-                let (target, next) = (self.block(target), self.block(next));
+                let (target, next) = (self.arrive(target), self.arrive(next));
                 self.builder.ins().brif(holds, target, &[], next, &[]);
                 return Ok(false);
             }
             Kind::MayGoto => {
                 self.check_budget(at);
-                let next = self.block(next);
-                self.builder.ins().jump(next, &[]);
+                self.jump(next);
                 return Ok(false);
             }
             Kind::CallLocal => {
                 let target = (at as i64 + 1 + i64::from(instruction.imm)) as usize;
-                let callee = self.callees[self.program.function_at(target)];
-                let arguments = self.arguments();
-                let call = self.builder.ins().call(callee, &arguments);
+                let function = self.program.function_at(target);
+                self.store_executed();
+                let count = self.callees.taken[function];
+                let arguments = self.arguments(count);
+                let callee = self.callees.functions[function];
+                let callee = self.callees.module.declare_func_in_func(callee, self.builder.func);
+                let call = self.builder.ins().call(callee, &arguments[..=usize::from(count)]);
                 let result = self.builder.inst_results(call)[0];
+                self.load_executed();
                 self.set(0, result);
             }
             Kind::CallHelper => {
@@ -288,91 +393,12 @@ impl<'t, 'b> Body<'t, 'b> {
         }
     }
 
-    fn arguments(&mut self) -> [Value; 6] {
-        let host = self.builder.use_var(self.host);
-        let mut arguments = [host; 6];
-        for number in 1..6 {
-            arguments[usize::from(number)] = self.register(number);
-        }
-        arguments
-    }
-
-    fn call(&mut self, at: usize, callee: Callee) {
-        let zero = |body: &mut Self| body.builder.ins().iconst(types::I64, 0);
-        let result = match callee {
-            Callee::Function(function) => {
-                let arguments = self.arguments();
-                let address = self.builder.ins().iconst(types::I64, function as usize as i64);
-                let call = self.builder.ins().call_indirect(self.host_call, address, &arguments);
-                self.builder.inst_results(call)[0]
-            }
-            Callee::Inline(Inline::Nothing) => zero(self),
-            Callee::Inline(Inline::Now) => self.frame_load(std::mem::offset_of!(Frame, now_ns)),
-            Callee::Inline(Inline::Cpu) => self.frame_load(std::mem::offset_of!(Frame, cpu)),
-            Callee::Inline(Inline::NumberNew) => self.number_new(at),
-            Callee::Inline(Inline::NumberNext) => self.number_next(at),
-            Callee::Inline(Inline::TestCpu) => self.test_cpu(),
-            Callee::Unreachable(reason) => {
-                self.fail(at, Fault::Unreachable(reason));
-                zero(self)
-            }
-        };
-        self.set(0, result);
-    }
-
-    /// The iterator is the number before the next one and the end, 32 bits each; an empty range is two zeros.
-    fn number_new(&mut self, at: usize) -> Value {
-        let (start, end) = (self.register(2), self.register(3));
-        let (start, end) = (self.narrow(start, types::I32), self.narrow(end, types::I32));
-        let some = self.builder.ins().icmp(IntCC::SignedLessThan, start, end);
-        let before = self.builder.ins().iadd_imm(start, -1);
-        let zero = self.builder.ins().iconst(types::I32, 0);
-        let before = self.builder.ins().select(some, before, zero);
-        let end = self.builder.ins().select(some, end, zero);
-        let iterator = Instruction { opcode: 0, dst: 1, src: 0, offset: 0, imm: 0 };
-        let (address, after) = self.guard_store(at, iterator);
-        let flags = MemFlags::new().with_notrap();
-        self.builder.ins().store(flags, before, address, 0);
-        self.builder.ins().store(flags, end, address, 4);
-        self.resume(after);
-        self.builder.ins().iconst(types::I64, 0)
-    }
-
-    fn number_next(&mut self, at: usize) -> Value {
-        let iterator = Instruction { opcode: 0, dst: 1, src: 0, offset: 0, imm: 0 };
-        let result = self.builder.declare_var(types::I64);
-        let nothing = self.builder.ins().iconst(types::I64, 0);
-        self.builder.def_var(result, nothing);
-        let (address, after) = self.guard_store(at, iterator);
-        let flags = MemFlags::new().with_notrap();
-        let before = self.builder.ins().load(types::I32, flags, address, 0);
-        let end = self.builder.ins().load(types::I32, flags, address, 4);
-        let number = self.builder.ins().iadd_imm(before, 1);
-        let some = self.builder.ins().icmp(IntCC::SignedLessThan, number, end);
-        let zero = self.builder.ins().iconst(types::I32, 0);
-        let now = self.builder.ins().select(some, number, zero);
-        let end = self.builder.ins().select(some, end, zero);
-        self.builder.ins().store(flags, now, address, 0);
-        self.builder.ins().store(flags, end, address, 4);
-        let value = self.builder.ins().select(some, address, nothing);
-        self.builder.def_var(result, value);
-        self.resume(after);
-        self.builder.use_var(result)
-    }
-
-    fn test_cpu(&mut self) -> Value {
-        let (cpu, mask) = (self.register(1), self.register(2));
-        let cpu = self.builder.ins().band_imm(cpu, 0xffff_ffff);
-        let byte = self.builder.ins().ushr_imm(cpu, 3);
-        let address = self.builder.ins().iadd(mask, byte);
-        let address = self.checked_load_address(address);
-        let value = self.builder.ins().uload8(types::I64, MemFlags::new().with_notrap(), address, 0);
-        let bit = self.builder.ins().band_imm(cpu, 7);
-        let value = self.builder.ins().ushr(value, bit);
-        self.builder.ins().band_imm(value, 1)
-    }
-
     fn arithmetic(&mut self, instruction: Instruction, operation: Arithmetic, wide: bool, operand: Operand) {
+        if let Some(value) = self.known_result(instruction.dst, operation, wide, operand) {
+            let value = self.builder.ins().iconst(types::I64, value as i64);
+            self.set(instruction.dst, value);
+            return;
+        }
         let ty = if wide { types::I64 } else { types::I32 };
         let left = self.register(instruction.dst);
         let left = self.narrow(left, ty);
@@ -414,6 +440,38 @@ impl<'t, 'b> Body<'t, 'b> {
             }
         };
         self.set(instruction.dst, value);
+    }
+
+    /// The number that an operand always is.
+    fn known_operand(&mut self, operand: Operand, wide: bool) -> Option<u64> {
+        match operand {
+            Operand::Register(number) => {
+                let value = self.register(number);
+                self.constant(value)
+            }
+            Operand::Immediate(value) if wide => Some(i64::from(value) as u64),
+            Operand::Immediate(value) => Some(u64::from(value as u32)),
+        }
+    }
+
+    /// What an operation on known numbers gives.
+    fn known_result(&mut self, register: u8, operation: Arithmetic, wide: bool, operand: Operand) -> Option<u64> {
+        if matches!(operation, Arithmetic::ToLittle(_) | Arithmetic::Swap(_)) {
+            return None;
+        }
+        let right = self.known_operand(operand, wide)?;
+        let left = match operation {
+            Arithmetic::Mov | Arithmetic::MovSigned(_) | Arithmetic::CastAddress => 0,
+            _ => self.known_operand(Operand::Register(register), wide)?,
+        };
+        Some(definition::arithmetic(operation, wide, left, right))
+    }
+
+    /// Whether a condition on known numbers holds.
+    fn known_condition(&mut self, register: u8, condition: Condition, wide: bool, operand: Operand) -> Option<bool> {
+        let left = self.known_operand(Operand::Register(register), wide)?;
+        let right = self.known_operand(operand, wide)?;
+        Some(definition::holds(condition, wide, left, right))
     }
 
     /// Division by zero gives 0, its remainder the dividend; the smallest number by -1 is itself, without a remainder.
@@ -462,139 +520,37 @@ impl<'t, 'b> Body<'t, 'b> {
         };
         self.builder.ins().icmp(code, left, right)
     }
-
-    /// Whether the eight bytes at an address are in the region.
-    fn is_inside(&mut self, address: Value) -> Value {
-        let distance = self.builder.ins().iadd_imm(address, (REGION_BASE as i64).wrapping_neg());
-        self.builder.ins().icmp_imm(IntCC::UnsignedLessThan, distance, (REGION_BYTES - 8) as i64)
-    }
-
-    fn checked_load_address(&mut self, address: Value) -> Value {
-        let inside = self.is_inside(address);
-        let nowhere = self.builder.ins().iconst(types::I64, std::ptr::from_ref(&ZERO).addr() as i64);
-        self.builder.ins().select(inside, address, nowhere)
-    }
-
-    fn load_address(&mut self, base: u8, offset: i16) -> Value {
-        let base_value = self.register(base);
-        let address = self.builder.ins().iadd_imm(base_value, i64::from(offset));
-        if is_in_frame(base, offset) { address } else { self.checked_load_address(address) }
-    }
-
-    /// Where a store goes, in a block that is only reached if it may; and the block after it. To be followed by [`Body::resume`].
-    fn guard_store(&mut self, at: usize, instruction: Instruction) -> (Value, Option<Block>) {
-        let base = self.register(instruction.dst);
-        let address = self.builder.ins().iadd_imm(base, i64::from(instruction.offset));
-        if is_in_frame(instruction.dst, instruction.offset) {
-            return (address, None);
-        }
-        let inside = self.is_inside(address);
-        let (right, wrong, after) =
-            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(wrong);
-        self.builder.ins().brif(inside, right, &[], wrong, &[]);
-        self.builder.switch_to_block(wrong);
-        self.fail(at, Fault::WildStore);
-        self.builder.ins().jump(after, &[]);
-        self.builder.switch_to_block(right);
-        (address, Some(after))
-    }
-
-    fn resume(&mut self, after: Option<Block>) {
-        if let Some(after) = after {
-            self.builder.ins().jump(after, &[]);
-            self.builder.switch_to_block(after);
-        }
-    }
-
-    fn load(&mut self, width: Width, signed: bool, address: Value) -> Value {
-        let flags = MemFlags::new().with_notrap();
-        let ins = self.builder.ins();
-        match (width, signed) {
-            (Width::Byte, false) => ins.uload8(types::I64, flags, address, 0),
-            (Width::Half, false) => ins.uload16(types::I64, flags, address, 0),
-            (Width::Word, false) => ins.uload32(flags, address, 0),
-            (Width::Byte, true) => ins.sload8(types::I64, flags, address, 0),
-            (Width::Half, true) => ins.sload16(types::I64, flags, address, 0),
-            (Width::Word, true) => ins.sload32(flags, address, 0),
-            (Width::Double, _) => ins.load(types::I64, flags, address, 0),
-        }
-    }
-
-    fn store(&mut self, width: Width, value: Value, address: Value) {
-        let flags = MemFlags::new().with_notrap();
-        let ins = self.builder.ins();
-        match width {
-            Width::Byte => ins.istore8(flags, value, address, 0),
-            Width::Half => ins.istore16(flags, value, address, 0),
-            Width::Word => ins.istore32(flags, value, address, 0),
-            Width::Double => ins.store(flags, value, address, 0),
-        };
-    }
-
-    /// Simulated CPUs take turns, so that a load and a store are atomic.
-    fn atomic(&mut self, at: usize, instruction: Instruction, width: Width, atomic: Atomic) {
-        if atomic == Atomic::LoadAcquire {
-            let address = self.load_address(instruction.src, instruction.offset);
-            let value = self.load(width, false, address);
-            self.set(instruction.dst, value);
-            return;
-        }
-        let source = self.register(instruction.src);
-        let fetched = match atomic {
-            Atomic::CompareExchange => Some(0),
-            Atomic::Exchange
-            | Atomic::Add { fetch: true }
-            | Atomic::Or { fetch: true }
-            | Atomic::And { fetch: true }
-            | Atomic::Xor { fetch: true } => Some(instruction.src),
-            _ => None,
-        };
-        let zero = self.builder.ins().iconst(types::I64, 0);
-        if let Some(register) = fetched {
-            // What is fetched from nowhere is 0.
-            let fetched = self.builder.declare_var(types::I64);
-            self.builder.def_var(fetched, zero);
-            let (address, after) = self.guard_store(at, instruction);
-            let old = self.load(width, false, address);
-            let new = self.combined(atomic, width, old, source);
-            self.store(width, new, address);
-            self.builder.def_var(fetched, old);
-            self.resume(after);
-            let value = self.builder.use_var(fetched);
-            self.set(register, value);
-            return;
-        }
-        let (address, after) = self.guard_store(at, instruction);
-        let new = if atomic == Atomic::StoreRelease {
-            source
-        } else {
-            let old = self.load(width, false, address);
-            self.combined(atomic, width, old, source)
-        };
-        self.store(width, new, address);
-        self.resume(after);
-    }
-
-    fn combined(&mut self, atomic: Atomic, width: Width, old: Value, source: Value) -> Value {
-        match atomic {
-            Atomic::Add { .. } => self.builder.ins().iadd(old, source),
-            Atomic::Or { .. } => self.builder.ins().bor(old, source),
-            Atomic::And { .. } => self.builder.ins().band(old, source),
-            Atomic::Xor { .. } => self.builder.ins().bxor(old, source),
-            Atomic::CompareExchange => {
-                let expected = self.register(0);
-                let ty = if width == Width::Double { types::I64 } else { types::I32 };
-                let (left, right) = (self.narrow(old, ty), self.narrow(expected, ty));
-                let equal = self.builder.ins().icmp(IntCC::Equal, left, right);
-                self.builder.ins().select(equal, source, old)
-            }
-            Atomic::Exchange | Atomic::LoadAcquire | Atomic::StoreRelease => source,
-        }
-    }
 }
 
-/// Whether an access relative to the frame pointer is to the function's own frame.
-fn is_in_frame(base: u8, offset: i16) -> bool {
-    base == 10 && (-(FRAME_BYTES as i64)..=-8).contains(&i64::from(offset))
+/// Blocks of a function: wherever jumps lead, and behind them.
+fn beginnings(
+    program: &Program,
+    start: usize,
+    end: usize,
+    builder: &mut FunctionBuilder<'_>,
+) -> Vec<Option<Beginning>> {
+    // One place more, behind the last instruction.
+    let mut leads = vec![false; end - start + 1];
+    let mut from_below = vec![false; end - start + 1];
+    leads[0] = true;
+    let mut at = start;
+    while at < end {
+        let next = program.next(at);
+        match program.instructions[at].kind() {
+            Some(Kind::Jump { .. } | Kind::Branch { .. } | Kind::MayGoto) => {
+                let target = program.target(at);
+                leads[target - start] = true;
+                leads[next - start] = true;
+                from_below[target - start] |= target <= at;
+            }
+            Some(Kind::Exit) => leads[next - start] = true,
+            _ => {}
+        }
+        at = next;
+    }
+    let places = leads.iter().zip(from_below).take(end - start);
+    let mut beginning = |(&leads, from_below): (&bool, bool)| {
+        leads.then(|| Beginning { block: builder.create_block(), from_below, arrivals: Arrivals::Nobody })
+    };
+    places.map(&mut beginning).collect()
 }

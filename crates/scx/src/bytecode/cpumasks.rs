@@ -1,6 +1,6 @@
 //! Masks of CPUs in memory. A kernel's mask has room for more CPUs than the machine has; only those are looked at.
 
-use warmcore_topology::{CpuId, CpuSet};
+use warmcore_topology::CpuSet;
 
 use crate::bytecode::host::Host;
 
@@ -14,7 +14,8 @@ impl Host {
     }
 
     /// Writes `of` of each pair of words to `target`; whether there is a bit in it.
-    pub(super) fn combine_masks(&mut self, target: u64, (a, b): (u64, u64), of: fn(u64, u64) -> u64) -> bool {
+    #[inline]
+    pub(super) fn combine_masks(&mut self, target: u64, (a, b): (u64, u64), of: impl Fn(u64, u64) -> u64) -> bool {
         let mut some = 0;
         for word in 0..self.words() {
             let value = of(self.mask_word(a, word), self.mask_word(b, word));
@@ -25,7 +26,8 @@ impl Host {
     }
 
     /// Whether `of` has a bit in some pair of words.
-    pub(super) fn any_in_masks(&self, (a, b): (u64, u64), of: fn(u64, u64) -> u64) -> bool {
+    #[inline]
+    pub(super) fn any_in_masks(&self, (a, b): (u64, u64), of: impl Fn(u64, u64) -> u64) -> bool {
         (0..self.words()).any(|word| of(self.mask_word(a, word), self.mask_word(b, word)) != 0)
     }
 
@@ -75,25 +77,13 @@ impl Host {
 
     pub(super) fn write_mask(&mut self, mask: u64, set: &CpuSet) {
         for word in 0..self.words() {
-            self.store_u64(mask + 8 * word, 0);
-        }
-        for cpu in set.iter() {
-            self.set_mask_bit(mask, cpu.0, true);
+            self.store_u64(mask + 8 * word, set.word(word as usize));
         }
     }
 
     /// Copies a mask to [`Host::set`].
     pub(super) fn read_mask(&mut self, mask: u64) {
-        self.set.clear();
-        for word in 0..self.words() {
-            let mut bits = self.mask_word(mask, word);
-            while bits != 0 {
-                let cpu = word as u32 * 64 + bits.trailing_zeros();
-                if cpu < self.kept.cpus {
-                    self.set.insert(CpuId(cpu));
-                }
-                bits &= bits - 1;
-            }
-        }
+        let memory = &self.maps.memory;
+        self.set.assign_words(|word| memory.load_u64(mask + 8 * word as u64));
     }
 }

@@ -34,7 +34,8 @@ macro_rules! functions {
                     $host.note(stringify!($key));
                     $body
                 }
-                Some(function as HostFunction)
+                const COUNT: u8 = <[&str]>::len(&[$(stringify!($argument)),*]) as u8;
+                Some((function as HostFunction, COUNT))
             })*
             _ => None,
         }
@@ -57,7 +58,8 @@ pub(super) fn helper(number: i32) -> Callee {
         _ => {}
     }
     match lookup(number) {
-        Some(function) => Callee::Function(function),
+        Some((function, _)) if number == 1 || number == 195 => Callee::Lookup(function, number == 195),
+        Some((function, count)) => Callee::Function(function, count),
         None => Callee::Unreachable(format!("helper {number}, which is not modelled")),
     }
 }
@@ -67,8 +69,8 @@ pub(super) fn is_known(number: i32) -> bool {
     !matches!(helper(number), Callee::Unreachable(reason) if reason.starts_with("helper"))
 }
 
-fn lookup(number: i32) -> Option<HostFunction> {
-    let find: fn(i32) -> Option<HostFunction> = functions! {
+fn lookup(number: i32) -> Option<(HostFunction, u8)> {
+    let find: fn(i32) -> Option<(HostFunction, u8)> = functions! {
         1 => |host, map, key| host.maps.lookup(map, key, host.frame.cpu as u32);
         2 => |host, map, key, value, flags| host.map_update(map, key, value, flags);
         3 => |host, map, key| host.map_delete(map, key);

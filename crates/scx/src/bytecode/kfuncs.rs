@@ -50,7 +50,7 @@ pub(super) fn kfunc(name: &str) -> Callee {
         // Frequencies are not modelled.
         | "scx_bpf_cpuperf_set" => Callee::Inline(Inline::Nothing),
         _ => match lookup(name) {
-            Some(function) => Callee::Function(function),
+            Some((function, count)) => Callee::Function(function, count),
             None => Callee::Unreachable(format!("kernel function `{name}`, which is not modelled")),
         },
     }
@@ -61,8 +61,8 @@ pub(super) fn is_known(name: &str) -> bool {
     !matches!(kfunc(name), Callee::Unreachable(_))
 }
 
-fn lookup(name: &str) -> Option<HostFunction> {
-    let find: fn(&str) -> Option<HostFunction> = functions! {
+fn lookup(name: &str) -> Option<(HostFunction, u8)> {
+    let find: fn(&str) -> Option<(HostFunction, u8)> = functions! {
         // Queues and what is inserted into them.
         "scx_bpf_create_dsq" => |host, dsq, node| host.create_dsq(dsq);
         "scx_bpf_destroy_dsq" => |host, dsq| {

@@ -7,7 +7,8 @@ use thiserror::Error;
 use warmcore_bpf::btf::{Btf, TypeKind};
 use warmcore_bpf::maps::MapsImage;
 use warmcore_bpf::{
-    Callee, Code, Entry, Frame, Instruction, MemoryError, Program, ProgramError, Resolver, TranslateError, Translator,
+    Array, Callee, Code, Entry, Frame, Instruction, MemoryError, Program, ProgramError, Resolver, TranslateError,
+    Translator, Width,
 };
 
 use crate::bytecode::host::{Host, Kept, UPTIME_NS};
@@ -130,6 +131,14 @@ impl Resolver for Names<'_> {
             self.missing.insert(format!("kernel function {name}"));
         }
         kfuncs::kfunc(name)
+    }
+
+    fn array(&self, handle: u64) -> Option<Array> {
+        self.host.maps.get(handle)?.elements()
+    }
+
+    fn constant(&self, address: u64, width: Width) -> Option<u64> {
+        self.host.maps.constant(address, width)
     }
 }
 
