@@ -28,6 +28,7 @@ pub mod making;
 pub mod measures;
 mod memory_measures;
 mod observe;
+pub mod operations;
 pub mod placement_measures;
 pub mod reading;
 pub mod results;

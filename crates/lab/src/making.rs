@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use warmcore_places::place::{Conduct, PlaceError, Report, Request, Run};
+use warmcore_places::place::{Conduct, OperationUse, PlaceError, Report, Request, Run};
 use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{
@@ -21,7 +21,7 @@ use crate::observe::Observer;
 use crate::results::result_lines;
 use crate::runner::trial_name;
 use crate::time_split;
-use crate::trial::{ApplicationRow, SCHEMA, TaskRow, Trial, TrialEnd};
+use crate::trial::{ApplicationRow, OperationRow, SCHEMA, TaskRow, Trial, TrialEnd};
 
 /// Why a trial was not finished.
 #[derive(Debug, thiserror::Error)]
@@ -224,10 +224,20 @@ fn trial_of(
         time_ns: time_split::of_run(outcome, metrics),
         last_thread: (end == TrialEnd::AllExited).then(|| time_split::last_thread(outcome, metrics)).flatten(),
         decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
+        operations: report.operations.iter().map(operation_row).collect(),
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(task_row).collect(),
         result_lines: result_lines(workload, outcome),
         notes: departures.chain(report.notes.iter().cloned()).collect(),
+    }
+}
+
+fn operation_row(operation: &OperationUse) -> OperationRow {
+    OperationRow {
+        operation: operation.name.clone(),
+        calls: operation.calls,
+        instructions: operation.cost.map(|cost| cost.instructions),
+        charged_ns: operation.cost.map(|cost| cost.charged_ns),
     }
 }
 

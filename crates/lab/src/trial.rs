@@ -52,6 +52,9 @@ pub struct Trial {
     pub measures: BTreeMap<String, Option<f64>>,
     /// How often the scheduler took each decision it tells. Empty where nothing is recorded.
     pub decisions: DecisionCounts,
+    /// What the operations of a sched_ext scheduler came to, in the order of the kernel's table. Empty where they are not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<OperationRow>,
     /// Nanoseconds of the tasks' lifetimes by what they went to: [`CAUSES`](crate::time_split::CAUSES).
     #[serde(default)]
     pub time_ns: BTreeMap<String, f64>,
@@ -67,6 +70,22 @@ pub struct Trial {
     /// What a reader must know of the run: what a real kernel did not do as the workload asks, who else ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// What the calls of an operation of a sched_ext scheduler came to in a trial.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperationRow {
+    /// Member of `struct sched_ext_ops`; `timer` for all timers.
+    pub operation: String,
+    /// Calls.
+    pub calls: u64,
+    /// Instructions of bytecode that its programs executed, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
+    /// Time that they cost the CPUs, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_ns: Option<u64>,
 }
 
 /// The task that ended last, and what it did until then.
@@ -160,6 +179,7 @@ pub(crate) mod tests {
             censored_waits: 0,
             measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             decisions: DecisionCounts::new(),
+            operations: Vec::new(),
             time_ns: BTreeMap::new(),
             last_thread: None,
             applications: Vec::new(),

@@ -18,6 +18,7 @@ use crate::decisions::{self, DecisionCount};
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::headroom::Headroom;
 use crate::measures::{self, Measure};
+use crate::operations::{self, OperationTake};
 use crate::sensitivity::Sensitivity;
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
@@ -129,6 +130,9 @@ pub struct SchedulerResult {
     pub measures: BTreeMap<String, MeasureResult>,
     /// What it decided, and how often.
     pub decisions: Vec<DecisionCount>,
+    /// What its operations took, if it is a sched_ext scheduler and they were counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<OperationTake>,
 }
 
 /// One measure of one scheduler.
@@ -183,6 +187,7 @@ pub fn conclude(
             unfinished: trials[index].iter().filter(|trial| trial.end == TrialEnd::TimeLimit).count(),
             measures: BTreeMap::new(),
             decisions: decisions::of_trials(&trials[index]),
+            operations: operations::of_trials(&trials[index]),
         })
         .collect();
     for measure in &catalogue {

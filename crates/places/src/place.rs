@@ -208,8 +208,8 @@ pub struct Report {
     pub foreign_run_ns: u64,
     /// Settings in force, read back: name and value.
     pub settings: Vec<(String, String)>,
-    /// Of a sched_ext scheduler how often each operation was called, if that was counted.
-    pub operations: Vec<(String, u64)>,
+    /// Of a sched_ext scheduler what each operation that was called came to, if that was counted.
+    pub operations: Vec<OperationUse>,
     /// Of its operations, which functions of the kernel a call of each called in order, and how often it was so, if that was noted.
     pub sequences: Vec<Sequence>,
     /// What the place was like during the run.
@@ -232,6 +232,26 @@ impl Report {
             conditions: None,
         }
     }
+}
+
+/// What the calls of an operation of a sched_ext scheduler came to in a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperationUse {
+    /// The operation, as `struct sched_ext_ops` names it.
+    pub name: String,
+    /// Calls.
+    pub calls: u64,
+    /// Instructions of its programs and the time that they cost the CPUs, where that is known.
+    pub cost: Option<OperationCost>,
+}
+
+/// What the programs of an operation took in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OperationCost {
+    /// Instructions of bytecode.
+    pub instructions: u64,
+    /// Time charged to the CPUs, ns.
+    pub charged_ns: u64,
 }
 
 /// What a call of an operation called.

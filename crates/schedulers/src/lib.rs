@@ -23,4 +23,4 @@ pub use scx_native::bytecode_trial;
 pub use spec::{SchedulerSpec, ScxProgram, SpecError, decisions, run_tables, scores, simulate};
 pub use tunables::{Scale, TunableError, TunableInfo, TunableKind, TunableSet};
 pub use warmcore_scx::Operation;
-pub use warmcore_scx::bytecode::{Bytecode, MemoryError};
+pub use warmcore_scx::bytecode::{Bytecode, MemoryError, Usage};

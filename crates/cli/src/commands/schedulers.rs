@@ -4,7 +4,7 @@ use serde::Serialize;
 use warmcore_kernel::Setup;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
-use warmcore_places::place::PlaceError;
+use warmcore_places::place::{OperationCost, OperationUse, PlaceError};
 use warmcore_places::sim::programs;
 use warmcore_schedulers::{SchedulerInfo, SchedulerSpec};
 use warmcore_topology::Machine;
@@ -90,10 +90,10 @@ fn check(spec: &SchedulerSpec, machine: &Machine, console: &Console) -> Result<(
     let workload = load::workload(&text, true, &[])?.value;
     let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
     let mut operations = Table::new(["operation", ">calls", ">instructions per call", ">cost per call"]);
-    for (name, calls, instructions) in programs::probe(&capture, &setup).map_err(failed)? {
-        let each = instructions / calls;
-        let cost_ns = each * programs::INSTRUCTION_PS / 1000;
-        operations.row([name.to_owned(), calls.to_string(), each.to_string(), format!("{cost_ns} ns")]);
+    for OperationUse { name, calls, cost } in programs::probe(&capture, &setup).map_err(failed)? {
+        let each = |sum: fn(&OperationCost) -> u64| cost.as_ref().map_or(0, sum) / calls;
+        let (instructions, cost_ns) = (each(|cost| cost.instructions), each(|cost| cost.charged_ns));
+        operations.row([name, calls.to_string(), instructions.to_string(), format!("{cost_ns} ns")]);
     }
     let between = format!("\n{text} on {}:\n\n", machine.name());
     Ok(console.out(&(console.table(&table) + &between + &console.table(&operations)))?)

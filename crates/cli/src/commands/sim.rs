@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use warmcore_lab::decisions;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::Experiment;
@@ -11,12 +10,13 @@ use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
 use warmcore_lab::time_split;
 use warmcore_lab::trial::{Trial, TrialEnd};
+use warmcore_lab::{decisions, operations};
 use warmcore_places::place::Place;
 use warmcore_workload::Workload;
 
 use crate::args::SimArguments;
 use crate::commands::compare::{directory_failure, run_failure, session_failure, trace_level, unix_seconds};
-use crate::commands::verdict_table::time_table;
+use crate::commands::verdict_table::{operations_table, time_table};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -104,6 +104,11 @@ fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> R
     if let Some(split) = time_split::of_trials(&labels, 0, &[vec![trial.clone()]]) {
         text.push('\n');
         text.push_str(&console.table(&time_table(&split)));
+    }
+    let operations = operations::of_trials(std::slice::from_ref(trial));
+    if !operations.is_empty() {
+        text.push('\n');
+        text.push_str(&console.table(&operations_table(&trial.scheduler, &operations)));
     }
     let decisions = decisions::of_trials(std::slice::from_ref(trial));
     if !decisions.is_empty() {

@@ -1,6 +1,7 @@
 //! The verdict as text: one line per scheduler, then the sentence.
 
-use warmcore_lab::measures::Measure;
+use warmcore_lab::measures::{Measure, Unit};
+use warmcore_lab::operations::OperationTake;
 use warmcore_lab::sensitivity::Variation;
 use warmcore_lab::time_split::TimeSplit;
 use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
@@ -26,12 +27,13 @@ pub fn plain(document: &ComparisonDocument) -> String {
 fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let (document, key) = with_short_labels(document);
     format!(
-        "{key}{}\n{}\n{}{}{}{}",
+        "{key}{}\n{}\n{}{}{}{}{}",
         show(&table(&document)),
         wrapped(&document.verdict.sentence, columns),
         headroom(&document, columns),
         sensitivity(&document, &show, columns),
         time_split(&document, &show, columns),
+        operations(&document, &show),
         decisions(&document)
     )
 }
@@ -141,6 +143,32 @@ pub fn time_table(split: &TimeSplit) -> Table {
         }
         let shares = shares.iter().map(|share| format!("{:.1} %", share * 100.0));
         table.row(std::iter::once(cause.title.to_owned()).chain(shares));
+    }
+    table
+}
+
+/// What the operations of sched_ext schedulers took, one table each.
+fn operations(document: &ComparisonDocument, show: impl Fn(&Table) -> String) -> String {
+    let of_programs = document.schedulers.iter().filter(|scheduler| !scheduler.operations.is_empty());
+    of_programs
+        .map(|scheduler| format!("\n{}", show(&operations_table(&scheduler.label, &scheduler.operations))))
+        .collect()
+}
+
+/// Calls, instructions and time of each operation of a scheduler.
+pub fn operations_table(scheduler: &str, operations: &[OperationTake]) -> Table {
+    let first = format!("operations of {scheduler}");
+    let mut table = Table::new([&*first, ">calls", ">instructions each", ">each", ">in all"]);
+    for operation in operations {
+        let time = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| with_unit(value, Unit::Ns));
+        let instructions = operation.instructions_per_call.map_or_else(|| "-".into(), |each| format!("{each:.0}"));
+        table.row([
+            operation.operation.clone(),
+            format!("{:.0}", operation.calls),
+            instructions,
+            time(operation.charged_ns_per_call),
+            time(operation.charged_ns),
+        ]);
     }
     table
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use warmcore_places::place::OperationUse;
 use warmcore_trace::MigrationKind;
 
 use super::profile::{Distance, Group, RunProfile, STEP_NS};
@@ -71,8 +72,8 @@ const FEWEST_CALLS: u64 = 20;
 
 /// [`Metric::OperationsPerS`] of what was counted in a run.
 #[must_use]
-pub fn operations_per_s(counts: &[(String, u64)], elapsed_ns: u64) -> Measured {
-    let count = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+pub fn operations_per_s(counts: &[OperationUse], elapsed_ns: u64) -> Measured {
+    let count = |name: &str| counts.iter().find(|known| known.name == name).map(|known| known.calls);
     let counted: Vec<(&str, u64)> = OPERATIONS
         .iter()
         .filter_map(|name| Some((*name, count(name)?)))

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use warmcore_kernel::Setup;
 use warmcore_loader::{Capture, LoaderError, TargetKernel, capture};
-use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, bytecode_trial};
+use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, Usage, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::Sink;
 
 use crate::files::find_program;
-use crate::place::{Observe, PlaceError, Report, Sequence, Trouble};
+use crate::place::{Observe, OperationCost, OperationUse, PlaceError, Report, Sequence, Trouble};
 use crate::vm::fetch::cached;
 
 /// How long a loader may take until it attaches: one built without optimisation takes seconds on a large machine.
@@ -83,17 +83,26 @@ pub fn run<'a>(
     let scheduler = if goes_on(&capture) { started(program, machine, setup.seed)? } else { copied(&capture, setup)? };
     let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
     let (outcome, usage) = bytecode_trial(scheduler, setup, sink)?;
-    let counted = Operation::ALL.iter().map(|&(name, operation)| (name.to_owned(), usage.of(operation).0));
     let sequence = |(operation, functions, count): (Operation, Vec<&'static str>, u64)| Sequence {
         operation: name_of(operation).to_owned(),
         functions: functions.into_iter().map(str::to_owned).collect(),
         count,
     };
     Ok(Report {
-        operations: counted.filter(|(_, calls)| *calls > 0).collect(),
+        operations: operations(&usage),
         sequences: usage.sequences().into_iter().map(sequence).collect(),
         ..Report::new(outcome)
     })
+}
+
+/// What each operation that was called came to.
+fn operations(usage: &Usage) -> Vec<OperationUse> {
+    let of = |&(name, operation): &(&'static str, Operation)| {
+        let of = usage.of(operation);
+        let cost = Some(OperationCost { instructions: of.instructions, charged_ns: of.charged_ns });
+        OperationUse { name: name.to_owned(), calls: of.calls, cost }
+    };
+    Operation::ALL.iter().map(of).filter(|operation| operation.calls > 0).collect()
 }
 
 fn name_of(operation: Operation) -> &'static str {
@@ -123,20 +132,13 @@ fn no_memory(error: MemoryError) -> PlaceError {
     PlaceError::new(Trouble::Failed, "warmcore::simulation", error, "close other programs")
 }
 
-/// An operation in a run: name, calls, instructions of its programs.
-pub type OperationUse = (&'static str, u64, u64);
-
 /// Runs a workload of this setup and says what each operation took.
 ///
 /// # Errors
 /// Those of the run.
 pub fn probe<'a>(capture: &Capture, setup: &'a Setup<'a>) -> Result<Vec<OperationUse>, PlaceError> {
     let (_, usage) = bytecode_trial(copied(capture, setup)?, setup, None)?;
-    let of = |&(name, operation): &(&'static str, Operation)| {
-        let (calls, instructions) = usage.of(operation);
-        (name, calls, instructions)
-    };
-    Ok(Operation::ALL.iter().map(of).filter(|&(_, calls, _)| calls > 0).collect())
+    Ok(operations(&usage))
 }
 
 /// What to know of every such run.

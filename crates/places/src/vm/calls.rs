@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 
 use warmcore_schedulers::Operation;
 
-use crate::place::Sequence;
+use crate::place::{OperationUse, Sequence};
 
 /// Bytes of a program's name that the kernel keeps.
 const NAME_BYTES: usize = 15;
 
 /// Counts by operation, from those by the names that programs have in the kernel; the others are not of the table.
-pub fn operations(programs: &[(String, u64)]) -> Vec<(String, u64)> {
+pub fn operations(programs: &[(String, u64)]) -> Vec<OperationUse> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, count) in programs {
         if let Some(operation) = operation_of(name) {
             *counts.entry(operation).or_default() += count;
         }
     }
-    counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    counts.into_iter().map(|(name, calls)| OperationUse { name: name.to_owned(), calls, cost: None }).collect()
 }
 
 /// The operation that a program is, by convention: the scheduler's name and the operation's, cut off where the kernel does.
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(operation_of(program), operation, "{program}");
         }
         let counts = [("fifo_enqueue".to_owned(), 3), ("other".to_owned(), 9)];
-        assert_eq!(operations(&counts), [("enqueue".to_owned(), 3)]);
+        assert_eq!(operations(&counts), [OperationUse { name: "enqueue".into(), calls: 3, cost: None }]);
     }
 
     #[test]

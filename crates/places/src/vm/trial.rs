@@ -26,7 +26,7 @@ use super::libraries;
 use super::qemu::Execution;
 use super::settings::{NUMA_BALANCING, settings_of};
 use crate::files::find_program;
-use crate::place::{Observe, Sequence};
+use crate::place::{Observe, OperationUse, Sequence};
 
 /// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
 const ENABLE_NS: u64 = 180_000_000_000;
@@ -78,7 +78,7 @@ pub struct Recorded {
     /// The sched_ext scheduler as the kernel named it, and how often it was asked during the run.
     pub scx: Option<(String, u32)>,
     /// How often each of its operations was called, if that was counted.
-    pub operations: Vec<(String, u64)>,
+    pub operations: Vec<OperationUse>,
     /// What each call of them called, if that was noted.
     pub sequences: Vec<Sequence>,
     /// Events that each CPU's trace buffer took and did not take.

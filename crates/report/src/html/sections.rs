@@ -80,6 +80,7 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     figures_named(out, figures, &[&["time-gap"]]);
     explained(out, run);
     out.push_str("</div></div>\n");
+    operations(out, run);
     if !figures.iter().any(|figure| figure.id == "task-time" || figure.id == "cpu-time") {
         out.push_str("<p class=\"note\">Not recorded: the run has no times by cause.</p>\n");
     }
@@ -124,6 +125,35 @@ fn explained(out: &mut String, run: &Run) {
         let _ = write!(out, "<td class=\"n\">{}</td><td class=\"n\"></td>", signed(split, gap.difference));
     }
     out.push_str("</tr></tfoot></table></div></details>\n");
+}
+
+/// What the operations of sched_ext schedulers took, one table each.
+fn operations(out: &mut String, run: &Run) {
+    let of_programs = run.disk.comparison.schedulers.iter().filter(|scheduler| !scheduler.operations.is_empty());
+    for scheduler in of_programs {
+        let _ = write!(
+            out,
+            "<details class=\"operations\"><summary>Operations of {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"Operations of the scheduler\"><table class=\"sortable\"><thead><tr><th>operation</th><th class=\"n\">calls</th>\
+             <th class=\"n\">instructions each</th><th class=\"n\">ns each</th><th class=\"n\">ms in all</th></tr></thead><tbody>",
+            escape(&scheduler.label)
+        );
+        for operation in &scheduler.operations {
+            let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&operation.operation));
+            let values = [
+                (Some(operation.calls), 0),
+                (operation.instructions_per_call, 0),
+                (operation.charged_ns_per_call, 0),
+                (operation.charged_ns.map(|charged_ns| charged_ns / 1e6), 3),
+            ];
+            for (value, decimals) in values {
+                let shown = value.map_or_else(|| "–".into(), |value| format!("{value:.decimals$}"));
+                let _ = write!(out, "<td class=\"n\" data-value=\"{}\">{shown}</td>", number(value));
+            }
+            out.push_str("</tr>");
+        }
+        out.push_str("</tbody></table></div></details>\n");
+    }
 }
 
 fn latency(out: &mut String, index: usize, figures: &[Figure]) {

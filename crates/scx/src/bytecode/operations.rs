@@ -36,18 +36,27 @@ pub struct Bytecode {
 /// What the operations of a run have taken so far.
 #[derive(Debug, Default)]
 pub struct Usage {
-    calls: [Cell<u64>; Operation::COUNT],
-    instructions: [Cell<u64>; Operation::COUNT],
+    operations: [Cell<OfOperation>; Operation::COUNT],
     /// What calls of operations called, and how often it was that, if it is noted.
     sequences: RefCell<BTreeMap<(usize, Vec<&'static str>), u64>>,
 }
 
+/// What the calls of an operation have taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfOperation {
+    /// Calls.
+    pub calls: u64,
+    /// Instructions of its programs.
+    pub instructions: u64,
+    /// Time charged to the CPUs, ns.
+    pub charged_ns: u64,
+}
+
 impl Usage {
-    /// Calls of an operation, timers counted as one, and the instructions of its programs.
+    /// What an operation has taken, all timers together being one.
     #[must_use]
-    pub fn of(&self, operation: Operation) -> (u64, u64) {
-        let index = operation as usize;
-        (self.calls[index].get(), self.instructions[index].get())
+    pub fn of(&self, operation: Operation) -> OfOperation {
+        self.operations[operation as usize].get()
     }
 
     /// Of each operation, the kernel functions that a call of it called in order, by the name they have in type information, and how often it was so.
@@ -63,10 +72,12 @@ impl Usage {
         *self.sequences.borrow_mut().entry((operation as usize, called)).or_default() += 1;
     }
 
-    fn add(&self, operation: Operation, instructions: u64) {
-        let index = operation as usize;
-        self.calls[index].update(|calls| calls + 1);
-        self.instructions[index].update(|sum| sum + instructions);
+    fn add(&self, operation: Operation, instructions: u64, charged_ns: u64) {
+        self.operations[operation as usize].update(|sum| OfOperation {
+            calls: sum.calls + 1,
+            instructions: sum.instructions + instructions,
+            charged_ns: sum.charged_ns + charged_ns,
+        });
     }
 }
 
@@ -148,7 +159,8 @@ impl Bytecode {
             unsafe { loaded.code.run(loaded.entries[function], std::ptr::from_mut(host).cast::<Frame>(), arguments) };
         host.kernel = None;
         let taken = host.frame.instructions - before;
-        self.usage.add(operation, taken);
+        let charged_ns = taken * self.instruction_ps / 1000;
+        self.usage.add(operation, taken, charged_ns);
         if let Some(called) = &mut host.called {
             self.usage.add_sequence(operation, std::mem::take(called));
         }
@@ -156,9 +168,7 @@ impl Bytecode {
             kernel.fault(site.to_string());
             host.frame.fault = 0;
         }
-        if self.instruction_ps > 0 {
-            kernel.charge(operation, taken * self.instruction_ps / 1000);
-        }
+        kernel.charge(operation, charged_ns);
         result
     }
 
