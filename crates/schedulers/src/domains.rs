@@ -58,12 +58,21 @@ pub struct DomainParameters {
     pub busy_factor: u32,
     /// Groups of nodes as before 4.13: those of a span are told off from its first CPU on, and are the same for all.
     pub groups_from_first_cpu: bool,
+    /// Capacity of a core whose hardware threads are used together, of which each thread has an equal part (`smt_gain` before 5.0:
+    /// 1178 of 1024); `None` where every thread counts as a core.
+    pub smt_gain: Option<u32>,
 }
 
 impl Default for DomainParameters {
     /// Those of Linux 5.10 to 7.2.
     fn default() -> Self {
-        Self { imbalance_pct: 117, imbalance_pct_smt: 110, busy_factor: 16, groups_from_first_cpu: false }
+        Self {
+            imbalance_pct: 117,
+            imbalance_pct_smt: 110,
+            busy_factor: 16,
+            groups_from_first_cpu: false,
+            smt_gain: None,
+        }
     }
 }
 
@@ -227,6 +236,8 @@ pub struct Domains {
     /// CPU lists of groups and balance masks.
     cpu_lists: Vec<u32>,
     places: Vec<CpuPosition>,
+    /// By CPU: its capacity (`rq->cpu_capacity`).
+    capacities: Vec<u32>,
     /// CPUs of LLC `l`: `llc_cpus[llc_first[l]..llc_first[l + 1]]`.
     llc_cpus: Vec<u32>,
     llc_first: Vec<u32>,
@@ -246,6 +257,12 @@ impl Domains {
     #[inline]
     pub fn range(&self, cpu: CpuId) -> Range<usize> {
         self.first[cpu.index()] as usize..self.first[cpu.index() + 1] as usize
+    }
+
+    /// Capacity of a CPU as groups sum it up; 1024 is the machine's biggest core (`capacity_of`).
+    #[inline]
+    pub fn capacity_of(&self, cpu: CpuId) -> u32 {
+        self.capacities[cpu.index()]
     }
 
     /// The domain with an index.

@@ -219,7 +219,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
             gathering,
-            numa: NumaBalancing::new(&features.numa, machine, hz).map(Box::new),
+            numa: NumaBalancing::new(&features.numa, machine, hz, parameters.rules_of_4_9).map(Box::new),
             task_work: TaskWork::default(),
             parameters,
             policy,

@@ -105,24 +105,40 @@ fn a_cpu_that_idles_for_less_than_a_migration_costs_pulls_nothing() {
     assert!(pulls(",migration_cost_ns=100000") > 0);
 }
 
-/// 4.9 takes those first that came last, or those before if these have just run; kernels since 4.15 whoever has not run for longest,
-/// which may be any.
+/// Eight hogs came to CPU 0 one after the other and have taken turns since; CPU 1 is kept busy until 1 s and then pulls. The numbers of the
+/// hogs that go in its first pass, and of the one that ran then; nobody is cache-hot.
+fn first_pass_of_eight(spec: &str, seed: u64) -> (Vec<u32>, u32) {
+    let mut scene = Scene::lasting(2 * S);
+    let free = scene.task("free", spin());
+    (free.instances, free.affinity, free.release_ns) = (8, on_cpu(0), Some(S / 2));
+    let keeper = scene.task("keeper", once([run_for(S)]));
+    (keeper.affinity, keeper.nice) = (on_cpu(1), -20);
+    let run = scene.run_with_seed("1s1n1l2c1t", &format!("{spec},migration_cost_ns=0,autogroup=0"), seed);
+    let first = run.id("free-0").0;
+    let pulls: Vec<Move> = run.moves().into_iter().filter(|a_move| a_move.to == 1 && a_move.task.0 >= first).collect();
+    let at_once = |a_move: &&Move| a_move.time_ns == pulls[0].time_ns;
+    let mut taken: Vec<u32> = pulls.iter().take_while(at_once).map(|a_move| a_move.task.0 - first).collect();
+    taken.sort_unstable();
+    let runs = |number: &u32| {
+        let at = |stay: &Stay| stay.cpu == 0 && stay.start_ns <= pulls[0].time_ns && pulls[0].time_ns < stay.end_ns;
+        run.stays(&format!("free-{number}")).iter().any(at)
+    };
+    (taken, (0..8).find(runs).expect("one of them runs"))
+}
+
+/// 4.9 looks at tasks from the last that came to the first, whoever has run since; the one that runs cannot go. Kernels since 4.15 take
+/// whoever has not run for longest, which may be any.
 #[test]
 fn tasks_that_came_last_are_taken_first() {
-    let first = |spec: &str| -> Vec<u32> {
-        let of_seed = |seed| {
-            let mut scene = Scene::lasting(3 * S);
-            let free = scene.task("free", spin());
-            (free.instances, free.affinity, free.release_ns) = (8, on_cpu(0), Some(S));
-            let run = scene.run_with_seed("1s1n1l2c1t", spec, seed);
-            let a_move = run.moves().into_iter().find(|a_move| a_move.to == 1).unwrap();
-            a_move.task.0 - run.id("free-0").0
-        };
-        (1..=12).map(of_seed).collect()
+    let of = |spec: &str| (1..=8).map(|seed| first_pass_of_eight(spec, seed)).collect::<Vec<_>>();
+    let by_arrival = |(taken, runs): &(Vec<u32>, u32)| {
+        let mut last: Vec<u32> = (0..8).rev().filter(|number| number != runs).take(taken.len()).collect();
+        last.reverse();
+        !taken.is_empty() && *taken == last
     };
-    let (old, newer) = (first(OLD), first("cfs:balance_by_load=1,imbalance_pct=125,busy_factor=32"));
-    assert!(old.iter().all(|&task| task >= 4), "of the later half: {old:?}");
-    assert!(newer.iter().any(|&task| task < 4), "{newer:?}");
+    let (old, newer) = (of(OLD), of("cfs:balance_by_load=1,imbalance_pct=125,busy_factor=32"));
+    assert!(old.iter().all(by_arrival), "{old:?}");
+    assert!(!newer.iter().all(by_arrival), "{newer:?}");
 }
 
 /// A pass looks at `nr_migrate` tasks at most. Those that may not move go to the end, so the one that may, which came first, is found by
@@ -157,4 +173,28 @@ fn applications_weigh_the_same_however_many_threads_they_have() {
     };
     assert!(alone("") > 0.95, "{}", alone(""));
     assert!(alone(",autogroup=0") < 0.35, "{}", alone(",autogroup=0"));
+}
+
+/// Two processes of four hogs, each with data of its own: one of each begins on the other's node, and no CPU is idle. The two change
+/// places, and nobody else moves.
+#[test]
+fn tasks_on_each_others_nodes_change_places() {
+    let moves = |settings: &str| {
+        let mut scene = Scene::lasting(6 * S);
+        let other = scene.application("other");
+        let data = ["x", "y"].map(|name| scene.workload.add_data_group(name, 64 << 20));
+        for cpu in 0..8u32 {
+            let owner = usize::from(cpu / 4 != 0) ^ usize::from(cpu % 4 == 3);
+            let task = scene.task(&format!("{} on {cpu}", ["x", "y"][owner]), spin());
+            (task.affinity, task.release_ns, task.data_groups) = (on_cpu(cpu), Some(S / 2), vec![data[owner]]);
+            if owner == 1 {
+                task.process = other;
+            }
+        }
+        let run = scene.run("2s1n1l4c1t", &format!("{OLD}{settings}"));
+        let kinds: Vec<_> = run.moves().iter().map(|a_move| a_move.kind).collect();
+        (kinds, ["x on 7", "y on 3"].map(|name| run.place(name, 5 * S) / 4))
+    };
+    assert_eq!(moves(""), (vec![MigrationKind::Numa; 2], [0, 1]));
+    assert_eq!(moves(",numa_balancing=0"), (vec![], [1, 0]));
 }

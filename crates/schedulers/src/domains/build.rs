@@ -92,7 +92,8 @@ impl Domains {
             set_imb_numa_nr(chain, &levels, &spans);
         }
         let attached: Vec<Vec<Draft>> = drafts.iter().map(|chain| degenerate(chain, &spans)).collect();
-        let mut builder = GroupBuilder::new(machine, &spans, &drafts, &attached);
+        let capacities: Vec<u32> = machine.cpus().map(|cpu| capacity(machine, cpu, parameters.smt_gain)).collect();
+        let mut builder = GroupBuilder::new(machine, &spans, &drafts, &attached, &capacities);
         let mut all = Vec::new();
         let mut first = Vec::with_capacity(machine.cpu_count() + 1);
         for cpu in machine.cpus() {
@@ -119,6 +120,7 @@ impl Domains {
             rings,
             cpu_lists,
             places: Vec::new(),
+            capacities,
             llc_cpus: Vec::new(),
             llc_first: Vec::new(),
             shared: Vec::new(),
@@ -167,6 +169,16 @@ impl Domains {
     }
 }
 
+/// Capacity of a CPU: its core's, or an equal part of what the core has with all of its hardware threads at work
+/// (`arch_scale_cpu_capacity` before 5.0).
+fn capacity(machine: &Machine, cpu: CpuId, smt_gain: Option<u32>) -> u32 {
+    let threads = machine.cpus_of_core(machine.core_of(cpu)).len() as u32;
+    match smt_gain {
+        Some(gain) if threads > 1 => machine.capacity(cpu) * (gain / threads) / 1024,
+        _ => machine.capacity(cpu),
+    }
+}
+
 /// The levels of the machine, bottom up (`build_sched_topology`, `sched_init_numa`).
 fn topology_levels(machine: &Machine, spans: &mut Spans) -> Vec<TopologyLevel> {
     let mut levels = Vec::new();
@@ -181,21 +193,22 @@ fn topology_levels(machine: &Machine, spans: &mut Spans) -> Vec<TopologyLevel> {
     if !numa_in_package {
         push(Level::Pkg, 0, spans.by_key(machine, |cpu| machine.node_of(cpu)));
     }
-    push(Level::Node, 0, spans.by_key(machine, |cpu| machine.node_of(cpu)));
 
     let nodes: Vec<NodeId> = machine.nodes().filter(|&node| !machine.cpus_of_node(node).is_empty()).collect();
     let pairs = nodes.iter().flat_map(|&from| nodes.iter().map(move |&to| (from, to)));
     let distances: BTreeSet<u32> = pairs.map(|(from, to)| machine.node_distance(from, to)).collect();
-    for &distance in distances.iter().skip(1) {
+    // Nodes that are no farther from each other than from themselves are one to the scheduler.
+    for (position, &distance) in distances.iter().enumerate() {
         let mut span_of_node = BTreeMap::new();
         for &node in &nodes {
-            let near = nodes.iter().filter(|&&other| machine.node_distance(node, other) <= distance);
+            let near = nodes.iter().filter(|&&other| other == node || machine.node_distance(node, other) <= distance);
             let mut cpus: Vec<u32> =
                 near.flat_map(|&other| machine.cpus_of_node(other).iter()).map(|cpu| cpu.0).collect();
             cpus.sort_unstable();
             span_of_node.insert(node, spans.intern(cpus));
         }
-        push(Level::Numa, distance, machine.cpus().map(|cpu| span_of_node[&machine.node_of(cpu)]).collect());
+        let (level, distance) = if position == 0 { (Level::Node, 0) } else { (Level::Numa, distance) };
+        push(level, distance, machine.cpus().map(|cpu| span_of_node[&machine.node_of(cpu)]).collect());
     }
     levels
 }
@@ -325,6 +338,8 @@ struct GroupBuilder<'a> {
     /// Domains before and after degeneration: groups come from the former, their flags from the latter.
     drafts: &'a [Vec<Draft>],
     attached: &'a [Vec<Draft>],
+    /// By CPU.
+    capacities: &'a [u32],
     groups: Vec<Group>,
     /// Groups by level, CPUs (a span, or the complement of a CPU's number for a lone CPU) and depth of the domain
     /// they were taken from.
@@ -336,12 +351,19 @@ struct GroupBuilder<'a> {
 }
 
 impl<'a> GroupBuilder<'a> {
-    fn new(machine: &'a Machine, spans: &'a Spans, drafts: &'a [Vec<Draft>], attached: &'a [Vec<Draft>]) -> Self {
+    fn new(
+        machine: &'a Machine,
+        spans: &'a Spans,
+        drafts: &'a [Vec<Draft>],
+        attached: &'a [Vec<Draft>],
+        capacities: &'a [u32],
+    ) -> Self {
         Self {
             machine,
             spans,
             drafts,
             attached,
+            capacities,
             groups: Vec::new(),
             group_index: BTreeMap::new(),
             rings: Vec::new(),
@@ -444,7 +466,7 @@ impl<'a> GroupBuilder<'a> {
             weight: cpus.len() as u32,
             cores: cores.len() as u32,
             flags: child_domain.map_or(0, |draft| draft.flags),
-            capacity: cpus.iter().map(|&member| self.machine.capacity(CpuId(member))).sum(),
+            capacity: cpus.iter().map(|&member| self.capacities[member as usize]).sum(),
             imbalance: false,
         });
         let group = self.groups.len() as u32 - 1;

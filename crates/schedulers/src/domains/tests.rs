@@ -100,6 +100,35 @@ fn placement_stops_at_the_reclaim_distance() {
     assert_eq!(zen.of(CpuId(0))[1].flags & placement, placement);
 }
 
+/// Levels of nodes are made of distances, the smallest of which is a node's own (`sched_init_numa`): nodes no farther than that are in
+/// one ordinary domain, without the rules for nodes.
+#[test]
+fn nodes_that_are_as_near_as_themselves_share_an_ordinary_domain() {
+    let distances = vec![vec![10, 10, 20], vec![10, 10, 20], vec![20, 20, 10]];
+    let domains = build(&with_distances("1s3n1l2c1t", distances));
+    assert_eq!(levels(&domains, 0), ["MC 2 2-4 0", "NODE 4 4-8 2", "NUMA 6 6-12 2"]);
+    assert_eq!(levels(&domains, 5), ["MC 2 2-4 0", "NUMA 6 6-12 1"]);
+    assert_eq!(groups(&domains, 2, 1), ["2-3", "0-1"]);
+    assert!(!domains.of(CpuId(0))[1].has(flags::NUMA));
+    let domains = build(&resolve("adl12").unwrap());
+    assert_eq!(levels(&domains, 11), ["CLS 4 4-8 0", "NODE 12 12-24 3"]);
+}
+
+/// 1178 for the two threads of a core, half of it each; a core with one thread has 1024 (`arch_scale_cpu_capacity` before 5.0).
+#[test]
+fn hardware_threads_of_a_core_share_its_capacity_before_5_0() {
+    let old = DomainParameters { smt_gain: Some(1178), ..DomainParameters::default() };
+    let capacities = |machine: &str, parameters: &DomainParameters| {
+        let domains = Domains::build(&resolve(machine).unwrap(), parameters);
+        let core = domains.groups(&domains.of(CpuId(0))[1]).next().map(|group| domains.group(group).capacity);
+        (domains.capacity_of(CpuId(0)), core.unwrap())
+    };
+    assert_eq!(capacities("1s1n1l4c2t", &old), (589, 1178));
+    assert_eq!(capacities("1s1n2l4c4t", &old), (294, 1176));
+    assert_eq!(capacities("2s1n2l4c1t", &old), (1024, 4096));
+    assert_eq!(capacities("1s1n1l4c2t", &DomainParameters::default()), (1024, 2048));
+}
+
 /// Four nodes in a ring: 20 to the neighbours, 30 across.
 #[test]
 fn numa_groups_overlap_when_distances_form_three_levels() {

@@ -68,6 +68,9 @@ pub(crate) static FLOORS: &[Floor] = &[
     Floor { name: "busy_factor", least: 32, when: ("kernel", 1) },
 ];
 
+/// What a core with all of its hardware threads at work has for 1024 (`sd_init` before 5.0).
+const SMT_GAIN: u32 = 1178;
+
 /// Unscaled `sysctl_sched_latency`.
 pub(crate) const LATENCY_NS: u64 = 6_000_000;
 /// Unscaled `sysctl_sched_min_granularity`.
@@ -170,6 +173,7 @@ impl Policy for Cfs {
                 imbalance_pct: tunables.imbalance_pct as u32,
                 busy_factor: tunables.busy_factor as u32,
                 groups_from_first_cpu: rules_of_4_9,
+                smt_gain: rules_of_4_9.then_some(SMT_GAIN),
                 ..DomainParameters::default()
             },
             load_only_balance: rules_of_4_9 || tunables.balance_by_load != 0,

@@ -14,6 +14,7 @@
 //! | `faults` | hint faults, statistics, page migration (7.1, 7.2, 7.5) | `task_numa_fault`, `task_numa_placement` |
 //! | `groups` | statistics of tasks and groups (7.2) | `struct numa_group`, `task_numa_group`, `task_weight` |
 //! | `place` | moving and swapping tasks (7.3) | `task_numa_migrate`, `task_numa_compare` |
+//! | `linux_4_9` | the same as they were in 4.9 (7.7) | `numa_has_capacity`, `load_too_imbalanced` |
 //! | `balancing` | the load balancer's and the slow path's side (4.6, 5.8, 7.4) | `migrate_degrades_locality`, `fbq_classify_rq` |
 //!
 //! Differs from the kernel: faults are expectations, settled at ticks and when a thread stops running, not single events; a page's
@@ -23,6 +24,7 @@ mod balancing;
 mod decisions;
 mod faults;
 mod groups;
+mod linux_4_9;
 mod nodes;
 mod place;
 mod scan;
@@ -123,6 +125,8 @@ pub(crate) struct NumaBalancing {
     pub(super) decisions: NumaDecisions,
     tunables: NumaTunables,
     hz: u64,
+    /// Sample, move pages and look for places as Linux 4.9 did.
+    rules_of_4_9: bool,
     pub(super) nodes: Nodes,
     tasks: Vec<TaskState>,
     /// By task, then node.
@@ -137,7 +141,7 @@ pub(crate) struct NumaBalancing {
 
 impl NumaBalancing {
     /// The feature on a machine; `None` if it is switched off or there is one node.
-    pub fn new(tunables: &NumaTunables, machine: &Machine, hz: u64) -> Option<Self> {
+    pub fn new(tunables: &NumaTunables, machine: &Machine, hz: u64, rules_of_4_9: bool) -> Option<Self> {
         let nodes = Nodes::new(machine);
         if tunables.numa_balancing == 0 || nodes.count() < 2 {
             return None;
@@ -146,6 +150,7 @@ impl NumaBalancing {
             decisions: NumaDecisions::default(),
             tunables: tunables.clone(),
             hz,
+            rules_of_4_9,
             tasks: Vec::new(),
             buffers: Vec::new(),
             statistics: Statistics::new(nodes.count()),
@@ -193,7 +198,7 @@ impl NumaBalancing {
             planned: None,
             exited: false,
         };
-        if !first {
+        if !first && !self.rules_of_4_9 {
             // The kernel compares milliseconds with nanoseconds here, so that the delay is two ticks and next to nothing.
             let longest = self.tunables.scan_period_max_ms;
             state.node_stamp_ns = longest + 2 * core.tick_ns();
@@ -251,6 +256,10 @@ impl NumaBalancing {
         let index = task.index();
         let state = &self.tasks[index];
         if from == to || state.exited || !self.has_faults(task) {
+            return;
+        }
+        if self.rules_of_4_9 {
+            // Only a search that found a place did that, before 4.18.
             return;
         }
         let keeps = to == state.preferred || (state.preferred != NO_NODE && from != state.preferred);

@@ -188,6 +188,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let found = LoadDomain { local: local?, busiest: busiest?, avg_load };
         let imbalance = find_load_imbalance(pass.idle, imbalance_pct, &found);
         (pass.imbalance, pass.migration) = (imbalance as i64, Migration::Load);
+        pass.numa_class = self.numa_class_of_group(pass, found.busiest.group);
         (imbalance > 0).then_some(found.busiest.group)
     }
 
@@ -229,7 +230,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let nr_running = self.rqs[cpu.index()].nr_running;
             stats.load += self.biased_load(core, cpu, average, most);
             stats.runnable_load += self.balance_load(cpu);
-            stats.util += self.cpu_util(cpu);
+            stats.util += self.util_by_load(cpu);
             stats.nr_running += nr_running;
             *overloaded |= nr_running > 1;
             if nr_running == 0 && self.is_idle_cpu(core, cpu) {
@@ -238,6 +239,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         stats.no_capacity = stats.is_overloaded(imbalance_pct);
         stats
+    }
+
+    /// `cpu_util`: in 4.9 without estimates (4.17), and no more than the CPU's capacity.
+    fn util_by_load(&self, cpu: CpuId) -> u64 {
+        if !self.parameters.rules_of_4_9 {
+            return self.cpu_util(cpu);
+        }
+        (self.queues[cpu.index()].pelt.util as u64).min(u64::from(self.domains.capacity_of(cpu)))
     }
 
     /// `target_load` or `source_load` in 4.9, the load of now in later kernels.

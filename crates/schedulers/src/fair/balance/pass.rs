@@ -171,7 +171,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let Some(group) = self.find_src_group(core, &mut pass) else {
                 break PassOutcome::Balanced;
             };
-            let Some(src) = self.find_src_rq(core, &pass, group) else {
+            let Some(src) = self.find_src_rq(&pass, group) else {
                 break PassOutcome::Balanced;
             };
             pass.src = src;

@@ -516,7 +516,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// Finds the run queue in the group to pull from (`sched_balance_find_src_rq`).
-    pub(super) fn find_src_rq(&self, core: &Core<'_>, pass: &Pass, group: u32) -> Option<CpuId> {
+    pub(super) fn find_src_rq(&self, pass: &Pass, group: u32) -> Option<CpuId> {
         let mut busiest = None;
         let (mut busiest_load, mut busiest_capacity, mut busiest_util, mut busiest_nr) = (0, 1, 0, 0);
         let mut busiest_preferring = 0;
@@ -529,7 +529,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let busier = match pass.migration {
                 Migration::Load => {
                     let load = self.balance_load(cpu);
-                    let capacity = u64::from(core.capacity(cpu));
+                    let capacity = u64::from(self.domains.capacity_of(cpu));
                     // One task whose load is more than is wanted cannot help.
                     let busier =
                         (nr > 1 || load as i64 <= pass.imbalance) && load * busiest_capacity > busiest_load * capacity;

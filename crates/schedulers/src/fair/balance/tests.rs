@@ -369,6 +369,18 @@ fn overloaded_groups_keep_a_task_per_cpu_before_5_5() {
     assert_eq!(find_load(IdleType::NotIdle, load_group(9), heavy), heavy.load / 9);
 }
 
+/// A core leaves a task for what its threads have together: of three, 3072 - 1178 are too many where that is 1178, and 3072 - 2048 where
+/// each thread counts as a core.
+#[test]
+fn what_is_above_a_cores_capacity_depends_on_what_its_threads_have() {
+    let excess = |capacity: u64| {
+        let mut local = LoadStats { weight: 2, capacity, util: capacity, idle_cpus: 0, ..load_group(3) };
+        local.no_capacity = true;
+        find_load(IdleType::NotIdle, local, LoadStats { load: 30 * 1024, ..local })
+    };
+    assert_eq!((excess(1178), excess(2048)), (1893, 1024));
+}
+
 #[test]
 fn a_lone_pair_of_tasks_is_parted_before_5_5() {
     let single =

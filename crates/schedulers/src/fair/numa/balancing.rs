@@ -184,6 +184,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if !across || !numa.has_faults(task) || self.gathering.overrides_numa(task) {
             return 0;
         }
+        let others_could_go = self.rqs[pass.src.index()].nr_running > numa.cpus[pass.src.index()].nr_preferred_running;
+        if self.parameters.rules_of_4_9 {
+            return numa.degradation_4_9(index, (src, dst), others_could_go);
+        }
         let limit = numa.nodes.distance(src, dst);
         let weight = |node| match numa.statistics.group_size(index) {
             0 => numa.statistics.task_weight(&numa.nodes, index, node, limit),
@@ -193,7 +197,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         degradation(Crossing {
             from_preferred: src == preferred,
             to_preferred: dst == preferred,
-            others_could_go: self.rqs[pass.src.index()].nr_running > numa.cpus[pass.src.index()].nr_preferred_running,
+            others_could_go,
             dst_idle: pass.idle == IdleType::Idle,
             loss: weight(src) - weight(dst),
         })

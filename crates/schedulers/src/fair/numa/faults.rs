@@ -124,7 +124,8 @@ impl NumaBalancing {
     /// Share of faults on pages of another node after which the page moves here (`should_numa_migrate_memory`).
     fn accepted(&self, index: usize, last: &LastTouch, home: u32, here: u32) -> f64 {
         let state = &self.tasks[index];
-        let early = state.preferred == NO_NODE || state.scan_seq <= EARLY_PASSES;
+        // Since 5.0.
+        let early = !self.rules_of_4_9 && (state.preferred == NO_NODE || state.scan_seq <= EARLY_PASSES);
         let own = if early { last.nobody + last.self_here + last.self_elsewhere } else { last.self_here };
         let contested = last.others_here + if early { 0.0 } else { last.nobody };
         let wanted = contested > 0.0 && self.statistics.wants_memory(index, home, here);

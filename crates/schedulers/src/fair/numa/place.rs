@@ -178,6 +178,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if preferred == src_node {
             return;
         }
+        if self.parameters.rules_of_4_9 {
+            self.look_for_place_4_9(core, task, preferred);
+            return;
+        }
         let Some(domain) = self.domains.sd_numa(src).map(|index| self.domains.domain(index)) else { return };
         let mut search = Search {
             task,
@@ -236,16 +240,28 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             core.decide(numa.decisions.move_refused, task, i64::from(preferred));
             return;
         };
-        let why = match search.best_partner {
+        self.request_move(core, task, (search.src, dst), search.best_partner);
+    }
+
+    /// Asks the stopper to move a task, and its partner the other way.
+    pub(super) fn request_move(
+        &mut self,
+        core: &mut Core<'_>,
+        task: TaskId,
+        (src, dst): (CpuId, CpuId),
+        partner: Option<TaskId>,
+    ) {
+        let Some(numa) = &mut self.numa else { return };
+        let why = match partner {
             Some(_) => numa.decisions.swapped,
             None if self.idle[dst.index()] => numa.decisions.moved_to_idle,
             None => numa.decisions.moved,
         };
-        core.decide(why, task, i64::from(found));
-        numa.tasks[task.index()].planned = Some(Plan { src: search.src, dst, partner: search.best_partner });
-        match search.best_partner {
-            None => core.queue_stopper(search.src, STOPPER_MOVE | task.0),
-            Some(_) => core.queue_two_stoppers(search.src, dst, STOPPER_MOVE | task.0),
+        core.decide(why, task, i64::from(numa.nodes.of(dst)));
+        numa.tasks[task.index()].planned = Some(Plan { src, dst, partner });
+        match partner {
+            None => core.queue_stopper(src, STOPPER_MOVE | task.0),
+            Some(_) => core.queue_two_stoppers(src, dst, STOPPER_MOVE | task.0),
         }
     }
 
@@ -439,12 +455,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 }
 
 impl NumaBalancing {
-    fn gain(&self, task: TaskId, from: u32, to: u32, limit: u32) -> Gain {
+    pub(super) fn gain(&self, task: TaskId, from: u32, to: u32, limit: u32) -> Gain {
         let [task_gain, group_gain] = weight_difference(&self.statistics, &self.nodes, task.index(), (from, to), limit);
         Gain { task: task_gain, group: group_gain, grouped: self.statistics.group_size(task.index()) > 0 }
     }
 
-    fn partner(&self, task: TaskId, other: TaskId, (src, dst): (u32, u32), limit: u32) -> Partner {
+    pub(super) fn partner(&self, task: TaskId, other: TaskId, (src, dst): (u32, u32), limit: u32) -> Partner {
         let (own, theirs) = (self.statistics.group_of(task.index()), self.statistics.group_of(other.index()));
         let [task_gain, group_gain] =
             weight_difference(&self.statistics, &self.nodes, other.index(), (dst, src), limit);

@@ -5,8 +5,8 @@
 use warmcore_kernel::{Core, PAGE_BYTES, RegionId};
 use warmcore_trace::TaskId;
 
-use super::NumaBalancing;
 use super::groups::{PRIVATE, SHARED};
+use super::{NumaBalancing, linux_4_9};
 
 /// Memory that may be sampled per second, in MB: limits the shortest period (`MAX_SCAN_WINDOW`).
 const MAX_SCAN_WINDOW_MB: u64 = 2560;
@@ -60,7 +60,8 @@ impl NumaBalancing {
     /// A period stretched by the amount of memory that a task's group shares.
     fn stretched_ms(&self, task: usize, period_ms: u64) -> u64 {
         let group = u64::from(self.statistics.group_size(task));
-        if group == 0 {
+        // Since 4.14.
+        if group == 0 || self.rules_of_4_9 {
             return period_ms;
         }
         let kinds = self.statistics.group_kinds(task).map(|faults| faults.max(0) as u64);
@@ -172,7 +173,9 @@ impl NumaBalancing {
     /// has scanned it for more passes than there are threads.
     fn is_scanned_by(&self, core: &Core<'_>, region: RegionId, task: TaskId, passes: u32, threads: u32) -> bool {
         let state = &self.regions[region.index()];
-        passes - state.first_pass < 2
+        // Since 6.4.
+        self.rules_of_4_9
+            || passes - state.first_pass < 2
             || core.uses_region(task, region)
             || passes > state.last_pass.wrapping_add(threads)
     }
@@ -181,7 +184,8 @@ impl NumaBalancing {
     pub(super) fn adapt_period(&mut self, core: &Core<'_>, task: usize, kinds: [i64; 2]) {
         let state = &self.tasks[task];
         let locality = state.locality.map(|faults| faults as i64);
-        match period_change_ms(state.scan_period_ms, locality, kinds) {
+        let change = if self.rules_of_4_9 { linux_4_9::period_change_ms } else { period_change_ms };
+        match change(state.scan_period_ms, locality, kinds) {
             None => {
                 let period_ms = (2 * state.scan_period_ms).min(state.scan_max_ms);
                 let next_scan = core.jiffies() + self.jiffies_of(period_ms);

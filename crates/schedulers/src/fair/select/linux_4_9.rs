@@ -1,8 +1,7 @@
 //! Choosing a CPU as Linux 4.9 did (`select_task_rq_fair` and what it calls; `docs/spec/linux-fair.md` section 1.16): by the load
 //! that is runnable now, with a search whose limit is what searches have cost.
 //!
-//! Differences from the kernel: what a task adds to a CPU's load is its share of the root queue's load, where the kernel works out
-//! how the groups' shares would change (`effective_load`); no idle states, so of idle CPUs the one that idled last is taken.
+//! Difference from the kernel: there are no idle states, so of idle CPUs the one that idled last is taken.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
@@ -10,6 +9,7 @@ use warmcore_topology::CpuId;
 use super::Wakee;
 use crate::domains::flags;
 use crate::fair::gathering::Gathering;
+use crate::fair::state::NONE;
 use crate::fair::weights::NICE_0_WEIGHT;
 use crate::fair::{Fair, Policy};
 
@@ -19,7 +19,8 @@ const VISIT_NS: u64 = 50;
 const AVERAGE_IDLE_DIVISOR: u64 = 512;
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
-    /// `wake_affine`: whether the load of the waker's CPU, with the task on it, is no more than that of the previous one.
+    /// `wake_affine`: whether the load of the waker's CPU, with the task on it, is no more than that of the previous one. A waker that
+    /// is about to sleep is not counted.
     pub(super) fn wake_affine_by_load(
         &self,
         core: &Core<'_>,
@@ -29,18 +30,38 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         sync: bool,
     ) -> bool {
         let this = core.this_cpu();
-        let mut this_load = self.balance_load(this);
+        let (mut this_load, mut prev_load) = (self.balance_load(this) as f64, self.balance_load(prev) as f64);
         if sync && !core.curr_is_idle(this) {
-            this_load = this_load.saturating_sub(self.task_h_load(core.curr(this)));
+            let waker = self.task_entity(core.curr(this));
+            let [weight, ..] = self.contribution(waker);
+            this_load += self.effective_load(waker, this, -weight, -weight);
+            prev_load += self.effective_load(waker, prev, 0.0, -weight);
         }
-        let bias = u64::from(100 + (self.domains.domain(domain).imbalance_pct - 100) / 2);
-        let (mut this_effective, mut prev_effective) =
-            (100 * u64::from(core.capacity(prev)), bias * u64::from(core.capacity(this)));
-        if this_load > 0 {
-            this_effective *= this_load + self.task_h_load(wakee.task);
-            prev_effective *= self.balance_load(prev);
+        let bias = f64::from(100 + (self.domains.domain(domain).imbalance_pct - 100) / 2);
+        let mut this_effective = 100.0 * f64::from(self.domains.capacity_of(prev));
+        let mut prev_effective = bias * f64::from(self.domains.capacity_of(this));
+        if this_load > 0.0 {
+            let wakee = self.task_entity(wakee.task);
+            let [weight, ..] = self.contribution(wakee);
+            this_effective *= this_load + self.effective_load(wakee, this, weight, weight);
+            prev_effective *= prev_load + self.effective_load(wakee, prev, 0.0, weight);
         }
         this_effective <= prev_effective
+    }
+
+    /// `effective_load`: by how much a CPU's load changes if the entity's group has so much more load on it, and so much more in all.
+    fn effective_load(&self, entity: u32, cpu: CpuId, more_here: f64, more_in_all: f64) -> f64 {
+        let queue = self.entities[entity as usize].queue;
+        if self.queues[queue as usize].group_entity == NONE {
+            return more_here;
+        }
+        let group = self.group_of_queue(queue);
+        let cpus = self.rqs.len();
+        let here = &self.queues[cpus + group * cpus + cpu.index()];
+        let elsewhere = self.groups[group].load_avg - here.tg_load_contribution;
+        let [present, ..] = self.contribution(here.group_entity);
+        let shares = f64::from(self.groups[group].shares);
+        weight_of_group(shares, here.pelt.load + more_here, elsewhere + here.pelt.load + more_in_all) - present
     }
 
     /// `select_idle_sibling`: the target, the previous CPU, an idle core, an idle CPU, an idle sibling; else the target, busy.
@@ -172,5 +193,30 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             IdleType::NotIdle => 2,
             IdleType::Idle => 1,
         }
+    }
+}
+
+/// What a group with these shares weighs on a CPU that has so much of its load in all: with more tasks it weighs no more, so what it gains
+/// on one CPU it loses on the others.
+fn weight_of_group(shares: f64, here: f64, in_all: f64) -> f64 {
+    /// `MIN_SHARES`.
+    const MIN_SHARES: f64 = 2.0;
+    let weight = if in_all > 0.0 && here < in_all { here * shares / in_all } else { shares };
+    weight.max(MIN_SHARES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four tasks of a group are on this CPU and one on the previous one; that one comes.
+    #[test]
+    fn what_a_woken_task_brings_is_what_its_group_would_weigh() {
+        let weight = |here: f64, in_all: f64| weight_of_group(1024.0, here, in_all) as i64;
+        // 4096 of 5120 are here, 1024 there. What is asleep still counts where it was, so it counts twice: 5120 of 6144.
+        assert_eq!((weight(4096.0, 5120.0), weight(1024.0, 5120.0)), (819, 204));
+        assert_eq!((weight(4096.0 + 1024.0, 6144.0), weight(1024.0, 6144.0)), (853, 170));
+        // The only task of a group weighs as much as the group, whatever it is, and not less than 2.
+        assert_eq!((weight(20.0, 20.0), weight(1.0, 4096.0)), (1024, 2));
     }
 }
