@@ -75,6 +75,48 @@ fn a_tunable_out_of_range_is_told_its_range() {
     refused(&Scratch::new(), MACHINE, WORKLOAD, "eevdf:hz=1", "100 to 1000");
 }
 
+/// What the paper's schedulers can be told: a wrong profile, kernel or tunable names what there is, and what a kernel cannot have is said.
+#[test]
+fn profiles_and_kernels_are_told_what_there_is() {
+    let scratch = Scratch::new();
+    let said = |scheduler: &str, text: &str| refused(&scratch, MACHINE, WORKLOAD, scheduler, text);
+    said("ule:profile=freebsd12", "it takes freebsd11 (0) or paper-port (1)");
+    said("ule:profile=", "it takes freebsd11 (0)");
+    said("ule:profil=modern", "did you mean `profile`");
+    said("ule:profile=modern,profile=freebsd11", "set twice");
+    said("ule:slice=-1", "it takes 0 to");
+    said("ule:interact=101", "it takes 0 to 100");
+    said("cfs:kernel=4.8", "it takes 6.5 (0) or 4.9 (1)");
+    said("cfs:kernel=4.9,imbalance_pct=110", "it is 125 at least there");
+}
+
+#[test]
+fn counts_of_tasks_and_cores_are_told_their_range() {
+    let scratch = Scratch::new();
+    refused(&scratch, MACHINE, "spin:-n0,-d1s", "ule", "1 to 1000000");
+    refused(&scratch, MACHINE, "spin:-n5000000000,-d1s", "ule", "1 to 1000000");
+    refused(&scratch, MACHINE, "spin:-n600000,-d1ms+spin:-n600000,-d1ms", "ule", "at most 1000000 are possible");
+    scratch.write("many.json", r#"{ "tasks": { "a": { "instance": 5000000000, "loop": 1, "run": 100 } } }"#);
+    refused(&scratch, MACHINE, "many.json", "ule", "tasks.a.instance: 5000000000 is out of range");
+    refused(&scratch, "1s1n1l0c1t", WORKLOAD, "ule", "every count is at least 1");
+    scratch.write("none.toml", "name = \"none\"\n[topology]\nshape = \"1s1n1l0c1t\"\n");
+    refused(&scratch, "none.toml", WORKLOAD, "ule", "every count is at least 1");
+}
+
+#[test]
+fn nice_values_beyond_the_range_are_refused_wherever_they_stand() {
+    let scratch = Scratch::new();
+    refused(&scratch, MACHINE, "spin:-n2,-N-21,-d1s", "ule", "−20 to 19");
+    let file = |rest: &str| format!(r#"{{ "tasks": {{ "a": {{ "loop": 1, "run": 100{rest} }} }}"#);
+    scratch.write("rtapp.json", &(file(r#", "priority": 25"#) + " }"));
+    refused(&scratch, MACHINE, "rtapp.json", "ule", "tasks.a.priority: 25 is out of range");
+    let ours = |task: &str| file("") + r#", "warmcore": { "version": 1, "tasks": { "a": { "# + task + " } } } }";
+    scratch.write("task.json", &ours(r#""nice": -21"#));
+    refused(&scratch, MACHINE, "task.json", "ule", "warmcore.tasks.a.nice: -21 is out of range");
+    scratch.write("step.json", &ours(r#""program": [{ "nice": 20 }, { "run_ns": 5 }]"#));
+    refused(&scratch, MACHINE, "step.json", "ule", "program[0].nice: 20 is out of range");
+}
+
 #[test]
 fn what_is_not_modelled_is_a_warning_and_with_strict_an_error() {
     let scratch = Scratch::new();
