@@ -54,9 +54,10 @@ const PARSEC: &str = "Bienia et al., The PARSEC Benchmark Suite, PACT 2008: how 
 const ONE: &str = "one thread that computes; time assumed";
 
 /// All of them, by paper and in that paper's order.
-pub static LIBRARY: [NamedWorkload; 45] = [
+pub static LIBRARY: [NamedWorkload; 46] = [
     file!("lesson/three-tasks", "two tasks that compute and one that runs briefly and sleeps"),
     file!("ule-cfs/fibo-sysbench", "one core: fibo alone for 7 s, then sysbench and MySQL beside it"),
+    file!("ule-cfs/fibo-to-the-end", "the same until fibo is done: what its work costs in CPU time"),
     file!("ule-cfs/sysbench-128", "one core: a busy master makes 128 database threads"),
     file!("ule-cfs/scimark", "one core: a Java thread computes beside threads of its virtual machine"),
     file!("ule-cfs/apache-ab", "one core: ab keeps 100 requests open at 100 threads of Apache"),
