@@ -7,6 +7,7 @@
 
 mod many_cores;
 mod one_core;
+mod programs;
 
 use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};
 use crate::reproduce::figures::{Drawing, PublishedFigure};
@@ -107,11 +108,7 @@ pub(super) static FIGURES: [PublishedFigure; 9] = [
 pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
     let workload = row.workload.list().join("+");
     let checks = match (workload.as_str(), row.metric.as_deref()) {
-        ("fibo+sysbench", Some("fibo runtime")) => {
-            return Coverage::missing(
-                "what fibo loses in caches to sysbench, 1.3 % of its time; its work is taken from the row",
-            );
-        }
+        ("fibo+sysbench", Some("fibo runtime")) => one_core::fibo_to_the_end(row),
         ("fibo+sysbench", metric) => one_core::fibo_and_sysbench(metric, row),
         ("sysbench-128", _) => one_core::two_groups(),
         ("scimark, one core", _) => one_core::scimark(),

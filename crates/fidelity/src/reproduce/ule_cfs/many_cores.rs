@@ -1,5 +1,6 @@
 //! Rows about 32 cores: the paper's chapter on several cores and programs side by side.
 
+use super::programs::{self, Cores};
 use super::{CFS, MACHINE, ULE, both, elapsed_s, mean_gain, of_runs, on_machine, scheduling_share};
 use crate::reproduce::check::{Band, Check, Figure, Run, Stated};
 use warmcore_lab::experiment::Observation;
@@ -305,50 +306,10 @@ pub(super) fn batch_beside_batch() -> Vec<Check> {
     ]
 }
 
-/// Programs of docs/spec/ule.md section 15.2 that are modelled.
-const PROGRAMS: [&str; 32] = [
-    "build-apache",
-    "build-php",
-    "7zip",
-    "gzip",
-    "c-ray",
-    "dcraw",
-    "himeno",
-    "hmmer",
-    "john",
-    "nas-bt",
-    "nas-cg",
-    "ep",
-    "nas-ft",
-    "nas-is",
-    "nas-lu",
-    "nas-mg",
-    "nas-sp",
-    "nas-ua",
-    "sysbench-32",
-    "rocksdb",
-    "blackscholes",
-    "bodytrack",
-    "canneal",
-    "facesim",
-    "ferret",
-    "fluidanimate",
-    "freqmine",
-    "raytrace",
-    "streamcluster",
-    "swaptions",
-    "vips",
-    "x264",
-];
-
 /// The mean over the programs.
 pub(super) fn mean() -> Vec<Check> {
-    let mut runs = Vec::new();
-    for program in PROGRAMS {
-        runs.extend(both(MACHINE, &format!("ule-cfs/{program}")));
-    }
-    runs.extend(both(MACHINE, "ule-cfs/hackbench-10"));
-    let definition = "mean over 33 programs of the speed under ULE over that under CFS, less one";
+    let (runs, _) = programs::runs(Cores::All);
+    let definition = "mean over 34 programs of the speed under ULE over that under CFS, less one";
     vec![of_runs(
         "mean speed under ULE against CFS",
         runs,
