@@ -1,21 +1,31 @@
 //! What can be typed. The comments here are the help text, the manual pages and the completions.
 
+mod documents;
 mod host;
+mod machine;
 mod many;
 mod recordings;
+mod reports;
+mod values;
 mod vm;
+mod workload;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use warmcore_workload::parse_duration;
 
 use crate::console::ColorChoice;
 
+pub use documents::SchemaName;
 pub use host::{HostCommand, HostCompareArguments, SetCpus, Switch};
+pub use machine::{MachineCommand, MachineForm, MachineFormat};
 pub use many::{ReproduceArguments, SweepArguments};
 pub use recordings::{GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
+pub use reports::{EventsArguments, ExplainArguments, ReportArguments};
 pub use vm::{ValidateArguments, ValidateProgramsArguments, VmArguments, VmCommand};
+pub use workload::{ProfileFormat, WorkloadCommand};
+
+use values::{parse_factor, parse_level, parse_percent, parse_time};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -115,25 +125,6 @@ pub enum Command {
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         out: Option<PathBuf>,
     },
-}
-
-/// Documents with a schema.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum SchemaName {
-    /// `compare --json` and verdict.json
-    Comparison,
-    /// `compare --load --json`
-    Loads,
-    /// `sim --json` and trials/*.json
-    Trial,
-    /// `reproduce --json` and reproduction.json
-    Reproduction,
-    /// Workload files; docs/workloads.md has examples
-    Workload,
-    /// What a command with `--json` prints when it fails
-    Error,
-    /// `metrics list --json`
-    Metrics,
 }
 
 /// Machine and workload, as in every experiment.
@@ -243,8 +234,8 @@ pub struct CompareArguments {
     /// How guests are made, with `--on vm`.
     #[command(flatten)]
     pub vm: VmArguments,
-    /// Compare at these loads, in per cent of the machine's CPU time that is busy under the baseline: 30,60,90. The workload, one
-    /// generator, gets as many tasks, threads or requests as that takes; one table and one verdict for each level
+    /// Compare at these loads, in per cent of the machine's CPU time that is busy under the baseline: 30,60,90. The workload gets
+    /// as many tasks, threads or requests as that takes, a file as many instances of its tasks; one table and one verdict for each level
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_level, conflicts_with_all = ["resume", "lesson"])]
     pub load: Vec<f64>,
     /// Ask an oracle too: find the best static placement of the workload's long-lived threads, run it pinned, and say how far every
@@ -266,80 +257,6 @@ pub struct CompareArguments {
     /// and why
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_out")]
     pub lesson: Option<PathBuf>,
-}
-
-/// Arguments of `report`.
-#[derive(Args, Debug)]
-pub struct ReportArguments {
-    /// Run directories; several are shown one after the other and compared with the first
-    #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
-    pub runs: Vec<PathBuf>,
-    /// Page to write; report.html in the run directory if nothing else is asked for
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub html: Option<PathBuf>,
-    /// Show the page in a browser
-    #[arg(long)]
-    pub open: bool,
-    /// Directory for every figure as SVG, with its data as CSV; with --figure the file for that one
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub svg: Option<PathBuf>,
-    /// Draw one figure only, into the file that --svg names
-    #[arg(long, value_name = "NAME", requires = "svg")]
-    pub figure: Option<String>,
-    /// Width of that figure, such as 85mm, a column of a paper
-    #[arg(long, value_name = "LENGTH", requires = "figure", value_parser = parse_length)]
-    pub width: Option<String>,
-    /// Markdown to write, with the table of a patch letter; `-` for standard output
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub markdown: Option<PathBuf>,
-    /// Perfetto trace of the trial that the page looks at. FILE itself for one scheduler (`-` for standard output); for
-    /// several one file each, FILE with `-SCHEDULER` before its ending. A directory, or a name that ends with `/`:
-    /// trace-SCHEDULER.pftrace in it
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
-    pub perfetto: Option<PathBuf>,
-    /// Events of that trial as text, one a line; FILE as for --perfetto, in a directory trace-SCHEDULER.txt
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
-    pub events: Option<PathBuf>,
-    /// Page for a class, of a run with a few tasks: a Gantt chart for each scheduler, and who was chosen and why
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline")]
-    pub lesson: Option<PathBuf>,
-    /// Leave out the timeline and everything else that needs the events of a trial
-    #[arg(long)]
-    pub no_timeline: bool,
-    /// Write over files that are there
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// Arguments of `explain`.
-#[derive(Args, Debug)]
-pub struct ExplainArguments {
-    /// Run directory
-    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
-    pub run: PathBuf,
-    /// Only the migrations of this task
-    #[arg(long, value_name = "TASK")]
-    pub task: Option<String>,
-    /// The migrations closest to this time of the trial, such as 512ms; the first ones if not given
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub at: Option<u64>,
-    /// Only under this scheduler
-    #[arg(short, long, value_name = "SCHEDULER")]
-    pub scheduler: Option<String>,
-    /// Most migrations to tell, of each scheduler
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
-    pub count: usize,
-}
-
-/// Arguments of `events`.
-#[derive(Args, Debug)]
-pub struct EventsArguments {
-    /// Run directory
-    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
-    pub run: PathBuf,
-    /// Scheduler; the first of the run if not given
-    #[arg(short, long, value_name = "SCHEDULER")]
-    pub scheduler: Option<String>,
 }
 
 /// The places that can be asked for, with what they are.
@@ -432,142 +349,6 @@ pub struct SimArguments {
     pub json: bool,
 }
 
-/// Verbs of `machine`.
-#[derive(Subcommand, Debug)]
-pub enum MachineCommand {
-    /// List the machines that come with this program
-    List {
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
-    /// Draw a machine as text, with what its values rest on
-    Show {
-        /// Preset, file, /sys snapshot directory, short form, hwloc synthetic string, or `host`
-        machine: String,
-        /// Print its TOML
-        #[arg(long)]
-        toml: bool,
-    },
-    /// Read this computer's topology from /sys
-    Detect {
-        /// Directory to read instead of /
-        #[arg(long, value_name = "DIR", default_value = "/", value_hint = ValueHint::DirPath)]
-        root: PathBuf,
-        /// Print its TOML
-        #[arg(long)]
-        toml: bool,
-        /// Measure here what switches, wakeups, calls, messages, migrations and hand-offs of cache lines cost, and take that in place of
-        /// a preset's figures; takes some seconds, on a computer that does nothing else
-        #[arg(long, conflicts_with = "root")]
-        measure: bool,
-    },
-    /// Write a machine in another format
-    Convert {
-        /// Preset, file, /sys snapshot directory, short form, hwloc synthetic string, `host`, or `-`
-        machine: String,
-        /// Format to write
-        #[arg(long, value_name = "FORMAT", default_value = "toml")]
-        to: MachineFormat,
-        /// File to write; standard output if not given or `-`
-        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        out: Option<PathBuf>,
-    },
-    /// Copy what `detect` reads of /sys to a directory, without serial numbers or host names
-    Snapshot {
-        /// Directory to make
-        directory: PathBuf,
-        /// Directory to read instead of /
-        #[arg(long, value_name = "DIR", default_value = "/", value_hint = ValueHint::DirPath)]
-        root: PathBuf,
-    },
-}
-
-/// Formats of machines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum MachineFormat {
-    /// This program's own; loses nothing
-    Toml,
-    /// hwloc XML version 2
-    Xml,
-    /// hwloc synthetic string; symmetric machines only
-    Synthetic,
-}
-
-/// Verbs of `workload`.
-#[derive(Subcommand, Debug)]
-pub enum WorkloadCommand {
-    /// List the generators with their flags
-    List {
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show a workload: tasks, programs, objects, and what is not modelled
-    Show {
-        /// File in rt-app's format, `-`, or a generator with its flags
-        workload: String,
-        /// File with memory profiles that the workload may name
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        profiles: Option<PathBuf>,
-    },
-    /// Write a workload in rt-app's format
-    Convert {
-        /// File in rt-app's format, `-`, or a generator with its flags
-        workload: String,
-        /// File with memory profiles that the workload may name; those it names are written with it
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        profiles: Option<PathBuf>,
-        /// File to write; standard output if not given or `-`
-        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        out: Option<PathBuf>,
-        /// Make input that is accepted but not modelled an error
-        #[arg(long)]
-        strict: bool,
-    },
-    /// Print an annotated workload file to begin with
-    New {
-        /// File to write; standard output if not given or `-`
-        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        out: Option<PathBuf>,
-    },
-    /// Make a memory profile from counters: misses at several cache sizes, stalls, lines taken by other threads
-    Fit {
-        /// Counters (TOML); `docs/models/memory.md` shows the form
-        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-        counters: PathBuf,
-        /// TOML, with the points it was fitted to, or the JSON that stands under `warmcore` in a workload file; --profiles takes both
-        #[arg(long, value_name = "FORMAT", default_value = "toml")]
-        to: ProfileFormat,
-        /// File to write; standard output if not given or `-`
-        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        out: Option<PathBuf>,
-    },
-    /// Run a workload with real threads on this computer
-    Run {
-        /// File in rt-app's format, `-`, or a generator with its flags
-        workload: String,
-        /// End the run after this time, such as 5s
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
-        max_time: Option<u64>,
-        /// Make input that is accepted but not modelled an error
-        #[arg(long)]
-        strict: bool,
-        /// Print one JSON document instead of text
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// Formats of memory profiles.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum ProfileFormat {
-    /// With measured and fitted points as comments
-    Toml,
-    /// For a workload file
-    Json,
-}
-
 /// Verbs of `metrics`.
 #[derive(Subcommand, Debug)]
 pub enum MetricsCommand {
@@ -600,6 +381,9 @@ pub enum SchedulersCommand {
         /// Machine that it is loaded for
         #[arg(short, long, default_value = "1s1n2l4c1t")]
         machine: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Show a scheduler: source, and every tunable with default, unit and range
     Show {
@@ -609,47 +393,4 @@ pub enum SchedulersCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// A percentage of 0 to 50, as a fraction.
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    match number.parse::<f64>() {
-        Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("it is not a percentage of 0 to 50, such as 1 or 0.5%".into()),
-    }
-}
-
-/// A factor of 0.01 to 100, but 1.
-fn parse_factor(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(factor) if (0.01..=100.0).contains(&factor) && factor != 1.0 => Ok(factor),
-        _ => Err("it is not a factor of 0.01 to 100 other than 1, such as 0.5".into()),
-    }
-}
-
-/// A load level of more than 0 to 100 per cent, as a fraction.
-fn parse_level(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    match number.parse::<f64>() {
-        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
-        _ => Err("it is not a percentage above 0 and up to 100, such as 60".into()),
-    }
-}
-
-/// A length as SVG has it, in mm, cm, in or px.
-fn parse_length(text: &str) -> Result<String, String> {
-    let number = ["mm", "cm", "in", "px"].iter().find_map(|unit| text.strip_suffix(unit));
-    match number.and_then(|number| number.parse::<f64>().ok()) {
-        Some(number) if number > 0.0 && number.is_finite() => Ok(text.to_owned()),
-        _ => Err("a length is a number with mm, cm, in or px, such as 85mm".into()),
-    }
-}
-
-/// A time that is longer than 0.
-fn parse_time(text: &str) -> Result<u64, String> {
-    match parse_duration(text).map_err(|error| error.to_string())? {
-        0 => Err("it is not longer than 0".into()),
-        time_ns => Ok(time_ns),
-    }
 }

@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::session::pretty;
+
 use crate::console::Console;
 use crate::failure::Failure;
 
@@ -32,6 +36,38 @@ pub mod verdict_table;
 pub mod vm;
 pub mod workload;
 
+/// A file, or a directory of files, that a command made.
+#[derive(Serialize)]
+pub struct WrittenFile {
+    /// What is in it, such as `page`.
+    what: &'static str,
+    path: String,
+}
+
+impl WrittenFile {
+    /// What is in a file that was made.
+    pub fn new(what: &'static str, path: &Path) -> Self {
+        Self { what, path: path.display().to_string() }
+    }
+}
+
+/// The document of a command with `--json` whose result is a text or files.
+#[derive(Serialize)]
+struct WrittenDocument<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    files: &'a [WrittenFile],
+    /// The text itself, where it went to no file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
+/// Prints what was written.
+pub fn print_written(files: &[WrittenFile], text: Option<&str>, console: &Console) -> Result<(), Failure> {
+    let document = WrittenDocument { schema: "warmcore-written-1", tool_version: TOOL_VERSION, files, text };
+    Ok(console.out(&pretty(&document))?)
+}
+
 /// Writes a text to a file that does not exist yet, or to standard output if there is none or it is `-`.
 fn write_output(path: Option<&Path>, text: &str, console: &Console) -> Result<(), Failure> {
     let Some(path) = path.filter(|path| *path != Path::new("-")) else {
@@ -45,4 +81,22 @@ fn write_output(path: Option<&Path>, text: &str, console: &Console) -> Result<()
         let advice = error.advice();
         Failure::failed("warmcore::output", error).help(advice)
     })
+}
+
+/// The same for a command whose whole result the text is; with `json` the document says what was written, and holds a text that went to
+/// no file.
+fn write_result(
+    path: Option<&Path>,
+    (what, text): (&'static str, &str),
+    json: bool,
+    console: &Console,
+) -> Result<(), Failure> {
+    match path.filter(|path| *path != Path::new("-")) {
+        None if json => print_written(&[], Some(text), console),
+        None => Ok(console.out(text)?),
+        Some(path) => {
+            write_output(Some(path), text, console)?;
+            if json { print_written(&[WrittenFile::new(what, path)], None, console) } else { Ok(()) }
+        }
+    }
 }

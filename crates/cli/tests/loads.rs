@@ -64,6 +64,32 @@ fn several_generators_grow_in_the_proportion_in_which_they_were_typed() {
 }
 
 #[test]
+fn a_files_tasks_are_as_many_as_the_load_needs_and_the_text_runs_by_itself() {
+    let scratch = Scratch::new();
+    let text = r#"{ "tasks": { "quarter": { "instance": 2, "loop": 50, "run": 500, "timer": { "ref": "unique", "period": 2000 } },
+                               "eighth": { "loop": 50, "run": 250, "timer": { "ref": "unique", "period": 2000 } } } }"#;
+    scratch.write("mine.json", text);
+    let words = "compare -m 1s1n2l4c1t -s eevdf,rr --trials 2 --no-out --json";
+    let json = scratch.run(&format!("{words} -w mine.json --load 30,60")).exits_with(0).out;
+    let document: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(document["scaled"], "% of the file's instances");
+    // Two quarters and an eighth are 5/64 of eight CPUs: 60 % are 7.7 times as many.
+    for (level, (load, instances)) in document["levels"].as_array().unwrap().iter().zip([(0.3, 8..=9), (0.6, 15..=17)])
+    {
+        let measured = level["utilisation"].as_f64().unwrap();
+        assert!((measured - load).abs() < 0.03, "{measured} for {load}");
+        let text = level["workload"].as_str().unwrap();
+        assert!(text.starts_with("mine.json@") && text.ends_with('%'), "{text}");
+        let shown: Value =
+            serde_json::from_str(&scratch.run(&format!("workload show {text} --json")).exits_with(0).out).unwrap();
+        let quarter = shown["tasks"][0]["instances"].as_u64().unwrap();
+        assert!(instances.contains(&quarter), "{quarter} for {load}");
+        let alone: Value = serde_json::from_str(&scratch.run(&format!("{words} -w {text}")).exits_with(0).out).unwrap();
+        assert_eq!(alone["schedulers"], level["comparison"]["schedulers"]);
+    }
+}
+
+#[test]
 fn what_cannot_be_scaled_or_reached_is_refused_with_what_can() {
     let scratch = Scratch::new();
     let refused = |workload: &str, load: &str, words: &str| {
@@ -74,7 +100,8 @@ fn what_cannot_be_scaled_or_reached_is_refused_with_what_can() {
     };
     refused("hackbench:-T", "50", "schbench: requests per second (--rps) or workers");
     refused("spin:-n1,-d20ms+spin:-d20ms", "50", "does not say its number");
-    refused("ule-cfs/c-ray", "50", "is a file");
+    refused("ule-cfs/c-ray", "50", "depends on others by a semaphore");
+    refused("none.json", "50", "cannot read workload file none.json");
     refused("spin:-p0,-d20ms", "50", "more do not make it 50.0 %");
     refused("spin:-d20ms", "1", "too much for 1.0 %");
     refused("spin:-d20ms", "0", "above 0 and up to 100");

@@ -42,99 +42,6 @@ fn piped_output_has_neither_lines_nor_colours_unless_asked_for() {
 }
 
 #[test]
-fn json_is_one_document_with_schema_and_version() {
-    let scratch = Scratch::new();
-    for (words, schema) in [
-        (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 2"), "warmcore-comparison-2"),
-        ("machine list --json".into(), "warmcore-machines-1"),
-        ("workload list --json".into(), "warmcore-generators-1"),
-        ("schedulers list --json".into(), "warmcore-schedulers-2"),
-        ("schedulers show eevdf --json".into(), "warmcore-schedulers-2"),
-    ] {
-        let ran = scratch.run(&words).exits_with(0);
-        let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
-        assert_eq!(document["schema"], schema);
-        assert_eq!(document["tool_version"], env!("CARGO_PKG_VERSION"));
-    }
-    let ran = scratch.run(&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json")).exits_with(0);
-    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
-    assert_eq!(document["schema"], "warmcore-trial-6");
-}
-
-#[test]
-fn documents_say_what_their_schemas_say() {
-    let scratch = Scratch::new();
-    for (words, schema) in [
-        (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 8"), "comparison"),
-        (
-            format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --no-out --json --trials 8 --headroom"),
-            "comparison",
-        ),
-        (
-            "compare -m 1s1n2l2c1t -w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --no-out --json --trials 8 --sensitivity=2"
-                .into(),
-            "comparison",
-        ),
-        ("compare -m 2s1n1l2c1t -w spin:-d20ms -s cfs,rr --no-out --json --trials 2 --load 50".into(), "loads"),
-        (format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
-        ("workload convert schbench:-m2,-t3+spin:-n2,-d1s,--profile=perlbench+hackbench:-g1".to_owned(), "workload"),
-        ("workload convert sysbench:--threads=4".to_owned(), "workload"),
-        ("metrics list --json".to_owned(), "metrics"),
-        ("metrics list schbench:-m1,-t2 --json".to_owned(), "metrics"),
-    ] {
-        let document = serde_json::from_str(&scratch.run(&words).exits_with(0).out).unwrap();
-        let schema: serde_json::Value =
-            serde_json::from_str(&scratch.run(&format!("schema {schema}")).exits_with(0).out).unwrap();
-        check(&document, &schema, &schema, "document");
-    }
-}
-
-/// The part of JSON Schema that our schemas use.
-fn check(value: &serde_json::Value, schema: &serde_json::Value, root: &serde_json::Value, place: &str) {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let name = reference.strip_prefix("#/$defs/").expect("references are local");
-        return check(value, &root["$defs"][name], root, place);
-    }
-    let kind = match value {
-        serde_json::Value::Null => "null",
-        serde_json::Value::Bool(_) => "boolean",
-        serde_json::Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
-        serde_json::Value::Number(_) => "number",
-        serde_json::Value::String(_) => "string",
-        serde_json::Value::Array(_) => "array",
-        serde_json::Value::Object(_) => "object",
-    };
-    let allows = |wanted: &str| wanted == kind || (wanted == "number" && kind == "integer");
-    match &schema["type"] {
-        serde_json::Value::String(wanted) => assert!(allows(wanted), "{place} is {kind}, not {wanted}"),
-        serde_json::Value::Array(wanted) => {
-            assert!(wanted.iter().any(|wanted| allows(wanted.as_str().unwrap())), "{place} is {kind}");
-        }
-        _ => {}
-    }
-    if !schema["const"].is_null() {
-        assert_eq!(*value, schema["const"], "{place}");
-    }
-    if let Some(words) = schema["enum"].as_array() {
-        assert!(words.contains(value), "{place} is {value}");
-    }
-    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        check(item, &schema["items"], root, &format!("{place}[{index}]"));
-    }
-    let Some(object) = value.as_object() else { return };
-    for required in schema["required"].as_array().into_iter().flatten() {
-        assert!(object.contains_key(required.as_str().unwrap()), "{place} has no {required}");
-    }
-    for (key, item) in object {
-        let of_key = &schema["properties"][key];
-        let of_others = &schema["additionalProperties"];
-        let of_item = if of_key.is_null() { of_others } else { of_key };
-        assert!(*of_item != serde_json::Value::Bool(false), "{place}.{key} is not in the schema");
-        check(item, of_item, root, &format!("{place}.{key}"));
-    }
-}
-
-#[test]
 fn a_reader_that_closes_the_pipe_early_is_no_error() {
     let scratch = Scratch::new();
     let mut child = scratch
@@ -216,24 +123,6 @@ fn interrupted(signal: &str, code: i32) {
         let text = fs::read_to_string(trials.join(&name)).unwrap();
         serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
-}
-
-#[test]
-fn a_command_with_json_that_fails_prints_one_document_of_its_error() {
-    let scratch = Scratch::new();
-    let schema: serde_json::Value = serde_json::from_str(&scratch.run("schema error").exits_with(0).out).unwrap();
-    for (words, exit_code, code) in [
-        ("compare -m nothing -w spin:-n1 -s cfs --no-out --json", 2, "warmcore::machine"),
-        ("schedulers show eevfd --json", 2, "warmcore::scheduler"),
-        ("sim --json --no-such-option", 2, "warmcore::usage"),
-    ] {
-        let ran = scratch.run(words).exits_with(exit_code);
-        let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
-        check(&document, &schema, &schema, "document");
-        assert_eq!((document["code"].as_str(), document["exit_code"].as_i64()), (Some(code), Some(exit_code.into())));
-        assert!(!ran.error.is_empty(), "people are told too");
-    }
-    assert_eq!(scratch.run("schedulers show eevfd").exits_with(2).out, "");
 }
 
 #[test]

@@ -5,8 +5,8 @@
 
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{
-    DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PlacementEffort, Sink,
-    TaskId,
+    BalanceDetail, DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind,
+    PlacementEffort, Sink, TaskId,
 };
 
 use crate::counters::Readings;
@@ -133,6 +133,7 @@ pub struct Core<'a> {
     pub(crate) queue: EventQueue,
     pub(crate) tracer: Tracer<'a>,
     pub(crate) decisions: DecisionTable,
+    pub(crate) balance_details: bool,
     pub(crate) placement: Option<PlacementEffort>,
     pub(crate) resched_list: Vec<CpuId>,
     pub(crate) error: Option<SimulationError>,
@@ -541,6 +542,19 @@ impl<'a> Core<'a> {
     pub fn decide(&mut self, decision: DecisionId, task: TaskId, value: i64) {
         debug_assert!(self.decisions.contains(decision), "a decision of a kind that was never registered");
         self.emit(EventKind::Decision { decision: decision.0, task, value });
+    }
+
+    /// Whether somebody wants to know what moves by load balancers rest on.
+    #[inline]
+    pub fn wants_balance_details(&self) -> bool {
+        self.balance_details
+    }
+
+    /// Tells a figure that the move of a task rested on, where that is wanted.
+    pub fn balance_detail(&mut self, task: TaskId, detail: BalanceDetail, value: i64) {
+        if self.balance_details {
+            self.emit(EventKind::BalanceDetail { detail, task, value });
+        }
     }
 
     /// Counts a choice of a place, with what it looked at and the time charged for that: for the run's result.

@@ -145,6 +145,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),
             decisions: DecisionTable::default(),
+            balance_details: setup.balance_details,
             placement: None,
             resched_list: Vec::new(),
             error: None,

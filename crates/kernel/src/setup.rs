@@ -114,6 +114,8 @@ pub struct Setup<'a> {
     /// Shortest time between two samples of what the scheduler ranks a CPU's tasks by; `None` for no samples. Samples are
     /// taken at ticks and switches, and cost the simulated machine nothing.
     pub scores_every_ns: Option<u64>,
+    /// Have load balancers tell the figures that their moves rest on ([`Core::balance_detail`](crate::Core::balance_detail)).
+    pub balance_details: bool,
     /// Compare the scheduler's accounts with the kernel's again and again. Slower.
     pub check_invariants: bool,
     /// The run ends with [`SimulationError::Interrupted`](crate::SimulationError) soon after this becomes true.
@@ -191,6 +193,7 @@ impl<'a> Setup<'a> {
             memory: MemoryChoice::None,
             max_time_ns: None,
             scores_every_ns: None,
+            balance_details: false,
             check_invariants: false,
             stop: None,
             restrictions,

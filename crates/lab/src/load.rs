@@ -75,6 +75,9 @@ impl LoadError {
                     "the format is rt-app's JSON; `warmcore workload new` prints an example, docs/workloads.md describes it",
                 ),
                 WorkloadError::Check(_) => None,
+                WorkloadError::Fixed { .. } => {
+                    Some("take copies of the whole, joined by +, or change the numbers in the file")
+                }
             },
             Self::Aggregate(_) => {
                 Some("`warmcore workload show` names the workload's processes, task groups and data groups")

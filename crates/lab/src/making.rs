@@ -20,7 +20,7 @@ use crate::measures;
 use crate::observe::Observer;
 use crate::results::result_lines;
 use crate::runner::trial_name;
-use crate::time_split;
+use crate::time_split::{self, CriticalPaths};
 use crate::trial::{ApplicationRow, OperationRow, SCHEMA, TaskRow, Trial, TrialEnd};
 
 /// Why a trial was not finished.
@@ -72,6 +72,7 @@ pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) 
         memory: experiment.memory,
         max_time_ns: experiment.max_time_ns,
         scores_every_ns: experiment.scores_every_ns.filter(|_| experiment.trace == TraceLevel::Full),
+        balance_details: false,
         buffer_kib: None,
         shared: None,
         actions: &[],
@@ -95,20 +96,21 @@ pub(crate) fn make(
     let mut observer =
         (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, llcs_of_cpus(machine)));
     let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 });
+    let mut paths = CriticalPaths::default();
     let (report, counters) = match (experiment.trace, directory) {
         (TraceLevel::None, _) => {
             let sink = observer.as_mut().map(|observer| observer as &mut dyn Sink);
             (run.send(sink)?, None)
         }
         (TraceLevel::Counters, _) | (TraceLevel::Full, None) => {
-            let mut sink = Tee::new(new_counters(), observer.as_mut());
+            let mut sink = Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut paths));
             (run.send(Some(&mut sink))?, Some(sink.first))
         }
         (TraceLevel::Full, Some(directory)) => {
             let name = trial_name(scheduler, number);
             let path = directory.trace_directory(&name)?;
             let store = Store::create(&path, machine, tables, &store_info(&name, experiment), StoreOptions::default())?;
-            let mut sink = Tee::new(Tee::new(new_counters(), observer.as_mut()), store);
+            let mut sink = Tee::new(Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut paths)), store);
             let report = run.send(Some(&mut sink))?;
             sink.second.finish(report.outcome.elapsed_ns, &task_infos(&report.outcome))?;
             (report, Some(sink.first.first))
@@ -124,6 +126,9 @@ pub(crate) fn make(
     let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, tables, &task_infos(outcome)));
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
     let mut trial = trial_of(experiment, record, scheduler, number, &report, metrics.as_ref());
+    if let Some(last) = &mut trial.last_thread {
+        last.path = paths.of(outcome);
+    }
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     Ok(trial)
 }
@@ -142,9 +147,18 @@ pub struct Rerun<S> {
     pub sink: S,
 }
 
+/// What the events of a trial that is run once more tell besides those of the experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extra {
+    /// Samples of what the scheduler ranks tasks by, at most every so many nanoseconds.
+    pub scores_every_ns: Option<u64>,
+    /// The figures that moves by load balancers rest on.
+    pub balance_details: bool,
+}
+
 /// Runs a trial once more and hands its events to a sink: where runs are functions of their requests, events
-/// need not be kept to be looked at later. `sink` makes the sink for the run's tables. With `scores_every_ns` the events hold samples
-/// of what the scheduler ranks tasks by, whether or not the experiment asked for them.
+/// need not be kept to be looked at later. `sink` makes the sink for the run's tables. The events tell `extra` too, whether or not the
+/// experiment asked for it.
 ///
 /// # Errors
 /// When the place cannot have a run again, or the run fails; a failure of the sink is a failure of the run.
@@ -153,7 +167,7 @@ pub fn rerun_trial<S: Sink + Send>(
     record: &ExperimentRecord,
     scheduler: usize,
     number: usize,
-    scores_every_ns: Option<u64>,
+    extra: Extra,
     stop: &Arc<AtomicBool>,
     sink: impl FnOnce(&RunTables) -> S + Send,
 ) -> Result<Rerun<S>, TrialError> {
@@ -163,19 +177,23 @@ pub fn rerun_trial<S: Sink + Send>(
     let again = |run: Run<'_>, sink: S| -> Result<Rerun<S>, PlaceError> {
         let tables = run.tables.clone();
         let counters = Counters::new(&experiment.machine.value, &tables, Start::Idle { time_ns: 0 });
-        let mut both = Tee::new(counters, sink);
+        let mut both = Tee::new(Tee::new(counters, CriticalPaths::default()), sink);
         let report = run.send(Some(&mut both))?;
         let tasks = task_infos(&report.outcome);
-        let metrics = both.first.metrics(report.outcome.elapsed_ns, &tables, &tasks);
+        let metrics = both.first.first.metrics(report.outcome.elapsed_ns, &tables, &tasks);
         // What the experiment did not record is not in its trials either.
         let recorded = (experiment.trace != TraceLevel::None).then_some(&metrics);
-        let trial = trial_of(experiment, record, scheduler, number, &report, recorded);
+        let mut trial = trial_of(experiment, record, scheduler, number, &report, recorded);
+        if let Some(last) = &mut trial.last_thread {
+            last.path = both.first.second.of(&report.outcome);
+        }
         Ok(Rerun { trial, metrics, tables, tasks, sink: both.second })
     };
     // A place calls back from its own threads, and knows nothing of what is made there.
     let sink = Mutex::new(Some(sink));
     let result = Mutex::new(None);
-    let asked = Request { scores_every_ns, ..request(experiment, scheduler, number) };
+    let Extra { scores_every_ns, balance_details } = extra;
+    let asked = Request { scores_every_ns, balance_details, ..request(experiment, scheduler, number) };
     let conduct = Conduct { jobs: 1, stop: Arc::clone(stop) };
     experiment.place.run(&[asked], &conduct, &|_, run| {
         let made = run.and_then(|run| match taken(&sink) {

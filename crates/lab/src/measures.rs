@@ -219,12 +219,12 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
     measures
 }
 
-/// Every measure of a workload, without those that only some runs have, if none of the trials has them.
+/// Every measure of a workload, without those that only some runs have, if none of the trials has them and nobody asked for them by name.
 #[must_use]
-pub fn of_trials(workload: &Workload, trials: &[Vec<Trial>]) -> Vec<Measure> {
+pub fn of_trials(workload: &Workload, trials: &[Vec<Trial>], asked: &str) -> Vec<Measure> {
     let mut measures = of_workload(workload);
     let has = |name: &str| trials.iter().flatten().any(|trial| trial.measures.contains_key(name));
-    measures.retain(|measure| !measure.optional || has(&measure.name));
+    measures.retain(|measure| !measure.optional || measure.name == asked || has(&measure.name));
     measures
 }
 

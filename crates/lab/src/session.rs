@@ -146,7 +146,8 @@ pub fn finish(
     document: Option<(&ComparisonDocument, &str)>,
     environment: &Environment,
 ) -> Result<(), SessionError> {
-    let measures = measures::of_trials(&experiment.workload.value, trials);
+    let asked = experiment.metric.as_deref().unwrap_or_default();
+    let measures = measures::of_trials(&experiment.workload.value, trials, asked);
     let table = directory.path().join(TRIAL_TABLE);
     table::write_trials(&table, &experiment.record(), &measures, trials)
         .map_err(std::io::Error::other)

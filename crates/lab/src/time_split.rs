@@ -24,8 +24,11 @@ use crate::measures::Measure;
 use crate::trial::{LastThread, Trial};
 use crate::verdict::MeasureResult;
 
+mod critical_path;
 mod gap;
 
+pub use critical_path::CriticalPath;
+pub(crate) use critical_path::CriticalPaths;
 pub use gap::{Explains, Gap, GapLine, cause_title};
 
 /// A cause: name in files, and in tables.
@@ -64,8 +67,9 @@ pub const CAUSES: [Cause; 19] = [
     cause("off_cpu", "off the CPU (no events were recorded to tell why)"),
 ];
 
-/// What the thread that ended last did beside [`CAUSES`].
-pub const LAST_THREAD_CAUSES: [Cause; 3] = [
+/// What the thread that ended last, or the path that leads to its end, spent time on beside [`CAUSES`].
+pub const LAST_THREAD_CAUSES: [Cause; 4] = [
+    cause("on_cpu", "running, and the kernel meanwhile"),
     cause("kernel", "system calls, switches, ticks and cold caches"),
     cause("not_created", "not being created yet"),
     cause("uncounted", "what the metric does not count"),
@@ -166,8 +170,7 @@ const NO_GAP: f64 = 0.002;
 /// without events, which tell waiting for a CPU from waiting for others.
 #[must_use]
 pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastThread> {
-    let exits = outcome.tasks.iter().enumerate().filter_map(|(index, task)| Some((task.exited_ns?, index)));
-    let (exited, index) = exits.max()?;
+    let (exited, index) = ended_last(outcome)?;
     let (task, of_task) = (&outcome.tasks[index], metrics?.tasks.get(index)?);
     let mut spent_ns: BTreeMap<String, f64> = BTreeMap::new();
     let mut add = |name: &str, ns: f64| *spent_ns.entry(name.to_owned()).or_default() += ns;
@@ -184,7 +187,12 @@ pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastT
     add("waiting", (off_cpu - queued - slept) as f64);
     add("not_created", task.started_ns as f64);
     spent_ns.retain(|_, ns| *ns != 0.0);
-    Some(LastThread { task: task.name.clone(), spent_ns })
+    Some(LastThread { task: task.name.clone(), spent_ns, path: None })
+}
+
+/// When the task that ended last did so, and its position.
+fn ended_last(outcome: &Outcome) -> Option<(u64, usize)> {
+    outcome.tasks.iter().enumerate().filter_map(|(index, task)| Some((task.exited_ns?, index))).max()
 }
 
 /// Splits the time of all trials, by scheduler and number. `None` if the trials have no times. Gaps are of task time.

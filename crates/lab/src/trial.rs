@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use warmcore_trace::DecisionCounts;
 
+use crate::time_split::CriticalPath;
+
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
 pub const SCHEMA: &str = "warmcore-trial-6";
 
@@ -97,6 +99,9 @@ pub struct LastThread {
     /// Nanoseconds by cause, from the start of the run to its exit: those of [`CAUSES`](crate::time_split::CAUSES) that tell of one
     /// task, and [`LAST_THREAD_CAUSES`](crate::time_split::LAST_THREAD_CAUSES).
     pub spent_ns: BTreeMap<String, f64>,
+    /// The same time across threads: instead of waiting for others, what those did. Absent without events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<CriticalPath>,
 }
 
 /// An application in a trial.

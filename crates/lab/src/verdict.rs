@@ -172,8 +172,9 @@ pub fn conclude(
     place: &dyn Place,
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
-    let catalogue = measures::of_trials(workload, trials);
-    let asked = primary_among(record.metric.as_deref(), workload, &catalogue)?;
+    let asked = primary_measure(record.metric.as_deref(), workload)?;
+    let catalogue = measures::of_trials(workload, trials, &asked.name);
+    let asked = primary_among(Some(&asked.name), workload, &catalogue)?;
     let baseline = record.baseline_index().unwrap_or(0);
     let mut schedulers: Vec<SchedulerResult> = record
         .schedulers
@@ -315,7 +316,9 @@ fn measurable<'a>(
 ) -> (&'a Measure, Option<Replaced>) {
     let median = |scheduler: &SchedulerResult, measure: &Measure| scheduler.measures.get(&measure.name)?.summary.median;
     let usable = |measure: &&Measure| median(&schedulers[baseline], measure).is_some_and(|m| m >= measure.least);
-    if schedulers.len() < 2 || median(&schedulers[baseline], asked).is_none_or(|median| median >= asked.least) {
+    let of_baseline = median(&schedulers[baseline], asked);
+    let is_measured = schedulers.iter().any(|scheduler| median(scheduler, asked).is_some());
+    if schedulers.len() < 2 || is_measured && of_baseline.is_none_or(|median| median >= asked.least) {
         return (asked, None);
     }
     let values: Vec<String> = schedulers
@@ -324,12 +327,12 @@ fn measurable<'a>(
             Some(format!("{} under {}", with_unit(median(scheduler, asked)?, asked.unit), scheduler.label))
         })
         .collect();
-    let because = format!(
-        "{} is not measurable here: it is nearly zero under {} ({})",
-        asked.title,
-        schedulers[baseline].label,
-        values.join(", ")
-    );
+    let because = if is_measured {
+        format!("it is nearly zero under {} ({})", schedulers[baseline].label, values.join(", "))
+    } else {
+        "no trial has a value of it".into()
+    };
+    let because = format!("{} is not measurable here: {because}", asked.title);
     let others = measures::instead(workload).into_iter().filter_map(|name| catalogue.iter().find(|m| m.name == name));
     match others.filter(|measure| measure.name != asked.name).find(usable) {
         Some(other) => {

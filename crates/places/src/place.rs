@@ -129,6 +129,8 @@ pub struct Request<'a> {
     pub max_time_ns: Option<u64>,
     /// Shortest time between two samples of what schedulers rank tasks by; `None` for no samples.
     pub scores_every_ns: Option<u64>,
+    /// Whether load balancers tell the figures that their moves rest on, as far as the place knows them.
+    pub balance_details: bool,
     /// Room for events that wait to be taken, KiB per CPU; `None` for the place's own choice.
     pub buffer_kib: Option<u32>,
     /// Runs with the same number and machine may share what is set up for them, such as a boot; `None` shares with no other.

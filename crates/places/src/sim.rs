@@ -81,6 +81,7 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
     setup.memory = request.memory;
     setup.max_time_ns = request.max_time_ns;
     setup.scores_every_ns = request.scores_every_ns;
+    setup.balance_details = request.balance_details;
     setup.stop = Some(Arc::clone(&conduct.stop));
     let tables = run_tables(request.scheduler, &setup);
     let run = Run::new(&tables, 0.0, |sink| {

@@ -71,6 +71,9 @@ impl<'a, W: Write> EventLines<'a, W> {
             EventKind::Score { score, task: of, value } => {
                 writeln!(out, "scores task={} value={value} name={}", task(of), named(&tables.scores, score))
             }
+            EventKind::BalanceDetail { detail, task: of, value } => {
+                writeln!(out, "balance_details task={} value={value} name={}", task(of), detail.name())
+            }
             EventKind::Overhead { kind, duration_ns } => {
                 writeln!(out, "overhead kind={} duration_ns={duration_ns}", kind.name())
             }

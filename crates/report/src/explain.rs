@@ -1,17 +1,18 @@
-//! Why a task changed its CPU, and what happened in a trial, as text.
+//! Why a task changed its CPU, as text and as a document.
 //!
-//! A migration is told with what decided it: who placed or pulled the task, what the scheduler said of it at that time, and how the
-//! CPUs stood right before. All of it follows from the trial's events. What a load balancer computed on the way (group types,
-//! imbalance, utilisation, thresholds) is in no event, and so not told.
+//! A migration is told with what decided it: who placed or pulled the task, what the scheduler said of it at that time, how the
+//! CPUs stood right before, and, of a load balancer in the simulator, the figures that the move rests on: types of groups, imbalance,
+//! utilisation, thresholds. A real kernel does not tell these.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 
+use serde::Serialize;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{
-    DecisionKind, DecisionValue, Event, EventKind, MigrationKind, PrevState, RunTables, Sink, SliceBuilder, SliceEnd,
-    TaskId, TaskInfo,
+    BalanceDetail, DecisionKind, DecisionValue, Event, EventKind, MigrationKind, PrevState, RunTables, Sink, TaskId,
+    TaskInfo,
 };
 
 use crate::units::duration;
@@ -50,6 +51,8 @@ pub struct Migration {
     pub idle: [(u32, u32); 2],
     /// What the scheduler said about the task at this very time.
     pub told: Vec<Told>,
+    /// The figures that the move rests on, where a load balancer told them.
+    pub details: Vec<(BalanceDetail, i64)>,
 }
 
 /// The longest time for which the last decisions are kept until their migration follows.
@@ -170,6 +173,7 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                     runnable: [without(from), without(to)],
                     idle: [self.idle_among(self.machine.cpus_of_llc(llc).iter()), self.idle_among(self.machine.cpus())],
                     told: Vec::new(),
+                    details: Vec::new(),
                 });
                 if queued.is_some() {
                     self.place(task, Some(to));
@@ -184,6 +188,12 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                 self.told.push_back((time_ns, task, Told { cpu, what }));
                 if self.told.len() > MOST_TOLD {
                     self.told.pop_front();
+                }
+            }
+            // Right after the move, at the same time.
+            EventKind::BalanceDetail { detail, task, value } => {
+                if let Some(moved) = self.open.iter_mut().rev().find(|migration| migration.task == task) {
+                    moved.details.push((detail, value));
                 }
             }
             _ => {}
@@ -244,102 +254,176 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
     for told in &migration.told {
         let _ = writeln!(text, "  told:     on {}: {}", told.cpu, told.what);
     }
+    text.push_str(&details_in_words(&migration.details));
     text
 }
 
+/// What a balancer's move rests on, in lines; nothing where nothing was told.
+fn details_in_words(details: &[(BalanceDetail, i64)]) -> String {
+    use BalanceDetail as Detail;
+    let value = |wanted: Detail| details.iter().find(|(detail, _)| *detail == wanted).map(|(_, value)| *value);
+    let mut text = String::new();
+    let sides = [
+        (
+            "gives",
+            [Detail::BusiestGroup, Detail::BusiestRunning, Detail::BusiestUtilisation, Detail::BusiestLoad],
+            Detail::BusiestCapacity,
+        ),
+        (
+            "receives",
+            [Detail::LocalGroup, Detail::LocalRunning, Detail::LocalUtilisation, Detail::LocalLoad],
+            Detail::LocalCapacity,
+        ),
+    ];
+    for (what, [group, running, utilisation, load], capacity) in sides {
+        let numbers = [running, utilisation, capacity, load].map(value);
+        if let (Some(group), [Some(running), Some(utilisation), Some(capacity), Some(load)]) = (value(group), numbers) {
+            let word = Detail::LocalGroup.word(group).unwrap_or("?");
+            let _ = writeln!(
+                text,
+                "  {:<10}{word}: {running} tasks, utilisation {utilisation} of {capacity}, load {load}",
+                format!("{what}:")
+            );
+        }
+    }
+    if let (Some(imbalance), Some(kind)) = (value(Detail::Imbalance), value(Detail::MigrationType)) {
+        let kind = Detail::MigrationType.word(kind).unwrap_or("?");
+        let share =
+            value(Detail::TaskShare).map_or_else(String::new, |share| format!(", of which the task is {share}"));
+        let _ = writeln!(text, "  imbalance: {imbalance} in {kind}{share}");
+    }
+    if let (Some(cpus), Some(percent)) = (value(Detail::DomainCpus), value(Detail::ImbalancePercent)) {
+        let _ = write!(text, "  domain:   {cpus} CPUs, imbalance_pct {percent}");
+        if let (Some(failed), Some(tries)) = (value(Detail::FailedPasses), value(Detail::CacheNiceTries)) {
+            let _ = write!(text, ", {failed} passes before it moved nothing (cache_nice_tries {tries})");
+        }
+        text.push('\n');
+    }
+    if let Some(utilisation) = value(Detail::TaskUtilisation) {
+        let _ = write!(text, "  task:     utilisation {utilisation}");
+        if let (Some(since), Some(cost)) = (value(Detail::SinceRanNs), value(Detail::MigrationCostNs)) {
+            let since = duration(since as f64);
+            let _ = write!(text, ", ran {since} before; its caches count as warm up to {}", duration(cost as f64));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A migration in a document.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MigrationRecord {
+    time_ns: u64,
+    task: String,
+    task_id: u32,
+    from: PlaceRecord,
+    to: PlaceRecord,
+    /// How far the two are from each other.
+    relation: String,
+    kind: &'static str,
+    reason: &'static str,
+    /// The CPU that decided, and what it ran; absent if nothing.
+    decided_on: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running_there: Option<String>,
+    /// Where the one who woke or created the task ran, where that is why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waker_cpu: Option<u32>,
+    /// Other runnable tasks on the old and the new CPU.
+    runnable_on_from: u32,
+    runnable_on_to: u32,
+    /// CPUs without a runnable task, and all: under the new CPU's LLC, and on the machine.
+    idle_in_llc: u32,
+    cpus_in_llc: u32,
+    idle: u32,
+    cpus: u32,
+    told: Vec<ToldRecord>,
+    details: Vec<DetailRecord>,
+}
+
+/// A CPU and what it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+struct PlaceRecord {
+    cpu: u32,
+    core: u32,
+    llc: u32,
+    node: u32,
+}
+
+/// What the scheduler said.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct ToldRecord {
+    cpu: u32,
+    what: String,
+}
+
+/// A figure that the move rests on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct DetailRecord {
+    name: &'static str,
+    value: i64,
+    /// What the value stands for, if it is no number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    word: Option<&'static str>,
+}
+
+impl MigrationRecord {
+    /// The migration with its names.
+    #[must_use]
+    pub fn of(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) -> Self {
+        let place = |cpu: CpuId| PlaceRecord {
+            cpu: cpu.0,
+            core: machine.core_of(cpu).0,
+            llc: machine.llc_of(cpu).0,
+            node: machine.node_of(cpu).0,
+        };
+        let name = |task: TaskId| tasks.get(task.index()).map(|info| info.name.clone());
+        let detail = |(detail, value): &(BalanceDetail, i64)| DetailRecord {
+            name: detail.name(),
+            value: *value,
+            word: detail.word(*value),
+        };
+        let [(idle_in_llc, cpus_in_llc), (idle, cpus)] = migration.idle;
+        let [runnable_on_from, runnable_on_to] = migration.runnable;
+        Self {
+            time_ns: migration.time_ns,
+            task: name(migration.task).unwrap_or_default(),
+            task_id: migration.task.0,
+            from: place(migration.from),
+            to: place(migration.to),
+            relation: machine.relation(migration.from, migration.to).description().to_string(),
+            kind: migration.kind.name(),
+            reason: migration.kind.reason(),
+            decided_on: migration.decided_on.0,
+            running_there: name(migration.running_there),
+            waker_cpu: migration.waker_cpu.map(|cpu| cpu.0),
+            runnable_on_from,
+            runnable_on_to,
+            idle_in_llc,
+            cpus_in_llc,
+            idle,
+            cpus,
+            told: migration.told.iter().map(|told| ToldRecord { cpu: told.cpu.0, what: told.what.clone() }).collect(),
+            details: migration.details.iter().map(detail).collect(),
+        }
+    }
+}
+
 /// A time of a trial in seconds, to the nanosecond.
-fn seconds(time_ns: u64) -> String {
+pub(crate) fn seconds(time_ns: u64) -> String {
     format!("{}.{:09}", time_ns / 1_000_000_000, time_ns % 1_000_000_000)
 }
 
-fn task_name(tasks: &[TaskInfo], task: TaskId) -> String {
+pub(crate) fn task_name(tasks: &[TaskInfo], task: TaskId) -> String {
     tasks.get(task.index()).map_or_else(|| "idle".to_owned(), |info| format!("{}/{}", info.name, task.0))
 }
 
-/// Writes a line for each slice and each migration, in the columns of `perf sched timehist`: when it ended, CPU, task, how long the
-/// task had waited for something, how long it had waited for a CPU, how long it ran.
-pub struct TimeHistory<'a, W> {
-    out: W,
-    tasks: &'a [TaskInfo],
-    builder: SliceBuilder,
-    /// When each task last left a CPU.
-    left_ns: Vec<Option<u64>>,
-}
-
-impl<'a, W: Write> TimeHistory<'a, W> {
-    /// Begins the text of a trial with these tasks.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn new(mut out: W, tasks: &'a [TaskInfo]) -> io::Result<Self> {
-        let heading = ["time", "cpu", "task name", "wait time", "sch delay", "run time", "state"];
-        line(&mut out, &heading.map(str::to_owned))?;
-        line(&mut out, &["(s)", "", "", "", "", "", ""].map(str::to_owned))?;
-        Ok(Self { out, tasks, builder: SliceBuilder::new(), left_ns: Vec::new() })
-    }
-
-    /// Writes what is left.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.out.flush()?;
-        Ok(self.out)
-    }
-
-    fn event(&mut self, event: &Event) -> io::Result<()> {
-        if let EventKind::Migrate { task, from, to, kind } = event.kind {
-            let words = format!("migrated from {from} to {to} ({})", kind.name());
-            let time = seconds(event.time_ns);
-            writeln!(self.out, "{time:>16} {:<8} {:<24} {words}", event.cpu.to_string(), task_name(self.tasks, task))?;
-        }
-        let Some(slice) = self.builder.push(event)? else { return Ok(()) };
-        let index = slice.task.index();
-        if index >= self.left_ns.len() {
-            self.left_ns.resize(index + 1, None);
-        }
-        let left = self.left_ns[index].replace(slice.end_ns);
-        let delay = slice.run_delay_ns;
-        // Off the CPU and not runnable.
-        let waited = left.map(|left| (slice.start_ns - left.min(slice.start_ns)).saturating_sub(delay.unwrap_or(0)));
-        let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns as f64));
-        let state = match slice.end {
-            SliceEnd::Runnable => "R",
-            SliceEnd::Sleeping => "S",
-            SliceEnd::Dead => "X",
-            SliceEnd::Open => "-",
-        };
-        let ran = Some(slice.end_ns - slice.start_ns);
-        let cells = [
-            seconds(slice.end_ns),
-            slice.cpu.to_string(),
-            task_name(self.tasks, slice.task),
-            time(waited),
-            time(delay),
-            time(ran),
-            state.to_owned(),
-        ];
-        line(&mut self.out, &cells)
-    }
-}
-
-impl<W: Write> Sink for TimeHistory<'_, W> {
-    fn events(&mut self, batch: &[Event]) -> io::Result<()> {
-        batch.iter().try_for_each(|event| self.event(event))
-    }
-}
-
-fn line(out: &mut impl Write, [time, cpu, task, waited, delay, ran, state]: &[String; 7]) -> io::Result<()> {
-    let text = format!("{time:>16} {cpu:<8} {task:<24} {waited:>10} {delay:>10} {ran:>10} {state}");
-    writeln!(out, "{}", text.trim_end())
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use warmcore_topology::resolve;
 
-    fn tasks(count: u32) -> Vec<TaskInfo> {
+    pub(crate) fn tasks(count: u32) -> Vec<TaskInfo> {
         (0..count)
             .map(|id| TaskInfo {
                 id: TaskId(id),
@@ -353,7 +437,7 @@ mod tests {
     }
 
     /// Two tasks on CPU 0; the idle CPU 2, under the other LLC, takes the one that waits, and says why.
-    fn events() -> Vec<Event> {
+    pub(crate) fn events() -> Vec<Event> {
         let (a, b) = (TaskId(0), TaskId(1));
         let event = |time_ns, cpu, kind| Event { time_ns, cpu: CpuId(cpu), kind };
         let to = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
@@ -394,20 +478,5 @@ mod tests {
                 machine.relation(CpuId(0), CpuId(2)).description()
             )
         );
-    }
-
-    #[test]
-    fn the_history_has_a_line_for_each_slice_and_each_migration() {
-        let tasks = tasks(2);
-        let mut history = TimeHistory::new(Vec::new(), &tasks).unwrap();
-        history.events(&events()).unwrap();
-        let text = String::from_utf8(history.finish().unwrap()).unwrap();
-        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0][..3], ["time", "cpu", "task"]);
-        assert_eq!(
-            lines[2],
-            ["0.000001000", "cpu2", "worker-1/1", "migrated", "from", "cpu0", "to", "cpu2", "(steal)"]
-        );
-        assert_eq!(lines[3], ["0.000003000", "cpu2", "worker-1/1", "-", "995", "ns", "2", "us", "S"]);
     }
 }

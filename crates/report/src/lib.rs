@@ -2,12 +2,13 @@
 //!
 //! - [`run`]: a run directory with everything a report shows; [`scene`], [`counters`], [`scores`]: one trial looked at closely.
 //! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
+//! - [`pdf`]: these figures as PDF.
 //! - [`text`]: the verdict as Markdown and as the table of a patch letter.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
 //! - [`gallery`]: single figures beside words about them, as a page.
 //! - [`lesson`]: a few tasks, who is chosen and why, as a page for a class.
 //! - [`perfetto`]: one trial as a Perfetto trace, streamed; [`event_lines`]: its events as text;
-//!   [`explain`]: its migrations with their decisions, its slices as `perf sched timehist` has them.
+//!   [`explain`]: its migrations with their decisions; [`history`]: its slices as `perf sched timehist` has them.
 //! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
 //!
 //! Reads run directories through `lab` and `trace`; returns texts and bytes, and writes no files. Computes no metric and no
@@ -19,10 +20,12 @@ pub mod event_lines;
 pub mod explain;
 pub mod figures;
 pub mod gallery;
+pub mod history;
 pub mod html;
 pub mod lesson;
 pub mod pack;
 pub mod packed;
+pub mod pdf;
 pub mod perfetto;
 pub mod printable;
 pub mod rows;

@@ -325,7 +325,10 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             }
             EventKind::Counter { counter, task, value } => self.sample(time_ns, cpu, counter, task, value)?,
             EventKind::Score { score, task, value } => self.score(time_ns, score, task, value)?,
-            EventKind::Exit { .. } | EventKind::Affinity { .. } | EventKind::Overhead { .. } => {}
+            EventKind::Exit { .. }
+            | EventKind::Affinity { .. }
+            | EventKind::BalanceDetail { .. }
+            | EventKind::Overhead { .. } => {}
         }
         if self.pending[cpu.index()].len() >= BUNDLE { self.flush(cpu) } else { Ok(()) }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use warmcore_lab::making::{TrialError, rerun_trial};
+use warmcore_lab::making::{Extra, TrialError, rerun_trial};
 use warmcore_lab::reading::{ReadError, RunOnDisk};
 use warmcore_statistics::Sample;
 use warmcore_topology::Machine;
@@ -19,7 +19,7 @@ use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{Event, RunTables, Sink, StoreError, StoreReader, TaskInfo, Tee};
 
 use crate::event_lines::EventLines;
-use crate::explain::TimeHistory;
+use crate::history::{Form, Subject, TimeHistory};
 use crate::perfetto::PerfettoWriter;
 use crate::scene::{Limits, Recorder, Recording, Scene};
 use crate::scores::ScoreTracks;
@@ -151,7 +151,7 @@ impl Run {
         lines.finish().map(|_| ()).map_err(|source| ReportError::Write { scheduler: scene.scheduler.clone(), source })
     }
 
-    /// Writes the slices and migrations of the trial of a scheduler as lines of text, streamed likewise.
+    /// Writes the slices and migrations of the trial of a scheduler, as lines of text or as a document, streamed likewise.
     ///
     /// # Errors
     /// When its events cannot be had, or the text not be written.
@@ -159,11 +159,13 @@ impl Run {
         &self,
         scheduler: usize,
         out: W,
+        form: Form,
         stop: &Arc<AtomicBool>,
     ) -> Result<(), ReportError> {
         let scene = &self.scenes[scheduler];
         let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
-        let history = TimeHistory::new(out, &scene.tasks).map_err(failed)?;
+        let subject = Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks: &scene.tasks };
+        let history = TimeHistory::new(out, form, subject).map_err(failed)?;
         let history = self.events_into(scheduler, history, stop)?;
         history.finish().map(|_| ()).map_err(failed)
     }
@@ -181,6 +183,31 @@ impl Run {
         self.events_into_with(scheduler, ScoreTracks::interval_ns(self.scenes[scheduler].end_ns), sink, stop)
     }
 
+    /// The same with the figures that moves by load balancers rest on, as far as the run's place can tell them: a simulated trial is run
+    /// again for them.
+    ///
+    /// # Errors
+    /// As [`Run::events_into`].
+    pub fn explained_events_into<S: Sink + Send>(
+        &self,
+        scheduler: usize,
+        sink: S,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<S, ReportError> {
+        if !self.is_repeatable() {
+            return self.events_into(scheduler, sink, stop);
+        }
+        let (experiment, record) = (&self.disk.experiment, &self.disk.record);
+        let extra = Extra { balance_details: true, ..Extra::default() };
+        let rerun = rerun_trial(experiment, record, scheduler, self.representative, extra, stop, |_| sink);
+        let scene = &self.scenes[scheduler];
+        rerun.map(|rerun| rerun.sink).map_err(|source| ReportError::Rerun {
+            scheduler: scene.scheduler.clone(),
+            trial: scene.trial,
+            source,
+        })
+    }
+
     /// The same; what the scheduler ranks tasks by is sampled at most every so many nanoseconds, where the trial is simulated again.
     pub(crate) fn events_into_with<S: Sink + Send>(
         &self,
@@ -191,9 +218,9 @@ impl Run {
     ) -> Result<S, ReportError> {
         let (scene, number) = (&self.scenes[scheduler], self.representative);
         let Some(path) = self.disk.trace(scheduler, number) else {
-            let every_ns = Some(scores_every_ns);
+            let extra = Extra { scores_every_ns: Some(scores_every_ns), ..Extra::default() };
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
-            let rerun = rerun_trial(experiment, record, scheduler, number, every_ns, stop, |_| sink);
+            let rerun = rerun_trial(experiment, record, scheduler, number, extra, stop, |_| sink);
             return rerun.map(|rerun| rerun.sink).map_err(|source| ReportError::Rerun {
                 scheduler: scene.scheduler.clone(),
                 trial: scene.trial,
@@ -259,10 +286,11 @@ impl Run {
             && self.is_repeatable()
             && (scene.record.is_none() || stored.engine_events <= options.rerun_events);
         if again {
-            let every_ns = Some(ScoreTracks::interval_ns(stored.elapsed_ns));
+            let every_ns = ScoreTracks::interval_ns(stored.elapsed_ns);
+            let extra = Extra { scores_every_ns: Some(every_ns), ..Extra::default() };
             let recorder = Recorder::new(machine, stored.elapsed_ns, options.limits);
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
-            let rerun = rerun_trial(experiment, record, scheduler, number, every_ns, stop, |_| recorder)
+            let rerun = rerun_trial(experiment, record, scheduler, number, extra, stop, |_| recorder)
                 .map_err(|source| ReportError::Rerun { scheduler: label.clone(), trial: stored.trial, source })?;
             let same = rerun.trial.measures.iter().all(|(name, value)| stored.measures.get(name) == Some(value));
             if !same || rerun.trial.elapsed_ns != stored.elapsed_ns {

@@ -302,6 +302,7 @@ impl Recorder {
             | EventKind::Exit { .. }
             | EventKind::Affinity { .. }
             | EventKind::Phase { .. }
+            | EventKind::BalanceDetail { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(())

@@ -93,6 +93,7 @@ pub fn gains(
                 memory,
                 max_time_ns: None,
                 scores_every_ns: None,
+                balance_details: false,
                 buffer_kib: None,
                 shared: None,
                 actions: &[],

@@ -170,6 +170,7 @@ fn agreement(mix: &Mix, seed: u64) -> f64 {
         memory: MemoryChoice::None,
         max_time_ns: None,
         scores_every_ns: None,
+        balance_details: false,
         buffer_kib: None,
         shared: None,
         actions: &[],

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use warmcore_topology::CpuId;
 
+use crate::BalanceDetail;
+
 /// A task of the run, dense in order of creation. Task 0 is a task like any other; idle is [`TaskId::IDLE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -192,6 +194,15 @@ pub enum EventKind {
         task: TaskId,
         /// Index into the run's table of phases.
         phase: u32,
+    },
+    /// A figure that the move of a task by a load balancer rested on, right after that move. Only where it is asked for, and never stored.
+    BalanceDetail {
+        /// Which figure.
+        detail: BalanceDetail,
+        /// Task that was moved.
+        task: TaskId,
+        /// Its value.
+        value: i64,
     },
     /// A scheduler's decision: number of its [kind](crate::DecisionKind) in the run's table.
     Decision {

@@ -1,6 +1,7 @@
 //! The trace of a run: what happened, and everything that is computed from it alone.
 //!
 //! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
+//! - [`balance_details`]: the figures that a load balancer's moves rested on, for those who ask.
 //! - [`mod@decisions`]: what schedulers say they decided, and why.
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
@@ -13,6 +14,7 @@
 //! The crate does not know who produced a trace. It does no input or output except in the store, which writes into the
 //! directory it is given.
 
+pub mod balance_details;
 pub mod decisions;
 mod error;
 pub mod event;
@@ -28,6 +30,7 @@ pub mod slices;
 pub mod store;
 pub mod tables;
 
+pub use balance_details::{BalanceDetail, GROUP_TYPES, MIGRATION_TYPES};
 pub use decisions::{DecisionCounts, DecisionId, DecisionKind, DecisionTable, DecisionValue};
 pub use error::EventError;
 pub use event::*;

@@ -125,6 +125,7 @@ impl SliceBuilder {
             | EventKind::Phase { .. }
             | EventKind::Decision { .. }
             | EventKind::Score { .. }
+            | EventKind::BalanceDetail { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(None)

@@ -33,6 +33,17 @@ pub enum WorkloadError {
         /// Names of all generators.
         generators: String,
     },
+    /// More or fewer instances of tasks were asked for, and they wait for each other.
+    #[error(
+        "task `{task}` depends on others by {what}, so how many tasks there are is a part of what they do, and more of them are no more load \
+         of the same kind"
+    )]
+    Fixed {
+        /// Which task.
+        task: String,
+        /// By what.
+        what: &'static str,
+    },
     /// A file could not be read.
     #[error("cannot read workload file {path}: {source}")]
     Read {

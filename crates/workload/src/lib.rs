@@ -24,6 +24,7 @@ pub mod program;
 mod resolve;
 pub mod results;
 pub mod rtapp;
+mod scale;
 mod step;
 
 pub use action::{Action, Deed, Destination, LOOK_NS, LOOKS};

@@ -2,10 +2,12 @@
 
 use crate::generate::{combine, from_part, generate, is_generator, parts, unknown};
 use crate::library::{LIBRARY, named};
+use crate::scale::scaled;
 use crate::{DocumentError, DocumentProblem, Options, Workload, WorkloadError, from_rtapp};
 
 /// Makes the workload that `spec` names: `hackbench:-T`, `ule-cfs/c-ray` (of the [library](crate::library)), `tasks.json`, or
-/// several joined by `+`. Files are read with `read_file`, which gets the path as typed; a path that contains `+` itself works if
+/// several joined by `+`. A file or named workload with `@150%` behind it has so many per cent of its tasks' instances. Files are read with
+/// `read_file`, which gets the path as typed; a path that contains `+` itself works if
 /// it is the whole text.
 ///
 /// # Errors
@@ -18,8 +20,8 @@ pub fn resolve(
     let spec = spec.trim();
     let workload = if is_generator(spec) {
         generate(spec, options)?
-    } else if let Some(entry) = named(spec) {
-        entry.make(options)?
+    } else if let Some(made) = named_or_scaled(spec, options, &mut read_file) {
+        made?
     } else {
         let whole = read_file(spec);
         match (whole, parts(spec).as_slice()) {
@@ -32,8 +34,8 @@ pub fn resolve(
                         if is_generator(part) {
                             return from_part(part, options);
                         }
-                        if let Some(entry) = named(part) {
-                            return entry.make(options);
+                        if let Some(made) = named_or_scaled(part, options, &mut read_file) {
+                            return made;
                         }
                         let text = read_file(part).map_err(|error| unreadable(part, error))?;
                         from_file(part, &text, options)
@@ -51,6 +53,23 @@ pub fn resolve(
         return Err(WorkloadError::Strict { warnings: workload.warnings });
     }
     Ok(workload)
+}
+
+/// A workload with a name, or one or a file with a percentage of its instances; nothing if the text is neither.
+fn named_or_scaled(
+    text: &str,
+    options: &Options<'_>,
+    read_file: &mut impl FnMut(&str) -> std::io::Result<String>,
+) -> Option<Result<Workload, WorkloadError>> {
+    if let Some(entry) = named(text) {
+        return Some(entry.make(options));
+    }
+    let (of, percent) = scaled(text)?;
+    let whole = match named(of) {
+        Some(entry) => entry.make(options),
+        None => read_file(of).map_err(|error| unreadable(of, error)).and_then(|text| from_file(of, &text, options)),
+    };
+    Some(whole.and_then(|workload| workload.with_instances(percent)))
 }
 
 /// A file that somebody wrote: every task in it has something to do.

@@ -3,7 +3,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use warmcore_report::explain::{Migration, Migrations, in_words};
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::session::pretty;
+use warmcore_report::explain::{Migration, MigrationRecord, Migrations, in_words};
+use warmcore_report::history::Form;
 use warmcore_report::run::{Options, Run};
 
 use crate::args::{EventsArguments, ExplainArguments};
@@ -12,41 +16,53 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::signals::Signals;
 
+/// The document of `explain --json`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    tool_version: &'static str,
+    schedulers: Vec<SchedulerDocument>,
+}
+
+/// The migrations of one scheduler's trial in it.
+#[derive(Serialize)]
+struct SchedulerDocument {
+    scheduler: String,
+    trial: usize,
+    /// Migrations that there are, of which these are the ones asked for.
+    count: usize,
+    migrations: Vec<MigrationRecord>,
+}
+
 /// Runs `explain`.
 pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let run = load(&arguments.run, &signals)?;
+    run.notes.iter().for_each(|note| console.warn(note));
     let mut chosen: Vec<usize> = (0..run.scenes.len()).collect();
     if let Some(label) = &arguments.scheduler {
         chosen = vec![scheduler(&run, label)?];
     }
     let machine = &run.disk.experiment.machine.value;
+    let mut document =
+        Document { schema: "warmcore-explanation-1", tool_version: TOOL_VERSION, schedulers: Vec::new() };
     for index in chosen {
         let scene = &run.scenes[index];
-        if let Some(name) = &arguments.task
-            && !scene.tasks.iter().any(|task| task.name == *name)
-        {
-            let names: Vec<&str> = scene.tasks.iter().take(8).map(|task| task.name.as_str()).collect();
-            return Err(Failure::usage("warmcore::explain", format!("the run has no task {name}")).help(format!(
-                "its {} tasks are {}, …",
-                scene.tasks.len(),
-                names.join(", ")
-            )));
-        }
-        let wanted =
-            |migration: &Migration| arguments.task.as_ref().is_none_or(|name| scene.task_name(migration.task) == name);
-        let mut found: Vec<Migration> = Vec::new();
-        let sink = Migrations::new(machine, &scene.tables, |migration: &Migration| {
-            if wanted(migration) {
-                found.push(migration.clone());
-            }
-        });
-        let sink = run
-            .events_into(index, sink, &signals.stop)
-            .map_err(|error| report_failure(&error, &arguments.run, &signals))?;
-        sink.finish();
+        let found = migrations(&run, index, arguments, &signals)?;
         let all = found.len();
         let shown = nearest(found, arguments.at, arguments.count);
+        if arguments.json {
+            document.schedulers.push(SchedulerDocument {
+                scheduler: scene.scheduler.clone(),
+                trial: scene.trial,
+                count: all,
+                migrations: shown
+                    .iter()
+                    .map(|migration| MigrationRecord::of(migration, machine, &scene.tasks))
+                    .collect(),
+            });
+            continue;
+        }
         let mut text = format!("under {}: {} of {all} migrations", scene.scheduler, shown.len());
         if let Some(name) = &arguments.task {
             let _ = write!(text, " of {name}");
@@ -56,7 +72,40 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         text.push('\n');
         console.out(&text)?;
     }
-    Ok(())
+    if arguments.json { Ok(console.out(&pretty(&document))?) } else { Ok(()) }
+}
+
+/// The migrations that were asked for, of the trial of a scheduler.
+fn migrations(
+    run: &Run,
+    index: usize,
+    arguments: &ExplainArguments,
+    signals: &Signals,
+) -> Result<Vec<Migration>, Failure> {
+    let scene = &run.scenes[index];
+    if let Some(name) = &arguments.task
+        && !scene.tasks.iter().any(|task| task.name == *name)
+    {
+        let names: Vec<&str> = scene.tasks.iter().take(8).map(|task| task.name.as_str()).collect();
+        return Err(Failure::usage("warmcore::explain", format!("the run has no task {name}")).help(format!(
+            "its {} tasks are {}, …",
+            scene.tasks.len(),
+            names.join(", ")
+        )));
+    }
+    let wanted =
+        |migration: &Migration| arguments.task.as_ref().is_none_or(|name| scene.task_name(migration.task) == name);
+    let mut found: Vec<Migration> = Vec::new();
+    let sink = Migrations::new(&run.disk.experiment.machine.value, &scene.tables, |migration: &Migration| {
+        if wanted(migration) {
+            found.push(migration.clone());
+        }
+    });
+    let sink = run
+        .explained_events_into(index, sink, &signals.stop)
+        .map_err(|error| report_failure(&error, &arguments.run, signals))?;
+    sink.finish();
+    Ok(found)
 }
 
 /// The migrations closest to a time, or the first ones, in order of time.
@@ -81,7 +130,8 @@ pub fn events(arguments: &EventsArguments, console: &Console) -> Result<(), Fail
     if arguments.scheduler.is_none() && run.scenes.len() > 1 {
         console.note(&format!("events under {}; --scheduler names another one", run.scenes[0].scheduler));
     }
-    history(&run, index, &arguments.run, &signals)
+    let form = if arguments.json { Form::Json } else { Form::Lines };
+    history(&run, index, form, &arguments.run, &signals)
 }
 
 fn load(path: &Path, signals: &Signals) -> Result<Run, Failure> {

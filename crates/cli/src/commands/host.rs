@@ -1,6 +1,7 @@
 //! `warmcore host`: what this computer can do, experiments on it, and undoing what they left.
 
 mod metric;
+mod plan;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -24,6 +25,7 @@ use crate::failure::{Class, Failure};
 use crate::load;
 use crate::signals::Signals;
 use metric::Metric;
+use plan::{in_steps, plan};
 
 /// Where the journal is: it must be there after a crash.
 const JOURNAL: &str = "/var/lib/warmcore/host";
@@ -168,7 +170,8 @@ fn compare(arguments: &HostCompareArguments, console: &Console) -> Result<(), Fa
         configuration.wanted.check(&machine, Path::new(ROOT)).map_err(state_failure)?;
     }
     if arguments.dry_run {
-        return Ok(console.out(&plan(&configurations, &machine))?);
+        let plan = plan(&configurations, &machine);
+        return Ok(console.out(&if arguments.json { pretty(&plan) } else { in_steps(&plan) })?);
     }
     let mut labels: Vec<&str> = configurations.iter().map(|configuration| configuration.label.as_str()).collect();
     labels.insert(1, NULL);
@@ -322,27 +325,6 @@ fn cpu_set(text: &str, machine: &Machine) -> Result<Option<CpuSet>, String> {
             Some(numbers.into_iter().map(cpu).collect::<Result<_, _>>()?)
         }
     })
-}
-
-fn plan(configurations: &[Configuration], machine: &Machine) -> String {
-    let mut text = String::new();
-    for Configuration { label, wanted } in configurations {
-        text.push_str(&format!("{label}:\n"));
-        if let Some(cpus) = &wanted.cpus {
-            let others: CpuSet = machine.cpus().filter(|cpu| !cpus.contains(*cpu)).collect();
-            match wanted.means {
-                Means::Affinity => text.push_str(&format!("  the command is bound to CPUs {cpus}\n")),
-                Means::Offline => text.push_str(&format!("  CPUs {others} are taken offline, one by one\n")),
-            }
-        }
-        wanted.settings.iter().for_each(|(path, value)| text.push_str(&format!("  /{path} becomes {value}\n")));
-        match &wanted.scheduler {
-            Scheduler::Fair => {}
-            Scheduler::CacheAware => text.push_str("  cache-aware scheduling is switched on\n"),
-            Scheduler::Program(program, _) => text.push_str(&format!("  {program} is loaded\n")),
-        }
-    }
-    text
 }
 
 /// Numbers below `count` in an order by chance (Fisher-Yates, xorshift64*).

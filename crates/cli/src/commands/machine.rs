@@ -8,12 +8,12 @@ use warmcore_agent::tracefs::{Instance, used_bytes};
 use warmcore_capture::convert::{Cast, Decoder};
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
-use warmcore_topology::Machine;
+use warmcore_topology::{Cache, CpuId, Machine, NodeId, Origin};
 use warmcore_trace::{Event, EventKind, TaskId};
 
-use crate::args::{MachineCommand, MachineFormat};
+use crate::args::{MachineCommand, MachineForm, MachineFormat};
 use crate::commands::record::TRACEFS;
-use crate::commands::write_output;
+use crate::commands::{WrittenFile, print_written, write_result};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -42,24 +42,125 @@ struct Entry {
     sockets: usize,
 }
 
+/// The document of `machine show --json` and `machine detect --json`.
+#[derive(Serialize)]
+struct MachineDocument {
+    schema: &'static str,
+    tool_version: &'static str,
+    name: String,
+    summary: String,
+    /// In order of their dense numbers, which traces and tables have.
+    cpus: Vec<CpuRow>,
+    caches: Vec<CacheRow>,
+    nodes: Vec<NodeRow>,
+    /// What the values rest on, by name.
+    origins: Vec<OriginRow>,
+    notes: Vec<String>,
+    /// The whole machine, with every value, in the format that `--machine` reads.
+    toml: String,
+}
+
+/// One CPU in it: its own number, the operating system's, and what it belongs to.
+#[derive(Serialize)]
+struct CpuRow {
+    cpu: u32,
+    os_index: u32,
+    core: u32,
+    llc: u32,
+    node: u32,
+    socket: u32,
+    capacity: u32,
+}
+
+/// One cache in it, with the CPUs under it.
+#[derive(Serialize)]
+struct CacheRow {
+    name: String,
+    /// 0 where it is not known.
+    size_bytes: u64,
+    cpus: Vec<u32>,
+}
+
+/// One NUMA node in it.
+#[derive(Serialize)]
+struct NodeRow {
+    node: u32,
+    os_index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
+    /// To every node, as the firmware's table has it.
+    distances: Vec<u32>,
+}
+
+/// What a value rests on.
+#[derive(Serialize)]
+struct OriginRow {
+    value: String,
+    /// `measured`, `assumed` or another such word, or the tags of its sources.
+    basis: String,
+    note: String,
+}
+
+impl MachineDocument {
+    fn of(machine: &Machine) -> Self {
+        let cpu = |cpu: CpuId| CpuRow {
+            cpu: cpu.0,
+            os_index: machine.os_index(cpu),
+            core: machine.core_of(cpu).0,
+            llc: machine.llc_of(cpu).0,
+            node: machine.node_of(cpu).0,
+            socket: machine.socket_of(cpu).0,
+            capacity: machine.capacity(cpu),
+        };
+        let cache = |cache: &Cache| CacheRow {
+            name: cache.name(),
+            size_bytes: cache.size_bytes,
+            cpus: cache.cpus.iter().map(|cpu| cpu.0).collect(),
+        };
+        let node = |node: NodeId| NodeRow {
+            node: node.0,
+            os_index: machine.node_os_index(node),
+            memory_bytes: machine.node_memory_bytes(node),
+            distances: machine.nodes().map(|other| machine.node_distance(node, other)).collect(),
+        };
+        let origin = |(value, origin): (&String, &Origin)| OriginRow {
+            value: value.clone(),
+            basis: origin.short(),
+            note: origin.note.clone(),
+        };
+        Self {
+            schema: "warmcore-machine-1",
+            tool_version: TOOL_VERSION,
+            name: machine.name().to_owned(),
+            summary: machine.summary().to_owned(),
+            cpus: machine.cpus().map(cpu).collect(),
+            caches: machine.caches().iter().map(cache).collect(),
+            nodes: machine.nodes().map(node).collect(),
+            origins: machine.origins().iter().map(origin).collect(),
+            notes: machine.notes().to_vec(),
+            toml: warmcore_topology::to_toml(machine),
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
     match command {
         MachineCommand::List { json } => list(json, console),
-        MachineCommand::Show { machine, toml } => show(&read(&machine, console)?, toml, console),
-        MachineCommand::Detect { root, toml, measure: false } => {
+        MachineCommand::Show { machine, form } => show(&read(&machine, console)?, form, console),
+        MachineCommand::Detect { root, form, measure: false } => {
             let machine = load::detect(&root)?;
             load::warn_of_machine(&machine, console);
-            show(&machine, toml, console)
+            show(&machine, form, console)
         }
-        MachineCommand::Detect { root, toml, measure: true } => {
-            show(&measured(load::detect(&root)?, console)?, toml, console)
+        MachineCommand::Detect { root, form, measure: true } => {
+            show(&measured(load::detect(&root)?, console)?, form, console)
         }
-        MachineCommand::Convert { machine, to, out } => {
+        MachineCommand::Convert { machine, to, out, json } => {
             let text = in_format(&read(&machine, console)?, to, console)?;
-            write_output(out.as_deref(), &text, console)
+            write_result(out.as_deref(), ("machine", &text), json, console)
         }
-        MachineCommand::Snapshot { directory, root } => snapshot(&root, &directory, console),
+        MachineCommand::Snapshot { directory, root, json } => snapshot(&root, &directory, json, console),
     }
 }
 
@@ -167,8 +268,12 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
     Ok(console.out(&console.table(&table))?)
 }
 
-fn show(machine: &Machine, toml: bool, console: &Console) -> Result<(), Failure> {
-    let text = if toml { warmcore_topology::to_toml(machine) } else { warmcore_topology::render(machine) };
+fn show(machine: &Machine, form: MachineForm, console: &Console) -> Result<(), Failure> {
+    let text = match form {
+        MachineForm { json: true, .. } => pretty(&MachineDocument::of(machine)),
+        MachineForm { toml: true, .. } => warmcore_topology::to_toml(machine),
+        MachineForm { .. } => warmcore_topology::render(machine),
+    };
     Ok(console.out(&text)?)
 }
 
@@ -187,7 +292,7 @@ fn in_format(machine: &Machine, format: MachineFormat, console: &Console) -> Res
     }
 }
 
-fn snapshot(root: &Path, directory: &Path, console: &Console) -> Result<(), Failure> {
+fn snapshot(root: &Path, directory: &Path, json: bool, console: &Console) -> Result<(), Failure> {
     if directory.exists() {
         return Err(Failure::usage("warmcore::directory", format!("{} exists already", directory.display()))
             .help("name a directory that does not exist yet"));
@@ -197,5 +302,5 @@ fn snapshot(root: &Path, directory: &Path, console: &Console) -> Result<(), Fail
         _ => Failure::failed("warmcore::machine", error),
     })?;
     console.note(&format!("{files} files written to {}", directory.display()));
-    Ok(())
+    if json { print_written(&[WrittenFile::new("snapshot", directory)], None, console) } else { Ok(()) }
 }

@@ -37,14 +37,5 @@ pub fn manual(out: Option<&Path>, console: &Console) -> Result<(), Failure> {
 
 /// `warmcore schema NAME`.
 pub fn schema(name: SchemaName, console: &Console) -> Result<(), Failure> {
-    let text = match name {
-        SchemaName::Comparison => include_str!("../../schemas/comparison.schema.json"),
-        SchemaName::Loads => include_str!("../../schemas/loads.schema.json"),
-        SchemaName::Reproduction => include_str!("../../schemas/reproduction.schema.json"),
-        SchemaName::Error => include_str!("../../schemas/error.schema.json"),
-        SchemaName::Metrics => include_str!("../../schemas/metrics.schema.json"),
-        SchemaName::Workload => include_str!("../../schemas/workload.schema.json"),
-        SchemaName::Trial => include_str!("../../schemas/trial.schema.json"),
-    };
-    Ok(console.out(text)?)
+    Ok(console.out(name.text())?)
 }

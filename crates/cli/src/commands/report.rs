@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use warmcore_lab::directory::REPORT;
 use warmcore_lab::files::{FileError, write_atomically};
+use warmcore_report::figures::Figure;
+use warmcore_report::history::Form;
 use warmcore_report::lesson::{self, LessonError};
 use warmcore_report::perfetto::topology_json;
 use warmcore_report::run::{Options, ReportError, Run};
-use warmcore_report::{figures, html, text};
+use warmcore_report::{figures, html, pdf, text};
 
 use crate::args::ReportArguments;
 use crate::commands::recording::Imported;
+use crate::commands::{WrittenFile, print_written};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -32,18 +35,19 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         made.path().clone_into(path);
         imported.push(made);
     }
+    check_outputs(&arguments)?;
     let traces = [(Format::Perfetto, &arguments.perfetto), (Format::Lines, &arguments.events)];
     let traces: Vec<(Format, &Path)> =
         traces.into_iter().filter_map(|(format, path)| Some((format, path.as_deref()?))).collect();
-    let others =
-        arguments.svg.is_some() || arguments.markdown.is_some() || arguments.lesson.is_some() || !traces.is_empty();
+    let figures = arguments.svg.is_some() || arguments.pdf.is_some();
+    let others = figures || arguments.markdown.is_some() || arguments.lesson.is_some() || !traces.is_empty();
     let page = arguments.html.is_some() || arguments.open || !others;
     if page && arguments.html.is_none() && !imported.is_empty() {
         return Err(Failure::usage("warmcore::usage", "a recording's file has no directory for its page")
             .help("name the page with --html FILE"));
     }
     // The Markdown is made of the trials' numbers alone: damaged events are no reason to refuse it.
-    let drawn = page || arguments.svg.is_some() || arguments.lesson.is_some() || !traces.is_empty();
+    let drawn = page || figures || arguments.lesson.is_some() || !traces.is_empty();
     let scenes = !arguments.no_timeline && drawn;
     let options = Options { scenes, ..Options::default() };
     let runs = arguments
@@ -56,12 +60,18 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
             console.warn(&format!("{}: {note}", path.display()));
         }
     }
-    if let (Some(name), Some(path)) = (&arguments.figure, &arguments.svg) {
-        write_figure(&runs, name, arguments.width.as_deref(), path, arguments.force)?;
-        console.note(&format!("figure: {}", path.display()));
-    } else if let Some(directory) = &arguments.svg {
-        let count = write_figures(&runs, directory, arguments.force)?;
-        console.note(&format!("{count} figures: {}", directory.display()));
+    let mut written = Vec::new();
+    for (kind, path) in [(Drawing::Svg, &arguments.svg), (Drawing::Pdf, &arguments.pdf)] {
+        let Some(path) = path else { continue };
+        if let Some(name) = &arguments.figure {
+            write_figure(&runs, name, arguments.width.as_deref(), (kind, path), arguments.force)?;
+            console.note(&format!("figure: {}", path.display()));
+            written.push(WrittenFile::new("figure", path));
+        } else {
+            let count = write_figures(&runs, kind, path, arguments.force)?;
+            console.note(&format!("{count} figures: {}", path.display()));
+            written.push(WrittenFile::new("figures", path));
+        }
     }
     if let Some(path) = &arguments.markdown {
         let text = text::markdown(&runs);
@@ -69,6 +79,7 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
             console.out(&text)?;
         } else {
             write_new(path, text.as_bytes(), arguments.force)?;
+            written.push(WrittenFile::new("markdown", path));
         }
     }
     if let Some(path) = &arguments.lesson {
@@ -76,9 +87,10 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
             return Err(Failure::usage("warmcore::usage", "a lesson is about one run").help("name one run directory"));
         };
         write_lesson(run, path, arguments.force, &signals, console)?;
+        written.push(WrittenFile::new("lesson", path));
     }
     for (format, path) in traces {
-        write_traces(format, &runs, &arguments, path, &signals, console)?;
+        write_traces(format, &runs, &arguments, path, &signals, console, &mut written)?;
     }
     if page {
         let path = write_page(&arguments, &runs)?;
@@ -86,6 +98,22 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         if arguments.open {
             open(&path)?;
         }
+        written.push(WrittenFile::new("page", &path));
+    }
+    if arguments.json { print_written(&written, None, console) } else { Ok(()) }
+}
+
+/// Whether what is asked for together goes together.
+fn check_outputs(arguments: &ReportArguments) -> Result<(), Failure> {
+    let figures = arguments.svg.is_some() || arguments.pdf.is_some();
+    if arguments.figure.is_some() && !figures {
+        return Err(Failure::usage("warmcore::usage", "--figure does not say where the figure goes")
+            .help("name its file with --svg FILE or --pdf FILE"));
+    }
+    let others = [&arguments.markdown, &arguments.perfetto, &arguments.events];
+    if arguments.json && others.into_iter().flatten().any(|path| path == Path::new("-")) {
+        return Err(Failure::usage("warmcore::usage", "standard output is for the document of --json")
+            .help("name a file instead of `-`"));
     }
     Ok(())
 }
@@ -142,16 +170,43 @@ pub fn lesson_of_directory(
     write_lesson(&run, path, force, signals, console)
 }
 
-/// Writes every figure as SVG and CSV; returns how many.
-fn write_figures(runs: &[Run], directory: &Path, force: bool) -> Result<usize, Failure> {
+/// How a figure is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drawing {
+    Svg,
+    Pdf,
+}
+
+impl Drawing {
+    const fn ending(self) -> &'static str {
+        match self {
+            Self::Svg => "svg",
+            Self::Pdf => "pdf",
+        }
+    }
+
+    /// The figure as a file; as it is, or as wide as a length of SVG.
+    fn file(self, figure: &Figure, width: Option<&str>) -> Result<Vec<u8>, Failure> {
+        let svg = figure.svg.standalone_of_width(&figure.title, width);
+        match self {
+            Self::Svg => Ok(svg.into_bytes()),
+            Self::Pdf => pdf::from_svg(&svg).map_err(|error| Failure::failed("warmcore::figure", error)),
+        }
+    }
+}
+
+/// Writes every figure, SVG with its data as CSV; returns how many.
+fn write_figures(runs: &[Run], drawing: Drawing, directory: &Path, force: bool) -> Result<usize, Failure> {
     create_directory(directory)?;
     let mut count = 0;
     for (index, run) in runs.iter().enumerate() {
         let prefix = if runs.len() > 1 { format!("run{}-", index + 1) } else { String::new() };
         for figure in figures::all(run) {
             let path = |ending: &str| directory.join(format!("{prefix}{}.{ending}", figure.id));
-            write_new(&path("svg"), figure.svg.standalone(&figure.title).as_bytes(), force)?;
-            write_new(&path("csv"), figure.csv.as_bytes(), force)?;
+            write_new(&path(drawing.ending()), &drawing.file(&figure, None)?, force)?;
+            if drawing == Drawing::Svg {
+                write_new(&path("csv"), figure.csv.as_bytes(), force)?;
+            }
             count += 1;
         }
     }
@@ -159,7 +214,13 @@ fn write_figures(runs: &[Run], directory: &Path, force: bool) -> Result<usize, F
 }
 
 /// Writes one figure of a run as a file.
-fn write_figure(runs: &[Run], name: &str, width: Option<&str>, path: &Path, force: bool) -> Result<(), Failure> {
+fn write_figure(
+    runs: &[Run],
+    name: &str,
+    width: Option<&str>,
+    (drawing, path): (Drawing, &Path),
+    force: bool,
+) -> Result<(), Failure> {
     let [run] = runs else {
         return Err(Failure::usage("warmcore::usage", "--figure is about one run").help("name one run directory"));
     };
@@ -169,7 +230,7 @@ fn write_figure(runs: &[Run], name: &str, width: Option<&str>, path: &Path, forc
         return Err(Failure::usage("warmcore::figure", format!("the run has no figure {name}"))
             .help(format!("its figures are {}", names.join(", "))));
     };
-    write_new(path, figure.svg.standalone_of_width(&figure.title, width).as_bytes(), force)
+    write_new(path, &drawing.file(figure, width)?, force)
 }
 
 /// How a trial's events are written.
@@ -177,7 +238,7 @@ fn write_figure(runs: &[Run], name: &str, width: Option<&str>, path: &Path, forc
 enum Format {
     Perfetto,
     Lines,
-    History,
+    History(Form),
 }
 
 impl Format {
@@ -185,7 +246,8 @@ impl Format {
     fn ending(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
-            Self::Lines | Self::History => "txt",
+            Self::Lines | Self::History(Form::Lines) => "txt",
+            Self::History(Form::Json) => "json",
         }
     }
 
@@ -199,7 +261,7 @@ impl Format {
         match self {
             Self::Perfetto => run.write_perfetto(scheduler, out, stop),
             Self::Lines => run.write_events(scheduler, out, stop),
-            Self::History => run.write_history(scheduler, out, stop),
+            Self::History(form) => run.write_history(scheduler, out, form, stop),
         }
     }
 }
@@ -212,6 +274,7 @@ fn write_traces(
     path: &Path,
     signals: &Signals,
     console: &Console,
+    written: &mut Vec<WrittenFile>,
 ) -> Result<(), Failure> {
     if let Some((_, directory)) = runs.iter().zip(&arguments.runs).find(|(run, _)| run.scenes.is_empty()) {
         let message = format!("{}: there are no events of a trial to write", directory.display());
@@ -242,9 +305,10 @@ fn write_traces(
             to_file(format, run, index, &file, arguments.force, signals)?;
             let hint = match format {
                 Format::Perfetto => " (open it at ui.perfetto.dev, which keeps it on this computer)",
-                Format::Lines | Format::History => "",
+                Format::Lines | Format::History(_) => "",
             };
             console.note(&format!("trace: {}{hint}", file.display()));
+            written.push(WrittenFile::new(if format == Format::Perfetto { "perfetto" } else { "events" }, &file));
         }
     }
     Ok(())
@@ -292,9 +356,10 @@ fn to_file(
     std::fs::rename(&partial, file).map_err(|error| failed(&error))
 }
 
-/// Writes the trial of a scheduler to standard output, a line for each slice and migration.
-pub fn history(run: &Run, scheduler: usize, directory: &Path, signals: &Signals) -> Result<(), Failure> {
-    to_standard_output(Format::History, run, scheduler, directory, signals)
+/// Writes the trial of a scheduler to standard output: a line for each slice and migration, or one JSON document.
+pub fn history(run: &Run, scheduler: usize, form: Form, directory: &Path, signals: &Signals) -> Result<(), Failure> {
+    let format = Format::History(form);
+    to_standard_output(format, run, scheduler, directory, signals)
 }
 
 /// Writes one trace to standard output.

@@ -22,12 +22,42 @@ struct Document<'a> {
     schedulers: &'a [&'a SchedulerInfo],
 }
 
+/// The document of `schedulers check --json`.
+#[derive(Serialize)]
+struct Checked {
+    schema: &'static str,
+    tool_version: &'static str,
+    name: String,
+    /// Of its programs.
+    instructions: u64,
+    operations: Vec<String>,
+    /// Operations that the simulated kernel has no occasion to call.
+    never_called: Vec<String>,
+    /// Calls of functions that are not modelled.
+    not_modelled: Vec<String>,
+    /// Programs that do not run here.
+    not_run: Vec<String>,
+    machine: String,
+    /// Under which the costs were found.
+    workload: String,
+    costs: Vec<CheckedOperation>,
+}
+
+/// What an operation takes.
+#[derive(Serialize)]
+struct CheckedOperation {
+    name: String,
+    calls: u64,
+    instructions_per_call: u64,
+    cost_ns_per_call: u64,
+}
+
 /// Runs the verb.
 pub fn run(command: SchedulersCommand, console: &Console) -> Result<(), Failure> {
     match command {
         SchedulersCommand::List { json } => list(json, console),
-        SchedulersCommand::Check { scheduler, machine } => {
-            check(&load::scheduler(&scheduler)?, &load::machine(&machine)?.value, console)
+        SchedulersCommand::Check { scheduler, machine, json } => {
+            check(&load::scheduler(&scheduler)?, &load::machine(&machine)?.value, json, console)
         }
         SchedulersCommand::Show { scheduler, json } => show(&load::scheduler(&scheduler)?, json, console),
     }
@@ -66,7 +96,7 @@ fn show(spec: &SchedulerSpec, json: bool, console: &Console) -> Result<(), Failu
 }
 
 /// What a scheduler of the user's own needs, what of that is missing, and what its operations take on a small workload.
-fn check(spec: &SchedulerSpec, machine: &Machine, console: &Console) -> Result<(), Failure> {
+fn check(spec: &SchedulerSpec, machine: &Machine, json: bool, console: &Console) -> Result<(), Failure> {
     let Some(program) = spec.program() else {
         let message = format!("`{spec}` is a scheduler of this program; there is nothing to check");
         let help = "give one of your own: `warmcore schedulers check 'scx:/path/scx_lavd --performance'`";
@@ -75,28 +105,54 @@ fn check(spec: &SchedulerSpec, machine: &Machine, console: &Console) -> Result<(
     let failed = |error: PlaceError| load::place_failure(error, None);
     let capture = programs::load(program, machine).map_err(failed)?;
     let object = &capture.object;
-    let mut table = Table::new(["of the scheduler", "on this machine"]);
-    let mut row = |what: &str, names: &mut dyn Iterator<Item = &str>| {
-        let names: Vec<&str> = names.collect();
-        table.row([what.to_owned(), if names.is_empty() { "none".to_owned() } else { names.join(", ") }]);
-    };
-    row("name", &mut [object.name()].into_iter());
-    row("instructions of its programs", &mut [object.instructions().to_string().as_str()].into_iter());
-    row("operations", &mut object.operations());
-    row("operations never called here", &mut object.never_called.iter().map(String::as_str));
-    row("calls of what is not modelled", &mut capture.missing.iter().map(String::as_str));
-    row("programs that do not run", &mut capture.not_run.iter().map(String::as_str));
     let text = format!("periodic:-n{},-r1ms,-s2ms,-d500ms", 2 * machine.cpu_count());
     let workload = load::workload(&text, true, &[])?.value;
     let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
-    let mut operations = Table::new(["operation", ">calls", ">instructions per call", ">cost per call"]);
-    for OperationUse { name, calls, cost } in programs::probe(&capture, &setup).map_err(failed)? {
+    let probed = programs::probe(&capture, &setup).map_err(failed)?;
+    let operation = |OperationUse { name, calls, cost }: OperationUse| {
         let each = |sum: fn(&OperationCost) -> u64| cost.as_ref().map_or(0, sum) / calls;
-        let (instructions, cost_ns) = (each(|cost| cost.instructions), each(|cost| cost.charged_ns));
-        operations.row([name, calls.to_string(), instructions.to_string(), format!("{cost_ns} ns")]);
+        CheckedOperation {
+            name,
+            calls,
+            instructions_per_call: each(|cost| cost.instructions),
+            cost_ns_per_call: each(|cost| cost.charged_ns),
+        }
+    };
+    let checked = Checked {
+        schema: "warmcore-scheduler-check-1",
+        tool_version: TOOL_VERSION,
+        name: object.name().to_owned(),
+        instructions: object.instructions() as u64,
+        operations: object.operations().map(str::to_owned).collect(),
+        never_called: object.never_called.iter().cloned().collect(),
+        not_modelled: capture.missing.iter().cloned().collect(),
+        not_run: capture.not_run.iter().cloned().collect(),
+        machine: machine.name().to_owned(),
+        workload: text,
+        costs: probed.into_iter().map(operation).collect(),
+    };
+    Ok(console.out(&if json { pretty(&checked) } else { in_words(&checked, console) })?)
+}
+
+fn in_words(checked: &Checked, console: &Console) -> String {
+    let mut table = Table::new(["of the scheduler", "on this machine"]);
+    let mut row = |what: &str, names: &[String]| {
+        table.row([what.to_owned(), if names.is_empty() { "none".to_owned() } else { names.join(", ") }]);
+    };
+    row("name", std::slice::from_ref(&checked.name));
+    row("instructions of its programs", &[checked.instructions.to_string()]);
+    row("operations", &checked.operations);
+    row("operations never called here", &checked.never_called);
+    row("calls of what is not modelled", &checked.not_modelled);
+    row("programs that do not run", &checked.not_run);
+    let mut operations = Table::new(["operation", ">calls", ">instructions per call", ">cost per call"]);
+    for cost in &checked.costs {
+        let each = [cost.calls, cost.instructions_per_call].map(|number| number.to_string());
+        let [calls, instructions] = each;
+        operations.row([cost.name.clone(), calls, instructions, format!("{} ns", cost.cost_ns_per_call)]);
     }
-    let between = format!("\n{text} on {}:\n\n", machine.name());
-    Ok(console.out(&(console.table(&table) + &between + &console.table(&operations)))?)
+    let between = format!("\n{} on {}:\n\n", checked.workload, checked.machine);
+    console.table(&table) + &between + &console.table(&operations)
 }
 
 fn print_document(schedulers: &[&SchedulerInfo], console: &Console) -> Result<(), Failure> {

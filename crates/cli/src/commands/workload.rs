@@ -1,5 +1,6 @@
 //! `warmcore workload`: list, show, convert, fit, run.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -7,13 +8,13 @@ use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
-use warmcore_memory::fit::{self, Counters, FitError};
+use warmcore_memory::fit::{self, Counters, Fit, FitError};
 use warmcore_memory::profiles_to_toml;
 use warmcore_workload::library::{LIBRARY, NamedSource};
 use warmcore_workload::{FlagInfo, Options, Task, Workload};
 
 use crate::args::{ProfileFormat, WorkloadCommand};
-use crate::commands::write_output;
+use crate::commands::{write_output, write_result};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::load;
@@ -55,22 +56,80 @@ struct Flag {
     help: &'static str,
 }
 
+/// The document of `workload show --json`.
+#[derive(Serialize)]
+struct Summary {
+    schema: &'static str,
+    tool_version: &'static str,
+    name: String,
+    tasks: Vec<TaskSummary>,
+    /// What its tasks share, and how many of each; only what there is.
+    objects: BTreeMap<&'static str, usize>,
+    /// When it ends; absent if that is when its last task exits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ns: Option<u64>,
+    not_modelled: Vec<String>,
+}
+
+/// One task in it, or several of a kind.
+#[derive(Serialize)]
+struct TaskSummary {
+    name: String,
+    role: String,
+    instances: u32,
+    nice: i32,
+    application: String,
+    process: String,
+    /// Of its program.
+    steps: usize,
+}
+
+/// The document of `workload fit --json`.
+#[derive(Serialize)]
+struct FitDocument<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    points: Vec<FittedPoint>,
+    /// What a user should know of the fit.
+    notes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// The profile in the format that was asked for, where it went to no file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
+/// One measured point in it.
+#[derive(Serialize)]
+struct FittedPoint {
+    capacity_bytes: u64,
+    ways: u32,
+    /// Misses per 1000 instructions.
+    measured_mpki: f64,
+    fitted_mpki: f64,
+}
+
 /// Runs the verb.
 pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
     match command {
         WorkloadCommand::List { json } => list(json, console),
-        WorkloadCommand::Show { workload, profiles } => {
-            show(&load::workload(&workload, false, &load::profiles(profiles.as_deref())?)?.value, console)
+        WorkloadCommand::Show { workload, profiles, json } => {
+            let workload = load::workload(&workload, false, &load::profiles(profiles.as_deref())?)?.value;
+            let summary = Summary::of(&workload);
+            let text = if json { pretty(&summary) } else { in_words(&summary, console) };
+            Ok(console.out(&text)?)
         }
-        WorkloadCommand::Convert { workload, profiles, out, strict } => {
+        WorkloadCommand::Convert { workload, profiles, out, strict, json } => {
             let workload = load::workload(&workload, strict, &load::profiles(profiles.as_deref())?)?.value;
             load::warn_unmodelled(&workload, console);
             let text =
                 warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
-            write_output(out.as_deref(), &text, console)
+            write_result(out.as_deref(), ("workload", &text), json, console)
         }
-        WorkloadCommand::New { out } => write_output(out.as_deref(), warmcore_workload::TEMPLATE, console),
-        WorkloadCommand::Fit { counters, to, out } => fit(&counters, to, out.as_deref(), console),
+        WorkloadCommand::New { out, json } => {
+            write_result(out.as_deref(), ("workload", warmcore_workload::TEMPLATE), json, console)
+        }
+        WorkloadCommand::Fit { counters, to, out, json } => fit(&counters, to, (out.as_deref(), json), console),
         WorkloadCommand::Run { workload, max_time, strict, json } => {
             let multiply_add_ps = has_schbench(&workload).then(|| measure_multiply_add(console));
             let workload =
@@ -143,56 +202,76 @@ fn spelling(flag: &FlagInfo) -> String {
     format!("{short}--{}{value}", flag.long)
 }
 
-fn show(workload: &Workload, console: &Console) -> Result<(), Failure> {
-    let mut text = format!("{}\n\n", workload.name);
+impl Summary {
+    fn of(workload: &Workload) -> Self {
+        let objects = [
+            ("locks", workload.locks.len()),
+            ("conditions", workload.conditions.len()),
+            ("barriers", workload.barriers.len()),
+            ("semaphores", workload.semaphores.len()),
+            ("pipes and sockets", workload.channels.len()),
+            ("lists", workload.lists.len()),
+            ("timers", workload.timers.len()),
+            ("task groups", workload.groups.len()),
+            ("recorders", workload.recorders.len()),
+        ];
+        let task = |task: &Task| {
+            let process = &workload.processes[task.process.index()];
+            TaskSummary {
+                name: task.name.clone(),
+                role: task.role.clone(),
+                instances: task.instances,
+                nice: i32::from(task.nice),
+                application: workload.applications.get(process.application as usize).cloned().unwrap_or_default(),
+                process: process.name.clone(),
+                steps: workload.programs[task.program.index()].steps.len(),
+            }
+        };
+        Self {
+            schema: "warmcore-workload-summary-1",
+            tool_version: TOOL_VERSION,
+            name: workload.name.clone(),
+            tasks: workload.tasks.iter().map(task).collect(),
+            objects: objects.into_iter().filter(|(_, count)| *count > 0).collect(),
+            duration_ns: workload.duration_ns,
+            not_modelled: workload.warnings.iter().map(describe_warning).collect(),
+        }
+    }
+}
+
+fn in_words(summary: &Summary, console: &Console) -> String {
+    let mut text = format!("{}\n\n", summary.name);
     let mut tasks = Table::new(["task", "role", ">instances", ">nice", "application", "process", ">steps"]);
-    for task in &workload.tasks {
-        tasks.row(task_row(task, workload));
+    for task in &summary.tasks {
+        tasks.row([
+            task.name.clone(),
+            task.role.clone(),
+            task.instances.to_string(),
+            task.nice.to_string(),
+            task.application.clone(),
+            task.process.clone(),
+            task.steps.to_string(),
+        ]);
     }
     text.push_str(&console.table(&tasks));
     let mut objects = Table::new(["objects", ">count"]);
-    let counts = [
-        ("locks", workload.locks.len()),
-        ("conditions", workload.conditions.len()),
-        ("barriers", workload.barriers.len()),
-        ("semaphores", workload.semaphores.len()),
-        ("pipes and sockets", workload.channels.len()),
-        ("lists", workload.lists.len()),
-        ("timers", workload.timers.len()),
-        ("task groups", workload.groups.len()),
-        ("recorders", workload.recorders.len()),
-    ];
-    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        objects.row([name.to_owned(), count.to_string()]);
+    for (name, count) in &summary.objects {
+        objects.row([(*name).to_owned(), count.to_string()]);
     }
     text.push_str(&format!("\n{}", console.table(&objects)));
-    let ends = match workload.duration_ns {
+    let ends = match summary.duration_ns {
         Some(ns) => format!("after {}", warmcore_workload::format_duration(ns)),
         None => "when its last task exits".into(),
     };
     text.push_str(&format!("\nEnds {ends}.\n"));
-    for warning in &workload.warnings {
-        text.push_str(&format!("Not modelled: {}\n", describe_warning(warning)));
+    for warning in &summary.not_modelled {
+        text.push_str(&format!("Not modelled: {warning}\n"));
     }
-    Ok(console.out(&text)?)
-}
-
-fn task_row(task: &Task, workload: &Workload) -> [String; 7] {
-    let process = &workload.processes[task.process.index()];
-    let application = workload.applications.get(process.application as usize);
-    [
-        task.name.clone(),
-        task.role.clone(),
-        task.instances.to_string(),
-        task.nice.to_string(),
-        application.cloned().unwrap_or_default(),
-        process.name.clone(),
-        workload.programs[task.program.index()].steps.len().to_string(),
-    ]
+    text
 }
 
 /// A profile from counters, with the points it was fitted to as comments.
-fn fit(path: &Path, to: ProfileFormat, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
+fn fit(path: &Path, to: ProfileFormat, (out, json): (Option<&Path>, bool), console: &Console) -> Result<(), Failure> {
     const CODE: &str = "warmcore::fit";
     let text = warmcore_lab::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let counters = Counters::from_toml(&text).map_err(|error| {
@@ -204,15 +283,40 @@ fn fit(path: &Path, to: ProfileFormat, out: Option<&Path>, console: &Console) ->
         Failure::new(class, CODE, format!("{}: {error}", path.display()))
     })?;
     fitted.notes.iter().for_each(|note| console.warn(note));
-    if to == ProfileFormat::Json {
-        let text = warmcore_workload::profiles_to_json(std::slice::from_ref(&fitted.profile));
+    let text = match to {
+        ProfileFormat::Json => warmcore_workload::profiles_to_json(std::slice::from_ref(&fitted.profile)),
+        ProfileFormat::Toml => fitted_toml(&fitted),
+    };
+    if !json {
         return write_output(out, &text, console);
     }
+    let out = out.filter(|path| *path != Path::new("-"));
+    if out.is_some() {
+        write_output(out, &text, console)?;
+    }
+    let points = fitted.points.iter().map(|(point, fitted_mpki)| FittedPoint {
+        capacity_bytes: point.capacity,
+        ways: point.ways,
+        measured_mpki: point.mpki,
+        fitted_mpki: *fitted_mpki,
+    });
+    let document = FitDocument {
+        schema: "warmcore-fit-1",
+        tool_version: TOOL_VERSION,
+        points: points.collect(),
+        notes: &fitted.notes,
+        file: out.map(|path| path.display().to_string()),
+        text: out.is_none().then_some(&text),
+    };
+    Ok(console.out(&pretty(&document))?)
+}
+
+fn fitted_toml(fitted: &Fit) -> String {
     let mut text = String::from("# capacity in bytes, ways, misses per 1000 instructions as measured and as fitted\n");
     for (point, mpki) in &fitted.points {
         text.push_str(&format!("# {:>12} {:>3} {:>10.4} {:>10.4}\n", point.capacity, point.ways, point.mpki, mpki));
     }
     text.push('\n');
     text.push_str(&profiles_to_toml(std::slice::from_ref(&fitted.profile)));
-    write_output(out, &text, console)
+    text
 }

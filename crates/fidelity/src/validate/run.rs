@@ -260,6 +260,7 @@ fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<
         memory: MemoryChoice::None,
         max_time_ns: None,
         scores_every_ns: None,
+        balance_details: false,
         buffer_kib: None,
         shared: None,
         actions: &experiment.actions,

@@ -1,7 +1,8 @@
 //! What explains the difference of a scheduler to the baseline: the number that the verdict is about, cause by cause.
 //!
-//! - An elapsed time is that of the thread that ended last, from the start of the run to its exit, so the causes are that thread's:
-//!   what it did, and what it waited for.
+//! - An elapsed time is that of the thread that ended last, from the start of the run to its exit. Where it waited for other threads, the
+//!   causes are those of the path that leads to its end across threads ([`CriticalPath`]); where it depended on none, its own, which
+//!   tell more of its time on a CPU.
 //! - Work done is explained by task time per work of all threads, every cause counted: where each thread lives as long as the run,
 //!   more work is less task time per work.
 //! - Other metrics are no sums of times. Task time per work stands beside them, and the sentence says that it does not explain them;
@@ -16,7 +17,7 @@ use warmcore_statistics::Design;
 
 use super::{CAUSES, CONSEQUENCES, Cause, LAST_THREAD_CAUSES, NO_GAP, SchedulerSplit, per_work};
 use crate::measures::{ELAPSED, HACKBENCH, Measure, WORK};
-use crate::trial::{LastThread, Trial};
+use crate::trial::Trial;
 use crate::units::duration;
 use crate::verdict::{Finding, MeasureResult, percent};
 
@@ -26,6 +27,8 @@ use crate::verdict::{Finding, MeasureResult, percent};
 pub enum Explains {
     /// Of elapsed time: nanoseconds of the thread that ended last.
     LastThread,
+    /// Of elapsed time: nanoseconds of the path across threads that leads to the end of the one that ended last.
+    CriticalPath,
     /// Of work done: task time per work, in the middle pair of trials.
     Work,
     /// Of no metric: task time per work or per run without waiting and sleeping, the mean over the trials.
@@ -37,7 +40,11 @@ impl Explains {
     pub(super) fn of(metric: &str, trials: &[Vec<Trial>], works: bool) -> Self {
         let mut all = trials.iter().flatten();
         match metric {
-            ELAPSED | HACKBENCH if all.all(|trial| trial.last_thread.is_some()) => Self::LastThread,
+            ELAPSED | HACKBENCH if all.all(|trial| trial.last_thread.is_some()) => {
+                let paths = || trials.iter().flatten().map(|trial| trial.last_thread.as_ref()?.path.as_ref());
+                let crosses = paths().flatten().any(|path| path.handovers > 0);
+                if crosses && paths().all(|path| path.is_some()) { Self::CriticalPath } else { Self::LastThread }
+            }
             WORK if works => Self::Work,
             _ => Self::TaskTime,
         }
@@ -92,7 +99,7 @@ pub(super) struct Judged<'a> {
 }
 
 /// The gap of a scheduler.
-pub(super) fn explain(explains: Explains, pair: &Pair<'_>, judged: &Judged<'_>) -> Option<Gap> {
+pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'_>) -> Option<Gap> {
     if explains == Explains::TaskTime {
         return None;
     }
@@ -106,9 +113,16 @@ pub(super) fn explain(explains: Explains, pair: &Pair<'_>, judged: &Judged<'_>) 
         _ => ((ratio - 1.0).abs() <= NO_GAP).then_some("differ by next to nothing"),
     };
     let (causes, difference) = match explains {
-        Explains::LastThread => {
+        Explains::LastThread | Explains::CriticalPath => {
             let uncounted = [base.elapsed_ns as f64 - base_value, own.elapsed_ns as f64 - own_value];
-            of_last_threads(base.last_thread.as_ref()?, own.last_thread.as_ref()?, uncounted)
+            let spent = |trial: &'a Trial| {
+                let last = trial.last_thread.as_ref()?;
+                Some(match explains {
+                    Explains::CriticalPath => &last.path.as_ref()?.spent_ns,
+                    _ => &last.spent_ns,
+                })
+            };
+            of_elapsed(spent(base)?, spent(own)?, uncounted)
         }
         Explains::Work | Explains::TaskTime => {
             let (own, base) = (per_work(own, own_value)?, per_work(base, base_value)?);
@@ -123,18 +137,29 @@ pub(super) fn explain(explains: Explains, pair: &Pair<'_>, judged: &Judged<'_>) 
     };
     let sentence = match (tie, explains) {
         (Some(tie), _) => format!("{label} and {base_label} {tie} in {title}: there is no difference to explain"),
-        (None, Explains::LastThread) => format!(
-            "{label} takes {} {} than {base_label} {trials}: {}, not {}. {} ended last there (under {base_label} {}), and of the \
-             difference in its time {}. {}",
-            percent((ratio - 1.0).abs()),
-            if ratio < 1.0 { "less" } else { "longer" },
-            duration(own_value),
-            duration(base_value),
-            own.last_thread.as_ref()?.task,
-            base.last_thread.as_ref()?.task,
-            listed(&lines),
-            over_all_threads(pair, ratio < 1.0),
-        ),
+        (None, Explains::LastThread | Explains::CriticalPath) => {
+            let (own, base) = (own.last_thread.as_ref()?, base.last_thread.as_ref()?);
+            let whose = match (&own.path, &base.path) {
+                (Some(own), Some(base)) if explains == Explains::CriticalPath => format!(
+                    "Back along who woke or created whom, over {} handover{} (under {base_label} {}) to the start, of the difference",
+                    own.handovers,
+                    if own.handovers == 1 { "" } else { "s" },
+                    base.handovers
+                ),
+                _ => "Of the difference in its time".into(),
+            };
+            format!(
+                "{label} takes {} {} than {base_label} {trials}: {}, not {}. {} ended last there (under {base_label} {}). {whose} {}. {}",
+                percent((ratio - 1.0).abs()),
+                if ratio < 1.0 { "less" } else { "longer" },
+                duration(own_value),
+                duration(base_value),
+                own.task,
+                base.task,
+                listed(&lines),
+                over_all_threads(pair, ratio < 1.0),
+            )
+        }
         (None, _) => format!(
             "{label} does {} {} work than {base_label} {trials}: of the difference in task time per work {}{}",
             percent((ratio - 1.0).abs()),
@@ -178,17 +203,17 @@ fn middle(judged: &Judged<'_>) -> Option<[usize; 2]> {
     }
 }
 
-/// Differences of the threads that ended last, and their sum: that of the metric, which may begin after the run does.
-fn of_last_threads(
-    base: &LastThread,
-    own: &LastThread,
+/// Differences of what the way to the end was spent on, and their sum: that of the metric, which may begin after the run does.
+fn of_elapsed(
+    base: &BTreeMap<String, f64>,
+    own: &BTreeMap<String, f64>,
     [base_before, own_before]: [f64; 2],
 ) -> (Vec<(&'static Cause, f64)>, f64) {
     let ns = |of: &BTreeMap<String, f64>, cause: &Cause| of.get(cause.name).copied().unwrap_or(0.0);
     let all = CAUSES.iter().chain(&LAST_THREAD_CAUSES);
     of_causes(all.map(|cause| {
         let before = if cause.name == "uncounted" { own_before - base_before } else { 0.0 };
-        (cause, ns(&own.spent_ns, cause) - ns(&base.spent_ns, cause) - before)
+        (cause, ns(own, cause) - ns(base, cause) - before)
     }))
 }
 

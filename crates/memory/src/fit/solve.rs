@@ -98,7 +98,7 @@ pub(super) fn solve(points: &[CachePoint], line_bytes: u32, touches: f64, notes:
         most_lines: 64.0 * largest,
     };
     let mut best: Option<(f64, Vec<f64>)> = None;
-    for count in 1..=MOST_CLASSES.min(points.len() / 2) {
+    for count in 1..=MOST_CLASSES.min(points.len().div_ceil(2)) {
         for stretch in STRETCHES {
             let parameters = descend(&problem, problem.start(count, stretch));
             let worst = problem.residuals(&parameters).iter().fold(0.0, |worst: f64, value| worst.max(value.abs()));
@@ -114,6 +114,13 @@ pub(super) fn solve(points: &[CachePoint], line_bytes: u32, touches: f64, notes:
     if worst > GOOD {
         let percent = 100.0 * (exp(worst) - 1.0);
         notes.push(format!("the classes miss a point by {percent:.0} %: more points, or scans that are not fitted"));
+    }
+    if parameters.len() > points.len() {
+        notes.push(format!(
+            "{} points do not determine sizes and rates of {} classes: others would meet them as well, and more points would tell",
+            points.len(),
+            parameters.len() / 2
+        ));
     }
     let mixture = problem.mixture(&parameters);
     if mixture.fitted.iter().any(|class| class.0 > 4.0 * largest) {

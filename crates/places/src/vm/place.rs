@@ -261,6 +261,7 @@ mod tests {
             memory: MemoryChoice::None,
             max_time_ns: None,
             scores_every_ns: None,
+            balance_details: false,
             buffer_kib: None,
             shared,
             actions: &[],

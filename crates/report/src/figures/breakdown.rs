@@ -157,6 +157,9 @@ pub fn gaps(run: &Run) -> Option<Figure> {
             match split.explains {
                 Explains::LastThread =>
                     "The thread that ended last, in the trials whose ratio is the middle one: what it did and waited for until then.",
+                Explains::CriticalPath =>
+                    "What the thread that ended last waited for, back to the start, in the trials whose ratio is the middle one: no \
+                     waiting for other threads is in it, but what those did.",
                 Explains::Work => "All threads together, in the trials whose ratio is the middle one.",
                 Explains::TaskTime =>
                     "Shares of the gap count what tasks did themselves; waiting for other tasks and sleeping (grey) follow from that \
@@ -173,6 +176,7 @@ pub fn gaps(run: &Run) -> Option<Figure> {
 pub fn unit_of_gaps(split: &TimeSplit) -> String {
     match split.explains {
         Explains::LastThread => "time of the thread that ended last",
+        Explains::CriticalPath => "time along what the end waited for",
         _ if is_per_work(split) => "task time per work (ns per ns)",
         _ => "task time per run",
     }
@@ -180,7 +184,8 @@ pub fn unit_of_gaps(split: &TimeSplit) -> String {
 }
 
 fn is_per_work(split: &TimeSplit) -> bool {
-    split.explains != Explains::LastThread && split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some())
+    !matches!(split.explains, Explains::LastThread | Explains::CriticalPath)
+        && split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some())
 }
 
 /// A gap's number with its sign.

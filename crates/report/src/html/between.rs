@@ -64,7 +64,8 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
         .and_then(|s| s.measures.get(name))
         .zip(scheduler(other, label).and_then(|s| s.measures.get(name)));
     let Some((base, result)) = pair else { return "<td class=\"n\">–</td><td class=\"n\">–</td>".into() };
-    let better = measure(first, name).map_or(Better::Neither, |measure| measure.better);
+    let of = measure(first, name);
+    let better = of.map_or(Better::Neither, |measure| measure.better);
     // Two runs have seeds in common or nothing: blocks of one are not those of the other.
     let paired = |run: &Run| run.disk.record.design == Design::Paired;
     let seeds = |run: &Run| run.disk.record.seeds.clone();
@@ -74,8 +75,13 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
     };
     let comparison = compare_trials(design, &base.points, &result.points, better);
     let comparison = comparison.ok();
+    // Over nearly nothing, or with an end that did not come, there is no ratio.
+    let least = of.map_or(f64::MIN_POSITIVE, |measure| measure.least);
+    let real = base.summary.median.is_some_and(|median| median >= least && median.is_finite());
+    let comparison = comparison.filter(|comparison| real && comparison.ratio.is_some_and(f64::is_finite));
     let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
     let interval = comparison.as_ref().and_then(|comparison| comparison.interval);
+    let interval = interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite());
     let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
     format!(
         "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}{range}</td>",

@@ -7,6 +7,7 @@
 //! | `load_only` | the same as they were from Linux 4.9 to 5.4 |
 //! | `tick_loads` | `cpu_load_update_active`, `source_load`, `target_load` of 4.9 |
 //! | `pass` | `should_we_balance`, `sched_balance_rq` |
+//! | `details` | none: what moves rest on, for who asks |
 //! | `move_tasks` | `detach_tasks`, `can_migrate_task`, `attach_tasks`, `active_load_balance_cpu_stop` |
 //! | `newidle` | `sched_balance_newidle` |
 //! | `nohz` | `nohz_balancer_kick`, `nohz_idle_balance` and the set of idle CPUs without tick |
@@ -19,6 +20,7 @@
 //! A pass takes no simulated time by itself: its cost is charged to the CPU that runs it, and the same figure is what
 //! the kernel would have measured.
 
+pub(crate) mod details;
 pub(crate) mod load_only;
 pub(crate) mod move_tasks;
 pub(crate) mod newidle;
@@ -35,6 +37,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_trace::{OverheadKind, TaskId};
 
+use self::details::Found;
 use self::nohz::Nohz;
 use self::tick_loads::TickLoads;
 use super::{Fair, Policy};
@@ -70,6 +73,8 @@ pub struct BalanceState {
     excluded: Vec<u32>,
     /// Tasks taken from their queue and not yet put into another.
     detached: Vec<TaskId>,
+    /// By CPU: what the pass found that started its stopper.
+    pushes: Vec<Found>,
     /// By CPU, where the rules of 4.9 hold: averages of load.
     tick_loads: Vec<TickLoads>,
     /// By CPU, where the rules of 4.9 hold: mean cost of a search for an idle CPU (`avg_scan_cost`).
@@ -89,6 +94,7 @@ impl BalanceState {
             serialized_until_ns: 0,
             excluded: Vec::new(),
             detached: Vec::new(),
+            pushes: vec![Found::default(); cpus],
             tick_loads: vec![TickLoads::default(); cpus],
             scan_costs_ns: vec![0; cpus],
         }

@@ -141,7 +141,7 @@ impl Counters {
             EventKind::Phase { phase, .. } => *entry(&mut self.phases, event, "phases", phase)? += 1,
             EventKind::Decision { decision, .. } => *entry(&mut self.decisions, event, "decisions", decision)? += 1,
             // Not counted: a sample says nothing that adds up.
-            EventKind::Score { .. } => {}
+            EventKind::Score { .. } | EventKind::BalanceDetail { .. } => {}
             EventKind::Overhead { kind, duration_ns } => {
                 self.overhead_reported = true;
                 let spent = &mut self.cpus[event.cpu.index()].overhead_ns[kind as usize];

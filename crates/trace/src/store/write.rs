@@ -174,6 +174,8 @@ impl Store {
                     scores.push([sequence, time, cpu, index, name, task, Cell::Int(value)])?;
                 }
             }
+            // No event of a trace: it is had again by simulating the run again, and takes no number.
+            EventKind::BalanceDetail { .. } => return Ok(()),
             EventKind::Overhead { kind, duration_ns } => {
                 self.overhead.push([sequence, time, cpu, Cell::Word(kind as u8), Cell::count(duration_ns)])?;
             }

@@ -1,11 +1,14 @@
-//! How much of a machine a generator's text asks for, as one number that can be changed: its tasks, threads or requests.
+//! How much of a machine a workload's text asks for, as one number that can be changed: a generator's tasks, threads or requests, or the
+//! percentage of a file's instances.
 //!
 //! Only what leaves each task's program as it is counts as a change of the load: more tasks of the same kind, or requests more often.
-//! Several generators at once grow together: each has its own number, and all keep the proportion in which they were typed.
+//! Several at once grow together: each has its own number, and all keep the proportion in which they were typed. Whether a file's tasks can
+//! be more or fewer is known once it is read.
 
 use super::flags::Flags;
 use super::{GENERATORS, MAX_COUNT, find, parts};
 use crate::library::{NamedSource, named};
+use crate::scale::{MAX_PERCENT, scaled};
 use crate::{Options, WorkloadError};
 
 /// The flag of a generator that sets its load.
@@ -38,19 +41,22 @@ static LOAD_FLAGS: [LoadFlag; 9] = [
 
 /// What is counted where several generators grow together.
 const PERCENT: &str = "% of the numbers that were typed";
+/// What is counted of a file.
+const INSTANCES: &str = "% of the file's instances";
 
-/// The text of one generator, or of several joined by `+`, with its load as a number.
+/// The text of one generator or file, or of several joined by `+`, with its load as a number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadText {
     /// Not empty.
     parts: Vec<Part>,
 }
 
-/// One generator.
+/// One generator or file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Part {
-    name: &'static str,
-    flag: String,
+    name: String,
+    /// Of a file nothing.
+    flag: Option<String>,
     others: Vec<String>,
     counts: &'static str,
     most: u64,
@@ -60,8 +66,9 @@ struct Part {
 
 impl Part {
     fn with(&self, count: u64) -> String {
+        let Some(flag) = &self.flag else { return format!("{}@{count}%", self.name) };
         let others: String = self.others.iter().map(|other| format!(",{other}")).collect();
-        format!("{}:{}{count}{others}", self.name, self.flag)
+        format!("{}:{flag}{count}{others}", self.name)
     }
 
     /// The number at a percentage of the one that was typed, at least 1.
@@ -100,7 +107,9 @@ impl LoadText {
     #[must_use]
     pub fn first(&self, tasks: u64) -> u64 {
         match self.parts.as_slice() {
-            [_] => tasks,
+            [Part { flag: Some(_), .. }] => tasks,
+            // How many tasks a file has is not known here.
+            [_] => 100,
             parts => {
                 let typed = parts.iter().filter_map(|part| part.typed).fold(0, u64::saturating_add);
                 tasks.saturating_mul(100) / typed.max(1)
@@ -124,11 +133,6 @@ pub enum LoadTextError {
     /// One of several generators whose number is not typed.
     #[error("`{0}` does not say its number, and several generators at once grow in the proportion of theirs")]
     NoProportion(String),
-    /// A file.
-    #[error(
-        "`{0}` is a file or made of one, and how its tasks depend on each other does not say what more load would be"
-    )]
-    File(String),
     /// A generator without such a number.
     #[error("{0} has no number that sets its load: it runs through its messages as fast as it can")]
     NoNumber(&'static str),
@@ -150,7 +154,8 @@ impl LoadTextError {
             }
         }
         format!(
-            "generators can be scaled by a number of their own, several at once if each says its number: {}",
+            "files can be scaled by the instances of their tasks, where these do not wait for each other; generators by a number of their own, \
+             several at once if each says its number: {}",
             known.join("; ")
         )
     }
@@ -166,7 +171,7 @@ pub fn load_text(spec: &str) -> Result<LoadText, LoadTextError> {
     if found.len() > 1
         && let Some(silent) = found.iter().find(|part| part.typed.is_none_or(|typed| typed == 0))
     {
-        return Err(LoadTextError::NoProportion(silent.name.to_owned()));
+        return Err(LoadTextError::NoProportion(silent.name.clone()));
     }
     Ok(LoadText { parts: found })
 }
@@ -176,15 +181,28 @@ fn add_parts(spec: &str, found: &mut Vec<Part>) -> Result<(), LoadTextError> {
     for text in parts(spec) {
         match named(text).map(|entry| entry.source) {
             Some(NamedSource::Text(text)) => add_parts(text, found)?,
-            Some(NamedSource::File(_)) => return Err(LoadTextError::File(text.to_owned())),
+            Some(NamedSource::File(_)) => found.push(file(text)),
             None => found.push(part(text)?),
         }
     }
     Ok(())
 }
 
+/// A file, or a named workload that is one: of it or of what is typed already is more or less.
+fn file(text: &str) -> Part {
+    let (name, typed) = scaled(text).unwrap_or((text, 100));
+    Part {
+        name: name.to_owned(),
+        flag: None,
+        others: Vec::new(),
+        counts: INSTANCES,
+        most: MAX_PERCENT.into(),
+        typed: Some(typed.into()),
+    }
+}
+
 fn part(text: &str) -> Result<Part, LoadTextError> {
-    let Some(generator) = find(text) else { return Err(LoadTextError::File(text.to_owned())) };
+    let Some(generator) = find(text) else { return Ok(file(text)) };
     let words = text.split_once(':').map_or("", |(_, words)| words);
     let flags = Flags::parse(generator, words, Options::default()).map_err(WorkloadError::from)?;
     let load = LOAD_FLAGS
@@ -194,8 +212,8 @@ fn part(text: &str) -> Result<Part, LoadTextError> {
     let short = generator.flags.iter().find(|flag| flag.long == load.flag).and_then(|flag| flag.short);
     let flag = short.map_or_else(|| format!("--{}=", load.flag), |short| format!("-{short}"));
     Ok(Part {
-        name: generator.name,
-        flag,
+        name: generator.name.to_owned(),
+        flag: Some(flag),
         others: flags.typed_without(load.flag),
         counts: load.counts,
         most: load.most,
@@ -241,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn files_are_scaled_by_the_instances_of_their_tasks_alone_and_beside_generators() {
+        let file = load_text("dir/tasks.json").unwrap();
+        assert_eq!((file.with(150).as_str(), file.counts(), file.first(7)), ("dir/tasks.json@150%", INSTANCES, 100));
+        assert_eq!(load_text("ule-cfs/c-ray").unwrap().with(20), "ule-cfs/c-ray@20%");
+        let both = load_text("spin:-n2+tasks.json@50%").unwrap();
+        assert_eq!((both.with(200).as_str(), both.counts()), ("spin:-n4+tasks.json@100%", PERCENT));
+    }
+
+    #[test]
     fn every_flag_is_one_of_its_generator_and_takes_the_most_that_is_said() {
         for load in &LOAD_FLAGS {
             let generator = find(load.generator).unwrap();
@@ -257,9 +284,6 @@ mod tests {
     fn what_has_no_such_number_is_refused_with_what_has() {
         assert!(matches!(load_text("spin:-n2+spin"), Err(LoadTextError::NoProportion(_))));
         assert!(matches!(load_text("spin:-n2+hackbench:-T"), Err(LoadTextError::NoNumber("hackbench"))));
-        assert!(matches!(load_text("spin:-n2+tasks.json"), Err(LoadTextError::File(_))));
-        assert!(matches!(load_text("ule-cfs/c-ray"), Err(LoadTextError::File(_))));
-        assert!(matches!(load_text("tasks.json"), Err(LoadTextError::File(_))));
         assert!(matches!(load_text("hackbench:-T"), Err(LoadTextError::NoNumber("hackbench"))));
         assert!(matches!(load_text("spin:-q"), Err(LoadTextError::Text(_))));
         let advice = LoadTextError::advice();

@@ -8,6 +8,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
 use super::IdleType;
+use super::details::{Found, FoundGroup};
 use super::pass::Pass;
 use super::stats::{Migration, SCHED_CAPACITY_SCALE};
 use crate::domains::flags;
@@ -189,6 +190,24 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let imbalance = find_load_imbalance(pass.idle, imbalance_pct, &found);
         (pass.imbalance, pass.migration) = (imbalance as i64, Migration::Load);
         pass.numa_class = self.numa_class_of_group(pass, found.busiest.group);
+        let group = |stats: &LoadStats| FoundGroup {
+            group_type: match stats.group_type() {
+                LoadGroupType::Other => 8,
+                LoadGroupType::Imbalanced => 5,
+                LoadGroupType::Overloaded => 7,
+            },
+            nr_running: stats.nr_running,
+            util: stats.util,
+            load: stats.load,
+            capacity: stats.capacity,
+        };
+        pass.found = Found {
+            local: group(&found.local),
+            busiest: group(&found.busiest),
+            imbalance: imbalance as i64,
+            failed: self.domains.domain(pass.domain).nr_balance_failed,
+            migration: Some(Migration::Load),
+        };
         (imbalance > 0).then_some(found.busiest.group)
     }
 

@@ -65,6 +65,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 Scheduler::dequeue(self, core, pass.src, task, Dequeue::MIGRATING);
             } else {
                 self.detach_task(core, pass, task, MigrationKind::Balance);
+                self.tell_balance_details(core, pass, task, Some(share));
                 if pass.migration == Migration::LlcTask {
                     pass.pulled_util += self.entities[entity as usize].pelt.util as u64;
                     self.tell_pull(core, pass, task);
@@ -213,7 +214,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         pass.migration = self.noted_push(cpu);
         if let Some(task) = self.first_to_push(core, &mut pass) {
             self.domains.domain_mut(index).nr_balance_failed = 0;
+            pass.found = self.balance.pushes[cpu.index()];
             self.detach_task(core, &pass, task, MigrationKind::Active);
+            self.tell_balance_details(core, &pass, task, None);
             if pass.migration == Migration::LlcTask {
                 self.tell_pull(core, &pass, task);
             }

@@ -3,6 +3,7 @@
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
+use super::details::Found;
 use super::stats::Migration;
 use super::{BalanceState, IdleType};
 use crate::domains::flags;
@@ -34,6 +35,8 @@ pub(crate) struct Pass {
     /// Utilisation of the tasks moved to LLCs they prefer.
     pub pulled_util: u64,
     pub migration: Migration,
+    /// What it found when it chose where to pull from.
+    pub found: Found,
     /// Tasks examined, number at which to pause, and at which to end.
     pub examined: u32,
     pub pause_at: u32,
@@ -68,6 +71,7 @@ impl Pass {
             imbalance: 0,
             pulled_util: 0,
             migration: Migration::Load,
+            found: Found::default(),
             examined: 0,
             pause_at: NR_MIGRATE_BREAK,
             examine_at_most: 0,
@@ -326,6 +330,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if active {
             rq.active_balance = true;
             rq.push_cpu = pass.cpu.0;
+            self.balance.pushes[pass.src.index()] = pass.found;
             self.gathering.note_push(pass.src, pass.migration == Migration::LlcTask);
             core.queue_stopper(pass.src, pass.cpu.0);
         }

@@ -6,6 +6,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
 use super::IdleType;
+use super::details::Found;
 use super::pass::Pass;
 use crate::domains::flags;
 use crate::fair::gathering::Gathering;
@@ -41,7 +42,7 @@ pub(crate) enum GroupType {
     Overloaded = 7,
 }
 
-/// What is to be moved (`enum migration_type`).
+/// What is to be moved (`enum migration_type`); its numbers are those of `MIGRATION_TYPES`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Migration {
     /// Weighted load.
@@ -378,6 +379,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let mut stats = self.update_sd_lb_stats(core, pass)?;
         let imbalance = find_imbalance(&self.conditions(pass), &mut stats)?;
         (pass.imbalance, pass.migration) = (imbalance.amount, imbalance.migration);
+        pass.found = Found {
+            local: (&stats.local).into(),
+            busiest: (&stats.busiest).into(),
+            imbalance: imbalance.amount,
+            failed: self.domains.domain(pass.domain).nr_balance_failed,
+            migration: Some(imbalance.migration),
+        };
         pass.numa_class = self.numa_class_of_group(pass, stats.busiest.group);
         Some(stats.busiest.group)
     }

@@ -1,0 +1,93 @@
+//! What can be typed about finished runs.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::values::{parse_length, parse_time};
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+pub struct ReportArguments {
+    /// Run directories; several are shown one after the other and compared with the first
+    #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
+    pub runs: Vec<PathBuf>,
+    /// Page to write; report.html in the run directory if nothing else is asked for
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Show the page in a browser
+    #[arg(long)]
+    pub open: bool,
+    /// Directory for every figure as SVG, with its data as CSV; with --figure the file for that one
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub svg: Option<PathBuf>,
+    /// Directory for every figure as PDF; with --figure the file for that one
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub pdf: Option<PathBuf>,
+    /// Draw one figure only, into the file that --svg or --pdf names
+    #[arg(long, value_name = "NAME")]
+    pub figure: Option<String>,
+    /// Width of that figure, such as 85mm, a column of a paper
+    #[arg(long, value_name = "LENGTH", requires = "figure", value_parser = parse_length)]
+    pub width: Option<String>,
+    /// Markdown to write, with the table of a patch letter; `-` for standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub markdown: Option<PathBuf>,
+    /// Perfetto trace of the trial that the page looks at. FILE itself for one scheduler (`-` for standard output); for
+    /// several one file each, FILE with `-SCHEDULER` before its ending. A directory, or a name that ends with `/`:
+    /// trace-SCHEDULER.pftrace in it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
+    pub perfetto: Option<PathBuf>,
+    /// Events of that trial as text, one a line; FILE as for --perfetto, in a directory trace-SCHEDULER.txt
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
+    pub events: Option<PathBuf>,
+    /// Page for a class, of a run with a few tasks: a Gantt chart for each scheduler, and who was chosen and why
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline")]
+    pub lesson: Option<PathBuf>,
+    /// Leave out the timeline and everything else that needs the events of a trial
+    #[arg(long)]
+    pub no_timeline: bool,
+    /// Write over files that are there
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON document: the files that were written
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArguments {
+    /// Run directory
+    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub run: PathBuf,
+    /// Only the migrations of this task
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
+    /// The migrations closest to this time of the trial, such as 512ms; the first ones if not given
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub at: Option<u64>,
+    /// Only under this scheduler
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub scheduler: Option<String>,
+    /// Most migrations to tell, of each scheduler
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub count: usize,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `events`.
+#[derive(Args, Debug)]
+pub struct EventsArguments {
+    /// Run directory
+    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub run: PathBuf,
+    /// Scheduler; the first of the run if not given
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub scheduler: Option<String>,
+    /// Print one JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+}

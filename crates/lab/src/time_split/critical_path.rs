@@ -1,0 +1,192 @@
+//! What an end waited for, across threads: from the thread that ended last back to the one that woke it, from there to the one that woke
+//! that, to the start of the run.
+//!
+//! The walk is done forwards, in constant memory: each task carries the times of the path that leads to its present moment. A task that is
+//! woken by another one takes over that one's path, because it could not go on before; so does one that is created. A task that a timer or
+//! an interrupt wakes has slept on its own path. What is left at the end is the path of the thread that ended last, and it has no waiting
+//! for other threads in it: that is what those did meanwhile.
+//!
+//! Time on a CPU is not divided further, as events do not tell what it was. A thread that waits actively is on its CPU.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use warmcore_trace::{Event, EventKind, Outcome, PrevState, Sink, TaskId};
+
+/// The path to the end of the thread that ended last.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CriticalPath {
+    /// How often it goes from one thread to another.
+    pub handovers: u64,
+    /// Nanoseconds by cause, from the start of the run to the end: `on_cpu`, `run_queue`, `sleeping` and `not_created`.
+    pub spent_ns: BTreeMap<String, f64>,
+}
+
+/// What a path went to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Times {
+    on_cpu_ns: u64,
+    queued_ns: u64,
+    slept_ns: u64,
+    not_created_ns: u64,
+    handovers: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doing {
+    Unborn,
+    Queued,
+    Running,
+    Off,
+    Ended,
+}
+
+/// A task's path up to `since_ns`, and what it does from then on.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    times: Times,
+    doing: Doing,
+    since_ns: u64,
+}
+
+const UNBORN: Path = Path {
+    times: Times { on_cpu_ns: 0, queued_ns: 0, slept_ns: 0, not_created_ns: 0, handovers: 0 },
+    doing: Doing::Unborn,
+    since_ns: 0,
+};
+
+impl Path {
+    /// Goes on to a time, at which the task begins something else.
+    fn go_on(&mut self, now_ns: u64, doing: Doing) {
+        let passed_ns = now_ns - self.since_ns.min(now_ns);
+        match self.doing {
+            Doing::Unborn => self.times.not_created_ns += passed_ns,
+            Doing::Queued => self.times.queued_ns += passed_ns,
+            Doing::Running => self.times.on_cpu_ns += passed_ns,
+            Doing::Off => self.times.slept_ns += passed_ns,
+            Doing::Ended => return,
+        }
+        (self.doing, self.since_ns) = (doing, now_ns);
+    }
+}
+
+/// Follows the paths of all tasks while events come.
+#[derive(Debug, Default)]
+pub(crate) struct CriticalPaths {
+    paths: Vec<Path>,
+}
+
+impl CriticalPaths {
+    /// The path of the task that ended last; none if no task ended.
+    pub(crate) fn of(&self, outcome: &Outcome) -> Option<CriticalPath> {
+        let times = self.paths.get(super::ended_last(outcome)?.1)?.times;
+        let spent = [
+            ("on_cpu", times.on_cpu_ns),
+            ("run_queue", times.queued_ns),
+            ("sleeping", times.slept_ns),
+            ("not_created", times.not_created_ns),
+        ];
+        let spent = spent.into_iter().filter(|(_, ns)| *ns > 0);
+        let spent_ns = spent.map(|(name, ns)| (name.to_owned(), ns as f64)).collect();
+        Some(CriticalPath { handovers: times.handovers, spent_ns })
+    }
+
+    fn path(&mut self, task: TaskId) -> &mut Path {
+        if task.index() >= self.paths.len() {
+            self.paths.resize(task.index() + 1, UNBORN);
+        }
+        &mut self.paths[task.index()]
+    }
+
+    /// A task goes on because another one, which is on a CPU, lets it.
+    fn hand_over(&mut self, from: TaskId, to: TaskId, now_ns: u64) {
+        let giver = self.path(from);
+        giver.go_on(now_ns, giver.doing);
+        let times = Times { handovers: giver.times.handovers + 1, ..giver.times };
+        *self.path(to) = Path { times, doing: Doing::Queued, since_ns: now_ns };
+    }
+
+    fn event(&mut self, event: &Event) {
+        let now_ns = event.time_ns;
+        match event.kind {
+            EventKind::Fork { parent, child } if parent.is_idle() => self.path(child).go_on(now_ns, Doing::Queued),
+            EventKind::Fork { parent, child } => self.hand_over(parent, child, now_ns),
+            EventKind::Waking { task, waker, .. } if self.path(task).doing == Doing::Off => {
+                if waker.is_idle() || waker == task {
+                    self.path(task).go_on(now_ns, Doing::Queued);
+                } else {
+                    self.hand_over(waker, task, now_ns);
+                }
+            }
+            // A trace without the waking before it.
+            EventKind::Wakeup { task } if matches!(self.path(task).doing, Doing::Off | Doing::Unborn) => {
+                self.path(task).go_on(now_ns, Doing::Queued);
+            }
+            EventKind::Switch { prev, prev_state, next } => {
+                if !prev.is_idle() {
+                    let doing = match prev_state {
+                        PrevState::Sleeping => Doing::Off,
+                        PrevState::Dead => Doing::Ended,
+                        PrevState::Runnable | PrevState::Idle => Doing::Queued,
+                    };
+                    self.path(prev).go_on(now_ns, doing);
+                }
+                if !next.is_idle() {
+                    self.path(next).go_on(now_ns, Doing::Running);
+                }
+            }
+            EventKind::Exit { task } => self.path(task).go_on(now_ns, Doing::Ended),
+            _ => {}
+        }
+    }
+}
+
+impl Sink for CriticalPaths {
+    fn events(&mut self, batch: &[Event]) -> io::Result<()> {
+        batch.iter().for_each(|event| self.event(event));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_topology::CpuId;
+
+    fn switch(prev: TaskId, prev_state: PrevState, next: TaskId) -> EventKind {
+        EventKind::Switch { prev, prev_state, next }
+    }
+
+    #[test]
+    fn the_path_of_a_thread_is_that_of_whom_it_waited_for_and_has_no_waiting_in_it() {
+        let (a, b) = (TaskId(0), TaskId(1));
+        let waking = |task, waker| EventKind::Waking { task, target_cpu: CpuId(0), waker };
+        let events = [
+            // Both are created at 5; a runs from 5 on one CPU, b from 15 on another, and soon waits for a.
+            (5, EventKind::Fork { parent: TaskId::IDLE, child: a }),
+            (5, EventKind::Fork { parent: TaskId::IDLE, child: b }),
+            (5, switch(TaskId::IDLE, PrevState::Idle, a)),
+            (15, switch(TaskId::IDLE, PrevState::Idle, b)),
+            (20, switch(b, PrevState::Sleeping, TaskId::IDLE)),
+            // a sleeps from 105 to 205 by a timer, waits 10 for a CPU, and wakes b at 300.
+            (105, switch(a, PrevState::Sleeping, TaskId::IDLE)),
+            (205, waking(a, TaskId::IDLE)),
+            (215, switch(TaskId::IDLE, PrevState::Idle, a)),
+            (300, waking(b, a)),
+            (330, switch(TaskId::IDLE, PrevState::Idle, b)),
+            (340, EventKind::Exit { task: a }),
+            (350, EventKind::Exit { task: b }),
+        ];
+        let mut paths = CriticalPaths::default();
+        let events = events.map(|(time_ns, kind)| Event { time_ns, cpu: CpuId(0), kind });
+        paths.events(&events).unwrap();
+        let times = |task: TaskId| paths.paths[task.index()].times;
+        let of_a = Times { on_cpu_ns: 100 + 125, queued_ns: 10, slept_ns: 100, not_created_ns: 5, ..Times::default() };
+        assert_eq!(times(a), of_a);
+        let of_b =
+            Times { on_cpu_ns: 100 + 85 + 20, queued_ns: 10 + 30, slept_ns: 100, not_created_ns: 5, handovers: 1 };
+        assert_eq!(times(b), of_b, "a's path up to 300, then its own");
+    }
+}

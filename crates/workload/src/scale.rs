@@ -1,0 +1,79 @@
+//! More or fewer of a workload's tasks: each kind in the same proportion, as far as they do not count each other.
+
+use crate::{Step, Workload, WorkloadError};
+
+/// The text and the percentage of `FILE@150%`.
+pub(crate) fn scaled(spec: &str) -> Option<(&str, u32)> {
+    let (text, percent) = spec.strip_suffix('%')?.rsplit_once('@')?;
+    percent.parse().ok().filter(|percent| (1..=MAX_PERCENT).contains(percent)).map(|percent| (text, percent))
+}
+
+/// The largest percentage.
+pub(crate) const MAX_PERCENT: u32 = 10_000_000;
+
+impl Workload {
+    /// The workload with so many per cent of the instances of each of its tasks, rounded, and at least one. Tasks that others create follow
+    /// from these.
+    ///
+    /// # Errors
+    /// Where tasks wait for each other, so that how many there are is a part of what they do.
+    pub(crate) fn with_instances(mut self, percent: u32) -> Result<Self, WorkloadError> {
+        for task in &self.tasks {
+            let steps = &self.programs[task.program.index()].steps;
+            if let Some(what) = steps.iter().find_map(counts_others) {
+                return Err(WorkloadError::Fixed { task: task.name.clone(), what });
+            }
+        }
+        for task in self.tasks.iter_mut().filter(|task| task.instances > 0) {
+            let scaled = (u64::from(task.instances) * u64::from(percent) + 50) / 100;
+            task.instances = u32::try_from(scaled).unwrap_or(u32::MAX).max(1);
+        }
+        Ok(self)
+    }
+}
+
+/// By what a step makes its task depend on a certain number of others.
+fn counts_others(step: &Step) -> Option<&'static str> {
+    match step {
+        Step::Barrier(_) => Some("a barrier"),
+        Step::Wait { .. } | Step::Signal(_) | Step::Broadcast(_) | Step::SignalAndWait { .. } => Some("a condition"),
+        Step::Suspend | Step::Resume(_) => Some("suspending and resuming by name"),
+        Step::SemPost(_) | Step::SemWait(_) => Some("a semaphore"),
+        Step::Send { .. } | Step::Receive { .. } => Some("messages"),
+        Step::Enlist { .. } | Step::Serve(_) => Some("a list of waiters"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, from_rtapp};
+
+    fn workload(text: &str) -> Workload {
+        from_rtapp("w", text, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_task_grows_in_proportion_and_none_goes() {
+        let text = r#"{ "tasks": { "a": { "instance": 4, "loop": 2, "lock": "m", "run": 10, "unlock": "m" }, "b": { "loop": 2, "run": 10 } } }"#;
+        let instances = |percent| {
+            let scaled = workload(text).with_instances(percent).unwrap();
+            scaled.tasks.iter().map(|task| task.instances).collect::<Vec<_>>()
+        };
+        assert_eq!([instances(100), instances(250), instances(10)], [vec![4, 1], vec![10, 3], vec![1, 1]]);
+    }
+
+    #[test]
+    fn tasks_that_wait_for_each_other_are_refused_by_name() {
+        let text = r#"{ "tasks": { "a": { "instance": 2, "loop": 2, "run": 10, "barrier": "b" } } }"#;
+        let error = workload(text).with_instances(200).unwrap_err().to_string();
+        assert!(error.contains("task `a`") && error.contains("a barrier"), "{error}");
+    }
+
+    #[test]
+    fn a_percentage_stands_after_the_last_at_sign() {
+        assert_eq!(scaled("a@b.json@150%"), Some(("a@b.json", 150)));
+        assert_eq!((scaled("a.json"), scaled("a.json@0%"), scaled("a.json@x%")), (None, None, None));
+    }
+}
