@@ -6,6 +6,7 @@
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
+use warmcore_native::{Ended, NativeOutcome};
 
 /// Largest payload: far more than any frame needs, so that a broken stream is noticed and not allocated for.
 pub const MAX_PAYLOAD: u32 = 16 << 20;
@@ -205,6 +206,42 @@ pub struct ProcessReport {
     pub warnings: Vec<(String, String, u32)>,
     /// Speed of the computing loop.
     pub iterations_per_ms: u64,
+}
+
+impl ProcessReport {
+    /// Of this process, which ran a workload's tasks.
+    #[must_use]
+    pub fn of_native(processes: Vec<u32>, outcome: NativeOutcome) -> Self {
+        let ended = match outcome.ended {
+            Ended::AllExited => "all_exited",
+            Ended::Duration => "duration",
+            Ended::StopStep => "stop_step",
+            Ended::TimeLimit => "time_limit",
+            Ended::Interrupted => "interrupted",
+        };
+        let task = |task: &warmcore_native::TaskOutcome| TaskReport {
+            template: task.template.0,
+            number: task.number,
+            thread: task.thread,
+            cpu_ns: task.cpu_ns,
+            completed: task.completed,
+        };
+        Self {
+            processes,
+            launcher: std::process::id() as i32,
+            ended: ended.into(),
+            start_ns: outcome.start_ns,
+            elapsed_ns: outcome.elapsed_ns,
+            tasks: outcome.tasks.iter().map(task).collect(),
+            samples: outcome.samples,
+            warnings: outcome
+                .warnings
+                .into_iter()
+                .map(|warning| (warning.what, warning.consequence, warning.count))
+                .collect(),
+            iterations_per_ms: outcome.calibration.iterations_per_ms,
+        }
+    }
 }
 
 /// A task of the workload.

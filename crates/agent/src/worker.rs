@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use warmcore_agent::plan::LaunchPlan;
-use warmcore_agent::report::{ProcessReport, TaskReport};
-use warmcore_native::{Calibration, Ended, NativeOutcome};
+use warmcore_agent::report::ProcessReport;
+use warmcore_native::Calibration;
 use warmcore_workload::{Options, from_rtapp};
 
 use crate::session::SOCKET;
@@ -70,7 +70,7 @@ fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String
         own_memory: memory_matters(),
     };
     let outcome = warmcore_native::run(&workload, &options).map_err(|error| error.to_string())?;
-    let report = serde_json::to_string(&report(order.launch.processes, outcome)).map_err(|error| error.to_string())?;
+    let report = serde_json::to_string(&ProcessReport::of_native(order.launch.processes, outcome)).map_err(|error| error.to_string())?;
     say(&report)
 }
 
@@ -87,36 +87,4 @@ fn go_to(cpu: u32) -> Result<(), String> {
     only.set(cpu as usize);
     sched_setaffinity(None, &only).map_err(failed)?;
     sched_setaffinity(None, &all).map_err(failed)
-}
-
-fn report(processes: Vec<u32>, outcome: NativeOutcome) -> ProcessReport {
-    let ended = match outcome.ended {
-        Ended::AllExited => "all_exited",
-        Ended::Duration => "duration",
-        Ended::StopStep => "stop_step",
-        Ended::TimeLimit => "time_limit",
-        Ended::Interrupted => "interrupted",
-    };
-    let task = |task: &warmcore_native::TaskOutcome| TaskReport {
-        template: task.template.0,
-        number: task.number,
-        thread: task.thread,
-        cpu_ns: task.cpu_ns,
-        completed: task.completed,
-    };
-    ProcessReport {
-        processes,
-        launcher: std::process::id() as i32,
-        ended: ended.into(),
-        start_ns: outcome.start_ns,
-        elapsed_ns: outcome.elapsed_ns,
-        tasks: outcome.tasks.iter().map(task).collect(),
-        samples: outcome.samples,
-        warnings: outcome
-            .warnings
-            .into_iter()
-            .map(|warning| (warning.what, warning.consequence, warning.count))
-            .collect(),
-        iterations_per_ms: outcome.calibration.iterations_per_ms,
-    }
 }

@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use crate::console::ColorChoice;
 
 pub use documents::SchemaName;
-pub use host::{HostCommand, HostCompareArguments, SetCpus, Switch};
+pub use host::{HostArguments, HostCommand, SetCpus, Switch};
 pub use machine::{MachineCommand, MachineForm, MachineFormat};
 pub use many::{ReproduceArguments, SweepArguments};
 pub use recordings::{GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
@@ -78,7 +78,7 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Print what ran when in a run's trial, a line for each slice and migration, as `perf sched timehist` does
     Events(EventsArguments),
-    /// Compare schedulers and sets of CPUs on this computer, and put its state back
+    /// Say what this computer can do for experiments, and put its state back
     #[command(subcommand)]
     Host(HostCommand),
     /// Record the scheduling of a command or a process on this computer, as a run directory
@@ -158,8 +158,8 @@ pub struct SubjectArguments {
 #[derive(Args, Debug)]
 pub struct CompareArguments {
     /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
-    /// hwloc synthetic string, or `host` for this computer
-    #[arg(short, long, value_name = "MACHINE", required_unless_present = "resume")]
+    /// hwloc synthetic string, or `host` for this computer, which `--on host` has without it
+    #[arg(short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// Preset whose costs, latencies and bandwidths the machine has, as MACHINE@PRESET; by default those of the preset that fits the
     /// CPU model of a /sys tree or hwloc XML
@@ -167,8 +167,11 @@ pub struct CompareArguments {
     pub base: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
-    #[arg(short, long, value_name = "WORKLOAD", required_unless_present = "resume")]
+    #[arg(short, long, value_name = "WORKLOAD", required_unless_present_any = ["resume", "command"])]
     pub workload: Option<String>,
+    /// Instead of a workload a program of this computer with its arguments, after `--`; with `--on host`
+    #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["workload", "resume"])]
+    pub command: Vec<String>,
     /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "resume")]
     pub profiles: Option<PathBuf>,
@@ -185,7 +188,8 @@ pub struct CompareArguments {
     /// Seed that all trials' seeds are derived from
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
-    /// Metric the verdict is about, if not the workload's own
+    /// Metric the verdict is about, if not the workload's own. Of a command also after:TEXT, the number after this text in what it
+    /// prints, or regex:PATTERN, what its group matches there
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
     /// Largest difference that does not matter, in per cent: schedulers whose interval lies inside are tied
@@ -197,8 +201,8 @@ pub struct CompareArguments {
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
-    /// What to record of each trial; counters if not given, and with `--on vm` full, because a boot cannot be repeated to draw
-    /// its timeline
+    /// What to record of each trial; counters if not given, with `--on vm` full, because a boot cannot be repeated to draw
+    /// its timeline, and with `--on host` none, because recording takes time from the trial
     #[arg(long, value_name = "LEVEL")]
     pub trace: Option<TraceChoice>,
     /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
@@ -228,12 +232,15 @@ pub struct CompareArguments {
     /// default) or =group:NAME; may be repeated
     #[arg(long, value_name = "CHOICE", conflicts_with = "resume")]
     pub aggregate: Vec<String>,
-    /// Where trials run: in the simulator, or in a real kernel, each trial in a boot of its own
+    /// Where trials run: in the simulator, in a real kernel, each trial in a boot of its own, or on this computer
     #[arg(long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume", value_parser = place_names())]
     pub on: String,
     /// How guests are made, with `--on vm`.
     #[command(flatten)]
     pub vm: VmArguments,
+    /// How trials on this computer are made.
+    #[command(flatten)]
+    pub host: HostArguments,
     /// Compare at these loads, in per cent of the machine's CPU time that is busy under the baseline: 30,60,90. The workload gets
     /// as many tasks, threads or requests as that takes, a file as many instances of its tasks; one table and one verdict for each level
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_level, conflicts_with_all = ["resume", "lesson"])]

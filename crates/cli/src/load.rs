@@ -150,6 +150,7 @@ pub fn place_failure(error: PlaceError, signals: Option<&Signals>) -> Failure {
         (Trouble::Interrupted, None) | (Trouble::Failed, _) => Class::Failed,
         (Trouble::Unfit, _) => Class::Usage,
         (Trouble::Unable, _) => Class::Unable,
+        (Trouble::State, _) => Class::State,
     };
     let (code, advice) = (error.code, error.advice);
     Failure::new(class, code, error).help(advice)

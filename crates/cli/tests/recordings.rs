@@ -72,22 +72,76 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     scratch.run("record").exits_with(2).complains("nothing to record");
     scratch.run("record -- no-such-program").exits_with(2).complains("there is no program no-such-program");
     scratch.run("record --pid 2147483646").exits_with(2).complains("there is no process");
-    scratch.run("host compare --cpus 9999 -- true").exits_with(2).complains("there is no CPU 9999 online");
-    scratch.run("host compare --set /etc/passwd=x -- true").exits_with(2).complains("is no setting of the kernel");
-    scratch.run("host compare -s ule -- true").exits_with(2).complains("is none of eevdf");
-    scratch.run("host compare --schedulers eevdf,rr -- true").exits_with(2).complains("`rr` is none of eevdf");
-    scratch.run("host compare --dry-run --cpus 0 -- true").exits_with(0);
+    let host = |words: &str| scratch.run(&format!("compare --on host --no-out {words}"));
+    host("-s eevdf --cpus 9999 -- true").exits_with(2).complains("there is no CPU 9999 online");
+    host("-s eevdf --set /etc/passwd=x -- true").exits_with(2).complains("is no setting of the kernel");
+    host("-s eevdf,rr -- true").exits_with(2).complains("has no `rr`; there are");
+    host("-s eevdf -- no-such-program").exits_with(2).complains("there is no program no-such-program");
+    host("-s eevdf -m genoa96 -- true").exits_with(2).complains("is another machine than this computer");
+    host("-s eevdf --metric regex:( -- true").exits_with(2).complains("is no regular expression");
+    let plan = host("-s eevdf --dry-run --cpus 0 -- true").exits_with(0).out;
+    assert!(plan.contains("eevdf @ cpus=0:\n  the command is bound to CPUs 0\n"), "{plan}");
+    // Elsewhere a program is no workload, and there is no choice of CPUs.
+    scratch.run("compare -m 1s1n1l2c1t -s eevdf --no-out -- true").exits_with(2).complains("run it with --on host");
+    let elsewhere = scratch.run("compare -m 1s1n1l2c1t -s cfs,eevdf --cpus 0 -w spin:-n1,-d1ms --no-out");
+    elsewhere.exits_with(2).complains("there is no choice of `cpus=0` here");
+    scratch.run("compare -s eevdf --no-out -w spin:-n1,-d1ms").exits_with(2).complains("there is no machine");
     let survey = scratch.run("host doctor --json").exits_with(0).out;
     let survey: serde_json::Value = serde_json::from_str(&survey).unwrap();
     assert!(survey["interfaces"].as_array().unwrap().len() > 10);
+}
+
+/// Whether experiments can keep their journal.
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
+}
+
+#[test]
+fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_itself() {
+    let scratch = Scratch::new();
+    if !is_root() {
+        eprintln!("skipped: the journal of changes needs root");
+        return;
+    }
+    let words = "compare --on host -s eevdf --cpus all --cpus 0 -n 2 --warm-up 0 --metric after:Time: --json --out run -- echo Time: 2.5";
+    let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
+    assert_eq!((&document["experiment"]["design"], &document["primary"]), (&"blocked".into(), &"after:Time:".into()));
+    let results = document["schedulers"].as_array().unwrap();
+    let labels: Vec<&str> = results.iter().map(|result| result["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["eevdf", "eevdf @ cpus=0", "eevdf @ again"]);
+    for result in results {
+        assert_eq!(result["measures"]["after:Time:"]["points"], serde_json::json!([2.5, 2.5]));
+        assert!(result["measures"]["others_cpus"]["points"][1].is_number(), "noise is told");
+    }
+    assert_eq!(results[2]["measures"]["elapsed_ns"]["finding"], "null");
+    assert_eq!(std::fs::read_to_string(scratch.path("run/outputs/s1-t0001.txt")).unwrap(), "Time: 2.5\n");
+    // What is missing is made when the run goes on, and nothing else.
+    let kept = std::fs::read(scratch.path("run/trials/s0-t0000.json")).unwrap();
+    std::fs::remove_file(scratch.path("run/trials/s1-t0001.json")).unwrap();
+    scratch.run("compare --resume run").exits_with(0);
+    assert_eq!(std::fs::read(scratch.path("run/trials/s0-t0000.json")).unwrap(), kept);
+    assert!(scratch.path("run/trials/s1-t0001.json").is_file());
+    scratch.run("compare --on host -s eevdf --no-out -n 1 --warm-up 0 -- false").exits_with(1).complains("exit code 1");
+}
+
+#[test]
+fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() {
+    let scratch = Scratch::new();
+    if !is_root() {
+        eprintln!("skipped: the journal of changes needs root");
+        return;
+    }
+    let words = "compare --on host -s eevdf -n 1 --warm-up 0 --json --no-out -w hackbench:-T,-p,-f2,-g1,-l5";
+    let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
+    assert_eq!(document["primary"], "hackbench_time_ns");
+    assert!(document["schedulers"][0]["measures"]["hackbench_time_ns"]["points"][0].as_f64().unwrap() > 0.0);
 }
 
 /// Records on the kernel that runs the tests, where that can be done.
 #[test]
 fn a_command_is_recorded_with_all_its_processes() {
     let scratch = Scratch::new();
-    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    if !root || !Path::new("/sys/kernel/tracing").is_dir() {
+    if !is_root() || !Path::new("/sys/kernel/tracing").is_dir() {
         eprintln!("skipped: recording needs root and tracefs");
         return;
     }

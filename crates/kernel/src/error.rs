@@ -26,6 +26,9 @@ pub enum SetupError {
         /// The CPU asked for.
         cpu: u32,
     },
+    /// A program, not a workload of tasks.
+    #[error("`{0}` is a program, whose threads are real ones")]
+    Command(String),
     /// Nothing would run.
     #[error("the workload has no task that exists at its start")]
     NoTasks,

@@ -141,6 +141,9 @@ impl<'a> Setup<'a> {
     /// When a task could run nowhere, or nothing would run.
     pub fn new(machine: &'a Machine, workload: &'a Workload, seed: u64) -> Result<Self, SetupError> {
         workload.check().map_err(|error| SetupError::Workload(error.to_string()))?;
+        if let Some(program) = workload.command.first() {
+            return Err(SetupError::Command(program.clone()));
+        }
         let mut restrictions = vec![machine.all_cpus().clone()];
         let mut intern = |set: CpuSet| {
             restrictions.iter().position(|known| *known == set).unwrap_or_else(|| {

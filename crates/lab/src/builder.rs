@@ -8,7 +8,8 @@ use warmcore_memory::Hierarchy;
 use warmcore_memory::exact::{ExactError, Live};
 use warmcore_places::place::{Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
-use warmcore_schedulers::SchedulerSpec;
+use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_statistics::Design;
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
@@ -198,14 +199,22 @@ impl ExperimentBuilder {
                 found.ok_or_else(|| BuildError::Baseline(wanted.to_string()))?
             }
         };
-        let default_trace = match !self.place.repeatable() && self.kept {
-            true => TraceLevel::Full,
-            false => TraceLevel::Counters,
+        let default_trace = match (self.place.repeatable(), self.kept) {
+            _ if self.place.kind().events_cost_time => TraceLevel::None,
+            (false, true) => TraceLevel::Full,
+            _ => TraceLevel::Counters,
         };
+        let mut schedulers = self.schedulers;
+        if self.place.design() == Design::Blocked
+            && let Some(own) = schedulers.get(baseline).filter(|_| schedulers.iter().all(|spec| !spec.circumstances().again))
+        {
+            // What the baseline differs from itself by is what counts as a difference.
+            schedulers.push(own.under(Circumstances { again: true, ..own.circumstances().clone() }));
+        }
         let experiment = Experiment {
             machine: self.machine,
             workload: self.workload,
-            schedulers: self.schedulers,
+            schedulers,
             baseline,
             seeds: self.seeds,
             memory,

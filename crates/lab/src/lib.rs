@@ -22,6 +22,7 @@ pub mod directory;
 pub mod environment;
 pub mod experiment;
 pub mod headroom;
+mod host_measures;
 pub mod input;
 pub mod load;
 pub mod making;

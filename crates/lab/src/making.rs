@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use warmcore_places::place::{Conduct, OperationUse, PlaceError, Report, Request, Run};
+use warmcore_places::place::{Conduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
 use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{
@@ -16,12 +16,16 @@ use warmcore_trace::{
 use crate::directory::RunDirectory;
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::files::{At as _, FileError};
+use crate::host_measures;
 use crate::measures;
 use crate::observe::Observer;
 use crate::results::result_lines;
 use crate::runner::trial_name;
 use crate::time_split::{self, CriticalPaths};
 use crate::trial::{ApplicationRow, OperationRow, SCHEMA, TaskRow, Trial, TrialEnd};
+
+/// Directory of what commands printed, in a run directory.
+const OUTPUTS: &str = "outputs";
 
 /// Why a trial was not finished.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +59,12 @@ impl TrialError {
         }
     }
 
+    /// Whether the computer is not as it was before.
+    #[must_use]
+    pub fn leaves_state(&self) -> bool {
+        matches!(self, Self::Place(error) if error.trouble == Trouble::State)
+    }
+
     /// Whether the caller asked to stop.
     #[must_use]
     pub fn is_interruption(&self) -> bool {
@@ -74,6 +84,7 @@ pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) 
         scores_every_ns: experiment.scores_every_ns.filter(|_| experiment.trace == TraceLevel::Full),
         balance_details: false,
         buffer_kib: None,
+        events: experiment.trace != TraceLevel::None,
         shared: None,
         actions: &[],
         observe: warmcore_places::place::Observe::Nothing,
@@ -130,6 +141,15 @@ pub(crate) fn make(
         last.path = paths.of(outcome);
     }
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
+    trial.measures.extend(report.measured.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))));
+    if let Some(output) = &report.output {
+        trial.measures.extend(host_measures::printed(experiment.metric.as_deref(), output));
+        if let Some(directory) = directory {
+            let path = directory.path().join(OUTPUTS);
+            std::fs::create_dir_all(&path).at("create", &path)?;
+            directory.write(&format!("{OUTPUTS}/{}.txt", trial_name(scheduler, number)), output.as_bytes())?;
+        }
+    }
     Ok(trial)
 }
 

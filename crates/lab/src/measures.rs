@@ -11,7 +11,7 @@ use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
 use crate::trial::{Trial, TrialEnd};
-use crate::{memory_measures, placement_measures};
+use crate::{host_measures, memory_measures, placement_measures};
 
 /// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,6 +216,15 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
     }));
     measures.extend(memory_measures::of_workload(workload));
     measures.extend(placement_measures::all());
+    measures.extend(host_measures::all());
+    measures
+}
+
+/// Every measure of a workload, and that of a metric which is a number in what a command prints (`after:TEXT`, `regex:PATTERN`).
+#[must_use]
+pub fn with_metric(mut measures: Vec<Measure>, metric: Option<&str>) -> Vec<Measure> {
+    // What is wrong with a metric is said before anything runs.
+    measures.extend(metric.and_then(|metric| host_measures::asked(metric).ok().flatten()));
     measures
 }
 

@@ -146,8 +146,9 @@ pub fn finish(
     document: Option<(&ComparisonDocument, &str)>,
     environment: &Environment,
 ) -> Result<(), SessionError> {
-    let asked = experiment.metric.as_deref().unwrap_or_default();
-    let measures = measures::of_trials(&experiment.workload.value, trials, asked);
+    let asked = experiment.metric.as_deref();
+    let measures = measures::of_trials(&experiment.workload.value, trials, asked.unwrap_or_default());
+    let measures = measures::with_metric(measures, asked);
     let table = directory.path().join(TRIAL_TABLE);
     table::write_trials(&table, &experiment.record(), &measures, trials)
         .map_err(std::io::Error::other)

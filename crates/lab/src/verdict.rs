@@ -17,6 +17,7 @@ use warmcore_workload::{Warning, Workload};
 use crate::decisions::{self, DecisionCount};
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::headroom::Headroom;
+use crate::host_measures;
 use crate::measures::{self, Measure};
 use crate::operations::{self, OperationTake};
 use crate::sensitivity::Sensitivity;
@@ -29,6 +30,7 @@ mod words;
 
 pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};
+use finding::spread;
 pub use words::trials_in_words;
 
 /// Version of the document.
@@ -47,6 +49,9 @@ pub enum VerdictError {
         /// Number of those there are.
         known: usize,
     },
+    /// The metric is a number in what a command prints, and does not say where.
+    #[error("{0}")]
+    Pattern(String),
     /// The metric needs events, and none are recorded.
     #[error("metric `{name}` follows from events, but nothing is recorded")]
     NotRecorded {
@@ -174,8 +179,10 @@ pub fn conclude(
 ) -> Result<ComparisonDocument, VerdictError> {
     let asked = primary_measure(record.metric.as_deref(), workload)?;
     let catalogue = measures::of_trials(workload, trials, &asked.name);
+    let catalogue = measures::with_metric(catalogue, record.metric.as_deref());
     let asked = primary_among(Some(&asked.name), workload, &catalogue)?;
     let baseline = record.baseline_index().unwrap_or(0);
+    let null = record.schedulers.iter().position(|scheduler| is_null(&scheduler.label));
     let mut schedulers: Vec<SchedulerResult> = record
         .schedulers
         .iter()
@@ -184,7 +191,7 @@ pub fn conclude(
             label: scheduler.label.clone(),
             resolved: scheduler.resolved.clone(),
             is_baseline: index == baseline,
-            is_yardstick: is_yardstick(&scheduler.label),
+            is_yardstick: is_yardstick(&scheduler.label) || Some(index) == null,
             unfinished: trials[index].iter().filter(|trial| trial.end == TrialEnd::TimeLimit).count(),
             measures: BTreeMap::new(),
             decisions: decisions::of_trials(&trials[index]),
@@ -194,7 +201,7 @@ pub fn conclude(
     for measure in &catalogue {
         let points: Vec<Vec<Option<f64>>> =
             trials.iter().map(|trials| trials.iter().map(|trial| measure.value(trial)).collect()).collect();
-        let results = compare_measure(measure, &points, baseline, record).map_err(|(index, source)| {
+        let results = compare_measure(measure, &points, (baseline, null), record).map_err(|(index, source)| {
             VerdictError::Statistics {
                 measure: measure.name.clone(),
                 scheduler: record.schedulers[index].label.clone(),
@@ -257,8 +264,10 @@ pub fn conclude_experiment(
 /// # Errors
 /// When it does not, or will not.
 pub fn check_metric(metric: Option<&str>, trace: TraceLevel, workload: &Workload) -> Result<(), VerdictError> {
-    let catalogue = measures::of_workload(workload);
-    let primary = primary_among(metric, workload, &catalogue)?;
+    if let Some(metric) = metric {
+        host_measures::asked(metric).map_err(VerdictError::Pattern)?;
+    }
+    let primary = primary_measure(metric, workload)?;
     if primary.from_events && trace == TraceLevel::None {
         return Err(VerdictError::NotRecorded { name: primary.name.clone() });
     }
@@ -270,7 +279,7 @@ pub fn check_metric(metric: Option<&str>, trace: TraceLevel, workload: &Workload
 /// # Errors
 /// When there is none of that name.
 pub fn primary_measure(metric: Option<&str>, workload: &Workload) -> Result<Measure, VerdictError> {
-    primary_among(metric, workload, &measures::of_workload(workload)).cloned()
+    primary_among(metric, workload, &measures::with_metric(measures::of_workload(workload), metric)).cloned()
 }
 
 fn primary_among<'a>(
@@ -347,15 +356,26 @@ fn measurable<'a>(
 fn compare_measure(
     measure: &Measure,
     points: &[Vec<Option<f64>>],
-    baseline: usize,
+    (baseline, null): (usize, Option<usize>),
     record: &ExperimentRecord,
 ) -> Result<Vec<MeasureResult>, (usize, StatisticsError)> {
-    let mut comparisons = Vec::new();
-    for (index, own) in points.iter().enumerate().filter(|(index, _)| *index != baseline) {
-        let compared = compare_trials(record.design, &points[baseline], own, measure.better);
-        comparisons.push(compared.map_err(|error| (index, error))?);
-    }
+    let compare = |index: usize| {
+        compare_trials(record.design, &points[baseline], &points[index], measure.better).map_err(|error| (index, error))
+    };
+    let others = (0..points.len()).filter(|index| *index != baseline && Some(*index) != null);
+    let mut comparisons: Vec<Comparison> = others.map(compare).collect::<Result<_, _>>()?;
     judge(&mut comparisons);
+    let spread = match null {
+        Some(null) => {
+            let mut itself = [compare(null)?];
+            judge(&mut itself);
+            let spread = spread(&itself[0]);
+            let before = (0..null).filter(|index| *index != baseline).count();
+            comparisons.splice(before..before, itself);
+            spread
+        }
+        None => 1.0,
+    };
     let summary = |index: usize| {
         let values: Vec<f64> = points[index].iter().copied().flatten().collect();
         Ok(Sample::new(&values).map_err(|error| (index, error))?.summary())
@@ -368,7 +388,11 @@ fn compare_measure(
             MeasureResult { points: own.clone(), summary: summary(index)?, comparison: None, finding: None };
         if let Some(mut comparison) = if index == baseline { None } else { comparisons.next() } {
             let same = are_identical(record.design, &points[baseline], own);
-            result.finding = Some(find(&comparison, measure, (&base, &result.summary), record.margin, same));
+            let found = find(&comparison, measure, (&base, &result.summary), record.margin, same);
+            result.finding = Some(match Some(index) == null {
+                true => Finding::Null,
+                false => found.beyond(&comparison, spread),
+            });
             without_false_ratio(&mut comparison, measure, (&base, &result.summary));
             result.comparison = Some(comparison);
         }
@@ -427,6 +451,11 @@ fn without_false_ratio(comparison: &mut Comparison, measure: &Measure, (base, ow
 /// Whether a label is that of a yardstick.
 fn is_yardstick(label: &str) -> bool {
     SchedulerSpec::parse(label).is_ok_and(|spec| spec.info().is_yardstick)
+}
+
+/// Whether a label is that of the baseline's second self.
+fn is_null(label: &str) -> bool {
+    SchedulerSpec::parse(label).is_ok_and(|spec| spec.circumstances().again)
 }
 
 /// JSON has no infinities; they are written as the statistics crate writes them.

@@ -9,6 +9,9 @@ pub enum NativeError {
     /// It cannot be run at all.
     #[error("the workload cannot be run: {0}")]
     Check(#[from] CheckError),
+    /// A program, not a workload of tasks.
+    #[error("`{0}` is a program: start it as one")]
+    Command(String),
     /// A task may run on none of this host's CPUs.
     #[error("task \"{task}\" may not run on any CPU of this host: {reason}")]
     NoCpus {

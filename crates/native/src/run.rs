@@ -110,6 +110,9 @@ const INTERRUPT_NS: u64 = 2_000_000;
 /// many threads or open files. All threads have ended when this returns.
 pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, NativeError> {
     workload.check()?;
+    if let Some(program) = workload.command.first() {
+        return Err(NativeError::Command(program.clone()));
+    }
     let host = Host::detect();
     check_affinities(workload, &host)?;
     let mut warnings = warnings_before(workload, options);

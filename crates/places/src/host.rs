@@ -1,13 +1,16 @@
 //! This computer as a place for experiments: what it can do, and how its state is changed and put back.
 //!
+//! - [`place`]: all of it as a place.
+//! - [`recorder`]: what its scheduler does while a command runs.
+//!
 //! - [`journal`]: every change written down, with fsync, before it is made, and undone on every way out.
 //! - [`survey`]: which of the kernel's interfaces are there.
 //! - [`state`]: the changes that experiments make: CPUs offline, settings of the kernel, a sched_ext scheduler.
 //! - [`trial`]: a command run once, and what else went on meanwhile.
-//!
-//! It is no [`Place`](crate::place::Place) yet: what runs is a command, and a command is no workload that a simulator could run.
 
 pub mod journal;
+pub mod place;
+pub mod recorder;
 pub mod state;
 pub mod survey;
 pub mod trial;

@@ -1,7 +1,7 @@
 //! Places where an experiment can run.
 //!
 //! - [`place`]: what every place is to those above it, and what it is asked for.
-//! - [`sim`]: the simulator. [`vm`]: real kernels in virtual machines. [`recorded`]: a recording that was made
+//! - [`sim`]: the simulator. [`vm`]: real kernels in virtual machines. [`host`]: this computer. [`recorded`]: a recording that was made
 //!   already. [`scripted`]: a table of answers, for tests.
 //! - [`files`]: files that are written whole or not at all, and their sums.
 //!
@@ -21,7 +21,7 @@ pub mod vm;
 use place::{Options, Place, PlaceError, PlaceKind, Trouble};
 
 /// Every kind of place.
-pub static PLACES: &[&PlaceKind] = &[&sim::KIND, &vm::place::KIND, &recorded::KIND, &scripted::KIND];
+pub static PLACES: &[&PlaceKind] = &[&sim::KIND, &vm::place::KIND, &host::place::KIND, &recorded::KIND, &scripted::KIND];
 
 /// Kinds that a command line can ask for.
 pub fn offered() -> impl Iterator<Item = &'static PlaceKind> {

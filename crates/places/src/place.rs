@@ -92,6 +92,8 @@ pub struct PlaceKind {
     /// Whether machine and kernel are models: costs are the machine's parameters, memory is modelled or not, and policies tell what they
     /// rank tasks by.
     pub simulated: bool,
+    /// Whether recording events takes time from a run, so that it is done only if asked for.
+    pub events_cost_time: bool,
     /// What its results say nothing about, for pages; empty if there is nothing of the kind.
     pub unmeasured: &'static str,
     /// Makes one from the options of a command line; `None` for kinds that only programs make.
@@ -110,6 +112,8 @@ pub struct Options<'a> {
     pub schedulers: &'a [SchedulerSpec],
     /// How guests are made.
     pub guests: crate::vm::select::Choice,
+    /// How runs on this computer are made.
+    pub host: Option<crate::host::place::Manner>,
 }
 
 /// One run that is asked for.
@@ -131,6 +135,8 @@ pub struct Request<'a> {
     pub scores_every_ns: Option<u64>,
     /// Whether load balancers tell the figures that their moves rest on, as far as the place knows them.
     pub balance_details: bool,
+    /// Whether events are wanted. Where they are recorded from outside, recording takes time from the run.
+    pub events: bool,
     /// Room for events that wait to be taken, KiB per CPU; `None` for the place's own choice.
     pub buffer_kib: Option<u32>,
     /// Runs with the same number and machine may share what is set up for them, such as a boot; `None` shares with no other.
@@ -150,6 +156,17 @@ pub(crate) fn check_tunables(request: &Request<'_>) -> Result<(), PlaceError> {
         }),
         Deed::Bind { .. } => Ok(()),
     })
+}
+
+/// Checks that no circumstances are asked for in a place that has none.
+pub(crate) fn check_circumstances(request: &Request<'_>) -> Result<(), PlaceError> {
+    let circumstances = request.scheduler.circumstances();
+    if circumstances.is_default() {
+        return Ok(());
+    }
+    let message = format!("`{}`: there is no choice of `{circumstances}` here", request.scheduler);
+    let advice = "run it with --on host, on a computer or in a guest; for the simulator, leave CPUs out of the machine";
+    Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
 }
 
 /// How to run, which changes no result.
@@ -216,6 +233,10 @@ pub struct Report {
     pub sequences: Vec<Sequence>,
     /// What the place was like during the run.
     pub conditions: Option<Conditions>,
+    /// What a command printed.
+    pub output: Option<String>,
+    /// What else was measured, by names of optional measures.
+    pub measured: Vec<(&'static str, f64)>,
 }
 
 impl Report {
@@ -232,6 +253,8 @@ impl Report {
             operations: Vec::new(),
             sequences: Vec::new(),
             conditions: None,
+            output: None,
+            measured: Vec::new(),
         }
     }
 }
@@ -287,6 +310,8 @@ pub enum Trouble {
     Failed,
     /// The caller asked to stop.
     Interrupted,
+    /// This computer is not as it was before.
+    State,
 }
 
 /// Why a place did not do what it was asked.

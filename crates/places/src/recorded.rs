@@ -24,6 +24,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("mono", "time of the recording"),
     host: "recorded",
     simulated: false,
+    events_cost_time: false,
     unmeasured: "what the recorder did not record: caches, memory, affinities, nice values, and why a task was moved where the kernel's \
                  events do not tell. Nothing in this page is simulated.",
     open: None,
@@ -129,7 +130,8 @@ impl Place for Recorded {
             Ok(setup) => {
                 let tables = setup.run_tables(Vec::new());
                 let run = Run::new(&tables, 0.0, |sink| {
-                    let converted = convert(recording, tasks, request.machine).map_err(Self::refuse)?;
+                    let converted =
+                        convert(recording, tasks, request.machine, recording.span_ns(), 0).map_err(Self::refuse)?;
                     if let Some(sink) = sink {
                         for batch in converted.events.chunks(BATCH) {
                             sink.events(batch).map_err(warmcore_kernel::SimulationError::Sink)?;
@@ -149,8 +151,14 @@ impl Place for Recorded {
     }
 }
 
-fn convert(recording: &Recording, tasks: &BTreeMap<i32, TaskId>, machine: &Machine) -> Result<Converted, String> {
-    let (start_ns, end_ns) = recording.span_ns();
+/// What happened between two times, with all tasks in one restriction.
+pub(crate) fn convert(
+    recording: &Recording,
+    tasks: &BTreeMap<i32, TaskId>,
+    machine: &Machine,
+    (start_ns, end_ns): (u64, u64),
+    restriction: u32,
+) -> Result<Converted, String> {
     let stoppers: Vec<i32> = recording
         .threads
         .iter()
@@ -161,7 +169,7 @@ fn convert(recording: &Recording, tasks: &BTreeMap<i32, TaskId>, machine: &Machi
         tasks,
         launchers: &BTreeSet::new(),
         stoppers: &stoppers,
-        restrictions: &vec![0; tasks.len()],
+        restrictions: &vec![restriction; tasks.len()],
         allowed: &|_, _| true,
         bindings: &[],
         start_ns,
@@ -229,10 +237,9 @@ fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
     converted.events.splice(0..0, before);
 }
 
-fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) -> Outcome {
-    let (start, end) = recording.span_ns();
-    let elapsed_ns = end - start;
-    let mut cpu_ns = vec![0; workload.tasks.len()];
+/// CPU time of each task, ns.
+pub(crate) fn cpu_times(converted: &Converted, tasks: usize) -> Vec<u64> {
+    let mut cpu_ns = vec![0; tasks];
     let mut since: BTreeMap<CpuId, u64> = BTreeMap::new();
     for event in &converted.events {
         let EventKind::Switch { prev, next, .. } = event.kind else { continue };
@@ -243,6 +250,13 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
             since.insert(event.cpu, event.time_ns);
         }
     }
+    cpu_ns
+}
+
+fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) -> Outcome {
+    let (start, end) = recording.span_ns();
+    let elapsed_ns = end - start;
+    let cpu_ns = cpu_times(converted, workload.tasks.len());
     let tasks: Vec<TaskOutcome> = workload
         .tasks
         .iter()

@@ -11,7 +11,7 @@ use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 
 use crate::place::{
-    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_tunables, in_parallel,
+    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_circumstances, check_tunables, in_parallel,
 };
 
 /// Its row in the registry.
@@ -22,6 +22,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("simulated", "simulated time"),
     host: "simulator",
     simulated: true,
+    events_cost_time: false,
     unmeasured: "",
     open: Some(|_, _| Ok(Arc::new(Sim))),
     past: |_| Ok(Arc::new(Sim)),
@@ -59,6 +60,7 @@ impl Place for Sim {
                 programs::load(program, request.machine)?;
             }
             check_tunables(request)?;
+            check_circumstances(request)?;
             let mut setup = Setup::new(request.machine, request.workload, request.seed)?;
             Ok(setup.set_actions(request.actions)?)
         })
@@ -108,7 +110,10 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
 
 impl From<SetupError> for PlaceError {
     fn from(error: SetupError) -> Self {
-        let advice = "machine and workload do not fit together: change one of them";
+        let advice = match error {
+            SetupError::Command(_) => "run it with --on host; or `warmcore record` it, and compare its `warmcore replay`",
+            _ => "machine and workload do not fit together: change one of them",
+        };
         Self::new(Trouble::Unfit, "warmcore::experiment", error, advice)
     }
 }

@@ -4,6 +4,7 @@
 //! [`stacked`] puts one of them above another. [`domains`] is what all of them may know of a machine's CPUs. [`contention`] holds placements against
 //! contention for caches, which need no kernel. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
 
+mod circumstances;
 pub mod contention;
 pub mod domains;
 pub mod fair;
@@ -17,6 +18,7 @@ pub mod stacked;
 mod tunables;
 pub mod ule;
 
+pub use circumstances::Circumstances;
 pub use kernel_tunables::KernelTunables;
 pub use registry::{LinuxScheduler, SchedulerInfo, list};
 pub use scx_native::bytecode_trial;

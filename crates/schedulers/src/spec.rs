@@ -8,6 +8,7 @@ use thiserror::Error;
 use warmcore_kernel::{KernelParameters, Setup, SimulationError};
 use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
+use crate::circumstances::{Circumstances, SEPARATOR};
 use crate::fair::cfs::{LATENCY_NS, MIN_GRANULARITY_NS, WAKEUP_GRANULARITY_NS};
 use crate::fair::eevdf::{BASE_SLICE_NS, scaling_factor};
 use crate::kernel_tunables::KernelTunables;
@@ -22,6 +23,7 @@ pub struct SchedulerSpec {
     values: Vec<u64>,
     /// The program, if it is one.
     program: Option<ScxProgram>,
+    circumstances: Circumstances,
 }
 
 /// A sched_ext scheduler as a program with its arguments.
@@ -76,6 +78,16 @@ pub enum SpecError {
         /// All that was given.
         spec: String,
     },
+    /// What stands behind ` @ ` is none of the circumstances.
+    #[error(
+        "`{word}` in `{spec}` is no circumstance: there are cpus=LIST, governor=NAME, numa_balancing=on or off, and again"
+    )]
+    Circumstance {
+        /// The word.
+        word: String,
+        /// All that was given.
+        spec: String,
+    },
     /// `scx:` without a program.
     #[error("`scx:` needs the path of a program, as in `scx:/usr/bin/scx_lavd --performance`")]
     NoProgram,
@@ -96,14 +108,22 @@ impl SchedulerSpec {
     /// The scheduler with the settings it has by itself.
     #[must_use]
     pub fn new(info: &'static SchedulerInfo) -> Self {
-        Self { info, values: info.tunables().map(|tunable| tunable.default).collect(), program: None }
+        let values = info.tunables().map(|tunable| tunable.default).collect();
+        Self { info, values, program: None, circumstances: Circumstances::default() }
     }
 
-    /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`.
+    /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`, each with ` @ ` and circumstances behind it or not.
     ///
     /// # Errors
-    /// When the scheduler or a tunable is unknown, a tunable is set twice, or a value is out of range.
+    /// When the scheduler, a tunable or a circumstance is unknown, a tunable is set twice, or a value is out of range.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let Some((own, behind)) = text.rsplit_once(SEPARATOR) else { return Self::parse_scheduler(text) };
+        let circumstances =
+            Circumstances::parse(behind).map_err(|word| SpecError::Circumstance { word, spec: text.to_owned() })?;
+        Ok(Self { circumstances, ..Self::parse_scheduler(own)? })
+    }
+
+    fn parse_scheduler(text: &str) -> Result<Self, SpecError> {
         if let Some(command) = text.trim().strip_prefix("scx:") {
             let mut words = command.split_whitespace().map(str::to_owned);
             let program = words.next().ok_or(SpecError::NoProgram)?;
@@ -212,6 +232,18 @@ impl SchedulerSpec {
         self.program.as_ref()
     }
 
+    /// Under which circumstances it runs.
+    #[must_use]
+    pub fn circumstances(&self) -> &Circumstances {
+        &self.circumstances
+    }
+
+    /// The same scheduler under these circumstances.
+    #[must_use]
+    pub fn under(&self, circumstances: Circumstances) -> Self {
+        Self { circumstances, ..self.clone() }
+    }
+
     /// Whether the simulator can run it.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
@@ -288,7 +320,8 @@ const AUTOMATIC: [(&str, u64); 4] = [
 
 impl PartialEq for SchedulerSpec {
     fn eq(&self, other: &Self) -> bool {
-        (self.name(), &self.values, &self.program) == (other.name(), &other.values, &other.program)
+        (self.name(), &self.values, &self.program, &self.circumstances)
+            == (other.name(), &other.values, &other.program, &other.circumstances)
     }
 }
 
@@ -303,17 +336,20 @@ impl FromStr for SchedulerSpec {
 }
 
 impl fmt::Display for SchedulerSpec {
-    /// The name and the settings that differ from the defaults; [`SchedulerSpec::parse`] reads it back.
+    /// The name, the settings that differ from the defaults, and the circumstances; [`SchedulerSpec::parse`] reads it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         if let Some(scx) = &self.program {
             write!(f, ":{}", scx.program)?;
-            return scx.arguments.iter().try_for_each(|argument| write!(f, " {argument}"));
+            scx.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))?;
         }
         let both = self.info.tunables().zip(self.values.iter().copied());
         let changed = both.filter(|(tunable, value)| tunable.default != *value);
         for (index, (tunable, value)) in changed.enumerate() {
             write!(f, "{}{}={}", if index == 0 { ":" } else { "," }, tunable.name, tunable.text(value))?;
+        }
+        if !self.circumstances.is_default() {
+            write!(f, "{SEPARATOR}{}", self.circumstances)?;
         }
         Ok(())
     }

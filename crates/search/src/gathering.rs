@@ -95,6 +95,7 @@ pub fn gains(
                 scores_every_ns: None,
                 balance_details: false,
                 buffer_kib: None,
+                events: true,
                 shared: None,
                 actions: &[],
                 observe: warmcore_places::place::Observe::Nothing,

@@ -172,6 +172,7 @@ fn agreement(mix: &Mix, seed: u64) -> f64 {
         scores_every_ns: None,
         balance_details: false,
         buffer_kib: None,
+        events: true,
         shared: None,
         actions: &[],
         observe: warmcore_places::place::Observe::Nothing,

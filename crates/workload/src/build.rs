@@ -40,8 +40,18 @@ impl Workload {
             phases: Vec::new(),
             style: ResultStyle::Plain,
             duration_ns: None,
+            command: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// A program of this computer with its arguments, the first word being its path or name. What its threads do is not known.
+    pub fn of_command(words: Vec<String>) -> Self {
+        let program = words.first().map_or("", String::as_str);
+        let name = program.rsplit('/').next().unwrap_or(program).to_owned();
+        let mut workload = Self { command: words, ..Self::empty(&name) };
+        workload.add_process(name);
+        workload
     }
 
     /// Whether every task has a timer of its own under this id: its name begins with `unique`, as in rt-app.

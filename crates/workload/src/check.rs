@@ -169,6 +169,9 @@ pub enum CheckProblem {
         /// Its size.
         group_bytes: u64,
     },
+    /// A command and tasks.
+    #[error("it has a command and tasks; a workload is one or the other")]
+    CommandWithTasks,
     /// Nothing starts.
     #[error("no task exists at the start; give at least one task an instance")]
     NothingToRun,
@@ -186,6 +189,10 @@ impl Workload {
     /// # Errors
     /// The first problem found: tables before tasks, tasks before programs, programs in table order.
     pub fn check(&self) -> Result<(), CheckError> {
+        if !self.command.is_empty() {
+            let refused = || CheckError::of_workload(self, CheckProblem::CommandWithTasks);
+            return if self.tasks.is_empty() { Ok(()) } else { Err(refused()) };
+        }
         structure::check_tables(self)?;
         structure::check_tasks(self)?;
         structure::check_aggregation(self)?;

@@ -544,6 +544,8 @@ pub struct Workload {
     pub style: ResultStyle,
     /// End of the workload even if tasks still run; `None` waits for the last exit.
     pub duration_ns: Option<u64>,
+    /// A program of this computer with its arguments, in place of tasks; empty for every workload that a simulator can run.
+    pub command: Vec<String>,
     /// Accepted but not modelled.
     pub warnings: Vec<Warning>,
 }

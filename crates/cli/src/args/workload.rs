@@ -80,6 +80,9 @@ pub enum WorkloadCommand {
         /// Print one JSON document instead of text
         #[arg(long)]
         json: bool,
+        /// Print what the place `host` reads
+        #[arg(long, hide = true)]
+        report: bool,
     },
 }
 

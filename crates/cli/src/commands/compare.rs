@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use warmcore_lab::builder::Built;
 use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, ExperimentRecord, TraceLevel, trial_seeds};
+use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, TraceLevel, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::sensitivity::{self, Sensitivity};
@@ -15,14 +15,19 @@ use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
+use warmcore_topology::Machine;
+use warmcore_workload::Workload;
 
 use crate::args::{CompareArguments, TraceChoice};
+use crate::commands::host::{self, configurations};
 use crate::commands::{load_levels, report, verdict_table, vm};
 use crate::console::Console;
-use crate::failure::Failure;
+use crate::failure::{Class, Failure};
 use crate::load;
 use crate::signals::Signals;
 
+/// The place that is this computer, and its machine.
+const HOST: &str = "host";
 /// Directory of run directories that were not given a name.
 const RUNS: &str = "runs";
 
@@ -31,6 +36,9 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     let signals = Signals::listen()?;
     if !arguments.load.is_empty() {
         return load_levels::run(arguments, &signals, console);
+    }
+    if arguments.host.dry_run {
+        return dry_run(&arguments, console);
     }
     let started = unix_seconds();
     let (experiment, directory) = match &arguments.resume {
@@ -115,16 +123,23 @@ pub fn leave(
 
 /// The experiment that was asked for, and what to warn of.
 pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Built, Failure> {
-    // Clap demands both unless a run is resumed.
-    let machine = load::machine_on(arguments.machine.as_deref().unwrap_or_default(), arguments.base.as_deref())?;
+    let machine = machine(arguments)?;
     let profiles = load::profiles(arguments.profiles.as_deref())?;
-    let text = arguments.workload.as_deref().unwrap_or_default();
-    let mut workload = load::workload_for(&machine.value, text, arguments.strict, &profiles)?;
+    let mut workload = match arguments.command.as_slice() {
+        // Clap demands a workload unless there is a command or a run is resumed.
+        [] => {
+            let text = arguments.workload.as_deref().unwrap_or_default();
+            load::workload_for(&machine.value, text, arguments.strict, &profiles)?
+        }
+        words => Named { source: words.join(" "), value: Workload::of_command(words.to_vec()) },
+    };
     load::aggregate(&mut workload, &arguments.aggregate)?;
-    let schedulers = load::schedulers(&arguments.schedulers)?;
+    let schedulers = configurations(load::schedulers(&arguments.schedulers)?, &arguments.host);
     let baseline = arguments.baseline.as_deref().map(load::scheduler).transpose()?;
+    let metric = arguments.metric.as_ref();
+    let metric = metric.map(|metric| if arguments.host.higher { format!("higher:{metric}") } else { metric.clone() });
     let built = Experiment::builder(machine, workload)
-        .place(vm::place(&arguments.on, &schedulers, &arguments.vm, console)?)
+        .place(vm::place_for(arguments, &schedulers, console)?)
         .schedulers(schedulers)
         .baseline(baseline)
         .seeds(trial_seeds(arguments.seed, arguments.trials))
@@ -132,7 +147,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .max_time_ns(arguments.max_time)
         .trace(arguments.trace.map(trace_level))
         .kept(!arguments.no_out)
-        .metric(arguments.metric.clone())
+        .metric(metric)
         .margin(arguments.margin)
         .scores_every_ns(arguments.scores)
         .build()?;
@@ -146,6 +161,26 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
     }
     Ok(built)
+}
+
+/// The machine that was asked for; on this computer it is this one.
+fn machine(arguments: &CompareArguments) -> Result<Named<Machine>, Failure> {
+    match &arguments.machine {
+        Some(text) => load::machine_on(text, arguments.base.as_deref()),
+        None if arguments.on == HOST => load::machine_on(HOST, arguments.base.as_deref()),
+        None => Err(Failure::usage("warmcore::usage", "there is no machine to compare on")
+            .help("name one with --machine, such as 2s1n1l8c2t; or compare on this computer with --on host")),
+    }
+}
+
+/// Says what every scheduler would change of this computer.
+fn dry_run(arguments: &CompareArguments, console: &Console) -> Result<(), Failure> {
+    if arguments.on != HOST {
+        return Err(Failure::usage("warmcore::usage", "only --on host changes anything").help("leave out --dry-run"));
+    }
+    let schedulers = configurations(load::schedulers(&arguments.schedulers)?, &arguments.host);
+    let text = host::plan(&schedulers, host::manner(&arguments.host)?, &machine(arguments)?.value);
+    Ok(console.out(&text.map_err(|error| load::place_failure(error, None))?)?)
 }
 
 /// A new experiment and its directory.
@@ -284,7 +319,8 @@ pub fn run_failure(error: RunError, directory: Option<&RunDirectory>, signals: &
         }
         RunError::Trial { ref source, .. } => {
             let advice = source.advice();
-            Failure::failed("warmcore::simulation", &error).help(advice)
+            let class = if source.leaves_state() { Class::State } else { Class::Failed };
+            Failure::new(class, "warmcore::simulation", &error).help(advice)
         }
         RunError::File(ref source) => {
             let advice = source.advice();

@@ -8,11 +8,11 @@ use warmcore_agent::tracefs::{Instance, used_bytes};
 use warmcore_capture::convert::{Cast, Decoder};
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
+use warmcore_places::host::recorder::TRACEFS;
 use warmcore_topology::{Cache, CpuId, Machine, NodeId, Origin};
 use warmcore_trace::{Event, EventKind, TaskId};
 
 use crate::args::{MachineCommand, MachineForm, MachineFormat};
-use crate::commands::record::TRACEFS;
 use crate::commands::{WrittenFile, print_written, write_result};
 use crate::console::{Console, Table};
 use crate::failure::Failure;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use warmcore_agent::report::ProcessReport;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
@@ -49,7 +50,7 @@ struct RecorderEntry<'a> {
 /// Runs the workload and prints what came of it.
 pub fn run(workload: &Workload, max_time: Option<u64>, json: bool, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    let options = Options { time_limit_ns: max_time, stop: Some(Arc::clone(&signals.stop)), ..Options::default() };
+    let options = options(max_time, &signals);
     console.note(&format!("{}: running with real threads on this computer", workload.name));
     let outcome = warmcore_native::run(workload, &options).map_err(failure)?;
     for warning in &outcome.warnings {
@@ -66,9 +67,32 @@ pub fn run(workload: &Workload, max_time: Option<u64>, json: bool, console: &Con
     Ok(())
 }
 
+/// Runs the workload and prints what the place `host` reads: threads by their numbers, and when they began.
+pub fn report(workload: &Workload, max_time: Option<u64>, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let outcome = warmcore_native::run(workload, &options(max_time, &signals)).map_err(failure)?;
+    let processes = (0..workload.processes.len() as u32).collect();
+    Ok(console.out(&pretty(&ProcessReport::of_native(processes, outcome)))?)
+}
+
+fn options(max_time: Option<u64>, signals: &Signals) -> Options {
+    Options {
+        time_limit_ns: max_time,
+        stop: Some(Arc::clone(&signals.stop)),
+        work_is_cpu_time: is_emulated(),
+        ..Options::default()
+    }
+}
+
+/// Whether CPUs have no speed of their own, because they share that of their emulator.
+fn is_emulated() -> bool {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    cpus.lines().any(|line| line.starts_with("model name") && line.contains("QEMU TCG"))
+}
+
 fn failure(error: NativeError) -> Failure {
     match &error {
-        NativeError::Check(_) => Failure::usage("warmcore::workload", error),
+        NativeError::Check(_) | NativeError::Command(_) => Failure::usage("warmcore::workload", error),
         NativeError::NoCpus { .. } => Failure::unable("warmcore::native", error)
             .help("this computer does not have the CPUs that the workload asks for; change its affinities"),
         NativeError::Thread { .. } | NativeError::Channel { .. } | NativeError::Barrier { .. } => {

@@ -7,22 +7,20 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
+use rustix::process::Pid;
 use serde::Serialize;
-use warmcore_agent::tracefs::{Instance, Pages};
-use warmcore_capture::Recording;
-use warmcore_capture::trace_dat::{self, Contents, PAGE_BYTES};
+use warmcore_capture::trace_dat::{self, Contents};
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
+use warmcore_places::host::recorder::{self, BETWEEN_READINGS, Recorder, TRACEFS};
+use warmcore_places::host::trial::{self, STOPPED_START, Watched};
 use warmcore_replay::history::histories;
 use warmcore_replay::{Fidelity, Overheads, Selection};
 
@@ -35,15 +33,8 @@ use crate::failure::Failure;
 use crate::load;
 use crate::signals::Signals;
 
-/// Where tracefs is, or may be mounted.
-pub(crate) const TRACEFS: &str = "/sys/kernel/tracing";
-/// Time between two readings of the buffers.
-const BETWEEN_READINGS: Duration = Duration::from_millis(50);
 /// The recording in the run directory.
 const FILE: &str = "recording.dat";
-/// Stops itself before it becomes the command, so that nothing of the command runs unrecorded.
-const STOPPED_START: &str = r#"kill -STOP $$; exec "$@""#;
-
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -86,11 +77,14 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let machine = Named { source: "host".into(), value: load::machine("host")?.value };
     let out = arguments.out.clone().unwrap_or_else(free_name);
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
-    let tracing = Tracing::begin(console)?;
+    let tracing = Recorder::begin().map_err(|error| load::place_failure(error, None))?;
+    if tracing.mounted() {
+        console.note(&format!("tracefs is mounted at {TRACEFS} until the end"));
+    }
     let directory = RunDirectory::create(&out, existing).map_err(directory_failure)?;
     let overhead = if arguments.overhead > 0 { Some(measure(arguments, &tracing, &signals)?) } else { None };
     let recorded = record(arguments, &tracing, &signals)?;
-    tracing.end()?;
+    tracing.end().map_err(|error| load::place_failure(error, None))?;
     let path = directory.path().join(FILE);
     let kept = fs::File::create(&path).and_then(|mut file| trace_dat::write(&mut file, &recorded.contents));
     kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
@@ -169,82 +163,6 @@ fn find(program: &OsString) -> Result<(), Failure> {
     }
 }
 
-/// The instance, removed on every way out.
-struct Tracing {
-    instance: Instance,
-    header_page: String,
-    /// Names with their subsystems, and formats.
-    events: Vec<(String, String)>,
-    /// Whether tracefs was mounted for this.
-    mounted: bool,
-    ended: bool,
-}
-
-impl Tracing {
-    fn begin(console: &Console) -> Result<Self, Failure> {
-        let mut mounted = false;
-        if !Path::new(TRACEFS).join("instances").is_dir() {
-            let status = Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS]).output();
-            mounted = status.is_ok_and(|output| output.status.success());
-            if !mounted {
-                return Err(Failure::unable(
-                    "warmcore::record",
-                    format!("tracefs is not mounted at {TRACEFS}, and cannot be"),
-                )
-                .help("as root: `mount -t tracefs tracefs /sys/kernel/tracing`"));
-            }
-            console.note(&format!("tracefs is mounted at {TRACEFS} until the end"));
-        }
-        let instance = Instance::at(TRACEFS, &format!("warmcore-{}", std::process::id()));
-        let prepared = instance.prepare().and_then(|formats| Ok((formats, instance.with_new_threads()?)));
-        let formats = prepared.map_err(|reason| {
-            let failure = Failure::unable("warmcore::record", reason);
-            match rustix::process::geteuid().is_root() {
-                true => failure,
-                false => failure
-                    .help("recording needs root, or group and mode of /sys/kernel/tracing that let you write there"),
-            }
-        });
-        match formats {
-            Ok((formats, new_threads)) => {
-                let mut events: Vec<(String, String)> =
-                    formats.events.into_iter().map(|(name, format)| (format!("sched/{name}"), format)).collect();
-                events.extend(new_threads);
-                Ok(Self { instance, header_page: formats.header_page, events, mounted, ended: false })
-            }
-            Err(failure) => {
-                let _ = instance.remove();
-                unmount(mounted);
-                Err(failure)
-            }
-        }
-    }
-
-    /// Puts everything back.
-    fn end(mut self) -> Result<(), Failure> {
-        self.ended = true;
-        let removed = self.instance.remove();
-        unmount(self.mounted);
-        removed.map_err(|reason| Failure::failed("warmcore::record", reason))
-    }
-}
-
-impl Drop for Tracing {
-    fn drop(&mut self) {
-        if !self.ended {
-            let _ = self.instance.stop();
-            let _ = self.instance.remove();
-            unmount(self.mounted);
-        }
-    }
-}
-
-fn unmount(mounted: bool) {
-    if mounted {
-        let _ = Command::new("umount").arg(TRACEFS).status();
-    }
-}
-
 /// What was recorded.
 struct Recorded {
     contents: Contents,
@@ -255,29 +173,22 @@ struct Recorded {
     accounts: BTreeMap<i32, u64>,
 }
 
-fn record(arguments: &RecordArguments, tracing: &Tracing, signals: &Signals) -> Result<Recorded, Failure> {
-    let failed = |reason: String| Failure::failed("warmcore::record", reason);
-    let instance = &tracing.instance;
+fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -> Result<Recorded, Failure> {
+    let failed = |error| load::place_failure(error, None);
     let mut child = Started::new(&arguments.command)?;
     let root = child.as_ref().map_or(arguments.pid.unwrap_or_default(), Started::id);
-    let mut readers: Vec<Pages> =
-        (0..instance.cpus()).map(|cpu| instance.pages(cpu)).collect::<Result<_, _>>().map_err(failed)?;
-    let mut pages: Vec<Vec<u8>> = vec![Vec::new(); readers.len()];
-    let mut processes = BTreeMap::new();
-    instance.start(arguments.buffer).map_err(failed)?;
-    let before = schedstats(root, &mut processes);
+    let mut reading = recorder.start(arguments.buffer, root).map_err(failed)?;
     let start = Instant::now();
     if let Some(child) = &child {
         child.go()?;
     }
     let limit = arguments.duration.map(Duration::from_nanos);
-    let watched = Watched::new(root)?;
+    let watched = Watched::new(root).map_err(watch_failed)?;
     let (exit_code, seconds) = loop {
         let rest = limit.map_or(BETWEEN_READINGS, |limit| limit.saturating_sub(start.elapsed()).min(BETWEEN_READINGS));
         watched.wait(rest);
         let now = start.elapsed().as_secs_f64();
-        drain(&mut readers, &mut pages).map_err(failed)?;
-        schedstats(root, &mut processes);
+        reading.take().map_err(failed)?;
         let ended = match &mut child {
             Some(child) => child.ended()?,
             None => (!Path::new(&format!("/proc/{root}")).exists()).then_some(0),
@@ -287,62 +198,8 @@ fn record(arguments: &RecordArguments, tracing: &Tracing, signals: &Signals) -> 
             break (ended, now);
         }
     };
-    let mut accounts = schedstats(root, &mut processes);
-    instance.stop().map_err(failed)?;
-    drain(&mut readers, &mut pages).map_err(failed)?;
-    let (_, lost) = instance.counts().map_err(failed)?;
-    drop(readers);
-    accounts.retain(|thread, _| before.contains_key(thread));
-    accounts.iter_mut().for_each(|(thread, ns)| *ns -= before[thread].min(*ns));
-    let contents = Contents {
-        header_page: tracing.header_page.clone(),
-        header_event: instance.header_event().map_err(failed)?,
-        events: tracing.events.clone(),
-        cmdlines: names(&processes),
-        clock: Instance::CLOCK.into(),
-        processes,
-        pages,
-        lost,
-    };
+    let (contents, accounts) = reading.stop().map_err(failed)?;
     Ok(Recorded { contents, root, seconds, exit_code: child.is_some().then_some(exit_code).flatten(), accounts })
-}
-
-fn drain(readers: &mut [Pages], pages: &mut [Vec<u8>]) -> Result<(), String> {
-    for (reader, kept) in readers.iter_mut().zip(pages) {
-        while let Some(page) = reader.read()? {
-            kept.extend_from_slice(page);
-            // A page may be handed over shorter than it is.
-            kept.resize(kept.len().next_multiple_of(PAGE_BYTES), 0);
-        }
-    }
-    Ok(())
-}
-
-/// CPU time of the threads of a process and its children, by thread, and which process they are of.
-fn schedstats(root: i32, processes: &mut BTreeMap<i32, i32>) -> BTreeMap<i32, u64> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![root];
-    while let Some(process) = waiting.pop() {
-        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
-        for thread in threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-            processes.insert(thread, process);
-            let file =
-                |name: &str| fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}")).unwrap_or_default();
-            if let Some(ns) = file("schedstat").split_whitespace().next().and_then(|ns| ns.parse().ok()) {
-                found.insert(thread, ns);
-            }
-            waiting.extend(file("children").split_whitespace().filter_map(|child| child.parse::<i32>().ok()));
-        }
-    }
-    found
-}
-
-fn names(processes: &BTreeMap<i32, i32>) -> BTreeMap<i32, String> {
-    let name = |thread: &i32, process: &i32| fs::read_to_string(format!("/proc/{process}/task/{thread}/comm")).ok();
-    processes
-        .iter()
-        .filter_map(|(thread, process)| Some((*thread, name(thread, process)?.trim_end().to_owned())))
-        .collect()
 }
 
 /// The command, stopped before its first instruction until it may go. Killed if it is not waited for.
@@ -359,12 +216,8 @@ impl Started {
         let failed = |error: String| Failure::failed("warmcore::record", format!("cannot start the command: {error}"));
         let spawned = Command::new("/bin/sh").args(["-c", STOPPED_START, "sh"]).args(command).spawn();
         let child = spawned.map_err(|error| failed(error.to_string()))?;
-        let pid = Pid::from_child(&child);
-        let status = waitpid(Some(pid), WaitOptions::UNTRACED).map_err(|error| failed(error.to_string()))?;
-        match status {
-            Some((_, status)) if status.stopped() => Ok(Some(Self { child, pid })),
-            _ => Err(failed("it ended at once".into())),
-        }
+        let pid = trial::stopped(&child).map_err(failed)?;
+        Ok(Some(Self { child, pid }))
     }
 
     fn id(&self) -> i32 {
@@ -372,7 +225,7 @@ impl Started {
     }
 
     fn go(&self) -> Result<(), Failure> {
-        kill_process(self.pid, Signal::CONT)
+        trial::go_on(self.pid)
             .map_err(|error| Failure::failed("warmcore::record", format!("cannot let the command go: {error}")))
     }
 
@@ -390,35 +243,12 @@ impl Drop for Started {
     }
 }
 
-/// A process whose end can be waited for.
-struct Watched(OwnedFd);
-
-impl Watched {
-    fn new(process: i32) -> Result<Self, Failure> {
-        let failed = |reason: &dyn std::fmt::Display| {
-            Failure::failed("warmcore::record", format!("cannot watch process {process}: {reason}"))
-        };
-        let pid = Pid::from_raw(process).ok_or_else(|| failed(&"it is no process"))?;
-        pidfd_open(pid, PidfdFlags::empty()).map(Self).map_err(|error| failed(&error))
-    }
-
-    /// Returns when it ends, when so much time is over, or when a signal comes.
-    fn wait(&self, most: Duration) {
-        let time = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-        let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&time));
-    }
-}
-
 fn loaded(
     recorded: &Recorded,
     arguments: &RecordArguments,
     machine: &Named<warmcore_topology::Machine>,
 ) -> Result<Loaded, Failure> {
-    let mut bytes = Vec::new();
-    let read = trace_dat::write(&mut bytes, &recorded.contents).map_err(|error| error.to_string());
-    let read = read.and_then(|()| trace_dat::read(&bytes).map_err(|error| error.to_string()));
-    let recording: Recording =
-        read.map_err(|reason| Failure::failed("warmcore::record", format!("the recording cannot be read: {reason}")))?;
+    let recording = recorder::recording(&recorded.contents).map_err(|error| load::place_failure(error, None))?;
     let selection = Selection { descendants_of: vec![recorded.root], ..Selection::default() };
     let chosen = selection.threads(&recording).map_err(|error| Failure::failed("warmcore::record", error))?;
     let name = match arguments.command.first() {
@@ -429,6 +259,10 @@ fn loaded(
     };
     let overheads = Overheads::of(machine.value.costs());
     Ok(Loaded { histories: histories(&recording, &chosen), recording, chosen, overheads, name, of_run: false })
+}
+
+fn watch_failed(reason: String) -> Failure {
+    Failure::failed("warmcore::record", reason)
 }
 
 /// A thread's CPU time, as two see it.
@@ -454,12 +288,12 @@ fn accounts(recorded: &Recorded, loaded: &Loaded) -> Vec<Accounts> {
 }
 
 /// Runs the command without and with recording in turn.
-fn measure(arguments: &RecordArguments, tracing: &Tracing, signals: &Signals) -> Result<Overhead, Failure> {
+fn measure(arguments: &RecordArguments, tracing: &Recorder, signals: &Signals) -> Result<Overhead, Failure> {
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..arguments.overhead {
         let mut child = Started::new(&arguments.command)?
             .ok_or_else(|| Failure::usage("warmcore::usage", "the cost of recording is measured with a command"))?;
-        let watched = Watched::new(child.id())?;
+        let watched = Watched::new(child.id()).map_err(watch_failed)?;
         let start = Instant::now();
         child.go()?;
         while child.ended()?.is_none() {

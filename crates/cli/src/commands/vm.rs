@@ -22,7 +22,7 @@ use warmcore_places::vm::qemu::Qemu;
 use warmcore_places::vm::select::{self, Choice};
 use warmcore_schedulers::SchedulerSpec;
 
-use crate::args::{VmArguments, VmCommand};
+use crate::args::{CompareArguments, VmArguments, VmCommand};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -67,8 +67,22 @@ pub fn place(
     arguments: &VmArguments,
     console: &Console,
 ) -> Result<Arc<dyn Place>, Failure> {
-    let options = Options { schedulers, guests: choice(arguments) };
+    place_with(Options { schedulers, guests: choice(arguments), host: None }, name, console)
+}
+
+/// The place of this name as the options say.
+fn place_with(options: Options<'_>, name: &str, console: &Console) -> Result<Arc<dyn Place>, Failure> {
     warmcore_places::open(name, &options, &|text| console.note(text)).map_err(|error| load::place_failure(error, None))
+}
+
+/// The same for a comparison, which can run on this computer too.
+pub fn place_for(
+    arguments: &CompareArguments,
+    schedulers: &[SchedulerSpec],
+    console: &Console,
+) -> Result<Arc<dyn Place>, Failure> {
+    let host = Some(super::host::manner(&arguments.host)?);
+    place_with(Options { schedulers, guests: choice(&arguments.vm), host }, &arguments.on, console)
 }
 
 /// A guest's makings from the command line.

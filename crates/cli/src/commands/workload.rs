@@ -130,11 +130,14 @@ pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
             write_result(out.as_deref(), ("workload", warmcore_workload::TEMPLATE), json, console)
         }
         WorkloadCommand::Fit { counters, to, out, json } => fit(&counters, to, (out.as_deref(), json), console),
-        WorkloadCommand::Run { workload, max_time, strict, json } => {
+        WorkloadCommand::Run { workload, max_time, strict, json, report } => {
             let multiply_add_ps = has_schbench(&workload).then(|| measure_multiply_add(console));
             let workload =
                 load::workload_with(&workload, &Options { strict, multiply_add_ps, ..Options::default() })?.value;
-            super::native::run(&workload, max_time, json, console)
+            match report {
+                true => super::native::report(&workload, max_time, console),
+                false => super::native::run(&workload, max_time, json, console),
+            }
         }
     }
 }

@@ -211,6 +211,7 @@ pub fn boot_all(
             .iter()
             .map(|(index, scheduler)| Request {
                 buffer_kib: Some(experiments[*index].buffer_kib),
+                events: true,
                 shared: Some(0),
                 machine: &first.machine,
                 ..request(experiments[*index], *scheduler, seed)
@@ -262,6 +263,7 @@ fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<
         scores_every_ns: None,
         balance_details: false,
         buffer_kib: None,
+        events: true,
         shared: None,
         actions: &experiment.actions,
         observe: if experiment.has_programs() { Observe::Operations } else { Observe::Nothing },

@@ -26,6 +26,8 @@ pub enum Finding {
     TooFewTrials,
     /// The measure is zero or nearly so under the baseline: there is no ratio to it.
     NotMeasurable,
+    /// The baseline against itself: by so much others must differ at least.
+    Null,
 }
 
 impl Finding {
@@ -45,6 +47,16 @@ impl Finding {
         }
     }
 
+    /// The same where the baseline differs from itself by as much as this ratio of at least 1: less is no difference.
+    #[must_use]
+    pub fn beyond(self, comparison: &Comparison, spread: f64) -> Self {
+        let far = comparison.ratio.map_or(f64::INFINITY, |ratio| ratio.max(1.0 / ratio));
+        match self {
+            Self::Better | Self::Worse | Self::Different if far <= spread => Self::Unclear,
+            found => found,
+        }
+    }
+
     /// In words.
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -57,8 +69,16 @@ impl Finding {
             Self::Unclear => "unclear",
             Self::TooFewTrials => "too few",
             Self::NotMeasurable => "not measurable",
+            Self::Null => "null",
         }
     }
+}
+
+/// How far from 1 a ratio may be by its interval, as a ratio of at least 1; 1 if there is none.
+pub(super) fn spread(comparison: &Comparison) -> f64 {
+    let bounds =
+        comparison.interval.map_or([comparison.ratio.unwrap_or(1.0); 2], |interval| [interval.low, interval.high]);
+    bounds.into_iter().map(|bound| bound.max(1.0 / bound)).filter(|bound| bound.is_finite()).fold(1.0, f64::max)
 }
 
 /// Whether a ratio is 1 but for the margin, in either direction.
@@ -68,4 +88,24 @@ pub(crate) fn within(ratio: f64, margin: f64) -> bool {
 
 fn inside(interval: Interval, margin: f64) -> bool {
     within(interval.low, margin) && within(interval.high, margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_statistics::{Better, Design, compare_trials, judge};
+
+    #[test]
+    fn a_difference_smaller_than_the_baselines_own_is_none() {
+        let trials = |factor: f64| -> Vec<Option<f64>> {
+            (0..12).map(|k| Some(factor * (1.0 + 0.001 * f64::from(k % 3)))).collect()
+        };
+        let mut comparison = [compare_trials(Design::Blocked, &trials(1.0), &trials(1.03), Better::Lower).unwrap()];
+        judge(&mut comparison);
+        let found = Finding::of(&comparison[0], 0.01);
+        assert_eq!(found, Finding::Worse);
+        assert_eq!(found.beyond(&comparison[0], 1.05), Finding::Unclear);
+        assert_eq!(found.beyond(&comparison[0], 1.01), Finding::Worse);
+        assert!(spread(&comparison[0]) > 1.029);
+    }
 }

@@ -2,7 +2,7 @@
 
 use warmcore_statistics::{Better, Comparison, Design, Verdict};
 
-use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, percent};
+use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, percent, spread};
 use crate::measures::Measure;
 use crate::units::with_unit;
 
@@ -104,6 +104,10 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
             ),
             None => format!("no difference shown between {label} and {base}"),
         },
+        Finding::Null => format!(
+            "{base} differs from itself by up to {}, and less counts as no difference",
+            percent(spread(comparison) - 1.0)
+        ),
         Finding::NotMeasurable => {
             format!("{label} cannot be compared with {base} in {title}, which is nearly zero there")
         }

@@ -20,6 +20,11 @@ use serde::{Deserialize, Serialize};
 /// The journal in its directory, and the lock beside it.
 const JOURNAL: &str = "journal.jsonl";
 const LOCK: &str = "lock";
+/// File of a control group with the controllers that its children have.
+const CONTROLLERS: &str = "cgroup.subtree_control";
+/// How often, and how long in between, a control group is tried to be removed.
+const GROUP_LOOKS: u32 = 500;
+const GROUP_LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 /// The kernel's id of this boot, below the root.
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
@@ -86,6 +91,11 @@ pub enum Entry {
         old: String,
         /// What it is to hold.
         new: String,
+    },
+    /// A directory that is made, of control groups: whoever is in it is ended with it.
+    Directory {
+        /// Path from the root, without a leading slash.
+        path: String,
     },
     /// A process that holds something until it ends.
     Process {
@@ -182,6 +192,34 @@ impl Journal {
         }
     }
 
+    /// Makes a control group and writes its files, in this order; all of it ends with the directory. The values are read back.
+    ///
+    /// # Errors
+    /// If it cannot be written down or made, or a value does not take.
+    pub fn directory(&mut self, path: &str, files: &[(&str, &str)]) -> Result<(), JournalError> {
+        let full = self.root.join(path);
+        let refused = |what: String, value: &str| {
+            let value = value.to_owned();
+            move |source| JournalError::Write { path: what, value, source }
+        };
+        if full.exists() {
+            let there = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(refused(path.into(), "a new directory")(there));
+        }
+        self.note(Entry::Directory { path: path.into() })?;
+        std::fs::create_dir(&full).map_err(refused(path.into(), "a new directory"))?;
+        for (name, value) in files {
+            let (file, path) = (full.join(name), format!("{path}/{name}"));
+            write_value(&file, value).map_err(refused(path.clone(), value))?;
+            let found =
+                current(&file, value).map_err(|source| JournalError::Read { path: path.clone(), source })?;
+            if found != *value {
+                return Err(JournalError::ReadsBack { path, value: (*value).into(), found });
+            }
+        }
+        Ok(())
+    }
+
     /// Writes down a process that will hold something: it must not have begun to.
     ///
     /// # Errors
@@ -267,6 +305,10 @@ fn undo(entry: &Entry, root: &Path) -> Option<Undone> {
             },
             Err(error) => Undone::Failed { path: what, reason: error.to_string() },
         },
+        Entry::Directory { path } => match remove_group(&root.join(path)) {
+            Ok(()) => Undone::Restored(what),
+            Err(error) => Undone::Failed { path: what, reason: error.to_string() },
+        },
         Entry::Process { pid, .. } => {
             let killed = Pid::from_raw(*pid).map(|pid| kill_process(pid, Signal::KILL));
             match killed {
@@ -288,6 +330,10 @@ fn would(entry: &Entry, root: &Path) -> Option<Undone> {
             Ok(present) => Undone::Left { path: path.clone(), present, old: old.clone() },
             Err(error) => Undone::Failed { path: path.clone(), reason: error.to_string() },
         }),
+        Entry::Directory { path } => {
+            let what = path.clone();
+            Some(if root.join(path).exists() { Undone::Restored(what) } else { Undone::Unchanged(what) })
+        }
         Entry::Process { pid, started: at } => {
             let what = format!("process {pid}");
             Some(if started(root, *pid) == Some(*at) { Undone::Restored(what) } else { Undone::Unchanged(what) })
@@ -343,11 +389,32 @@ fn started(root: &Path, pid: i32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Ends whoever is in a control group, and removes it: the kernel does so only when they are gone.
+fn remove_group(path: &Path) -> io::Result<()> {
+    let kill = path.join("cgroup.kill");
+    if kill.exists() {
+        write_value(&kill, "1")?;
+    }
+    for _ in 0..GROUP_LOOKS {
+        match std::fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(GROUP_LOOK),
+            done => return done,
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
 /// The value of a file, as it is to be compared with what was or will be written: of a list of switches such as
-/// `sched/features` the one that is meant, of a list of choices the one in brackets.
+/// `sched/features` the one that is meant, of a list of choices the one in brackets, of a list of controllers `+` and the one that is meant
+/// or `-` and it.
 fn current(path: &Path, meant: &str) -> io::Result<String> {
     let text = std::fs::read_to_string(path)?;
     let text = text.trim_end();
+    if path.ends_with(CONTROLLERS) {
+        let controller = meant.trim_start_matches(['+', '-']);
+        let sign = if text.split_whitespace().any(|word| word == controller) { '+' } else { '-' };
+        return Ok(format!("{sign}{controller}"));
+    }
     if let Some(chosen) = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
         return Ok(chosen.0.to_owned());
     }
@@ -452,6 +519,22 @@ mod tests {
             prop_assert_eq!(state(root.path()), before());
             prop_assert!(restore(kept.path(), root.path(), false).unwrap().is_empty());
         }
+    }
+
+    #[test]
+    fn a_control_group_is_gone_again_with_the_controller_it_needed() {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let control = root.path().join(CONTROLLERS);
+        fs::write(&control, "cpu memory\n").unwrap();
+        // A directory of files holds what is written to them, and a kernel's own adds to its list.
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        assert_eq!(current(&control, "+cpuset").unwrap(), "-cpuset");
+        assert_eq!(current(&control, "-cpu").unwrap(), "+cpu");
+        journal.directory("group", &[]).unwrap();
+        assert!(root.path().join("group").is_dir());
+        assert!(journal.directory("group", &[]).unwrap_err().to_string().contains("group"));
+        drop(journal);
+        assert!(!root.path().join("group").exists());
     }
 
     #[test]

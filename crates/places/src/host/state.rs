@@ -4,33 +4,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+use warmcore_agent::plan::Setting;
+use warmcore_schedulers::ScxProgram;
 use warmcore_topology::{CpuSet, Machine, format_cpu_list};
 
 use super::journal::{Journal, JournalError};
+use crate::files::find_program;
 
-/// Files of schedulers, below the root.
-const CACHE_AWARE: &str = "sys/kernel/debug/sched/llc_balancing/enabled";
+/// Files, below the root.
 const SCHED_EXT: &str = "sys/kernel/sched_ext/state";
-/// Longest time for a sched_ext scheduler to be enabled, and to be gone.
-const ENABLE: Duration = Duration::from_secs(60);
+const CGROUP: &str = "sys/fs/cgroup";
+/// Control group of an experiment.
+const GROUP: &str = "sys/fs/cgroup/warmcore";
+/// Longest time for a sched_ext scheduler to be enabled, and to be gone: an emulated verifier is slow.
+const ENABLE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A scheduler of this computer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Scheduler {
-    /// The kernel's fair class, without cache-aware scheduling if it can be switched off.
-    Fair,
-    /// The fair class with cache-aware scheduling.
-    CacheAware,
-    /// A sched_ext scheduler: its program and arguments.
-    Program(String, Vec<String>),
-}
-
 /// How CPUs are kept from a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Means {
     /// The command and what it starts may run on them only. Everybody else runs anywhere, and nothing is changed.
+    #[default]
     Affinity,
+    /// The command has them for itself, as a partition of cpusets: scheduling domains end at its border, and everybody else has the others.
+    Partition,
     /// All other CPUs are taken offline.
     Offline,
 }
@@ -38,14 +37,14 @@ pub enum Means {
 /// What an experiment wants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// The scheduler.
-    pub scheduler: Scheduler,
+    /// A sched_ext scheduler to load.
+    pub program: Option<ScxProgram>,
     /// CPUs to run on; all if there is none.
     pub cpus: Option<CpuSet>,
     /// How.
     pub means: Means,
-    /// Files of the kernel, as paths from the root without a leading slash, and their values.
-    pub settings: Vec<(String, String)>,
+    /// Files of the kernel and their values, in the order of writing.
+    pub settings: Vec<Setting>,
 }
 
 /// Why it cannot be had.
@@ -69,25 +68,18 @@ impl Wanted {
     /// What it lacks.
     pub fn check(&self, machine: &Machine, root: &Path) -> Result<(), StateError> {
         let unable = |reason: String| Err(StateError::Unable(reason));
-        match &self.scheduler {
-            Scheduler::Fair => {}
-            Scheduler::CacheAware if !root.join(CACHE_AWARE).exists() => {
-                return unable(format!("this kernel has no cache-aware scheduling: /{CACHE_AWARE} is not there"));
+        if let Some(scx) = &self.program {
+            let Ok(state) = std::fs::read_to_string(root.join(SCHED_EXT)) else {
+                return unable(format!("this kernel has no sched_ext: /{SCHED_EXT} is not there"));
+            };
+            if state.trim() != "disabled" {
+                return unable(format!(
+                    "a sched_ext scheduler is at work ({}); it is not displaced: end it first",
+                    state.trim()
+                ));
             }
-            Scheduler::CacheAware => {}
-            Scheduler::Program(program, _) => {
-                let Ok(state) = std::fs::read_to_string(root.join(SCHED_EXT)) else {
-                    return unable(format!("this kernel has no sched_ext: /{SCHED_EXT} is not there"));
-                };
-                if state.trim() != "disabled" {
-                    return unable(format!(
-                        "a sched_ext scheduler is at work ({}); it is not displaced: end it first",
-                        state.trim()
-                    ));
-                }
-                if !Path::new(program).is_file() {
-                    return unable(format!("there is no program {program}"));
-                }
+            if !find_program(&scx.program).is_file() {
+                return unable(format!("there is no program {}", scx.program));
             }
         }
         if let Some(cpus) = &self.cpus {
@@ -100,10 +92,16 @@ impl Wanted {
                     return unable(format!("CPU {os} cannot be taken offline"));
                 }
             }
+            if self.partitioned(machine).is_some() {
+                let controllers = std::fs::read_to_string(root.join(CGROUP).join("cgroup.controllers"));
+                if !controllers.is_ok_and(|text| text.split_whitespace().any(|word| word == "cpuset")) {
+                    return unable(format!("there are no cpusets of cgroup 2 below /{CGROUP}: use affinity or offline"));
+                }
+            }
         }
-        self.settings.iter().try_for_each(|(path, value)| check_governor(root, path, value))?;
-        let missing = self.settings.iter().find(|(path, _)| !root.join(path).exists());
-        missing.map_or(Ok(()), |(path, _)| unable(format!("there is no /{path}")))
+        self.settings.iter().try_for_each(|setting| check_governor(root, below(setting), &setting.value))?;
+        let missing = self.settings.iter().find(|setting| setting.required && !root.join(below(setting)).exists());
+        missing.map_or(Ok(()), |setting| unable(format!("this kernel has no {}", setting.path)))
     }
 
     /// Makes it so.
@@ -114,24 +112,44 @@ impl Wanted {
         for cpu in self.offline(machine) {
             journal.set(&online_file(machine.os_index(cpu)), "0")?;
         }
-        for (path, value) in &self.settings {
-            journal.set(path, value)?;
+        for setting in self.settings.iter().filter(|setting| root.join(below(setting)).exists()) {
+            journal.set(below(setting), &setting.value)?;
         }
-        let cache_aware = root.join(CACHE_AWARE).exists();
-        match &self.scheduler {
-            Scheduler::Fair if cache_aware => journal.set(CACHE_AWARE, "0")?,
-            Scheduler::CacheAware => journal.set(CACHE_AWARE, "1")?,
-            Scheduler::Fair | Scheduler::Program(..) => {}
-        }
-        let program = match &self.scheduler {
-            Scheduler::Program(program, arguments) => Some(Loader::start(program, arguments, root, journal)?),
-            _ => None,
+        let list = |cpus: &CpuSet| format_cpu_list(cpus.iter().map(|cpu| machine.os_index(cpu)));
+        let group = match self.partitioned(machine) {
+            Some(cpus) => {
+                journal.set(&format!("{CGROUP}/cgroup.subtree_control"), "+cpuset")?;
+                let files = [("cpuset.cpus", list(cpus)), ("cpuset.cpus.partition", "root".to_owned())];
+                journal.directory(GROUP, &files.each_ref().map(|(name, value)| (*name, value.as_str())))?;
+                Some(root.join(GROUP))
+            }
+            None => None,
         };
+        let program = self.program.as_ref().map(|scx| Loader::start(scx, root, journal)).transpose()?;
         let affinity = match (&self.cpus, self.means) {
-            (Some(cpus), Means::Affinity) => Some(format_cpu_list(cpus.iter().map(|cpu| machine.os_index(cpu)))),
-            _ => None,
+            (Some(cpus), Means::Affinity) => cpus.iter().map(|cpu| machine.os_index(cpu)).collect(),
+            _ => Vec::new(),
         };
-        Ok(Established { affinity, program })
+        Ok(Established { bounds: Bounds { affinity, group }, program })
+    }
+
+    /// The changes in words, a line each.
+    #[must_use]
+    pub fn in_words(&self, machine: &Machine) -> Vec<String> {
+        let list = |cpus: &mut dyn Iterator<Item = warmcore_topology::CpuId>| {
+            format_cpu_list(cpus.map(|cpu| machine.os_index(cpu)))
+        };
+        let mut lines = Vec::new();
+        if let Some(cpus) = &self.cpus {
+            lines.push(match self.means {
+                Means::Affinity => format!("the command is bound to CPUs {}", list(&mut cpus.iter())),
+                Means::Partition => format!("the command has CPUs {} for itself", list(&mut cpus.iter())),
+                Means::Offline => format!("CPUs {} are taken offline", list(&mut self.offline(machine))),
+            });
+        }
+        lines.extend(self.settings.iter().map(|setting| format!("{} becomes {}", setting.path, setting.value)));
+        lines.extend(self.program.iter().map(|scx| format!("{} is loaded", scx.program)));
+        lines
     }
 
     /// CPUs that are to be offline.
@@ -139,6 +157,17 @@ impl Wanted {
         let cpus = self.cpus.as_ref().filter(|_| self.means == Means::Offline);
         machine.cpus().filter(move |cpu| cpus.is_some_and(|cpus| !cpus.contains(*cpu)))
     }
+
+    /// CPUs of a partition. All CPUs are the root's own.
+    fn partitioned(&self, machine: &Machine) -> Option<&CpuSet> {
+        let cpus = self.cpus.as_ref().filter(|_| self.means == Means::Partition);
+        cpus.filter(|cpus| cpus.len() < machine.cpu_count())
+    }
+}
+
+/// The path of a setting below a root.
+fn below(setting: &Setting) -> &str {
+    setting.path.trim_start_matches('/')
 }
 
 /// Whether a governor is one that this computer's driver has.
@@ -159,11 +188,20 @@ fn online_file(cpu: u32) -> String {
     format!("sys/devices/system/cpu/cpu{cpu}/online")
 }
 
+/// What a command is kept within.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// CPUs by the system's numbers; all if there is none.
+    pub affinity: Vec<u32>,
+    /// Control group.
+    pub group: Option<PathBuf>,
+}
+
 /// The state as it is now; a sched_ext scheduler ends with it.
 #[derive(Debug)]
 pub struct Established {
-    /// CPUs to which commands are to be bound, as a list.
-    pub affinity: Option<String>,
+    /// What commands are to be kept within.
+    pub bounds: Bounds,
     program: Option<Loader>,
 }
 
@@ -187,17 +225,19 @@ struct Loader {
 
 impl Loader {
     /// Starts it stopped, so that it is written down before it changes anything.
-    fn start(program: &str, arguments: &[String], root: &Path, journal: &mut Journal) -> Result<Self, StateError> {
-        let ejected = |reason: String| StateError::Ejected(format!("{program}: {reason}"));
+    fn start(scx: &ScxProgram, root: &Path, journal: &mut Journal) -> Result<Self, StateError> {
+        let program = find_program(&scx.program);
+        let ejected = |reason: String| StateError::Ejected(format!("{}: {reason}", scx.program));
         let child = Command::new("/bin/sh")
-            .args(["-c", super::trial::STOPPED_START, "sh", program])
-            .args(arguments)
+            .args(["-c", super::trial::STOPPED_START, "sh"])
+            .arg(program)
+            .args(&scx.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| ejected(error.to_string()))?;
-        let mut loader = Self { child, state: root.join(SCHED_EXT), name: program.to_owned() };
+        let mut loader = Self { child, state: root.join(SCHED_EXT), name: scx.program.clone() };
         let pid = super::trial::stopped(&loader.child).map_err(ejected)?;
         journal.hold(pid.as_raw_nonzero().get())?;
         super::trial::go_on(pid).map_err(ejected)?;
@@ -255,7 +295,7 @@ mod tests {
 
     fn wanted(cpus: Option<&[u32]>, means: Means) -> Wanted {
         let cpus = cpus.map(|cpus| cpus.iter().map(|cpu| warmcore_topology::CpuId(*cpu)).collect());
-        Wanted { scheduler: Scheduler::Fair, cpus, means, settings: Vec::new() }
+        Wanted { program: None, cpus, means, settings: Vec::new() }
     }
 
     #[test]
@@ -268,7 +308,7 @@ mod tests {
             || (1..4).map(|cpu| fs::read_to_string(root.path().join(online_file(cpu))).unwrap()).collect::<String>();
         let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
         let established = wanted.establish(&machine, root.path(), &mut journal).unwrap();
-        assert_eq!((established.affinity.as_deref(), online().as_str()), (None, "1\n00"));
+        assert_eq!((established.bounds, online().as_str()), (Bounds::default(), "1\n00"));
         drop(journal);
         assert_eq!(online(), "1\n11");
     }
@@ -280,7 +320,7 @@ mod tests {
         let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
         let wanted = wanted(Some(&[2, 3]), Means::Affinity);
         let established = wanted.establish(&machine, root.path(), &mut journal).unwrap();
-        assert_eq!(established.affinity.as_deref(), Some("2-3"));
+        assert_eq!(established.bounds, Bounds { affinity: vec![2, 3], group: None });
         assert!(journal.undo().is_empty());
     }
 
@@ -290,20 +330,21 @@ mod tests {
         let machine = warmcore_topology::resolve("1s1n2l2c1t").unwrap();
         let lacks = |wanted: Wanted| wanted.check(&machine, root.path()).unwrap_err().to_string();
         let fair = || wanted(None, Means::Affinity);
-        assert!(lacks(Wanted { scheduler: Scheduler::CacheAware, ..fair() }).contains("no cache-aware scheduling"));
-        let program = || Scheduler::Program("/nonexistent/scx".into(), Vec::new());
-        assert!(lacks(Wanted { scheduler: program(), ..fair() }).contains("no sched_ext"));
+        let program = || Some(ScxProgram { program: "/nonexistent/scx".into(), arguments: Vec::new() });
+        assert!(lacks(Wanted { program: program(), ..fair() }).contains("no sched_ext"));
         fs::create_dir_all(root.path().join("sys/kernel/sched_ext")).unwrap();
         fs::write(root.path().join(SCHED_EXT), "enabled\n").unwrap();
-        assert!(lacks(Wanted { scheduler: program(), ..fair() }).contains("is not displaced"));
+        assert!(lacks(Wanted { program: program(), ..fair() }).contains("is not displaced"));
         assert!(lacks(wanted(Some(&[1, 2, 3]), Means::Offline)).contains("CPU 0 cannot be taken offline"));
         let policy = root.path().join("sys/cpufreq");
         fs::create_dir_all(&policy).unwrap();
-        let governor = || vec![("sys/cpufreq/scaling_governor".to_owned(), "fastest".to_owned())];
+        let setting = |path: &str, value: &str| vec![Setting { path: path.into(), value: value.into(), required: true }];
+        let governor = || setting("/sys/cpufreq/scaling_governor", "fastest");
         assert!(lacks(Wanted { settings: governor(), ..fair() }).contains("not this kernel's to govern"));
         fs::write(policy.join("scaling_available_governors"), "performance powersave\n").unwrap();
         assert!(lacks(Wanted { settings: governor(), ..fair() }).contains("there are performance powersave"));
-        let settings = vec![("sys/no/such".to_owned(), "1".to_owned())];
-        assert!(lacks(Wanted { settings, ..fair() }).contains("there is no /sys/no/such"));
+        let settings = setting("/sys/no/such", "1");
+        assert!(lacks(Wanted { settings, ..fair() }).contains("this kernel has no /sys/no/such"));
+        assert!(lacks(wanted(Some(&[1, 2]), Means::Partition)).contains("no cpusets of cgroup 2"));
     }
 }

@@ -2,20 +2,25 @@
 
 use std::ffi::OsString;
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid,
+};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
+use warmcore_capture::trace_dat::Contents;
+
+use super::recorder::{BETWEEN_READINGS, Recorder};
+use super::state::Bounds;
+use crate::place::PlaceError;
 
 /// Stops itself before it becomes the command, so that whatever has to be done about the process is done before its first instruction.
 pub const STOPPED_START: &str = r#"kill -STOP $$; exec "$@""#;
-/// The same, bound to the CPUs in the first argument.
-const BOUND_START: &str = r#"cpus=$1; shift; kill -STOP $$; exec taskset -c "$cpus" "$@""#;
-
-/// How often a command is looked at.
-const LOOK: Duration = Duration::from_millis(2);
 /// Ticks per second of `/proc/stat` (`USER_HZ`, the same on every architecture that Linux tells times to user space).
 const USER_HZ: f64 = 100.0;
 
@@ -40,6 +45,44 @@ pub fn go_on(pid: Pid) -> Result<(), String> {
     kill_process(pid, Signal::CONT).map_err(|error| error.to_string())
 }
 
+/// A process whose end can be waited for.
+#[derive(Debug)]
+pub struct Watched(OwnedFd);
+
+impl Watched {
+    /// The process with this number.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn new(process: i32) -> Result<Self, String> {
+        let failed = |reason: &dyn std::fmt::Display| format!("cannot watch process {process}: {reason}");
+        let pid = Pid::from_raw(process).ok_or_else(|| failed(&"it is no process"))?;
+        pidfd_open(pid, PidfdFlags::empty()).map(Self).map_err(|error| failed(&error))
+    }
+
+    /// Returns when it ends, when so much time is over, or when a signal comes.
+    pub fn wait(&self, most: Duration) {
+        let time = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+        let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&time));
+    }
+}
+
+/// Puts a process that has not begun yet where it is to run.
+fn bind(pid: Pid, bounds: &Bounds) -> Result<(), String> {
+    if let Some(group) = &bounds.group {
+        let file = group.join("cgroup.procs");
+        let number = pid.as_raw_nonzero().get().to_string();
+        std::fs::write(&file, number).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
+    if bounds.affinity.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    let fits = |cpu: &u32| (*cpu as usize) < CpuSet::MAX_CPU;
+    bounds.affinity.iter().filter(|cpu| fits(cpu)).for_each(|cpu| set.set(*cpu as usize));
+    sched_setaffinity(Some(pid), &set).map_err(|error| format!("cannot be bound to its CPUs: {error}"))
+}
+
 /// What a run of a command gave.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Trial {
@@ -47,8 +90,14 @@ pub struct Trial {
     pub elapsed_s: f64,
     /// CPU time of it and of what it waited for, s.
     pub cpu_s: f64,
-    /// Exit code; that of a shell for a signal.
-    pub exit_code: i32,
+    /// Exit code; that of a shell for a signal; none if it was ended at the limit.
+    pub exit_code: Option<i32>,
+    /// When it began, on the monotonic clock, ns.
+    #[serde(skip)]
+    pub start_ns: u64,
+    /// Its first process.
+    #[serde(skip)]
+    pub process: i32,
     /// What it printed.
     #[serde(skip)]
     pub output: String,
@@ -57,7 +106,7 @@ pub struct Trial {
 }
 
 /// What else went on during a trial.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Noise {
     /// CPU time of everybody else, in CPUs.
     pub others_cpus: f64,
@@ -65,6 +114,9 @@ pub struct Noise {
     pub steal_cpus: f64,
     /// Interrupts per second.
     pub interrupts_per_s: f64,
+    /// Frequency of each CPU at the end; empty where it cannot be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frequencies_khz: Vec<u64>,
 }
 
 /// Why a trial is none.
@@ -73,38 +125,47 @@ pub enum TrialError {
     /// It could not be started.
     #[error("cannot start the command: {0}")]
     Start(String),
-    /// It did not end in time and was killed with all that it started.
-    #[error("the command did not end within {0:?} and was killed")]
-    Timeout(Duration),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
     /// The kernel's accounts cannot be read.
     #[error("cannot read {0}")]
     Accounts(String),
+    /// It could not be recorded.
+    #[error(transparent)]
+    Record(#[from] PlaceError),
 }
 
-/// Runs a command to its end, in a process group of its own, on these CPUs if they are said.
+/// A command to be run once.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// It and its arguments.
+    pub command: &'a [OsString],
+    /// Where it may run.
+    pub bounds: &'a Bounds,
+    /// Longest time; then it is killed with all that it started.
+    pub limit: Duration,
+    /// Set by the caller to end it soon.
+    pub stop: &'a AtomicBool,
+    /// What records it, and with how much room, KiB per CPU.
+    pub recorder: Option<(&'a Recorder, u32)>,
+}
+
+/// Runs a command to its end, in a process group of its own, and gives what was recorded of it.
 ///
 /// # Errors
 /// See [`TrialError`]; nothing that it started runs on afterwards unless it left its process group.
-pub fn run(
-    command: &[OsString],
-    cpus: Option<&str>,
-    timeout: Duration,
-    stop: &AtomicBool,
-) -> Result<Trial, TrialError> {
+pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
-    let start_failed = |error: String| TrialError::Start(error);
     let mut shell = Command::new("/bin/sh");
-    match cpus {
-        Some(cpus) => shell.args(["-c", BOUND_START, "sh", cpus]),
-        None => shell.args(["-c", STOPPED_START, "sh"]),
-    };
-    let child = shell.args(command).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = Group(child.map_err(|error| start_failed(error.to_string()))?);
-    let pid = stopped(&child.0).map_err(start_failed)?;
+    shell.args(["-c", STOPPED_START, "sh"]).args(task.command);
+    let child = shell.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = Group(child.map_err(|error| TrialError::Start(error.to_string()))?);
+    let pid = stopped(&child.0).map_err(TrialError::Start)?;
+    bind(pid, task.bounds).map_err(TrialError::Start)?;
+    let process = pid.as_raw_nonzero().get();
+    let watched = Watched::new(process).map_err(TrialError::Start)?;
     let stdout = child.0.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -112,32 +173,58 @@ pub fn run(
         let _ = stdout.map(|mut stdout| stdout.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     });
+    let mut reading = task.recorder.map(|(recorder, buffer_kib)| recorder.start(buffer_kib, process)).transpose()?;
     let before = Accounts::now()?;
-    let start = Instant::now();
-    go_on(pid).map_err(start_failed)?;
+    let (start, start_ns) = (Instant::now(), monotonic_ns());
+    go_on(pid).map_err(TrialError::Start)?;
     let status = loop {
-        if let Some(status) = child.0.try_wait().map_err(|error| start_failed(error.to_string()))? {
-            break status;
+        watched.wait(task.limit.saturating_sub(start.elapsed()).min(BETWEEN_READINGS));
+        let elapsed = start.elapsed();
+        if let Some(reading) = &mut reading {
+            reading.take()?;
         }
-        if stop.load(Ordering::Relaxed) {
+        if let Some(status) = child.0.try_wait().map_err(|error| TrialError::Start(error.to_string()))? {
+            break Ok((status, elapsed));
+        }
+        if task.stop.load(Ordering::Relaxed) {
             return Err(TrialError::Interrupted);
         }
-        if start.elapsed() > timeout {
-            return Err(TrialError::Timeout(timeout));
+        if elapsed >= task.limit {
+            break Err(elapsed);
         }
-        std::thread::sleep(LOOK);
     };
-    let elapsed_s = start.elapsed().as_secs_f64();
     let after = Accounts::now()?;
+    let contents = reading.map(|reading| reading.stop()).transpose()?.map(|(contents, _)| contents);
     drop(child);
+    let (exit_code, elapsed) = match status {
+        Ok((status, elapsed)) => {
+            (Some(status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)), elapsed)
+        }
+        Err(elapsed) => (None, elapsed),
+    };
+    let elapsed_s = elapsed.as_secs_f64();
     let cpu_s = (after.children - before.children) / USER_HZ;
     let noise = Noise {
         others_cpus: (((after.busy - before.busy) / USER_HZ - cpu_s) / elapsed_s).max(0.0),
         steal_cpus: (after.steal - before.steal) / USER_HZ / elapsed_s,
         interrupts_per_s: (after.interrupts - before.interrupts) / elapsed_s,
+        frequencies_khz: frequencies(),
     };
-    let exit_code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    Ok(Trial { elapsed_s, cpu_s, exit_code, output: reader.join().unwrap_or_default(), noise })
+    let output = reader.join().unwrap_or_default();
+    Ok((Trial { elapsed_s, cpu_s, exit_code, start_ns, process, output, noise }, contents))
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Frequencies of CPUs at the end, where they can be read, by CPU.
+fn frequencies() -> Vec<u64> {
+    let file = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
+    (0..CpuSet::MAX_CPU)
+        .map_while(|cpu| std::fs::read_to_string(file(cpu)).ok()?.trim().parse().ok())
+        .collect()
 }
 
 /// A process group; killed as a whole when it is dropped.
@@ -190,29 +277,40 @@ mod tests {
         text.split(' ').map(OsString::from).collect()
     }
 
-    fn go(text: &str, timeout_s: u64) -> Result<Trial, TrialError> {
-        run(&words(text), None, Duration::from_secs(timeout_s), &AtomicBool::new(false))
+    fn go(command: &[OsString], limit: Duration) -> Result<Trial, TrialError> {
+        let (bounds, stop) = (Bounds::default(), AtomicBool::new(false));
+        let task = Task { command, bounds: &bounds, limit, stop: &stop, recorder: None };
+        run(&task).map(|(trial, _)| trial)
     }
 
     #[test]
     fn a_command_is_run_and_what_it_prints_is_kept() {
-        let trial = go("echo Time: 1.5", 60).unwrap();
-        assert_eq!((trial.output.as_str(), trial.exit_code), ("Time: 1.5\n", 0));
+        let trial = go(&words("echo Time: 1.5"), Duration::from_secs(60)).unwrap();
+        assert_eq!((trial.output.as_str(), trial.exit_code), ("Time: 1.5\n", Some(0)));
         assert!(trial.elapsed_s > 0.0);
-        assert_eq!(go("false", 60).unwrap().exit_code, 1);
+        assert_eq!(go(&words("false"), Duration::from_secs(60)).unwrap().exit_code, Some(1));
+    }
+
+    #[test]
+    fn a_command_is_bound_before_its_first_instruction() {
+        let (command, stop) = (words("grep Cpus_allowed_list /proc/self/status"), AtomicBool::new(false));
+        let bounds = Bounds { affinity: vec![0], group: None };
+        let task =
+            Task { command: &command, bounds: &bounds, limit: Duration::from_secs(60), stop: &stop, recorder: None };
+        assert_eq!(run(&task).unwrap().0.output, "Cpus_allowed_list:\t0\n");
     }
 
     #[test]
     fn a_command_that_hangs_is_killed_with_what_it_started() {
         let marker = format!("{}.25", 4000 + std::process::id());
         let command = [OsString::from("sh"), "-c".into(), format!("sleep {marker} & sleep {marker}").into()];
-        let error = run(&command, None, Duration::from_millis(200), &AtomicBool::new(false)).unwrap_err();
-        assert_eq!(error, TrialError::Timeout(Duration::from_millis(200)));
+        assert_eq!(go(&command, Duration::from_millis(200)).unwrap().exit_code, None);
         let left = Command::new("pgrep").args(["-f", &format!("^sleep {marker}")]).output();
         assert!(left.is_ok_and(|output| output.stdout.is_empty()), "nothing runs on");
-        let stop = AtomicBool::new(true);
-        let error = run(&words("sleep 3"), None, Duration::from_secs(60), &stop).unwrap_err();
-        assert_eq!(error, TrialError::Interrupted);
+        let (command, bounds, stop) = (words("sleep 3"), Bounds::default(), AtomicBool::new(true));
+        let limit = Duration::from_secs(60);
+        let task = Task { command: &command, bounds: &bounds, limit, stop: &stop, recorder: None };
+        assert_eq!(run(&task).unwrap_err(), TrialError::Interrupted);
     }
 
     #[test]

@@ -16,8 +16,8 @@ use super::select;
 use super::trial::{self, Recorded};
 use crate::files::pretty;
 use crate::place::{
-    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_tunables,
-    in_parallel,
+    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_circumstances,
+    check_tunables, in_parallel,
 };
 
 /// Its row in the registry.
@@ -28,6 +28,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("mono", "time in the guest"),
     host: "guest",
     simulated: false,
+    events_cost_time: false,
     unmeasured: "caches, coherence, memory, and what the kernel's own work costs. The guest's CPUs have none of the first three and \
                  share the speed of their emulator. Placement, queueing, switches, migrations and run times are the kernel's own. \
                  Nothing in this page is simulated.",
@@ -136,6 +137,7 @@ impl Place for Guests {
         let lab = self.lab()?;
         for request in requests {
             check_tunables(request)?;
+            check_circumstances(request)?;
             trial::check(lab, request.machine, &asked(lab, request))?;
         }
         Ok(())
@@ -217,6 +219,8 @@ fn report(lab: &Lab, hello: &Hello, recorded: &Recorded, cpus: usize) -> Report 
         operations: recorded.operations.clone(),
         sequences: recorded.sequences.clone(),
         conditions: Some(Conditions { directory: CONDITIONS, json: pretty(&GuestFacts::new(lab, hello, recorded)) }),
+        output: None,
+        measured: Vec::new(),
     }
 }
 
@@ -263,6 +267,7 @@ mod tests {
             scores_every_ns: None,
             balance_details: false,
             buffer_kib: None,
+            events: true,
             shared,
             actions: &[],
             observe: Observe::Nothing,

@@ -334,7 +334,7 @@ impl Collector<'_> {
 }
 
 /// A task of the workload as it ran.
-struct RosterTask {
+pub(crate) struct RosterTask {
     template: u32,
     number: u32,
     thread: i32,
@@ -342,13 +342,13 @@ struct RosterTask {
 }
 
 /// The tasks of a run, by id: in the order of templates, as a simulation creates them, not in the order of threads.
-struct Roster {
-    tasks: Vec<RosterTask>,
-    by_thread: BTreeMap<i32, TaskId>,
+pub(crate) struct Roster {
+    pub(crate) tasks: Vec<RosterTask>,
+    pub(crate) by_thread: BTreeMap<i32, TaskId>,
 }
 
 impl Roster {
-    fn new(workload: &Workload, processes: &[ProcessReport]) -> Self {
+    pub(crate) fn new(workload: &Workload, processes: &[ProcessReport]) -> Self {
         let mut tasks: Vec<RosterTask> = processes
             .iter()
             .flat_map(|process| &process.tasks)
@@ -373,7 +373,7 @@ impl Roster {
     }
 
     /// What the run left, as a simulation leaves it.
-    fn outcome(
+    pub(crate) fn outcome(
         &self,
         workload: &Workload,
         processes: &[ProcessReport],

@@ -16,9 +16,10 @@ use crate::{
     ResultStyle, Task, Workload,
 };
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "version",
     "duration_ns",
+    "command",
     "applications",
     "processes",
     "groups",
@@ -70,6 +71,11 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     }
     if let Some(duration) = node.get("duration_ns") {
         workload.duration_ns = Some(duration.nanoseconds()?);
+    }
+    if let Some(command) = node.get("command") {
+        let words = command.elements("a list of words")?;
+        workload.command =
+            words.iter().map(|word| word.text("a word").map(str::to_owned)).collect::<Read<_>>()?;
     }
     for (key, table) in [
         ("locks", &mut workload.locks),

@@ -299,6 +299,7 @@ fn tables(workload: &Workload) -> Entries {
         }
     };
     let text = |name: &String| Json::Text(name.clone());
+    add("command", workload.command.iter().map(text).collect());
     add("applications", workload.applications.iter().map(text).collect());
     let processes = workload.processes.iter().map(|process| {
         let application = &workload.applications[process.application as usize];

@@ -241,6 +241,7 @@ fn workload() -> impl Strategy<Value = Workload> {
         let warning = Warning { what: "event \"x\"".into(), consequence: "ignored".into(), count: 3 };
         Workload {
             name: "any".into(),
+            command: Vec::new(),
             applications: named("application", |name| name),
             processes: named("process", |name| Process { name, application: group }),
             tasks,
@@ -336,4 +337,16 @@ fn names_that_occur_twice_cannot_be_written() {
     let mut workload = tasks(r#""t": { "run": 1 }, "u": { "run": 1 }"#);
     workload.tasks[1].name = "t".into();
     assert_eq!(to_rtapp(&workload), Err(WriteError::DuplicateName { table: "tasks", name: "t".into() }));
+}
+
+#[test]
+fn a_command_is_read_back_word_for_word_and_has_no_tasks_beside_it() {
+    let words = ["/usr/bin/env", "a b", "a b", ""].map(str::to_owned).to_vec();
+    let workload = Workload::of_command(words);
+    assert_eq!(workload.name, "env");
+    let text = to_rtapp(&workload).unwrap();
+    assert_eq!(from_rtapp("env", &text, &Options::default()).unwrap(), workload);
+    let both = text.replace(r#""tasks": {}"#, r#""tasks": {"a": {"run": 5}}"#);
+    assert_ne!(both, text);
+    assert!(from_rtapp("env", &both, &Options::default()).unwrap_err().to_string().contains("one or the other"));
 }

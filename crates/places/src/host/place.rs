@@ -1,0 +1,702 @@
+//! This computer as a place. Trials come in blocks, and in each block every scheduler runs once, in an order by chance, so that what
+//! drifts concerns all alike. One trial at a time.
+//!
+//! Before a trial the state it wants is established, and after it undone, on every way out ([`journal`](super::journal)). Workloads of
+//! tasks run as real threads of a process of their own; commands are themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use warmcore_agent::plan::Setting;
+use warmcore_agent::report::ProcessReport;
+use warmcore_capture::convert::Converted;
+use warmcore_capture::{Recording, What};
+use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_statistics::Design;
+use warmcore_topology::{CpuId, CpuSet, Machine, parse_cpu_list};
+use warmcore_trace::{ApplicationOutcome, End, Event, Outcome, RunTables, Sink, TaskId, TaskOutcome};
+use warmcore_workload::{Workload, to_rtapp};
+
+use super::journal::{Journal, JournalError, Undone};
+use super::recorder::{self, Recorder};
+use super::state::{Established, Means, StateError, Wanted};
+use super::trial::{self, Task, Trial, TrialError};
+use crate::files::{At as _, pretty};
+use crate::place::{
+    Conditions, Conduct, DEFAULT_BUFFER_KIB, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble,
+};
+use crate::recorded::{convert, cpu_times};
+use crate::vm::kernel::Abilities;
+use crate::vm::settings::settings_of;
+use crate::vm::trial::Roster;
+
+/// Its row in the registry.
+pub static KIND: PlaceKind = PlaceKind {
+    name: "host",
+    summary: "this computer",
+    needs: "root for whatever changes it, and to record: `warmcore host doctor`",
+    clock: ("mono", "time"),
+    host: "host",
+    simulated: false,
+    events_cost_time: true,
+    unmeasured: "what the kernel's events do not tell: caches, memory, and why a task was moved. Run times are real, and so is whatever else \
+                 went on. Nothing in this page is simulated.",
+    open: Some(|options, _| {
+        let elsewhere = || PlaceError::new(Trouble::Unfit, CODE, "only comparisons run there", "use `warmcore compare --on host`");
+        Ok(Arc::new(Host::new(options.host.clone().ok_or_else(elsewhere)?)))
+    }),
+    past: |table| {
+        let manner = table.and_then(|table| table.clone().try_into::<Manner>().ok());
+        let missing = || PlaceError::new(Trouble::Unfit, CODE, "it does not say how trials were made", ANEW);
+        Ok(Arc::new(Host { manner: manner.ok_or_else(missing)? }))
+    },
+};
+
+/// Where the journal is: it must be there after a crash.
+pub const JOURNAL: &str = "/var/lib/warmcore/host";
+/// This computer's files.
+pub const ROOT: &str = "/";
+const CODE: &str = "warmcore::host";
+const ANEW: &str = "start the experiment anew, in another directory";
+const DOCTOR: &str = "`warmcore host doctor` says what is possible here";
+/// Directory of what this computer was like, in a run directory.
+const CONDITIONS: &str = "host";
+/// Longest time of a trial, if nobody says one.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(600);
+/// A workload's threads end by themselves at the largest time; beyond this they hang.
+const GRACE: Duration = Duration::from_secs(60);
+/// Events handed to a sink at a time.
+const BATCH: usize = 4096;
+
+/// How trials are made: what their results depend on, and what a run needs to go on.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manner {
+    /// `uname -r`.
+    pub release: String,
+    /// How CPUs are kept from a trial.
+    pub means: Means,
+    /// Rounds of all schedulers before the first trial, which do not count.
+    pub warm_up: u32,
+    /// Program and first arguments of what runs a workload's file with real threads and prints a [`ProcessReport`].
+    pub runner: Vec<String>,
+    /// Files of the kernel, and what every trial has there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<(String, String)>,
+}
+
+/// This computer.
+#[derive(Clone, Debug)]
+pub struct Host {
+    manner: Manner,
+}
+
+/// The kernel's release, as `uname -r` says it.
+#[must_use]
+pub fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+impl Place for Host {
+    fn kind(&self) -> &'static PlaceKind {
+        &KIND
+    }
+
+    fn identity(&self) -> String {
+        let Manner { release, means, warm_up, settings, .. } = &self.manner;
+        let means = match means {
+            Means::Affinity => "affinity",
+            Means::Partition => "partition",
+            Means::Offline => "offline",
+        };
+        let settings: String = settings.iter().map(|(path, value)| format!(", {path}={value}")).collect();
+        format!("{}: kernel {release}, CPUs by {means}, warm-up {warm_up}{settings}", KIND.name)
+    }
+
+    fn record(&self) -> Option<toml::Table> {
+        toml::Table::try_from(&self.manner).ok()
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        vec![("kernel", self.manner.release.clone())]
+    }
+
+    fn design(&self) -> Design {
+        Design::Blocked
+    }
+
+    fn repeatable(&self) -> bool {
+        false
+    }
+
+    fn reopen(self: Arc<Self>) -> Result<Arc<dyn Place>, PlaceError> {
+        let now = release();
+        if now != self.manner.release {
+            let message = format!("it ran under kernel {}, and this is {now}", self.manner.release);
+            return Err(PlaceError::new(Trouble::Unfit, CODE, message, ANEW));
+        }
+        Ok(self)
+    }
+
+    fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
+        for request in requests {
+            check(request)?;
+            self.wanted(request.machine, request.scheduler)?.check(request.machine, Path::new(ROOT))?;
+            if let Some(program) = request.workload.command.first() {
+                exists(program)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+        let recorder = match requests.iter().any(|request| request.events) {
+            true => Some(Recorder::begin()?),
+            false => None,
+        };
+        let result = self.run_blocks(requests, conduct, take, recorder.as_ref());
+        let ended = recorder.map_or(Ok(()), Recorder::end);
+        result.and(ended)
+    }
+}
+
+/// Positions of requests that make a block: neighbours with the same seed.
+fn blocks(requests: &[Request<'_>]) -> Vec<Vec<usize>> {
+    let mut blocks: Vec<Vec<usize>> = Vec::new();
+    for (position, request) in requests.iter().enumerate() {
+        match blocks.last_mut().filter(|block| requests[block[0]].seed == request.seed) {
+            Some(block) => block.push(position),
+            None => blocks.push(vec![position]),
+        }
+    }
+    blocks
+}
+
+/// Numbers below `count` in an order by chance (Fisher-Yates, xorshift64*).
+fn order(count: usize, state: &mut u64) -> Vec<usize> {
+    let mut next = || {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33
+    };
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, (next() % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+/// What can be known to be wrong with a request.
+fn check(request: &Request<'_>) -> Result<(), PlaceError> {
+    let unfit = |message: String, advice| Err(PlaceError::new(Trouble::Unfit, CODE, message, advice));
+    if request.scores_every_ns.is_some() {
+        return unfit("a real kernel does not tell what it ranks tasks by".into(), "leave out --scores");
+    }
+    if !request.actions.is_empty() {
+        return unfit("nothing is done from outside of trials here".into(), "run it with --on vm");
+    }
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let online: BTreeSet<u32> = parse_cpu_list(online.trim()).unwrap_or_default().into_iter().collect();
+    let asked: BTreeSet<u32> = request.machine.cpus().map(|cpu| request.machine.os_index(cpu)).collect();
+    if asked != online {
+        let message = format!("`{}` is another machine than this computer", request.machine.name());
+        return unfit(message, "leave out --machine, or say `host`");
+    }
+    Ok(())
+}
+
+/// A program that does not exist would only be known to the shell that starts it.
+fn exists(program: &str) -> Result<(), PlaceError> {
+    let found = match program.contains('/') {
+        true => Path::new(program).is_file(),
+        false => {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+        }
+    };
+    let missing = || PlaceError::new(Trouble::Unfit, CODE, format!("there is no program {program}"), "check its name, or give its path");
+    if found { Ok(()) } else { Err(missing()) }
+}
+
+/// The CPUs that circumstances name: `one-socket`, `smt-off` or a list of the system's numbers.
+///
+/// # Errors
+/// What is no list, or names a CPU that is not online.
+pub fn cpu_set(text: &str, machine: &Machine) -> Result<CpuSet, String> {
+    let first_of = |same: &dyn Fn(CpuId, CpuId) -> bool| {
+        machine.cpus().filter(|cpu| machine.cpus().find(|other| same(*cpu, *other)) == Some(*cpu)).collect()
+    };
+    match text {
+        "one-socket" => {
+            let socket = machine.cpus().next().map(|cpu| machine.socket_of(cpu));
+            Ok(machine.cpus().filter(|cpu| Some(machine.socket_of(*cpu)) == socket).collect())
+        }
+        "smt-off" => Ok(first_of(&|one, other| machine.core_of(one) == machine.core_of(other))),
+        list => {
+            let numbers = parse_cpu_list(list).map_err(|error| format!("CPUs {list}: {error}"))?;
+            let cpu = |number: u32| {
+                machine.cpu_by_os_index(number).ok_or_else(|| format!("CPUs {list}: there is no CPU {number} online"))
+            };
+            numbers.into_iter().map(cpu).collect()
+        }
+    }
+}
+
+/// A trial as it was.
+struct Made {
+    tables: RunTables,
+    events: Vec<Event>,
+    report: Report,
+    seconds: f64,
+}
+
+/// What is known of a trial besides its times.
+#[derive(Serialize)]
+struct Facts<'a> {
+    scheduler: String,
+    trial: &'a Trial,
+    settings: &'a [(String, String)],
+}
+
+impl Host {
+    /// This computer, with trials made in this manner.
+    #[must_use]
+    pub fn new(manner: Manner) -> Self {
+        Self { manner }
+    }
+
+    /// The state that a trial needs, and what it changes.
+    ///
+    /// # Errors
+    /// Circumstances, tunables or CPUs that there are none of here.
+    pub fn wanted(&self, machine: &Machine, scheduler: &SchedulerSpec) -> Result<Wanted, PlaceError> {
+        let Circumstances { cpus, governor, numa_balancing, .. } = scheduler.circumstances();
+        let unfit = |message: String| PlaceError::new(Trouble::Unfit, CODE, message, DOCTOR);
+        let cpus = cpus.as_deref().map(|text| cpu_set(text, machine)).transpose().map_err(unfit)?;
+        let mut settings = settings_of(scheduler, &abilities(Path::new(ROOT)))?;
+        let setting = |path: String, value: &str| Setting { path, value: value.to_owned(), required: true };
+        // A CPU that is offline has no governor.
+        let governed = match (&cpus, self.manner.means) {
+            (Some(cpus), Means::Offline) => cpus,
+            _ => machine.all_cpus(),
+        };
+        if let Some(governor) = governor {
+            let file = |cpu| format!("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", machine.os_index(cpu));
+            settings.extend(governed.iter().map(|cpu| setting(file(cpu), governor)));
+        }
+        if let Some(on) = numa_balancing {
+            settings.push(setting("/proc/sys/kernel/numa_balancing".into(), if *on { "1" } else { "0" }));
+        }
+        settings.extend(self.manner.settings.iter().map(|(path, value)| setting(path.clone(), value)));
+        Ok(Wanted { program: scheduler.program().cloned(), cpus, means: self.manner.means, settings })
+    }
+
+    fn run_blocks(
+        &self,
+        requests: &[Request<'_>],
+        conduct: &Conduct,
+        take: &Take<'_>,
+        recorder: Option<&Recorder>,
+    ) -> Result<(), PlaceError> {
+        let mut warm_up = self.manner.warm_up;
+        for block in blocks(requests) {
+            let mut random = requests[block[0]].seed;
+            while warm_up > 0 {
+                for index in order(block.len(), &mut random) {
+                    self.one(&requests[block[index]], conduct, None)?;
+                }
+                warm_up -= 1;
+            }
+            for index in order(block.len(), &mut random) {
+                let position = block[index];
+                if conduct.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let recorder = recorder.filter(|_| requests[position].events);
+                let flow = match self.one(&requests[position], conduct, recorder) {
+                    Err(error) => take(position, Err(error)),
+                    Ok(made) => {
+                        let run = Run::new(&made.tables, made.seconds, |sink: Option<&mut dyn Sink>| {
+                            if let Some(sink) = sink {
+                                for batch in made.events.chunks(BATCH) {
+                                    sink.events(batch).map_err(warmcore_kernel::SimulationError::Sink)?;
+                                }
+                            }
+                            Ok(made.report.clone())
+                        });
+                        take(position, Ok(run))
+                    }
+                };
+                if flow.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One trial, with this computer as it was before and afterwards.
+    fn one(&self, request: &Request<'_>, conduct: &Conduct, recorder: Option<&Recorder>) -> Result<Made, PlaceError> {
+        let start = Instant::now();
+        if conduct.stop.load(Ordering::Relaxed) {
+            return Err(PlaceError::interrupted());
+        }
+        let wanted = self.wanted(request.machine, request.scheduler)?;
+        let program = Started::new(request.workload, &self.manner, request.max_time_ns)?;
+        let mut journal = Journal::begin(Path::new(JOURNAL), Path::new(ROOT))?;
+        let result = wanted.establish(request.machine, Path::new(ROOT), &mut journal).map_err(PlaceError::from);
+        let result = result.and_then(|mut established| {
+            let buffer_kib = request.buffer_kib.unwrap_or(DEFAULT_BUFFER_KIB);
+            let task = Task {
+                command: &program.command,
+                bounds: &established.bounds,
+                limit: program.limit,
+                stop: &conduct.stop,
+                recorder: recorder.map(|recorder| (recorder, buffer_kib)),
+            };
+            let (trial, contents) = trial::run(&task)?;
+            established.check()?;
+            Ok((trial, contents, settings(&wanted, &established)))
+        });
+        // The scheduler's loader has ended with what was established.
+        let undone = journal.undo();
+        if let Some(bad) = undone.iter().find(|change| !change.is_good()) {
+            return Err(not_restored(bad));
+        }
+        let (trial, contents, settings) = result?;
+        let recording = contents.as_ref().map(recorder::recording).transpose()?;
+        let mut made = match request.workload.command.is_empty() {
+            true => of_workload(request, &trial, recording.as_ref(), wanted.cpus.as_ref()),
+            false => of_command(request, &trial, recording.as_ref(), wanted.cpus.as_ref()),
+        }?;
+        made.seconds = start.elapsed().as_secs_f64();
+        let facts = Facts { scheduler: request.scheduler.to_string(), trial: &trial, settings: &settings };
+        made.report.conditions = Some(Conditions { directory: CONDITIONS, json: pretty(&facts) });
+        made.report.measured = vec![
+            ("others_cpus", trial.noise.others_cpus),
+            ("steal_cpus", trial.noise.steal_cpus),
+            ("cpu_time_ns", 1e9 * trial.cpu_s),
+        ];
+        made.report.settings = settings;
+        Ok(made)
+    }
+}
+
+/// Settings in force, read back.
+fn settings(wanted: &Wanted, _established: &Established) -> Vec<(String, String)> {
+    let read = |setting: &Setting| Some((setting.path.clone(), std::fs::read_to_string(&setting.path).ok()?.trim().to_owned()));
+    wanted.settings.iter().filter_map(read).collect()
+}
+
+/// What the running kernel can do, as far as its files say.
+fn abilities(root: &Path) -> Abilities {
+    Abilities {
+        hz: None,
+        cache_aware: root.join("sys/kernel/debug/sched/llc_balancing/enabled").exists(),
+        sched_ext: root.join("sys/kernel/sched_ext/state").exists(),
+        numa_balancing: root.join("proc/sys/kernel/numa_balancing").exists(),
+    }
+}
+
+/// What is started for a workload.
+struct Started {
+    command: Vec<OsString>,
+    limit: Duration,
+    /// The workload's file, removed at the end.
+    file: Option<PathBuf>,
+}
+
+impl Started {
+    fn new(workload: &Workload, manner: &Manner, max_time_ns: Option<u64>) -> Result<Self, PlaceError> {
+        let asked = max_time_ns.map(Duration::from_nanos);
+        if !workload.command.is_empty() {
+            let command = workload.command.iter().map(OsString::from).collect();
+            return Ok(Self { command, limit: asked.unwrap_or(DEFAULT_LIMIT), file: None });
+        }
+        let unfit = |error| PlaceError::new(Trouble::Unfit, CODE, error, "a workload's names must differ");
+        let text = to_rtapp(workload).map_err(unfit)?;
+        let path = std::env::temp_dir().join(format!("warmcore-workload-{}.json", std::process::id()));
+        let failed = |error| PlaceError::new(Trouble::Failed, CODE, error, "is the disk full?");
+        std::fs::write(&path, text).at("write", &path).map_err(failed)?;
+        let mut command: Vec<OsString> = manner.runner.iter().map(OsString::from).collect();
+        command.push(path.clone().into());
+        let limit = asked.unwrap_or(DEFAULT_LIMIT);
+        command.extend(["--max-time".into(), format!("{}ns", limit.as_nanos()).into()]);
+        Ok(Self { command, limit: limit + GRACE, file: Some(path) })
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // What cannot be removed lies in a directory for such files.
+        self.file.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+/// CPU sets that events may refer to, and which one tasks are in.
+fn tables(machine: &Machine, workload: &Workload, cpus: Option<&CpuSet>) -> (RunTables, u32) {
+    let mut restrictions = vec![machine.all_cpus().clone()];
+    let own = cpus.filter(|cpus| **cpus != restrictions[0]).cloned();
+    let restriction = u32::from(own.is_some());
+    restrictions.extend(own);
+    (RunTables { restrictions, phases: workload.phases.clone(), ..RunTables::default() }, restriction)
+}
+
+/// A trial of a workload's tasks.
+fn of_workload(
+    request: &Request<'_>,
+    trial: &Trial,
+    recording: Option<&Recording>,
+    cpus: Option<&CpuSet>,
+) -> Result<Made, PlaceError> {
+    let failed = |message: String| PlaceError::new(Trouble::Failed, CODE, message, "its own words are above");
+    if trial.exit_code != Some(0) {
+        return Err(failed(match trial.exit_code {
+            Some(code) => format!("the workload's process ended with exit code {code}"),
+            None => "the workload's process did not end and was killed".into(),
+        }));
+    }
+    let report: ProcessReport = serde_json::from_str(&trial.output)
+        .map_err(|error| failed(format!("the workload's process did not report what it did: {error}")))?;
+    let (workload, machine) = (request.workload, request.machine);
+    let reports = [report];
+    let roster = Roster::new(workload, &reports);
+    let (tables, restriction) = tables(machine, workload, cpus);
+    let span = (reports[0].start_ns, reports[0].start_ns + reports[0].elapsed_ns);
+    let converted = match recording {
+        Some(recording) => convert(recording, &roster.by_thread, machine, span, restriction).map_err(failed)?,
+        None => nothing_recorded(roster.tasks.len()),
+    };
+    let outcome = roster.outcome(workload, &reports, &converted, reports[0].elapsed_ns);
+    let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
+    let departures = reports[0].warnings.iter().map(warning).collect();
+    Ok(made(tables, converted, recording, Report { departures, ..Report::new(outcome) }))
+}
+
+/// A run of which only the end is known: each task was there until then.
+fn nothing_recorded(tasks: usize) -> Converted {
+    Converted { created_ns: vec![None; tasks], exited_ns: vec![None; tasks], ..Converted::default() }
+}
+
+/// A trial of a command: its tasks are the threads that descend from its first process.
+fn of_command(
+    request: &Request<'_>,
+    trial: &Trial,
+    recording: Option<&Recording>,
+    cpus: Option<&CpuSet>,
+) -> Result<Made, PlaceError> {
+    let failed = |message: String| PlaceError::new(Trouble::Failed, CODE, message, "its own words are above");
+    if let Some(code) = trial.exit_code.filter(|code| *code != 0) {
+        return Err(failed(format!("the command ended with exit code {code}")));
+    }
+    let (workload, machine) = (request.workload, request.machine);
+    let elapsed_ns = (1e9 * trial.elapsed_s) as u64;
+    let (tables, restriction) = tables(machine, workload, cpus);
+    let (tasks, converted) = match recording {
+        None => {
+            let all = TaskOutcome {
+                exited_ns: trial.exit_code.map(|_| elapsed_ns),
+                ..task(0, workload.name.clone(), workload.name.clone(), (1e9 * trial.cpu_s) as u64)
+            };
+            (vec![all], nothing_recorded(1))
+        }
+        Some(recording) => {
+            let threads = descendants(recording, trial.process);
+            let by_thread: BTreeMap<i32, TaskId> = threads.iter().copied().zip((0..).map(TaskId)).collect();
+            let span = (trial.start_ns, trial.start_ns + elapsed_ns);
+            let converted = convert(recording, &by_thread, machine, span, restriction).map_err(failed)?;
+            let cpu_ns = cpu_times(&converted, threads.len());
+            let names = names(recording, &threads);
+            let of = |(id, (name, role)): (usize, (String, String))| TaskOutcome {
+                started_ns: converted.created_ns[id].unwrap_or(0),
+                exited_ns: converted.exited_ns[id],
+                ..task(id as u32, name, role, cpu_ns[id])
+            };
+            (names.into_iter().enumerate().map(of).collect(), converted)
+        }
+    };
+    let application = ApplicationOutcome {
+        name: workload.name.clone(),
+        elapsed_ns,
+        finished: trial.exit_code.is_some(),
+        cpu_time_ns: tasks.iter().map(|task: &TaskOutcome| task.cpu_time_ns).sum(),
+    };
+    let outcome = Outcome {
+        end: if trial.exit_code.is_some() { End::AllExited } else { End::TimeLimit },
+        elapsed_ns,
+        applications: vec![application],
+        tasks,
+        cpus: Vec::new(),
+        recorders: Vec::new(),
+        placement: None,
+        memory_solutions: (0, 0),
+        engine_events: converted.events.len() as u64,
+    };
+    let report = Report { output: Some(trial.output.clone()), ..Report::new(outcome) };
+    Ok(made(tables, converted, recording, report))
+}
+
+fn task(id: u32, name: String, role: String, cpu_time_ns: u64) -> TaskOutcome {
+    TaskOutcome {
+        id,
+        name,
+        role,
+        application: 0,
+        process: 0,
+        started_ns: 0,
+        exited_ns: None,
+        cpu_time_ns,
+        progress_ns: cpu_time_ns,
+        spin_ns: 0,
+        slept_ns: 0,
+        memory: None,
+    }
+}
+
+/// A process' threads and what descends from it, in the order of their creation.
+fn descendants(recording: &Recording, process: i32) -> Vec<i32> {
+    let of_process = |(id, thread): (&i32, &warmcore_capture::Thread)| {
+        (*id == process || thread.process == Some(process)).then_some(*id)
+    };
+    let mut found: Vec<i32> = vec![process];
+    let mut known = BTreeSet::from([process]);
+    for record in &recording.records {
+        let What::Fork { parent, child } = record.what else { continue };
+        if known.contains(&parent) && known.insert(child) {
+            found.push(child);
+        }
+    }
+    // Threads whose fork was lost.
+    found.extend(recording.threads.iter().filter_map(of_process).filter(|id| known.insert(*id)));
+    found
+}
+
+/// Name and role of each thread: its role is its name, and threads of one name are numbered.
+fn names(recording: &Recording, threads: &[i32]) -> Vec<(String, String)> {
+    let role = |thread: &i32| {
+        let name = recording.threads.get(thread).map_or("", |thread| thread.name.as_str());
+        if name.is_empty() { format!("thread-{thread}") } else { name.to_owned() }
+    };
+    let roles: Vec<String> = threads.iter().map(role).collect();
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let of = |role: &String| roles.iter().filter(|other| *other == role).take(2).count();
+    roles
+        .iter()
+        .map(|role| {
+            let number = seen.entry(role).or_default();
+            let name = if of(role) > 1 { format!("{role}-{number}") } else { role.clone() };
+            *number += 1;
+            (name, role.clone())
+        })
+        .collect()
+}
+
+fn made(tables: RunTables, converted: Converted, recording: Option<&Recording>, report: Report) -> Made {
+    let (events_lost, _) = recording.map_or((0, false), Recording::events_lost);
+    let mut notes = recording.map_or(Vec::new(), |recording| recording.notes.clone());
+    notes.extend(report.notes);
+    let report = Report { events_lost, notes, foreign_run_ns: converted.foreign_run_ns, ..report };
+    Made { tables, events: converted.events, report, seconds: 0.0 }
+}
+
+fn not_restored(change: &Undone) -> PlaceError {
+    let message = match change {
+        Undone::Left { path, present, old } => {
+            format!("/{path} is `{present}`, which somebody else set since; it was `{old}`")
+        }
+        Undone::Failed { path, reason } => format!("/{path} is not as it was: {reason}"),
+        Undone::Restored(path) | Undone::Unchanged(path) => format!("/{path}"),
+    };
+    let advice = "the journal is kept: `warmcore host restore` tries again";
+    PlaceError::new(Trouble::State, CODE, message, advice)
+}
+
+impl From<JournalError> for PlaceError {
+    fn from(error: JournalError) -> Self {
+        let (trouble, advice) = match &error {
+            JournalError::Busy(_) => (Trouble::Failed, "wait for its end"),
+            JournalError::Unfinished(_) => (Trouble::State, "`warmcore host restore` undoes them"),
+            JournalError::Keep { .. } => (Trouble::Unable, "changes of a computer need root"),
+            _ => (Trouble::Failed, DOCTOR),
+        };
+        Self::new(trouble, CODE, error, advice)
+    }
+}
+
+impl From<StateError> for PlaceError {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::Unable(reason) => Self::new(Trouble::Unable, CODE, reason, DOCTOR),
+            StateError::Journal(error) => error.into(),
+            StateError::Ejected(reason) => {
+                let message = format!("the trial is invalid, its scheduler did not schedule: {reason}");
+                Self::new(Trouble::Failed, CODE, message, "run the scheduler by hand and see its words")
+            }
+        }
+    }
+}
+
+impl From<TrialError> for PlaceError {
+    fn from(error: TrialError) -> Self {
+        match error {
+            TrialError::Interrupted => Self::interrupted(),
+            TrialError::Record(error) => error,
+            other => Self::new(Trouble::Failed, CODE, other, DOCTOR),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_capture::recording::Thread;
+    use warmcore_capture::{Context, Record};
+
+    #[test]
+    fn every_block_runs_everything_once_in_orders_that_differ() {
+        let mut state = 1;
+        let orders: Vec<Vec<usize>> = (0..6).map(|_| order(4, &mut state)).collect();
+        for order in &orders {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3]);
+        }
+        assert!(orders.iter().any(|order| *order != orders[0]), "{orders:?}");
+    }
+
+    #[test]
+    fn sets_of_cpus_are_those_of_the_machine() {
+        let machine = warmcore_topology::resolve("2s1n1l2c2t").unwrap();
+        assert_eq!(cpu_set("one-socket", &machine).unwrap().len(), 4);
+        assert_eq!(cpu_set("smt-off", &machine).unwrap().len(), 4);
+        assert_eq!(cpu_set("0-2", &machine).unwrap().len(), 3);
+        assert!(cpu_set("99", &machine).unwrap_err().contains("there is no CPU 99"));
+        assert!(cpu_set("a-b", &machine).is_err());
+    }
+
+    #[test]
+    fn threads_of_a_command_are_those_that_descend_from_it_and_of_one_name_are_numbered() {
+        let fork = |parent, child| Record {
+            time_ns: child as u64,
+            cpu: 0,
+            by: parent,
+            context: Context::Thread,
+            what: What::Fork { parent, child },
+        };
+        let mut recording = Recording { records: vec![fork(10, 11), fork(7, 12), fork(11, 13)], ..Recording::default() };
+        for (thread, name) in [(10, "make"), (11, "cc"), (12, "other"), (13, "cc")] {
+            recording.threads.insert(thread, Thread { name: name.into(), ..Thread::default() });
+        }
+        let threads = descendants(&recording, 10);
+        assert_eq!(threads, [10, 11, 13]);
+        let names: Vec<String> = names(&recording, &threads).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["make", "cc-0", "cc-1"]);
+    }
+}
