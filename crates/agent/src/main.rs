@@ -7,6 +7,7 @@ mod actions;
 mod bpf;
 mod btf;
 mod cgroups;
+mod command;
 mod facts;
 mod faults;
 mod mounts;
@@ -84,6 +85,12 @@ fn guest() -> Result<(), String> {
     }
     if plan.purpose == Purpose::Shell {
         return shell::run();
+    }
+    if let Purpose::Command(command) = &plan.purpose
+        && let Err(reason) = command::run(command, &mut channel)
+    {
+        send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
+        return Err(reason);
     }
     if plan.purpose == Purpose::Programs
         && let Err(reason) = test_runs::run(&mut channel)

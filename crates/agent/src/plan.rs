@@ -15,7 +15,7 @@ pub struct Plan {
 }
 
 /// What a boot is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// The runs of the plan; with none, only the report.
@@ -24,8 +24,20 @@ pub enum Purpose {
     Programs,
     /// An interactive shell on the console.
     Shell,
+    /// A program.
+    Command(CommandPlan),
     /// A deliberate fault, to test the host's side.
     Fault(Fault),
+}
+
+/// A program that runs in a guest as any other: what it prints and the files that it leaves come back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandPlan {
+    /// Path in the guest, and arguments.
+    pub words: Vec<String>,
+    /// Directory that it runs in. What is below it afterwards comes back.
+    pub directory: String,
 }
 
 /// Faults that a guest can be asked for.

@@ -33,10 +33,19 @@ pub enum FrameKind {
     Done = 0x5743_0008,
     /// What came of some programs, in order ([`Came`](crate::programs::Came)).
     Came = 0x5743_0009,
+    /// What a program printed on standard output.
+    Output = 0x5743_000a,
+    /// What it printed on standard error.
+    Words = 0x5743_000b,
+    /// A part of a file that it left: the length of its path (4 bytes), the path below the directory, and bytes that follow those that
+    /// came of this file before.
+    File = 0x5743_000c,
+    /// How it ended ([`CommandEnd`]).
+    CommandEnd = 0x5743_000d,
 }
 
 impl FrameKind {
-    const ALL: [FrameKind; 9] = [
+    const ALL: [FrameKind; 13] = [
         FrameKind::Hello,
         FrameKind::Formats,
         FrameKind::RunBegin,
@@ -46,6 +55,10 @@ impl FrameKind {
         FrameKind::Failed,
         FrameKind::Done,
         FrameKind::Came,
+        FrameKind::Output,
+        FrameKind::Words,
+        FrameKind::File,
+        FrameKind::CommandEnd,
     ];
 }
 
@@ -257,6 +270,13 @@ pub struct TaskReport {
     pub cpu_ns: u64,
     /// Whether it came to the end of its program.
     pub completed: bool,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CommandEnd {
+    /// Its exit code; that of a shell for a signal.
+    pub exit_code: i32,
 }
 
 /// The guest cannot go on.

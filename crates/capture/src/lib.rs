@@ -26,6 +26,7 @@ pub mod format;
 pub mod ftrace_text;
 #[cfg(feature = "files")]
 mod loss;
+mod missing;
 pub mod pages;
 #[cfg(feature = "files")]
 pub mod perf_data;

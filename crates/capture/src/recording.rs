@@ -22,6 +22,8 @@ pub struct Recording {
     pub records: Vec<Record>,
     /// What is missing.
     pub lost: Vec<Loss>,
+    /// Switches that a CPU did not record although it made them, and that stand where they must have been.
+    pub switches_assumed: u64,
     /// What else a reader of any result must know, one sentence each.
     pub notes: Vec<String>,
 }
@@ -100,6 +102,7 @@ impl Recording {
     pub fn finished(mut self) -> Self {
         // Records of one CPU are in order already; a stable sort keeps those of one instant so.
         self.records.sort_by_key(|record| (record.time_ns, record.cpu));
+        crate::missing::put_in(&mut self);
         for record in &self.records {
             let (threads, cpus) = record.what.names();
             self.cpus = cpus

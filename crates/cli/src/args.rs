@@ -209,6 +209,10 @@ pub struct CompareArguments {
     /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub scores: Option<u64>,
+    /// Count moves within and between virtual LLCs of so many CPUs with consecutive numbers, as some schedulers split large LLCs, and how
+    /// many tasks move between them how often
+    #[arg(long, value_name = "CPUS", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub virtual_llcs: Option<u32>,
     /// Run directory; by default a new one under runs/
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,

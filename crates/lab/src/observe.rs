@@ -28,11 +28,39 @@ pub enum Observation {
     },
     /// How often a task ran on another CPU than before, within a virtual LLC and from one to another: groups of so many CPUs with
     /// consecutive numbers, as schedulers split large LLCs. Gives the measures `migrations_ran_within_…_cpus` and
-    /// `migrations_ran_across_…_cpus`.
+    /// `migrations_ran_across_…_cpus`, and as a histogram how many tasks went from one to another how often:
+    /// `tasks_crossing_…_cpus_0`, `…_1` (1 to 9 times), `…_10`, `…_100` and `…_1000` (1000 times or more).
     VirtualLlcs {
         /// CPUs of each; 1 or more.
         cpus: u32,
     },
+}
+
+/// Least numbers of crossings of each bar of a histogram.
+const CROSSINGS: [u32; 5] = [0, 1, 10, 100, 1000];
+
+impl Observation {
+    /// What its measures are about, in the order of a histogram: names with a title each. None for instants.
+    #[must_use]
+    pub fn histogram(&self) -> Vec<(String, String)> {
+        let Self::VirtualLlcs { cpus } = self else { return Vec::new() };
+        let name = |low: &u32| format!("tasks_crossing_{cpus}_cpus_{low}");
+        let title = |low: &u32| match low {
+            0 => "never".to_owned(),
+            1000 => "1000 times or more".to_owned(),
+            low => format!("{low} to {} times", 10 * low - 1),
+        };
+        CROSSINGS.iter().map(|low| (name(low), title(low))).collect()
+    }
+}
+
+/// Virtual LLCs of so many CPUs.
+struct Watched {
+    cpus: u32,
+    /// Moves within and across.
+    moves: [u64; 2],
+    /// Moves across of each task that ran, by task id.
+    across: Vec<Option<u32>>,
 }
 
 /// Follows where tasks are, and answers the observations.
@@ -47,8 +75,8 @@ pub(crate) struct Observer {
     counts: Vec<u32>,
     /// Waits for evenness that have begun and not ended: when, and how even.
     uneven: Vec<(u64, u32)>,
-    /// Virtual LLCs that are watched: CPUs of each, moves within and across.
-    virtual_llcs: Vec<(u32, [u64; 2])>,
+    /// Virtual LLCs that are watched.
+    virtual_llcs: Vec<Watched>,
     /// CPU that each task ran on last, by task id.
     ran: Vec<Option<CpuId>>,
     measures: Vec<(String, f64)>,
@@ -62,7 +90,9 @@ impl Observer {
         let virtual_llcs = watched
             .iter()
             .filter_map(|observation| match observation {
-                Observation::VirtualLlcs { cpus } => Some(((*cpus).max(1), [0; 2])),
+                Observation::VirtualLlcs { cpus } => {
+                    Some(Watched { cpus: (*cpus).max(1), moves: [0; 2], across: Vec::new() })
+                }
                 _ => None,
             })
             .collect();
@@ -84,10 +114,15 @@ impl Observer {
     /// What was seen of the instants up to the end of the run. Those after it have no value.
     pub(crate) fn measures(mut self, end_ns: u64) -> Vec<(String, f64)> {
         self.answer_before(end_ns.saturating_add(1));
-        for (cpus, moves) in self.virtual_llcs {
+        for Watched { cpus, moves, across } in self.virtual_llcs {
             for (what, count) in ["within", "across"].into_iter().zip(moves) {
                 self.measures.push((format!("migrations_ran_{what}_{cpus}_cpus"), count as f64));
             }
+            let bar = |count: u32| CROSSINGS.iter().rposition(|low| *low <= count).unwrap_or(0);
+            let mut bars = [0_u32; CROSSINGS.len()];
+            across.into_iter().flatten().for_each(|count| bars[bar(count)] += 1);
+            let names = Observation::VirtualLlcs { cpus }.histogram();
+            self.measures.extend(names.into_iter().zip(bars).map(|((name, _), count)| (name, f64::from(count))));
         }
         self.measures
     }
@@ -149,9 +184,16 @@ impl Observer {
         if self.ran.len() <= task {
             self.ran.resize(task + 1, None);
         }
-        let Some(before) = self.ran[task].replace(cpu).filter(|&before| before != cpu) else { return };
-        for (cpus, moves) in &mut self.virtual_llcs {
-            moves[usize::from(before.0 / *cpus != cpu.0 / *cpus)] += 1;
+        let before = self.ran[task].replace(cpu);
+        for Watched { cpus, moves, across } in &mut self.virtual_llcs {
+            if across.len() <= task {
+                across.resize(task + 1, None);
+            }
+            let crossings = across[task].get_or_insert(0);
+            let Some(before) = before.filter(|before| *before != cpu) else { continue };
+            let crosses = before.0 / *cpus != cpu.0 / *cpus;
+            moves[usize::from(crosses)] += 1;
+            *crossings += u32::from(crosses);
         }
     }
 
@@ -241,7 +283,16 @@ mod tests {
         };
         observer.events(&[on(0, 0), on(3, 0), on(3, 0), on(4, 0), on(7, 1), on(5, 0), on(0, 1)]).unwrap();
         let measures = observer.measures(1);
-        let expected = [("migrations_ran_within_4_cpus", 2.0), ("migrations_ran_across_4_cpus", 2.0)];
+        let expected = [
+            ("migrations_ran_within_4_cpus", 2.0),
+            ("migrations_ran_across_4_cpus", 2.0),
+            // Task 0 crossed once, task 1 once, and nobody stayed.
+            ("tasks_crossing_4_cpus_0", 0.0),
+            ("tasks_crossing_4_cpus_1", 2.0),
+            ("tasks_crossing_4_cpus_10", 0.0),
+            ("tasks_crossing_4_cpus_100", 0.0),
+            ("tasks_crossing_4_cpus_1000", 0.0),
+        ];
         assert_eq!(measures, expected.map(|(name, value)| (name.to_owned(), value)));
     }
 

@@ -9,6 +9,7 @@
 //! - [`trial`]: a command run once, and what else went on meanwhile.
 
 pub mod journal;
+mod outcome;
 pub mod place;
 pub mod recorder;
 pub mod state;

@@ -7,7 +7,7 @@
 //! - [`record`]: what guests were made of, to go on with a run.
 //! - [`place`]: all of it as a place.
 //! - [`trial`], [`settings`]: runs in a guest, and trials made of them; schedulers as settings of a kernel.
-//! - [`libraries`]: programs of the host in a guest.
+//! - [`libraries`], [`command`]: programs of the host in a guest.
 //!
 //! What it shows and what it cannot: `docs/models/vm.md`. The program inside the guest is crate `agent`.
 
@@ -15,6 +15,7 @@ mod actions;
 pub mod agent;
 pub mod boot;
 mod calls;
+pub mod command;
 pub mod fetch;
 pub mod initramfs;
 pub mod kernel;

@@ -86,6 +86,8 @@ pub struct Fidelity {
     pub events_lost: u64,
     /// Whether more were lost without being counted.
     pub more_lost: bool,
+    /// Switches that a CPU did not record, and that stand where the thread was queued.
+    pub switches_assumed: u64,
 }
 
 impl Fidelity {
@@ -119,6 +121,12 @@ impl Fidelity {
         }
         if self.by_softirq > 0 {
             lines.push(format!("{} signals were made by softirqs: some of them may be chance", self.by_softirq));
+        }
+        if self.switches_assumed > 0 {
+            lines.push(format!(
+                "{} switches out of idle were not recorded and stand where the thread was queued: it ran less than that",
+                self.switches_assumed
+            ));
         }
         if self.events_lost > 0 || self.more_lost {
             let more = if self.more_lost { " and more" } else { "" };
@@ -166,6 +174,7 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
             idle_wakeup_ns: histories.idle_wakeups.1.checked_div(histories.idle_wakeups.0),
             events_lost,
             more_lost,
+            switches_assumed: recording.switches_assumed,
             ..Fidelity::default()
         },
     };

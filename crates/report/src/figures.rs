@@ -76,6 +76,7 @@ pub fn all(run: &Run) -> Vec<Figure> {
     figures.extend(breakdown::cpu_time(run));
     figures.extend(distribution::all(run));
     figures.extend(matrix::migrations(run));
+    figures.extend(matrix::crossings(run));
     let axes = Axes::of(&run.scenes);
     for (index, scene) in run.scenes.iter().enumerate() {
         let machine = &run.disk.experiment.machine.value;

@@ -136,6 +136,27 @@ pub enum VmCommand {
         #[command(flatten)]
         vm: VmArguments,
     },
+    /// Run a program of this computer in a guest, such as this one: `vm exec -m 2s1n2l4c1t -- warmcore compare --on host …`
+    Exec {
+        /// Machine, as in `compare`; at most 255 CPUs
+        #[arg(short, long, value_name = "MACHINE")]
+        machine: String,
+        /// Programs to put into the guest with their libraries, where they are here, besides it and the usual small ones
+        #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
+        program: Vec<PathBuf>,
+        /// Files to put into the guest, where they are here
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: Vec<PathBuf>,
+        /// Directory for the files that it leaves in the directory that it runs in
+        #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        out: Option<PathBuf>,
+        /// Program with its arguments, after `--`; `warmcore` is this one
+        #[arg(value_name = "COMMAND", last = true, required = true)]
+        command: Vec<String>,
+        /// How the guest is made.
+        #[command(flatten)]
+        vm: VmArguments,
+    },
     /// Boot a machine with a shell on its console; Ctrl-A X ends it
     Shell {
         /// Machine, as in `compare`; at most 255 CPUs

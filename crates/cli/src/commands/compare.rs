@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use warmcore_lab::builder::Built;
 use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, TraceLevel, trial_seeds};
+use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, Observation, TraceLevel, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::sensitivity::{self, Sensitivity};
@@ -150,6 +150,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .metric(metric)
         .margin(arguments.margin)
         .scores_every_ns(arguments.scores)
+        .observations(arguments.virtual_llcs.map(|cpus| Observation::VirtualLlcs { cpus }).into_iter().collect())
         .build()?;
     if !arguments.sensitivity.is_empty() {
         changed_costs::check(&built.experiment).map_err(|error| {

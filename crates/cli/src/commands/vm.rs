@@ -14,6 +14,7 @@ use warmcore_places::place::{Options, Place};
 use warmcore_places::vm::VmError;
 use warmcore_places::vm::agent::agent;
 use warmcore_places::vm::boot::{Boot, Lab};
+use warmcore_places::vm::command::Command;
 use warmcore_places::vm::fetch::{cache_directory, cached};
 use warmcore_places::vm::initramfs::Initramfs;
 use warmcore_places::vm::kernel::Kernel;
@@ -46,6 +47,10 @@ const SHELL_PROGRAMS: [&str; 14] = [
     "/bin/busybox",
 ];
 
+/// How this program is named in the command of a guest, and where it is there.
+const OWN: &str = "warmcore";
+const OWN_PATH: &str = "/usr/bin/warmcore";
+
 /// Runs the verb.
 pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
     match command {
@@ -55,6 +60,10 @@ pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
         VmCommand::Run { run, vm } => {
             let scheduler = load::scheduler(&run.scheduler)?;
             super::sim::run(run, place("vm", &[scheduler], &vm, console)?, console)
+        }
+        VmCommand::Exec { machine, program, file, out, command, vm } => {
+            let extra = Extra { programs: &program, files: &file };
+            execute(&machine, command, &extra, out.as_deref(), &vm, console)
         }
         VmCommand::Shell { machine, program, vm } => shell(&machine, &program, &vm, console),
     }
@@ -283,6 +292,65 @@ fn boot(machine: &str, vm: &VmArguments, fault: Option<&str>, json: bool, consol
         table.row([name.clone(), value.replace('\n', " ")]);
     }
     Ok(console.out(&console.table(&table))?)
+}
+
+/// What else a guest is given.
+struct Extra<'a> {
+    programs: &'a [PathBuf],
+    files: &'a [PathBuf],
+}
+
+fn execute(
+    machine: &str,
+    mut words: Vec<String>,
+    extra: &Extra<'_>,
+    out: Option<&Path>,
+    vm: &VmArguments,
+    console: &Console,
+) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let machine = load::machine(machine)?.value;
+    let failed = |error| vm_failure(error, Some(&signals));
+    let mut files = Initramfs::default();
+    let usual = SHELL_PROGRAMS.iter().map(Path::new).filter(|path| path.is_file());
+    for path in usual.chain(extra.programs.iter().map(PathBuf::as_path)) {
+        libraries::add_program(&mut files, path, path).map_err(failed)?;
+    }
+    for path in extra.files {
+        let bytes = std::fs::read(path).map_err(|error| Failure::cannot_read(path, &error))?;
+        files.file(&path.display().to_string(), bytes);
+    }
+    // Clap demands a command.
+    if let Some(program) = words.first_mut() {
+        let (own, path) = match program.as_str() {
+            OWN => (std::env::current_exe().map_err(|error| Failure::failed("warmcore::vm", error))?, OWN_PATH.into()),
+            name => (in_path(name), in_path(name)),
+        };
+        libraries::add_program(&mut files, &own, &path).map_err(failed)?;
+        *program = path.display().to_string();
+    }
+    // The journal of changes.
+    files.directory("/var/lib");
+    let lab = lab(vm, console)?;
+    console.note(&format!("booting {} on {}: {}", lab.kernel.release, machine.name(), lab.execution));
+    let command = Command {
+        words,
+        files,
+        out,
+        output: &mut std::io::stdout().lock(),
+        words_to: &mut std::io::stderr().lock(),
+    };
+    match lab.execute(&machine, command, &signals.stop).map_err(failed)? {
+        0 => Ok(()),
+        code => Err(Failure::failed("warmcore::vm", format!("the program ended with exit code {code} in the guest"))),
+    }
+}
+
+/// Where a program is that is named without a directory.
+fn in_path(name: &str) -> PathBuf {
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let found = || std::env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file());
+    if name.contains('/') { name.into() } else { found().unwrap_or_else(|| name.into()) }
 }
 
 fn shell(machine: &str, programs: &[PathBuf], vm: &VmArguments, console: &Console) -> Result<(), Failure> {

@@ -252,7 +252,14 @@ impl Collector<'_> {
                 let recorded = self.run(hello, end)?;
                 self.done.push(recorded);
             }
-            FrameKind::Hello | FrameKind::Failed | FrameKind::Done | FrameKind::Came => {}
+            FrameKind::Hello
+            | FrameKind::Failed
+            | FrameKind::Done
+            | FrameKind::Came
+            | FrameKind::Output
+            | FrameKind::Words
+            | FrameKind::File
+            | FrameKind::CommandEnd => {}
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Who ran where: migrations by distance, tasks × CPUs, tasks × LLCs, and moves between LLCs.
 
+use warmcore_lab::experiment::Observation;
 use warmcore_topology::{CpuId, Machine, Relation};
 
 use super::{Axes, Csv, Figure, PANEL, WIDTH, file_name, shortened, shortened_group};
@@ -18,27 +19,90 @@ const LEFT: f64 = 176.0;
 /// Migrations (ran) by what the two CPUs share: median of the trials. `None` when that was not recorded.
 #[must_use]
 pub fn migrations(run: &Run) -> Option<Figure> {
+    let machine = &run.disk.experiment.machine.value;
+    let relations = machine.relations().into_iter().filter(|relation| *relation != Relation::SameCpu);
+    let bars: Vec<Bar> = relations
+        .map(|relation| Bar {
+            measure: format!("migrations_ran_{}", relation.name()),
+            key: relation.name().to_owned(),
+            words: relation.description().to_owned(),
+        })
+        .collect();
+    let words = Words {
+        id: "migrations",
+        title: "Migrations by distance",
+        caption: "Consecutive slices of one task on different CPUs, by the closest thing the two CPUs share.".into(),
+        heading: ["relation", "scheduler", "migrations_ran_median"],
+        counted: "migrations",
+        axis: "migrations (ran) per run, median of the trials",
+    };
+    bars_of(run, &bars, words)
+}
+
+/// How many tasks moved between virtual LLCs how often: median of the trials. `None` where nobody asked for virtual LLCs.
+#[must_use]
+pub fn crossings(run: &Run) -> Option<Figure> {
+    let observations = &run.disk.record.observations;
+    let found = observations.iter().find_map(|observation| match observation {
+        Observation::VirtualLlcs { cpus } => Some((*cpus, observation.histogram())),
+        _ => None,
+    });
+    let (cpus, histogram) = found?;
+    let bar = |(measure, words): (String, String)| Bar { key: words.clone(), measure, words };
+    let bars: Vec<Bar> = histogram.into_iter().map(bar).collect();
+    let words = Words {
+        id: "crossings",
+        title: "Transitions between virtual LLCs",
+        caption: format!(
+            "How many tasks ran next in another group of {cpus} CPUs with consecutive numbers than before, by how often they did."
+        ),
+        heading: ["transitions", "scheduler", "tasks_median"],
+        counted: "tasks",
+        axis: "tasks per run, median of the trials",
+    };
+    bars_of(run, &bars, words)
+}
+
+/// A row of bars: the measure it shows, and its name in the data and in words.
+struct Bar {
+    measure: String,
+    key: String,
+    words: String,
+}
+
+/// What a figure of bars is called.
+struct Words {
+    id: &'static str,
+    title: &'static str,
+    caption: String,
+    heading: [&'static str; 3],
+    counted: &'static str,
+    axis: &'static str,
+}
+
+/// A bar for each scheduler in each row.
+fn bars_of(run: &Run, rows: &[Bar], words: Words) -> Option<Figure> {
     const RIGHT: f64 = 90.0;
     const BAR: f64 = 13.0;
-    let machine = &run.disk.experiment.machine.value;
-    let relations: Vec<Relation> =
-        machine.relations().into_iter().filter(|relation| *relation != Relation::SameCpu).collect();
-    let value = |scheduler: usize, relation: Relation| {
-        let name = format!("migrations_ran_{}", relation.name());
-        let values: Vec<f64> = run.disk.trials[scheduler].iter().filter_map(|trial| trial.measure(&name)).collect();
+    let value = |scheduler: usize, row: &Bar| {
+        let values: Vec<f64> =
+            run.disk.trials[scheduler].iter().filter_map(|trial| trial.measure(&row.measure)).collect();
         median(&values)
     };
     let labels: Vec<&str> = run.disk.record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
-    let measured = (0..labels.len())
-        .any(|scheduler| run.disk.trials[scheduler].iter().any(|trial| trial.measure("migrations_ran").is_some()));
-    if !measured || relations.is_empty() {
+    let measured = |scheduler: usize| {
+        run.disk.trials[scheduler].iter().any(|trial| {
+            trial.measure("migrations_ran").is_some() && rows.iter().any(|row| trial.measures.contains_key(&row.measure))
+        })
+    };
+    if rows.is_empty() || !(0..labels.len()).any(measured) {
         return None;
     }
     let top = 14.0 + 20.0 * labels.len().div_ceil(3) as f64;
     let block = BAR * labels.len() as f64 + 12.0;
-    let height = top + block * relations.len() as f64 + 40.0;
+    let height = top + block * rows.len() as f64 + 40.0;
     let bottom = height - 40.0;
-    let most = relations.iter().flat_map(|r| (0..labels.len()).filter_map(|s| value(s, *r))).fold(1.0, f64::max);
+    let most = rows.iter().flat_map(|row| (0..labels.len()).filter_map(|s| value(s, row))).fold(1.0, f64::max);
     let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
     let mut svg = Svg::new(WIDTH, height);
     for tick in scale.ticks(6) {
@@ -50,29 +114,23 @@ pub fn migrations(run: &Run) -> Option<Figure> {
         svg.rect(x, y - 9.0, 11.0, 11.0, &format!("c{}", series(index)), "");
         svg.text(x + 17.0, y, Anchor::Start, "s", &shortened(label, 34));
     }
-    let mut csv = Csv::new(&["relation", "scheduler", "migrations_ran_median"]);
-    for (row, relation) in relations.iter().enumerate() {
-        let y = top + block * row as f64 + 6.0;
-        svg.text(LEFT - 10.0, y + BAR * labels.len() as f64 / 2.0 + 4.0, Anchor::End, "", relation.description());
+    let mut csv = Csv::new(&words.heading);
+    for (position, row) in rows.iter().enumerate() {
+        let y = top + block * position as f64 + 6.0;
+        svg.text(LEFT - 10.0, y + BAR * labels.len() as f64 / 2.0 + 4.0, Anchor::End, "", &row.words);
         for (scheduler, label) in labels.iter().enumerate() {
-            let Some(value) = value(scheduler, *relation) else { continue };
-            csv.row(&[relation.name().to_owned(), (*label).to_owned(), value.to_string()]);
+            let Some(value) = value(scheduler, row) else { continue };
+            csv.row(&[row.key.clone(), (*label).to_owned(), value.to_string()]);
             let at = y + BAR * scheduler as f64;
-            let hover = format!("{label}: {} migrations, {}", count(value), relation.description());
+            let hover = format!("{label}: {} {}, {}", count(value), words.counted, row.words);
             svg.rect(LEFT, at, scale.at(value) - LEFT, BAR - 2.0, &format!("c{}", series(scheduler)), &hover);
             svg.text(scale.at(value) + 6.0, at + 9.5, Anchor::Start, "m s", &count(value));
         }
     }
     svg.line(LEFT, top, LEFT, bottom, "axis");
-    let label = "migrations (ran) per run, median of the trials";
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, height - 6.0, Anchor::Middle, "m", label);
-    Some(Figure {
-        id: "migrations".into(),
-        title: "Migrations by distance".into(),
-        caption: "Consecutive slices of one task on different CPUs, by the closest thing the two CPUs share.".into(),
-        svg,
-        csv: csv.finish(),
-    })
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, height - 6.0, Anchor::Middle, "m", words.axis);
+    let Words { id, title, caption, .. } = words;
+    Some(Figure { id: id.into(), title: title.into(), caption, svg, csv: csv.finish() })
 }
 
 /// Share of each row's run time per column: numbers, then a picture.

@@ -1,0 +1,139 @@
+//! Switches that a kernel makes and does not record.
+//!
+//! On a kernel 6.18 in a Firecracker guest, one CPU records no `sched_switch` when it leaves its idle thread, and all others. A thread that
+//! came onto that CPU is seen only when it leaves. It came at the earliest when it was queued there, by a wakeup or by being moved; that
+//! is where a switch is put in. What the CPU took to leave its idle state is then run time of the thread.
+
+use std::collections::BTreeMap;
+
+use warmcore_trace::PrevState;
+
+use crate::record::{Context, Record, What};
+use crate::recording::Recording;
+
+/// The idle thread of every CPU.
+const IDLE: i32 = 0;
+/// So often a CPU must have become idle before that it never left is no chance.
+const LEAST: u64 = 3;
+
+/// Puts in the switches of CPUs that record none out of idle, and counts and names them. Records must be in order.
+pub(crate) fn put_in(recording: &mut Recording) {
+    let mut idle: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for record in &recording.records {
+        if let What::Switch { prev, next, .. } = record.what {
+            let (left, entered) = idle.entry(record.cpu).or_default();
+            *left += u64::from(prev == IDLE);
+            *entered += u64::from(next == IDLE);
+        }
+    }
+    for cpu in idle.into_iter().filter(|(_, (left, entered))| *left == 0 && *entered >= LEAST).map(|(cpu, _)| cpu) {
+        let switches = switches_of(&recording.records, cpu);
+        let count = switches.len();
+        recording.switches_assumed += count as u64;
+        recording.records.extend(switches);
+        recording.notes.push(format!(
+            "CPU {cpu} recorded no switch out of idle: {count} were put in where the thread was queued, so that its run time has the CPU's \
+             way out of idle in it, and its wakeup latency there is nothing"
+        ));
+    }
+    recording.records.sort_by_key(|record| (record.time_ns, record.cpu));
+}
+
+/// The switches that a CPU did not record.
+fn switches_of(records: &[Record], cpu: u32) -> Vec<Record> {
+    let mut found = Vec::new();
+    // Since when it is idle, as far as it says.
+    let mut idle_since = None;
+    // When each thread was queued on the CPU since then.
+    let mut queued: BTreeMap<i32, u64> = BTreeMap::new();
+    for record in records {
+        match record.what {
+            What::Waking { thread, target_cpu } | What::Wakeup { thread, target_cpu } => {
+                if target_cpu == cpu {
+                    queued.insert(thread, record.time_ns);
+                } else {
+                    queued.remove(&thread);
+                }
+            }
+            What::Migrate { thread, to, .. } => {
+                if to == cpu {
+                    queued.insert(thread, record.time_ns);
+                } else {
+                    queued.remove(&thread);
+                }
+            }
+            What::Switch { prev, next, .. } if record.cpu == cpu => {
+                if let (Some(since), Some(at)) = (idle_since, queued.remove(&prev)) {
+                    // Behind the record that queued it.
+                    let time_ns = at.max(since).saturating_add(1).min(record.time_ns);
+                    let what = What::Switch { prev: IDLE, state: PrevState::Idle, next: prev };
+                    found.push(Record { time_ns, cpu, by: IDLE, context: Context::Thread, what });
+                }
+                idle_since = (next == IDLE).then_some(record.time_ns);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(time_ns: u64, cpu: u32, what: What) -> Record {
+        Record { time_ns, cpu, by: 7, context: Context::Thread, what }
+    }
+
+    fn switch(time_ns: u64, cpu: u32, prev: i32, next: i32) -> Record {
+        record(time_ns, cpu, What::Switch { prev, state: PrevState::Sleeping, next })
+    }
+
+    fn wakeup(time_ns: u64, cpu: u32, thread: i32, target_cpu: u32) -> Record {
+        record(time_ns, cpu, What::Wakeup { thread, target_cpu })
+    }
+
+    /// Thread 10 sleeps and runs on CPU 1, which records no switch out of idle; thread 11 on CPU 0, which does.
+    fn recording() -> Recording {
+        let mut records = Vec::new();
+        for round in 0..4_u64 {
+            let at = 1000 * round;
+            records.push(wakeup(at + 100, 0, 10, 1));
+            records.push(switch(at + 400, 1, 10, 0));
+            records.push(wakeup(at + 500, 2, 11, 0));
+            records.push(switch(at + 510, 0, 0, 11));
+            records.push(switch(at + 600, 0, 11, 0));
+        }
+        Recording { records, ..Recording::default() }
+    }
+
+    #[test]
+    fn a_switch_out_of_idle_that_was_not_recorded_is_put_in_behind_the_wakeup() {
+        let recording = recording().finished();
+        assert_eq!(recording.switches_assumed, 3, "what came before the CPU was first seen idle is not known");
+        let of_cpu = |record: &&Record| record.cpu == 1 && matches!(record.what, What::Switch { .. });
+        let times: Vec<u64> = recording.records.iter().filter(of_cpu).map(|record| record.time_ns).collect();
+        assert_eq!(times, [400, 1101, 1400, 2101, 2400, 3101, 3400]);
+        assert!(recording.notes[0].contains("CPU 1 recorded no switch out of idle: 3 were put in"));
+    }
+
+    #[test]
+    fn a_cpu_that_records_its_way_out_of_idle_is_left_as_it_is() {
+        let mut recording = recording();
+        recording.records.push(switch(9000, 1, 0, 10));
+        let records = recording.records.len();
+        let recording = recording.finished();
+        assert_eq!((recording.switches_assumed, recording.records.len()), (0, records));
+        assert!(recording.notes.is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_was_queued_elsewhere_last_did_not_come_by_that() {
+        let mut recording = recording();
+        // Between its wakeup on CPU 1 and its leaving there it was moved away and back.
+        recording.records.push(record(1150, 0, What::Migrate { thread: 10, from: 1, to: 2 }));
+        recording.records.push(record(1300, 2, What::Migrate { thread: 10, from: 2, to: 1 }));
+        let recording = recording.finished();
+        assert!(recording.records.iter().any(|record| record.time_ns == 1301 && record.cpu == 1));
+    }
+}
