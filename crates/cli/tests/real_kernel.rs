@@ -144,3 +144,37 @@ fn a_guest_that_panics_is_reported_with_its_last_lines() {
     assert!(message.contains("the guest died"), "{message}");
     assert!(message.contains("sysrq"), "{message}");
 }
+
+#[test]
+fn a_guest_compares_schedulers_on_one_socket_and_on_two_and_is_as_before() {
+    if !can_boot("a guest as a computer to characterise") {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let words = "vm exec -m 2s1n1l1c1t --out OUT -- warmcore compare --on host -s eevdf,cache-aware --cpus all --cpus one-socket \
+                 --set-cpus partition --trace counters --virtual-llcs 1 -n 1 --warm-up 0 --no-report -o run -w hackbench:-T,-p,-f1,-g1,-l20";
+    let out_path = out.path().display().to_string();
+    let words: Vec<&str> =
+        words.split_whitespace().map(|word| if word == "OUT" { out_path.as_str() } else { word }).collect();
+    let output = warmcore(&words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let verdict = std::fs::read(out.path().join("run/verdict.json")).unwrap();
+    let verdict: Value = serde_json::from_slice(&verdict).unwrap();
+    let results = verdict["schedulers"].as_array().unwrap();
+    let labels: Vec<&str> = results.iter().map(|result| result["label"].as_str().unwrap()).collect();
+    let expected =
+        ["eevdf", "eevdf @ cpus=one-socket", "cache-aware", "cache-aware @ cpus=one-socket", "eevdf @ again"];
+    assert_eq!(labels, expected);
+    for result in results {
+        let point = |name: &str| result["measures"][name]["points"][0].as_f64().unwrap();
+        assert!(point("hackbench_time_ns") > 0.0);
+        // One CPU leaves nowhere to move to.
+        assert!(point("migrations_ran") == 0.0 || !result["label"].as_str().unwrap().contains("one-socket"));
+    }
+    let trial = |position: usize| {
+        let path = out.path().join(format!("run/host/s{position}-t0000.json"));
+        serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()
+    };
+    let enabled = |position: usize| trial(position)["settings"][0][1].as_str().unwrap().to_owned();
+    assert_eq!((enabled(0), enabled(2)), ("0".to_owned(), "1".to_owned()), "cache-aware scheduling off and on");
+}

@@ -4,199 +4,20 @@
 //! that have nothing to do with each other. With unrelated load there are as many periodic threads more as CPUs, so that everybody waits
 //! and is moved. The mixes differ in sizes, work and seeds.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::Mutex;
+mod mixes;
 
+use mixes::{Mix, recorded};
 use warmcore_kernel::MemoryChoice;
-use warmcore_places::place::{Conduct, Place, Request};
-use warmcore_places::sim::Sim;
 use warmcore_replay::history::histories;
-use warmcore_replay::{Graph, Groups, Selection};
-use warmcore_schedulers::SchedulerSpec;
+use warmcore_replay::{Graph, Groups};
 use warmcore_statistics::adjusted_rand_index;
-use warmcore_trace::{Event, TaskId, TaskInfo};
-use warmcore_workload::{ChannelId, ChannelKind, ProcessId, ProgramBuilder, Step, Task, Workload};
 
-const DURATION_NS: u64 = 400_000_000;
 const MIXES: u64 = 24;
-
-/// A workload and the group that every task was planted in.
-struct Mix {
-    workload: Workload,
-    truth: BTreeMap<String, u32>,
-    groups: u32,
-    process: ProcessId,
-    /// Decides sizes and work (Lehmer's generator).
-    state: u64,
-}
-
-fn send(channel: ChannelId) -> Step {
-    Step::Send { channel, bytes: 100 }
-}
-
-fn receive(channel: ChannelId) -> Step {
-    Step::Receive { channel, bytes: 100 }
-}
-
-fn run(work_ns: u64) -> Step {
-    Step::Run { work_ns }
-}
-
-fn forever(body: impl FnOnce(ProgramBuilder) -> ProgramBuilder) -> ProgramBuilder {
-    ProgramBuilder::new().repeat(None, body)
-}
-
-impl Mix {
-    fn new(seed: u64) -> Self {
-        let mut workload = Workload::empty("mix");
-        workload.duration_ns = Some(DURATION_NS);
-        let process = workload.add_process("server");
-        Self { workload, truth: BTreeMap::new(), groups: 0, process, state: seed + 1 }
-    }
-
-    /// A number from `low` to `high`.
-    fn between(&mut self, low: u64, high: u64) -> u64 {
-        self.state = self.state * 48_271 % 2_147_483_647;
-        low + self.state % (high - low + 1)
-    }
-
-    fn group(&mut self) -> u32 {
-        self.groups += 1;
-        self.groups
-    }
-
-    fn task(&mut self, group: u32, name: String, program: ProgramBuilder) {
-        let program = self.workload.add_program(program.finish());
-        self.truth.insert(name.clone(), group);
-        self.workload.add_task(Task::new(name, self.process, program));
-    }
-
-    fn channel(&mut self, name: String) -> ChannelId {
-        self.workload.add_channel(name, ChannelKind::Pipe, 4096)
-    }
-
-    fn pair(&mut self) {
-        let (group, work_ns) = (self.group(), self.between(5_000, 60_000));
-        let (there, back) = (self.channel(format!("there-{group}")), self.channel(format!("back-{group}")));
-        let ping = forever(|body| body.step(run(work_ns)).step(send(there)).step(receive(back)));
-        let pong = forever(|body| body.step(receive(there)).step(run(work_ns)).step(send(back)));
-        self.task(group, format!("ping-{group}"), ping);
-        self.task(group, format!("pong-{group}"), pong);
-    }
-
-    fn pipeline(&mut self) {
-        let (group, stages, work_ns) = (self.group(), self.between(3, 8) as usize, self.between(10_000, 50_000));
-        let channels: Vec<ChannelId> =
-            (1..stages).map(|stage| self.channel(format!("to-stage-{group}-{stage}"))).collect();
-        for stage in 0..stages {
-            let program = forever(|body| {
-                let body = if stage > 0 { body.step(receive(channels[stage - 1])) } else { body };
-                // Later stages take longer, or nobody would ever wait.
-                let body = body.step(run(work_ns + stage as u64 * 3_000));
-                channels.get(stage).map_or(body.clone(), |channel| body.step(send(*channel)))
-            });
-            self.task(group, format!("stage-{group}-{stage}"), program);
-        }
-    }
-
-    fn pool(&mut self) {
-        let (group, workers, work_ns) = (self.group(), self.between(2, 6), self.between(20_000, 60_000));
-        let lock = self.workload.add_lock(format!("lock-{group}"));
-        for worker in 0..workers {
-            let program = forever(|body| {
-                body.step(run(work_ns)).step(Step::Lock(lock)).step(run(work_ns / 2)).step(Step::Unlock(lock))
-            });
-            self.task(group, format!("worker-{group}-{worker}"), program);
-        }
-    }
-
-    /// Two services of a dispatcher and its workers; after so many rounds the first asks the second.
-    fn services(&mut self) {
-        let groups = [self.group(), self.group()];
-        let (workers, work_ns, rounds) = (self.between(2, 4), self.between(20_000, 80_000), self.between(30, 80));
-        let question = self.channel(format!("question-{}", groups[0]));
-        let answer = self.channel(format!("answer-{}", groups[0]));
-        for (side, group) in groups.into_iter().enumerate() {
-            let requests = self.channel(format!("requests-{group}"));
-            let replies = self.channel(format!("replies-{group}"));
-            let dispatcher = forever(|body| {
-                let body = body.repeat(Some(rounds), |body| {
-                    let body = (0..workers).fold(body, |body, _| body.step(send(requests)));
-                    (0..workers).fold(body, |body, _| body.step(receive(replies)))
-                });
-                match side {
-                    0 => body.step(send(question)).step(receive(answer)),
-                    _ => body.step(receive(question)).step(send(answer)),
-                }
-            });
-            self.task(group, format!("dispatcher-{group}"), dispatcher);
-            for worker in 0..workers {
-                let program = forever(|body| body.step(receive(requests)).step(run(work_ns)).step(send(replies)));
-                self.task(group, format!("service-{group}-{worker}"), program);
-            }
-        }
-    }
-
-    fn unrelated(&mut self, count: u64) {
-        for _ in 0..count {
-            let (group, work_ns) = (self.group(), self.between(100_000, 900_000));
-            let duration_ns = self.between(300_000, 2_000_000);
-            let program = forever(|body| body.step(run(work_ns)).step(Step::Sleep { duration_ns }));
-            self.task(group, format!("alone-{group}"), program);
-        }
-    }
-
-    fn of(seed: u64, load: u64) -> Self {
-        let mut mix = Self::new(seed);
-        (0..1 + seed % 3).for_each(|_| mix.pair());
-        mix.pipeline();
-        (0..1 + seed % 2).for_each(|_| mix.pool());
-        mix.services();
-        mix.unrelated(3 + load);
-        mix
-    }
-}
 
 /// How far what is found in a run is what was planted.
 fn agreement(mix: &Mix, seed: u64) -> f64 {
     let machine = warmcore_topology::resolve("2s1n2l8c1t").unwrap();
-    let scheduler = SchedulerSpec::parse("eevdf").unwrap();
-    let request = Request {
-        machine: &machine,
-        workload: &mix.workload,
-        scheduler: &scheduler,
-        seed,
-        memory: MemoryChoice::None,
-        max_time_ns: None,
-        scores_every_ns: None,
-        balance_details: false,
-        buffer_kib: None,
-        events: true,
-        shared: None,
-        actions: &[],
-        observe: warmcore_places::place::Observe::Nothing,
-    };
-    let found = Mutex::new(None);
-    let take = |_: usize, run: Result<warmcore_places::place::Run<'_>, _>| {
-        let mut events: Vec<Event> = Vec::new();
-        let report = run.unwrap().send(Some(&mut events)).unwrap();
-        *found.lock().unwrap() = Some((events, report.outcome.tasks));
-        ControlFlow::Continue(())
-    };
-    Sim.run(&[request], &Conduct { jobs: 1, stop: Default::default() }, &take).unwrap();
-    let (events, tasks) = found.into_inner().unwrap().unwrap();
-    let info = |task: warmcore_trace::TaskOutcome| TaskInfo {
-        id: TaskId(task.id),
-        name: task.name,
-        role: task.role,
-        application: 0,
-        application_name: String::new(),
-        process: 0,
-    };
-    let tasks: Vec<TaskInfo> = tasks.into_iter().map(info).collect();
-    let recording = warmcore_replay::events::recording(events, &tasks, 0);
-    let chosen = Selection::default().threads(&recording).unwrap();
+    let (recording, chosen) = recorded(&mix.workload, &machine, seed, MemoryChoice::None);
     let groups = Groups::of(&Graph::of(&recording, &chosen, &histories(&recording, &chosen)));
     let threads: Vec<i32> = chosen.iter().copied().collect();
     let truth: Vec<u32> = threads.iter().map(|thread| mix.truth[&recording.threads[thread].name]).collect();

@@ -141,7 +141,7 @@ pub enum VmCommand {
         /// Machine, as in `compare`; at most 255 CPUs
         #[arg(short, long, value_name = "MACHINE")]
         machine: String,
-        /// Programs to put into the guest with their libraries, where they are here, besides it and the usual small ones
+        /// Programs to put into the guest with their libraries, by their names into /usr/bin, besides it and the usual small ones
         #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
         program: Vec<PathBuf>,
         /// Files to put into the guest, where they are here

@@ -50,6 +50,8 @@ const SHELL_PROGRAMS: [&str; 14] = [
 /// How this program is named in the command of a guest, and where it is there.
 const OWN: &str = "warmcore";
 const OWN_PATH: &str = "/usr/bin/warmcore";
+/// Where programs are that a guest is given.
+const PROGRAMS: &str = "/usr/bin";
 
 /// Runs the verb.
 pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
@@ -313,8 +315,12 @@ fn execute(
     let failed = |error| vm_failure(error, Some(&signals));
     let mut files = Initramfs::default();
     let usual = SHELL_PROGRAMS.iter().map(Path::new).filter(|path| path.is_file());
-    for path in usual.chain(extra.programs.iter().map(PathBuf::as_path)) {
+    for path in usual {
         libraries::add_program(&mut files, path, path).map_err(failed)?;
+    }
+    for path in extra.programs {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        libraries::add_program(&mut files, path, &Path::new(PROGRAMS).join(name)).map_err(failed)?;
     }
     for path in extra.files {
         let bytes = std::fs::read(path).map_err(|error| Failure::cannot_read(path, &error))?;

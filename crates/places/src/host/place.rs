@@ -26,7 +26,7 @@ use super::state::{Means, StateError, Wanted};
 use super::trial::{self, Task, Trial, TrialError};
 use crate::files::{At as _, pretty};
 use crate::place::{
-    Conditions, Conduct, DEFAULT_BUFFER_KIB, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble,
+    Conditions, Conduct, DEFAULT_BUFFER_KIB, Place, PlaceError, PlaceKind, Request, Run, Take, Trouble,
 };
 use crate::vm::kernel::Abilities;
 use crate::vm::settings::settings_of;
