@@ -70,7 +70,8 @@ fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String
         own_memory: memory_matters(),
     };
     let outcome = warmcore_native::run(&workload, &options).map_err(|error| error.to_string())?;
-    let report = serde_json::to_string(&ProcessReport::of_native(order.launch.processes, outcome)).map_err(|error| error.to_string())?;
+    let report = serde_json::to_string(&ProcessReport::of_native(order.launch.processes, outcome))
+        .map_err(|error| error.to_string())?;
     say(&report)
 }
 

@@ -73,7 +73,7 @@ fn documents_say_what_their_schemas_say() {
         ("validate memory X5 --seeds 1 --quick --json", "memory-validation"),
         ("reproduce list --json", "reproductions"),
         ("host doctor --json", "host-survey"),
-        ("host compare --dry-run --json --cpus 0 -- true", "host-plan"),
+        ("compare --on host --dry-run --json -s eevdf --cpus 0 -- true", "host-plan"),
         ("vm doctor --json", "vm-doctor"),
     ] {
         let ran = scratch.run(words);

@@ -206,7 +206,8 @@ impl ExperimentBuilder {
         };
         let mut schedulers = self.schedulers;
         if self.place.design() == Design::Blocked
-            && let Some(own) = schedulers.get(baseline).filter(|_| schedulers.iter().all(|spec| !spec.circumstances().again))
+            && let Some(own) =
+                schedulers.get(baseline).filter(|_| schedulers.iter().all(|spec| !spec.circumstances().again))
         {
             // What the baseline differs from itself by is what counts as a difference.
             schedulers.push(own.under(Circumstances { again: true, ..own.circumstances().clone() }));

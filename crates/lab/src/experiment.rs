@@ -201,7 +201,8 @@ pub fn resolved_text(spec: &SchedulerSpec, cpus: usize) -> String {
         _ => format!("{name}={}", tunable.text(value)),
     };
     let settings: Vec<String> = spec.info().tunables().zip(spec.effective(cpus)).map(text).collect();
-    let text = if settings.is_empty() { spec.name().to_owned() } else { format!("{}:{}", spec.name(), settings.join(",")) };
+    let text =
+        if settings.is_empty() { spec.name().to_owned() } else { format!("{}:{}", spec.name(), settings.join(",")) };
     let circumstances = spec.circumstances();
     if circumstances.is_default() { text } else { format!("{text} @ {circumstances}") }
 }

@@ -15,8 +15,22 @@ const HIGHER: &str = "higher:";
 
 /// Lines of benchmarks: name of the measure, title, unit, factor to it, direction, pattern.
 const LINES: [(&str, &str, Unit, f64, Better, &str); 6] = [
-    ("printed_hackbench_time_ns", "hackbench's printed time", Unit::Ns, 1e9, Better::Lower, r"(?m)^Time: ([0-9.]+)\s*$"),
-    ("printed_total_time_ns", "printed total time", Unit::Ns, 1e9, Better::Lower, r"(?m)^\s*Total time: ([0-9.]+) \[sec\]"),
+    (
+        "printed_hackbench_time_ns",
+        "hackbench's printed time",
+        Unit::Ns,
+        1e9,
+        Better::Lower,
+        r"(?m)^Time: ([0-9.]+)\s*$",
+    ),
+    (
+        "printed_total_time_ns",
+        "printed total time",
+        Unit::Ns,
+        1e9,
+        Better::Lower,
+        r"(?m)^\s*Total time: ([0-9.]+) \[sec\]",
+    ),
     (
         "printed_schbench_wakeup_p99_ns",
         "schbench's printed wakeup p99",
@@ -190,11 +204,14 @@ mod tests {
 
     #[test]
     fn lines_of_benchmarks_are_known() {
-        let values = |output: &str| printed(None, output).into_iter().map(|(name, value)| (name, value.unwrap())).collect::<Vec<_>>();
+        let values = |output: &str| {
+            printed(None, output).into_iter().map(|(name, value)| (name, value.unwrap())).collect::<Vec<_>>()
+        };
         let hackbench = "Running in process mode with 10 groups\nTime: 0.250\n";
         assert_eq!(values(hackbench), [("printed_hackbench_time_ns".to_owned(), 0.25e9)]);
         let schbench = "Wakeup Latencies percentiles (usec) runtime 10 (s)\n\t  50.0th: 7\n\t* 99.0th: 19\nRequest Latencies percentiles (usec)\n\t* 99.0th: 4000\n";
-        let expected = [("printed_schbench_request_p99_ns".to_owned(), 4e6), ("printed_schbench_wakeup_p99_ns".to_owned(), 19e3)];
+        let expected =
+            [("printed_schbench_request_p99_ns".to_owned(), 4e6), ("printed_schbench_wakeup_p99_ns".to_owned(), 19e3)];
         assert_eq!(values(schbench), expected);
         let sysbench = "SQL statistics:\n    transactions:                        1200   (119.95 per sec.)\n";
         assert_eq!(values(sysbench), [("printed_transactions_per_s".to_owned(), 119.95)]);

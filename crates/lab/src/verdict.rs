@@ -28,9 +28,9 @@ use crate::units::with_unit;
 mod finding;
 mod words;
 
+use finding::spread;
 pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};
-use finding::spread;
 pub use words::trials_in_words;
 
 /// Version of the document.

@@ -21,7 +21,8 @@ pub mod vm;
 use place::{Options, Place, PlaceError, PlaceKind, Trouble};
 
 /// Every kind of place.
-pub static PLACES: &[&PlaceKind] = &[&sim::KIND, &vm::place::KIND, &host::place::KIND, &recorded::KIND, &scripted::KIND];
+pub static PLACES: &[&PlaceKind] =
+    &[&sim::KIND, &vm::place::KIND, &host::place::KIND, &recorded::KIND, &scripted::KIND];
 
 /// Kinds that a command line can ask for.
 pub fn offered() -> impl Iterator<Item = &'static PlaceKind> {

@@ -11,7 +11,8 @@ use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 
 use crate::place::{
-    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_circumstances, check_tunables, in_parallel,
+    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_circumstances, check_tunables,
+    in_parallel,
 };
 
 /// Its row in the registry.
@@ -111,7 +112,9 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
 impl From<SetupError> for PlaceError {
     fn from(error: SetupError) -> Self {
         let advice = match error {
-            SetupError::Command(_) => "run it with --on host; or `warmcore record` it, and compare its `warmcore replay`",
+            SetupError::Command(_) => {
+                "run it with --on host; or `warmcore record` it, and compare its `warmcore replay`"
+            }
             _ => "machine and workload do not fit together: change one of them",
         };
         Self::new(Trouble::Unfit, "warmcore::experiment", error, advice)

@@ -246,6 +246,28 @@ impl<P: Operations> Ext<P> {
         }
     }
 
+    /// From when the program is loaded until the run begins: every CPU has gone idle, and the program's timers run. Kicks do nothing,
+    /// as there is no task.
+    fn pass_time_before(&mut self, core: &mut Core<'_>) {
+        for cpu in core.machine().cpus() {
+            tell!(self, core, UpdateIdle, update_idle(cpu, true));
+        }
+        // `left_ns` is what is left until the run begins: the most is first.
+        while let Some((index, &(left_ns, payload))) =
+            self.state.early_timers.iter().enumerate().max_by_key(|(index, timer)| (timer.0, std::cmp::Reverse(*index)))
+            && left_ns > 0
+        {
+            self.state.early_timers.remove(index);
+            self.state.before_ns = left_ns as u64;
+            tell!(self, core, Timer, timer(payload));
+            self.state.kicks.clear();
+        }
+        self.state.before_ns = 0;
+        for (left_ns, payload) in std::mem::take(&mut self.state.early_timers) {
+            core.start_timer(core.this_cpu(), left_ns.unsigned_abs(), u64::from(payload));
+        }
+    }
+
     fn keeps_idle_masks(&self) -> bool {
         !self.state.has(Operation::UpdateIdle) || self.wants(OperationFlags::KEEP_BUILTIN_IDLE)
     }
@@ -265,8 +287,12 @@ impl<P: Operations> Scheduler for Ext<P> {
 
     fn init(&mut self, core: &mut Core<'_>) {
         self.state.decisions = ExtDecisions::register(core.decision_table());
+        self.state.before_ns = self.program.loaded_before_ns();
         tell!(self, core, Init, init());
         tell!(self, core, CgroupInit, cgroup_init());
+        if self.state.before_ns > 0 {
+            self.pass_time_before(core);
+        }
         core.start_timer(CpuId(0), self.state.timeout_ns() / 2, WATCHDOG);
     }
 

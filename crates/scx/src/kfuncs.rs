@@ -41,6 +41,12 @@ impl Kfuncs<'_, '_> {
         self.core.now_ns()
     }
 
+    /// How long before the run begins it is, in ns: the program is loaded earlier, as on a real system. Other clocks stand still until then.
+    #[must_use]
+    pub(crate) fn before_ns(&self) -> u64 {
+        self.state.before_ns
+    }
+
     /// The CPU on which the call runs (`bpf_get_smp_processor_id`).
     #[must_use]
     pub fn this_cpu(&self) -> CpuId {
@@ -354,6 +360,11 @@ impl Kfuncs<'_, '_> {
 
     /// Starts a timer of the program's on this CPU (`bpf_timer_start`).
     pub fn start_timer(&mut self, delay_ns: u64, payload: u32) {
+        if self.state.before_ns > 0 {
+            let left_ns = self.state.before_ns as i64 - delay_ns as i64;
+            self.state.early_timers.push((left_ns, payload));
+            return;
+        }
         let cpu = self.core.this_cpu();
         self.core.start_timer(cpu, delay_ns, u64::from(payload));
     }
@@ -380,7 +391,7 @@ impl Kfuncs<'_, '_> {
 
     /// The CPU spends time in the program's code.
     pub(crate) fn charge(&mut self, operation: Operation, duration_ns: u64) {
-        if duration_ns > 0 {
+        if duration_ns > 0 && self.state.before_ns == 0 {
             let cpu = self.core.this_cpu();
             self.core.charge(cpu, duration_ns, operation.overhead());
         }

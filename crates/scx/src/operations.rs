@@ -233,6 +233,11 @@ pub trait Operations {
         None
     }
 
+    /// How long it has been loaded when the run begins, in ns. The machine is idle then, and the program's timers run.
+    fn loaded_before_ns(&self) -> u64 {
+        0
+    }
+
     /// Loaded, before there is a task.
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
 

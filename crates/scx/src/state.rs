@@ -83,6 +83,9 @@ pub(crate) struct State {
     /// Tasks bound for the local queue of another CPU.
     pub deferred: Vec<TaskId>,
     pub kicks: Vec<(CpuId, Kick)>,
+    /// How long before the run begins it is now; timers of the program that are started before are here, by the time that is left then.
+    pub before_ns: u64,
+    pub early_timers: Vec<(i64, u32)>,
     /// CPU that is choosing its next task.
     pub picking: Option<CpuId>,
     pub exit: Option<ExitInfo>,
@@ -113,6 +116,8 @@ impl State {
             progress: 0,
             deferred: Vec::new(),
             kicks: Vec::new(),
+            before_ns: 0,
+            early_timers: Vec::new(),
             picking: None,
             exit: None,
             decisions: ExtDecisions::default(),

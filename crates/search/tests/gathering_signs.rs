@@ -41,7 +41,10 @@ fn cells(mix: u64, name: &'static str) -> Vec<Cell> {
     let planted = Mix::of_work(mix, WORK_NS);
     let mut truth = planted.workload.clone();
     for group in 1..=planted.groups() {
-        let data = truth.add_data_group(format!("data-{group}"), SHARED_KIB[(mix + u64::from(group)) as usize % SHARED_KIB.len()] << 10);
+        let data = truth.add_data_group(
+            format!("data-{group}"),
+            SHARED_KIB[(mix + u64::from(group)) as usize % SHARED_KIB.len()] << 10,
+        );
         for task in truth.tasks.iter_mut().filter(|task| planted.truth[&task.name] == group) {
             task.data_groups.push(data);
             task.profile = Some(PROFILES[(mix + 2 * u64::from(group)) as usize % PROFILES.len()].into());
@@ -112,5 +115,8 @@ fn signs_of_all_mixes() {
         }
     }
     let (changing, right) = hits(&all);
-    println!("# {right} of {changing} cells that change by more than 2 % have the predicted sign; {} cells in all", all.len());
+    println!(
+        "# {right} of {changing} cells that change by more than 2 % have the predicted sign; {} cells in all",
+        all.len()
+    );
 }

@@ -54,7 +54,7 @@ documents! {
     HostSurvey "host-survey" "`host doctor --json`";
     HostRestore "host-restore" "`host restore --json`";
     HostCompare "host-compare" "`host compare --json`";
-    HostPlan "host-plan" "`host compare --dry-run --json`";
+    HostPlan "host-plan" "`compare --on host --dry-run --json`";
     VmDoctor "vm-doctor" "`vm doctor --json`";
     VmKernels "vm-kernels" "`vm kernels --json`";
     VmBoot "vm-boot" "`vm boot --json`";

@@ -180,8 +180,9 @@ fn dry_run(arguments: &CompareArguments, console: &Console) -> Result<(), Failur
         return Err(Failure::usage("warmcore::usage", "only --on host changes anything").help("leave out --dry-run"));
     }
     let schedulers = configurations(load::schedulers(&arguments.schedulers)?, &arguments.host);
-    let text = host::plan(&schedulers, host::manner(&arguments.host)?, &machine(arguments)?.value);
-    Ok(console.out(&text.map_err(|error| load::place_failure(error, None))?)?)
+    let plan = host::Plan::of(&schedulers, host::manner(&arguments.host)?, &machine(arguments)?.value)
+        .map_err(|error| load::place_failure(error, None))?;
+    Ok(console.out(&if arguments.json { pretty(&plan) } else { plan.in_words() })?)
 }
 
 /// A new experiment and its directory.

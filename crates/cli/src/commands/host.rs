@@ -60,7 +60,8 @@ struct Restored {
 }
 
 fn restore(dry_run: bool, json: bool, console: &Console) -> Result<(), Failure> {
-    let changes = journal::restore(Path::new(JOURNAL), Path::new(ROOT), dry_run).map_err(|error| load::place_failure(error.into(), None))?;
+    let changes = journal::restore(Path::new(JOURNAL), Path::new(ROOT), dry_run)
+        .map_err(|error| load::place_failure(error.into(), None))?;
     let good = changes.iter().all(Undone::is_good);
     let text =
         if changes.is_empty() { "nothing is left of an experiment\n".to_owned() } else { lines(&changes, dry_run) };
@@ -155,17 +156,49 @@ fn cross<T>(all: &[Circumstances], values: &[T], set: impl Fn(&T, &mut Circumsta
     all.iter().flat_map(|one| values.iter().map(|value| with(one, value)).collect::<Vec<_>>()).collect()
 }
 
-/// What every configuration would change, in words.
-pub fn plan(schedulers: &[SchedulerSpec], manner: Manner, machine: &Machine) -> Result<String, PlaceError> {
-    let host = Host::new(manner);
-    let mut text = format!("{}\n", host.identity());
-    for scheduler in schedulers {
-        let wanted = host.wanted(machine, scheduler)?;
-        wanted.check(machine, Path::new(ROOT))?;
-        text.push_str(&format!("{scheduler}:\n"));
-        wanted.in_words(machine).iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+/// The document of `compare --on host --dry-run --json`.
+#[derive(Serialize)]
+pub struct Plan {
+    schema: &'static str,
+    tool_version: &'static str,
+    /// What experiments on this computer are.
+    place: String,
+    configurations: Vec<PlannedChanges>,
+}
+
+/// What one configuration would change before each of its trials.
+#[derive(Serialize)]
+struct PlannedChanges {
+    configuration: String,
+    changes: Vec<String>,
+}
+
+impl Plan {
+    /// What every configuration would change.
+    pub fn of(schedulers: &[SchedulerSpec], manner: Manner, machine: &Machine) -> Result<Self, PlaceError> {
+        let host = Host::new(manner);
+        let planned = |scheduler: &SchedulerSpec| {
+            let wanted = host.wanted(machine, scheduler)?;
+            wanted.check(machine, Path::new(ROOT))?;
+            Ok(PlannedChanges { configuration: scheduler.to_string(), changes: wanted.in_words(machine) })
+        };
+        let configurations = schedulers.iter().map(planned).collect::<Result<_, PlaceError>>()?;
+        Ok(Self {
+            schema: "warmcore-host-plan-1",
+            tool_version: TOOL_VERSION,
+            place: host.identity().to_string(),
+            configurations,
+        })
     }
-    Ok(text)
+
+    /// The same as text.
+    pub fn in_words(&self) -> String {
+        let steps = |one: &PlannedChanges| {
+            let changes: String = one.changes.iter().map(|change| format!("  {change}\n")).collect();
+            format!("{}:\n{changes}", one.configuration)
+        };
+        format!("{}\n", self.place) + &self.configurations.iter().map(steps).collect::<String>()
+    }
 }
 
 #[cfg(test)]

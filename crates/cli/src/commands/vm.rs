@@ -339,13 +339,8 @@ fn execute(
     files.directory("/var/lib");
     let lab = lab(vm, console)?;
     console.note(&format!("booting {} on {}: {}", lab.kernel.release, machine.name(), lab.execution));
-    let command = Command {
-        words,
-        files,
-        out,
-        output: &mut std::io::stdout().lock(),
-        words_to: &mut std::io::stderr().lock(),
-    };
+    let command =
+        Command { words, files, out, output: &mut std::io::stdout().lock(), words_to: &mut std::io::stderr().lock() };
     match lab.execute(&machine, command, &signals.stop).map_err(failed)? {
         0 => Ok(()),
         code => Err(Failure::failed("warmcore::vm", format!("the program ended with exit code {code} in the guest"))),
@@ -355,7 +350,8 @@ fn execute(
 /// Where a program is that is named without a directory.
 fn in_path(name: &str) -> PathBuf {
     let directories = std::env::var_os("PATH").unwrap_or_default();
-    let found = || std::env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file());
+    let found =
+        || std::env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file());
     if name.contains('/') { name.into() } else { found().unwrap_or_else(|| name.into()) }
 }
 

@@ -211,8 +211,7 @@ impl Journal {
         for (name, value) in files {
             let (file, path) = (full.join(name), format!("{path}/{name}"));
             write_value(&file, value).map_err(refused(path.clone(), value))?;
-            let found =
-                current(&file, value).map_err(|source| JournalError::Read { path: path.clone(), source })?;
+            let found = current(&file, value).map_err(|source| JournalError::Read { path: path.clone(), source })?;
             if found != *value {
                 return Err(JournalError::ReadsBack { path, value: (*value).into(), found });
             }

@@ -194,8 +194,8 @@ fn made(tables: RunTables, converted: Converted, recording: Option<&Recording>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warmcore_capture::recording::Thread;
     use warmcore_capture::record::{Context, Record};
+    use warmcore_capture::recording::Thread;
 
     #[test]
     fn threads_of_a_command_are_those_that_descend_from_it_and_of_one_name_are_numbered() {
@@ -206,7 +206,8 @@ mod tests {
             context: Context::Thread,
             what: What::Fork { parent, child },
         };
-        let mut recording = Recording { records: vec![fork(10, 11), fork(7, 12), fork(11, 13)], ..Recording::default() };
+        let mut recording =
+            Recording { records: vec![fork(10, 11), fork(7, 12), fork(11, 13)], ..Recording::default() };
         for (thread, name) in [(10, "make"), (11, "cc"), (12, "other"), (13, "cc")] {
             recording.threads.insert(thread, Thread { name: name.into(), ..Thread::default() });
         }

@@ -43,7 +43,8 @@ pub static KIND: PlaceKind = PlaceKind {
     unmeasured: "what the kernel's events do not tell: caches, memory, and why a task was moved. Run times are real, and so is whatever else \
                  went on. Nothing in this page is simulated.",
     open: Some(|options, _| {
-        let elsewhere = || PlaceError::new(Trouble::Unfit, CODE, "only comparisons run there", "use `warmcore compare --on host`");
+        let elsewhere =
+            || PlaceError::new(Trouble::Unfit, CODE, "only comparisons run there", "use `warmcore compare --on host`");
         Ok(Arc::new(Host::new(options.host.clone().ok_or_else(elsewhere)?)))
     }),
     past: |table| {
@@ -217,7 +218,14 @@ fn exists(program: &str) -> Result<(), PlaceError> {
             std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
         }
     };
-    let missing = || PlaceError::new(Trouble::Unfit, CODE, format!("there is no program {program}"), "check its name, or give its path");
+    let missing = || {
+        PlaceError::new(
+            Trouble::Unfit,
+            CODE,
+            format!("there is no program {program}"),
+            "check its name, or give its path",
+        )
+    };
     if found { Ok(()) } else { Err(missing()) }
 }
 
@@ -379,7 +387,9 @@ impl Host {
 
 /// Settings in force, read back.
 fn settings(wanted: &Wanted) -> Vec<(String, String)> {
-    let read = |setting: &Setting| Some((setting.path.clone(), std::fs::read_to_string(&setting.path).ok()?.trim().to_owned()));
+    let read = |setting: &Setting| {
+        Some((setting.path.clone(), std::fs::read_to_string(&setting.path).ok()?.trim().to_owned()))
+    };
     wanted.settings.iter().filter_map(read).collect()
 }
 

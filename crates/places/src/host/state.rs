@@ -95,7 +95,9 @@ impl Wanted {
             if self.partitioned(machine).is_some() {
                 let controllers = std::fs::read_to_string(root.join(CGROUP).join("cgroup.controllers"));
                 if !controllers.is_ok_and(|text| text.split_whitespace().any(|word| word == "cpuset")) {
-                    return unable(format!("there are no cpusets of cgroup 2 below /{CGROUP}: use affinity or offline"));
+                    return unable(format!(
+                        "there are no cpusets of cgroup 2 below /{CGROUP}: use affinity or offline"
+                    ));
                 }
             }
         }
@@ -338,7 +340,8 @@ mod tests {
         assert!(lacks(wanted(Some(&[1, 2, 3]), Means::Offline)).contains("CPU 0 cannot be taken offline"));
         let policy = root.path().join("sys/cpufreq");
         fs::create_dir_all(&policy).unwrap();
-        let setting = |path: &str, value: &str| vec![Setting { path: path.into(), value: value.into(), required: true }];
+        let setting =
+            |path: &str, value: &str| vec![Setting { path: path.into(), value: value.into(), required: true }];
         let governor = || setting("/sys/cpufreq/scaling_governor", "fastest");
         assert!(lacks(Wanted { settings: governor(), ..fair() }).contains("not this kernel's to govern"));
         fs::write(policy.join("scaling_available_governors"), "performance powersave\n").unwrap();

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 use warmcore_capture::trace_dat::Contents;
@@ -222,9 +220,7 @@ fn monotonic_ns() -> u64 {
 /// Frequencies of CPUs at the end, where they can be read, by CPU.
 fn frequencies() -> Vec<u64> {
     let file = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
-    (0..CpuSet::MAX_CPU)
-        .map_while(|cpu| std::fs::read_to_string(file(cpu)).ok()?.trim().parse().ok())
-        .collect()
+    (0..CpuSet::MAX_CPU).map_while(|cpu| std::fs::read_to_string(file(cpu)).ok()?.trim().parse().ok()).collect()
 }
 
 /// A process group; killed as a whole when it is dropped.

@@ -16,8 +16,8 @@ use super::select;
 use super::trial::{self, Recorded};
 use crate::files::pretty;
 use crate::place::{
-    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_circumstances,
-    check_tunables, in_parallel,
+    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble,
+    check_circumstances, check_tunables, in_parallel,
 };
 
 /// Its row in the registry.

@@ -92,7 +92,8 @@ fn bars_of(run: &Run, rows: &[Bar], words: Words) -> Option<Figure> {
     let labels: Vec<&str> = run.disk.record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
     let measured = |scheduler: usize| {
         run.disk.trials[scheduler].iter().any(|trial| {
-            trial.measure("migrations_ran").is_some() && rows.iter().any(|row| trial.measures.contains_key(&row.measure))
+            trial.measure("migrations_ran").is_some()
+                && rows.iter().any(|row| trial.measures.contains_key(&row.measure))
         })
     };
     if rows.is_empty() || !(0..labels.len()).any(measured) {

@@ -34,6 +34,8 @@ pub struct Program {
     pub timer: fn(&mut Kfuncs<'_, '_>),
     /// First expiry of the timer; 0 for none.
     pub timer_at_ns: u64,
+    /// How long it has been loaded when the run begins.
+    pub loaded_before_ns: u64,
     pub told: Rc<RefCell<Vec<Told>>>,
     pub exit: Rc<RefCell<Option<ExitInfo>>>,
 }
@@ -61,6 +63,7 @@ impl Program {
             running: |_, _| {},
             timer: |_| {},
             timer_at_ns: 0,
+            loaded_before_ns: 0,
             told: Rc::default(),
             exit: Rc::default(),
         }
@@ -104,6 +107,9 @@ impl Result {
 impl Operations for Program {
     fn table(&self) -> OperationTable {
         self.table
+    }
+    fn loaded_before_ns(&self) -> u64 {
+        self.loaded_before_ns
     }
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         assert!(kernel.create_dsq(SHARED));
@@ -151,6 +157,7 @@ impl Operations for Program {
         self.tell(kernel, "quiescent", task);
     }
     fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, _payload: u32) {
+        self.told.borrow_mut().push((kernel.now_ns(), "timer", 0));
         (self.timer)(kernel);
     }
 }

@@ -246,3 +246,16 @@ fn runnable_and_quiescent_are_paired_and_so_are_running_and_stopping() {
         assert!(!runnable && !running);
     }
 }
+
+/// A real scheduler is loaded long before the program that is looked at begins: its averages have settled by then.
+#[test]
+fn timers_of_a_program_that_is_loaded_before_the_run_run_before_it_and_go_on_in_step() {
+    let mut program = Program::fifo();
+    (program.loaded_before_ns, program.timer_at_ns) = (100 * MS, 30 * MS);
+    program.timer = |kernel| kernel.start_timer(30 * MS, 0);
+    let result = program.run(&hogs(1, 100 * MS), ONE_CPU);
+    has_no_fault(&result);
+    let times_ns = result.times("timer", 0);
+    assert_eq!(times_ns[..3], [0, 0, 0], "at 30, 60 and 90 of the 100 ms before: {times_ns:?}");
+    assert_eq!(times_ns[3..], [20 * MS, 50 * MS, 80 * MS], "and 30 ms later each time");
+}

@@ -3,7 +3,7 @@
 use warmcore_bpf::maps::MapFault;
 use warmcore_bpf::{Callee, Frame, HostFunction, Inline, Memory};
 
-use crate::bytecode::host::{FIRST_PID, Host, Timer, UPTIME_NS};
+use crate::bytecode::host::{FIRST_PID, Host, Timer, clock_ns};
 
 /// Numbers of errors that helpers and kfuncs give, negative as a register has them.
 pub(super) const fn error(number: i64) -> u64 {
@@ -80,7 +80,7 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         35 | 158 => |host| host.current_task();
         45 | 114 | 115 => |host, to, bytes, from| host.probe_read_text(to, bytes as u32, from);
         55 => |host| error(ENOENT);
-        118 => |host| host.kernel().map_or(0, |kernel| (UPTIME_NS + kernel.now_ns()) / kernel.tick_ns());
+        118 => |host| host.kernel().map_or(0, |kernel| clock_ns(kernel) / kernel.tick_ns());
         130 => |host, map, data, bytes| host.ring_output(map, data, bytes);
         131 => |host, map, bytes| host.maps.ring_reserve(map, bytes);
         132 | 133 => |host| 0;
@@ -254,8 +254,7 @@ impl Host {
         let Some((number, timer)) = self.timer(timer) else { return error(EINVAL) };
         timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
         let payload = number << 20 | timer.generation;
-        let delay_ns =
-            if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(UPTIME_NS + kernel.now_ns()) } else { delay_ns };
+        let delay_ns = if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(clock_ns(kernel)) } else { delay_ns };
         kernel.start_timer(delay_ns, payload);
         0
     }

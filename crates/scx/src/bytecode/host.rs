@@ -25,6 +25,15 @@ const PERCPU_BYTES: u64 = 64 << 10;
 /// What the clocks say at the start of a run: programs take 0 for a time that is not known yet, and no kernel attaches one at 0.
 pub(super) const UPTIME_NS: u64 = 100_000_000_000;
 
+/// How long a scheduler has been loaded when a run begins: long enough for what it adapts in the first moments, as its averages and the CPUs
+/// that it uses at no load.
+pub(super) const LOADED_BEFORE_NS: u64 = 1_000_000_000;
+
+/// What the clocks say.
+pub(super) fn clock_ns(kernel: &Kfuncs<'_, '_>) -> u64 {
+    UPTIME_NS - kernel.before_ns() + kernel.now_ns()
+}
+
 /// Bytes for masks and other objects that programs make.
 const HEAP_BYTES: u64 = 64 << 20;
 
@@ -267,7 +276,7 @@ impl Host {
 
     pub(super) fn write_run_queue(&mut self, cpu: CpuId) {
         let Some(kernel) = self.kernel() else { return };
-        let (curr, clock) = (kernel.runs_on(cpu), UPTIME_NS + kernel.clock_task_ns(cpu));
+        let (curr, clock) = (kernel.runs_on(cpu), UPTIME_NS - kernel.before_ns() + kernel.clock_task_ns(cpu));
         let base = self.kept.percpu + u64::from(cpu.0) * PERCPU_BYTES;
         let curr = self.task_address(curr);
         let (at_curr, at_clock, at_pelt) =

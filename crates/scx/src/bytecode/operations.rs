@@ -10,7 +10,7 @@ use warmcore_kernel::WakeFlags;
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 
-use crate::bytecode::host::{Host, TASKS, UPTIME_NS};
+use crate::bytecode::host::{Host, LOADED_BEFORE_NS, TASKS, clock_ns};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::Object;
 use crate::bytecode::user_space::{self, UserSpace};
@@ -148,7 +148,7 @@ impl Bytecode {
         let loaded = &self.object.programs[program];
         let cpu = kernel.this_cpu();
         let host = &mut *self.host;
-        host.frame.now_ns = UPTIME_NS + kernel.now_ns();
+        host.frame.now_ns = clock_ns(kernel);
         host.frame.cpu = u64::from(cpu.0);
         let before = host.frame.instructions;
         host.frame.allow(BUDGET);
@@ -160,7 +160,10 @@ impl Bytecode {
         host.kernel = None;
         let taken = host.frame.instructions - before;
         let charged_ns = taken * self.instruction_ps / 1000;
-        self.usage.add(operation, taken, charged_ns);
+        // What it takes while it waits for the run to begin is none of the run's.
+        if kernel.before_ns() == 0 || operation == Operation::Init {
+            self.usage.add(operation, taken, charged_ns);
+        }
         if let Some(called) = &mut host.called {
             self.usage.add_sequence(operation, std::mem::take(called));
         }
@@ -210,6 +213,11 @@ impl Operations for Bytecode {
 
     fn entities(&self) -> Option<EntityLayout> {
         Some(self.host.entities())
+    }
+
+    /// A loader that goes on does so from the beginning of the run, so its program is loaded then.
+    fn loaded_before_ns(&self) -> u64 {
+        if self.user_space.is_some() { 0 } else { LOADED_BEFORE_NS }
     }
 
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {

@@ -150,7 +150,8 @@ impl Mix {
             self.task(group, format!("dispatcher-{group}"), dispatcher);
             for worker in 0..workers {
                 let served = count.map(|count| count * between);
-                let program = rounds(served, |body| body.step(receive(requests)).step(run(work_ns)).step(send(replies)));
+                let program =
+                    rounds(served, |body| body.step(receive(requests)).step(run(work_ns)).step(send(replies)));
                 self.task(group, format!("service-{group}-{worker}"), program);
             }
         }
@@ -187,12 +188,7 @@ impl Mix {
 }
 
 /// A run under eevdf as a recording, and its threads.
-pub fn recorded(
-    workload: &Workload,
-    machine: &Machine,
-    seed: u64,
-    memory: MemoryChoice,
-) -> (Recording, BTreeSet<i32>) {
+pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: MemoryChoice) -> (Recording, BTreeSet<i32>) {
     let scheduler = SchedulerSpec::parse("eevdf").unwrap();
     let request = Request {
         machine,
@@ -202,6 +198,7 @@ pub fn recorded(
         memory,
         max_time_ns: None,
         scores_every_ns: None,
+        balance_details: false,
         buffer_kib: None,
         events: true,
         shared: None,

@@ -74,8 +74,7 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     }
     if let Some(command) = node.get("command") {
         let words = command.elements("a list of words")?;
-        workload.command =
-            words.iter().map(|word| word.text("a word").map(str::to_owned)).collect::<Read<_>>()?;
+        workload.command = words.iter().map(|word| word.text("a word").map(str::to_owned)).collect::<Read<_>>()?;
     }
     for (key, table) in [
         ("locks", &mut workload.locks),
