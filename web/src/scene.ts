@@ -35,6 +35,7 @@ interface Header {
   task_processes: number[];
   groups: string[];
   decisions: string[];
+  decision_values: string[];
   decisions_total: number;
   /** Consecutive slices of one task on different CPUs, as in the tables. */
   migrations_ran: number;

@@ -1,6 +1,6 @@
 // The stories of crates/cli/tests/stories.rs as their users see the page. Skipped, and said so, where there is no Chromium.
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { test } from 'node:test';
 import { browser, open, scratch, skip } from './page.mjs';
@@ -70,13 +70,13 @@ function snapshot(work) {
 test('a copied /sys tree ends as a map of that machine and a table of the schedulers on it', { skip }, async (t) => {
   const work = scratch(t);
   snapshot(work);
-  work.run('compare -m server -w hackbench:-T,-p,-f2,-g2,-l30 -s eevdf,eevdf:base_slice_ns=400us,ule --trials 8 --out run');
+  work.run('compare -m server -w hackbench:-T,-p,-f2,-g2,-l30 -s eevdf,eevdf:base_slice_ns=400000,ule --trials 8 --out run');
   const { page, faults } = await open(await browser(t), work.join('run/report.html'));
   const rows = await page.$$eval('#verdict-table-0 tbody th', (cells) => cells.map((cell) => cell.textContent));
-  assert.deepEqual(rows, ['eevdf', 'eevdf:base_slice_ns=400us', 'ule']);
+  assert.deepEqual(rows, ['eevdf', 'eevdf:base_slice_ns=400000', 'ule']);
   await page.locator('#machine-0').scrollIntoViewIfNeeded();
   assert.match(await page.textContent('#machine-0 .note'), /1 sockets, 1 NUMA nodes, 2 LLCs, 4 cores, 4 CPUs/);
-  assert.equal(await page.locator('figure[data-figure^="machine-0"]').count(), 3, 'a map for each scheduler');
+  assert.equal(await page.locator('#machine-0 figure[data-figure^="machine-"]').count(), 3, 'a map for each scheduler');
   assert.doesNotMatch(await page.textContent('.limits'), /generic/);
   assert.deepEqual(faults, []);
 });
@@ -123,6 +123,5 @@ test('three tasks end as a page for a class', { skip }, async (t) => {
   for (const name of ['mother', 'child', 'cat', 'eevdf', 'cfs']) assert.ok(text.includes(name), name);
   const charts = await page.$$eval('svg', (found) => found.map((svg) => svg.getBoundingClientRect().height));
   assert.ok(charts.length >= 4 && charts.every((height) => height > 20), charts.join());
-  assert.equal(readFileSync(work.join('lesson.html'), 'utf8').includes('http'), text.includes('http'));
   assert.deepEqual(faults, []);
 });

@@ -73,6 +73,11 @@ impl Console {
         out.flush()
     }
 
+    /// Standard output is written past this: what is there is the result, however the command ends.
+    pub fn hands_over_output(&self) {
+        self.has_printed.store(true, Ordering::Relaxed);
+    }
+
     /// Whether something went to standard output: a result, however the command ends.
     pub fn has_printed(&self) -> bool {
         self.has_printed.load(Ordering::Relaxed)

@@ -40,6 +40,30 @@ fn a_task_and_a_time_choose_the_migration() {
 }
 
 #[test]
+fn a_balancers_move_is_told_with_the_figures_it_rests_on_and_other_moves_without() {
+    let scratch = compared();
+    let json = scratch.run("explain run --json --count 1000000").exits_with(0).out;
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let of = |scheduler: usize| document["schedulers"][scheduler]["migrations"].as_array().unwrap().clone();
+    // One CPU has six tasks that were bound to it, the others none.
+    let first = of(0).into_iter().find(|migration| migration["kind"] == "balance").expect("cfs balances");
+    let detail = |name: &str| {
+        let details = first["details"].as_array().unwrap();
+        details.iter().find(|detail| detail["name"] == name).unwrap_or_else(|| panic!("{name}: {first}")).clone()
+    };
+    assert_eq!(detail("busiest_group_type")["word"], "overloaded");
+    assert_eq!(detail("local_group_type")["word"], "has spare capacity");
+    assert_eq!((&detail("busiest_running")["value"], &detail("local_running")["value"]), (&6.into(), &0.into()));
+    assert_eq!((&detail("migration_type")["word"], &detail("task_share")["value"]), (&"tasks".into(), &1.into()));
+    assert!(detail("imbalance")["value"].as_i64().unwrap() >= 1);
+    for (name, value) in [("imbalance_pct", 117), ("migration_cost_ns", 500_000), ("cache_nice_tries", 1)] {
+        assert_eq!(detail(name)["value"], value, "{name}");
+    }
+    // Round robin has one queue and no balancer.
+    assert!(of(1).iter().all(|migration| migration["details"].as_array().unwrap().is_empty()));
+}
+
+#[test]
 fn events_have_a_line_for_every_slice_and_migration() {
     let scratch = compared();
     let printed = scratch.run("events run --scheduler rr").exits_with(0).out;

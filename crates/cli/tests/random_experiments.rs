@@ -41,7 +41,6 @@ fn comparison(draws: &mut Draws) -> String {
         "--metric cross_llc_ran_per_s",
         "--metric cpu_share_deviation",
         "--metric preempt_wait_p99_ns",
-        "--metric page_walks_pki",
         "",
         "--max-time 5ms",
     ]);

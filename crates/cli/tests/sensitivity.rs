@@ -64,6 +64,17 @@ fn what_turns_the_verdict_is_told_in_table_sentence_json_and_page() {
 }
 
 #[test]
+fn a_place_that_does_not_simulate_has_no_assumed_costs_and_no_load_to_find() {
+    let scratch = Scratch::new();
+    let compare = "compare -m 1s1n2l2c1t -w spin:-n2,-d5ms -s cfs,eevdf --on vm --out run";
+    let refused = scratch.run(&format!("{compare} --sensitivity")).exits_with(2);
+    refused.complains("assumed costs are the simulator's, and `vm` does not simulate").complains("leave out --on");
+    let refused = scratch.run(&format!("{compare} --load 50")).exits_with(2);
+    refused.complains("is found in simulations").complains("leave out --on, or --load");
+    assert!(!scratch.path("run").exists(), "nothing was booted and nothing made");
+}
+
+#[test]
 fn factors_that_make_no_sense_are_refused_and_a_lone_scheduler_has_nothing_to_turn() {
     let scratch = Scratch::new();
     for (factors, words) in [("=1", "other than 1"), ("=0", "0.01 to 100"), ("=fast", "0.01 to 100")] {

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use warmcore_topology::Machine;
-use warmcore_trace::{DecisionKind, MigrationKind, Slice, SliceEnd, TaskId};
+use warmcore_trace::{DecisionKind, DecisionValue, MigrationKind, Slice, SliceEnd, TaskId};
 
 use crate::counters::COUNTER_BINS;
 use crate::pack::{Column, base64, gzip};
@@ -47,6 +47,8 @@ struct Header<'a> {
     task_processes: Vec<u32>,
     groups: Vec<String>,
     decisions: Vec<String>,
+    /// What their values are, in words; empty for a number of what the name says.
+    decision_values: Vec<&'static str>,
     decisions_total: u64,
     migrations_ran: u64,
     move_kinds: Vec<&'static str>,
@@ -93,6 +95,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         task_processes: scene.tasks.iter().map(|task| task.process).collect(),
         groups: groups.into_iter().map(|group| group.label).collect(),
         decisions: scene.tables.decisions.iter().map(DecisionKind::name).collect(),
+        decision_values: scene.tables.decisions.iter().map(value_in_words).collect(),
         decisions_total: scene.record.decisions.total,
         migrations_ran: scene.metrics.totals.migrations_ran.count,
         move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),
@@ -235,4 +238,8 @@ fn repeated(pairs: impl Iterator<Item = (u64, u64)>) -> Column {
     }
     open.into_iter().for_each(&mut write);
     column
+}
+/// What the value of a decision is; nothing for a number, which the reason explains.
+fn value_in_words(kind: &DecisionKind) -> &'static str {
+    if kind.value == DecisionValue::Count { "" } else { kind.value.in_words() }
 }

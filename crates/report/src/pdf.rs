@@ -1,7 +1,7 @@
 //! Figures as PDF: the drawings of [`svg`](crate::svg), for papers.
 //!
 //! Reads what that module writes and nothing else: shapes, texts, pictures, groups that are moved, and rules of single classes. Texts are in
-//! Helvetica, one of the fonts that every PDF reader has (ISO 32000-1 section 9.6.2.2), and so are not embedded: a publisher that demands
+//! Helvetica, one of the fonts that every PDF reader has (ISO 32000-1), and so are not embedded: a publisher that demands
 //! embedded fonts needs the SVG. Letters that its Latin encoding has not become question marks. Equal figures give equal bytes.
 
 mod style;
@@ -201,7 +201,7 @@ impl Page {
         Ok(())
     }
 
-    /// The file: objects, their table, and where that is (ISO 32000-1 section 7.5).
+    /// The file: objects, their table, and where that is (ISO 32000-1).
     fn file(&self, width: f64, height: f64, title: &str) -> Vec<u8> {
         // Catalogue, list of pages, page, content, two fonts, information; then two objects for each picture.
         const FIRST_PICTURE: usize = 8;

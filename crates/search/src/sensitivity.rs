@@ -7,6 +7,7 @@ use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::sensitivity::{Sensitivity, Variation, VariationOutcome, varied};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::{ComparisonDocument, VerdictError, conclude};
+use warmcore_places::place::PlaceKind;
 use warmcore_topology::{Assumption, assumptions};
 
 /// What every assumed cost is multiplied by where nobody says otherwise.
@@ -55,7 +56,7 @@ pub fn run(
     conduct: &Conduct<'_>,
     done: &dyn Fn(),
 ) -> Result<Sensitivity, SensitivityError> {
-    check(experiment)?;
+    check(experiment.place.kind())?;
     let mut variations = Vec::new();
     for assumption in assumptions(&experiment.machine.value) {
         for factor in factors {
@@ -70,8 +71,7 @@ pub fn run(
 ///
 /// # Errors
 /// [`SensitivityError::NotSimulated`].
-pub fn check(experiment: &Experiment) -> Result<(), SensitivityError> {
-    let kind = experiment.place.kind();
+pub fn check(kind: &PlaceKind) -> Result<(), SensitivityError> {
     if kind.simulated { Ok(()) } else { Err(SensitivityError::NotSimulated(kind.name)) }
 }
 

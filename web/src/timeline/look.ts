@@ -58,7 +58,7 @@ function migration(view: View, i: number): string[] {
   ];
   for (let k = 0; k < decisions.time.length && decisions.time[k] <= time; k++) {
     if (decisions.time[k] !== time || decisions.b[k] - 1 !== task) continue;
-    lines.push(`The scheduler told, on cpu${decisions.a[k]}: ${header.decisions[decisions.c[k]]}${decisions.value[k] === 0 ? '' : `, value ${decisions.value[k]}`}`);
+    lines.push(`The scheduler told, on cpu${decisions.a[k]}: ${header.decisions[decisions.c[k]]}${told(view, k)}`);
   }
   const bins = header.length_bins;
   const bin = Math.min(bins - 1, Math.floor((time / header.end_ns) * bins));
@@ -128,10 +128,17 @@ export function words(view: View, hit: Hit, long: boolean): string {
     const i = hit.decision;
     const name = scene.header.decisions[marks.c[i]] ?? `decision ${marks.c[i]}`;
     const task = marks.b[i] > 0 ? ` (${scene.taskName(marks.b[i] - 1)}${moved(view, marks.time[i], marks.b[i] - 1)})` : '';
-    const value = marks.value[i] === 0 ? '' : `, value ${marks.value[i]}`;
-    lines.push(`Decision on cpu${marks.a[i]} at ${instant(marks.time[i], 1)}: ${name}${task}${value}`);
+    lines.push(`Decision on cpu${marks.a[i]} at ${instant(marks.time[i], 1)}: ${name}${task}${told(view, i)}`);
   }
   return lines.join('\n');
+}
+
+/** What the value of a decision says: an LLC, a node or a CPU even if it is number 0, a bare number only if it is not 0. */
+function told(view: View, i: number): string {
+  const { decisions, header } = view.scene;
+  const value = decisions.value[i];
+  const what = header.decision_values[decisions.c[i]] ?? '';
+  return what === '' ? (value === 0 ? '' : ` (${value})`) : ` (${what} ${value})`;
 }
 
 /** From where to where a task moved at a time, if it did. */

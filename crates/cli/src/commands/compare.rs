@@ -123,6 +123,14 @@ pub fn leave(
 
 /// The experiment that was asked for, and what to warn of.
 pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Built, Failure> {
+    // Before the place is opened, which may boot a kernel.
+    let kind = warmcore_places::offered().find(|kind| kind.name == arguments.on);
+    if let Some(kind) = kind.filter(|_| !arguments.sensitivity.is_empty()) {
+        changed_costs::check(kind).map_err(|error| {
+            let advice = error.advice();
+            Failure::usage("warmcore::sensitivity", error).help(advice)
+        })?;
+    }
     let machine = machine(arguments)?;
     let profiles = load::profiles(arguments.profiles.as_deref())?;
     let mut workload = match arguments.command.as_slice() {
@@ -152,12 +160,6 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .scores_every_ns(arguments.scores)
         .observations(arguments.virtual_llcs.map(|cpus| Observation::VirtualLlcs { cpus }).into_iter().collect())
         .build()?;
-    if !arguments.sensitivity.is_empty() {
-        changed_costs::check(&built.experiment).map_err(|error| {
-            let advice = error.advice();
-            Failure::usage("warmcore::sensitivity", error).help(advice)
-        })?;
-    }
     if arguments.no_out && built.experiment.trace == TraceLevel::Full {
         return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
     }

@@ -131,6 +131,7 @@ pub fn events(arguments: &EventsArguments, console: &Console) -> Result<(), Fail
         console.note(&format!("events under {}; --scheduler names another one", run.scenes[0].scheduler));
     }
     let form = if arguments.json { Form::Json } else { Form::Lines };
+    console.hands_over_output();
     history(&run, index, form, &arguments.run, &signals)
 }
 

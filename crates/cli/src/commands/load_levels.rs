@@ -55,11 +55,12 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         LoadTextError::Text(_) => Failure::usage("warmcore::load", error),
         error => Failure::usage("warmcore::load", error).help(LoadTextError::advice()),
     })?;
-    let first = experiment(&arguments, console)?.experiment;
-    if !first.place.kind().simulated {
+    let kind = warmcore_places::offered().find(|kind| kind.name == arguments.on);
+    if kind.is_some_and(|kind| !kind.simulated) {
         let words = "the load of a workload is found in simulations, and --on names another place";
         return Err(Failure::usage("warmcore::load", words).help("leave out --on, or --load"));
     }
+    let first = experiment(&arguments, console)?.experiment;
     let baseline = first.schedulers.get(first.baseline).map(ToString::to_string).unwrap_or_default();
     // All levels are found before the first comparison begins: one that cannot be reached is told at once.
     let mut found: Vec<(f64, Loaded)> = Vec::new();

@@ -73,6 +73,9 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
     Conclusion { best, sentence }
 }
 
+/// A smallest effect that is no help to anybody, as a ratio.
+const HOPELESS: f64 = 10.0;
+
 /// What is said about a scheduler that is not the best one.
 fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
     let Basis { primary, margin, trials, .. } = *basis;
@@ -97,13 +100,16 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
             percent(margin),
             interval(comparison)
         ),
-        Finding::Unclear => match comparison.smallest_effect.filter(|effect| *effect > 1.0 + margin) {
-            Some(effect) => format!(
-                "no difference shown between {label} and {base} (a change of {} would have been)",
-                percent(effect - 1.0)
-            ),
-            None => format!("no difference shown between {label} and {base}"),
-        },
+        Finding::Unclear => {
+            let would_have_been = match comparison.smallest_effect.filter(|effect| *effect > 1.0 + margin) {
+                Some(effect) if effect > HOPELESS => " (not even ten times as much would have been)".into(),
+                Some(effect) => format!(" (a change of {} would have been)", percent(effect - 1.0)),
+                None => String::new(),
+            };
+            format!(
+                "it is unclear whether {label} and {base} differ in {title}: no difference is shown{would_have_been}"
+            )
+        }
         Finding::Null => format!(
             "{base} differs from itself by up to {}, and less counts as no difference",
             percent(spread(comparison) - 1.0)

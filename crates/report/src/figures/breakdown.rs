@@ -276,7 +276,7 @@ pub fn cpu_time(run: &Run) -> Option<Figure> {
     let class = |part: usize| match PARTS.get(part) {
         Some((name, _, "scheduler", _)) => format!("q12 {name}"),
         Some((_, _, cause, _)) => cause_class(cause),
-        None => "empty".to_owned(),
+        None => "rest".to_owned(),
     };
     let top = 24.0 + 20.0 * occurs.len().div_ceil(3) as f64;
     let bottom = top + ROW * bars.len() as f64;
