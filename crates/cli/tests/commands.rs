@@ -291,6 +291,20 @@ fn a_metric_that_is_zero_under_the_baseline_gives_no_ratio_anywhere_and_another_
 }
 
 #[test]
+fn a_metric_that_no_trial_has_a_value_of_is_replaced_and_no_error_after_the_run() {
+    let scratch = Scratch::new();
+    // Page tables are walked with `--memory exact-paged` alone.
+    let words =
+        format!("compare -m {MACHINE} -w spin:-n2,-d5ms,--profile=mysql-select -s cfs,eevdf --trials 8 --no-out");
+    let ran = scratch.run(&format!("{words} --metric page_walks_pki")).exits_with(0);
+    let said = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("is not measurable here: no trial has a value of it, so the verdict is about work done"),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_margin_decides_what_a_tie_is() {
     let scratch = Scratch::new();
     let finding = |margin: &str| {
