@@ -59,6 +59,12 @@ mod program_type {
 /// Attach type of a struct_ops link.
 const ATTACH_STRUCT_OPS: u32 = 44;
 
+/// How often a loader that calls nothing is looked at.
+const LOOKED_AT: Duration = Duration::from_secs(1);
+
+/// How long a loader may do nothing at all before it attaches: what it waits for does not come.
+const LONGEST_REST: Duration = Duration::from_secs(10);
+
 /// A thing behind a descriptor.
 enum Thing {
     /// A map, by handle, and of a table of operations the value.
@@ -154,15 +160,32 @@ pub(crate) fn begin(
         waits: goes_on.then(Waits::new),
         has_no_clock: !goes_on,
     };
-    let until = Instant::now() + request.timeout;
+    let began = Instant::now();
+    let until = began + request.timeout;
+    // Since when it waits for something that no call of its own brings.
+    let mut rests_since = None;
     let stopped = loop {
-        match server.process.next(until) {
-            Ok(Next::Call(call)) => match server.call(&mut host, &call, root) {
-                Ok(None) => {}
-                Ok(Some(capture)) => break Stopped::Attached(call, capture),
-                Err(source) => return Err(object(source)),
-            },
-            Ok(Next::TimedOut) => break Stopped::TimedOut,
+        match server.process.next(until.min(Instant::now() + LOOKED_AT)) {
+            Ok(Next::Call(call)) => {
+                rests_since = None;
+                match server.call(&mut host, &call, root) {
+                    Ok(None) => {}
+                    Ok(Some(capture)) => break Stopped::Attached(call, capture),
+                    Err(source) => return Err(object(source)),
+                }
+            }
+            Ok(Next::TimedOut) => {
+                let now = Instant::now();
+                let since = *rests_since.get_or_insert(now);
+                if !server.process.rests() {
+                    rests_since = None;
+                } else if now - since >= request.timeout.min(LONGEST_REST) {
+                    break Stopped::TimedOut(now - began);
+                }
+                if now >= until {
+                    break Stopped::TimedOut(now - began);
+                }
+            }
             Ok(Next::Ended) => break Stopped::Ended,
             Err(source) => {
                 return Err(LoaderError::Forbidden { program, what: "the next system call", source });
@@ -176,8 +199,8 @@ pub(crate) fn begin(
 pub(crate) enum Stopped {
     /// It attached its scheduler, by this call.
     Attached(Call, Box<Capture>),
-    /// It took too long.
-    TimedOut,
+    /// It took so long, which is too long.
+    TimedOut(Duration),
     /// It is gone.
     Ended,
 }
@@ -201,7 +224,7 @@ impl Server {
         let status = self.process.end();
         let said = last_words(&mut self.output);
         match stopped {
-            Stopped::TimedOut => LoaderError::Hangs { program, seconds: request.timeout.as_secs(), said },
+            Stopped::TimedOut(waited) => LoaderError::Hangs { program, seconds: waited.as_secs(), said },
             _ => {
                 let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
                 LoaderError::Ended { program, status, said }
