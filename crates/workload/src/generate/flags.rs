@@ -4,7 +4,7 @@
 use super::GeneratorInfo;
 use crate::error::{GeneratorError, GeneratorProblem};
 use crate::nearest::suggestion;
-use crate::{Affinity, Options, Task, Workload, parse_duration};
+use crate::{Affinity, BarrierWait, Options, Task, Workload, parse_duration};
 
 /// A flag of a generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,18 @@ impl FlagInfo {
 /// `-c`: where all tasks may run, as `taskset -c` would say it.
 pub(super) const CPUS: FlagInfo =
     FlagInfo::new(Some('c'), "cpus", Some("CPUS"), "CPUs the tasks may use, colons for commas: 0-7:16 (default all)");
+
+/// Flag that the generators whose main thread starts others have in common.
+pub(super) const SETUP: FlagInfo = FlagInfo::new(
+    None,
+    "setup",
+    Some("DURATION"),
+    "work of the main thread before all begin; the others look out for it for 2 ms, then sleep (default 0: each begins when it is there)",
+);
+
+/// How threads of these programs wait for their beginning: actively at first. Verilator's look 50,000 times before they sleep (`VL_LOCK_SPINS`), those of
+/// GNU's OpenMP 300,000 times (`GOMP_SPINCOUNT`); a look takes tens of nanoseconds.
+pub(super) const SETUP_WAIT: BarrierWait = BarrierWait::SpinThenBlock { spin_ns: 2_000_000 };
 
 /// `--profile`: what the tasks do to memory.
 pub(super) const PROFILE: FlagInfo =

@@ -1,6 +1,6 @@
 //! forkjoin: threads that compute and meet at a barrier, over and over: the skeleton of OpenMP and similar programs.
 
-use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
+use super::flags::{CPUS, FlagInfo, Flags, PROFILE, SETUP, SETUP_WAIT};
 use super::{GeneratorInfo, MAX_COUNT};
 use crate::{
     Affinity, BarrierId, BarrierWait, GeneratorError, GeneratorProblem, Program, ProgramBuilder, RecorderId, Step,
@@ -11,7 +11,7 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "forkjoin",
     summary: "threads that compute and meet at a barrier in every iteration",
     usage: "forkjoin:[-nTHREADS][,-iITERATIONS][,-wDURATION][,-mPERCENT][,-b{block|spin|spin-then-block:DURATION}]\
-            [,-cCPUS][,--pin][,--profile=NAME]",
+            [,-cCPUS][,--pin][,--setup=DURATION][,--profile=NAME]",
     notes: "The recorder \"iteration\" holds the time of each iteration as the first thread sees it.",
     flags: &[
         FlagInfo::new(Some('n'), "threads", Some("COUNT"), "number of threads (default 8)"),
@@ -31,6 +31,7 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
             None,
             "thread i may run on the i-th of the CPUs only; where there are fewer CPUs, they are given out again",
         ),
+        SETUP,
         PROFILE,
     ],
     make,
@@ -46,13 +47,20 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     let mut workload = Workload::empty("forkjoin");
     let process = workload.add_process("forkjoin");
     let barrier = workload.add_barrier("join", threads, wait);
+    let setup_ns = flags.duration("setup", 0)?;
+    let begin = (setup_ns > 0).then(|| workload.add_barrier("begin", threads, SETUP_WAIT));
+    let gate = |builder: ProgramBuilder| match begin {
+        Some(begin) => builder.step(Step::Barrier(begin)),
+        None => builder,
+    };
     let recorder = workload.add_recorder("iteration");
     // The first thread's program names the templates that follow it.
     let main = workload.add_program(Program::default());
     workload.add_task(Task { role: "main".to_owned(), ..Task::new("main", process, main) });
     let mut forks = ProgramBuilder::new();
     let add_worker = |workload: &mut Workload, name: String, work_ns: u64| -> TaskTemplateId {
-        let program = ProgramBuilder::new().repeat(Some(iterations), |body| iteration(body, work_ns, barrier, None));
+        let program =
+            gate(ProgramBuilder::new()).repeat(Some(iterations), |body| iteration(body, work_ns, barrier, None));
         let program = workload.add_program(program.finish());
         workload.add_task(Task { instances: 0, role: "worker".to_owned(), ..Task::new(name, process, program) })
     };
@@ -67,8 +75,11 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
             forks = forks.step(Step::Fork(worker));
         }
     }
+    if setup_ns > 0 {
+        forks = forks.step(Step::Run { work_ns: setup_ns });
+    }
     workload.programs[main.index()] =
-        forks.repeat(Some(iterations), |body| iteration(body, work_ns, barrier, Some(recorder))).finish();
+        gate(forks).repeat(Some(iterations), |body| iteration(body, work_ns, barrier, Some(recorder))).finish();
     flags.place_and_profile(&mut workload)?;
     if flags.is_set("pin") {
         // The templates are the threads, in order.

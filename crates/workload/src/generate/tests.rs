@@ -350,6 +350,20 @@ fn profiles_and_cpus_go_to_all_tasks() {
 }
 
 #[test]
+fn with_a_setup_all_threads_begin_together_when_the_main_thread_has_done_it() {
+    for (spec, threads) in [("verilator:-t3,--setup=20ms", 3), ("forkjoin:-n3,--setup=20ms", 3)] {
+        let workload = made(spec);
+        let [main, worker] = [0, 1].map(|task| &workload.programs[workload.tasks[task].program.index()].steps);
+        let Some(Step::Barrier(begin)) = worker.first() else { panic!("{spec}: {worker:?}") };
+        assert_eq!(workload.barriers[begin.index()].participants, threads, "{spec}");
+        let gate = main.iter().position(|step| step == &Step::Barrier(*begin)).unwrap();
+        assert_eq!(main[gate - 1], Step::Run { work_ns: 20_000_000 }, "{spec}");
+        assert!(main[..gate].iter().any(|step| matches!(step, Step::Fork(_))), "{spec}");
+    }
+    assert_eq!(made("verilator:-t3,--setup=0s"), made("verilator:-t3"));
+}
+
+#[test]
 fn pinned_fork_join_threads_have_a_cpu_each_and_share_when_there_are_too_few() {
     let cpus = |spec: &str| -> Vec<Affinity> { made(spec).tasks.iter().map(|task| task.affinity.clone()).collect() };
     let on = |cpu| Affinity::OsCpus(vec![cpu]);

@@ -8,20 +8,21 @@
 //! Work of a step: 250 µs per thread, assumed (2 to 4 thousand cycles per second with 8 to 16 threads). ChaCha20, as in the cache-aware slides, is a program that runs on the simulated processor; it only decides for how
 //! many cycles.
 
-use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
+use super::flags::{CPUS, FlagInfo, Flags, PROFILE, SETUP, SETUP_WAIT};
 use super::{GeneratorInfo, MAX_COUNT};
 use crate::{GeneratorError, Program, ProgramBuilder, Step, Task, Workload};
 
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "verilator",
     summary: "threads that evaluate a hardware model and share its signals, never sleeping",
-    usage: "verilator:[-tTHREADS][,-CCYCLES][,-wDURATION][,-cCPUS][,--profile=NAME]",
+    usage: "verilator:[-tTHREADS][,-CCYCLES][,-wDURATION][,-cCPUS][,--setup=DURATION][,--profile=NAME]",
     notes: "The memory profile is \"verilator\" unless another is given. Not modelled: waiting for a slower thread.",
     flags: &[
         FlagInfo::new(Some('t'), "threads", Some("COUNT"), "threads of the model (default 8)"),
         FlagInfo::new(Some('C'), "max-cycles", Some("COUNT"), "simulated clock cycles (default 4000)"),
         FlagInfo::new(Some('w'), "work", Some("DURATION"), "work of a thread in each cycle (default 250us)"),
         CPUS,
+        SETUP,
         PROFILE,
     ],
     make,
@@ -36,7 +37,14 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     }
     let mut workload = Workload::empty("verilator");
     let process = workload.add_process("emu");
-    let evaluate = |builder: ProgramBuilder| builder.repeat(Some(cycles), |body| body.step(Step::Run { work_ns }));
+    let setup_ns = flags.duration("setup", 0)?;
+    let begin = (setup_ns > 0).then(|| workload.add_barrier("begin", threads, SETUP_WAIT));
+    let gate = |builder: ProgramBuilder| match begin {
+        Some(begin) => builder.step(Step::Barrier(begin)),
+        None => builder,
+    };
+    let evaluate =
+        |builder: ProgramBuilder| gate(builder).repeat(Some(cycles), |body| body.step(Step::Run { work_ns }));
     let task = |name: &str, program| Task {
         role: "evaluator".to_owned(),
         profile: Some("verilator".to_owned()),
@@ -50,6 +58,9 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     let mut forks = ProgramBuilder::new();
     if threads > 1 {
         forks = forks.repeat(Some(u64::from(threads) - 1), |body| body.step(Step::Fork(worker)));
+    }
+    if setup_ns > 0 {
+        forks = forks.step(Step::Run { work_ns: setup_ns });
     }
     workload.programs[main.index()] = evaluate(forks).finish();
     flags.place_and_profile(&mut workload)?;
