@@ -62,7 +62,7 @@ fn each_program_in_bpf_schedules_as_the_same_policy_in_rust_to_the_last_event() 
             assert_eq!(capture.object.name(), policy.replace('-', "_"));
             let (mut events, mut native): (Vec<Event>, Vec<Event>) = Default::default();
             let (outcome, _) =
-                bytecode_trial(Bytecode::new(&capture.object, setup.seed, 0).unwrap(), &setup, Some(&mut events))
+                bytecode_trial(Bytecode::new(&capture.object, setup.seed, false).unwrap(), &setup, Some(&mut events))
                     .unwrap();
             let spec = SchedulerSpec::parse(&format!("scx-native:policy={policy}")).unwrap();
             let expected = simulate(&spec, &setup, Some(&mut native)).unwrap();

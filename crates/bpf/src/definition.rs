@@ -203,6 +203,7 @@ impl Interpreter<'_> {
 
     /// What a call gives; `None` if it stores where it must not.
     fn call(&mut self, at: usize, callee: Callee, r: &[u64; 11]) -> Option<u64> {
+        self.frame.called_ps += self.resolver.price_ps(self.program.instructions[at]);
         Some(match callee {
             // SAFETY: the caller of `interpret` promised that they accept the frame.
             Callee::Function(function, _) | Callee::Lookup(function, _) => unsafe {

@@ -25,6 +25,8 @@ pub struct Frame {
     pub stack: u64,
     /// Number of the first [`Site`] that went wrong, plus one; 0 for none.
     pub fault: u64,
+    /// What calls of the host and what stands for them have cost, ever, in picoseconds.
+    pub called_ps: u64,
     /// What [`Inline::Field`](crate::Inline) reads: simulated time in nanoseconds.
     pub now_ns: u64,
     /// The same: CPU that runs the program.
@@ -40,7 +42,7 @@ impl Frame {
 
 impl Default for Frame {
     fn default() -> Self {
-        Self { instructions: 0, stop_at: 0, stack: STACK_BASE + STACK_BYTES, fault: 0, now_ns: 0, cpu: 0 }
+        Self { instructions: 0, stop_at: 0, stack: STACK_BASE + STACK_BYTES, fault: 0, called_ps: 0, now_ns: 0, cpu: 0 }
     }
 }
 

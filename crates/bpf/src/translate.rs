@@ -90,6 +90,12 @@ pub trait Resolver {
     /// A kernel function by its number in the kernel's type information.
     fn kfunc(&mut self, number: i32) -> Callee;
 
+    /// What a call of a helper or of a kernel function costs, in picoseconds.
+    fn price_ps(&self, call: Instruction) -> u64 {
+        let _ = call;
+        0
+    }
+
     /// The map of a handle, if it is an array.
     fn array(&self, handle: u64) -> Option<Array> {
         let _ = handle;

@@ -67,6 +67,9 @@ impl Resolver for Names {
     fn kfunc(&mut self, number: i32) -> Callee {
         Callee::Unreachable(format!("kfunc {number}"))
     }
+    fn price_ps(&self, call: Instruction) -> u64 {
+        1000 * call.imm as u64
+    }
     fn array(&self, handle: u64) -> Option<Array> {
         (handle == HANDLE).then_some(Array { address: self.data, stride: 32, entries: 4, cpu_stride: 128, cpus: 2 })
     }
@@ -83,6 +86,7 @@ struct Ran {
     r0: u64,
     data: Vec<u8>,
     instructions: u64,
+    called_ps: u64,
     fault: Option<(usize, Fault)>,
 }
 
@@ -120,7 +124,7 @@ fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64, is_constant: 
     let r0 = unsafe { code.run(entries[0], &mut frame, arguments) };
     let fault = code.fault(&frame).map(|site| (site.instruction, site.fault.clone()));
     let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
-    let translated = Ran { r0, data: bytes, instructions: frame.instructions, fault };
+    let translated = Ran { r0, data: bytes, instructions: frame.instructions, called_ps: frame.called_ps, fault };
     assert_eq!(frame.stack, Frame::default().stack, "every frame was given back");
 
     let mut frame = begin(&mut maps);
@@ -130,7 +134,7 @@ fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64, is_constant: 
     let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
     // Blocks are counted when they begin, so a run that is stopped or jumps away within one differs by less than a block.
     let instructions = frame.instructions;
-    let defined = Ran { r0, data: bytes, instructions, fault };
+    let defined = Ran { r0, data: bytes, instructions, called_ps: frame.called_ps, fault };
     assert_eq!(translated, defined, "translated (left) and by definition (right): {program:?}");
     translated
 }
@@ -411,6 +415,7 @@ fn numbers_are_iterated_inline_as_the_kernel_does() {
 fn calls_give_the_hosts_answer_and_one_to_nothing_is_a_fault() {
     assert_eq!(r0(&[helper(1), exit()], [1, 2, 3, 4, 5]), 15);
     assert_eq!(r0(&[helper(2), exit()], [0; 5]), 12_345);
+    assert_eq!(run(&[helper(1), helper(2), helper(1), exit()], [0; 5]).called_ps, 4_000, "each call has its price");
     let result = run(&[helper(99), exit()], [0; 5]);
     assert_eq!(result.fault, Some((0, Fault::Unreachable("helper that does not exist".into()))));
 }

@@ -131,7 +131,7 @@ fn trial(capture: &Capture) -> Result<(Outcome, Vec<Event>), SimulationError> {
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     let mut events: Vec<Event> = Vec::new();
     let (outcome, _) =
-        bytecode_trial(Bytecode::new(&capture.object, setup.seed, 0).unwrap(), &setup, Some(&mut events))?;
+        bytecode_trial(Bytecode::new(&capture.object, setup.seed, false).unwrap(), &setup, Some(&mut events))?;
     Ok((outcome, events))
 }
 

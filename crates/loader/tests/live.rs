@@ -147,7 +147,7 @@ fn live_trial(loader: &str) -> Result<(Outcome, Vec<Event>), SimulationError> {
     let timeout = Duration::from_secs(60);
     let request = Request { program: &program, arguments: &arguments, machine: &machine, kernel: &kernel, timeout };
     let attached = start(&request).unwrap_or_else(|error| panic!("{error}"));
-    let scheduler = Bytecode::live(&attached.object, attached.host, Box::new(attached.loader), 7, 0);
+    let scheduler = Bytecode::live(&attached.object, attached.host, Box::new(attached.loader), 7, false);
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     let mut events: Vec<Event> = Vec::new();
     let (outcome, _) = bytecode_trial(scheduler, &setup, Some(&mut events))?;

@@ -13,6 +13,7 @@ mod kfuncs;
 mod layout;
 mod object;
 mod operations;
+mod prices;
 mod text;
 mod user_space;
 

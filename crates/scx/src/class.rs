@@ -56,7 +56,7 @@ impl<P: Operations> Ext<P> {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
     pub fn new(program: P, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
         let entities = program.entities().map_or_else(Entities::default, Entities::Shared);
-        let state = State::new(program.table(), machine, entities);
+        let state = State::new(program.table(), machine, entities, program.lock_use());
         Self { program, state, weight_of, gives_way: false, finished: false }
     }
 

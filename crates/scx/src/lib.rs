@@ -25,7 +25,7 @@ pub use exit::{ExitInfo, ExitKind};
 pub use idle::{IdleMasks, Smt};
 pub use kfuncs::{Kfuncs, QueueIterator};
 pub use operations::{
-    DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, OperationTable, Operations, SLICE_DEFAULT_NS,
+    DequeueFlags, EnqueueFlags, Kick, LockUse, Operation, OperationFlags, OperationTable, Operations, SLICE_DEFAULT_NS,
     SLICE_INFINITE,
 };
 pub use policies::{Fifo, FifoPerLlc, Vtime};

@@ -2,7 +2,9 @@
 //!
 //! Source: `docs/spec/sched-ext.md` sections 2, 5 and 6.
 
+use std::cell::Cell;
 use std::ops::BitOr;
+use std::rc::Rc;
 
 use warmcore_kernel::WakeFlags;
 use warmcore_topology::{CpuId, CpuSet};
@@ -221,6 +223,26 @@ impl OperationTable {
     }
 }
 
+/// What the locks of a program's queues have taken.
+#[derive(Debug, Default)]
+pub struct LockUse {
+    passes: Cell<u64>,
+    charged_ns: Cell<u64>,
+}
+
+impl LockUse {
+    /// How often one was taken, and how long that kept CPUs, in nanoseconds.
+    #[must_use]
+    pub fn total(&self) -> (u64, u64) {
+        (self.passes.get(), self.charged_ns.get())
+    }
+
+    pub(crate) fn add(&self, charged_ns: u64) {
+        self.passes.update(|passes| passes + 1);
+        self.charged_ns.update(|sum| sum + charged_ns);
+    }
+}
+
 /// A sched_ext program. Verbs and order are those of `struct sched_ext_ops`; what a method may call of [`Kfuncs`] stands there.
 /// An operation is called only if [`Operations::table`] names it.
 #[allow(unused_variables)]
@@ -236,6 +258,11 @@ pub trait Operations {
     /// How long it has been loaded when the run begins, in ns. The machine is idle then, and the program's timers run.
     fn loaded_before_ns(&self) -> u64 {
         0
+    }
+
+    /// Where passes of the locks of its queues are counted, if somebody wants to know. Asked once.
+    fn lock_use(&self) -> Option<Rc<LockUse>> {
+        None
     }
 
     /// Loaded, before there is a task.

@@ -1,6 +1,7 @@
 //! What the class keeps, apart from the program: tasks, queues, idle masks, and what is to be done when it is safe.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use warmcore_kernel::{Core, State as TaskState};
 use warmcore_topology::{CpuId, Machine};
@@ -10,7 +11,7 @@ use crate::decisions::ExtDecisions;
 use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::idle::IdleMasks;
-use crate::operations::{EnqueueFlags, Kick, Operation, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE};
+use crate::operations::{EnqueueFlags, Kick, LockUse, Operation, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE};
 use crate::queues::{DsqId, QueueIndex, Queues};
 
 /// Payload of the timer after which a program is gone.
@@ -90,12 +91,14 @@ pub(crate) struct State {
     pub picking: Option<CpuId>,
     pub exit: Option<ExitInfo>,
     pub decisions: ExtDecisions,
+    /// Where passes of locks are counted, if they are.
+    lock_use: Option<Rc<LockUse>>,
     cpu_count: u32,
     node_count: u32,
 }
 
 impl State {
-    pub fn new(table: OperationTable, machine: &Machine, entities: Entities) -> Self {
+    pub fn new(table: OperationTable, machine: &Machine, entities: Entities, lock_use: Option<Rc<LockUse>>) -> Self {
         let (cpus, nodes) = (machine.cpu_count(), machine.node_count());
         let mut queues = Queues::default();
         for id in machine.cpus().map(DsqId::local_on).chain((0..nodes).map(|_| DsqId::GLOBAL)) {
@@ -121,6 +124,7 @@ impl State {
             picking: None,
             exit: None,
             decisions: ExtDecisions::default(),
+            lock_use,
             cpu_count: cpus as u32,
             node_count: nodes as u32,
         }
@@ -142,6 +146,9 @@ impl State {
         }
         let cpu = core.this_cpu();
         let spent_ns = self.queues.lock(queue).pass(core, cpu);
+        if let Some(lock_use) = &self.lock_use {
+            lock_use.add(spent_ns);
+        }
         let kind = if self.picking.is_some() { OverheadKind::Switch } else { OverheadKind::Wakeup };
         core.charge(cpu, spent_ns, kind);
     }

@@ -16,7 +16,7 @@ use crate::translate::{Resolver, TranslateError};
 
 /// A function under translation, from its first instruction to its last: what jumps forward to an instruction is known when that is reached.
 pub(super) struct Body<'t, 'b> {
-    program: &'t Program,
+    pub(super) program: &'t Program,
     start: usize,
     end: usize,
     pub(super) builder: FunctionBuilder<'b>,
@@ -205,7 +205,7 @@ impl<'t, 'b> Body<'t, 'b> {
         self.builder.ins().load(types::I64, MemFlags::trusted(), host, offset as i32)
     }
 
-    fn frame_store(&mut self, offset: usize, value: Value) {
+    pub(super) fn frame_store(&mut self, offset: usize, value: Value) {
         let host = self.builder.use_var(self.host);
         self.builder.ins().store(MemFlags::trusted(), value, host, offset as i32);
     }

@@ -20,6 +20,13 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn call(&mut self, at: usize, callee: Callee) {
+        let price_ps = self.resolver.price_ps(self.program.instructions[at]);
+        if price_ps > 0 {
+            let offset = std::mem::offset_of!(Frame, called_ps);
+            let before = self.frame_load(offset);
+            let after = self.builder.ins().iadd_imm(before, price_ps as i64);
+            self.frame_store(offset, after);
+        }
         let result = match callee {
             Callee::Function(function, count) => self.call_host(function, count),
             Callee::Lookup(function, on_any_cpu) => {

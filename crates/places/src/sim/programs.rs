@@ -18,9 +18,6 @@ use crate::vm::fetch::cached;
 /// How long a loader may take until it attaches: one built without optimisation takes seconds on a large machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Picoseconds that an instruction of a scheduler's program costs its CPU, kernel functions that it calls included: `docs/models/scx.md`.
-pub const INSTRUCTION_PS: u64 = 300;
-
 /// A program and the machine it was loaded for.
 struct Loaded {
     program: ScxProgram,
@@ -95,6 +92,9 @@ pub fn run<'a>(
     })
 }
 
+/// Row of the locks of a scheduler's queues among its operations.
+const QUEUE_LOCKS: &str = "locks of its queues";
+
 /// What each operation that was called came to.
 fn operations(usage: &Usage) -> Vec<OperationUse> {
     let of = |&(name, operation): &(&'static str, Operation)| {
@@ -102,7 +102,13 @@ fn operations(usage: &Usage) -> Vec<OperationUse> {
         let cost = Some(OperationCost { instructions: of.instructions, charged_ns: of.charged_ns });
         OperationUse { name: name.to_owned(), calls: of.calls, cost }
     };
-    Operation::ALL.iter().map(of).filter(|operation| operation.calls > 0).collect()
+    let (passes, charged_ns) = usage.locks.total();
+    let locks = OperationUse {
+        name: QUEUE_LOCKS.to_owned(),
+        calls: passes,
+        cost: Some(OperationCost { instructions: 0, charged_ns }),
+    };
+    Operation::ALL.iter().map(of).chain([locks]).filter(|operation| operation.calls > 0).collect()
 }
 
 fn name_of(operation: Operation) -> &'static str {
@@ -111,7 +117,7 @@ fn name_of(operation: Operation) -> &'static str {
 
 /// A scheduler as its loader left it.
 fn copied(capture: &Capture, setup: &Setup<'_>) -> Result<Bytecode, PlaceError> {
-    Bytecode::new(&capture.object, setup.seed, INSTRUCTION_PS).map_err(no_memory)
+    Bytecode::new(&capture.object, setup.seed, true).map_err(no_memory)
 }
 
 /// A scheduler whose loader is started for this run and goes on in it.
@@ -120,7 +126,7 @@ fn started(program: &ScxProgram, machine: &Machine, seed: u64) -> Result<Bytecod
     let path = find_program(&program.program);
     let attached = warmcore_loader::start(&request(program, &path, machine)?).map_err(refused)?;
     let loader = Box::new(attached.loader);
-    Ok(Bytecode::live(&attached.object, attached.host, loader, seed, INSTRUCTION_PS))
+    Ok(Bytecode::live(&attached.object, attached.host, loader, seed, true))
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -7,12 +7,12 @@ use thiserror::Error;
 use warmcore_bpf::btf::{Btf, TypeKind};
 use warmcore_bpf::maps::MapsImage;
 use warmcore_bpf::{
-    Array, Callee, Code, Entry, Frame, Instruction, MemoryError, Program, ProgramError, Resolver, TranslateError,
+    Array, Callee, Code, Entry, Frame, Instruction, Kind, MemoryError, Program, ProgramError, Resolver, TranslateError,
     Translator, Width,
 };
 
 use crate::bytecode::host::{Host, Kept, UPTIME_NS};
-use crate::bytecode::{helpers, kfuncs};
+use crate::bytecode::{helpers, kfuncs, prices};
 use crate::operations::{Operation, OperationFlags, OperationTable};
 
 /// Number of a program of a [`Host`].
@@ -131,6 +131,14 @@ impl Resolver for Names<'_> {
             self.missing.insert(format!("kernel function {name}"));
         }
         kfuncs::kfunc(name)
+    }
+
+    fn price_ps(&self, call: Instruction) -> u64 {
+        if call.kind() == Some(Kind::CallHelper) {
+            prices::of_helper(call.imm)
+        } else {
+            prices::of_kfunc(self.host.kept.btf.name(call.imm as u32))
+        }
     }
 
     fn array(&self, handle: u64) -> Option<Array> {

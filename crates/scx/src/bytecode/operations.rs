@@ -13,11 +13,12 @@ use warmcore_trace::TaskId;
 use crate::bytecode::host::{Host, LOADED_BEFORE_NS, TASKS, clock_ns};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::Object;
+use crate::bytecode::prices::INSTRUCTION_PS;
 use crate::bytecode::user_space::{self, UserSpace};
 use crate::entities::EntityLayout;
 use crate::exit::ExitInfo;
 use crate::kfuncs::Kfuncs;
-use crate::operations::{DequeueFlags, EnqueueFlags, Operation, OperationTable, Operations};
+use crate::operations::{DequeueFlags, EnqueueFlags, LockUse, Operation, OperationTable, Operations};
 
 /// A scheduler in bytecode, in one run.
 pub struct Bytecode {
@@ -26,8 +27,8 @@ pub struct Bytecode {
     host: Box<Host>,
     /// First task of each process, by its number.
     leaders: Vec<Option<TaskId>>,
-    /// Picoseconds that an instruction of a program costs the CPU that runs it.
-    instruction_ps: u64,
+    /// Its programs cost the CPUs that run them what they take.
+    is_charged: bool,
     usage: Rc<Usage>,
     /// The loader, if it goes on.
     user_space: Option<Box<dyn UserSpace>>,
@@ -37,6 +38,8 @@ pub struct Bytecode {
 #[derive(Debug, Default)]
 pub struct Usage {
     operations: [Cell<OfOperation>; Operation::COUNT],
+    /// The locks of its queues.
+    pub locks: Rc<LockUse>,
     /// What calls of operations called, and how often it was that, if it is noted.
     sequences: RefCell<BTreeMap<(usize, Vec<&'static str>), u64>>,
 }
@@ -82,13 +85,13 @@ impl Usage {
 }
 
 impl Bytecode {
-    /// As the loader left it. `seed` is that of what programs draw at random; an instruction costs its CPU `instruction_ps` picoseconds.
+    /// As the loader left it. `seed` is that of what programs draw at random; with `is_charged` its programs cost CPUs time.
     ///
     /// # Errors
     /// When the system has no memory.
-    pub fn new(object: &Arc<Object>, seed: u64, instruction_ps: u64) -> Result<Self, MemoryError> {
+    pub fn new(object: &Arc<Object>, seed: u64, is_charged: bool) -> Result<Self, MemoryError> {
         let host = Box::new(Host::again(&object.image, &object.kept, seed)?);
-        Ok(Self::with(object, host, instruction_ps, None))
+        Ok(Self::with(object, host, is_charged, None))
     }
 
     /// With the loader that has just attached it, and the kernel that it has loaded it into: it goes on.
@@ -98,20 +101,15 @@ impl Bytecode {
         mut host: Box<Host>,
         user_space: Box<dyn UserSpace>,
         seed: u64,
-        instruction_ps: u64,
+        is_charged: bool,
     ) -> Self {
         host.seed(seed);
-        Self::with(object, host, instruction_ps, Some(user_space))
+        Self::with(object, host, is_charged, Some(user_space))
     }
 
-    fn with(
-        object: &Arc<Object>,
-        host: Box<Host>,
-        instruction_ps: u64,
-        user_space: Option<Box<dyn UserSpace>>,
-    ) -> Self {
+    fn with(object: &Arc<Object>, host: Box<Host>, is_charged: bool, user_space: Option<Box<dyn UserSpace>>) -> Self {
         let (object, usage) = (Arc::clone(object), Rc::default());
-        Self { object, host, leaders: Vec::new(), instruction_ps, usage, user_space }
+        Self { object, host, leaders: Vec::new(), is_charged, usage, user_space }
     }
 
     /// Has it note what calls of operations call.
@@ -150,7 +148,7 @@ impl Bytecode {
         let host = &mut *self.host;
         host.frame.now_ns = clock_ns(kernel);
         host.frame.cpu = u64::from(cpu.0);
-        let before = host.frame.instructions;
+        let (before, called_before_ps) = (host.frame.instructions, host.frame.called_ps);
         host.frame.allow(BUDGET);
         host.kernel = Some(std::ptr::from_mut(kernel).cast());
         host.write_run_queue(cpu);
@@ -159,7 +157,8 @@ impl Bytecode {
             unsafe { loaded.code.run(loaded.entries[function], std::ptr::from_mut(host).cast::<Frame>(), arguments) };
         host.kernel = None;
         let taken = host.frame.instructions - before;
-        let charged_ns = taken * self.instruction_ps / 1000;
+        let called_ps = host.frame.called_ps - called_before_ps;
+        let charged_ns = if self.is_charged { (taken * INSTRUCTION_PS + called_ps) / 1000 } else { 0 };
         // What it takes while it waits for the run to begin is none of the run's.
         if kernel.before_ns() == 0 || operation == Operation::Init {
             self.usage.add(operation, taken, charged_ns);
@@ -209,6 +208,10 @@ impl Bytecode {
 impl Operations for Bytecode {
     fn table(&self) -> OperationTable {
         self.object.table
+    }
+
+    fn lock_use(&self) -> Option<Rc<LockUse>> {
+        self.is_charged.then(|| Rc::clone(&self.usage.locks))
     }
 
     fn entities(&self) -> Option<EntityLayout> {
