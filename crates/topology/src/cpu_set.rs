@@ -181,12 +181,14 @@ impl CpuSet {
     /// Gives the set the members that words as those of [`CpuSet::word`] have, as far as it can hold them without growing.
     #[inline]
     pub fn assign_words(&mut self, word: impl Fn(usize) -> u64) {
-        const BITS: usize = Block::BITS as usize;
         let capacity = self.bits.len();
-        for (position, block) in self.bits.as_mut_slice().iter_mut().enumerate() {
-            let bits = (word(position / BLOCKS_PER_WORD) >> (position % BLOCKS_PER_WORD * BITS)) as Block;
-            let room = capacity - position * BITS;
-            *block = if room < BITS { bits & !(Block::MAX << room) } else { bits };
+        for (index, blocks) in self.bits.as_mut_slice().chunks_mut(BLOCKS_PER_WORD).enumerate() {
+            let room = capacity - 64 * index;
+            let mut bits = if room < 64 { word(index) & !(u64::MAX << room) } else { word(index) };
+            for block in blocks {
+                *block = bits as Block;
+                bits = bits.checked_shr(Block::BITS).unwrap_or(0);
+            }
         }
     }
 
