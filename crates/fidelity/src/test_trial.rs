@@ -19,6 +19,7 @@ pub(crate) fn trial(scheduler: &str, number: usize, measures: &[(&str, Option<f6
         censored_waits: 0,
         measures: measures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         decisions: BTreeMap::new(),
+        operations: Vec::new(),
         time_ns: BTreeMap::new(),
         last_thread: None,
         applications: Vec::new(),
