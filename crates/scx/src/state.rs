@@ -141,7 +141,7 @@ impl State {
     /// The CPU at work takes the lock of a queue and gives it back. A local queue's is the run queue's, which whoever works on it
     /// holds anyway.
     pub fn pass_lock(&mut self, core: &mut Core<'_>, queue: QueueIndex) {
-        if !self.locks_cost || queue < self.cpu_count {
+        if !self.locks_cost || queue < self.cpu_count || self.before_ns > 0 {
             return;
         }
         let cpu = core.this_cpu();
