@@ -26,7 +26,7 @@ const TURNS: usize = 4;
 const MOST_PAIR_MOVES: usize = 4_096;
 
 /// A placement is better only by more than this part. The model brings CPUs up to date in the order of their numbers, so that one placement
-/// by two names differs by some 1e-5 (2 % where siblings take turns: `docs/models/oracle.md`).
+/// by two names differs by some 1e-5, by 2 % where siblings take turns; one of its names stands for it (`docs/models/oracle.md`).
 const TOLERANCE: f64 = 1e-4;
 
 /// A thread to place.
@@ -362,6 +362,8 @@ struct Memory<'p, 'm> {
     kinds: Vec<u32>,
     /// Whether nodes of a socket, and sockets, are as far from each other as any others: then their names do not matter.
     nodes_are_alike: bool,
+    /// CPUs as the name of no placement lists them.
+    order: Vec<CpuId>,
     scores: BTreeMap<Vec<u32>, Score>,
 }
 
@@ -381,45 +383,45 @@ impl<'p, 'm> Memory<'p, 'm> {
                 nodes_are_alike &= *known.get_or_insert(machine.node_distance(a, b)) == machine.node_distance(a, b);
             }
         }
-        Self { problem, kinds: kinds.collect(), nodes_are_alike, scores: BTreeMap::new() }
+        let mut memory =
+            Self { problem, kinds: kinds.collect(), nodes_are_alike, order: Vec::new(), scores: BTreeMap::new() };
+        memory.order = memory.name(&[]).1;
+        memory
     }
 
-    /// The score of a placement, evaluated if no equal one was.
+    /// The score of a placement: that of the one which stands for all of its name, evaluated if it was not yet.
     fn score(&mut self, cpus: &[CpuId]) -> Result<Score, HierarchyError> {
-        let name = self.name(cpus);
+        let (name, order) = self.name(cpus);
         if let Some(score) = self.scores.get(&name) {
             return Ok(*score);
         }
-        let score = self.problem.evaluate(cpus)?;
+        let score = self.problem.evaluate(&self.representative(cpus, &order))?;
         self.scores.insert(name, score);
         Ok(score)
     }
 
     /// The same, unless enough was evaluated.
     fn affordable(&mut self, cpus: &[CpuId]) -> Result<Option<Score>, HierarchyError> {
-        if self.scores.len() >= MAX_EVALUATIONS && !self.scores.contains_key(&self.name(cpus)) {
+        if self.scores.len() >= MAX_EVALUATIONS && !self.scores.contains_key(&self.name(cpus).0) {
             return Ok(None);
         }
         self.score(cpus).map(Some)
     }
 
-    /// What placements that differ by names only have in common.
-    fn name(&self, cpus: &[CpuId]) -> Vec<u32> {
+    /// What placements that differ by names only have in common, and the CPUs in the order in which it lists them.
+    fn name(&self, cpus: &[CpuId]) -> (Vec<u32>, Vec<CpuId>) {
         let machine = self.problem.machine;
         let mut of_cpu: Vec<Vec<u32>> = vec![Vec::new(); machine.cpu_count()];
         for (kind, cpu) in self.kinds.iter().zip(cpus) {
             of_cpu[cpu.index()].push(*kind);
         }
         of_cpu.iter_mut().for_each(|kinds| kinds.sort_unstable());
-        let core = |cpu: CpuId| {
-            let siblings = machine.cpus_of_core(machine.core_of(cpu)).iter();
-            joined(
-                siblings
-                    .map(|cpu| joined(vec![vec![machine.capacity(cpu)], of_cpu[cpu.index()].clone()], false))
-                    .collect(),
-                true,
-            )
+        let thread = |cpu: CpuId| {
+            let (shape, kinds) = (vec![machine.capacity(cpu), END], &of_cpu[cpu.index()]);
+            let name = [&shape[..], kinds, &[END]].concat();
+            Unit { shape: [&shape[..], &[END]].concat(), name, cpus: vec![cpu] }
         };
+        let core = |cpu: CpuId| joined(machine.cpus_of_core(machine.core_of(cpu)).iter().map(thread).collect(), true);
         let cluster = |cpu: CpuId| {
             let cpus = machine.cpus_of_cluster(machine.cluster_of(cpu));
             let first = |cpu: &CpuId| machine.cpus_of_core(machine.core_of(*cpu)).first() == Some(*cpu);
@@ -428,25 +430,56 @@ impl<'p, 'm> Memory<'p, 'm> {
         let llc = |llc: &LlcId| {
             let cpus = machine.cpus_of_llc(*llc);
             let first = |cpu: &CpuId| machine.cpus_of_cluster(machine.cluster_of(*cpu)).first() == Some(*cpu);
-            let cores = joined(cpus.iter().filter(first).map(cluster).collect(), true);
             let bytes = machine.llc_cache(*llc).map_or(0, |cache| cache.size_bytes);
-            joined(vec![vec![(bytes >> 16) as u32], cores], false)
+            let mut unit = joined(cpus.iter().filter(first).map(cluster).collect(), true);
+            unit.shape.insert(0, (bytes >> 16) as u32);
+            unit.name.insert(0, (bytes >> 16) as u32);
+            unit
         };
         let node = |node: &NodeId| joined(machine.llcs_of_node(*node).iter().map(llc).collect(), true);
         let socket = |socket| joined(machine.nodes_of_socket(socket).iter().map(node).collect(), self.nodes_are_alike);
-        joined(machine.sockets().map(socket).collect(), self.nodes_are_alike)
+        let whole = joined(machine.sockets().map(socket).collect(), self.nodes_are_alike);
+        (whole.name, whole.cpus)
+    }
+
+    /// The placement by which all of one name are evaluated, so that scores do not depend on which of them was met first: `order` lists
+    /// the placement's CPUs as its name does, and the CPUs of a machine without threads take their places.
+    fn representative(&self, cpus: &[CpuId], order: &[CpuId]) -> Vec<CpuId> {
+        let mut stand_in = vec![CpuId(0); cpus.len().max(self.problem.machine.cpu_count())];
+        order.iter().zip(&self.order).for_each(|(cpu, other)| stand_in[cpu.index()] = *other);
+        let mut chosen: Vec<CpuId> = cpus.iter().map(|cpu| stand_in[cpu.index()]).collect();
+        // Which of equal threads is where does not matter either: the first is on the lowest CPU.
+        for kind in 0..cpus.len() as u32 {
+            let equal: Vec<usize> = (0..cpus.len()).filter(|thread| self.kinds[*thread] == kind).collect();
+            let mut theirs: Vec<CpuId> = equal.iter().map(|thread| chosen[*thread]).collect();
+            theirs.sort_unstable();
+            equal.into_iter().zip(theirs).for_each(|(thread, cpu)| chosen[thread] = cpu);
+        }
+        chosen
     }
 }
 
-/// Lists as one, each with an end; sorted if their order does not matter.
-fn joined(mut lists: Vec<Vec<u32>>, sorted: bool) -> Vec<u32> {
+/// A part of a machine in a placement's name.
+struct Unit {
+    /// What it is without threads: decides first when units are sorted, so that unlike ones keep their places.
+    shape: Vec<u32>,
+    name: Vec<u32>,
+    /// Its CPUs in the order of the name.
+    cpus: Vec<CpuId>,
+}
+
+/// Units as one, each with an end; sorted if their order does not matter.
+fn joined(mut units: Vec<Unit>, sorted: bool) -> Unit {
     if sorted {
-        lists.sort_unstable();
+        units.sort_by(|a, b| (&a.shape, &a.name).cmp(&(&b.shape, &b.name)));
     }
-    let mut all = Vec::with_capacity(lists.iter().map(|list| list.len() + 1).sum());
-    for list in lists {
-        all.extend(list);
-        all.push(END);
+    let mut all = Unit { shape: Vec::new(), name: Vec::new(), cpus: Vec::new() };
+    for unit in units {
+        all.shape.extend(unit.shape);
+        all.shape.push(END);
+        all.name.extend(unit.name);
+        all.name.push(END);
+        all.cpus.extend(unit.cpus);
     }
     all
 }

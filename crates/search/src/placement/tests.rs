@@ -37,7 +37,8 @@ fn problem<'a>(machine: &'a Machine, kinds: &[(usize, u32)], goal: Goal) -> Prob
 
 #[test]
 fn four_threads_on_two_times_two_cpus_are_placed_as_all_placements_say() {
-    let machines = ["1s1n2l2c1t", "2s1n1l2c1t", "1s1n2l1c2t", "1s2n1l2c1t"].map(|name| resolve(name).unwrap());
+    let machines =
+        ["1s1n2l2c1t", "2s1n1l2c1t", "1s1n2l1c2t", "1s2n1l2c1t", "1s1n1l2c2t"].map(|name| resolve(name).unwrap());
     let mixes: [[(usize, u32); 4]; 9] = [
         [(0, 0), (0, 0), (0, 1), (0, 1)],
         [(0, 0), (1, 1), (0, 0), (1, 1)],
@@ -101,6 +102,19 @@ fn the_names_of_cpus_change_neither_score_nor_effort() {
         memory.score(&[cpu]).unwrap();
     }
     assert_eq!(memory.scores.len(), 1);
+}
+
+/// Two threads that take turns on one CPU and two on two others, by all names: the model's score depends on the names, the search's does not.
+#[test]
+fn a_placement_has_one_score_by_whatever_name() {
+    let machine = resolve("1s1n1l2c2t").unwrap();
+    let problem = problem(&machine, &[(0, 0), (0, 0), (1, 1), (1, 1)], Goal::Slowest);
+    // CPUs 0 and 2 are a core, 1 and 3 the other.
+    let names = [[0, 0, 1, 2], [1, 1, 0, 3], [2, 2, 1, 0], [3, 3, 2, 1]].map(|cpus| cpus.map(CpuId));
+    let scores = names.map(|cpus| Memory::new(&problem).score(&cpus).unwrap());
+    assert!(scores.iter().all(|score| *score == scores[0]), "{scores:?}");
+    let elsewhere = Memory::new(&problem).score(&[0, 0, 1, 3].map(CpuId)).unwrap();
+    assert_ne!(elsewhere, scores[0], "another placement");
 }
 
 proptest! {
