@@ -139,7 +139,7 @@ mod tests {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/").to_owned() + path).unwrap()
     }
 
-    /// The names in section 15.2 of the specification, as the paper gives them, in small letters: `NAS BT CG` are `nas-bt` and `nas-cg`,
+    /// The names in `docs/spec/ule.md` section 15.2, as the paper gives them, in small letters: `NAS BT CG` are `nas-bt` and `nas-cg`,
     /// PARSEC's programs go by their names alone, and of two sizes each is a program.
     fn names_of_the_specification() -> Vec<String> {
         let text = page("spec/ule.md");
