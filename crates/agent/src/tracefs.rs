@@ -26,6 +26,8 @@ const EVENTS: [&str; 11] = [
     "sched_stick_numa",
 ];
 const REQUIRED: usize = 7;
+/// Events of the `syscalls` subsystem: calls through which threads wake each other.
+const CALLS: [&str; 7] = ["futex", "write", "sendto", "sendmsg", "read", "recvfrom", "recvmsg"];
 /// Event of the `task` subsystem.
 const NEW_THREAD: &str = "task_newtask";
 
@@ -88,6 +90,22 @@ impl Instance {
         let Ok(format) = files::read(&self.file(&format!("events/{event}/format"))) else { return Ok(None) };
         files::write(&self.file(&format!("events/{event}/enable")), "1")?;
         Ok(Some((event, format)))
+    }
+
+    /// Records system calls through which threads wake each other too, those of them that the kernel has events for. To be called after
+    /// [`prepare`](Self::prepare).
+    ///
+    /// # Errors
+    /// When one is there and cannot be switched on.
+    pub fn with_calls(&self) -> Result<Vec<(String, String)>, String> {
+        let mut events = Vec::new();
+        for call in CALLS {
+            let event = format!("syscalls/sys_enter_{call}");
+            let Ok(format) = files::read(&self.file(&format!("events/{event}/format"))) else { continue };
+            files::write(&self.file(&format!("events/{event}/enable")), "1")?;
+            events.push((event, format));
+        }
+        Ok(events)
     }
 
     /// The text of `events/header_event`.

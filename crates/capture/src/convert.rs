@@ -204,7 +204,7 @@ impl<'a> Conversion<'a> {
                 }
             }
             What::Numa { thread } => self.numa.extend(self.task(thread)),
-            What::Exec { .. } => {}
+            What::Exec { .. } | What::Call { .. } => {}
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ mod unpack;
 pub use error::{CaptureError, FilePosition};
 #[cfg(feature = "files")]
 pub use read::read;
-pub use record::{Context, Record, What};
+pub use record::{Call, Context, Record, What};
 pub use recording::{Loss, Recording, Thread};
 use serde::{Deserialize, Serialize};
 

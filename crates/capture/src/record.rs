@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use warmcore_trace::PrevState;
 
 use crate::format::{Field, Format, TextField};
@@ -101,7 +102,32 @@ pub enum What {
         /// Thread.
         thread: i32,
     },
+    /// `sys_enter_futex` and the like: the running thread begins a system call that may wake others, or wait for them.
+    Call {
+        /// Which.
+        call: Call,
+        /// Address of the futex, or number of the file in the thread's process.
+        object: u64,
+    },
 }
+
+/// System calls through which threads wake each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// A futex: the thread waits.
+    FutexWait,
+    /// A futex: the thread wakes others.
+    FutexWake,
+    /// Something is written or sent to a file: a pipe, a socket, an eventfd.
+    Write,
+    /// Something is read or received from one.
+    Read,
+}
+
+/// Commands of a futex that wake others (`FUTEX_WAKE`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, `UNLOCK_PI`, `WAKE_BITSET`); `op` has flags above.
+const FUTEX_WAKES: [i64; 6] = [1, 3, 4, 5, 7, 10];
+const FUTEX_COMMAND: i64 = 0x7f;
 
 /// Which of [`What`] an event is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,13 +140,16 @@ enum Kind {
     Exec,
     Exit,
     Numa,
+    Futex,
+    Write,
+    Read,
 }
 
 /// See [`EVENTS`].
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
 /// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
-const EVENTS: [EventRow; 10] = [
+const EVENTS: [EventRow; 17] = [
     ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
     ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
     ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
@@ -131,7 +160,21 @@ const EVENTS: [EventRow; 10] = [
     ("sched_process_exit", Kind::Exit, &["pid"], &[("comm", 0)]),
     ("sched_move_numa", Kind::Numa, &["pid"], &[]),
     ("sched_swap_numa", Kind::Numa, &["src_pid"], &[]),
+    ("sys_enter_futex", Kind::Futex, &["uaddr", "op"], &[]),
+    ("sys_enter_write", Kind::Write, &["fd"], &[]),
+    ("sys_enter_sendto", Kind::Write, &["fd"], &[]),
+    ("sys_enter_sendmsg", Kind::Write, &["fd"], &[]),
+    ("sys_enter_read", Kind::Read, &["fd"], &[]),
+    ("sys_enter_recvfrom", Kind::Read, &["fd"], &[]),
+    ("sys_enter_recvmsg", Kind::Read, &["fd"], &[]),
 ];
+
+/// Whether the description of an event is of a system call that is read.
+#[cfg(feature = "files")]
+pub(crate) fn describes_a_call(format: &str) -> bool {
+    let name = format.lines().next().and_then(|line| line.strip_prefix("name: ")).unwrap_or_default().trim();
+    EVENTS.iter().any(|(known, kind, ..)| *known == name && matches!(kind, Kind::Futex | Kind::Write | Kind::Read))
+}
 
 /// How records of one event are read.
 #[derive(Debug)]
@@ -180,6 +223,13 @@ impl Reader {
             Kind::Exec => What::Exec { thread: thread(0)? },
             Kind::Exit => What::Exit { thread: thread(0)? },
             Kind::Numa => What::Numa { thread: thread(0)? },
+            Kind::Futex => {
+                let wakes = FUTEX_WAKES.contains(&(number(1)? & FUTEX_COMMAND));
+                let call = if wakes { Call::FutexWake } else { Call::FutexWait };
+                What::Call { call, object: number(0)? as u64 }
+            }
+            Kind::Write => What::Call { call: Call::Write, object: number(0)? as u64 },
+            Kind::Read => What::Call { call: Call::Read, object: number(0)? as u64 },
         })
     }
 }

@@ -179,6 +179,7 @@ impl What {
             }
             Self::Migrate { thread, from, to } => ([Some(thread), None], [Some(from), Some(to)]),
             Self::Fork { parent, child } => ([Some(parent), Some(child)], [None, None]),
+            Self::Call { .. } => ([None, None], [None, None]),
             Self::Exec { thread } | Self::Exit { thread } | Self::Numa { thread } => {
                 ([Some(thread), None], [None, None])
             }

@@ -292,7 +292,10 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         recorders: Vec::new(),
         placement: None,
         memory_solutions: (0, 0),
-        engine_events: recording.records.iter().filter(|record| !matches!(record.what, What::Numa { .. })).count()
-            as u64,
+        engine_events: recording
+            .records
+            .iter()
+            .filter(|record| !matches!(record.what, What::Numa { .. } | What::Call { .. }))
+            .count() as u64,
     }
 }

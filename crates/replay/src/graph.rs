@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use warmcore_capture::{Context, Recording, What};
+use warmcore_capture::{Call, Context, Recording, What};
 
 use crate::history::Histories;
 
@@ -45,6 +45,21 @@ impl Edge {
     }
 }
 
+/// Through what one thread woke another: the last call that it had begun, as far as calls were recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Medium {
+    /// Who woke.
+    pub waker: i32,
+    /// Whom.
+    pub woken: i32,
+    /// By which call.
+    pub call: Call,
+    /// Address of the futex, or number of the file in the waker's process.
+    pub object: u64,
+    /// How often.
+    pub wakes: u64,
+}
+
 /// Threads and what connects them.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Graph {
@@ -56,6 +71,9 @@ pub struct Graph {
     pub discarded: u64,
     /// Wakeups of these threads by anything else.
     pub from_outside: u64,
+    /// Through what, in order of threads; empty where no calls were recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Medium>,
 }
 
 impl Graph {
@@ -115,6 +133,7 @@ impl Graph {
             edges: edges.into_values().filter(lasts).collect(),
             discarded,
             from_outside,
+            media: media(recording, chosen),
         }
     }
 
@@ -122,5 +141,60 @@ impl Graph {
     #[must_use]
     pub fn in_parts(&self, parts: std::ops::Range<usize>) -> Vec<(i32, i32, u64)> {
         self.edges.iter().map(|edge| (edge.a, edge.b, edge.parts[parts.clone()].iter().sum())).collect()
+    }
+}
+
+/// Through what the chosen threads woke each other. A thread that is woken while the waker itself runs was woken by the call that the waker
+/// began last, if that is one that wakes.
+fn media(recording: &Recording, chosen: &BTreeSet<i32>) -> Vec<Medium> {
+    let mut begun: BTreeMap<i32, (Call, u64)> = BTreeMap::new();
+    let mut found: BTreeMap<(i32, i32, Call, u64), u64> = BTreeMap::new();
+    for record in &recording.records {
+        match record.what {
+            What::Call { call, object } => {
+                begun.insert(record.by, (call, object));
+            }
+            What::Waking { thread, .. } if record.context == Context::Thread && chosen.contains(&thread) => {
+                let Some(waker) = record.waker().filter(|waker| chosen.contains(waker)) else { continue };
+                if let Some(&(call, object)) = begun.get(&waker)
+                    && matches!(call, Call::FutexWake | Call::Write)
+                {
+                    *found.entry((waker, thread, call, object)).or_default() += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    let medium = |((waker, woken, call, object), wakes)| Medium { waker, woken, call, object, wakes };
+    found.into_iter().map(medium).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_capture::Record;
+
+    #[test]
+    fn a_wakeup_is_through_the_call_that_the_waker_began_last() {
+        let record = |time_ns, by, what| Record { time_ns, cpu: 0, by, context: Context::Thread, what };
+        let call = |time_ns, by, call, object| record(time_ns, by, What::Call { call, object });
+        let waking = |time_ns, by, thread| record(time_ns, by, What::Waking { thread, target_cpu: 0 });
+        let records = vec![
+            waking(1, 10, 11),
+            call(2, 10, Call::FutexWake, 0x7f00),
+            waking(3, 10, 11),
+            call(4, 11, Call::Write, 5),
+            waking(5, 11, 10),
+            waking(6, 10, 11),
+            call(7, 10, Call::Read, 4),
+            waking(8, 10, 11),
+        ];
+        let recording = Recording { records, ..Recording::default() };
+        let found = media(&recording, &BTreeSet::from([10, 11]));
+        let expected = [
+            Medium { waker: 10, woken: 11, call: Call::FutexWake, object: 0x7f00, wakes: 2 },
+            Medium { waker: 11, woken: 10, call: Call::Write, object: 5, wakes: 1 },
+        ];
+        assert_eq!(found, expected, "what came before any call, and behind one that wakes nobody, is not told");
     }
 }

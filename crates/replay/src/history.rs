@@ -208,7 +208,7 @@ impl Reader {
                     (child.history.forked, child.history.start_ns) = (forked, now);
                 }
             }
-            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } => {}
+            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } | What::Call { .. } => {}
         }
     }
 

@@ -17,7 +17,7 @@ pub mod history;
 pub mod selection;
 pub mod workload;
 
-pub use graph::{Edge, Graph};
+pub use graph::{Edge, Graph, Medium};
 pub use groups::{Group, Groups};
 pub use history::{Action, Cause, Histories, History};
 pub use selection::{Selection, SelectionError};

@@ -29,13 +29,34 @@ pub struct Members {
     pub busy_cpus_milli: u64,
 }
 
+/// A way to place groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placing {
+    /// Each on one LLC.
+    Gathered,
+    /// Over all LLCs.
+    Spread,
+}
+
+impl Placing {
+    /// Its name in tables and files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gathered => "gathered",
+            Self::Spread => "spread",
+        }
+    }
+}
+
 /// A placement against leaving everything to the kernel.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Gain {
     /// Position of the group that was placed; none if all were.
     pub group: Option<usize>,
-    /// `gathered` or `spread`.
-    pub placement: &'static str,
+    /// How.
+    pub placement: Placing,
     /// Time until the last task ended, over that of free threads: below 1 is faster.
     pub elapsed: Comparison,
     /// CPU time of all tasks, likewise: below 1 is less work for the same.
@@ -59,7 +80,7 @@ pub enum GatheringError {
 /// What was measured of a run: elapsed and CPU time, ns.
 type Measured = [f64; 2];
 
-/// Simulates a workload with its groups free, gathered and spread, all of them and each on its own.
+/// Simulates a workload with its groups free and placed in these ways, all of them and each on its own.
 ///
 /// # Errors
 /// See [`GatheringError`].
@@ -67,18 +88,21 @@ pub fn gains(
     machine: &Machine,
     workload: &Workload,
     groups: &[Members],
+    placings: &[Placing],
     seeds: &[u64],
     memory: MemoryChoice,
     conduct: &Conduct,
 ) -> Result<Vec<Gain>, GatheringError> {
     let scheduler = SchedulerSpec::parse(KERNEL)?;
-    let gathered = gathered(machine, groups);
-    let spread = spread(machine, groups);
     let mut variants = vec![(None, workload.clone())];
-    for (name, places) in [("gathered", &gathered), ("spread", &spread)] {
-        variants.push((Some((None, name)), bound(workload, places.values())));
+    for placing in placings {
+        let places = match placing {
+            Placing::Gathered => gathered(machine, groups),
+            Placing::Spread => spread(machine, groups),
+        };
+        variants.push((Some((None, *placing)), bound(workload, places.values())));
         for group in (0..groups.len()).filter(|_| groups.len() > 1) {
-            variants.push((Some((Some(group), name)), bound(workload, places.get(&group))));
+            variants.push((Some((Some(group), *placing)), bound(workload, places.get(&group))));
         }
     }
     let requests: Vec<Request<'_>> = variants
@@ -225,17 +249,10 @@ mod tests {
         let machine = warmcore_topology::resolve("2s1n2l4c1t").unwrap();
         let workload = warmcore_workload::from_generator("pingpong:-n1,-l400,-T").unwrap();
         let conduct = Conduct { jobs: 1, stop: Default::default() };
-        let found =
-            gains(&machine, &workload, &[members(0..2, 1000)], &[1, 2], MemoryChoice::Analytic, &conduct).unwrap();
-        let ratio = |placement: &str| {
-            found
-                .iter()
-                .find(|gain| gain.placement == placement && gain.group.is_none())
-                .unwrap()
-                .elapsed
-                .ratio
-                .unwrap()
-        };
-        assert!(ratio("spread") > 1.1 * ratio("gathered"), "{} and {}", ratio("spread"), ratio("gathered"));
+        let (groups, placings) = ([members(0..2, 1000)], [Placing::Gathered, Placing::Spread]);
+        let found = gains(&machine, &workload, &groups, &placings, &[1, 2], MemoryChoice::Analytic, &conduct).unwrap();
+        let ratios: Vec<f64> = found.iter().map(|gain| gain.elapsed.ratio.unwrap()).collect();
+        assert_eq!(found.iter().map(|gain| gain.placement).collect::<Vec<_>>(), placings);
+        assert!(ratios[1] > 1.1 * ratios[0], "{ratios:?}");
     }
 }

@@ -268,7 +268,9 @@ impl Parts {
             let system = at.text("the name of a system")?;
             for _ in 0..at.u32("the number of events")? {
                 let text = sized(at, "the format of an event")?;
-                if matches!(system, "sched" | "task") {
+                // Of system calls there are hundreds, and a few are read.
+                let is_call = || system == "syscalls" && crate::record::describes_a_call(&text);
+                if matches!(system, "sched" | "task") || is_call() {
                     self.formats.push(text);
                 }
             }

@@ -96,6 +96,10 @@ pub struct RecordArguments {
     /// Room for events that wait to be read, KiB per CPU
     #[arg(long, value_name = "KIB", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     pub buffer: u32,
+    /// Record through what threads wake each other, too: futexes with their addresses, files that are written or read; costs more.
+    /// `warmcore group DIR/recording.dat` tells it
+    #[arg(long)]
+    pub calls: bool,
     /// Run the command so many times more without recording, in turn with as many recorded ones, and say what recording costs
     #[arg(long, value_name = "PAIRS", default_value_t = 0, requires = "command")]
     pub overhead: u32,

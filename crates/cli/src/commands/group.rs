@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use warmcore_capture::Call;
 use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
 use warmcore_lab::session::pretty;
 use warmcore_memory::library;
 use warmcore_places::place::Conduct;
 use warmcore_replay::{Edge, Fidelity, Graph, Group, Groups};
-use warmcore_search::gathering::{Gain, GatheringError, Members, gains};
+use warmcore_search::gathering::{Gain, GatheringError, Members, Placing, gains};
 use warmcore_statistics::Comparison;
 
 use crate::args::GroupArguments;
@@ -75,10 +76,12 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
         let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, Into::into);
         let conduct = Conduct { jobs, stop: signals.stop.clone() };
         let seeds = trial_seeds(arguments.seed, arguments.trials);
-        found = gains(&machine, &made.workload, &members, &seeds, memory, &conduct).map_err(|error| match error {
-            GatheringError::Place(error) => load::place_failure(error, Some(&signals)),
-            other => Failure::failed("warmcore::recording", other),
-        })?;
+        found =
+            gains(&machine, &made.workload, &members, &[Placing::Gathered, Placing::Spread], &seeds, memory, &conduct)
+                .map_err(|error| match error {
+                    GatheringError::Place(error) => load::place_failure(error, Some(&signals)),
+                    other => Failure::failed("warmcore::recording", other),
+                })?;
         assumption = Some(match &arguments.profile {
             Some(profile) => format!(
                 "simulated under eevdf on {}, as if every thread of a group worked like `{profile}` and a group shared {} KiB: no recording of a \
@@ -172,6 +175,21 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
                 edge.b_wakes_a
             );
         }
+        let mut media: Vec<_> = graph.media.iter().filter(|medium| has(medium.waker) && has(medium.woken)).collect();
+        media.sort_by_key(|medium| (std::cmp::Reverse(medium.wakes), medium.waker, medium.woken));
+        for medium in media.iter().take(MOST_SHOWN) {
+            let through = match medium.call {
+                Call::FutexWake | Call::FutexWait => format!("the futex at {:#x}", medium.object),
+                Call::Write | Call::Read => format!("its file {}", medium.object),
+            };
+            let _ = writeln!(
+                text,
+                "  {} woke {} through {through} {} times",
+                whole(medium.waker),
+                whole(medium.woken),
+                medium.wakes
+            );
+        }
     }
     text
 }
@@ -185,7 +203,7 @@ fn gain_table(gains: &[Gain]) -> Table {
     for gain in gains {
         table.row([
             gain.group.map_or("all".into(), |group| (group + 1).to_string()),
-            gain.placement.to_owned(),
+            gain.placement.name().to_owned(),
             ratio(&gain.elapsed),
             interval(&gain.elapsed),
             ratio(&gain.cpu_time),

@@ -77,9 +77,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let machine = Named { source: "host".into(), value: load::machine("host")?.value };
     let out = arguments.out.clone().unwrap_or_else(free_name);
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
-    let tracing = Recorder::begin().map_err(|error| load::place_failure(error, None))?;
+    let tracing = Recorder::begin(arguments.calls).map_err(|error| load::place_failure(error, None))?;
     if tracing.mounted() {
         console.note(&format!("tracefs is mounted at {TRACEFS} until the end"));
+    }
+    if arguments.calls && !tracing.has_calls() {
+        console.warn("this kernel has no events for system calls (CONFIG_FTRACE_SYSCALLS): they are not recorded");
     }
     let directory = RunDirectory::create(&out, existing).map_err(directory_failure)?;
     let overhead = if arguments.overhead > 0 { Some(measure(arguments, &tracing, &signals)?) } else { None };

@@ -153,7 +153,7 @@ impl Place for Host {
 
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let recorder = match requests.iter().any(|request| request.events) {
-            true => Some(Recorder::begin()?),
+            true => Some(Recorder::begin(false)?),
             false => None,
         };
         let result = self.run_blocks(requests, conduct, take, recorder.as_ref());

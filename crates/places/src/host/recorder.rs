@@ -39,11 +39,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the instance, and mounts tracefs until the end if it is not mounted.
+    /// Makes the instance, and mounts tracefs until the end if it is not mounted. With `calls`, system calls through which threads wake each
+    /// other are recorded too, where the kernel has events for them.
     ///
     /// # Errors
     /// When this computer, or this user, cannot.
-    pub fn begin() -> Result<Self, PlaceError> {
+    pub fn begin(calls: bool) -> Result<Self, PlaceError> {
         let mut mounted = false;
         if !Path::new(TRACEFS).join("instances").is_dir() {
             let status = Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS]).output();
@@ -55,12 +56,15 @@ impl Recorder {
             }
         }
         let instance = Instance::at(TRACEFS, &format!("warmcore-{}", std::process::id()));
-        let prepared = instance.prepare().and_then(|formats| Ok((formats, instance.with_new_threads()?)));
+        let prepared = instance.prepare().and_then(|formats| {
+            let calls = if calls { instance.with_calls()? } else { Vec::new() };
+            Ok((formats, instance.with_new_threads()?, calls))
+        });
         match prepared {
-            Ok((formats, new_threads)) => {
+            Ok((formats, new_threads, calls)) => {
                 let mut events: Vec<(String, String)> =
                     formats.events.into_iter().map(|(name, format)| (format!("sched/{name}"), format)).collect();
-                events.extend(new_threads);
+                events.extend(new_threads.into_iter().chain(calls));
                 Ok(Self { instance, header_page: formats.header_page, events, mounted, ended: false })
             }
             Err(reason) => {
@@ -73,6 +77,12 @@ impl Recorder {
                 Err(PlaceError::new(Trouble::Unable, CODE, reason, advice))
             }
         }
+    }
+
+    /// Whether it records system calls: none where the kernel has no events for them.
+    #[must_use]
+    pub fn has_calls(&self) -> bool {
+        self.events.iter().any(|(name, _)| name.starts_with("syscalls/"))
     }
 
     /// Whether tracefs was mounted for it.
