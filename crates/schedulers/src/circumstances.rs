@@ -63,7 +63,6 @@ impl fmt::Display for Circumstances {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::SchedulerSpec;
 
     #[test]

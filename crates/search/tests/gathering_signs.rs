@@ -38,20 +38,20 @@ struct Cell {
     untold: f64,
 }
 
-fn cells(mix: u64, name: &'static str) -> Vec<Cell> {
+fn cells(mix: u64, name: &'static str, memory: MemoryChoice) -> Vec<Cell> {
     let machine = warmcore_topology::resolve(name).unwrap();
     let planted = Mix::of_work(mix, WORK_NS);
     let mut truth = planted.workload.clone();
     let profile = PROFILES[mix as usize % PROFILES.len()];
     let bytes = SHARED_KIB[mix as usize % SHARED_KIB.len()] << 10;
-    for group in 1..=planted.groups() {
+    let has_memory = memory != MemoryChoice::None;
+    for group in (1..=planted.groups()).filter(|_| has_memory) {
         let data = truth.add_data_group(format!("data-{group}"), bytes);
         for task in truth.tasks.iter_mut().filter(|task| planted.truth[&task.name] == group) {
             task.data_groups.push(data);
             task.profile = Some(profile.into());
         }
     }
-    let memory = MemoryChoice::Analytic;
     let (recording, chosen) = recorded(&truth, &machine, 7, memory);
     let histories = histories(&recording, &chosen);
     let groups = Groups::of(&Graph::of(&recording, &chosen, &histories));
@@ -73,7 +73,7 @@ fn cells(mix: u64, name: &'static str) -> Vec<Cell> {
     };
     let predicted = |(profile, bytes): (&str, u64)| {
         let mut made = replay("replay", &histories, &recording, Overheads::of(machine.costs()));
-        made.keep_together(&groups, bytes, Some(profile));
+        made.keep_together(&groups, bytes, Some(profile).filter(|_| has_memory));
         gathered(&made.workload, &of(&|thread| made.tasks.get(&thread).copied()))
     };
     let (true_gains, told, untold) =
@@ -101,7 +101,7 @@ fn hits<'a>(cells: impl Iterator<Item = &'a Cell>, predicted: impl Fn(&Cell) -> 
 
 #[test]
 fn a_mix_has_its_groups_gathered_in_truth_and_in_its_replay() {
-    let cells = cells(3, "2s1n2l4c1t");
+    let cells = cells(3, "2s1n2l4c1t", MemoryChoice::Analytic);
     assert!(cells.len() >= 8, "all groups together and each of several, by two measures: {}", cells.len());
     assert!(cells.iter().all(|cell| cell.truth.is_finite() && cell.told.is_finite() && cell.untold.is_finite()));
 }
@@ -109,11 +109,22 @@ fn a_mix_has_its_groups_gathered_in_truth_and_in_its_replay() {
 #[test]
 #[ignore = "takes a quarter of an hour; scripts/gathering-signs"]
 fn signs_of_all_mixes() {
+    table(MemoryChoice::Analytic);
+}
+
+/// The same without memory on either side: what wakeups, queues and messages alone do.
+#[test]
+#[ignore = "takes some minutes; scripts/gathering-signs"]
+fn signs_without_memory() {
+    table(MemoryChoice::None);
+}
+
+fn table(memory: MemoryChoice) {
     let mut all = Vec::new();
     println!("mix\tmachine\tgroup\tmeasure\ttruth\ttold\tuntold");
     for mix in 0..20 {
         for machine in ["2s1n2l8c1t", "1s1n4l4c1t"] {
-            let cells = cells(mix, machine);
+            let cells = cells(mix, machine, memory);
             for Cell { mix, machine, group, measure, truth, told, untold } in &cells {
                 println!("{mix}\t{machine}\t{group}\t{measure}\t{truth:.4}\t{told:.4}\t{untold:.4}");
             }
