@@ -22,8 +22,9 @@ const ASSUMED: (&str, u64) = ("mysql-select", 512 << 10);
 /// What the truth is drawn from.
 const PROFILES: [&str; 6] = ["mysql-select", "hackbench", "schbench", "canneal", "mediawiki", "perlbench"];
 const SHARED_KIB: [u64; 5] = [64, 256, 1024, 2048, 4096];
-/// How long a group works, and changes that count.
-const WORK_NS: u64 = 15_000_000;
+/// How long a group works: with memory, where a simulation takes long, and without.
+const WORK_NS: [u64; 2] = [15_000_000, 100_000_000];
+/// Changes that count.
 const CHANGES: f64 = 0.02;
 const SEEDS: [u64; 2] = [1, 2];
 
@@ -40,11 +41,11 @@ struct Cell {
 
 fn cells(mix: u64, name: &'static str, memory: MemoryChoice) -> Vec<Cell> {
     let machine = warmcore_topology::resolve(name).unwrap();
-    let planted = Mix::of_work(mix, WORK_NS);
+    let has_memory = memory != MemoryChoice::None;
+    let planted = Mix::of_work(mix, WORK_NS[usize::from(!has_memory)]);
     let mut truth = planted.workload.clone();
     let profile = PROFILES[mix as usize % PROFILES.len()];
     let bytes = SHARED_KIB[mix as usize % SHARED_KIB.len()] << 10;
-    let has_memory = memory != MemoryChoice::None;
     for group in (1..=planted.groups()).filter(|_| has_memory) {
         let data = truth.add_data_group(format!("data-{group}"), bytes);
         for task in truth.tasks.iter_mut().filter(|task| planted.truth[&task.name] == group) {
@@ -81,15 +82,18 @@ fn cells(mix: u64, name: &'static str, memory: MemoryChoice) -> Vec<Cell> {
     let mut cells = Vec::new();
     for ((truth, told), untold) in true_gains.iter().zip(&told).zip(&untold) {
         assert!(truth.group == told.group && truth.group == untold.group);
-        let ratios: [(&str, fn(&Gain) -> Option<f64>); 2] =
-            [("elapsed", |gain| gain.elapsed.ratio), ("cpu_time", |gain| gain.cpu_time.ratio)];
-        for (measure, ratio) in ratios {
+        for measure in ["elapsed", "cpu_time"] {
             let group = truth.group.map_or("all".to_owned(), |group| (group + 1).to_string());
-            let [truth, told, untold] = [truth, told, untold].map(|gain| ratio(gain).unwrap());
+            let [truth, told, untold] = [truth, told, untold].map(|gain| ratio(gain, measure));
             cells.push(Cell { mix, machine: name, group, measure, truth, told, untold });
         }
     }
     cells
+}
+
+fn ratio(gain: &Gain, measure: &str) -> f64 {
+    let comparison = if measure == "elapsed" { &gain.elapsed } else { &gain.cpu_time };
+    comparison.ratio.unwrap()
 }
 
 /// Of cells that change, how many there are and of how many the sign is predicted.

@@ -95,7 +95,6 @@ pub struct ValidateArguments {
 
 /// Verbs of `vm`.
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one of them is made in a process")]
 pub enum VmCommand {
     /// Say what this computer has for booting guests, and what is missing
     Doctor {
