@@ -102,14 +102,14 @@ pub(crate) fn all() -> Vec<Measure> {
 
 /// A number in what a command prints.
 #[derive(Clone, Debug)]
-enum Place {
+enum Spot {
     /// After this text.
     After(String),
     /// What the first group of a pattern matches, or all that the pattern does.
     Pattern(Regex),
 }
 
-impl Place {
+impl Spot {
     /// Reads `after:TEXT` or `regex:PATTERN`; `None` for anything else.
     fn parse(text: &str) -> Result<Option<Self>, String> {
         if let Some(before) = text.strip_prefix("after:") {
@@ -151,7 +151,7 @@ pub(crate) fn asked(metric: &str) -> Result<Option<Measure>, String> {
         Some(text) => (Better::Higher, text),
         None => (Better::Lower, metric),
     };
-    let Some(_) = Place::parse(text)? else { return Ok(None) };
+    let Some(_) = Spot::parse(text)? else { return Ok(None) };
     let definition = "the number that the command prints there";
     let measure = Measure::of_outcome(metric, text, Unit::One, better, definition);
     Ok(Some(Measure { least: f64::MIN_POSITIVE, ..measure }))
@@ -161,13 +161,13 @@ pub(crate) fn asked(metric: &str) -> Result<Option<Measure>, String> {
 pub(crate) fn printed(metric: Option<&str>, output: &str) -> BTreeMap<String, Option<f64>> {
     let mut values = BTreeMap::new();
     for (name, _, _, factor, _, pattern) in LINES {
-        let place = Regex::new(pattern).ok().map(Place::Pattern);
+        let place = Regex::new(pattern).ok().map(Spot::Pattern);
         if let Some(value) = place.and_then(|place| place.value(output)) {
             values.insert(name.to_owned(), Some(factor * value));
         }
     }
     if let Some(metric) = metric
-        && let Ok(Some(place)) = Place::parse(metric.strip_prefix(HIGHER).unwrap_or(metric))
+        && let Ok(Some(place)) = Spot::parse(metric.strip_prefix(HIGHER).unwrap_or(metric))
     {
         values.insert(metric.to_owned(), place.value(output));
     }
