@@ -30,7 +30,6 @@ use super::{Bookkeeping, Cdf, Percentiles, Variant};
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, percentages, tunables};
 use crate::ule::Chance;
-use warmcore_kernel::QueueLock;
 
 tunables! {
     /// Tunables of all placements against contention.
