@@ -360,7 +360,7 @@ fn with_a_setup_all_threads_begin_together_when_the_main_thread_has_done_it() {
         assert_eq!(main[gate - 1], Step::Run { work_ns: 20_000_000 }, "{spec}");
         assert!(main[..gate].iter().any(|step| matches!(step, Step::Fork(_))), "{spec}");
     }
-    assert_eq!(made("verilator:-t3,--setup=0s"), made("verilator:-t3"));
+    assert_eq!(made("verilator:-t3,--setup=0s").programs, made("verilator:-t3").programs);
 }
 
 #[test]
