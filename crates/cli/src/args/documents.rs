@@ -53,7 +53,6 @@ documents! {
     Programs "programs" "`validate programs --json`";
     HostSurvey "host-survey" "`host doctor --json`";
     HostRestore "host-restore" "`host restore --json`";
-    HostCompare "host-compare" "`host compare --json`";
     HostPlan "host-plan" "`compare --on host --dry-run --json`";
     VmDoctor "vm-doctor" "`vm doctor --json`";
     VmKernels "vm-kernels" "`vm kernels --json`";
@@ -68,8 +67,9 @@ mod tests {
     use crate::args::Arguments;
 
     /// Commands without `--json`, and why.
-    const WITHOUT: [(&str, &str); 4] = [
+    const WITHOUT: [(&str, &str); 5] = [
         ("warmcore vm shell", "a person types into it"),
+        ("warmcore vm exec", "it prints what its program prints"),
         ("warmcore schema", "it prints a JSON document"),
         ("warmcore completions", "it prints a script for a shell"),
         ("warmcore man", "it prints pages for man"),

@@ -348,5 +348,7 @@ fn a_command_is_read_back_word_for_word_and_has_no_tasks_beside_it() {
     assert_eq!(from_rtapp("env", &text, &Options::default()).unwrap(), workload);
     let both = text.replace(r#""tasks": {}"#, r#""tasks": {"a": {"run": 5}}"#);
     assert_ne!(both, text);
-    assert!(from_rtapp("env", &both, &Options::default()).unwrap_err().to_string().contains("one or the other"));
+    let error = from_rtapp("env", &both, &Options::default()).unwrap_err();
+    let cause = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(cause.contains("one or the other"), "{cause}");
 }
