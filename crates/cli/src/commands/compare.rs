@@ -366,14 +366,13 @@ fn describe(
     } else {
         String::new()
     };
-    let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     console.note(&format!(
-        "{} on {}: {} schedulers, {} trial{} each, {jobs} at a time{memory}",
+        "{} on {}: {}, {} each, {jobs} at a time{memory}",
         record.workload.source,
         record.machine.source,
-        labels.len(),
-        record.seeds.len(),
-        if record.seeds.len() == 1 { "" } else { "s" }
+        counted(record.schedulers.len(), "scheduler"),
+        counted(record.seeds.len(), "trial")
     ));
     if let Some(directory) = directory {
         console.info(&format!("writing to {}", directory.path().display()));
