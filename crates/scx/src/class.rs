@@ -34,7 +34,7 @@ pub struct Ext<P> {
 /// Calls an operation in a context.
 macro_rules! call {
     ($self:ident, $core:ident, $operation:ident, $context:expr, $method:ident($($argument:expr),*)) => {{
-        $self.state.account($core, Operation::$operation);
+        $self.state.counts[Operation::$operation as usize] += 1;
         $self.state.context = $context;
         let mut kernel = Kfuncs { core: &mut *$core, state: &mut $self.state };
         let result = $self.program.$method(&mut kernel, $($argument),*);
@@ -78,11 +78,6 @@ impl<P: Operations> Ext<P> {
     /// How often an operation was called.
     pub fn calls(&self, operation: Operation) -> u64 {
         self.state.counts[operation as usize]
-    }
-
-    /// From now on, a call of the operation costs its CPU so much. Without this it costs nothing.
-    pub fn set_price(&mut self, operation: Operation, price_ns: u64) {
-        self.state.prices_ns[operation as usize] = price_ns;
     }
 
     /// Whether the locks of queues that CPUs share take time, as they do unless this says otherwise.

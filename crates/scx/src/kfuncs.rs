@@ -361,7 +361,8 @@ impl Kfuncs<'_, '_> {
     /// Starts a timer of the program's on this CPU (`bpf_timer_start`).
     pub fn start_timer(&mut self, delay_ns: u64, payload: u32) {
         if self.state.before_ns > 0 {
-            let left_ns = self.state.before_ns as i64 - delay_ns as i64;
+            // At most a second is before the run, so the difference does not overflow.
+            let left_ns = self.state.before_ns as i64 - i64::try_from(delay_ns).unwrap_or(i64::MAX);
             self.state.early_timers.push((left_ns, payload));
             return;
         }

@@ -105,7 +105,7 @@ pub enum Kick {
     Wait,
 }
 
-/// The operations, for counts, prices and the list of those that a program has.
+/// The operations, for counts and the list of those that a program has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)] // Each is described at the method of its name.
 pub enum Operation {

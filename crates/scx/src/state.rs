@@ -74,7 +74,6 @@ pub(crate) struct State {
     /// By CPU: runnable tasks, the running one included.
     pub runnable: Vec<usize>,
     pub counts: [u64; Operation::COUNT],
-    pub prices_ns: [u64; Operation::COUNT],
     /// Locks of shared queues take time.
     pub locks_cost: bool,
     pub context: Context,
@@ -112,7 +111,6 @@ impl State {
             entities,
             runnable: vec![0; cpus],
             counts: [0; Operation::COUNT],
-            prices_ns: [0; Operation::COUNT],
             locks_cost: true,
             context: Context::Other,
             buffer: Vec::with_capacity(table.dispatch_max_batch as usize),
@@ -169,15 +167,6 @@ impl State {
     /// After an error the program is not asked any more (bypass).
     pub fn is_bypassed(&self) -> bool {
         self.exit.is_some()
-    }
-
-    /// Counts a call of an operation and charges its price.
-    pub fn account(&mut self, core: &mut Core<'_>, operation: Operation) {
-        self.counts[operation as usize] += 1;
-        let price_ns = self.prices_ns[operation as usize];
-        if price_ns > 0 {
-            core.charge(core.this_cpu(), price_ns, operation.overhead());
-        }
     }
 
     /// Charges the running task's slice with the time since the last charge.

@@ -259,3 +259,12 @@ fn timers_of_a_program_that_is_loaded_before_the_run_run_before_it_and_go_on_in_
     assert_eq!(times_ns[..3], [0, 0, 0], "at 30, 60 and 90 of the 100 ms before: {times_ns:?}");
     assert_eq!(times_ns[3..], [20 * MS, 50 * MS, 80 * MS], "and 30 ms later each time");
 }
+
+#[test]
+fn a_timer_that_never_comes_does_not_come_before_the_run_either() {
+    let mut program = Program::fifo();
+    (program.loaded_before_ns, program.timer_at_ns) = (100 * MS, u64::MAX);
+    let result = program.run(&hogs(1, 10 * MS), ONE_CPU);
+    has_no_fault(&result);
+    assert!(result.times("timer", 0).is_empty());
+}

@@ -20,6 +20,9 @@ pub(super) const EINVAL: i64 = 22;
 /// Timers that there may be: the number of one and of its start are 32 bits together.
 const TIMERS: usize = 1 << 12;
 
+/// Least time in which a timer comes, in ns: one that starts itself again at once does not stop the clock. No hardware timer is faster.
+const LEAST_TIMER_NS: u64 = 1_000;
+
 /// Defines functions that translated code calls, by a name or number: the host, as many of the five arguments as are named, a result of 64 bits.
 macro_rules! functions {
     ($($key:pat => |$host:ident $(, $argument:ident)*| $body:expr;)*) => {
@@ -255,7 +258,7 @@ impl Host {
         timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
         let payload = number << 20 | timer.generation;
         let delay_ns = if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(clock_ns(kernel)) } else { delay_ns };
-        kernel.start_timer(delay_ns, payload);
+        kernel.start_timer(delay_ns.max(LEAST_TIMER_NS), payload);
         0
     }
 
