@@ -13,6 +13,7 @@ mod workload;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use warmcore_topology::VirtualLlcSize;
 
 use crate::console::ColorChoice;
 
@@ -210,10 +211,10 @@ pub struct CompareArguments {
     /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub scores: Option<u64>,
-    /// Count moves within and between virtual LLCs of so many CPUs with consecutive numbers, as some schedulers split large LLCs, and how
-    /// many tasks move between them how often
-    #[arg(long, value_name = "CPUS", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub virtual_llcs: Option<u32>,
+    /// Divide each LLC into virtual ones of so many cores, as `scx_lavd --virt-llc` does: 4, or 2-8, of which the first number that divides
+    /// the LLC's cores counts. Moves within and between them become measures and figures
+    #[arg(long, value_name = "CORES", conflicts_with = "resume")]
+    pub virtual_llcs: Option<VirtualLlcSize>,
     /// Run directory; by default a new one under runs/
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,

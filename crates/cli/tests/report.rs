@@ -88,6 +88,34 @@ fn what_tasks_are_ranked_by_is_drawn_and_stored_samples_are_the_ones_that_are_sh
 }
 
 #[test]
+fn virtual_llcs_are_a_level_of_measures_and_figures() {
+    let scratch = Scratch::new();
+    let words = "compare -m 1s1n2l4c2t -w hackbench:-T,-p,-f4,-g2,-l40 -s cfs --trials 1 --trace full --virtual-llcs 2 --json --out run";
+    let output = scratch.run(words).exits_with(0);
+    let document: serde_json::Value = serde_json::from_str(&output.out).unwrap();
+    let measures = |scheduler: usize| &document["schedulers"][scheduler]["measures"];
+    let value = |name: &str| measures(0)[name]["summary"]["median"].as_f64().unwrap_or_else(|| panic!("{name}"));
+    let (same, other) = (value("migrations_ran_same_virtual_llc"), value("migrations_ran_other_virtual_llc"));
+    assert!(same > 0.0 && other > 0.0, "{same} {other}");
+    assert_eq!(same + other, value("migrations_ran_same_llc"));
+    assert_eq!(other + value("migrations_ran_same_node"), value("migrations_ran_between_virtual_llcs"));
+    let tasks = [0, 1, 10, 100, 1000].map(|least| value(&format!("tasks_crossing_virtual_llcs_{least}")));
+    assert!(tasks.iter().sum::<f64>() >= 17.0, "{tasks:?}");
+
+    scratch.run("report run --svg figures").exits_with(0);
+    let migrations = read(&scratch, "figures/migrations.csv");
+    assert!(migrations.contains("same_virtual_llc,cfs") && !migrations.contains("same_llc,cfs"), "{migrations}");
+    // In one trial the matrix has every move that the measure counts.
+    let matrix = read(&scratch, "figures/virtual-transitions-0-cfs.csv");
+    let moves: f64 = matrix.lines().skip(1).map(|row| row.rsplit(',').next().unwrap().parse::<f64>().unwrap()).sum();
+    assert_eq!(moves, value("migrations_ran_between_virtual_llcs"));
+    let page = read(&scratch, "run/report.html");
+    assert!(page.contains("id=\"figure-crossings\"") && page.contains("id=\"figure-virtual-transitions-0-cfs\""));
+
+    scratch.run("compare -w spin -s rr --virtual-llcs 4-2 --no-out").exits_with(2).complains("such as 2-8");
+}
+
+#[test]
 fn cumulative_run_times_side_by_side_share_their_axes() {
     let scratch = Scratch::new();
     let words =

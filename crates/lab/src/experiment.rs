@@ -18,7 +18,7 @@ use warmcore_workload::Workload;
 
 use crate::builder::ExperimentBuilder;
 use crate::files::{find_program, sha256, sha256_of_file};
-pub use crate::observe::Observation;
+pub use crate::observe::{Observation, virtual_llc_histogram};
 
 /// Version of the record.
 pub const SCHEMA: &str = "warmcore-experiment-2";

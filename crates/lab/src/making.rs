@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use warmcore_places::place::{Conduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
-use warmcore_topology::Machine;
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{
     ApplicationOutcome, End, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo,
@@ -104,8 +103,7 @@ pub(crate) fn make(
 ) -> Result<Trial, TrialError> {
     let machine = &experiment.machine.value;
     let tables = run.tables;
-    let mut observer =
-        (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, llcs_of_cpus(machine)));
+    let mut observer = (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine));
     let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 });
     let mut paths = CriticalPaths::default();
     let (report, counters) = match (experiment.trace, directory) {
@@ -277,11 +275,6 @@ fn operation_row(operation: &OperationUse) -> OperationRow {
         instructions: operation.cost.map(|cost| cost.instructions),
         charged_ns: operation.cost.map(|cost| cost.charged_ns),
     }
-}
-
-/// LLC of each CPU, as indices.
-fn llcs_of_cpus(machine: &Machine) -> Vec<usize> {
-    machine.cpus().map(|cpu| machine.llc_of(cpu).index()).collect()
 }
 
 /// Nothing in it may differ between equal runs, so it names no computer.

@@ -11,7 +11,7 @@ use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
 use crate::trial::{Trial, TrialEnd};
-use crate::{host_measures, memory_measures, placement_measures};
+use crate::{host_measures, memory_measures, observe, placement_measures};
 
 /// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,6 +217,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
     measures.extend(memory_measures::of_workload(workload));
     measures.extend(placement_measures::all());
     measures.extend(host_measures::all());
+    measures.extend(observe::virtual_llc_measures());
     measures
 }
 

@@ -4,8 +4,11 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use warmcore_topology::CpuId;
+use warmcore_statistics::Better;
+use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcSize, VirtualLlcs};
 use warmcore_trace::{Event, EventKind, Sink};
+
+use crate::measures::{Measure, Unit};
 
 /// Something to look at during a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,104 +29,148 @@ pub enum Observation {
         /// Largest difference of any two CPUs.
         within: u32,
     },
-    /// How often a task ran on another CPU than before, within a virtual LLC and from one to another: groups of so many CPUs with
-    /// consecutive numbers, as schedulers split large LLCs. Gives the measures `migrations_ran_within_…_cpus` and
-    /// `migrations_ran_across_…_cpus`, and as a histogram how many tasks went from one to another how often:
-    /// `tasks_crossing_…_cpus_0`, `…_1` (1 to 9 times), `…_10`, `…_100` and `…_1000` (1000 times or more).
+    /// How often a task ran on another CPU than before, with each LLC divided into virtual ones. Gives the measures
+    /// `migrations_ran_same_virtual_llc` and `migrations_ran_other_virtual_llc`, which are what `migrations_ran_same_llc` consists
+    /// of; `migrations_ran_between_virtual_llcs`, those and all from LLC to LLC; and as a histogram how many tasks went from one
+    /// virtual LLC to another how often: `tasks_crossing_virtual_llcs_0`, `…_1` (1 to 9 times), `…_10`, `…_100` and `…_1000` (1000
+    /// times or more).
     VirtualLlcs {
-        /// CPUs of each; 1 or more.
-        cpus: u32,
+        /// Cores of each.
+        cores: VirtualLlcSize,
     },
 }
 
 /// Least numbers of crossings of each bar of a histogram.
 const CROSSINGS: [u32; 5] = [0, 1, 10, 100, 1000];
 
-impl Observation {
-    /// What its measures are about, in the order of a histogram: names with a title each. None for instants.
-    #[must_use]
-    pub fn histogram(&self) -> Vec<(String, String)> {
-        let Self::VirtualLlcs { cpus } = self else { return Vec::new() };
-        let name = |low: &u32| format!("tasks_crossing_{cpus}_cpus_{low}");
-        let title = |low: &u32| match low {
-            0 => "never".to_owned(),
-            1000 => "1000 times or more".to_owned(),
-            low => format!("{low} to {} times", 10 * low - 1),
-        };
-        CROSSINGS.iter().map(|low| (name(low), title(low))).collect()
+/// How many tasks moved between virtual LLCs how often, in the order of a histogram: names of measures with a title each.
+#[must_use]
+pub fn virtual_llc_histogram() -> Vec<(String, String)> {
+    let name = |low: &u32| format!("tasks_crossing_virtual_llcs_{low}");
+    let title = |low: &u32| match low {
+        0 => "never".to_owned(),
+        1000 => "1000 times or more".to_owned(),
+        low => format!("{low} to {} times", 10 * low - 1),
+    };
+    CROSSINGS.iter().map(|low| (name(low), title(low))).collect()
+}
+
+/// The measures of virtual LLCs, which trials have that were asked for them.
+pub(crate) fn virtual_llc_measures() -> impl Iterator<Item = Measure> {
+    let measure = |name: String, title: String, unit, definition: &str| Measure {
+        optional: true,
+        ..Measure::of_outcome(&name, &title, unit, Better::Neither, definition)
+    };
+    let moves = [
+        (
+            "same_virtual_llc",
+            "within a virtual LLC",
+            "consecutive slices of one task on different CPUs of one virtual LLC",
+        ),
+        (
+            "other_virtual_llc",
+            "between virtual LLCs of one LLC",
+            "consecutive slices of one task in different virtual LLCs of one LLC",
+        ),
+        (
+            "between_virtual_llcs",
+            "between virtual LLCs",
+            "consecutive slices of one task in different virtual LLCs, whether of one LLC or not",
+        ),
+    ];
+    let moves = moves.map(|(name, title, definition)| {
+        measure(format!("migrations_ran_{name}"), format!("migrations (ran) {title}"), Unit::One, definition)
+    });
+    let crossings = virtual_llc_histogram().into_iter().map(move |(name, times)| {
+        let definition = "tasks by how often they ran next in another virtual LLC than before";
+        measure(name, format!("tasks that changed their virtual LLC {times}"), Unit::Tasks, definition)
+    });
+    moves.into_iter().chain(crossings)
+}
+
+/// Moves of tasks on a machine whose LLCs are divided.
+struct Watched {
+    /// Virtual LLC of each CPU.
+    division: VirtualLlcs,
+    /// Moves within one LLC: within a virtual one, and from one to another.
+    within_llc: [u64; 2],
+    /// Moves between virtual LLCs, whatever else they have in common.
+    between: u64,
+    /// CPU that each task ran on last, and how often it went to another virtual LLC, by task id.
+    tasks: Vec<Option<(CpuId, u32)>>,
+}
+
+impl Watched {
+    fn runs(&mut self, machine: &Machine, task: usize, cpu: CpuId) {
+        if self.tasks.len() <= task {
+            self.tasks.resize(task + 1, None);
+        }
+        let (before, crossings) = self.tasks[task].get_or_insert((cpu, 0));
+        let crosses = self.division.of(*before) != self.division.of(cpu);
+        if machine.relation(*before, cpu) == Relation::SameLlc {
+            self.within_llc[usize::from(crosses)] += 1;
+        }
+        self.between += u64::from(crosses);
+        *crossings += u32::from(crosses);
+        *before = cpu;
+    }
+
+    fn measures(self) -> impl Iterator<Item = (String, f64)> {
+        let mut bars = [0_u32; CROSSINGS.len()];
+        for (_, crossings) in self.tasks.into_iter().flatten() {
+            bars[CROSSINGS.iter().rposition(|low| *low <= crossings).unwrap_or(0)] += 1;
+        }
+        let [same, other] = self.within_llc;
+        let moves = [("same_virtual_llc", same), ("other_virtual_llc", other), ("between_virtual_llcs", self.between)];
+        let moves = moves.map(|(what, count)| (format!("migrations_ran_{what}"), count as f64));
+        let names = virtual_llc_histogram().into_iter().map(|(name, _)| name);
+        moves.into_iter().chain(names.zip(bars.map(f64::from)))
     }
 }
 
-/// Virtual LLCs of so many CPUs.
-struct Watched {
-    cpus: u32,
-    /// Moves within and across.
-    moves: [u64; 2],
-    /// Moves across of each task that ran, by task id.
-    across: Vec<Option<u32>>,
-}
-
 /// Follows where tasks are, and answers the observations.
-pub(crate) struct Observer {
+pub(crate) struct Observer<'a> {
+    machine: &'a Machine,
     /// In order of time.
     pending: Vec<Observation>,
     /// CPU of each task that exists, by task id.
     places: Vec<Option<CpuId>>,
-    /// LLC of each CPU.
-    llcs: Vec<usize>,
     /// Number of tasks on each CPU.
     counts: Vec<u32>,
     /// Waits for evenness that have begun and not ended: when, and how even.
     uneven: Vec<(u64, u32)>,
-    /// Virtual LLCs that are watched.
-    virtual_llcs: Vec<Watched>,
-    /// CPU that each task ran on last, by task id.
-    ran: Vec<Option<CpuId>>,
+    /// Virtual LLCs, if they are watched.
+    virtual_llcs: Option<Watched>,
     measures: Vec<(String, f64)>,
 }
 
-impl Observer {
-    /// An observer of a machine whose CPUs have these LLCs.
-    pub(crate) fn new(observations: &[Observation], llcs: Vec<usize>) -> Self {
-        let (watched, mut pending): (Vec<Observation>, Vec<Observation>) =
-            observations.iter().partition(|observation| matches!(observation, Observation::VirtualLlcs { .. }));
-        let virtual_llcs = watched
-            .iter()
-            .filter_map(|observation| match observation {
-                Observation::VirtualLlcs { cpus } => {
-                    Some(Watched { cpus: (*cpus).max(1), moves: [0; 2], across: Vec::new() })
+impl<'a> Observer<'a> {
+    /// An observer of a run on a machine. Of several divisions into virtual LLCs the last one counts.
+    pub(crate) fn new(observations: &[Observation], machine: &'a Machine) -> Self {
+        let (mut pending, mut virtual_llcs) = (Vec::new(), None);
+        for observation in observations {
+            match observation {
+                Observation::VirtualLlcs { cores } => {
+                    virtual_llcs = Some(Watched {
+                        division: VirtualLlcs::divide(machine, *cores),
+                        within_llc: [0; 2],
+                        between: 0,
+                        tasks: Vec::new(),
+                    });
                 }
-                _ => None,
-            })
-            .collect();
+                _ => pending.push(*observation),
+            }
+        }
         pending.sort_by_key(instant_ns);
         pending.reverse();
-        let counts = vec![0; llcs.len()];
-        Self {
-            pending,
-            places: Vec::new(),
-            llcs,
-            counts,
-            uneven: Vec::new(),
-            virtual_llcs,
-            ran: Vec::new(),
-            measures: Vec::new(),
-        }
+        let counts = vec![0; machine.cpu_count()];
+        Self { machine, pending, places: Vec::new(), counts, uneven: Vec::new(), virtual_llcs, measures: Vec::new() }
     }
 
     /// What was seen of the instants up to the end of the run. Those after it have no value.
     pub(crate) fn measures(mut self, end_ns: u64) -> Vec<(String, f64)> {
         self.answer_before(end_ns.saturating_add(1));
-        for Watched { cpus, moves, across } in self.virtual_llcs {
-            for (what, count) in ["within", "across"].into_iter().zip(moves) {
-                self.measures.push((format!("migrations_ran_{what}_{cpus}_cpus"), count as f64));
-            }
-            let bar = |count: u32| CROSSINGS.iter().rposition(|low| *low <= count).unwrap_or(0);
-            let mut bars = [0_u32; CROSSINGS.len()];
-            across.into_iter().flatten().for_each(|count| bars[bar(count)] += 1);
-            let names = Observation::VirtualLlcs { cpus }.histogram();
-            self.measures.extend(names.into_iter().zip(bars).map(|((name, _), count)| (name, f64::from(count))));
-        }
+        self.measures.extend(self.virtual_llcs.into_iter().flat_map(Watched::measures));
         self.measures
     }
 
@@ -140,9 +187,9 @@ impl Observer {
                 // Not about an instant.
                 Observation::VirtualLlcs { .. } => continue,
             };
-            let mut by_llc = vec![0_u32; self.llcs.iter().max().map_or(0, |llc| llc + 1)];
-            for (count, llc) in self.counts.iter().zip(&self.llcs) {
-                by_llc[*llc] += count;
+            let mut by_llc = vec![0_u32; self.machine.llc_count()];
+            for (count, cpu) in self.counts.iter().zip(self.machine.cpus()) {
+                by_llc[self.machine.llc_of(cpu).index()] += count;
             }
             let (least, most) = self.range();
             let of_llc = by_llc.into_iter().max().unwrap_or(0);
@@ -177,26 +224,6 @@ impl Observer {
         });
     }
 
-    fn runs(&mut self, task: usize, cpu: CpuId) {
-        if self.virtual_llcs.is_empty() {
-            return;
-        }
-        if self.ran.len() <= task {
-            self.ran.resize(task + 1, None);
-        }
-        let before = self.ran[task].replace(cpu);
-        for Watched { cpus, moves, across } in &mut self.virtual_llcs {
-            if across.len() <= task {
-                across.resize(task + 1, None);
-            }
-            let crossings = across[task].get_or_insert(0);
-            let Some(before) = before.filter(|before| *before != cpu) else { continue };
-            let crosses = before.0 / *cpus != cpu.0 / *cpus;
-            moves[usize::from(crosses)] += 1;
-            *crossings += u32::from(crosses);
-        }
-    }
-
     fn set(&mut self, task: usize, place: Option<CpuId>, now_ns: u64) {
         if self.places.len() <= task {
             self.places.resize(task + 1, None);
@@ -224,14 +251,16 @@ fn instant_ns(observation: &Observation) -> u64 {
     }
 }
 
-impl Sink for Observer {
+impl Sink for Observer<'_> {
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
         for event in batch {
             self.answer_before(event.time_ns);
             match event.kind {
                 EventKind::Migrate { task, to, .. } => self.set(task.index(), Some(to), event.time_ns),
                 EventKind::Switch { next, .. } if !next.is_idle() => {
-                    self.runs(next.index(), event.cpu);
+                    if let Some(watched) = &mut self.virtual_llcs {
+                        watched.runs(self.machine, next.index(), event.cpu);
+                    }
                     self.set(next.index(), Some(event.cpu), event.time_ns)
                 }
                 EventKind::Wakeup { task } => self.set(task.index(), Some(event.cpu), event.time_ns),
@@ -246,12 +275,14 @@ impl Sink for Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmcore_topology::resolve;
     use warmcore_trace::{MigrationKind, PrevState, TaskId};
 
     #[test]
     fn tasks_are_counted_where_they_are_at_the_instant() {
         let at = |at_ms| Observation::TasksPerCpu { at_ms };
-        let mut observer = Observer::new(&[at(3), at(1), at(99)], vec![0, 0]);
+        let machine = resolve("1s1n1l2c1t").unwrap();
+        let mut observer = Observer::new(&[at(3), at(1), at(99)], &machine);
         let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
         let wakeup = |task| EventKind::Wakeup { task: TaskId(task) };
         let migrate = |task| EventKind::Migrate {
@@ -275,23 +306,26 @@ mod tests {
 
     #[test]
     fn moves_are_counted_within_virtual_llcs_and_across() {
-        let mut observer = Observer::new(&[Observation::VirtualLlcs { cpus: 4 }], vec![0; 8]);
+        let machine = resolve("1s1n2l8c1t").unwrap();
+        let cores = "4".parse().unwrap();
+        let mut observer = Observer::new(&[Observation::VirtualLlcs { cores }], &machine);
         let on = |cpu: u32, task: u32| Event {
             time_ns: 0,
             cpu: CpuId(cpu),
             kind: EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Runnable, next: TaskId(task) },
         };
-        observer.events(&[on(0, 0), on(3, 0), on(3, 0), on(4, 0), on(7, 1), on(5, 0), on(0, 1)]).unwrap();
+        observer.events(&[on(0, 0), on(3, 0), on(3, 0), on(4, 0), on(7, 1), on(5, 0), on(8, 1)]).unwrap();
         let measures = observer.measures(1);
         let expected = [
-            ("migrations_ran_within_4_cpus", 2.0),
-            ("migrations_ran_across_4_cpus", 2.0),
-            // Task 0 crossed once, task 1 once, and nobody stayed.
-            ("tasks_crossing_4_cpus_0", 0.0),
-            ("tasks_crossing_4_cpus_1", 2.0),
-            ("tasks_crossing_4_cpus_10", 0.0),
-            ("tasks_crossing_4_cpus_100", 0.0),
-            ("tasks_crossing_4_cpus_1000", 0.0),
+            // Task 0 from CPU 0 to 3 and from 4 to 5; from 3 to 4; and task 1 to another LLC.
+            ("migrations_ran_same_virtual_llc", 2.0),
+            ("migrations_ran_other_virtual_llc", 1.0),
+            ("migrations_ran_between_virtual_llcs", 2.0),
+            ("tasks_crossing_virtual_llcs_0", 0.0),
+            ("tasks_crossing_virtual_llcs_1", 2.0),
+            ("tasks_crossing_virtual_llcs_10", 0.0),
+            ("tasks_crossing_virtual_llcs_100", 0.0),
+            ("tasks_crossing_virtual_llcs_1000", 0.0),
         ];
         assert_eq!(measures, expected.map(|(name, value)| (name.to_owned(), value)));
     }
@@ -299,7 +333,8 @@ mod tests {
     #[test]
     fn evenness_is_waited_for_from_an_instant_on() {
         let even = |from_ms, within| Observation::Even { from_ms, within };
-        let mut observer = Observer::new(&[even(0, 0), even(2, 0), even(2, 1), even(4, 0)], vec![0, 0]);
+        let machine = resolve("1s1n1l2c1t").unwrap();
+        let mut observer = Observer::new(&[even(0, 0), even(2, 0), even(2, 1), even(4, 0)], &machine);
         let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
         for (ms, task) in [(1, 0), (1, 1), (3, 2), (3, 3)] {
             observer.events(&[event(ms, EventKind::Wakeup { task: TaskId(task) })]).unwrap();

@@ -10,10 +10,13 @@ use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::files::{FileError, sha256_of_file};
 use crate::headroom::{self, Headroom};
+use crate::observe::Observation;
 use crate::runner::{finished_trials, trial_file, trial_name};
 use crate::sensitivity;
 use crate::session::{ResumeError, experiment_of};
 use crate::trial::Trial;
+use warmcore_topology::{VirtualLlcSize, VirtualLlcs};
+
 use crate::verdict::{ComparisonDocument, VerdictError, conclude_experiment};
 
 /// Why a run cannot be shown.
@@ -89,6 +92,21 @@ pub struct RunOnDisk {
 }
 
 impl RunOnDisk {
+    /// How many cores the virtual LLCs have into which its LLCs are divided, if they are.
+    #[must_use]
+    pub fn virtual_llc_size(&self) -> Option<VirtualLlcSize> {
+        self.record.observations.iter().rev().find_map(|observation| match observation {
+            Observation::VirtualLlcs { cores } => Some(*cores),
+            _ => None,
+        })
+    }
+
+    /// Its CPUs by virtual LLC, if there are some.
+    #[must_use]
+    pub fn virtual_llcs(&self) -> Option<VirtualLlcs> {
+        self.virtual_llc_size().map(|cores| VirtualLlcs::divide(&self.experiment.machine.value, cores))
+    }
+
     /// Reads a run directory.
     ///
     /// # Errors

@@ -35,6 +35,8 @@ pub struct Axes {
     pub most_tasks: f32,
     /// The most moves from any LLC to another one.
     pub most_moves: u64,
+    /// The most moves from any virtual LLC to another one.
+    pub most_virtual_moves: u64,
 }
 
 impl Axes {
@@ -43,11 +45,13 @@ impl Axes {
     pub fn of(scenes: &[Scene]) -> Self {
         let tasks = scenes.iter().flat_map(|scene| &scene.record.cpu_run_ns);
         let lengths = scenes.iter().flat_map(|scene| scene.record.lengths.iter().copied());
+        let virtual_moves = scenes.iter().filter_map(|scene| scene.record.virtual_transitions.as_ref()).flatten();
         Self {
             end_ns: scenes.iter().map(|scene| scene.end_ns).max().unwrap_or(0),
             longest_run_ns: tasks.map(|cpus| cpus.iter().map(|(_, ns)| ns).sum()).max().unwrap_or(0),
             most_tasks: lengths.fold(1.0, f32::max),
             most_moves: scenes.iter().flat_map(|scene| &scene.record.transitions).copied().max().unwrap_or(0).max(1),
+            most_virtual_moves: virtual_moves.copied().max().unwrap_or(0).max(1),
         }
     }
 }
@@ -78,6 +82,7 @@ pub fn all(run: &Run) -> Vec<Figure> {
     figures.extend(matrix::migrations(run));
     figures.extend(matrix::crossings(run));
     let axes = Axes::of(&run.scenes);
+    let virtual_llcs = run.disk.virtual_llcs();
     for (index, scene) in run.scenes.iter().enumerate() {
         let machine = &run.disk.experiment.machine.value;
         figures.extend(time::cpus(index, scene, machine));
@@ -85,9 +90,10 @@ pub fn all(run: &Run) -> Vec<Figure> {
         figures.push(time::threads_per_cpu(index, scene, machine, &axes));
         figures.extend(lines::cumulative(index, scene, &axes));
         figures.extend(lines::scores(index, scene, &axes));
-        figures.push(matrix::thread_cpu(index, scene, machine));
+        figures.push(matrix::thread_cpu(index, scene, machine, virtual_llcs.as_ref()));
         figures.push(matrix::residency(index, scene, machine));
         figures.extend(matrix::transitions(index, scene, machine, &axes));
+        figures.extend(matrix::virtual_transitions(index, scene, virtual_llcs.as_ref(), &axes));
         figures.push(map::machine(index, scene, machine));
         figures.extend(counters::over_time(index, scene, machine));
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use warmcore_lab::making::{Extra, TrialError, rerun_trial};
 use warmcore_lab::reading::{ReadError, RunOnDisk};
 use warmcore_statistics::Sample;
-use warmcore_topology::Machine;
+use warmcore_topology::{Machine, VirtualLlcs};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{Event, RunTables, Sink, StoreError, StoreReader, TaskInfo, Tee};
 
@@ -275,12 +275,12 @@ impl Run {
         let stored = &self.disk.trials[scheduler][number];
         let label = &self.disk.record.schedulers[scheduler].label;
         let clock = self.disk.experiment.place.kind().clock.1;
-        let mut scene =
-            match self.disk.trace(scheduler, number) {
-                Some(path) => stored_scene(&path, machine, options.limits, stop)
-                    .map_err(|source| ReportError::Trace { scheduler: label.clone(), trial: stored.trial, source })?,
-                None => Looked::default(),
-            };
+        let virtual_llcs = self.disk.virtual_llcs();
+        let mut scene = match self.disk.trace(scheduler, number) {
+            Some(path) => stored_scene(&path, machine, virtual_llcs.clone(), options.limits, stop)
+                .map_err(|source| ReportError::Trace { scheduler: label.clone(), trial: stored.trial, source })?,
+            None => Looked::default(),
+        };
         // Scores that were not kept come from simulating the trial again, as everything does where no event was kept.
         let again = scene.tables.scores.is_empty()
             && self.is_repeatable()
@@ -288,7 +288,7 @@ impl Run {
         if again {
             let every_ns = ScoreTracks::interval_ns(stored.elapsed_ns);
             let extra = Extra { scores_every_ns: Some(every_ns), ..Extra::default() };
-            let recorder = Recorder::new(machine, stored.elapsed_ns, options.limits);
+            let recorder = Recorder::new(machine, virtual_llcs, stored.elapsed_ns, options.limits);
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
             let rerun = rerun_trial(experiment, record, scheduler, number, extra, stop, |_| recorder)
                 .map_err(|source| ReportError::Rerun { scheduler: label.clone(), trial: stored.trial, source })?;
@@ -340,11 +340,17 @@ struct Looked {
 }
 
 /// A trial whose events were kept.
-fn stored_scene(path: &Path, machine: &Machine, limits: Limits, stop: &AtomicBool) -> Result<Looked, StoreError> {
+fn stored_scene(
+    path: &Path,
+    machine: &Machine,
+    virtual_llcs: Option<VirtualLlcs>,
+    limits: Limits,
+    stop: &AtomicBool,
+) -> Result<Looked, StoreError> {
     let reader = StoreReader::open(path)?;
     let end_ns = reader.end_ns();
     let counters = Counters::new(machine, reader.tables(), Start::Idle { time_ns: 0 });
-    let mut both = Tee::new(counters, Recorder::new(machine, end_ns, limits));
+    let mut both = Tee::new(counters, Recorder::new(machine, virtual_llcs, end_ns, limits));
     replay(&reader, &mut both, stop)?;
     let metrics = both.first.metrics(end_ns, reader.tables(), reader.tasks());
     let (tables, tasks) = (reader.tables().clone(), reader.tasks().to_vec());

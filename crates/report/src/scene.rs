@@ -9,7 +9,7 @@
 use std::io;
 use std::mem;
 
-use warmcore_topology::{CpuId, LlcId, Machine};
+use warmcore_topology::{CpuId, LlcId, Machine, VirtualLlcs};
 use warmcore_trace::metrics::Metrics;
 use warmcore_trace::{
     Event, EventKind, MigrationKind, PrevState, RunTables, Sink, Slice, SliceBuilder, TaskId, TaskInfo,
@@ -151,6 +151,8 @@ pub struct Recording {
     pub cpu_run_ns: Vec<Vec<(u32, u64)>>,
     /// Migrations (ran) between LLCs: from row to column.
     pub transitions: Vec<u64>,
+    /// The same between virtual LLCs, where there are some.
+    pub virtual_transitions: Option<Vec<u64>>,
     /// Decisions.
     pub decisions: Marks<Decision>,
     /// Moves.
@@ -194,6 +196,8 @@ pub struct Recorder {
     last_cpu: Vec<Option<CpuId>>,
     cpu_run_ns: Vec<Vec<(u32, u64)>>,
     transitions: Vec<u64>,
+    virtual_llcs: Option<VirtualLlcs>,
+    virtual_transitions: Vec<u64>,
     decisions: Marks<Decision>,
     moves: Marks<Move>,
     counters: CounterSums,
@@ -201,10 +205,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for a trial on `machine` that is known to end at `end_ns`.
+    /// A recorder for a trial on `machine` that is known to end at `end_ns`. `virtual_llcs` says how its LLCs are divided, if they are.
     #[must_use]
-    pub fn new(machine: &Machine, end_ns: u64, limits: Limits) -> Self {
+    pub fn new(machine: &Machine, virtual_llcs: Option<VirtualLlcs>, end_ns: u64, limits: Limits) -> Self {
         let (cpus, llcs) = (machine.cpu_count(), machine.llc_count());
+        let groups = virtual_llcs.as_ref().map_or(0, VirtualLlcs::count);
         Self {
             llc_of: machine.cpus().map(|cpu| machine.llc_of(cpu)).collect(),
             llcs,
@@ -221,6 +226,8 @@ impl Recorder {
             last_cpu: Vec::new(),
             cpu_run_ns: Vec::new(),
             transitions: vec![0; llcs * llcs],
+            virtual_llcs,
+            virtual_transitions: vec![0; groups * groups],
             decisions: Marks::default(),
             moves: Marks::default(),
             counters: CounterSums::new(cpus, end_ns),
@@ -249,6 +256,7 @@ impl Recorder {
             lengths: self.length_sums.iter().map(|sum| (sum / bin_ns) as f32).collect(),
             cpu_run_ns: self.cpu_run_ns,
             transitions: self.transitions,
+            virtual_transitions: self.virtual_llcs.map(|_| self.virtual_transitions),
             decisions: self.decisions,
             moves: self.moves,
             counters: self.counters,
@@ -360,6 +368,12 @@ impl Recorder {
             if from != to {
                 self.transitions[from.index() * self.llcs + to.index()] += 1;
             }
+            if let Some(division) = &self.virtual_llcs {
+                let (from, to) = (division.of(last), division.of(slice.cpu));
+                if from != to {
+                    self.virtual_transitions[from * division.count() + to] += 1;
+                }
+            }
         }
         for (bin, part_ns) in spread(slice.start_ns, slice.end_ns, self.end_ns, OVERVIEW_BINS) {
             if bin != self.open[cpu].index {
@@ -433,7 +447,7 @@ mod tests {
     /// from 100 and runs there from 300.
     fn recording(limits: Limits) -> Recording {
         let machine = resolve("1s1n2l2c1t").unwrap();
-        let mut recorder = Recorder::new(&machine, 1000, limits);
+        let mut recorder = Recorder::new(&machine, None, 1000, limits);
         let events = [
             event(0, 0, EventKind::Wakeup { task: TaskId(0) }),
             switch(0, 0, IDLE, PrevState::Idle, 0),
@@ -497,7 +511,7 @@ mod tests {
     #[test]
     fn events_of_another_machine_are_refused() {
         let machine = resolve("1s1n1l2c1t").unwrap();
-        let mut recorder = Recorder::new(&machine, 10, Limits::default());
+        let mut recorder = Recorder::new(&machine, None, 10, Limits::default());
         recorder.events(&[event(0, 9, EventKind::Exit { task: TaskId(0) })]).unwrap_err();
     }
 }

@@ -54,6 +54,7 @@ mod toml_read;
 mod toml_topology;
 mod toml_write;
 mod units;
+mod virtual_llc;
 
 pub use assumed::{Assumption, assumptions};
 pub use base::{
@@ -81,3 +82,4 @@ pub use sysfs_write::{write_sysfs_snapshot, write_sysfs_tree};
 pub use toml_read::from_toml;
 pub use toml_write::to_toml;
 pub use units::{format_size, parse_size};
+pub use virtual_llc::{VirtualLlcSize, VirtualLlcSizeError, VirtualLlcs};

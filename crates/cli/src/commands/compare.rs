@@ -158,7 +158,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .metric(metric)
         .margin(arguments.margin)
         .scores_every_ns(arguments.scores)
-        .observations(arguments.virtual_llcs.map(|cpus| Observation::VirtualLlcs { cpus }).into_iter().collect())
+        .observations(arguments.virtual_llcs.map(|cores| Observation::VirtualLlcs { cores }).into_iter().collect())
         .build()?;
     if arguments.no_out && built.experiment.trace == TraceLevel::Full {
         return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));

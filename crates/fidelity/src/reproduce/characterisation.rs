@@ -7,6 +7,10 @@
 //! (`docs/spec/memory-model.md` section 8.2, P3 to P5), or follow from the words where it has none. Rows about LAVD run the
 //! program `scx_lavd` itself, if it is in the search path of programs.
 
+use std::num::NonZeroU32;
+
+use warmcore_topology::VirtualLlcSize;
+
 use crate::reproduce::check::{Band, Check, Coverage, Figure, Run, Stated};
 use crate::reproduce::published::{Kind, PublishedFile, PublishedRow};
 use warmcore_lab::experiment::Observation;
@@ -17,8 +21,8 @@ const LAVD: &str = "scx:scx_lavd --performance --virt-llc=4-4 --per-cpu-dsq";
 /// What main threads do before the others begin: a model is built, a grid filled. LAVD leaves threads that have never slept where they were
 /// started, and those of real programs look out for their beginning for a while and then sleep.
 const SETUP: &str = "--setup=20ms";
-/// CPUs of a virtual LLC.
-const VIRTUAL_LLC: u32 = 4;
+/// Cores of a virtual LLC.
+const VIRTUAL_LLC: VirtualLlcSize = VirtualLlcSize::exactly(NonZeroU32::new(4).unwrap());
 /// The machine with hardware threads: siblings of CPUs 0 to 79 are 80 to 159.
 const WITH_SMT: &str = "spr40";
 
@@ -204,7 +208,7 @@ fn benchmarks(machine: &str, scheduler: &str) -> Vec<(String, Run)> {
     for (name, workload) in programs {
         for (sockets, cpus) in [("1S", "-c0-31"), ("2S", "-c0-63")] {
             let run = Run::new(machine, format!("{workload},{cpus}"), scheduler);
-            let watched = run.observing(&[Observation::VirtualLlcs { cpus: VIRTUAL_LLC }]);
+            let watched = run.observing(&[Observation::VirtualLlcs { cores: VIRTUAL_LLC }]);
             runs.push((format!("{name} {sockets}"), watched));
         }
     }
@@ -238,11 +242,11 @@ fn lavd_migrations(machine: &str) -> Coverage {
             band: Band::at_least(1.0, "exceed those under EEVDF"),
             fitted: None,
         });
-        let share = Figure::Other("migrations_ran_across_4_cpus over migrations_ran", |trials| {
+        let share = Figure::Other("migrations_ran_between_virtual_llcs over migrations_ran", |trials| {
             let trial = trials.first()?;
             let all = trial.measure("migrations_ran")?;
             // Without a migration none leaves its virtual LLC.
-            Some(if all > 0.0 { trial.measure("migrations_ran_across_4_cpus")? / all } else { 0.0 })
+            Some(if all > 0.0 { trial.measure("migrations_ran_between_virtual_llcs")? / all } else { 0.0 })
         });
         checks.push(Check::value(
             format!("part of the migrations that leave a virtual LLC, {name}"),

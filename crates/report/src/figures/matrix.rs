@@ -1,7 +1,7 @@
 //! Who ran where: migrations by distance, tasks × CPUs, tasks × LLCs, and moves between LLCs.
 
-use warmcore_lab::experiment::Observation;
-use warmcore_topology::{CpuId, Machine, Relation};
+use warmcore_lab::experiment::virtual_llc_histogram;
+use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcs};
 
 use super::{Axes, Csv, Figure, PANEL, WIDTH, file_name, shortened, shortened_group};
 use crate::colour::{group, hex, series, step};
@@ -16,16 +16,25 @@ use crate::units::{count, duration, three_digits};
 const MOST_ROWS: usize = 96;
 const LEFT: f64 = 176.0;
 
-/// Migrations (ran) by what the two CPUs share: median of the trials. `None` when that was not recorded.
+/// Migrations (ran) by what the two CPUs share: median of the trials. Where LLCs are divided, moves within one are two rows. `None` when
+/// that was not recorded.
 #[must_use]
 pub fn migrations(run: &Run) -> Option<Figure> {
     let machine = &run.disk.experiment.machine.value;
+    let bar = |key: &str, words: &str| Bar {
+        measure: format!("migrations_ran_{key}"),
+        key: key.to_owned(),
+        words: words.to_owned(),
+    };
+    let divided = run.disk.virtual_llcs().is_some();
     let relations = machine.relations().into_iter().filter(|relation| *relation != Relation::SameCpu);
     let bars: Vec<Bar> = relations
-        .map(|relation| Bar {
-            measure: format!("migrations_ran_{}", relation.name()),
-            key: relation.name().to_owned(),
-            words: relation.description().to_owned(),
+        .flat_map(|relation| match relation {
+            Relation::SameLlc if divided => vec![
+                bar("same_virtual_llc", "same virtual LLC"),
+                bar("other_virtual_llc", "other virtual LLC, same LLC"),
+            ],
+            _ => vec![bar(relation.name(), relation.description())],
         })
         .collect();
     let words = Words {
@@ -42,19 +51,14 @@ pub fn migrations(run: &Run) -> Option<Figure> {
 /// How many tasks moved between virtual LLCs how often: median of the trials. `None` where nobody asked for virtual LLCs.
 #[must_use]
 pub fn crossings(run: &Run) -> Option<Figure> {
-    let observations = &run.disk.record.observations;
-    let found = observations.iter().find_map(|observation| match observation {
-        Observation::VirtualLlcs { cpus } => Some((*cpus, observation.histogram())),
-        _ => None,
-    });
-    let (cpus, histogram) = found?;
+    let cores = run.disk.virtual_llc_size()?;
     let bar = |(measure, words): (String, String)| Bar { key: words.clone(), measure, words };
-    let bars: Vec<Bar> = histogram.into_iter().map(bar).collect();
+    let bars: Vec<Bar> = virtual_llc_histogram().into_iter().map(bar).collect();
     let words = Words {
         id: "crossings",
         title: "Transitions between virtual LLCs",
         caption: format!(
-            "How many tasks ran next in another group of {cpus} CPUs with consecutive numbers than before, by how often they did."
+            "How many tasks ran next in another virtual LLC (LLCs divided by {cores} cores) than before, by how often they did."
         ),
         heading: ["transitions", "scheduler", "tasks_median"],
         counted: "tasks",
@@ -183,9 +187,9 @@ impl<'a> Heat<'a> {
     }
 }
 
-/// Tasks × CPUs: where each spent its run time.
+/// Tasks × CPUs: where each spent its run time. Lines part virtual LLCs, where there are some.
 #[must_use]
-pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure {
+pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine, virtual_llcs: Option<&VirtualLlcs>) -> Figure {
     const TOP: f64 = 34.0;
     let rows = rows(&scene.tasks, MOST_ROWS);
     let order = cpu_order(machine);
@@ -217,6 +221,9 @@ pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         (heat.of_row(row)[column] > 0).then(|| heat.share(row, column) / most.max(f64::MIN_POSITIVE))
     });
     llc_bands(&mut svg, machine, &order, (LEFT, width), (TOP, body));
+    if let Some(division) = virtual_llcs {
+        virtual_llc_lines(&mut svg, division, &order, (LEFT, width), (TOP, body));
+    }
     heat.label_rows(&mut svg, (LEFT, TOP), each);
     svg.rect(LEFT, TOP, width, body, "frame", "");
     let cpus = format!("CPUs 0–{}, by LLC", order.len().saturating_sub(1));
@@ -268,6 +275,23 @@ fn llc_bands(svg: &mut Svg, machine: &Machine, order: &[CpuId], (left, width): (
             svg.line(x, top, x, top + body, "axis");
         }
         from += cpus;
+    }
+}
+
+/// Thin lines between virtual LLCs.
+fn virtual_llc_lines(
+    svg: &mut Svg,
+    division: &VirtualLlcs,
+    order: &[CpuId],
+    (left, width): (f64, f64),
+    (top, body): (f64, f64),
+) {
+    let step = width / order.len().max(1) as f64;
+    for (position, pair) in order.windows(2).enumerate() {
+        if division.of(pair[0]) != division.of(pair[1]) {
+            let x = left + step * (position + 1) as f64;
+            svg.line(x, top - 3.0, x, top + body, "grid");
+        }
     }
 }
 
@@ -333,29 +357,76 @@ pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
 /// Migrations (ran) from each LLC to each other one. `None` with one LLC.
 #[must_use]
 pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) -> Option<Figure> {
+    let groups = Groups {
+        count: machine.llc_count(),
+        moves: &scene.record.transitions,
+        most: axes.most_moves,
+        name: "llc",
+        words: "LLC",
+        id: "transitions",
+    };
+    (groups.count > 1).then(|| moves_between(&groups, index, scene))
+}
+
+/// Migrations (ran) from each virtual LLC to each other one. `None` where LLCs are not divided.
+#[must_use]
+pub fn virtual_transitions(
+    index: usize,
+    scene: &Scene,
+    virtual_llcs: Option<&VirtualLlcs>,
+    axes: &Axes,
+) -> Option<Figure> {
+    let groups = Groups {
+        count: virtual_llcs?.count(),
+        moves: scene.record.virtual_transitions.as_ref()?,
+        most: axes.most_virtual_moves,
+        name: "vllc",
+        words: "virtual LLC",
+        id: "virtual-transitions",
+    };
+    (groups.count > 1).then(|| moves_between(&groups, index, scene))
+}
+
+/// Groups of CPUs and the moves between them.
+struct Groups<'a> {
+    count: usize,
+    /// From row to column.
+    moves: &'a [u64],
+    /// The most from one to another in any figure that stands beside.
+    most: u64,
+    /// What each is called, before its number.
+    name: &'a str,
+    /// What one is.
+    words: &'a str,
+    /// Beginning of the name of the figure's files.
+    id: &'a str,
+}
+
+impl Groups<'_> {
+    fn from_to(&self, from: usize, to: usize) -> u64 {
+        self.moves[from * self.count + to]
+    }
+}
+
+fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
     const TOP: f64 = 36.0;
     const LEFT: f64 = 66.0;
-    let llcs = machine.llc_count();
-    if llcs < 2 {
-        return None;
-    }
-    let cell = (180.0 / llcs as f64).clamp(4.0, 44.0);
-    let side = cell * llcs as f64;
-    let from_to = |from: usize, to: usize| scene.record.transitions[from * llcs + to];
-    let most = axes.most_moves;
+    let &Groups { count: groups_count, most, name, words, .. } = groups;
+    let cell = (180.0 / groups_count as f64).clamp(4.0, 44.0);
+    let side = cell * groups_count as f64;
     let height = TOP + side.max(70.0) + 12.0;
     let mut svg = Svg::new(PANEL, height);
-    let mut csv = Csv::new(&["from_llc", "to_llc", "migrations_ran"]);
-    for from in 0..llcs {
+    let mut csv = Csv::new(&[&format!("from_{name}"), &format!("to_{name}"), "migrations_ran"]);
+    for from in 0..groups_count {
         let y = TOP + cell * from as f64;
         if cell >= 11.0 || from % 4 == 0 {
-            svg.text(LEFT - 8.0, y + cell / 2.0 + 4.0, Anchor::End, "s", &format!("llc{from}"));
+            svg.text(LEFT - 8.0, y + cell / 2.0 + 4.0, Anchor::End, "s", &format!("{name}{from}"));
         }
         if cell >= 28.0 || from % 4 == 0 {
             svg.text(LEFT + cell * (from as f64 + 0.5), TOP - 6.0, Anchor::Middle, "s", &format!("{from}"));
         }
-        for to in 0..llcs {
-            let value = from_to(from, to);
+        for to in 0..groups_count {
+            let value = groups.from_to(from, to);
             let x = LEFT + cell * to as f64;
             if from == to {
                 continue;
@@ -363,47 +434,49 @@ pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) 
             csv.row(&[from.to_string(), to.to_string(), value.to_string()]);
             let share = value as f64 / most as f64;
             let fill = if value == 0 { r#"class="empty""#.to_owned() } else { format!(r#"class="g{}""#, step(share)) };
-            let hover = format!("llc{from} to llc{to}: {value}");
+            let hover = format!("{name}{from} to {name}{to}: {value}");
             svg.rect_with(x + 0.5, y + 0.5, cell - 1.0, cell - 1.0, &fill, &hover);
             if cell >= 34.0 && value > 0 {
                 svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, "s on-cell", &count(value as f64));
             }
         }
     }
-    svg.text(LEFT + side / 2.0, TOP - 20.0, Anchor::Middle, "m", "to LLC");
-    svg.text_upwards(18.0, TOP + side / 2.0, "m", "from LLC");
-    histogram(&mut svg, &from_to, llcs, (LEFT + side + 66.0, TOP));
-    Some(Figure {
-        id: format!("transitions-{index}-{}", file_name(&scene.scheduler)),
-        title: format!("Moves between LLCs under {}", scene.scheduler),
+    svg.text(LEFT + side / 2.0, TOP - 20.0, Anchor::Middle, "m", &format!("to {words}"));
+    svg.text_upwards(18.0, TOP + side / 2.0, "m", &format!("from {words}"));
+    histogram(&mut svg, groups, (LEFT + side + 66.0, TOP));
+    Figure {
+        id: format!("{}-{index}-{}", groups.id, file_name(&scene.scheduler)),
+        title: format!("Moves between {words}s under {}", scene.scheduler),
         caption: format!(
-            "Consecutive slices of one task in different LLCs, in one trial of {}. Left by pair, right by the LLC that was \
+            "Consecutive slices of one task in different {words}s, in one trial of {}. Left by pair, right by the {words} that was \
              entered.",
             duration(scene.end_ns as f64)
         ),
         svg,
         csv: csv.finish(),
-    })
+    }
 }
 
-/// Moves into each LLC as bars.
-fn histogram(svg: &mut Svg, from_to: &dyn Fn(usize, usize) -> u64, llcs: usize, (left, top): (f64, f64)) {
-    let into: Vec<u64> = (0..llcs).map(|to| (0..llcs).map(|from| from_to(from, to)).sum()).collect();
+/// Moves into each group as bars.
+fn histogram(svg: &mut Svg, groups: &Groups<'_>, (left, top): (f64, f64)) {
+    let &Groups { count: groups_count, name, .. } = groups;
+    let into: Vec<u64> =
+        (0..groups_count).map(|to| (0..groups_count).map(|from| groups.from_to(from, to)).sum()).collect();
     let most = into.iter().copied().max().unwrap_or(0).max(1);
     let width = PANEL - left - 50.0;
     if width < 50.0 {
         return;
     }
-    let bar = (180.0 / llcs as f64).clamp(4.0, 24.0);
-    for (llc, moves) in into.iter().enumerate() {
-        let y = top + bar * llc as f64;
+    let bar = (180.0 / groups_count as f64).clamp(4.0, 24.0);
+    for (index, moves) in into.iter().enumerate() {
+        let y = top + bar * index as f64;
         let length = *moves as f64 / most as f64 * width;
-        let fill = format!(r#"fill="{}""#, hex(group(llc)));
-        svg.rect_with(left, y, length, bar - 2.0, &fill, &format!("into llc{llc}: {moves}"));
+        let fill = format!(r#"fill="{}""#, hex(group(index)));
+        svg.rect_with(left, y, length, bar - 2.0, &fill, &format!("into {name}{index}: {moves}"));
         if bar >= 11.0 {
-            svg.text(left - 6.0, y + bar / 2.0 + 3.0, Anchor::End, "s", &format!("llc{llc}"));
+            svg.text(left - 6.0, y + bar / 2.0 + 3.0, Anchor::End, "s", &format!("{name}{index}"));
             svg.text(left + length + 5.0, y + bar / 2.0 + 3.0, Anchor::Start, "m s", &count(*moves as f64));
         }
     }
-    svg.text(left, top - 20.0, Anchor::Start, "m", "moves into each LLC");
+    svg.text(left, top - 20.0, Anchor::Start, "m", &format!("moves into each {}", groups.words));
 }

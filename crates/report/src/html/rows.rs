@@ -103,7 +103,7 @@ fn of_one_thing(out: &mut String, title: &str, set: &[(&str, &Figure)]) {
 
 /// The value that a figure's data has throughout, where that says all that the figure would.
 fn folded(figure: &Figure) -> Option<&str> {
-    let kinds = ["values", "migrations", "transitions", "score", "counters"];
+    let kinds = ["values", "migrations", "transitions", "virtual-transitions", "score", "counters"];
     figure.constant().filter(|_| kinds.iter().any(|kind| figure.id.starts_with(kind)))
 }
 

@@ -206,11 +206,11 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
 
 fn placement(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     let _ = writeln!(out, "<section id=\"placement-{index}\">\n<h2>Placement</h2>");
-    figures_named(out, figures, &[&["migrations"]]);
+    figures_named(out, figures, &[&["migrations"], &["crossings"]]);
     if !run.scenes.is_empty() {
         let _ = writeln!(out, "<div class=\"view\" data-view=\"heatmap\" data-run=\"{index}\"></div>");
     }
-    of_schedulers(out, run, figures, &["residency", "transitions"]);
+    of_schedulers(out, run, figures, &["residency", "transitions", "virtual-transitions"]);
     out.push_str("</section>\n");
 }
 
