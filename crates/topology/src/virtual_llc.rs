@@ -1,7 +1,8 @@
 //! Virtual LLCs: a last-level cache divided into groups of cores, as schedulers do with large ones.
 //!
 //! A division is asked for, not a property of hardware: [`Machine`] does not carry one. The rule is that of
-//! `scx_lavd --virt-llc` (`docs/spec/scx-lavd.md`, section 15).
+//! `scx_lavd` 1.1 with `--virt-llc=MIN-MAX`: of an LLC with `n` cores of one kind the group size is `n` if that is at most `MIN`, else the first
+//! size from `MIN` to `MAX` that leaves the smallest remainder of `n`; the remainder goes to the last group.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -63,6 +63,9 @@ pub struct HostArguments {
     /// File of the kernel to write before every trial, such as /proc/sys/vm/swappiness=0; can be given several times
     #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "resume")]
     pub settings: Vec<String>,
+    /// End a sched_ext scheduler that is at work for each trial, and start it again as it was, without its environment
+    #[arg(long, conflicts_with = "resume")]
+    pub replace: bool,
     /// Rounds of all schedulers before the first trial, which do not count
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "resume")]
     pub warm_up: u32,

@@ -118,6 +118,7 @@ pub fn manner(arguments: &HostArguments) -> Result<Manner, Failure> {
         warm_up: arguments.warm_up,
         runner,
         settings: arguments.settings.iter().map(setting).collect::<Result<_, _>>()?,
+        replace: arguments.replace,
     })
 }
 

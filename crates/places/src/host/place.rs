@@ -85,6 +85,9 @@ pub struct Manner {
     /// Files of the kernel, and what every trial has there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,
+    /// End a sched_ext scheduler that is at work for each trial, and start it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
 /// This computer.
@@ -291,7 +294,8 @@ impl Host {
             settings.push(setting("/proc/sys/kernel/numa_balancing".into(), if *on { "1" } else { "0" }));
         }
         settings.extend(self.manner.settings.iter().map(|(path, value)| setting(path.clone(), value)));
-        Ok(Wanted { program: scheduler.program().cloned(), cpus, means: self.manner.means, settings })
+        let Manner { means, replace, .. } = self.manner;
+        Ok(Wanted { program: scheduler.program().cloned(), cpus, means, settings, replace })
     }
 
     fn run_blocks(

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use warmcore_agent::plan::Setting;
 use warmcore_schedulers::ScxProgram;
 use warmcore_topology::{CpuSet, Machine, format_cpu_list};
 
+use super::displaced::{self, Displaced, ENABLE, LOOK};
 use super::journal::{Journal, JournalError};
 use crate::files::find_program;
 
@@ -17,9 +18,6 @@ const SCHED_EXT: &str = "sys/kernel/sched_ext/state";
 const CGROUP: &str = "sys/fs/cgroup";
 /// Control group of an experiment.
 const GROUP: &str = "sys/fs/cgroup/warmcore";
-/// Longest time for a sched_ext scheduler to be enabled, and to be gone: an emulated verifier is slow.
-const ENABLE: Duration = Duration::from_secs(180);
-const LOOK: Duration = Duration::from_millis(20);
 
 /// How CPUs are kept from a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -45,6 +43,8 @@ pub struct Wanted {
     pub means: Means,
     /// Files of the kernel and their values, in the order of writing.
     pub settings: Vec<Setting>,
+    /// End a sched_ext scheduler of somebody else, and start it again afterwards.
+    pub replace: bool,
 }
 
 /// Why it cannot be had.
@@ -68,15 +68,22 @@ impl Wanted {
     /// What it lacks.
     pub fn check(&self, machine: &Machine, root: &Path) -> Result<(), StateError> {
         let unable = |reason: String| Err(StateError::Unable(reason));
-        if let Some(scx) = &self.program {
-            let Ok(state) = std::fs::read_to_string(root.join(SCHED_EXT)) else {
-                return unable(format!("this kernel has no sched_ext: /{SCHED_EXT} is not there"));
-            };
-            if state.trim() != "disabled" {
+        // Under it the fair class would not be what is measured.
+        if displaced::is_at_work(root) {
+            if !self.replace {
                 return unable(format!(
-                    "a sched_ext scheduler is at work ({}); it is not displaced: end it first",
-                    state.trim()
+                    "a sched_ext scheduler is at work ({}), and is not displaced: end it first, or --replace ends it for each trial and \
+                     starts it again",
+                    displaced::state(root).unwrap_or_default()
                 ));
+            }
+            if let Err(reason) = Displaced::find(root) {
+                return unable(format!("the sched_ext scheduler that is at work cannot be put back later: {reason}"));
+            }
+        }
+        if let Some(scx) = &self.program {
+            if displaced::state(root).is_none() {
+                return unable(format!("this kernel has no sched_ext: /{SCHED_EXT} is not there"));
             }
             if !find_program(&scx.program).is_file() {
                 return unable(format!("there is no program {}", scx.program));
@@ -111,6 +118,9 @@ impl Wanted {
     /// # Errors
     /// What could not be changed.
     pub fn establish(&self, machine: &Machine, root: &Path, journal: &mut Journal) -> Result<Established, StateError> {
+        if self.replace && displaced::is_at_work(root) {
+            journal.displace(Displaced::find(root).map_err(StateError::Unable)?)?;
+        }
         for cpu in self.offline(machine) {
             journal.set(&online_file(machine.os_index(cpu)), "0")?;
         }
@@ -142,6 +152,9 @@ impl Wanted {
             format_cpu_list(cpus.map(|cpu| machine.os_index(cpu)))
         };
         let mut lines = Vec::new();
+        if self.replace {
+            lines.push("a sched_ext scheduler that is at work is ended, and started again afterwards".to_owned());
+        }
         if let Some(cpus) = &self.cpus {
             lines.push(match self.means {
                 Means::Affinity => format!("the command is bound to CPUs {}", list(&mut cpus.iter())),
@@ -297,7 +310,7 @@ mod tests {
 
     fn wanted(cpus: Option<&[u32]>, means: Means) -> Wanted {
         let cpus = cpus.map(|cpus| cpus.iter().map(|cpu| warmcore_topology::CpuId(*cpu)).collect());
-        Wanted { program: None, cpus, means, settings: Vec::new() }
+        Wanted { program: None, cpus, means, settings: Vec::new(), replace: false }
     }
 
     #[test]
@@ -337,6 +350,9 @@ mod tests {
         fs::create_dir_all(root.path().join("sys/kernel/sched_ext")).unwrap();
         fs::write(root.path().join(SCHED_EXT), "enabled\n").unwrap();
         assert!(lacks(Wanted { program: program(), ..fair() }).contains("is not displaced"));
+        assert!(lacks(fair()).contains("is not displaced"), "the fair class is not what schedules");
+        assert!(lacks(Wanted { replace: true, ..fair() }).contains("cannot be put back"));
+        fs::write(root.path().join(SCHED_EXT), "disabled\n").unwrap();
         assert!(lacks(wanted(Some(&[1, 2, 3]), Means::Offline)).contains("CPU 0 cannot be taken offline"));
         let policy = root.path().join("sys/cpufreq");
         fs::create_dir_all(&policy).unwrap();

@@ -403,7 +403,7 @@ struct Groups<'a> {
 }
 
 impl Groups<'_> {
-    fn from_to(&self, from: usize, to: usize) -> u64 {
+    fn moved(&self, from: usize, to: usize) -> u64 {
         self.moves[from * self.count + to]
     }
 }
@@ -426,7 +426,7 @@ fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
             svg.text(LEFT + cell * (from as f64 + 0.5), TOP - 6.0, Anchor::Middle, "s", &format!("{from}"));
         }
         for to in 0..groups_count {
-            let value = groups.from_to(from, to);
+            let value = groups.moved(from, to);
             let x = LEFT + cell * to as f64;
             if from == to {
                 continue;
@@ -461,7 +461,7 @@ fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
 fn histogram(svg: &mut Svg, groups: &Groups<'_>, (left, top): (f64, f64)) {
     let &Groups { count: groups_count, name, .. } = groups;
     let into: Vec<u64> =
-        (0..groups_count).map(|to| (0..groups_count).map(|from| groups.from_to(from, to)).sum()).collect();
+        (0..groups_count).map(|to| (0..groups_count).map(|from| groups.moved(from, to)).sum()).collect();
     let most = into.iter().copied().max().unwrap_or(0).max(1);
     let width = PANEL - left - 50.0;
     if width < 50.0 {
