@@ -86,9 +86,11 @@ impl Displaced {
         std::iter::once(program).chain(self.arguments.iter().cloned()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether it is the same process still.
+    /// Whether it is the same process still. One that has ended, and that nobody has waited for, is not.
     pub(super) fn is_alive(&self, root: &Path) -> bool {
-        started(root, self.pid) == Some(self.started)
+        let stat = std::fs::read_to_string(root.join(format!("proc/{}/stat", self.pid))).unwrap_or_default();
+        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+        started(root, self.pid) == Some(self.started) && !matches!(state, Some("Z" | "X"))
     }
 
     /// Asks it to end, kills it if it does not, and waits until nothing schedules any more.
@@ -179,7 +181,7 @@ pub(super) mod tests {
         fs::write(root.path().join(STATE), "enabled\n").unwrap();
         fs::write(process.join("fdinfo/3"), "pos:\t0\nlink_type:\tstruct_ops\nlink_id:\t7\nmap_id:\t9\n").unwrap();
         fs::write(process.join("cgroup"), "0::/user.slice\n").unwrap();
-        fs::write(process.join("stat"), format!("4000000 (a (b) c) S{} 77 0", " 0".repeat(18))).unwrap();
+        fs::write(process.join("stat"), format!("4000000 (a (b) c) S {} 77 0", ["0"; 18].join(" "))).unwrap();
         let line: String =
             std::iter::once(program).chain(arguments.iter().copied()).map(|word| format!("{word}\0")).collect();
         fs::write(process.join("cmdline"), line).unwrap();
@@ -197,7 +199,10 @@ pub(super) mod tests {
         assert_eq!((found.pid, found.started), (4_000_000, 77));
         assert_eq!(found.in_words(), "/opt/scx_own --slice 5 ms");
         assert_eq!(found.arguments, ["--slice", "5 ms"]);
-        assert!(found.is_back(root.path()));
+        assert!(found.is_back(root.path()) && found.is_alive(root.path()));
+        let stat = root.path().join("proc/4000000/stat");
+        fs::write(&stat, fs::read_to_string(&stat).unwrap().replace(" S ", " Z ")).unwrap();
+        assert!(!found.is_alive(root.path()), "ended, and nobody has waited for it");
     }
 
     #[test]
