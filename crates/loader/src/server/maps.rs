@@ -1,0 +1,103 @@
+//! Maps by the system call.
+
+use std::sync::Arc;
+
+use warmcore_bpf::maps::MapFault;
+use warmcore_bpf::{MapKind, MapSpec};
+use warmcore_scx::bytecode::{Host, ObjectError};
+
+use super::commands::{Failure, Fields, command};
+use super::{Reply, Server, Thing};
+use crate::process::Call;
+
+impl Server {
+    pub(super) fn map_create(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
+        let Some(kind) = MapKind::from_number(fields.u32(0)) else { return Ok(Reply::Error(libc::EINVAL)) };
+        let value_type = fields.u32(56);
+        let special = match self.find(call, fields.u32(48)) {
+            Some(Thing::Btf(btf)) if value_type != 0 => btf.special_fields(value_type),
+            _ => Vec::new(),
+        };
+        let spec = MapSpec {
+            name: fields.name(28),
+            kind,
+            key_bytes: fields.u32(4),
+            value_bytes: fields.u32(8),
+            entries: fields.u32(12),
+            flags: fields.u32(16),
+            extra: fields.u64(64),
+            special,
+        };
+        if kind == MapKind::Arena && host.maps.iter().any(|map| map.spec.kind == MapKind::Arena) {
+            // A probe made one; only its address counts, and the real one asks for the same.
+            let probe =
+                host.maps.iter().position(|map| map.spec.kind == MapKind::Arena && map.spec.entries == spec.entries);
+            if let Some(handle) = probe.map(|index| index as u64 + 1)
+                && let Some(map) = host.maps.get(handle)
+            {
+                let file = Arc::clone(&map.file);
+                return Ok(Reply::New(Thing::Map { handle, value: Vec::new() }, Some(file)));
+            }
+        }
+        let handle = host.maps.create(spec).map_err(ObjectError::from)?;
+        let file = host.maps.get(handle).map(|map| Arc::clone(&map.file));
+        Ok(Reply::New(Thing::Map { handle, value: Vec::new() }, file))
+    }
+
+    pub(super) fn map_element(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        number: u64,
+        fields: &Fields,
+    ) -> Result<Reply, Failure> {
+        let Some(inode) = self.process.inode(call, fields.u32(0)) else { return Ok(Reply::Error(libc::EBADF)) };
+        let Some((Thing::Map { handle, value: kept }, _)) = self.things.get_mut(&inode) else {
+            return Ok(Reply::Error(libc::EBADF));
+        };
+        let handle = *handle;
+        let Some(map) = host.maps.get(handle) else { return Ok(Reply::Error(libc::EBADF)) };
+        let (kind, bytes) = (map.spec.kind, map.spec.value_bytes as usize);
+        let key_at = fields.u64(8);
+        let key =
+            if key_at == 0 { None } else { Some(self.process.read(call, key_at, map.spec.key_bytes as usize)?) };
+        let per_cpu = kind == MapKind::PercpuArray;
+        let all = if per_cpu { bytes.next_multiple_of(8) * self.machine.cpu_count() } else { bytes };
+        let result = match (number, key) {
+            (command::MAP_GET_NEXT_KEY, key) => match host.maps.next_key(handle, key.as_deref()) {
+                Some(next) => {
+                    self.process.write(call, fields.u64(16), &next)?;
+                    Ok(())
+                }
+                None => Err(MapFault::NoEntry),
+            },
+            (_, None) => Err(MapFault::Invalid),
+            (command::MAP_UPDATE_ELEM, Some(key)) => {
+                let value = self.process.read(call, fields.u64(16), all)?;
+                if kind == MapKind::StructOps {
+                    *kept = value;
+                    Ok(())
+                } else {
+                    host.maps.update(handle, &key, &value, fields.u64(24), None)
+                }
+            }
+            (command::MAP_DELETE_ELEM, Some(key)) => host.maps.delete(handle, &key),
+            (_, Some(key)) => {
+                let cpus = if per_cpu { self.machine.cpu_count() as u32 } else { 1 };
+                let mut value = Vec::with_capacity(all);
+                for cpu in 0..cpus {
+                    let found = host.maps.find(handle, &key, cpu);
+                    let part = found.and_then(|place| host.maps.memory.read(place, bytes as u64));
+                    match part {
+                        Some(part) => value.extend_from_slice(part),
+                        None => return Ok(Reply::Error(libc::ENOENT)),
+                    }
+                    value.resize(value.len().next_multiple_of(8).min(all), 0);
+                }
+                self.process.write(call, fields.u64(16), &value)?;
+                Ok(())
+            }
+        };
+        Ok(result.map_or_else(|fault| Reply::Error(fault as i32), |()| Reply::Value(0)))
+    }
+}

@@ -1,0 +1,141 @@
+//! Programs by the system call: loaded, run once to set things up, attached.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use warmcore_bpf::MapKind;
+use warmcore_scx::bytecode::{Attached, Host, ProgramId, ProgramSource};
+
+use super::commands::{Failure, Fields};
+use super::{Reply, Server, Thing};
+use crate::capture::Capture;
+use crate::process::Call;
+
+/// Types of programs that are looked at (`enum bpf_prog_type`).
+mod program_type {
+    pub const TRACEPOINT: u32 = 5;
+    pub const TRACING: u32 = 26;
+    pub const STRUCT_OPS: u32 = 27;
+    pub const SYSCALL: u32 = 31;
+}
+
+impl Server {
+    pub(super) fn program_load(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
+        let (kind, count) = (fields.u32(0), fields.u32(4) as usize);
+        const MOST: usize = 1_000_000;
+        if count == 0 || count > MOST {
+            return Ok(Reply::Error(libc::E2BIG));
+        }
+        let bytes = self.process.read(call, fields.u64(8), count * 8)?;
+        let name = fields.name(48);
+        let (record, records) = (fields.u32(76) as usize, fields.u32(88) as usize);
+        let functions = if record < 8 || records > MOST {
+            Vec::new()
+        } else {
+            let info = Fields(self.process.read(call, fields.u64(80), record * records)?);
+            (0..records).map(|number| info.u32(number * record)).collect()
+        };
+        let mut maps = BTreeMap::new();
+        let mut at = 0;
+        while at < count {
+            let slot = &bytes[at * 8..at * 8 + 8];
+            if slot[0] == 0x18 {
+                let source = slot[1] >> 4;
+                if source == 1 || source == 2 {
+                    let descriptor = u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]);
+                    let Some(Thing::Map { handle, .. }) = self.find(call, descriptor) else {
+                        return Ok(Reply::Error(libc::EBADF));
+                    };
+                    let map = host.maps.get(*handle);
+                    let offset = bytes
+                        .get(at * 8 + 12..at * 8 + 16)
+                        .map_or(0, |four| u32::from_le_bytes(four.try_into().expect("four bytes")));
+                    let size = map.map_or(0, |map| match map.spec.kind {
+                        MapKind::Arena => u64::from(map.spec.entries) * 4096,
+                        _ => u64::from(map.spec.value_bytes),
+                    });
+                    // By this refusal a loader learns that addresses in values are checked.
+                    if source == 2 && u64::from(offset) >= size {
+                        return Ok(Reply::Error(libc::EINVAL));
+                    }
+                    maps.insert(descriptor as i32, *handle);
+                }
+                at += 1;
+            }
+            at += 1;
+        }
+        let target = self.kernel.btf.name(fields.u32(108)).to_owned();
+        let is_run = match kind {
+            program_type::STRUCT_OPS | program_type::SYSCALL => true,
+            // Libraries of schedulers look at the moment of registration how programs are entered.
+            program_type::TRACING => target == "bpf_scx_reg",
+            _ => false,
+        };
+        let id = if is_run {
+            let source = ProgramSource { name: &name, bytes: &bytes, functions: &functions, maps: &maps };
+            Some(self.programs.load(host, &source)?)
+        } else {
+            None
+        };
+        let name = if target.is_empty() { name } else { format!("{name} ({target})") };
+        Ok(Reply::New(Thing::Program { name, kind, id }, None))
+    }
+
+    pub(super) fn test_run(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        address: u64,
+        fields: &Fields,
+    ) -> Result<Reply, Failure> {
+        const RETURN_VALUE: u64 = 4;
+        let Some(Thing::Program { id: Some(id), .. }) = self.find(call, fields.u32(0)) else {
+            return Ok(Reply::Error(libc::EINVAL));
+        };
+        let id = *id;
+        let (bytes, at) = (fields.u32(40) as usize, fields.u64(48));
+        let mut context = if bytes == 0 { Vec::new() } else { self.process.read(call, at, bytes.min(65_536))? };
+        let result = self.programs.run(host, id, &mut context)?;
+        self.process.write(call, at, &context)?;
+        self.process.write(call, address + RETURN_VALUE, &result.to_le_bytes())?;
+        Ok(Reply::Value(0))
+    }
+
+    /// A program is attached to something that does not happen here.
+    pub(super) fn link(&mut self, call: &Call, descriptor: u32) -> Reply {
+        if let Some(Thing::Program { name, kind, id: None }) = self.find(call, descriptor) {
+            let kind = match *kind {
+                program_type::TRACEPOINT => "tracepoint",
+                program_type::TRACING => "tracing",
+                _ => "program",
+            };
+            let text = format!("{kind} {name}");
+            self.not_run.push(text);
+        }
+        Reply::New(Thing::Other, None)
+    }
+
+    pub(super) fn attach(&mut self, host: &mut Host, call: &Call, descriptor: u32) -> Result<Reply, Failure> {
+        let Some(Thing::Map { value, .. }) = self.find(call, descriptor) else { return Ok(Reply::Error(libc::EBADF)) };
+        let value = value.clone();
+        let program_of = |descriptor: u32| match self.find(call, descriptor) {
+            Some(Thing::Program { id, .. }) => *id,
+            _ => None,
+        };
+        let attached = Attached::read(&self.kernel.btf, &value, program_of)?;
+        let probes: Vec<ProgramId> = self
+            .things
+            .values()
+            .filter_map(|(thing, _)| match thing {
+                Thing::Program { kind: program_type::TRACING, id, .. } => *id,
+                _ => None,
+            })
+            .collect();
+        for probe in probes {
+            self.programs.run(host, probe, &mut [0; 64])?;
+        }
+        let object = Arc::new(self.programs.attach(host, &attached)?);
+        let missing = self.programs.missing().map(str::to_owned).collect();
+        Ok(Reply::Attached(Box::new(Capture { object, missing, not_run: std::mem::take(&mut self.not_run) })))
+    }
+}
