@@ -134,6 +134,14 @@ pub struct MapsImage {
     cpus: u32,
 }
 
+impl MapsImage {
+    /// Bytes of all memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+}
+
 impl Maps {
     /// No maps yet, on a machine with so many CPUs.
     ///

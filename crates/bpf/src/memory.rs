@@ -40,6 +40,12 @@ const PAGE: u64 = 4096;
 /// Only one region exists in a process at a time.
 static REGION: Mutex<()> = Mutex::new(());
 
+/// Does something while no region exists in this process and none can come to be: a process that is forked then can have one.
+pub fn while_unmapped<T>(work: impl FnOnce() -> T) -> T {
+    let _only = REGION.lock().unwrap_or_else(PoisonError::into_inner);
+    work()
+}
+
 /// Why memory cannot be had.
 #[derive(Debug, Error)]
 pub enum MemoryError {
@@ -75,6 +81,14 @@ struct Segment {
 pub struct Image {
     segments: Vec<Segment>,
     next: u64,
+}
+
+impl Image {
+    /// Bytes of all segments.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
 }
 
 /// The region, mapped. Whoever asks for a second one waits until the first is gone.

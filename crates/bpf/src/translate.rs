@@ -314,6 +314,12 @@ impl Code {
         self.instructions
     }
 
+    /// Where the function begins that an address is in, if it is in one: the nearest before it.
+    #[must_use]
+    pub fn function_before(&self, address: u64) -> Option<u64> {
+        self.addresses.iter().map(|&begin| begin.addr() as u64).filter(|&begin| begin <= address).max()
+    }
+
     /// Functions that were translated.
     #[must_use]
     pub fn functions(&self) -> usize {

@@ -147,7 +147,7 @@ pub fn memory_in_words(memory: MemoryChoice) -> &'static str {
 pub fn place_failure(error: PlaceError, signals: Option<&Signals>) -> Failure {
     let class = match (error.trouble, signals) {
         (Trouble::Interrupted, Some(signals)) => return signals.failure(error),
-        (Trouble::Interrupted, None) | (Trouble::Failed, _) => Class::Failed,
+        (Trouble::Interrupted, None) | (Trouble::Failed | Trouble::Scheduler, _) => Class::Failed,
         (Trouble::Unfit, _) => Class::Usage,
         (Trouble::Unable, _) => Class::Unable,
         (Trouble::State, _) => Class::State,

@@ -47,6 +47,12 @@ pub enum TrialError {
 }
 
 impl TrialError {
+    /// Whether it says something of one scheduler only: trials of others can still be had.
+    #[must_use]
+    pub fn is_of_one_scheduler(&self) -> bool {
+        matches!(self, Self::Place(error) if error.trouble == Trouble::Scheduler)
+    }
+
     /// What a user can try.
     #[must_use]
     pub fn advice(&self) -> &'static str {

@@ -46,6 +46,13 @@ pub enum RunError {
     File(#[from] FileError),
 }
 
+impl RunError {
+    /// Whether it says something of one scheduler only: trials of others can still be had.
+    fn is_of_one_scheduler(&self) -> bool {
+        matches!(self, Self::Trial { source, .. } if source.is_of_one_scheduler())
+    }
+}
+
 /// How to run, which changes no result.
 pub struct Conduct<'a> {
     /// Number of trials at the same time.
@@ -69,7 +76,8 @@ pub struct Finished {
 /// Runs every trial that `directory` does not hold yet.
 ///
 /// # Errors
-/// The first failure in order of scheduler and trial. Trials that finished are in the directory even then.
+/// The first failure in order of scheduler and trial. Trials that finished are in the directory even then; where a scheduler of the user's own
+/// failed, those are all trials of others.
 pub fn run(
     experiment: &Experiment,
     directory: Option<&RunDirectory>,
@@ -97,7 +105,10 @@ pub fn run(
         let before = run.as_ref().map_or(0.0, |run| run.seconds);
         let position = missing[index];
         let result = make_and_keep(experiment, &record, position, run, directory, conduct);
-        let flow = if result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let flow = match &result {
+            Err(error) if !error.is_of_one_scheduler() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
         let seconds = before + start.elapsed().as_secs_f64();
         ran.lock().unwrap_or_else(PoisonError::into_inner).push((position, result, seconds));
         flow

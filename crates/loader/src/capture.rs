@@ -28,6 +28,8 @@ pub struct Request<'a> {
     pub kernel: &'a TargetKernel,
     /// How long it may take until it attaches.
     pub timeout: Duration,
+    /// Directory for the files that it reads of the machine; `None` for one in memory that goes when they do.
+    pub files: Option<&'a Path>,
 }
 
 /// What a loader has loaded.
@@ -139,15 +141,18 @@ pub(crate) fn begin(request: &Request<'_>, goes_on: bool) -> Result<Begun, Loade
         return Err(LoaderError::Numbers { program, machine: request.machine.name().to_owned() });
     }
     let files = |source| LoaderError::Files { program: program.clone(), source };
-    let root = directory_in_memory().map_err(files)?;
+    let root = request.files.map_or_else(directory_in_memory, tempfile::tempdir_in).map_err(files)?;
     crate::files::write(request.machine, request.kernel, root.path()).map_err(files)?;
     let (server, host, stopped) = crate::server::begin(request, root.path(), goes_on)?;
     Ok((root, server, host, stopped))
 }
 
 /// A directory of its own for thousands of small files: in memory where the system has such a place, as a disk takes longer for them than everything else.
+///
+/// # Errors
+/// When there is no place for it.
 #[cfg(target_arch = "x86_64")]
-fn directory_in_memory() -> io::Result<tempfile::TempDir> {
+pub fn directory_in_memory() -> io::Result<tempfile::TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 

@@ -11,6 +11,8 @@
 //! [`start`] keeps a loader that goes on after it has attached, as its user space is part of the policy: its clocks and waits are then those of
 //! the run.
 //!
+//! [`work_apart`] is for what is done with the object: a simulation in a process of its own, which can harm nothing.
+//!
 //! Not modelled: other computers than x86-64.
 
 mod capture;
@@ -26,8 +28,28 @@ mod process;
 mod server;
 #[cfg(target_arch = "x86_64")]
 mod waits;
+#[cfg(target_arch = "x86_64")]
+mod worker;
 
+#[cfg(target_arch = "x86_64")]
+pub use capture::directory_in_memory;
 pub use capture::{Capture, LoaderError, Request, capture};
 pub use kernel::{KernelError, TargetKernel};
 #[cfg(target_arch = "x86_64")]
 pub use live::{Attached, Live, start};
+#[cfg(target_arch = "x86_64")]
+pub use worker::{Limits, Outbox, Sandbox, WorkerError, work_apart};
+
+/// An empty file in memory.
+#[cfg(target_arch = "x86_64")]
+fn memory_file(name: &std::ffi::CStr) -> std::io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd as _;
+    // SAFETY: a name that ends with a zero; what is got is owned.
+    unsafe {
+        let descriptor = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+        if descriptor < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(std::os::fd::OwnedFd::from_raw_fd(descriptor))
+    }
+}

@@ -11,7 +11,7 @@ mod programs;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -255,7 +255,7 @@ impl Server {
             Reply::Value(value) => self.process.answer(call, Ok(value)),
             Reply::Error(error) => self.process.answer(call, Err(error)),
             Reply::Attached(capture) => return Some(capture),
-            Reply::New(thing, file) => match file.map_or_else(empty_file, Ok) {
+            Reply::New(thing, file) => match file.map_or_else(|| crate::memory_file(c"bpf").map(Arc::new), Ok) {
                 Ok(file) => {
                     self.process.answer_with(call, file.as_fd());
                     match File::from(file.as_fd().try_clone_to_owned().ok()?).metadata() {
@@ -313,16 +313,4 @@ impl Server {
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.waits.as_ref()?.next_ns()
     }
-}
-
-fn empty_file() -> io::Result<Arc<OwnedFd>> {
-    // SAFETY: a name that ends with a zero; what is got is owned.
-    let file = unsafe {
-        let descriptor = libc::memfd_create(c"bpf".as_ptr(), libc::MFD_CLOEXEC);
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(descriptor)
-    };
-    Ok(Arc::new(file))
 }

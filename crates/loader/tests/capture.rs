@@ -225,8 +225,14 @@ fn a_program_that_cannot_be_started_is_an_error() {
     let kernel = TargetKernel::new("7.2.0-test", "", &types::kernel(&FUNCTIONS).0).unwrap();
     for (program, reason) in [("/nowhere/scx_lavd", "No such file"), ("/etc/passwd", "ermission denied")] {
         let timeout = Duration::from_secs(10);
-        let request =
-            Request { program: Path::new(program), arguments: &[], machine: &machine(), kernel: &kernel, timeout };
+        let request = Request {
+            program: Path::new(program),
+            arguments: &[],
+            machine: &machine(),
+            kernel: &kernel,
+            timeout,
+            files: None,
+        };
         let Err(error) = capture(&request) else { panic!("{program} attached something") };
         assert!(error.to_string().contains("cannot be started") && error.to_string().contains(reason), "{error}");
     }

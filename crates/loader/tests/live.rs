@@ -145,7 +145,8 @@ fn live_trial(loader: &str) -> Result<(Outcome, Vec<Event>), SimulationError> {
     let arguments = arguments_for(loader);
     let (machine, workload) = (machine(), workload("spin:-n12,-d1s"));
     let timeout = Duration::from_secs(60);
-    let request = Request { program: &program, arguments: &arguments, machine: &machine, kernel: &kernel, timeout };
+    let request =
+        Request { program: &program, arguments: &arguments, machine: &machine, kernel: &kernel, timeout, files: None };
     let attached = start(&request).unwrap_or_else(|error| panic!("{error}"));
     let scheduler = Bytecode::live(&attached.object, attached.host, Box::new(attached.loader), 7, false);
     let setup = Setup::new(&machine, &workload, 7).unwrap();

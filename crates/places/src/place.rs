@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use warmcore_agent::plan::Observe;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use warmcore_kernel::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Design;
@@ -260,7 +261,7 @@ impl Report {
 }
 
 /// What the calls of an operation of a sched_ext scheduler came to in a run.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OperationUse {
     /// The operation, as `struct sched_ext_ops` names it.
     pub name: String,
@@ -271,7 +272,7 @@ pub struct OperationUse {
 }
 
 /// What the programs of an operation took in a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OperationCost {
     /// Instructions of bytecode.
     pub instructions: u64,
@@ -280,7 +281,7 @@ pub struct OperationCost {
 }
 
 /// What a call of an operation called.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Sequence {
     /// The operation, as `struct sched_ext_ops` names it.
     pub operation: String,
@@ -300,7 +301,7 @@ pub struct Conditions {
 }
 
 /// What kind of thing went wrong, which is what callers must tell apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Trouble {
     /// What was asked for cannot be had in this place: ask for something else.
     Unfit,
@@ -308,6 +309,8 @@ pub enum Trouble {
     Unable,
     /// It was tried and failed.
     Failed,
+    /// A scheduler of the user's own did not come to the end of a run: the trial is invalid, and those of others are not.
+    Scheduler,
     /// The caller asked to stop.
     Interrupted,
     /// This computer is not as it was before.

@@ -1,5 +1,7 @@
 //! The simulator: any machine, with caches and memory, every run a function of its request.
 
+#[cfg(target_arch = "x86_64")]
+mod apart;
 pub mod programs;
 
 use std::ops::ControlFlow;
@@ -138,7 +140,10 @@ impl From<SimulationError> for PlaceError {
             SimulationError::Memory(_) => "mend the machine's caches, or use `--memory none`",
             SimulationError::ExactMemory(_) => "give the tasks less memory, or use `--memory analytic`",
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
-            SimulationError::Ejected { .. } => "this is a fault of the program: mend it, or compare without it",
+            SimulationError::Ejected { .. } => {
+                let advice = "this is a fault of the program: mend it, or compare without it";
+                return Self::new(Trouble::Scheduler, "warmcore::simulation", error, advice);
+            }
             SimulationError::NotSimulated { .. } => "run it with --on vm",
             SimulationError::NoSets { .. } => "add `--memory exact`",
         };

@@ -66,6 +66,30 @@ pub const GROUP_TYPES: [&str; 9] = [
 pub const MIGRATION_TYPES: [&str; 4] = ["load", "utilisation", "tasks", "tasks that prefer the LLC"];
 
 impl BalanceDetail {
+    /// All figures, in order of their discriminants.
+    pub const ALL: [BalanceDetail; 20] = [
+        BalanceDetail::DomainCpus,
+        BalanceDetail::LocalGroup,
+        BalanceDetail::BusiestGroup,
+        BalanceDetail::LocalRunning,
+        BalanceDetail::BusiestRunning,
+        BalanceDetail::LocalUtilisation,
+        BalanceDetail::BusiestUtilisation,
+        BalanceDetail::LocalLoad,
+        BalanceDetail::BusiestLoad,
+        BalanceDetail::LocalCapacity,
+        BalanceDetail::BusiestCapacity,
+        BalanceDetail::MigrationType,
+        BalanceDetail::Imbalance,
+        BalanceDetail::TaskShare,
+        BalanceDetail::TaskUtilisation,
+        BalanceDetail::ImbalancePercent,
+        BalanceDetail::FailedPasses,
+        BalanceDetail::CacheNiceTries,
+        BalanceDetail::SinceRanNs,
+        BalanceDetail::MigrationCostNs,
+    ];
+
     /// Name in documents.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -10,6 +10,7 @@
 //! - [`metrics`]: every metric that follows from events alone, computed while they stream by.
 //! - [`store`]: a run as Parquet tables, written while it happens and read back.
 //! - [`sink`]: no sink, two sinks.
+//! - [`wire`]: events as bytes, from one process to another.
 //!
 //! The crate does not know who produced a trace. It does no input or output except in the store, which writes into the
 //! directory it is given.
@@ -29,6 +30,7 @@ pub mod slices;
 #[cfg(feature = "store")]
 pub mod store;
 pub mod tables;
+pub mod wire;
 
 pub use balance_details::{BalanceDetail, GROUP_TYPES, MIGRATION_TYPES};
 pub use decisions::{DecisionCounts, DecisionId, DecisionKind, DecisionTable, DecisionValue};

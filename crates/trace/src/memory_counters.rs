@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use serde::{Deserialize, Serialize};
+
 /// What the time of running instructions goes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -125,7 +127,7 @@ impl MemoryEvent {
 }
 
 /// Sums over the instructions of a task or a CPU.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct MemoryCounters {
     /// Instructions executed.
     pub instructions: f64,

@@ -1,14 +1,14 @@
 //! What a run leaves behind, besides its events: in the simulator and on a real kernel the same, with what a place cannot know left
 //! empty.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::event::OVERHEAD_KINDS;
 use crate::histogram::Histogram;
 use crate::memory_counters::MemoryCounters;
 
 /// Why a run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// Every task exited.
@@ -20,7 +20,7 @@ pub enum End {
 }
 
 /// A task of the run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TaskOutcome {
     /// Dense number, in order of creation.
     pub id: u32,
@@ -50,7 +50,7 @@ pub struct TaskOutcome {
 }
 
 /// An application of the run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ApplicationOutcome {
     /// Name.
     pub name: String,
@@ -63,7 +63,7 @@ pub struct ApplicationOutcome {
 }
 
 /// How a CPU spent the run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CpuOutcome {
     /// Idle.
     pub idle_ns: u64,
@@ -80,7 +80,7 @@ pub struct CpuOutcome {
 }
 
 /// What a scheduler's choices of places took, where it counts them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PlacementEffort {
     /// Choices, those that left a task where it was included.
     pub decisions: u64,
@@ -91,7 +91,7 @@ pub struct PlacementEffort {
 }
 
 /// The result of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Why it ended.
     pub end: End,
@@ -104,7 +104,7 @@ pub struct Outcome {
     /// CPUs, by id.
     pub cpus: Vec<CpuOutcome>,
     /// What the scheduler's choices of places took, if it counts them.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementEffort>,
     /// What the workload's recorders collected, by index.
     #[serde(skip)]

@@ -108,7 +108,7 @@ fn check(spec: &SchedulerSpec, machine: &Machine, json: bool, console: &Console)
     let text = format!("periodic:-n{},-r1ms,-s2ms,-d500ms", 2 * machine.cpu_count());
     let workload = load::workload(&text, true, &[])?.value;
     let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
-    let probed = programs::probe(&capture, &setup).map_err(failed)?;
+    let probed = programs::probe(program, machine, &setup).map_err(failed)?;
     let operation = |OperationUse { name, calls, cost }: OperationUse| {
         let each = |sum: fn(&OperationCost) -> u64| cost.as_ref().map_or(0, sum) / calls;
         CheckedOperation {

@@ -159,7 +159,14 @@ pub fn run_loader(loader: &str, timeout: Duration) -> Result<Capture, LoaderErro
     let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
     let program = std::env::current_exe().unwrap();
     let arguments = arguments_for(loader);
-    capture(&Request { program: &program, arguments: &arguments, machine: &machine(), kernel: &kernel, timeout })
+    capture(&Request {
+        program: &program,
+        arguments: &arguments,
+        machine: &machine(),
+        kernel: &kernel,
+        timeout,
+        files: None,
+    })
 }
 
 /// Whether this computer lets system calls be answered; a container may forbid it, and then there is nothing to test here.

@@ -1,4 +1,5 @@
-//! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine, and every run begins with that.
+//! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine, and every run begins with that, in a process
+//! of its own.
 
 use std::fs;
 use std::path::Path;
@@ -6,13 +7,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use warmcore_kernel::Setup;
+#[cfg(target_arch = "x86_64")]
+use warmcore_loader::Sandbox;
 use warmcore_loader::{Capture, LoaderError, TargetKernel, capture};
 use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, Usage, bytecode_trial};
 use warmcore_topology::Machine;
-use warmcore_trace::Sink;
+use warmcore_trace::{Outcome, Sink};
 
 use crate::files::find_program;
 use crate::place::{Observe, OperationCost, OperationUse, PlaceError, Report, Sequence, Trouble};
+#[cfg(target_arch = "x86_64")]
+use crate::sim::apart::Apart;
 use crate::vm::fetch::cached;
 
 /// How long a loader may take until it attaches: one built without optimisation takes seconds on a large machine.
@@ -55,6 +60,7 @@ fn request<'a>(
         machine,
         kernel: kernel()?,
         timeout: LIMIT,
+        files: None,
     })
 }
 
@@ -77,19 +83,71 @@ pub fn run<'a>(
     observe: Observe,
 ) -> Result<Report, PlaceError> {
     let capture = load(program, machine)?;
-    let scheduler = if goes_on(&capture) { started(program, machine, setup.seed)? } else { copied(&capture, setup)? };
-    let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
-    let (outcome, usage) = bytecode_trial(scheduler, setup, sink)?;
+    let run = |scheduler: Bytecode, sink: Option<&mut dyn Sink>| {
+        let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
+        // The same sink, borrowed for no longer than the setup.
+        let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))?;
+        Ok(report(outcome, &usage))
+    };
+    apart(program, machine, &capture, setup, sink, run)
+}
+
+/// Makes a run in a process of its own.
+#[cfg(target_arch = "x86_64")]
+fn apart(
+    program: &ScxProgram,
+    machine: &Machine,
+    capture: &Capture,
+    setup: &Setup<'_>,
+    sink: Option<&mut dyn Sink>,
+    run: impl FnOnce(Bytecode, Option<&mut dyn Sink>) -> Result<Report, PlaceError>,
+) -> Result<Report, PlaceError> {
+    let goes_on = goes_on(capture);
+    let apart = Apart {
+        machine,
+        scheduler: format!("`{}`", program.program),
+        map_bytes: capture.object.memory_bytes(),
+        sandbox: if goes_on { Sandbox::Supervising } else { Sandbox::Computing },
+        stop: setup.stop.as_deref(),
+        program_at: &|address| capture.object.program_at(address).map(str::to_owned),
+    };
+    // What a loader leaves behind when its process is ended goes with this.
+    let files = goes_on
+        .then(warmcore_loader::directory_in_memory)
+        .transpose()
+        .map_err(|source| refused(LoaderError::Files { program: program.program.clone(), source }))?;
+    let begin = || match &files {
+        Some(files) => started(program, machine, setup.seed, files.path()),
+        None => copied(capture, setup),
+    };
+    apart.run(begin, run, sink)
+}
+
+/// Makes a run: there is no process of its own for it on such a computer, and no scheduler that would need one.
+#[cfg(not(target_arch = "x86_64"))]
+fn apart(
+    _: &ScxProgram,
+    _: &Machine,
+    capture: &Capture,
+    setup: &Setup<'_>,
+    sink: Option<&mut dyn Sink>,
+    run: impl FnOnce(Bytecode, Option<&mut dyn Sink>) -> Result<Report, PlaceError>,
+) -> Result<Report, PlaceError> {
+    run(copied(capture, setup)?, sink)
+}
+
+/// What a run has left.
+fn report(outcome: Outcome, usage: &Usage) -> Report {
     let sequence = |(operation, functions, count): (Operation, Vec<&'static str>, u64)| Sequence {
         operation: name_of(operation).to_owned(),
         functions: functions.into_iter().map(str::to_owned).collect(),
         count,
     };
-    Ok(Report {
-        operations: operations(&usage),
+    Report {
+        operations: operations(usage),
         sequences: usage.sequences().into_iter().map(sequence).collect(),
         ..Report::new(outcome)
-    })
+    }
 }
 
 /// Row of the locks of a scheduler's queues among its operations.
@@ -122,16 +180,12 @@ fn copied(capture: &Capture, setup: &Setup<'_>) -> Result<Bytecode, PlaceError> 
 
 /// A scheduler whose loader is started for this run and goes on in it.
 #[cfg(target_arch = "x86_64")]
-fn started(program: &ScxProgram, machine: &Machine, seed: u64) -> Result<Bytecode, PlaceError> {
+fn started(program: &ScxProgram, machine: &Machine, seed: u64, files: &Path) -> Result<Bytecode, PlaceError> {
     let path = find_program(&program.program);
-    let attached = warmcore_loader::start(&request(program, &path, machine)?).map_err(refused)?;
+    let request = warmcore_loader::Request { files: Some(files), ..request(program, &path, machine)? };
+    let attached = warmcore_loader::start(&request).map_err(refused)?;
     let loader = Box::new(attached.loader);
     Ok(Bytecode::live(&attached.object, attached.host, loader, seed, true))
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn started(program: &ScxProgram, _: &Machine, _: u64) -> Result<Bytecode, PlaceError> {
-    Err(refused(LoaderError::Architecture { program: program.program.clone() }))
 }
 
 fn no_memory(error: MemoryError) -> PlaceError {
@@ -142,9 +196,12 @@ fn no_memory(error: MemoryError) -> PlaceError {
 ///
 /// # Errors
 /// Those of the run.
-pub fn probe<'a>(capture: &Capture, setup: &'a Setup<'a>) -> Result<Vec<OperationUse>, PlaceError> {
-    let (_, usage) = bytecode_trial(copied(capture, setup)?, setup, None)?;
-    Ok(operations(&usage))
+pub fn probe<'a>(
+    program: &ScxProgram,
+    machine: &Machine,
+    setup: &'a Setup<'a>,
+) -> Result<Vec<OperationUse>, PlaceError> {
+    Ok(run(program, machine, setup, None, Observe::Nothing)?.operations)
 }
 
 /// What to know of every such run.

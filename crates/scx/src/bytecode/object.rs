@@ -318,4 +318,20 @@ impl Object {
     pub fn instructions(&self) -> usize {
         self.programs.iter().map(|program| program.code.instructions()).sum()
     }
+
+    /// Bytes of the memory that its programs share.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.image.bytes()
+    }
+
+    /// The program whose code an address lies in, as far as can be told: the one that begins nearest before it.
+    #[must_use]
+    pub fn program_at(&self, address: u64) -> Option<&str> {
+        /// More than the code of any program.
+        const LONGEST: u64 = 16 << 20;
+        let before = |program: &'_ Loaded| program.code.function_before(address);
+        let nearest = self.programs.iter().max_by_key(|program| before(program))?;
+        before(nearest).filter(|begin| address - begin < LONGEST).map(|_| nearest.name.as_str())
+    }
 }
