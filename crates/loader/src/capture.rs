@@ -30,6 +30,20 @@ pub struct Request<'a> {
     pub timeout: Duration,
     /// Directory for the files that it reads of the machine; `None` for one in memory that goes when they do.
     pub files: Option<&'a Path>,
+    /// How it finds them.
+    pub paths: Paths,
+}
+
+/// How a loader finds the files of the machine. It sees the same in both ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Paths {
+    /// Its system calls with a path are answered. Nothing is needed for it but what all of this needs.
+    #[default]
+    Answered,
+    /// They are mounted where it looks, in namespaces of its own.
+    Mounted,
+    /// Mounted where the system allows it, answered elsewhere.
+    Either,
 }
 
 /// What a loader has loaded.

@@ -5,7 +5,7 @@
 //! calls here (seccomp user notification), answers them in the kernel's place, shows it the [simulated machine](warmcore_topology::Machine)
 //! instead of this one, and ends it at the moment it attaches. What it has loaded is an [`Object`](warmcore_scx::bytecode::Object).
 //!
-//! Neither privileges nor namespaces are needed. The loader runs with the user's rights and can do what the user can do; it is trusted as any
+//! Neither privileges nor namespaces are needed; where namespaces are allowed they can be had ([`Paths`]). The loader runs with the user's rights and can do what the user can do; it is trusted as any
 //! program one starts is. Source: `docs/spec/bpf-runtime.md` sections 3, 4 and 10.
 //!
 //! [`start`] keeps a loader that goes on after it has attached, as its user space is part of the policy: its clocks and waits are then those of
@@ -21,6 +21,8 @@ mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod live;
 #[cfg(target_arch = "x86_64")]
+mod namespace;
+#[cfg(target_arch = "x86_64")]
 mod paths;
 #[cfg(target_arch = "x86_64")]
 mod process;
@@ -33,7 +35,7 @@ mod worker;
 
 #[cfg(target_arch = "x86_64")]
 pub use capture::directory_in_memory;
-pub use capture::{Capture, LoaderError, Request, capture};
+pub use capture::{Capture, LoaderError, Paths, Request, capture};
 pub use kernel::{KernelError, TargetKernel};
 #[cfg(target_arch = "x86_64")]
 pub use live::{Attached, Live, start};

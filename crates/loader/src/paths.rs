@@ -32,6 +32,19 @@ pub const CALLS: [i64; 20] = [
     libc::SYS_bind,
 ];
 
+/// Those that are looked at where mounts show the machine: what would change something.
+pub const CHANGES: [i64; 9] = [
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_chmod,
+    libc::SYS_fchmodat,
+    libc::SYS_chown,
+    libc::SYS_fchownat,
+    libc::SYS_bind,
+];
+
 /// Where schedulers put the socket of their statistics. Nothing of it is made.
 const STATISTICS: &str = "/var/run/scx";
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::namespace::Mounts;
 use object::{Object as _, ObjectSymbol as _};
 
 /// A system call that waits for an answer (`struct seccomp_notif`).
@@ -85,20 +86,27 @@ pub enum SpawnError {
 }
 
 impl Process {
-    /// Starts a program; its calls of these numbers wait, and of `ioctl` those with these requests. What it prints goes to a file.
+    /// Starts a program; its calls of these numbers wait, and of `ioctl` those with these requests. What it prints goes to a file. With
+    /// mounts it has those.
     pub fn spawn(
         program: &Path,
         arguments: &[String],
         numbers: &[i64],
         requests: &[u32],
         output: File,
+        mounts: Option<Mounts>,
     ) -> Result<Self, SpawnError> {
         let filter = filter(numbers, requests);
         let errors = output.try_clone().map_err(SpawnError::Start)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors);
         // SAFETY: between fork and exec only system calls are made, and memory that exists is read.
-        unsafe { command.pre_exec(move || install(&filter)) };
+        unsafe {
+            command.pre_exec(move || {
+                mounts.as_ref().map_or(Ok(()), Mounts::enter)?;
+                install(&filter)
+            })
+        };
         let mut child = command.spawn().map_err(|error| match error.raw_os_error() {
             Some(libc::EACCES | libc::ENOENT | libc::ENOEXEC) => SpawnError::Start(error),
             _ => SpawnError::Forbidden("a filter of system calls (seccomp) with a listener", error),

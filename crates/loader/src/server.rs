@@ -21,8 +21,9 @@ use warmcore_bpf::btf::Btf;
 use warmcore_scx::bytecode::{Host, Moment, ObjectError, ProgramId, Programs};
 use warmcore_topology::Machine;
 
-use crate::capture::{Capture, LoaderError, Request};
+use crate::capture::{Capture, LoaderError, Paths, Request};
 use crate::kernel::TargetKernel;
+use crate::namespace::Mounts;
 use crate::paths;
 use crate::process::{Call, Next, Process, SpawnError};
 use crate::waits::{self, Waits};
@@ -69,6 +70,8 @@ pub(crate) struct Server {
     /// Things by the number of the file behind their descriptors, which is kept open so that the number stays theirs.
     things: HashMap<u64, (Thing, Arc<OwnedFd>)>,
     not_run: Vec<String>,
+    /// Maps that were refused, for their kind.
+    refused: Vec<String>,
     /// What it prints.
     pub(crate) output: File,
     /// Its waits and clocks, if it is to go on in simulated time.
@@ -89,15 +92,24 @@ pub(crate) fn begin(
     let host = Host::new(request.machine, Arc::clone(&request.kernel.btf), Arc::clone(&request.kernel.layout));
     let mut host = Box::new(host.map_err(|error| object(error.into()))?);
     let output = tempfile::tempfile().map_err(start)?;
+    let mounts = match request.paths {
+        Paths::Answered => None,
+        Paths::Mounted => Some(mounts_of(root, goes_on).map_err(|source| LoaderError::Forbidden {
+            program: program.clone(),
+            what: "mounts of its own (namespaces of users and mounts)",
+            source,
+        })?),
+        Paths::Either => mounts_of(root, goes_on).ok(),
+    };
     let time: &[i64] = if goes_on { &waits::CALLS } else { &[] };
     let numbers: Vec<i64> = [BPF, libc::SYS_perf_event_open, libc::SYS_epoll_ctl, libc::SYS_uname]
         .iter()
-        .chain(&paths::CALLS)
+        .chain(if mounts.is_some() { &paths::CHANGES[..] } else { &paths::CALLS[..] })
         .chain(time)
         .copied()
         .collect();
     let copy = output.try_clone().map_err(start)?;
-    let spawned = Process::spawn(request.program, request.arguments, &numbers, &PERF_REQUESTS, copy);
+    let spawned = Process::spawn(request.program, request.arguments, &numbers, &PERF_REQUESTS, copy, mounts);
     let process = spawned.map_err(|error| match error {
         SpawnError::Start(source) => start(source),
         SpawnError::Forbidden(what, source) => LoaderError::Forbidden { program: program.clone(), what, source },
@@ -109,6 +121,7 @@ pub(crate) fn begin(
         programs: Programs::default(),
         things: HashMap::new(),
         not_run: Vec::new(),
+        refused: Vec::new(),
         output,
         waits: goes_on.then(Waits::new),
         has_no_clock: !goes_on,
@@ -148,6 +161,13 @@ pub(crate) fn begin(
     Ok((server, host, stopped))
 }
 
+/// The mounts that show a loader the machine, where they can be made.
+fn mounts_of(root: &Path, goes_on: bool) -> io::Result<Mounts> {
+    let mounts = Mounts::prepare(root, goes_on)?;
+    mounts.try_out()?;
+    Ok(mounts)
+}
+
 /// Why a loader is no longer answered.
 pub(crate) enum Stopped {
     /// It attached its scheduler, by this call.
@@ -179,6 +199,11 @@ impl Server {
         match stopped {
             Stopped::TimedOut(waited) => LoaderError::Hangs { program, seconds: waited.as_secs(), said },
             _ => {
+                let said = if self.refused.is_empty() {
+                    said
+                } else {
+                    format!("{said} (not modelled, and refused: {})", self.refused.join(", "))
+                };
                 let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
                 LoaderError::Ended { program, status, said }
             }

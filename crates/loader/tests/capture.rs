@@ -12,7 +12,7 @@ use std::time::Duration;
 use assembler::*;
 use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
-use warmcore_loader::{Capture, Request, TargetKernel, capture};
+use warmcore_loader::{Capture, LoaderError, Paths, Request, TargetKernel, capture};
 use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
 use warmcore_trace::{Event, Outcome};
 
@@ -162,6 +162,31 @@ fn a_loader_sees_the_machine_and_its_maps_and_programs_work() {
     captured("loader_that_looks_around");
 }
 
+#[test]
+fn a_loader_sees_and_loads_the_same_where_the_machine_is_mounted() {
+    if !can_answer() {
+        return;
+    }
+    let mounted = |loader| run_loader_with(loader, Duration::from_secs(60), Paths::Mounted);
+    match mounted("loader_that_looks_around") {
+        Err(error @ LoaderError::Forbidden { .. }) => {
+            let sentence = error.to_string();
+            assert!(sentence.contains("mounts of its own (namespaces of users and mounts)"), "{sentence}");
+            eprintln!("not tested: {sentence}");
+            // The other way is taken then.
+            let either = run_loader_with("loader_of_fifo", Duration::from_secs(60), Paths::Either);
+            assert!(either.is_ok(), "{:?}", either.err());
+            return;
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => {}
+    }
+    let capture = mounted("loader_of_fifo").unwrap_or_else(|error| panic!("{error}"));
+    let (outcome, events) = trial(&capture).unwrap();
+    let answered = trial(&captured("loader_of_fifo")).unwrap();
+    assert_eq!((outcome.elapsed_ns, events), (answered.0.elapsed_ns, answered.1));
+}
+
 /// The reason that a program was ejected for.
 fn ejected(loader: &str) -> String {
     match trial(&captured(loader)) {
@@ -232,6 +257,7 @@ fn a_program_that_cannot_be_started_is_an_error() {
             kernel: &kernel,
             timeout,
             files: None,
+            paths: Paths::default(),
         };
         let Err(error) = capture(&request) else { panic!("{program} attached something") };
         assert!(error.to_string().contains("cannot be started") && error.to_string().contains(reason), "{error}");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use assembler::*;
 use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
-use warmcore_loader::{Request, TargetKernel, start};
+use warmcore_loader::{Paths, Request, TargetKernel, start};
 use warmcore_schedulers::{Bytecode, bytecode_trial};
 use warmcore_trace::{Event, Outcome};
 
@@ -145,8 +145,15 @@ fn live_trial(loader: &str) -> Result<(Outcome, Vec<Event>), SimulationError> {
     let arguments = arguments_for(loader);
     let (machine, workload) = (machine(), workload("spin:-n12,-d1s"));
     let timeout = Duration::from_secs(60);
-    let request =
-        Request { program: &program, arguments: &arguments, machine: &machine, kernel: &kernel, timeout, files: None };
+    let request = Request {
+        program: &program,
+        arguments: &arguments,
+        machine: &machine,
+        kernel: &kernel,
+        timeout,
+        files: None,
+        paths: Paths::default(),
+    };
     let attached = start(&request).unwrap_or_else(|error| panic!("{error}"));
     let scheduler = Bytecode::live(&attached.object, attached.host, Box::new(attached.loader), 7, false);
     let setup = Setup::new(&machine, &workload, 7).unwrap();

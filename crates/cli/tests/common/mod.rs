@@ -50,6 +50,11 @@ impl Scratch {
         Ran::new(words, command.output().expect("the program can be started"))
     }
 
+    /// Runs the program with these words and this one after them as it is.
+    pub fn run_with_last(&self, words: &str, last: &str) -> Ran {
+        Ran::new(words, self.command(words).arg(last).output().expect("the program can be started"))
+    }
+
     /// Runs the program with these words where programs are looked for in `path`.
     pub fn run_in_path(&self, path: &str, words: &str) -> Ran {
         Ran::new(words, self.command(words).env("PATH", path).output().expect("the program can be started"))

@@ -12,7 +12,10 @@ use crate::process::Call;
 
 impl Server {
     pub(super) fn map_create(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
-        let Some(kind) = MapKind::from_number(fields.u32(0)) else { return Ok(Reply::Error(libc::EINVAL)) };
+        let Some(kind) = MapKind::from_number(fields.u32(0)) else {
+            self.refused.push(format!("map `{}` of kind {}", fields.name(28), fields.u32(0)));
+            return Ok(Reply::Error(libc::EINVAL));
+        };
         let value_type = fields.u32(56);
         let special = match self.find(call, fields.u32(48)) {
             Some(Thing::Btf(btf)) if value_type != 0 => btf.special_fields(value_type),

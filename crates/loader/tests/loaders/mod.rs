@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::assembler::{self, *};
 use super::types;
-use warmcore_loader::{Capture, LoaderError, Request, TargetKernel, capture};
+use warmcore_loader::{Capture, LoaderError, Paths, Request, TargetKernel, capture};
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
@@ -156,6 +156,10 @@ pub fn arguments_for(loader: &str) -> [String; 5] {
 }
 
 pub fn run_loader(loader: &str, timeout: Duration) -> Result<Capture, LoaderError> {
+    run_loader_with(loader, timeout, Paths::default())
+}
+
+pub fn run_loader_with(loader: &str, timeout: Duration, paths: Paths) -> Result<Capture, LoaderError> {
     let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
     let program = std::env::current_exe().unwrap();
     let arguments = arguments_for(loader);
@@ -166,6 +170,7 @@ pub fn run_loader(loader: &str, timeout: Duration) -> Result<Capture, LoaderErro
         kernel: &kernel,
         timeout,
         files: None,
+        paths,
     })
 }
 

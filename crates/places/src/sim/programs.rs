@@ -9,7 +9,7 @@ use std::time::Duration;
 use warmcore_kernel::Setup;
 #[cfg(target_arch = "x86_64")]
 use warmcore_loader::Sandbox;
-use warmcore_loader::{Capture, LoaderError, TargetKernel, capture};
+use warmcore_loader::{Capture, LoaderError, Paths, TargetKernel, capture};
 use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, Usage, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
@@ -61,7 +61,25 @@ fn request<'a>(
         kernel: kernel()?,
         timeout: LIMIT,
         files: None,
+        paths: paths()?,
     })
+}
+
+/// How loaders find the files of the machine, by a variable of the environment: results are the same, so that it is for tests and for computers
+/// where one of the ways does not work.
+const PATHS: &str = "WARMCORE_SCX_PATHS";
+
+fn paths() -> Result<Paths, PlaceError> {
+    match std::env::var(PATHS).as_deref() {
+        Err(_) | Ok("" | "answered") => Ok(Paths::Answered),
+        Ok("mounted") => Ok(Paths::Mounted),
+        Ok("either") => Ok(Paths::Either),
+        Ok(other) => {
+            let message = format!("{PATHS} is `{other}`, which is no way to show a loader the machine");
+            let advice = "give `answered`, `mounted` or `either`, or nothing";
+            Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
+        }
+    }
 }
 
 /// Schedulers whose loader is part of the policy, by the name that they have in the kernel, behind which a version may stand: it goes on in simulated

@@ -1,0 +1,323 @@
+//! Schedulers of a user's own that are broken or hostile (`scx:PROGRAM`): each is an error that names what is wrong, those of others in the same
+//! comparison are not harmed, and everything ends.
+//!
+//! The loaders are tests of this file that are ignored: started as programs they load bytecode by the system call. A kernel's type information is needed;
+//! where there is no kernel in the cache, and where system calls cannot be answered, these tests say so and do nothing.
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+#[path = "../../bpf/tests/assembler/mod.rs"]
+mod assembler;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use assembler::*;
+use common::{Ran, Scratch};
+use warmcore_bpf::btf::{Btf, TypeKind};
+
+// ---- Loaders.
+
+/// Parts of a loader: it reads the kernel's type information where any loader does.
+struct Loader {
+    btf: Btf,
+}
+
+type Program = (&'static str, Vec<[u8; 8]>);
+
+fn bpf(command: i32, attributes: &[u8]) -> i64 {
+    // SAFETY: the kernel, or who stands for it, reads as many bytes.
+    unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), attributes.len()) }
+}
+
+fn put(attributes: &mut [u8], at: usize, bytes: &[u8]) {
+    attributes[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn create_map(kind: u32, value: u32) -> i64 {
+    let mut attributes = [0; 128];
+    for (index, number) in [kind, 4, value, 1].into_iter().enumerate() {
+        put(&mut attributes, index * 4, &u32::to_le_bytes(number));
+    }
+    put(&mut attributes, 28, b"table");
+    bpf(0, &attributes)
+}
+
+impl Loader {
+    fn new() -> Self {
+        let types = std::fs::read("/sys/kernel/btf/vmlinux").expect("there is type information");
+        Self { btf: Btf::parse(types).expect("it can be read") }
+    }
+
+    fn kfunc(&self, name: &str) -> [u8; 8] {
+        let number = self.btf.find(TypeKind::Function, name).unwrap_or_else(|| panic!("the kernel has no `{name}`"));
+        code(0x85, 0, 2, 0, number as i32)
+    }
+
+    fn init(&self) -> Program {
+        ("init", vec![mov_imm(1, 0), mov_imm(2, -1), self.kfunc("scx_bpf_create_dsq"), exit()])
+    }
+
+    fn enqueue(&self) -> Program {
+        let insert = self.kfunc("scx_bpf_dsq_insert");
+        ("enqueue", vec![load(8, 4, 1, 8), load(8, 1, 1, 0), mov_imm(2, 0), mov_imm(3, 20_000_000), insert, exit()])
+    }
+
+    fn dispatch(&self) -> Program {
+        ("dispatch", vec![mov_imm(1, 0), mov_imm(2, 0), self.kfunc("scx_bpf_dsq_move_to_local"), exit()])
+    }
+
+    /// Attaches a scheduler of these programs.
+    fn attach(&self, programs: &[Program]) {
+        let data = self.btf.offset("bpf_struct_ops_sched_ext_ops", "data").expect("the kernel has sched_ext") as usize;
+        let member = |name: &str| data + self.btf.offset("sched_ext_ops", name).expect("it has that member") as usize;
+        let mut value = vec![0; 4096];
+        for (name, program) in programs {
+            let mut attributes = [0; 128];
+            put(&mut attributes, 0, &27u32.to_le_bytes());
+            put(&mut attributes, 4, &(program.len() as u32).to_le_bytes());
+            let bytes = program.concat();
+            put(&mut attributes, 8, &(bytes.as_ptr() as u64).to_le_bytes());
+            put(&mut attributes, 48, name.as_bytes());
+            let descriptor = bpf(5, &attributes);
+            assert!(descriptor > 0, "{name}: {}", std::io::Error::last_os_error());
+            put(&mut value, member(name), &descriptor.to_le_bytes());
+        }
+        put(&mut value, member("timeout_ms"), &2000u32.to_le_bytes());
+        put(&mut value, member("name"), b"broken\0");
+        let map = create_map(26, value.len() as u32);
+        let mut attributes = [0; 64];
+        put(&mut attributes, 0, &(map as u32).to_le_bytes());
+        put(&mut attributes, 8, &([0u8; 4].as_ptr() as u64).to_le_bytes());
+        put(&mut attributes, 16, &(value.as_ptr() as u64).to_le_bytes());
+        assert_eq!(bpf(2, &attributes), 0);
+        let mut attributes = [0; 64];
+        put(&mut attributes, 0, &(map as u32).to_le_bytes());
+        put(&mut attributes, 8, &44u32.to_le_bytes());
+        bpf(28, &attributes);
+    }
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_is_right() {
+    let loader = Loader::new();
+    loader.attach(&[loader.init(), loader.enqueue(), loader.dispatch()]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_dies() {
+    eprintln!("I cannot go on");
+    std::process::exit(3);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_hangs() {
+    eprintln!("waiting for nothing");
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_never_attaches() {
+    let loader = Loader::new();
+    assert!(create_map(2, 8) > 0 && loader.btf.find(TypeKind::Struct, "sched_ext_ops").is_some());
+    eprintln!("that was all");
+    std::process::exit(0);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_an_unknown_map() {
+    let descriptor = create_map(23, 8);
+    eprintln!("the map: {}", std::io::Error::last_os_error());
+    std::process::exit(if descriptor < 0 { 1 } else { 0 });
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_an_unknown_kernel_function() {
+    let loader = Loader::new();
+    let dispatch = ("dispatch", vec![mov_imm(0, 0), loader.kfunc("bpf_xdp_metadata_rx_hash"), exit()]);
+    loader.attach(&[loader.init(), loader.enqueue(), dispatch]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_an_unknown_helper() {
+    let loader = Loader::new();
+    loader.attach(&[loader.init(), loader.enqueue(), ("dispatch", vec![mov_imm(0, 0), helper(9999), exit()])]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_an_endless_loop() {
+    let loader = Loader::new();
+    loader.attach(&[loader.init(), loader.enqueue(), ("dispatch", vec![code(0x05, 0, 0, -1, 0), exit()])]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_an_endless_may_goto() {
+    let loader = Loader::new();
+    let dispatch = ("dispatch", vec![code(0xe5, 0, 0, 1, 0), code(0x05, 0, 0, -2, 0), mov_imm(0, 0), exit()]);
+    loader.attach(&[loader.init(), loader.enqueue(), dispatch]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_a_wild_store() {
+    let loader = Loader::new();
+    let (name, mut program) = loader.enqueue();
+    program.splice(0..0, [mov_imm(5, 4096), store_imm(8, 5, 0, 1)]);
+    loader.attach(&[loader.init(), (name, program), loader.dispatch()]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_loses_tasks() {
+    let loader = Loader::new();
+    loader.attach(&[loader.init(), ("enqueue", vec![mov_imm(0, 0), exit()]), loader.dispatch()]);
+}
+
+/// Tasks queue up, and nobody takes them.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_starves_tasks() {
+    let loader = Loader::new();
+    loader.attach(&[loader.init(), loader.enqueue(), ("dispatch", vec![mov_imm(0, 0), exit()])]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_whose_init_refuses() {
+    let loader = Loader::new();
+    loader.attach(&[("init", vec![mov_imm(0, -12), exit()]), loader.enqueue(), loader.dispatch()]);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_calls_itself() {
+    let loader = Loader::new();
+    loader.attach(&[loader.init(), ("enqueue", vec![code(0x85, 0, 1, 0, -1), exit()]), loader.dispatch()]);
+}
+
+// ---- Tests.
+
+/// The scheduler that a loader of this file is.
+fn scheduler(loader: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    format!("scx:{} --ignored --exact --nocapture --test-threads=1 {loader}", program.display())
+}
+
+/// A comparison of one with a scheduler of this program.
+fn compared(scratch: &Scratch, loader: &str) -> Ran {
+    let words = "compare -m 1s1n2l2c1t -w spin:-n6,-d4s -n 2 --jobs 2 --out run -s eevdf -s";
+    scratch.run_with_last(words, &scheduler(loader))
+}
+
+/// Whether a loader can be run here.
+fn can_load(test: &str) -> bool {
+    let scratch = Scratch::new();
+    let ran = compared(&scratch, "loader_that_is_right");
+    if ran.code == Some(0) {
+        return true;
+    }
+    let known = ["there is none", "cannot be answered here"];
+    assert!(known.iter().any(|known| ran.error.contains(known)), "{}", ran.error);
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: no loader can be run here: {}", ran.error);
+    false
+}
+
+fn trials(scratch: &Scratch, scheduler: &str) -> usize {
+    scratch.files("run/trials").iter().filter(|name| name.starts_with(scheduler)).count()
+}
+
+#[test]
+fn a_loader_that_loads_nothing_is_refused_with_its_last_words_before_anything_runs() {
+    if !can_load("a_loader_that_loads_nothing_is_refused_with_its_last_words_before_anything_runs") {
+        return;
+    }
+    let cases = [
+        ("loader_that_dies", "ended (exit status: 3) before it attached a scheduler", "I cannot go on"),
+        ("loader_that_hangs", "has not attached a scheduler within 1", "waiting for nothing"),
+        ("loader_that_never_attaches", "ended (exit status: 0) before it attached a scheduler", "that was all"),
+        ("loader_with_an_unknown_map", "ended (exit status: 1)", "not modelled, and refused: map `table` of kind 23"),
+        ("loader_that_calls_itself", "program `enqueue`, instruction 0", "calls itself"),
+    ];
+    for (loader, sentence, words) in cases {
+        let scratch = Scratch::new();
+        let ran = compared(&scratch, loader).did_not_panic().complains(sentence).complains(words);
+        assert_ne!(ran.code, Some(0), "{loader}");
+        assert!(!scratch.path("run/report.html").exists(), "{loader}");
+    }
+    let scratch = Scratch::new();
+    for (program, sentence) in [("/bin/true", "before it attached a scheduler"), ("/etc/passwd", "cannot be started")] {
+        let ran = scratch.run(&format!("sim -m 1s1n2l2c1t -w spin:-n1,-d1s -s scx:{program}"));
+        assert_ne!(ran.did_not_panic().complains(sentence).code, Some(0), "{program}");
+    }
+}
+
+#[test]
+fn a_scheduler_that_goes_wrong_is_ejected_by_name_and_trials_of_others_are_there() {
+    if !can_load("a_scheduler_that_goes_wrong_is_ejected_by_name_and_trials_of_others_are_there") {
+        return;
+    }
+    let cases = [
+        ("loader_with_an_unknown_kernel_function", "program `dispatch`, instruction 1", "bpf_xdp_metadata_rx_hash"),
+        ("loader_with_an_unknown_helper", "program `dispatch`, instruction 1", "helper 9999"),
+        ("loader_with_an_endless_loop", "program `dispatch`, instruction 0", "does not end"),
+        ("loader_with_an_endless_may_goto", "program `dispatch`, instruction", "does not end"),
+        ("loader_with_a_wild_store", "program `enqueue`, instruction 1", "stores outside of its memory"),
+        ("loader_that_loses_tasks", "`broken` did not schedule to the end", "failed to run for"),
+        ("loader_that_starves_tasks", "`broken` did not schedule to the end", "failed to run for"),
+        ("loader_whose_init_refuses", "`broken` did not schedule to the end", "init failed with -12"),
+    ];
+    for (loader, place, reason) in cases {
+        let scratch = Scratch::new();
+        let ran = compared(&scratch, loader).did_not_panic().complains(place).complains(reason);
+        assert_eq!(ran.code, Some(1), "{loader}");
+        ran.complains("the trial is invalid");
+        assert_eq!((trials(&scratch, "s0"), trials(&scratch, "s1")), (2, 0), "{loader}");
+    }
+}
+
+#[test]
+fn a_check_names_what_is_not_modelled_and_fails_where_the_program_does() {
+    if !can_load("a_check_names_what_is_not_modelled_and_fails_where_the_program_does") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let check = |loader: &str| {
+        let mut command = scratch.command("schedulers check -m 1s1n2l2c1t");
+        let output = command.arg(scheduler(loader)).output().expect("the program can be started");
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (code, text) = check("loader_that_is_right");
+    assert!(code == Some(0) && text.contains("broken") && text.contains("dispatch"), "{text}");
+    let (code, text) = check("loader_with_a_wild_store");
+    assert!(code == Some(1) && text.contains("program `enqueue`") && !text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the_machine_is_shown() {
+    if !can_load("a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the_machine_is_shown") {
+        return;
+    }
+    let trials = |jobs: u32, paths: &str| {
+        let scratch = Scratch::new();
+        let words = format!("compare -m 1s1n2l2c1t -w hackbench:-f3,-g2,-l50 -n 4 --jobs {jobs} --out run -s eevdf -s");
+        let mut command = scratch.command(&words);
+        let output = command.arg(scheduler("loader_that_is_right")).env("WARMCORE_SCX_PATHS", paths).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let files = scratch.files("run/trials");
+        assert_eq!(files.len(), 8);
+        files.iter().map(|file| std::fs::read(scratch.path(&format!("run/trials/{file}"))).unwrap()).collect::<Vec<_>>()
+    };
+    let one = trials(1, "answered");
+    assert!(trials(2, "answered") == one, "two at a time");
+    assert!(trials(2, "either") == one, "mounted where that is allowed");
+}
