@@ -70,6 +70,10 @@ impl Loader {
 
     /// Attaches a scheduler of these programs.
     fn attach(&self, programs: &[Program]) {
+        self.attach_as("broken", programs);
+    }
+
+    fn attach_as(&self, name: &str, programs: &[Program]) {
         let data = self.btf.offset("bpf_struct_ops_sched_ext_ops", "data").expect("the kernel has sched_ext") as usize;
         let member = |name: &str| data + self.btf.offset("sched_ext_ops", name).expect("it has that member") as usize;
         let mut value = vec![0; 4096];
@@ -85,7 +89,7 @@ impl Loader {
             put(&mut value, member(name), &descriptor.to_le_bytes());
         }
         put(&mut value, member("timeout_ms"), &2000u32.to_le_bytes());
-        put(&mut value, member("name"), b"broken\0");
+        put(&mut value, member("name"), name.as_bytes());
         let map = create_map(26, value.len() as u32);
         let mut attributes = [0; 64];
         put(&mut attributes, 0, &(map as u32).to_le_bytes());
@@ -97,6 +101,11 @@ impl Loader {
         put(&mut attributes, 8, &44u32.to_le_bytes());
         bpf(28, &attributes);
     }
+
+    /// Attaches a scheduler whose loader goes on, by its name.
+    fn attach_one_that_decides(&self) {
+        self.attach_as("rusty_of_these_tests", &[self.init(), self.enqueue(), self.dispatch()]);
+    }
 }
 
 #[test]
@@ -104,6 +113,27 @@ impl Loader {
 fn loader_that_is_right() {
     let loader = Loader::new();
     loader.attach(&[loader.init(), loader.enqueue(), loader.dispatch()]);
+}
+
+/// A loader that goes on, and looks at the accounts of CPU time ten times a second.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_decides() {
+    Loader::new().attach_one_that_decides();
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let accounts = std::fs::read_to_string("/proc/stat").expect("there are accounts");
+        assert!(accounts.contains("cpu3 ") && !accounts.contains("cpu4 "), "{accounts}");
+    }
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_leaves() {
+    Loader::new().attach_one_that_decides();
+    std::thread::sleep(Duration::from_millis(100));
+    eprintln!("I have had enough");
+    std::process::exit(4);
 }
 
 #[test]
@@ -274,6 +304,7 @@ fn a_scheduler_that_goes_wrong_is_ejected_by_name_and_trials_of_others_are_there
         ("loader_with_a_wild_store", "program `enqueue`, instruction 1", "stores outside of its memory"),
         ("loader_that_loses_tasks", "`broken` did not schedule to the end", "failed to run for"),
         ("loader_that_starves_tasks", "`broken` did not schedule to the end", "failed to run for"),
+        ("loader_that_leaves", "`rusty_of_these_tests` did not schedule to the end", "I have had enough"),
         ("loader_whose_init_refuses", "`broken` did not schedule to the end", "init failed with -12"),
     ];
     for (loader, place, reason) in cases {
@@ -307,17 +338,76 @@ fn a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the
     if !can_load("a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the_machine_is_shown") {
         return;
     }
-    let trials = |jobs: u32, paths: &str| {
-        let scratch = Scratch::new();
-        let words = format!("compare -m 1s1n2l2c1t -w hackbench:-f3,-g2,-l50 -n 4 --jobs {jobs} --out run -s eevdf -s");
-        let mut command = scratch.command(&words);
-        let output = command.arg(scheduler("loader_that_is_right")).env("WARMCORE_SCX_PATHS", paths).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let files = scratch.files("run/trials");
-        assert_eq!(files.len(), 8);
-        files.iter().map(|file| std::fs::read(scratch.path(&format!("run/trials/{file}"))).unwrap()).collect::<Vec<_>>()
-    };
-    let one = trials(1, "answered");
-    assert!(trials(2, "answered") == one, "two at a time");
-    assert!(trials(2, "either") == one, "mounted where that is allowed");
+    for loader in ["loader_that_is_right", "loader_that_decides"] {
+        let trials = |jobs: u32, paths: &str| {
+            let scratch = Scratch::new();
+            let words = format!("compare -m 1s1n2l2c1t -w spin:-n6,-d1s -n 4 --jobs {jobs} --out run -s eevdf -s");
+            let mut command = scratch.command(&words);
+            let output = command.arg(scheduler(loader)).env("WARMCORE_SCX_PATHS", paths).output().unwrap();
+            assert!(output.status.success(), "{loader}: {}", String::from_utf8_lossy(&output.stderr));
+            let files = scratch.files("run/trials");
+            assert_eq!(files.len(), 8);
+            let read = |file: &String| std::fs::read(scratch.path(&format!("run/trials/{file}"))).unwrap();
+            files.iter().map(read).collect::<Vec<_>>()
+        };
+        let one = trials(1, "answered");
+        assert!(trials(2, "answered") == one, "{loader}, two at a time");
+        assert!(trials(2, "either") == one, "{loader}, mounted where that is allowed");
+    }
+}
+
+/// Has the kernel refuse a call to a program that is started: `EPERM`, as a container's filter does.
+fn refusing(command: &mut std::process::Command, number: i64) -> &mut std::process::Command {
+    use std::os::unix::process::CommandExt as _;
+    let instruction = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number as u32),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    // SAFETY: between fork and exec only system calls are made, on memory that lives as long as they take.
+    unsafe {
+        command.pre_exec(move || {
+            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            let filtered = libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0;
+            if filtered { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        })
+    }
+}
+
+/// A run where a call is refused.
+fn refused(number: i64, paths: &str) -> (Option<i32>, String, String) {
+    let scratch = Scratch::new();
+    let mut command = scratch.command("sim -m 1s1n2l2c1t -w spin:-n6,-d1s -s");
+    command.arg(scheduler("loader_that_is_right")).env("WARMCORE_SCX_PATHS", paths);
+    let output = refusing(&mut command, number).output().expect("the program can be started");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).split_whitespace().collect::<Vec<_>>().join(" ");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn without_namespaces_the_calls_of_a_loader_are_answered_and_mounts_are_refused_with_a_sentence() {
+    if !can_load("without_namespaces_the_calls_of_a_loader_are_answered_and_mounts_are_refused_with_a_sentence") {
+        return;
+    }
+    // Nothing refuses `getppid`, which nobody calls.
+    let (_, right, _) = refused(libc::SYS_getppid, "answered");
+    let (code, out, error) = refused(libc::SYS_unshare, "either");
+    assert!(code == Some(0) && out == right && right.contains("elapsed_ns"), "{error}");
+    let (code, _, error) = refused(libc::SYS_unshare, "mounted");
+    assert_ne!(code, Some(0));
+    assert!(error.contains("cannot be answered here: mounts of its own (namespaces of users and mounts)"), "{error}");
+}
+
+#[test]
+fn where_seccomp_is_forbidden_a_program_is_refused_with_a_sentence() {
+    if !can_load("where_seccomp_is_forbidden_a_program_is_refused_with_a_sentence") {
+        return;
+    }
+    let (code, _, error) = refused(libc::SYS_seccomp, "answered");
+    assert_ne!(code, Some(0));
+    assert!(error.contains("a filter of system calls (seccomp) with a listener"), "{error}");
+    assert!(error.contains("allow seccomp listeners to this container"), "{error}");
 }
