@@ -12,7 +12,9 @@ use std::time::Duration;
 use assembler::*;
 use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
-use warmcore_loader::{Capture, LoaderError, Paths, Request, TargetKernel, capture};
+use warmcore_loader::{
+    Capture, Limits, LoaderError, Outbox, Paths, Request, Sandbox, TargetKernel, WorkerError, capture, work_apart,
+};
 use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
 use warmcore_trace::{Event, Outcome};
 
@@ -217,6 +219,34 @@ fn a_program_that_does_what_it_must_not_is_ejected_with_program_and_instruction(
         let said = ejected(loader);
         assert!(said.contains(reason), "{loader}: {said}");
     }
+}
+
+#[test]
+fn a_fault_in_the_code_of_a_program_ends_its_process_and_leads_to_the_program() {
+    /// Where the stack of programs lies in the region, and its size.
+    const STACK: (u64, usize) = (warmcore_bpf::REGION_BASE + (1 << 20), 64 << 10);
+    if !can_answer() {
+        return;
+    }
+    let capture = captured("loader_of_fifo");
+    let (machine, workload) = (machine(), workload("hackbench:-f3,-g2,-l50"));
+    let setup = Setup::new(&machine, &workload, 7).unwrap();
+    let limits = Limits { memory_bytes: 1 << 30, cpu: Duration::from_secs(60) };
+    let work = |outbox: &mut Outbox| {
+        let scheduler = Bytecode::new(&capture.object, setup.seed, false).map_err(std::io::Error::other)?;
+        // The stack is taken away, as no program could: `select_cpu` is the one that uses it.
+        // SAFETY: memory of the region, which only programs use, in a process that ends for it.
+        assert_eq!(unsafe { libc::mprotect(STACK.0 as *mut libc::c_void, STACK.1, libc::PROT_NONE) }, 0);
+        outbox.seal(Sandbox::Computing)?;
+        bytecode_trial(scheduler, &setup, None).map(|_| ()).map_err(std::io::Error::other)
+    };
+    match work_apart(limits, None, work, &mut |_, _| true) {
+        Err(WorkerError::Crashed { signal, at, .. }) => {
+            assert_eq!((signal.as_str(), capture.object.program_at(at)), ("SIGSEGV", Some("select_cpu")));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(trial(&capture).is_ok(), "the same object goes on to run here");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn request<'a>(
         kernel: kernel()?,
         timeout: LIMIT,
         files: None,
-        paths: paths()?,
+        paths: paths(Paths::Either)?,
     })
 }
 
@@ -69,11 +69,12 @@ fn request<'a>(
 /// where one of the ways does not work.
 const PATHS: &str = "WARMCORE_SCX_PATHS";
 
-fn paths() -> Result<Paths, PlaceError> {
+fn paths(default: Paths) -> Result<Paths, PlaceError> {
     match std::env::var(PATHS).as_deref() {
-        Err(_) | Ok("" | "answered") => Ok(Paths::Answered),
+        Ok("answered") => Ok(Paths::Answered),
         Ok("mounted") => Ok(Paths::Mounted),
         Ok("either") => Ok(Paths::Either),
+        Err(_) | Ok("") => Ok(default),
         Ok(other) => {
             let message = format!("{PATHS} is `{other}`, which is no way to show a loader the machine");
             let advice = "give `answered`, `mounted` or `either`, or nothing";
@@ -200,7 +201,9 @@ fn copied(capture: &Capture, setup: &Setup<'_>) -> Result<Bytecode, PlaceError> 
 #[cfg(target_arch = "x86_64")]
 fn started(program: &ScxProgram, machine: &Machine, seed: u64, files: &Path) -> Result<Bytecode, PlaceError> {
     let path = find_program(&program.program);
-    let request = warmcore_loader::Request { files: Some(files), ..request(program, &path, machine)? };
+    // It may look for processes that have begun since, which mounts do not show.
+    let paths = paths(Paths::Answered)?;
+    let request = warmcore_loader::Request { files: Some(files), paths, ..request(program, &path, machine)? };
     let attached = warmcore_loader::start(&request).map_err(refused)?;
     let loader = Box::new(attached.loader);
     Ok(Bytecode::live(&attached.object, attached.host, loader, seed, true))
