@@ -437,12 +437,13 @@ impl<P: Operations> Scheduler for Ext<P> {
         }
     }
 
-    fn set_next(&mut self, core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {
+    fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         self.state.queues.remove(task);
+        let charged_from_ns = self.state.charged_from_ns(core, cpu);
         let state = &mut self.state.tasks[task.index()];
         state.in_custody = false;
         state.runnable_since_ns = None;
-        state.charged_ns = core.now_ns();
+        state.charged_ns = charged_from_ns;
         tell!(self, core, Running, running(task));
         self.state.settle(core);
     }
@@ -467,6 +468,9 @@ impl<P: Operations> Scheduler for Ext<P> {
         }
         tell!(self, core, Tick, tick(task));
         if !self.has_slice(task) {
+            self.state.ticked_ns[cpu.index()] = Some(core.now_ns());
+            // It may go on for lack of others.
+            self.state.tasks[task.index()].charged_ns = self.state.charged_from_ns(core, cpu);
             core.resched_full(cpu);
         }
         self.state.settle(core);

@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub entities: Entities,
     /// By CPU: runnable tasks, the running one included.
     pub runnable: Vec<usize>,
+    /// When a tick last ended a slice, by CPU.
+    pub ticked_ns: Vec<Option<u64>>,
     pub counts: [u64; Operation::COUNT],
     /// Locks of shared queues take time.
     pub locks_cost: bool,
@@ -110,6 +112,7 @@ impl State {
             tasks: Vec::new(),
             entities,
             runnable: vec![0; cpus],
+            ticked_ns: vec![None; cpus],
             counts: [0; Operation::COUNT],
             locks_cost: true,
             context: Context::Other,
@@ -169,10 +172,19 @@ impl State {
         self.exit.is_some()
     }
 
+    /// From when on a task that a CPU takes now is charged. What a tick brings in begins when the tick is over, as a kernel reads the clock once in
+    /// the tick and again to schedule: a slice of a whole number of ticks is therefore not over at its last tick, and lasts one more.
+    pub fn charged_from_ns(&self, core: &Core<'_>, cpu: CpuId) -> u64 {
+        let now_ns = core.now_ns();
+        let is_tick = self.ticked_ns[cpu.index()] == Some(now_ns);
+        if is_tick { now_ns + core.machine().costs().tick_ns } else { now_ns }
+    }
+
     /// Charges the running task's slice with the time since the last charge.
     pub fn update_curr(&mut self, core: &Core<'_>, task: TaskId) {
-        let now_ns = core.now_ns();
-        let ran_ns = now_ns - std::mem::replace(&mut self.tasks[task.index()].charged_ns, now_ns);
+        let charged_ns = &mut self.tasks[task.index()].charged_ns;
+        let ran_ns = core.now_ns().saturating_sub(*charged_ns);
+        *charged_ns += ran_ns;
         let slice_ns = self.entities.slice_ns(task);
         if slice_ns != SLICE_INFINITE {
             self.entities.set_slice_ns(task, slice_ns.saturating_sub(ran_ns));
