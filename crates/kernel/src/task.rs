@@ -178,6 +178,12 @@ impl Task {
         self.slice_ns
     }
 
+    /// Task that forked it; none if the launcher did.
+    #[inline]
+    pub fn parent(&self) -> Option<TaskId> {
+        self.parent
+    }
+
     /// Process it belongs to (`mm`), numbered from 0.
     #[inline]
     pub fn process(&self) -> u32 {

@@ -80,10 +80,11 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
         64,
         &[("kind", u32_, 0), ("reason", pointer, 8), ("msg", pointer, 16), ("dump", pointer, 24)],
     );
-    let operations = [("select_cpu", 0), ("enqueue", 8), ("dispatch", 16), ("init", 24), ("never_heard_of", 32)];
+    let operations =
+        [("select_cpu", 0), ("enqueue", 8), ("dispatch", 16), ("init", 24), ("never_heard_of", 32), ("init_task", 184)];
     let mut members: Vec<(&str, u32, u32)> = operations.iter().map(|&(name, at)| (name, pointer, at)).collect();
     members.extend([("flags", u64_, 40), ("timeout_ms", u32_, 48), ("name", name, 56)]);
-    let operations = b.structure("sched_ext_ops", 184, &members);
+    let operations = b.structure("sched_ext_ops", 192, &members);
     b.structure("bpf_struct_ops_sched_ext_ops", 256, &[("data", operations, 64)]);
     let prototype = b.ty("", PROTOTYPE, 0, 0, &[]);
     let numbers = functions.iter().map(|name| b.ty(name, FUNCTION, 0, prototype, &[]) as i32).collect();

@@ -346,8 +346,9 @@ impl Host {
         self.affinities.len() as u32
     }
 
-    /// Makes a new task's structure.
-    pub(super) fn add_task(&mut self, task: TaskId, leader: TaskId, parent: Option<TaskId>) {
+    /// Makes a new task's structure. Its parent is who forked it, or for a thread of that task's process whose child the process is; of what
+    /// the launcher forks it is the idle task, as the launcher has no structure.
+    pub(super) fn add_task(&mut self, task: TaskId, leader: TaskId, forker: Option<TaskId>, is_thread: bool) {
         let layout = Arc::clone(&self.kept.layout);
         let at = self.task_address(task);
         let (leader_at, pid) = (self.task_address(leader), FIRST_PID + task.0);
@@ -356,7 +357,11 @@ impl Host {
         self.store_u32(at + layout.tgid, FIRST_PID + leader.0);
         self.store_text(at + layout.comm, &format!("task-{}", task.0), 16);
         self.store_u64(at + layout.cpus_ptr, at + layout.cpus_mask);
-        let parent = parent.map_or(self.kept.tasks, |parent| self.task_address(parent));
+        let parent = match forker.map(|forker| self.task_address(forker)) {
+            None => self.kept.tasks,
+            Some(forker) if is_thread => self.maps.memory.load_u64(forker + layout.real_parent),
+            Some(forker) => forker,
+        };
         self.store_u64(at + layout.real_parent, parent);
         self.store_u64(at + layout.group_leader, leader_at);
         self.store_u64(at + layout.slice, crate::SLICE_DEFAULT_NS);

@@ -320,8 +320,16 @@ impl Operations for Bytecode {
             self.leaders.resize(process + 1, None);
         }
         let leader = *self.leaders[process].get_or_insert(task);
-        self.host.add_task(task, leader, None);
+        let forker = kernel.task(task).parent();
+        let is_thread = forker.is_some_and(|forker| kernel.task(forker).process() as usize == process);
+        self.host.add_task(task, leader, forker, is_thread);
         let arguments = self.structure(256);
+        if let Some(member) = self.object.kept.layout.init_task_fork {
+            // A `bool`; whoever lives when the program attaches has come to it by no fork, but there is nobody then.
+            if let Some(is_fork) = self.host.maps.memory.write(arguments + member, 1) {
+                is_fork[0] = 1;
+            }
+        }
         if let Some(member) = self.object.kept.layout.init_task_cgroup {
             let group = self.host.kept.root_cgroup;
             self.host.store_u64(arguments + member, group);
