@@ -120,13 +120,25 @@ impl<P: Operations> Ext<P> {
             return;
         }
         self.state.tasks[index].verdict = None;
-        if !verdict.dsq.is_user() || self.state.tasks[index].in_custody {
-            self.state.carry_out(core, task, cpu, verdict);
-        } else {
+        if !verdict.dsq.is_user() {
+            // What is inserted directly into a local or global queue was never in custody.
+            self.state.tasks[index].in_custody = false;
+        } else if !self.state.tasks[index].in_custody {
             // `select_cpu` put it into a queue of the program's: its custody begins there.
             self.state.tasks[index].custody += 1;
             self.state.tasks[index].in_custody = true;
-            self.state.carry_out(core, task, cpu, verdict);
+        }
+        self.state.carry_out(core, task, cpu, verdict);
+        self.tell_left(core);
+    }
+
+    /// Tells the program of the tasks that were dispatched out of its custody. A kernel does so within the function that moves a task, this one
+    /// after the operation that called it.
+    fn tell_left(&mut self, core: &mut Core<'_>) {
+        while !self.state.left_custody.is_empty() {
+            for task in std::mem::take(&mut self.state.left_custody) {
+                tell!(self, core, Dequeue, dequeue(task, DequeueFlags::default()));
+            }
         }
     }
 
@@ -174,6 +186,7 @@ impl<P: Operations> Ext<P> {
             self.state.progress = 0;
             call!(self, core, Dispatch, Context::Dispatch(cpu), dispatch(cpu, prev));
             self.state.flush_buffer(core, cpu);
+            self.tell_left(core);
             if self.state.is_bypassed()
                 || prev.is_some_and(|prev| self.has_slice(prev))
                 || self.state.queues.len(local) > 0
@@ -304,6 +317,7 @@ impl<P: Operations> Scheduler for Ext<P> {
             runnable_since_ns: None,
             charged_ns: 0,
             enabled: false,
+            cpu_selected: false,
         });
         tell!(self, core, InitTask, init_task(task));
         if self.takes(core.task(task).policy()) {
@@ -319,6 +333,8 @@ impl<P: Operations> Scheduler for Ext<P> {
         if self.state.is_bypassed() {
             return prev;
         }
+        // A kernel says so when a task wakes, not when it is new.
+        self.state.tasks[task.index()].cpu_selected = !flags.fork;
         if !self.state.has(Operation::SelectCpu) {
             let (cpu, idle) = Kfuncs { core, state: &mut self.state }.select_cpu_dfl(task, prev, flags);
             if idle {
@@ -347,13 +363,17 @@ impl<P: Operations> Scheduler for Ext<P> {
         self.state.runnable[cpu.index()] += 1;
         let state = &mut self.state.tasks[task.index()];
         state.queued = true;
-        let woken = flags.has(Enqueue::WAKEUP) || flags.has(Enqueue::INITIAL);
-        let enqueue_flags = if woken { EnqueueFlags::WAKEUP } else { EnqueueFlags::default() };
+        let selected = std::mem::take(&mut state.cpu_selected);
+        let enqueue_flags = match (flags.has(Enqueue::WAKEUP), selected) {
+            (true, true) => EnqueueFlags::WAKEUP | EnqueueFlags::CPU_SELECTED,
+            (true, false) => EnqueueFlags::WAKEUP,
+            (false, _) => EnqueueFlags::default(),
+        };
         let runs = core.curr(cpu) == task;
         if !runs {
             state.runnable_since_ns.get_or_insert(core.now_ns());
         }
-        if woken || flags.has(Enqueue::RESTORE) {
+        if [Enqueue::WAKEUP, Enqueue::INITIAL, Enqueue::RESTORE].into_iter().any(|flag| flags.has(flag)) {
             tell!(self, core, Runnable, runnable(task, enqueue_flags));
         }
         if !runs {
@@ -488,6 +508,7 @@ impl<P: Operations> Scheduler for Ext<P> {
             }
             _ => tell!(self, core, Timer, timer(payload as u32)),
         }
+        self.tell_left(core);
         self.state.settle(core);
         self.finish(core);
     }

@@ -65,14 +65,14 @@ bits! {
 }
 
 bits! {
-    /// Why and how a task is enqueued or inserted (`SCX_ENQ_*`), with the kernel's values.
+    /// Why and how a task is enqueued or inserted (`SCX_ENQ_*`), with the values of kernel 7.2 (`HEAD` and `CPU_SELECTED` had others before).
     EnqueueFlags {
         /// It was woken.
         WAKEUP = 0;
         /// To the head of the queue.
-        HEAD = 4;
+        HEAD = 16;
         /// The CPU was selected by `select_cpu`.
-        CPU_SELECTED = 10;
+        CPU_SELECTED = 20;
         /// To the head of a local queue, and the task that runs there leaves.
         PREEMPT = 32;
         /// It comes back from a local queue (`reenqueue_local`).
@@ -279,7 +279,8 @@ pub trait Operations {
     /// A runnable task is the program's to queue, on the CPU it is assigned to.
     fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {}
 
-    /// A task leaves the program's custody without having been dispatched by it; once per custody.
+    /// A task leaves the program's custody, once per custody: it is dispatched to a local or global queue (no flags), goes to sleep, or a property of
+    /// it changes.
     fn dequeue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: DequeueFlags) {}
 
     /// A CPU has nothing in its local queue. `prev` is what ran there, if it is still runnable; it is in no queue yet.

@@ -40,6 +40,8 @@ pub(crate) struct ExtTask {
     pub weight: u32,
     /// Runnable in this class.
     pub queued: bool,
+    /// It wakes, and a CPU was selected for it ([`EnqueueFlags::CPU_SELECTED`]).
+    pub cpu_selected: bool,
     /// In the program's custody, in a queue of its own or of the kernel's.
     pub in_custody: bool,
     /// Number of the last custody.
@@ -75,6 +77,8 @@ pub(crate) struct State {
     pub runnable: Vec<usize>,
     /// When a tick last ended a slice, by CPU.
     pub ticked_ns: Vec<Option<u64>>,
+    /// Tasks that were dispatched out of the program's custody and that it has not been told of yet.
+    pub left_custody: Vec<TaskId>,
     pub counts: [u64; Operation::COUNT],
     /// Locks of shared queues take time.
     pub locks_cost: bool,
@@ -113,6 +117,7 @@ impl State {
             entities,
             runnable: vec![0; cpus],
             ticked_ns: vec![None; cpus],
+            left_custody: Vec::new(),
             counts: [0; Operation::COUNT],
             locks_cost: true,
             context: Context::Other,
@@ -235,8 +240,15 @@ impl State {
         }
     }
 
+    /// A task goes to where the program has no more to do with it.
+    fn leave_custody(&mut self, task: TaskId) {
+        if std::mem::take(&mut self.tasks[task.index()].in_custody) && self.has(Operation::Dequeue) {
+            self.left_custody.push(task);
+        }
+    }
+
     fn insert_global(&mut self, core: &mut Core<'_>, task: TaskId, flags: EnqueueFlags) {
-        self.tasks[task.index()].in_custody = false;
+        self.leave_custody(task);
         let cpu = core.task(task).cpu();
         let queue = self.global(core.machine(), cpu);
         self.pass_lock(core, queue);
@@ -247,7 +259,7 @@ impl State {
 
     /// Puts a task into a CPU's local queue, and has that CPU look if it is idle or preempted.
     pub fn insert_local(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, flags: EnqueueFlags) {
-        self.tasks[task.index()].in_custody = false;
+        self.leave_custody(task);
         self.bring(core, task, cpu, MigrationKind::Balance);
         let preempts = flags.has(EnqueueFlags::PREEMPT);
         // Nor does a local queue.
@@ -285,7 +297,7 @@ impl State {
         while let Some(task) = at {
             if core.may_run_on(task, cpu) {
                 self.queues.remove(task);
-                self.tasks[task.index()].in_custody = false;
+                self.leave_custody(task);
                 self.bring(core, task, cpu, MigrationKind::Steal);
                 let _ = self.queues.insert(self.local(cpu), task, false);
                 if self.is_user(queue) {

@@ -247,6 +247,31 @@ fn runnable_and_quiescent_are_paired_and_so_are_running_and_stopping() {
     }
 }
 
+#[test]
+fn a_custody_ends_with_one_dequeue_and_what_is_inserted_directly_is_in_no_custody() {
+    let mut scene = Scene::new();
+    scene.task("runs", once([run_for(100 * MS)])).instances = 3;
+    let result = Program::fifo().run(&scene, TWO_CPUS);
+    has_no_fault(&result);
+    let mut custodies = 0;
+    for task in 0..3 {
+        let told = || result.told.iter().filter(move |told| told.2 == task).map(|told| told.1);
+        let mut in_custody = false;
+        for what in told() {
+            match what {
+                "enqueue" => assert!(!std::mem::replace(&mut in_custody, true), "task {task}"),
+                "dequeue" => assert!(std::mem::replace(&mut in_custody, false), "task {task} was in no custody"),
+                "running" => assert!(!in_custody, "task {task} runs and is in custody"),
+                _ => {}
+            }
+        }
+        custodies += told().filter(|what| *what == "dequeue").count();
+        // Two of them find an idle CPU and are inserted directly.
+        assert_eq!(told().filter(|what| *what == "enqueue").count(), told().filter(|what| *what == "dequeue").count());
+    }
+    assert!(custodies >= 5, "{custodies}");
+}
+
 /// A real scheduler is loaded long before the program that is looked at begins: its averages have settled by then.
 #[test]
 fn timers_of_a_program_that_is_loaded_before_the_run_run_before_it_and_go_on_in_step() {
