@@ -1,5 +1,5 @@
 //! What a sched_ext scheduler does in a run: how often each of its operations was called, by the kernel's own count, and, if asked for, which
-//! functions of the kernel its programs called, by probes on their returns.
+//! functions of the kernel its programs called, by probes on their entries that note the stack.
 //!
 //! Source: `Documentation/admin-guide/sysctl/kernel.rst` (`bpf_stats_enabled`), `Documentation/trace/fprobetrace.rst`.
 
@@ -16,10 +16,10 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const INSTANCE: &str = "/sys/kernel/tracing/instances/calls";
 /// Probes are events of this system.
 const SYSTEM: &str = "calls";
-/// Functions whose return is recorded begin so.
+/// Functions whose calls are recorded begin so.
 const LENT: [&str; 2] = ["scx_bpf_", "__scx_bpf_"];
 /// Functions that call operations: a call of one ends what an operation called before on that CPU.
-const CALLERS: [&str; 10] = [
+const CALLERS: [&str; 16] = [
     "select_task_rq_scx",
     "enqueue_task_scx",
     "dequeue_task_scx",
@@ -30,9 +30,19 @@ const CALLERS: [&str; 10] = [
     "do_enqueue_task",
     "dispatch_to_local_dsq",
     "finish_dispatch",
+    "scx_init_task",
+    "__scx_init_task",
+    "scx_enable_task",
+    "scx_disable_task",
+    "__scx_update_idle",
+    "bpf_timer_cb",
 ];
 /// Room for records, KiB per CPU.
-const BUFFER_KIB: &str = "8192";
+const BUFFER_KIB: &str = "16384";
+/// A line of a stack begins so.
+const FRAME: &str = " => ";
+/// A program's name in a stack begins so.
+const PROGRAM: &str = "bpf_prog_";
 /// Bytes of text in a frame.
 const PART: usize = 4 << 20;
 
@@ -98,11 +108,14 @@ fn probe() -> Result<(), String> {
         if !lent && !CALLERS.contains(&name) {
             continue;
         }
-        let returns = if lent { "%return" } else { "" };
-        let definition = format!("f:{SYSTEM}/{name} {name}{returns}");
+        let definition = format!("f:{SYSTEM}/{name} {name}");
         // One that was inlined into all who call it, or cannot be probed, is told by its absence in the records.
         if files::write(&format!("{TRACEFS}/dynamic_events"), &definition).is_ok() {
-            files::write(&format!("{INSTANCE}/events/{SYSTEM}/{name}/enable"), "1")?;
+            let event = format!("{INSTANCE}/events/{SYSTEM}/{name}");
+            if lent {
+                files::write(&format!("{event}/trigger"), "stacktrace")?;
+            }
+            files::write(&format!("{event}/enable"), "1")?;
             probes += 1;
         }
     }
@@ -121,7 +134,9 @@ fn calls() -> Result<Vec<Sample>, String> {
     files::write(&format!("{INSTANCE}/tracing_on"), "0")?;
     let text = fs::read_to_string(format!("{INSTANCE}/trace")).map_err(|error| format!("{INSTANCE}/trace: {error}"))?;
     let mut parts: Vec<String> = vec![String::new()];
-    for line in text.lines() {
+    // Of a stack programs are of interest, and what they may call.
+    let is_kept = |line: &&str| !line.starts_with(FRAME) || line.contains(PROGRAM) || line.contains(LENT[0]);
+    for line in text.lines().filter(is_kept) {
         if parts.last().is_some_and(|part| part.len() + line.len() > PART) {
             parts.push(String::new());
         }

@@ -2,6 +2,7 @@
 //!
 //! - [`book`]: an experiment as a file, with its bounds and its negative controls.
 //! - [`profile`], [`metric`]: what is compared, from events alone.
+//! - [`calls`]: what calls of sched_ext operations call.
 //! - [`judge`]: errors and verdicts.
 //! - [`run`]: both places; the real kernel's results as small files.
 //! - [`page`]: the book as a page.
@@ -10,6 +11,7 @@
 //! place has caches.
 
 pub mod book;
+pub mod calls;
 pub mod judge;
 pub mod metric;
 pub mod page;

@@ -56,7 +56,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
         for ((path, experiment), result) in experiments.iter().zip(&mut results) {
             *result = run::stored(&results_directory(path), experiment).map_err(failed)?;
             match result {
-                Some(result) if arguments.again && experiment.has_programs() => {
+                Some(result) if arguments.again && experiment.has_programs() && has_all(experiment, console) => {
                     console.info(&format!("simulating {} again", experiment.name));
                     result.simulated = run::simulate_programs(experiment, &signals.stop).map_err(failed)?;
                     keep(path, experiment, result)?;
@@ -92,7 +92,17 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     conclude(&chapters, arguments.fail, console)
 }
 
-/// Boots each machine, with all experiments that are of it.
+/// Whether all programs of an experiment are there; says which are not.
+fn has_all(experiment: &BookExperiment, console: &Console) -> bool {
+    let absent = experiment.absent_programs();
+    if !absent.is_empty() {
+        let names = absent.join(", ");
+        console.warn(&format!("{}: not run: {names} is neither beside this program nor in PATH", experiment.name));
+    }
+    absent.is_empty()
+}
+
+/// Boots each machine, with all experiments that are of it and whose programs are there.
 fn boot(
     arguments: &ValidateArguments,
     experiments: &[(PathBuf, BookExperiment)],
@@ -101,19 +111,23 @@ fn boot(
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
-    let schedulers: Vec<_> =
-        experiments.iter().flat_map(|(_, experiment)| experiment.schedulers.iter().cloned()).collect();
+    let present: Vec<usize> = (0..experiments.len()).filter(|index| has_all(&experiments[*index].1, console)).collect();
+    if present.is_empty() {
+        return Ok(());
+    }
+    let of = |index: &usize| &experiments[*index].1;
+    let schedulers: Vec<_> = present.iter().flat_map(|index| of(index).schedulers.iter().cloned()).collect();
     let place = vm::place("vm", &schedulers, &arguments.vm, console)?;
     console.note(&format!("real kernel: {}", place.identity()));
     let mut machines: Vec<&str> = Vec::new();
-    for (_, experiment) in experiments {
+    for experiment in present.iter().map(of) {
         if !machines.contains(&experiment.machine_text.as_str()) {
             machines.push(&experiment.machine_text);
         }
     }
     for machine in machines {
         let of_machine: Vec<usize> =
-            (0..experiments.len()).filter(|index| experiments[*index].1.machine_text == machine).collect();
+            present.iter().copied().filter(|index| experiments[*index].1.machine_text == machine).collect();
         let selected: Vec<&BookExperiment> = of_machine.iter().map(|index| &experiments[*index].1).collect();
         let boots = usize::from(arguments.boots);
         let booted = run::boot_all(&*place, &selected, boots, plots, &signals.stop, &|text| console.note(text))

@@ -35,6 +35,8 @@ use warmcore_workload::{Action, Affinity, Deed, Destination, Options, Workload};
 use super::metric::{Detail, Measured, Metric};
 use super::profile::View;
 use warmcore_lab::files::{FileError, read_text};
+use warmcore_places::files::find_program;
+use warmcore_places::place::Observe;
 
 /// Version of the format.
 pub const SCHEMA: &str = "warmcore-book-1";
@@ -290,6 +292,26 @@ impl BookExperiment {
     #[must_use]
     pub fn has_programs(&self) -> bool {
         self.schedulers.iter().any(|scheduler| scheduler.program().is_some())
+    }
+
+    /// Of those programs the ones that are neither beside this program nor in `PATH`: without them it cannot be run.
+    #[must_use]
+    pub fn absent_programs(&self) -> Vec<&str> {
+        let programs = self.schedulers.iter().filter_map(|scheduler| scheduler.program());
+        let names = programs.map(|program| program.program.as_str());
+        names.filter(|name| !find_program(name).is_file()).collect()
+    }
+
+    /// What is to be noted of its programs.
+    #[must_use]
+    pub fn observe(&self) -> Observe {
+        if self.checks.iter().any(|check| check.metric.needs_calls()) {
+            Observe::Calls
+        } else if self.has_programs() {
+            Observe::Operations
+        } else {
+            Observe::Nothing
+        }
     }
 
     /// Reads a file.

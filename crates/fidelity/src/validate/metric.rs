@@ -61,6 +61,10 @@ pub enum Metric {
     HomeChanged,
     /// Calls per second of each operation of a sched_ext scheduler, over the whole run: those that tasks and CPUs cause again and again.
     OperationsPerS,
+    /// What calls of each operation of a sched_ext scheduler call, in order: whether the other place knows the same sequences.
+    CallSequences,
+    /// The same: whether they are as frequent.
+    CallFrequencies,
 }
 
 /// Operations whose calls are compared. The others are of loading, unloading and the lives of tasks, of which a real kernel has its own.
@@ -143,6 +147,8 @@ impl Metric {
             Self::InOneLlc => "in_one_llc",
             Self::HomeChanged => "home_changed",
             Self::OperationsPerS => "operations_per_s",
+            Self::CallSequences => "call_sequences",
+            Self::CallFrequencies => "call_frequencies",
         }
     }
 
@@ -150,6 +156,12 @@ impl Metric {
     #[must_use]
     pub fn counts_per_task(self) -> bool {
         matches!(self, Self::MigrationsByKind | Self::MigrationsByDistance)
+    }
+
+    /// Whether it is of what programs call, which a place notes only if it is asked to.
+    #[must_use]
+    pub fn needs_calls(self) -> bool {
+        matches!(self, Self::CallSequences | Self::CallFrequencies)
     }
 
     /// Whether it is of instants that a check must name.
@@ -217,7 +229,9 @@ impl Metric {
             Self::InOneLlc => single("all", in_one_llc(profile, &detail.at_ms)),
             Self::HomeChanged => single("all", home_changed(profile, &detail.at_ms)),
             // No events tell of it.
-            Self::OperationsPerS => Measured { values: Vec::new(), samples: Some(0) },
+            Self::OperationsPerS | Self::CallSequences | Self::CallFrequencies => {
+                Measured { values: Vec::new(), samples: Some(0) }
+            }
         }
     }
 }

@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::MemoryChoice;
-use warmcore_places::place::{Conduct, Observe, Place, PlaceError, Request, Run};
+use warmcore_places::place::{Conduct, Place, PlaceError, Request, Run};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_trace::{Event, Sink};
 use warmcore_workload::{Action, Workload};
 
 use super::book::{BookExperiment, Cause, Check};
+use super::calls::{self, call_sequences};
 use super::judge::{Agreement, Judgement, judge};
 use super::metric::{Measured, Metric, operations_per_s};
 use super::plots::{Plots, RunOf};
@@ -33,6 +34,8 @@ const FIRST_SEED: u64 = 1;
 pub const RESULT_SCHEMA: &str = "warmcore-book-result-1";
 /// Simulated runs of each experiment. The first have the seeds of the boots, and so launchers on the same CPUs.
 pub const SIM_SEEDS: u32 = 8;
+/// Simulated runs of a wrong model under a program, which are stored.
+const WRONG_SEEDS: u32 = 4;
 
 /// Why the book cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +72,9 @@ pub enum ValidateError {
 pub struct StoredRun {
     /// Scheduler.
     pub scheduler: String,
+    /// Of a simulated run of a wrong model, its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong: Option<String>,
     /// Events that were not recorded.
     pub events_lost: u64,
     /// What was not done as the experiment asks.
@@ -242,7 +248,7 @@ pub fn boot_all(
             for departure in &departures {
                 note(&format!("{}: boot {} under {label}: not done as asked: {departure}", experiment.name, boot + 1));
             }
-            let run = StoredRun { scheduler: label, events_lost, departures, metrics };
+            let run = StoredRun { scheduler: label, wrong: None, events_lost, departures, metrics };
             if let Some(last) = results[*index].boots.last_mut() {
                 last.push(run);
             }
@@ -266,7 +272,7 @@ fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<
         events: true,
         shared: None,
         actions: &experiment.actions,
-        observe: if experiment.has_programs() { Observe::Operations } else { Observe::Nothing },
+        observe: experiment.observe(),
     }
 }
 
@@ -310,6 +316,7 @@ fn made(
             let (events, outcome) = (&events.0, &report.outcome);
             let measure = |check: &&Check| match check.metric {
                 Metric::OperationsPerS => operations_per_s(&report.operations, outcome.elapsed_ns),
+                Metric::CallSequences | Metric::CallFrequencies => call_sequences(&report.sequences),
                 _ => check.measure(request.machine, events, outcome, request.workload),
             };
             Ok(MadeRun {
@@ -388,23 +395,33 @@ pub fn compare(
         let checks: Vec<&Check> = experiment.checks_of(index).collect();
         let judged = |runs: &[Vec<Measured>], position: usize| {
             let ours: Vec<Measured> = runs.iter().map(|run| run[position].clone()).collect();
-            judge(checks[position].bound, checks[position].expect, &ours, &theirs(checks[position]), flaw.as_deref())
+            let (check, theirs) = (checks[position], theirs(checks[position]));
+            match check.metric {
+                Metric::CallSequences | Metric::CallFrequencies => {
+                    calls::judge(check.metric, check.bound, &ours, &theirs, flaw.as_deref())
+                }
+                _ => judge(check.bound, check.expect, &ours, &theirs, flaw.as_deref()),
+            }
         };
-        let simulate = |instead: Instead<'_>| simulated(experiment, &checks, instead, stop);
-        // What a wrong model gives. One that needs a program is not tried.
-        let measured = |instead: Instead<'_>| match instead.scheduler.program() {
-            Some(_) => Ok(Vec::new()),
-            None => simulate(instead).map(|runs| runs.into_iter().map(|run| run.measured).collect()),
-        };
-        let actions = &experiment.actions[..];
-        // A scheduler that is no model is measured and not compared; one that is a program was simulated when it was there.
-        let runs: Vec<Vec<Measured>> = if scheduler.program().is_some() {
+        let simulate = |instead: Instead<'_>| simulated(experiment, &checks, instead, SIM_SEEDS, stop);
+        let kept = |wrong: Option<&str>| -> Vec<Vec<Measured>> {
             let stored = result.map_or(&[][..], |result| &result.simulated);
             let of_checks = |run: &StoredRun| {
                 let kept = |check: &&Check| run.metrics.get(&check.key(&experiment.schedulers)).cloned();
                 checks.iter().map(kept).collect::<Option<Vec<Measured>>>()
             };
-            stored.iter().filter(|run| run.scheduler == label).filter_map(of_checks).collect()
+            let wanted = |run: &&StoredRun| run.scheduler == label && run.wrong.as_deref() == wrong;
+            stored.iter().filter(wanted).filter_map(of_checks).collect()
+        };
+        // What a wrong model gives. One that is of a program was simulated when that was there.
+        let measured = |name: &str, instead: Instead<'_>| match instead.scheduler.program() {
+            Some(_) => Ok(kept(Some(name))),
+            None => simulate(instead).map(|runs| runs.into_iter().map(|run| run.measured).collect()),
+        };
+        let actions = &experiment.actions[..];
+        // A scheduler that is no model is measured and not compared; one that is a program was simulated when it was there.
+        let runs: Vec<Vec<Measured>> = if scheduler.program().is_some() {
+            kept(None)
         } else if scheduler.is_simulated() {
             let runs = simulate(Instead { scheduler, workload: &experiment.workload, actions })?;
             for (run, simulated) in runs.iter().enumerate() {
@@ -428,7 +445,8 @@ pub fn compare(
         for (control, line) in experiment.controls.iter().zip(&mut controls) {
             let spec = control.scheduler.as_ref().unwrap_or(scheduler);
             let workload = control.workload.as_ref().unwrap_or(&experiment.workload);
-            let verdicts = try_wrong(&control.name, &measured(Instead { scheduler: spec, workload, actions })?);
+            let runs = measured(&control.name, Instead { scheduler: spec, workload, actions })?;
+            let verdicts = try_wrong(&control.name, &runs);
             for (check, verdict) in checks.iter().zip(verdicts) {
                 if !control.metrics.contains(&check.metric) {
                     continue;
@@ -444,7 +462,7 @@ pub fn compare(
             for wrong in wrong::models(experiment, scheduler) {
                 // What deadlocks or cannot be when it is wrong like this says nothing.
                 let WrongModel { name, scheduler, workload, actions } = &wrong;
-                if let Ok(runs) = measured(Instead { scheduler, workload, actions }) {
+                if let Ok(runs) = measured(name, Instead { scheduler, workload, actions }) {
                     try_wrong(name, &runs);
                 }
             }
@@ -482,7 +500,8 @@ pub fn compare(
     })
 }
 
-/// Simulates an experiment under those of its schedulers that are programs, which must be there, for [`StoredResult::simulated`].
+/// Simulates an experiment under those of its schedulers that are programs, which must be there, for [`StoredResult::simulated`]; and what is
+/// wrong under them: the experiment's own controls and the models that are wrong for all.
 ///
 /// # Errors
 /// When a simulation fails, or a program cannot be loaded.
@@ -493,12 +512,35 @@ pub fn simulate_programs(experiment: &BookExperiment, stop: &Arc<AtomicBool>) ->
             continue;
         }
         let checks: Vec<&Check> = experiment.checks_of(index).collect();
+        let mut store = |wrong: Option<&str>, runs: Vec<MadeRun>| {
+            all.extend(runs.into_iter().map(|run| {
+                let keys = checks.iter().map(|check| check.key(&experiment.schedulers));
+                let metrics = keys.zip(run.measured).collect();
+                let (scheduler, wrong) = (scheduler.to_string(), wrong.map(str::to_owned));
+                StoredRun { scheduler, wrong, events_lost: run.events_lost, departures: run.departures, metrics }
+            }));
+        };
         let (workload, actions) = (&experiment.workload, &experiment.actions[..]);
-        for run in simulated(experiment, &checks, Instead { scheduler, workload, actions }, stop)? {
-            let keys = checks.iter().map(|check| check.key(&experiment.schedulers));
-            let metrics = keys.zip(run.measured).collect();
-            let (scheduler, departures) = (scheduler.to_string(), run.departures);
-            all.push(StoredRun { scheduler, events_lost: run.events_lost, departures, metrics });
+        store(None, simulated(experiment, &checks, Instead { scheduler, workload, actions }, SIM_SEEDS, stop)?);
+        for control in &experiment.controls {
+            let scheduler = control.scheduler.as_ref().unwrap_or(scheduler);
+            let workload = control.workload.as_ref().unwrap_or(workload);
+            if scheduler.program().is_some() {
+                let instead = Instead { scheduler, workload, actions };
+                store(Some(&control.name), simulated(experiment, &checks, instead, WRONG_SEEDS, stop)?);
+            }
+        }
+        for WrongModel { name, scheduler, workload, actions } in wrong::models(experiment, scheduler) {
+            if scheduler.program().is_none() {
+                continue;
+            }
+            let instead = Instead { scheduler: &scheduler, workload: &workload, actions: &actions };
+            match simulated(experiment, &checks, instead, WRONG_SEEDS, stop) {
+                Ok(runs) => store(Some(name), runs),
+                Err(ValidateError::Interrupted) => return Err(ValidateError::Interrupted),
+                // What deadlocks or cannot be when it is wrong like this says nothing.
+                Err(_) => {}
+            }
         }
     }
     Ok(all)
@@ -524,10 +566,11 @@ fn simulated(
     experiment: &BookExperiment,
     checks: &[&Check],
     instead: Instead<'_>,
+    seeds: u32,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<MadeRun>, ValidateError> {
     let Instead { scheduler, workload, actions } = instead;
-    let seeds = trial_seeds(FIRST_SEED, SIM_SEEDS);
+    let seeds = trial_seeds(FIRST_SEED, seeds);
     let requests: Vec<Request<'_>> =
         seeds.iter().map(|seed| Request { scheduler, workload, actions, ..request(experiment, 0, *seed) }).collect();
     made(&Sim, &requests, &|_| (experiment, checks.to_vec()), stop).map_err(|source| match source.is_interruption() {

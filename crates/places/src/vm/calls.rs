@@ -1,8 +1,8 @@
 //! What a sched_ext scheduler's programs called in a guest, from the records of probes; and which operation a program is.
 //!
-//! A record is of the return of a kernel function, with the program that called it and where in its code. What one call of an operation called is not
-//! told by the kernel. It is taken to end where, on its CPU, another program calls, the kernel calls somebody who calls operations, or a program calls from a
-//! place that does not lie behind its last one.
+//! A record is of the entry of a kernel function, with the programs on the stack: the outermost one is the operation, the others are functions of its own.
+//! What one call of an operation called is not told by the kernel. It is taken to end where, on its CPU, another operation calls, or the kernel enters
+//! somebody who calls operations.
 
 use std::collections::BTreeMap;
 
@@ -35,99 +35,112 @@ fn operation_of(program: &str) -> Option<&'static str> {
     })
 }
 
-/// A record: CPU, function, and what was recorded of it.
+/// Functions that lend themselves to programs begin so; others that are recorded call operations.
+const LENT: &str = "scx_bpf_";
+
+/// Reads the clock, which may be inlined into programs and then leaves no record.
+const CLOCK: &str = "scx_bpf_now";
+
+/// A record: on which CPU which function was entered.
 struct Record<'a> {
     cpu: u32,
     function: &'a str,
-    what: What<'a>,
+    /// Another such function called it, not a program.
+    is_nested: bool,
 }
 
-/// What was recorded of a function.
-#[derive(Clone, Copy)]
-enum What<'a> {
-    /// It was entered: one of those that call operations.
-    Entered,
-    /// It returned to a program, which called it there.
-    Program(&'a str, u32),
-    /// It returned to the kernel itself, which uses such functions too.
-    Kernel,
-}
-
-/// `task-1 [002] d..2. 1.5: FUNCTION: (CALLER+0x2a/0x40 <- FUNCTION)`, or without an arrow for an entry.
+/// `task-1 [002] d..2. 1.5: FUNCTION: (FUNCTION+0x4/0x40)`.
 fn record(line: &str) -> Option<Record<'_>> {
+    let (cpu, rest) = cpu_of(line)?;
+    let (head, _) = rest.split_once(": (")?;
+    Some(Record { cpu, function: head.rsplit(' ').next()?, is_nested: false })
+}
+
+/// The CPU of a line, and what stands behind it.
+fn cpu_of(line: &str) -> Option<(u32, &str)> {
     let (_, rest) = line.split_once('[')?;
     let (cpu, rest) = rest.split_once(']')?;
-    let (head, call) = rest.split_once(": (")?;
-    let function = head.rsplit(' ').next()?;
-    let what = match call.split_once(" <- ") {
-        None => What::Entered,
-        Some((caller, _)) => program_of(caller).unwrap_or(What::Kernel),
-    };
-    Some(Record { cpu: cpu.parse().ok()?, function, what })
+    Some((cpu.parse().ok()?, rest))
 }
 
-/// `bpf_prog_`, 16 hexadecimal digits, the name, and where in its code.
-fn program_of(caller: &str) -> Option<What<'_>> {
-    let (symbol, place) = caller.split_once('+')?;
-    let (_, name) = symbol.strip_prefix("bpf_prog_")?.split_once('_')?;
-    let place = place.split('/').next()?.strip_prefix("0x")?;
-    Some(What::Program(name, u32::from_str_radix(place, 16).ok()?))
+/// ` => bpf_prog_`, 16 hexadecimal digits, and the name.
+fn program_of(line: &str) -> Option<&str> {
+    let (_, name) = line.strip_prefix(" => bpf_prog_")?.split_once('_')?;
+    name.split(['+', ' ', '[']).next()
 }
 
-/// Counts of sequences, by operation.
+/// A function's name as programs know it, without what the kernel's source adds for variants of one (`___v2`).
+fn plain(function: &str) -> &str {
+    function.split("___").next().filter(|name| !name.is_empty()).unwrap_or(function)
+}
+
+/// Calls of operations, as far as they have come, and those that have ended.
 #[derive(Default)]
-struct Counts<'a>(BTreeMap<(&'static str, Vec<&'a str>), u64>);
+struct Calls<'a> {
+    ended: BTreeMap<(&'static str, Vec<&'a str>), u64>,
+    open: BTreeMap<u32, (&'static str, Vec<&'a str>)>,
+}
 
-impl<'a> Counts<'a> {
-    /// A call of a program has ended.
-    fn add(&mut self, call: Option<Call<'a>>) {
-        if let Some(call) = call
-            && let Some(operation) = operation_of(call.program)
-        {
-            *self.0.entry((operation, call.functions)).or_default() += 1;
+impl<'a> Calls<'a> {
+    /// A function was entered, with these programs on the stack, the innermost first.
+    fn enter(&mut self, record: Record<'a>, programs: &[&str]) {
+        let Record { cpu, function, is_nested } = record;
+        if !function.trim_start_matches('_').starts_with(LENT) {
+            self.end(cpu);
+            return;
+        }
+        // The kernel uses such functions itself; the clock's look is no call in all places.
+        let Some(outermost) = programs.last().filter(|_| function != CLOCK && !is_nested) else { return };
+        let Some(operation) = operation_of(outermost) else { return };
+        if self.open.get(&cpu).is_some_and(|(open, _)| *open != operation) {
+            self.end(cpu);
+        }
+        self.open.entry(cpu).or_insert((operation, Vec::new())).1.push(plain(function));
+    }
+
+    fn end(&mut self, cpu: u32) {
+        if let Some(call) = self.open.remove(&cpu) {
+            *self.ended.entry(call).or_default() += 1;
         }
     }
 }
 
-/// A call of a program, as far as it has come.
-struct Call<'a> {
-    program: &'a str,
-    /// Where in its code it called last.
-    place: u32,
-    functions: Vec<&'a str>,
-}
-
-/// What calls of operations called, with how often it was so.
+/// What calls of operations called, with how often it was so. A stack follows its record.
 pub fn sequences(text: &str) -> Vec<Sequence> {
-    let mut counts = Counts::default();
-    let mut open: BTreeMap<u32, Call<'_>> = BTreeMap::new();
-    for record in text.lines().filter(|line| !line.starts_with('#')).filter_map(record) {
-        let (program, place) = match record.what {
-            What::Program(program, place) => (program, place),
-            What::Kernel => continue,
-            What::Entered => {
-                counts.add(open.remove(&record.cpu));
-                continue;
+    let mut calls = Calls::default();
+    // Of each CPU the last record; and the CPU whose stack it is.
+    let mut last: BTreeMap<u32, (Record<'_>, Vec<&str>)> = BTreeMap::new();
+    let mut of_stack = 0;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(program) = program_of(line) {
+            if let Some((_, programs)) = last.get_mut(&of_stack) {
+                programs.push(program);
             }
-        };
-        match open.get_mut(&record.cpu) {
-            Some(call) if call.program == program && place > call.place => {
-                call.place = place;
-                call.functions.push(record.function);
+        } else if let Some(frame) = line.strip_prefix(" => ") {
+            if let Some((record, programs)) = last.get_mut(&of_stack)
+                && programs.is_empty()
+            {
+                record.is_nested |= frame.split(['+', ' ']).next() != Some(record.function);
             }
-            _ => {
-                let call = Call { program, place, functions: vec![record.function] };
-                counts.add(open.insert(record.cpu, call));
-            }
+        } else if line.ends_with("<stack trace>") {
+            of_stack = cpu_of(line).map_or(of_stack, |(cpu, _)| cpu);
+        } else if let Some(record) = record(line)
+            && let Some((before, programs)) = last.insert(record.cpu, (record, Vec::new()))
+        {
+            calls.enter(before, &programs);
         }
     }
-    open.into_values().for_each(|call| counts.add(Some(call)));
+    for (record, programs) in last.into_values() {
+        calls.enter(record, &programs);
+    }
+    let open: Vec<u32> = calls.open.keys().copied().collect();
+    open.into_iter().for_each(|cpu| calls.end(cpu));
     let sequence = |((operation, functions), count): ((&str, Vec<&str>), u64)| Sequence {
         operation: operation.to_owned(),
         functions: functions.into_iter().map(str::to_owned).collect(),
         count,
     };
-    counts.0.into_iter().map(sequence).collect()
+    calls.ended.into_iter().map(sequence).collect()
 }
 
 #[cfg(test)]
@@ -156,28 +169,44 @@ mod tests {
     #[test]
     fn records_become_what_each_call_called() {
         let text = "# tracer: nop
-          <...>-71  [000] d..2.  1.000001: scx_bpf_select_cpu_dfl: (bpf_prog_0123456789abcdef_fifo_select_cpu+0x3b/0x80 <- scx_bpf_select_cpu_dfl)
-          <...>-71  [001] d..2.  1.000002: scx_bpf_dsq_insert: (bpf_prog_0123456789abcdee_fifo_enqueue+0x1b/0x40 <- scx_bpf_dsq_insert)
-          <...>-71  [000] d..2.  1.000003: scx_bpf_dsq_insert: (bpf_prog_0123456789abcdef_fifo_select_cpu+0x5b/0x80 <- scx_bpf_dsq_insert)
-          <...>-71  [000] d..2.  1.000004: scx_bpf_select_cpu_dfl: (bpf_prog_0123456789abcdef_fifo_select_cpu+0x3b/0x80 <- scx_bpf_select_cpu_dfl)
-          <...>-71  [000] d..2.  1.000005: enqueue_task_scx: (enqueue_task_scx+0x4/0x300)
-          <...>-71  [000] d..2.  1.000006: scx_bpf_dsq_insert: (bpf_prog_0123456789abcdef_fifo_select_cpu+0x5b/0x80 <- scx_bpf_dsq_insert)
-          <...>-71  [000] d..2.  1.000007: scx_bpf_kick_cpu: (scx_something+0x5b/0x80 <- scx_bpf_kick_cpu)
+          <...>-71  [000] d..2.  1.000001: scx_bpf_select_cpu_dfl: (scx_bpf_select_cpu_dfl+0x4/0x80)
+          <...>-71  [000] d..2.  1.000001: <stack trace>
+ => scx_bpf_select_cpu_dfl
+ => bpf_prog_0123456789abcdef_pick
+ => bpf_prog_0123456789abcdef_fifo_select_cpu
+          <...>-71  [000] d..2.  1.000001: scx_bpf_select_cpu_and: (scx_bpf_select_cpu_and+0x4/0x80)
+          <...>-71  [000] d..2.  1.000001: <stack trace>
+ => scx_bpf_select_cpu_and
+ => scx_bpf_select_cpu_dfl
+ => bpf_prog_0123456789abcdef_pick
+ => bpf_prog_0123456789abcdef_fifo_select_cpu
+          <...>-71  [001] d..2.  1.000002: __scx_bpf_dsq_insert_vtime: (__scx_bpf_dsq_insert_vtime+0x4/0x40)
+          <...>-71  [001] d..2.  1.000002: <stack trace>
+ => bpf_prog_0123456789abcdee_fifo_enqueue
+          <...>-71  [000] d..2.  1.000003: scx_bpf_dsq_insert___v2: (scx_bpf_dsq_insert___v2+0x4/0x80)
+          <...>-71  [000] d..2.  1.000003: <stack trace>
+ => bpf_prog_0123456789abcdef_fifo_select_cpu
+          <...>-71  [000] d..2.  1.000004: enqueue_task_scx: (enqueue_task_scx+0x4/0x300)
+          <...>-71  [000] d..2.  1.000005: scx_bpf_dsq_insert: (scx_bpf_dsq_insert+0x4/0x80)
+          <...>-71  [000] d..2.  1.000005: <stack trace>
+ => bpf_prog_0123456789abcdef_fifo_select_cpu
+          <...>-71  [000] d..2.  1.000006: scx_bpf_now: (scx_bpf_now+0x4/0x80)
+          <...>-71  [000] d..2.  1.000006: <stack trace>
+ => bpf_prog_0123456789abcdef_fifo_select_cpu
+          <...>-71  [000] d..2.  1.000007: scx_bpf_kick_cpu: (scx_bpf_kick_cpu+0x4/0x80)
+          <...>-71  [000] d..2.  1.000007: <stack trace>
           nonsense";
         let of = |operation: &str, functions: &[&str], count| Sequence {
             operation: operation.into(),
             functions: functions.iter().map(|&name| name.into()).collect(),
             count,
         };
-        let found = sequences(text);
-        let both = ["scx_bpf_select_cpu_dfl", "scx_bpf_dsq_insert"];
         assert_eq!(
-            found,
+            sequences(text),
             [
-                of("enqueue", &["scx_bpf_dsq_insert"], 1),
+                of("enqueue", &["__scx_bpf_dsq_insert_vtime"], 1),
                 of("select_cpu", &["scx_bpf_dsq_insert"], 1),
-                of("select_cpu", &["scx_bpf_select_cpu_dfl"], 1),
-                of("select_cpu", &both, 1),
+                of("select_cpu", &["scx_bpf_select_cpu_dfl", "scx_bpf_dsq_insert"], 1),
             ]
         );
     }
