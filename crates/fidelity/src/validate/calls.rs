@@ -32,6 +32,9 @@ const OPERATIONS: [&str; 14] = [
     "enable",
 ];
 
+/// Functions that the simulator takes for nothing, and leaves out of its record: they release, or set a frequency.
+const WITHOUT_EFFECT: [&str; 4] = ["put_idle_cpumask", "put_cpumask", "cpuperf_set", "now"];
+
 /// An operation with fewer calls than these in all runs of a place is not compared.
 const FEWEST_CALLS: f64 = 20.0;
 
@@ -42,10 +45,12 @@ pub fn call_sequences(sequences: &[Sequence]) -> Measured {
         |sequence: &&Sequence| !sequence.functions.is_empty() && OPERATIONS.contains(&sequence.operation.as_str());
     let called = sequences.iter().filter(is_called);
     let short = |name: &String| name.trim_start_matches('_').trim_start_matches("scx_bpf_").to_owned();
+    let has_effect = |name: &String| !WITHOUT_EFFECT.contains(&name.as_str());
     let label = |sequence: &Sequence| {
-        let functions: Vec<String> = sequence.functions.iter().map(short).collect();
+        let functions: Vec<String> = sequence.functions.iter().map(short).filter(has_effect).collect();
         format!("{}{OF}{}", sequence.operation, functions.join(" "))
     };
+    let called = called.filter(|sequence| sequence.functions.iter().map(short).any(|name| has_effect(&name)));
     let values = called.clone().map(|sequence| (label(sequence), Some(sequence.count as f64))).collect();
     Measured { values, samples: Some(called.map(|sequence| sequence.count).sum()) }
 }
@@ -154,6 +159,9 @@ mod tests {
         assert_eq!(judged(Metric::CallSequences, &wrong, &real), (Agreement::Outside, 0.95));
         let missing = run(&[("dispatch", insert, 50)]);
         assert_eq!(judged(Metric::CallSequences, &missing, &real), (Agreement::Outside, 1.0));
+        let releases: &[&str] = &["scx_bpf_dsq_insert", "scx_bpf_put_idle_cpumask"];
+        let released = run(&[("enqueue", releases, 50), ("tick", &["scx_bpf_put_cpumask"], 90)]);
+        assert_eq!(judged(Metric::CallSequences, &released, &same), (Agreement::Inside, 0.0), "what has no effect");
     }
 
     #[test]

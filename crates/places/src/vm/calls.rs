@@ -1,8 +1,8 @@
 //! What a sched_ext scheduler's programs called in a guest, from the records of probes; and which operation a program is.
 //!
-//! A record is of the entry of a kernel function, with the programs on the stack: the outermost one is the operation, the others are functions of its own.
-//! What one call of an operation called is not told by the kernel. It is taken to end where, on its CPU, another operation calls, or the kernel enters
-//! somebody who calls operations.
+//! A record is of the entry of a kernel function, with the programs on the stack: the innermost one that is an operation is the one that called it, by itself or
+//! through functions of its own. (A function that `dispatch` calls may call `dequeue`.) What one call of an operation called is not told by the kernel.
+//! It is taken to end where, on its CPU, another operation calls that is not called within it, or the kernel enters somebody who calls operations.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,16 @@ fn plain(function: &str) -> &str {
 #[derive(Default)]
 struct Calls<'a> {
     ended: BTreeMap<(&'static str, Vec<&'a str>), u64>,
-    open: BTreeMap<u32, (&'static str, Vec<&'a str>)>,
+    /// By CPU, the innermost last.
+    open: BTreeMap<u32, Vec<Call<'a>>>,
+}
+
+/// A call of an operation.
+struct Call<'a> {
+    operation: &'static str,
+    functions: Vec<&'a str>,
+    /// The last of them by its whole name.
+    last: &'a str,
 }
 
 impl<'a> Calls<'a> {
@@ -90,17 +99,35 @@ impl<'a> Calls<'a> {
             return;
         }
         // The kernel uses such functions itself; the clock's look is no call in all places.
-        let Some(outermost) = programs.last().filter(|_| function != CLOCK && !is_nested) else { return };
-        let Some(operation) = operation_of(outermost) else { return };
-        if self.open.get(&cpu).is_some_and(|(open, _)| *open != operation) {
-            self.end(cpu);
+        if function == CLOCK || is_nested {
+            return;
         }
-        self.open.entry(cpu).or_insert((operation, Vec::new())).1.push(plain(function));
+        let operations: Vec<&'static str> = programs.iter().rev().filter_map(|program| operation_of(program)).collect();
+        if operations.is_empty() {
+            return;
+        }
+        // What is open goes on as far as it is on the stack.
+        let open = self.open.entry(cpu).or_default();
+        let same = open.iter().zip(&operations).take_while(|(call, operation)| call.operation == **operation).count();
+        let ended: Vec<Call<'_>> = open.drain(same..).collect();
+        open.extend(operations[same..].iter().map(|&operation| Call { operation, functions: Vec::new(), last: "" }));
+        if let Some(call) = open.last_mut() {
+            // A function that jumps to a variant of itself is left without a frame.
+            if call.last == function || plain(call.last) != plain(function) {
+                call.functions.push(plain(function));
+            }
+            call.last = function;
+        }
+        ended.into_iter().for_each(|call| self.count(call));
     }
 
     fn end(&mut self, cpu: u32) {
-        if let Some(call) = self.open.remove(&cpu) {
-            *self.ended.entry(call).or_default() += 1;
+        self.open.remove(&cpu).into_iter().flatten().for_each(|call| self.count(call));
+    }
+
+    fn count(&mut self, call: Call<'a>) {
+        if !call.functions.is_empty() {
+            *self.ended.entry((call.operation, call.functions)).or_default() += 1;
         }
     }
 }
@@ -190,6 +217,20 @@ mod tests {
           <...>-71  [000] d..2.  1.000005: scx_bpf_dsq_insert: (scx_bpf_dsq_insert+0x4/0x80)
           <...>-71  [000] d..2.  1.000005: <stack trace>
  => bpf_prog_0123456789abcdef_fifo_select_cpu
+          <...>-71  [000] d..2.  1.000005: scx_bpf_dsq_insert___v2: (scx_bpf_dsq_insert___v2+0x4/0x80)
+          <...>-71  [000] d..2.  1.000005: <stack trace>
+ => bpf_prog_0123456789abcdef_fifo_select_cpu
+          <...>-71  [000] d..2.  1.000005: dispatch_to_local_dsq: (dispatch_to_local_dsq+0x4/0x80)
+          <...>-71  [000] d..2.  1.000005: scx_bpf_dsq_move_to_local: (scx_bpf_dsq_move_to_local+0x4/0x80)
+          <...>-71  [000] d..2.  1.000005: <stack trace>
+ => bpf_prog_0123456789abcdef_fifo_dispatch
+          <...>-71  [000] d..2.  1.000005: scx_bpf_task_cpu: (scx_bpf_task_cpu+0x4/0x80)
+          <...>-71  [000] d..2.  1.000005: <stack trace>
+ => bpf_prog_0123456789abcdef_fifo_dequeue
+ => bpf_prog_0123456789abcdef_fifo_dispatch
+          <...>-71  [000] d..2.  1.000005: scx_bpf_kick_cpu: (scx_bpf_kick_cpu+0x4/0x80)
+          <...>-71  [000] d..2.  1.000005: <stack trace>
+ => bpf_prog_0123456789abcdef_fifo_dispatch
           <...>-71  [000] d..2.  1.000006: scx_bpf_now: (scx_bpf_now+0x4/0x80)
           <...>-71  [000] d..2.  1.000006: <stack trace>
  => bpf_prog_0123456789abcdef_fifo_select_cpu
@@ -204,6 +245,8 @@ mod tests {
         assert_eq!(
             sequences(text),
             [
+                of("dequeue", &["scx_bpf_task_cpu"], 1),
+                of("dispatch", &["scx_bpf_dsq_move_to_local", "scx_bpf_kick_cpu"], 1),
                 of("enqueue", &["__scx_bpf_dsq_insert_vtime"], 1),
                 of("select_cpu", &["scx_bpf_dsq_insert"], 1),
                 of("select_cpu", &["scx_bpf_select_cpu_dfl", "scx_bpf_dsq_insert"], 1),
