@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 3] = ["fifo", "fifo_llc", "vtime"];
+const PROGRAMS: [&str; 4] = ["fifo", "fifo_llc", "recorder", "vtime"];
 const COMPILER: &str = "WARMCORE_CLANG";
 
 fn main() {

@@ -5,6 +5,8 @@
 //! `scx-native` has in Rust, as programs that a real kernel loads (`programs/*.bpf.c`). Each has a program of its own (`scx_fifo`,
 //! `scx_fifo_llc`, `scx_vtime`) that loads it and stays until it is interrupted, so `scx:scx_fifo` is a scheduler in a guest and in the simulator.
 //!
+//! [`recorder`] is a program of another kind: it records what the scheduler does, for `warmcore record --backend bpf`.
+//!
 //! This crate is GPL-2.0-only and a leaf: nothing depends on it, and what it makes are programs that run in processes of their own. The objects are
 //! checked in (`objects`), made by `programs/compile`; `WARMCORE_CLANG` names a compiler that makes them in the build.
 //!
@@ -12,6 +14,7 @@
 
 mod load;
 mod object;
+pub mod recorder;
 mod system;
 
 pub use load::{Attached, LoadError, attach, run};

@@ -16,7 +16,7 @@ use crate::Scheduler;
 use crate::object::{Bytecode, ObjectError, Operation, Patch};
 use crate::system::{self, Map, Program};
 
-const TYPES: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -29,8 +29,11 @@ const BY_LINK: u32 = 1 << 13;
 /// Sources of a pseudo instruction: a map's value; a kernel function.
 const MAP_VALUE: u8 = 2 << 4;
 const KERNEL_FUNCTION: u8 = 2 << 4;
+/// A map itself; a variable of the kernel's, by its number.
+const MAP: u8 = 1 << 4;
+const KERNEL_VARIABLE: u8 = 3 << 4;
 
-const LOG_BYTES: usize = 64 << 10;
+pub(crate) const LOG_BYTES: usize = 64 << 10;
 
 /// Why a scheduler is not loaded.
 #[derive(Debug, Error)]
@@ -93,19 +96,7 @@ pub fn attach(scheduler: &Scheduler) -> Result<Attached, LoadError> {
     let mut object = Bytecode::read(scheduler.object)?;
     describe_machine(&mut object)?;
     let types = Btf::parse(read(TYPES)?)?;
-    let mut maps = Vec::new();
-    for section in &object.variables {
-        let read_only = section.name == ".rodata";
-        let flags = if read_only { READ_ONLY } else { 0 };
-        let name = section.name.trim_start_matches('.');
-        let map = Map { kind: MAP_TYPE_ARRAY, value_bytes: section.bytes.len() as u32, flags, name, kernel_type: None };
-        let map = map.create().map_err(refused(format!("a map for {}", section.name)))?;
-        system::write(&map, &section.bytes).map_err(refused(format!("the values of {}", section.name)))?;
-        if read_only {
-            system::freeze(&map).map_err(refused(format!("to freeze {}", section.name)))?;
-        }
-        maps.push(map);
-    }
+    let mut maps = variables(&object)?;
     let programs = load_programs(&object, &types, &maps)?;
     let table = table(&object, &types, &programs)?;
     let value_type = find(&types, TypeKind::Struct, "bpf_struct_ops_sched_ext_ops")?;
@@ -122,6 +113,24 @@ pub fn attach(scheduler: &Scheduler) -> Result<Attached, LoadError> {
     let link = system::attach(&map).map_err(refused("to attach the scheduler"))?;
     maps.push(map);
     Ok(Attached { _link: link, _maps: maps, _programs: programs.into_values().collect() })
+}
+
+/// A map for each section of variables, with their initial values.
+pub(crate) fn variables(object: &Bytecode) -> Result<Vec<OwnedFd>, LoadError> {
+    let mut maps = Vec::new();
+    for section in &object.variables {
+        let read_only = section.name == ".rodata";
+        let flags = if read_only { READ_ONLY } else { 0 };
+        let name = section.name.trim_start_matches('.');
+        let map = Map { kind: MAP_TYPE_ARRAY, value_bytes: section.bytes.len() as u32, flags, name, kernel_type: None };
+        let map = map.create().map_err(refused(format!("a map for {}", section.name)))?;
+        system::write(&map, &section.bytes).map_err(refused(format!("the values of {}", section.name)))?;
+        if read_only {
+            system::freeze(&map).map_err(refused(format!("to freeze {}", section.name)))?;
+        }
+        maps.push(map);
+    }
+    Ok(maps)
 }
 
 /// What a program does that loads one scheduler: attaches it, and stays until it is interrupted or the kernel has ejected the scheduler.
@@ -147,12 +156,12 @@ pub fn run(scheduler: &Scheduler) -> ExitCode {
     }
 }
 
-fn refused(what: impl Into<String>) -> impl FnOnce(io::Error) -> LoadError {
+pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(io::Error) -> LoadError {
     let what = what.into();
     move |source| LoadError::Refused { what, source, log: String::new() }
 }
 
-fn read(path: &str) -> Result<Vec<u8>, LoadError> {
+pub(crate) fn read(path: &str) -> Result<Vec<u8>, LoadError> {
     fs::read(path).map_err(|source| LoadError::File { path: path.to_owned(), source })
 }
 
@@ -167,7 +176,7 @@ fn load_programs(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<BTr
     for operation in &object.operations {
         let number = types.members(table_type).position(|member| member.name == operation.member);
         let member = number.ok_or_else(|| LoadError::Lacks { what: format!("operation `{}`", operation.member) })?;
-        let code = patched(operation, types, maps)?;
+        let code = patched(operation, types, maps, None)?;
         let program = Program {
             name: &operation.name,
             licence: &licence,
@@ -191,7 +200,12 @@ fn load_programs(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<BTr
 }
 
 /// A program's instructions with numbers, addresses and offsets of this kernel.
-fn patched(operation: &Operation, types: &Btf, maps: &[OwnedFd]) -> Result<Vec<u8>, LoadError> {
+pub(crate) fn patched(
+    operation: &Operation,
+    types: &Btf,
+    maps: &[OwnedFd],
+    ring: Option<&OwnedFd>,
+) -> Result<Vec<u8>, LoadError> {
     let mut code = operation.code.clone();
     for (at, patch) in &operation.patches {
         let lacks =
@@ -211,6 +225,18 @@ fn patched(operation: &Operation, types: &Btf, maps: &[OwnedFd]) -> Result<Vec<u
                 slot[1] = slot[1] & 0x0f | MAP_VALUE;
                 slot[4..8].copy_from_slice(&maps[*section].as_raw_fd().to_le_bytes());
                 slot[12..16].copy_from_slice(&offset.to_le_bytes());
+            }
+            Patch::Ring => {
+                let ring = ring.ok_or_else(|| lacks("ring".into()))?;
+                slot[1] = slot[1] & 0x0f | MAP;
+                slot[4..8].copy_from_slice(&ring.as_raw_fd().to_le_bytes());
+            }
+            // Without it the instruction stays the number 0, which the program looks for.
+            Patch::KernelVariable(name) => {
+                if let Some(number) = types.find(TypeKind::Variable, name) {
+                    slot[1] = slot[1] & 0x0f | KERNEL_VARIABLE;
+                    slot[4..8].copy_from_slice(&number.to_le_bytes());
+                }
             }
             Patch::Member(structure, path) => {
                 let offset = types.offset(structure, path);
@@ -253,7 +279,7 @@ fn table(object: &Bytecode, types: &Btf, programs: &BTreeMap<String, OwnedFd>) -
 }
 
 /// The last lines of the verifier.
-fn last_lines(log: &[u8]) -> String {
+pub(crate) fn last_lines(log: &[u8]) -> String {
     const LINES: usize = 12;
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     let text = String::from_utf8_lossy(&log[..end]).into_owned();

@@ -15,6 +15,9 @@ use warmcore_bpf::btf::{Btf, TypeKind};
 
 /// Where the table of operations stands.
 const TABLE: &str = ".struct_ops.link";
+/// Where programs for raw tracepoints stand, and the ring.
+const RAW_TRACEPOINT: &str = "raw_tp/";
+const MAPS: &str = ".maps";
 /// Sections of variables.
 const VARIABLES: [&str; 3] = [".rodata", ".data", ".bss"];
 
@@ -49,6 +52,10 @@ pub enum Patch {
     },
     /// Where a member of a kernel's structure lies: structure and path.
     Member(String, String),
+    /// The ring that records go to.
+    Ring,
+    /// A variable of the kernel's, or nothing where it has none of that name.
+    KernelVariable(String),
 }
 
 /// A program of an operation.
@@ -91,6 +98,12 @@ pub struct Bytecode {
 }
 
 type File<'a> = ElfFile<'a, FileHeader64<LittleEndian>>;
+/// A section of variables, and its number in the file.
+type Section = (SectionIndex, Variables);
+/// Members of kernel structures that instructions use, by section.
+type Members = BTreeMap<String, Vec<(usize, Patch)>>;
+/// Programs, and values of a table.
+type Programs = (Vec<Operation>, Vec<(String, Vec<u8>)>);
 
 impl Bytecode {
     /// Reads an object.
@@ -98,6 +111,21 @@ impl Bytecode {
     /// # Errors
     /// When it is broken, or has what this loader does not know.
     pub fn read(bytes: &[u8]) -> Result<Self, ObjectError> {
+        Self::read_with(bytes, table)
+    }
+
+    /// Reads an object of programs for raw tracepoints. [`Operation::member`] is the tracepoint's name.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_probes(bytes: &[u8]) -> Result<Self, ObjectError> {
+        Self::read_with(bytes, |file, _, variables, members| Ok((probes(file, variables, members)?, Vec::new())))
+    }
+
+    fn read_with(
+        bytes: &[u8],
+        programs: impl Fn(&File<'_>, &Btf, &[Section], &Members) -> Result<Programs, ObjectError>,
+    ) -> Result<Self, ObjectError> {
         let file = File::parse(bytes).map_err(|error| wrong(format!("is no ELF file: {error}")))?;
         let data = |name: &str| section(&file, name).and_then(|section| section.data().ok()).map(<[u8]>::to_vec);
         let types = data(".BTF").ok_or_else(|| wrong("has no type information"))?;
@@ -117,7 +145,7 @@ impl Bytecode {
         }
         let extra = data(".BTF.ext").unwrap_or_default();
         let members = members_by_section(&extra, &types)?;
-        let (operations, values) = table(&file, &types, &variables, &members)?;
+        let (operations, values) = programs(&file, &types, &variables, &members)?;
         let licence = data("license").ok_or_else(|| wrong("states no licence"))?;
         let licence = String::from_utf8_lossy(licence.strip_suffix(&[0]).unwrap_or(&licence)).into_owned();
         let variables = variables.into_iter().map(|(_, variables)| variables).collect();
@@ -142,14 +170,24 @@ fn section<'a, 'b>(file: &'b File<'a>, name: &str) -> Option<object::read::elf::
     file.section_by_name(name)
 }
 
+/// Programs for raw tracepoints, in the order of their names.
+fn probes(file: &File<'_>, variables: &[Section], members: &Members) -> Result<Vec<Operation>, ObjectError> {
+    let mut found = Vec::new();
+    for section in file.sections() {
+        let Some(tracepoint) = section.name().ok().and_then(|name| name.strip_prefix(RAW_TRACEPOINT)) else { continue };
+        let here = |symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>| {
+            symbol.section_index() == Some(section.index()) && symbol.size() > 0
+        };
+        let symbol = file.symbols().find(here);
+        let symbol = symbol.ok_or_else(|| wrong(format!("has no program in `{RAW_TRACEPOINT}{tracepoint}`")))?;
+        found.push(operation(file, tracepoint, &symbol, variables, members)?);
+    }
+    found.sort_by(|one, other| one.member.cmp(&other.member));
+    Ok(found)
+}
+
 /// Programs and values of the table, which is a variable of `struct sched_ext_ops`.
-#[allow(clippy::type_complexity)]
-fn table(
-    file: &File<'_>,
-    types: &Btf,
-    variables: &[(SectionIndex, Variables)],
-    members: &BTreeMap<String, Vec<(usize, Patch)>>,
-) -> Result<(Vec<Operation>, Vec<(String, Vec<u8>)>), ObjectError> {
+fn table(file: &File<'_>, types: &Btf, variables: &[Section], members: &Members) -> Result<Programs, ObjectError> {
     let section = section(file, TABLE).ok_or_else(|| wrong(format!("has no section `{TABLE}`")))?;
     let bytes = section.data().map_err(|error| wrong(error.to_string()))?;
     let mut functions = BTreeMap::new();
@@ -183,8 +221,8 @@ fn operation(
     file: &File<'_>,
     member: &str,
     symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>,
-    variables: &[(SectionIndex, Variables)],
-    members: &BTreeMap<String, Vec<(usize, Patch)>>,
+    variables: &[Section],
+    members: &Members,
 ) -> Result<Operation, ObjectError> {
     let name = symbol.name().unwrap_or_default().to_owned();
     let broken = |what: String| wrong(format!("has a program `{name}` {what}"));
@@ -203,6 +241,12 @@ fn operation(
         let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
         let patch = match (r_type, target.section_index()) {
             (R_BPF_64_32, None) => Patch::Function(target.name().unwrap_or_default().to_owned()),
+            (R_BPF_64_64, None) => Patch::KernelVariable(target.name().unwrap_or_default().to_owned()),
+            (R_BPF_64_64, Some(index))
+                if file.section_by_index(index).and_then(|section| section.name()) == Ok(MAPS) =>
+            {
+                Patch::Ring
+            }
             (R_BPF_64_64, Some(index)) => {
                 let known = variables.iter().position(|(section, _)| *section == index);
                 let section =

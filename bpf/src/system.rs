@@ -5,13 +5,17 @@ use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 const MAP_CREATE: i64 = 0;
+const MAP_LOOKUP_ELEM: i64 = 1;
 const MAP_UPDATE_ELEM: i64 = 2;
 const PROG_LOAD: i64 = 5;
+const RAW_TRACEPOINT_OPEN: i64 = 17;
 const BTF_LOAD: i64 = 18;
 const MAP_FREEZE: i64 = 22;
 const LINK_CREATE: i64 = 28;
 
+const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PROG_TYPE_STRUCT_OPS: u32 = 27;
+const MAP_TYPE_RINGBUF: u32 = 27;
 const ATTACH_STRUCT_OPS: u32 = 44;
 const PROG_SLEEPABLE: u32 = 1 << 4;
 
@@ -136,4 +140,35 @@ impl Program<'_> {
 /// Attaches the table of operations that is in a map.
 pub fn attach(map: &OwnedFd) -> io::Result<OwnedFd> {
     Attributes::new().u32(0, map.as_raw_fd() as u32).u32(8, ATTACH_STRUCT_OPS).descriptor(LINK_CREATE)
+}
+
+/// Makes a ring of so many bytes, a power of two of pages.
+pub fn ring(bytes: u32) -> io::Result<OwnedFd> {
+    Attributes::new().u32(0, MAP_TYPE_RINGBUF).u32(12, bytes).name(28, "ring").descriptor(MAP_CREATE)
+}
+
+/// Reads the one value of a map into room of its length.
+pub fn value(map: &OwnedFd, value: &mut [u8]) -> io::Result<()> {
+    let key = [0u8; 4];
+    let attributes = Attributes::new().u32(0, map.as_raw_fd() as u32).address(8, key.as_ptr());
+    attributes.address(16, value.as_mut_ptr()).call(MAP_LOOKUP_ELEM).map(drop)
+}
+
+/// Loads a program for a raw tracepoint; the words of the verifier go to the buffer.
+pub fn load_probe(name: &str, licence: &std::ffi::CStr, code: &[u8], log: &mut [u8]) -> io::Result<OwnedFd> {
+    let attributes = Attributes::new()
+        .u32(0, PROG_TYPE_RAW_TRACEPOINT)
+        .u32(4, (code.len() / 8) as u32)
+        .address(8, code.as_ptr())
+        .address(16, licence.as_ptr())
+        .u32(24, u32::from(!log.is_empty()))
+        .u32(28, log.len() as u32)
+        .name(48, name);
+    let attributes = if log.is_empty() { attributes } else { attributes.address(32, log.as_ptr()) };
+    attributes.descriptor(PROG_LOAD)
+}
+
+/// Runs a program at a raw tracepoint until the descriptor is closed.
+pub fn attach_probe(program: &OwnedFd, tracepoint: &std::ffi::CStr) -> io::Result<OwnedFd> {
+    Attributes::new().address(0, tracepoint.as_ptr()).u32(8, program.as_raw_fd() as u32).descriptor(RAW_TRACEPOINT_OPEN)
 }
