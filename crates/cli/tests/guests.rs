@@ -150,3 +150,61 @@ fn a_machine_too_large_for_a_guest_is_bad_input_before_anything_is_made() {
     assert!(error.contains("300 CPUs") && error.contains("at most 255"), "{error}");
     assert!(!scratch.path("run").exists());
 }
+
+/// Runs a program in a guest that never says anything, and gives the exit code and the words.
+fn exec(scratch: &Scratch, words: &str, last: &[&str]) -> (Option<i32>, String) {
+    let mut command = scratch.command(&format!("vm exec --kernel vmlinuz --virtual-time -m 1s1n1l2c1t {words}"));
+    command.args(last).env("PATH", search_path(scratch)).env("XDG_CACHE_HOME", scratch.path("cache"));
+    let output = command.output().expect("the program can be started");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_cannot_run_in_a_guest_is_told_before_it_is_booted() {
+    let scratch = scratch();
+    scratch.write("script.sh", "#!/bin/sh\n");
+    fs::create_dir(scratch.path("full")).unwrap();
+    scratch.write("full/kept", "");
+    let cases: [(&str, &[&str], &str); 6] = [
+        ("", &["--", "no-such-program"], "no-such-program"),
+        ("", &["--", "./script.sh"], "no ELF"),
+        ("", &["--", ""], "the command is empty"),
+        ("--file ./missing", &["--", "/bin/true"], "missing"),
+        ("--out full", &["--", "/bin/true"], "not empty"),
+        ("--out script.sh", &["--", "/bin/true"], "script.sh"),
+    ];
+    for (words, last, part) in cases {
+        let (code, error) = exec(&scratch, words, last);
+        assert!(code.is_some_and(|code| code != 0 && code != 101), "{words} {last:?}: {error}");
+        assert!(error.contains(part), "{words} {last:?}: {error}");
+        assert!(!scratch.path("pid").exists(), "{words} {last:?} was booted");
+    }
+    assert_eq!(exec(&scratch, "--", &[]).0, Some(2), "a command is demanded");
+}
+
+#[test]
+fn a_program_that_lacks_a_library_is_refused_with_its_name() {
+    let scratch = scratch();
+    // A program of this computer with the name of a library made another of the same length.
+    let mut bytes = fs::read("/bin/ls").unwrap();
+    let Some(at) = bytes.windows(9).position(|part| part == b"libc.so.6") else {
+        eprintln!("skipped: /bin/ls is static");
+        return;
+    };
+    bytes[at..at + 9].copy_from_slice(b"libq.so.6");
+    fs::write(scratch.path("lacking"), bytes).unwrap();
+    fs::set_permissions(scratch.path("lacking"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (code, error) = exec(&scratch, "", &["--", "./lacking"]);
+    assert!(code.is_some_and(|code| code != 0) && error.contains("libq.so.6"), "{error}");
+    assert!(!scratch.path("pid").exists(), "it was booted");
+}
+
+#[test]
+fn a_guest_that_dies_is_an_error_and_not_an_end() {
+    let scratch = scratch();
+    let script = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'QEMU emulator version 7.2.0 (x)'; exit 0; fi\necho no room >&2\nexit 1\n";
+    fs::write(scratch.path("bin/qemu-system-x86_64"), script).unwrap();
+    let (code, error) = exec(&scratch, "", &["--", "/bin/true"]);
+    assert!(code.is_some_and(|code| code != 0 && code != 101), "{error}");
+    assert!(error.contains("no room"), "{error}");
+}

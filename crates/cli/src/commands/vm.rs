@@ -312,6 +312,10 @@ fn execute(
 ) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let machine = load::machine(machine)?.value;
+    if words.first().is_none_or(|program| program.trim().is_empty()) {
+        return Err(Failure::usage("warmcore::vm", "the command is empty").help("name a program after `--`"));
+    }
+    out.map_or(Ok(()), takes_files)?;
     let failed = |error| vm_failure(error, Some(&signals));
     let mut files = Initramfs::default();
     let usual = SHELL_PROGRAMS.iter().map(Path::new).filter(|path| path.is_file());
@@ -344,6 +348,26 @@ fn execute(
     match lab.execute(&machine, command, &signals.stop).map_err(failed)? {
         0 => Ok(()),
         code => Err(Failure::failed("warmcore::vm", format!("the program ended with exit code {code} in the guest"))),
+    }
+}
+
+/// Checks that files can be written to a directory without writing over any: it is not there, or empty.
+fn takes_files(out: &Path) -> Result<(), Failure> {
+    let refused = |what: &str| {
+        let message = format!("{} {what}", out.display());
+        Failure::usage("warmcore::vm", message)
+            .help("name another directory with --out: what a program leaves is never written over files")
+    };
+    match std::fs::read_dir(out) {
+        Ok(mut entries) => {
+            if entries.next().is_none() {
+                Ok(())
+            } else {
+                Err(refused("is there and not empty"))
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(refused(&format!("cannot be a directory for files: {error}"))),
     }
 }
 
