@@ -4,9 +4,11 @@
 //! - [`pages`]: the records in a page of the kernel's ring buffers.
 //! - [`mod@record`]: what the scheduler did, read by that description.
 //! - [`recording`]: the records of one recording, of whatever format, with its threads and what was lost.
-//! - [`convert`]: records as the project's events.
+//! - [`convert`]: records as the project's events. [`counters`]: what threads counted. [`files`]: what a file's number was, and whose.
+//!   [`homes`]: where pages lived.
 //! - [`mod@read`]: any of the files below, found by its content.
 //! - [`trace_dat`]: files of `trace-cmd`, read and written (with feature `files`, like the readers below).
+//! - [`written`]: pages and descriptions like the kernel's, of records that came another way.
 //! - [`perf_data`]: files of `perf sched record`.
 //! - [`perfetto`]: Perfetto's traces.
 //! - [`schedviz`]: collections of SchedViz.
@@ -19,11 +21,16 @@
 #[cfg(feature = "files")]
 mod bytes;
 pub mod convert;
+pub mod counters;
 #[cfg(feature = "files")]
 pub mod error;
+#[cfg(feature = "files")]
+mod extras;
+pub mod files;
 pub mod format;
 #[cfg(feature = "files")]
 pub mod ftrace_text;
+pub mod homes;
 #[cfg(feature = "files")]
 mod loss;
 mod missing;
@@ -46,9 +53,14 @@ mod states;
 pub mod trace_dat;
 #[cfg(feature = "files")]
 mod unpack;
+#[cfg(feature = "files")]
+pub mod written;
 
+pub use counters::CounterLog;
 #[cfg(feature = "files")]
 pub use error::{CaptureError, FilePosition};
+pub use files::OpenFiles;
+pub use homes::PageHomes;
 #[cfg(feature = "files")]
 pub use read::read;
 pub use record::{Call, Context, Record, What};

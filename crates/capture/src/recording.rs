@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::counters::CounterLog;
+use crate::files::OpenFiles;
+use crate::homes::PageHomes;
 use crate::record::{Birth, Context, Record, What};
 
 /// A recording.
@@ -24,6 +27,12 @@ pub struct Recording {
     pub lost: Vec<Loss>,
     /// Switches that a CPU did not record although it made them, and that stand where they must have been.
     pub switches_assumed: u64,
+    /// What threads counted, if that was recorded.
+    pub counters: Option<CounterLog>,
+    /// What files were, where calls were recorded by us.
+    pub files: OpenFiles,
+    /// Where pages lived, if that was recorded.
+    pub homes: PageHomes,
     /// What else a reader of any result must know, one sentence each.
     pub notes: Vec<String>,
 }
@@ -103,6 +112,9 @@ impl Recording {
         // Records of one CPU are in order already; a stable sort keeps those of one instant so.
         self.records.sort_by_key(|record| (record.time_ns, record.cpu));
         crate::missing::put_in(&mut self);
+        if let Some(counters) = &mut self.counters {
+            counters.attribute(&self.records);
+        }
         for record in &self.records {
             let (threads, cpus) = record.what.names();
             self.cpus = cpus

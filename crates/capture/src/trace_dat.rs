@@ -20,6 +20,10 @@ mod write;
 
 use std::collections::BTreeMap;
 
+use crate::counters::CounterLog;
+use crate::files::OpenFiles;
+use crate::homes::PageHomes;
+
 pub use read::read;
 pub use write::write;
 
@@ -47,6 +51,11 @@ mod option {
     pub const NAMES: u16 = 21;
     /// Not of `trace-cmd`, which passes over it: lines `thread process`.
     pub const PROCESSES: u16 = 0x5743;
+    /// Likewise: [`crate::extras`].
+    pub const COUNTERS: u16 = 0x5744;
+    pub const FILES: u16 = 0x5745;
+    pub const HOMES: u16 = 0x5746;
+    pub const NOTES: u16 = 0x5747;
 }
 
 /// What a recorder has, and a file is made of.
@@ -68,4 +77,12 @@ pub struct Contents {
     pub pages: Vec<Vec<u8>>,
     /// Per CPU: events that the kernel counted as lost; CPUs beyond its end lost none.
     pub lost: Vec<u64>,
+    /// What threads counted, if that was recorded.
+    pub counters: Option<CounterLog>,
+    /// What files were.
+    pub files: OpenFiles,
+    /// Where pages lived.
+    pub homes: PageHomes,
+    /// What else a reader must know, one sentence each.
+    pub notes: Vec<String>,
 }

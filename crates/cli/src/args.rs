@@ -21,7 +21,7 @@ pub use documents::SchemaName;
 pub use host::{HostArguments, HostCommand, SetCpus, Switch};
 pub use machine::{MachineCommand, MachineForm, MachineFormat};
 pub use many::{ReproduceArguments, SweepArguments};
-pub use recordings::{GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
+pub use recordings::{BackendName, GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
 pub use reports::{EventsArguments, ExplainArguments, ReportArguments};
 pub use vm::{ValidateArguments, ValidateProgramsArguments, VmArguments, VmCommand};
 pub use workload::{ProfileFormat, WorkloadCommand};

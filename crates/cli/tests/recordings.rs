@@ -170,3 +170,144 @@ fn a_command_is_recorded_with_all_its_processes() {
     scratch.run("replay recorded --out replay.json").exits_with(0);
     scratch.run("sim -m 1s1n1l2c1t -w replay.json --scheduler eevdf").exits_with(0);
 }
+
+/// Whether recording is possible here.
+fn can_record() -> bool {
+    let can = is_root() && Path::new("/sys/kernel/tracing/instances").is_dir();
+    if !can {
+        eprintln!("skipped: recording needs root and tracefs");
+    }
+    can
+}
+
+#[test]
+fn counters_and_page_homes_are_recorded_and_joined_to_places() {
+    let scratch = Scratch::new();
+    if !can_record() {
+        return;
+    }
+    let script = "for k in 1 2 3; do sleep 0.02; echo x | cat >/dev/null; done";
+    let output = scratch
+        .command("record --json --counters --page-homes --out counted --")
+        .args(["sh", "-c", script])
+        .output()
+        .expect("the program can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let notes = document["notes"].to_string();
+    assert!(notes.contains("counters: the kernel's"), "how they were counted is told: {notes}");
+    let trial = scratch.files("counted").into_iter().find(|name| name.starts_with("trials/")).unwrap();
+    let trial = std::fs::read_to_string(scratch.path("counted").join(trial)).unwrap();
+    let trial: serde_json::Value = serde_json::from_str(&trial).unwrap();
+    let tasks = trial["tasks"].as_array().unwrap();
+    let sum = |name: &str| tasks.iter().filter_map(|task| task["counters"][name]["total"].as_u64()).sum::<u64>();
+    assert!(sum("task_clock_ns") > 0 && sum("context_switches") >= 7 && sum("page_faults_minor") > 0, "{tasks:?}");
+    for task in tasks {
+        for count in task["counters"].as_object().into_iter().flatten().map(|(_, count)| count) {
+            let of =
+                |key: &str| count[key].as_object().unwrap().values().map(|value| value.as_u64().unwrap()).sum::<u64>();
+            let total = count["total"].as_u64().unwrap();
+            assert_eq!((of("by_cpu"), of("by_llc")), (total, total), "every count has a place");
+        }
+    }
+    let page = std::fs::read_to_string(scratch.path("counted/report.html")).unwrap();
+    assert!(page.contains("Counters by place") && page.contains("page_faults_minor"));
+}
+
+#[test]
+fn threads_that_wake_each_other_through_a_pipe_are_told_its_name() {
+    let scratch = Scratch::new();
+    if !can_record() {
+        return;
+    }
+    let script = "for k in 1 2 3 4 5 6 7 8 9; do echo x; sleep 0.02; done | while read line; do :; done";
+    let ran = scratch.command("record --calls --out piped --").args(["bash", "-c", script]).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    if String::from_utf8_lossy(&ran.stderr).contains("CONFIG_FTRACE_SYSCALLS") {
+        return;
+    }
+    let groups = scratch.run("group piped/recording.dat --json").exits_with(0).out;
+    let groups: serde_json::Value = serde_json::from_str(&groups).unwrap();
+    let media = groups["graph"]["media"].as_array().unwrap();
+    let named = |medium: &&serde_json::Value| {
+        medium["shared"] == true && medium["file"].as_str().is_some_and(|file| file.starts_with("pipe:["))
+    };
+    assert!(media.iter().any(|medium| named(&medium)), "{media:?}");
+}
+
+#[test]
+fn the_two_back_ends_record_the_same_of_the_same_command() {
+    let scratch = Scratch::new();
+    if !can_record() {
+        return;
+    }
+    let mut found = Vec::new();
+    for backend in ["tracefs", "bpf"] {
+        let script = "for k in 1 2 3 4 5; do sleep 0.01; echo x | cat >/dev/null; done";
+        let words = format!("record --json --backend {backend} --out {backend} --");
+        let output = scratch.command(&words).args(["sh", "-c", script]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(4) && backend == "bpf" {
+            eprintln!("skipped: {said}");
+            return;
+        }
+        assert!(output.status.success(), "{said}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let metrics = scratch.run(&format!("events {backend}")).exits_with(0).out;
+        let count = |kind: &str| metrics.lines().filter(|line| line.contains(kind)).count();
+        found.push((
+            document["fidelity"]["threads"].clone(),
+            document["lost"].as_array().unwrap().iter().map(|lost| lost.as_u64().unwrap()).sum::<u64>(),
+            count("exit"),
+            count("fork"),
+        ));
+    }
+    assert_eq!(found[0], found[1], "threads, lost events, exits and forks");
+}
+
+#[test]
+fn who_may_not_record_is_told_what_to_grant() {
+    use std::os::unix::process::CommandExt as _;
+    if !can_record() {
+        return;
+    }
+    // A directory and a program that everybody can reach.
+    let place =
+        tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir().unwrap();
+    let program = place.path().join("warmcore");
+    std::fs::copy(env!("CARGO_BIN_EXE_warmcore"), &program).unwrap();
+    let refused = |command: &mut Command, part: &str| {
+        let output = command.current_dir("/tmp").output().expect("the program can be started");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(said.contains(part), "{said}");
+    };
+    refused(Command::new(&program).args(["record", "--", "true"]).uid(65534).gid(65534), "root");
+    refused(
+        Command::new(&program).args(["record", "--backend", "bpf", "--", "true"]).uid(65534).gid(65534),
+        "warmcore-recorder-bpf",
+    );
+    // Without tracefs, and without the right to mount it.
+    let script = format!(
+        "mount -t tmpfs none /sys/kernel/tracing && exec setpriv --reuid 65534 --regid 65534 --clear-groups {} record -- true",
+        program.display()
+    );
+    refused(Command::new("unshare").args(["-m", "sh", "-c", &script]), "mount -t tracefs");
+}
+
+#[test]
+fn a_recorded_process_that_ends_ends_the_recording() {
+    let scratch = Scratch::new();
+    if !can_record() {
+        return;
+    }
+    let mut process = Command::new("sleep").arg("0.5").spawn().unwrap();
+    let recording =
+        scratch.command(&format!("record --json --pid {} --counters=software --out ended", process.id())).spawn();
+    let mut recording = recording.unwrap();
+    process.wait().unwrap();
+    assert!(recording.wait().unwrap().success());
+    assert!(scratch.path("ended/report.html").is_file());
+    let words = format!("record --counters=nonsense --pid {}", std::process::id());
+    scratch.run(&words).exits_with(2).complains("nonsense");
+}

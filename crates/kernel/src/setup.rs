@@ -271,6 +271,7 @@ impl<'a> Setup<'a> {
                 MemoryChoice::None => Vec::new(),
                 _ => MEMORY_COUNTERS.iter().map(ToString::to_string).collect(),
             },
+            counted_per_stay: false,
             phases: self.workload.phases.clone(),
             decisions,
             scores: Vec::new(),

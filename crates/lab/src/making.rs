@@ -268,7 +268,7 @@ fn trial_of(
         decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
         operations: report.operations.iter().map(operation_row).collect(),
         applications: outcome.applications.iter().map(application_row).collect(),
-        tasks: outcome.tasks.iter().map(task_row).collect(),
+        tasks: outcome.tasks.iter().map(|task| task_row(task, metrics)).collect(),
         result_lines: result_lines(workload, outcome),
         notes: departures.chain(report.notes.iter().cloned()).collect(),
     }
@@ -315,7 +315,11 @@ fn application_row(application: &ApplicationOutcome) -> ApplicationRow {
     }
 }
 
-fn task_row(task: &TaskOutcome) -> TaskRow {
+fn task_row(task: &TaskOutcome, metrics: Option<&Metrics>) -> TaskRow {
+    let of_task = metrics.and_then(|metrics| {
+        let at = metrics.tasks.binary_search_by_key(&task.id, |row| row.id.0).ok()?;
+        Some(metrics.tasks[at].counters.clone())
+    });
     TaskRow {
         name: task.name.clone(),
         role: task.role.clone(),
@@ -323,6 +327,7 @@ fn task_row(task: &TaskOutcome) -> TaskRow {
         started_ns: task.started_ns,
         exited_ns: task.exited_ns,
         cpu_time_ns: task.cpu_time_ns,
+        counters: of_task.unwrap_or_default(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use warmcore_trace::DecisionCounts;
+use warmcore_trace::metrics::PlacedCount;
 
 use crate::time_split::CriticalPath;
 
@@ -134,6 +135,9 @@ pub struct TaskRow {
     pub exited_ns: Option<u64>,
     /// Time on CPU.
     pub cpu_time_ns: u64,
+    /// What it counted and where, where counters were read at every stay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, PlacedCount>,
 }
 
 impl Trial {

@@ -1,7 +1,8 @@
 //! This computer as a place for experiments: what it can do, and how its state is changed and put back.
 //!
 //! - [`place`]: all of it as a place.
-//! - [`recorder`]: what its scheduler does while a command runs.
+//! - [`recorder`]: what its scheduler does while a command runs. [`counters`]: what threads count meanwhile. `peers`: what their files are;
+//!   `homes`: where their pages are; `probes`: its back end with BPF.
 //!
 //! - [`journal`]: every change written down, with fsync, before it is made, and undone on every way out.
 //! - [`displaced`]: a sched_ext scheduler of somebody else, ended and started again.
@@ -9,10 +10,14 @@
 //! - [`state`]: the changes that experiments make: CPUs offline, settings of the kernel, a sched_ext scheduler.
 //! - [`trial`]: a command run once, and what else went on meanwhile.
 
+pub mod counters;
 pub mod displaced;
+mod homes;
 pub mod journal;
 mod outcome;
+mod peers;
 pub mod place;
+mod probes;
 pub mod recorder;
 pub mod state;
 pub mod survey;

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use warmcore_capture::convert::{Cast, Converted, events};
+use warmcore_capture::homes::ProcessHomes;
 use warmcore_capture::{Recording, What};
 use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{ApplicationOutcome, End, Event, EventKind, Outcome, PrevState, TaskId, TaskOutcome};
+use warmcore_trace::{ApplicationOutcome, End, Event, EventKind, Outcome, PrevState, RunTables, TaskId, TaskOutcome};
 use warmcore_workload::Workload;
 
-use crate::place::{Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble};
+use crate::place::{Conditions, Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble};
 
 /// Its row in the registry.
 pub static KIND: PlaceKind = PlaceKind {
@@ -69,6 +70,7 @@ impl Recorded {
     pub fn new(recording: Recording, tasks: BTreeMap<i32, TaskId>) -> Self {
         let (events_lost, more) = recording.events_lost();
         let mut notes = recording.notes.clone();
+        notes.extend(notes_on_extras(&recording));
         if more {
             notes.push("the recorder lost more events than it counted".into());
         }
@@ -128,7 +130,7 @@ impl Place for Recorded {
         let _: ControlFlow<()> = match Setup::new(request.machine, request.workload, request.seed) {
             Err(error) => take(0, Err(error.into())),
             Ok(setup) => {
-                let tables = setup.run_tables(Vec::new());
+                let tables = with_counters(setup.run_tables(Vec::new()), recording);
                 let run = Run::new(&tables, 0.0, |sink| {
                     let converted =
                         convert(recording, tasks, request.machine, recording.span_ns(), 0).map_err(Self::refuse)?;
@@ -141,6 +143,7 @@ impl Place for Recorded {
                         events_lost: self.origin.events_lost,
                         notes: self.origin.notes.clone(),
                         foreign_run_ns: converted.foreign_run_ns,
+                        conditions: extras(recording),
                         ..Report::new(outcome(recording, request.workload, &converted))
                     })
                 });
@@ -177,8 +180,83 @@ pub(crate) fn convert(
         cpu: &|os| machine.cpu_by_os_index(os),
     };
     let mut converted = events(&recording.records, &cast)?;
+    count(&mut converted, recording, tasks, &cast);
     announce(&mut converted, &tasks.values().copied().collect());
     Ok(converted)
+}
+
+/// Tables that name a recording's counters too.
+pub(crate) fn with_counters(mut tables: RunTables, recording: &Recording) -> RunTables {
+    if let Some(counters) = &recording.counters {
+        tables.counters = counters.names();
+        tables.counted_per_stay = true;
+    }
+    tables
+}
+
+/// Puts what tasks counted among the events.
+fn count(converted: &mut Converted, recording: &Recording, tasks: &BTreeMap<i32, TaskId>, cast: &Cast<'_>) {
+    let Some(log) = &recording.counters else { return };
+    for value in log.estimated() {
+        let task = tasks.get(&value.thread).copied();
+        let time_ns = value.time_ns.checked_sub(cast.start_ns).filter(|time_ns| *time_ns <= cast.elapsed_ns);
+        if let (Some(task), Some(time_ns), Some(cpu)) = (task, time_ns, (cast.cpu)(value.cpu)) {
+            let kind = EventKind::Counter { counter: value.counter, task, value: value.value };
+            converted.events.push(Event { time_ns, cpu, kind });
+        }
+    }
+    // Stable: a sample stays behind the switch of its instant.
+    converted.events.sort_by_key(|event| event.time_ns);
+}
+
+/// Directory of what was recorded besides events.
+const CONDITIONS: &str = "recorded";
+
+#[derive(Serialize)]
+struct Extras {
+    schema: &'static str,
+    /// How counters were had, and what could not be.
+    counters: Vec<String>,
+    /// Counters by group, and which part of the threads' time each group was read.
+    groups: Vec<CounterGroup>,
+    /// Memory nodes of the computer; 0 if page homes were not looked at.
+    nodes: u32,
+    page_homes: Vec<ProcessHomes>,
+}
+
+#[derive(Serialize)]
+struct CounterGroup {
+    names: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured_share: Option<f64>,
+}
+
+/// What was recorded besides events, as a document of the run directory.
+fn extras(recording: &Recording) -> Option<Conditions> {
+    let counters = recording.counters.as_ref();
+    if counters.is_none() && recording.homes.is_empty() {
+        return None;
+    }
+    let groups = counters.map_or(Vec::new(), |log| {
+        let group = |(names, measured_share): (&Vec<String>, _)| CounterGroup { names: names.clone(), measured_share };
+        log.groups.iter().zip(log.measured_shares()).map(group).collect()
+    });
+    let document = Extras {
+        schema: "warmcore-recorded-1",
+        counters: counters.map_or(Vec::new(), |log| log.sentences()),
+        groups,
+        nodes: recording.homes.nodes,
+        page_homes: recording.homes.processes(),
+    };
+    let json = serde_json::to_string_pretty(&document).unwrap_or_default();
+    Some(Conditions { directory: CONDITIONS, json })
+}
+
+/// What a reader must know of what was recorded besides the scheduler's events.
+#[must_use]
+pub fn notes_on_extras(recording: &Recording) -> Vec<String> {
+    let counters = recording.counters.iter().flat_map(|counters| counters.sentences());
+    counters.chain(recording.homes.sentences()).collect()
 }
 
 /// What is first heard of a task.

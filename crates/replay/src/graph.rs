@@ -46,7 +46,7 @@ impl Edge {
 }
 
 /// Through what one thread woke another: the last call that it had begun, as far as calls were recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Medium {
     /// Who woke.
     pub waker: i32,
@@ -56,6 +56,12 @@ pub struct Medium {
     pub call: Call,
     /// Address of the futex, or number of the file in the waker's process.
     pub object: u64,
+    /// What that file is, such as `pipe:[12]` or `socket:[34] (tcp 127.0.0.1:6379 to 127.0.0.1:50000)`, where the recorder saw it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Whether the woken thread's process was seen to have the same file open, or the other end of the socket.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// How often.
     pub wakes: u64,
 }
@@ -148,7 +154,8 @@ impl Graph {
 /// began last, if that is one that wakes.
 fn media(recording: &Recording, chosen: &BTreeSet<i32>) -> Vec<Medium> {
     let mut begun: BTreeMap<i32, (Call, u64)> = BTreeMap::new();
-    let mut found: BTreeMap<(i32, i32, Call, u64), u64> = BTreeMap::new();
+    let mut found: BTreeMap<(i32, i32, Call, u64, Option<&str>), u64> = BTreeMap::new();
+    let process = |thread: i32| recording.threads.get(&thread).and_then(|thread| thread.process);
     for record in &recording.records {
         match record.what {
             What::Call { call, object } => {
@@ -159,13 +166,25 @@ fn media(recording: &Recording, chosen: &BTreeSet<i32>) -> Vec<Medium> {
                 if let Some(&(call, object)) = begun.get(&waker)
                     && matches!(call, Call::FutexWake | Call::Write)
                 {
-                    *found.entry((waker, thread, call, object)).or_default() += 1;
+                    let is_file = matches!(call, Call::Write);
+                    let file = process(waker)
+                        .filter(|_| is_file)
+                        .and_then(|process| recording.files.target(process, object, record.time_ns));
+                    *found.entry((waker, thread, call, object, file)).or_default() += 1;
                 }
             }
             _ => {}
         }
     }
-    let medium = |((waker, woken, call, object), wakes)| Medium { waker, woken, call, object, wakes };
+    let medium = |((waker, woken, call, object, file), wakes): ((_, _, _, _, Option<&str>), u64)| Medium {
+        waker,
+        woken,
+        call,
+        object,
+        file: file.map(|target| recording.files.describe(target)),
+        shared: file.zip(process(woken)).is_some_and(|(target, woken)| recording.files.reaches(target, woken)),
+        wakes,
+    };
     found.into_iter().map(medium).collect()
 }
 
@@ -189,11 +208,24 @@ mod tests {
             call(7, 10, Call::Read, 4),
             waking(8, 10, 11),
         ];
-        let recording = Recording { records, ..Recording::default() };
+        let mut recording = Recording { records, ..Recording::default() };
+        for (thread, process) in [(10, 1), (11, 2)] {
+            recording.process(thread, process);
+        }
+        recording.files.saw(0, 2, 5, "pipe:[77]");
+        recording.files.saw(0, 1, 8, "pipe:[77]");
         let found = media(&recording, &BTreeSet::from([10, 11]));
         let expected = [
-            Medium { waker: 10, woken: 11, call: Call::FutexWake, object: 0x7f00, wakes: 2 },
-            Medium { waker: 11, woken: 10, call: Call::Write, object: 5, wakes: 1 },
+            Medium { waker: 10, woken: 11, call: Call::FutexWake, object: 0x7f00, file: None, shared: false, wakes: 2 },
+            Medium {
+                waker: 11,
+                woken: 10,
+                call: Call::Write,
+                object: 5,
+                file: Some("pipe:[77]".into()),
+                shared: true,
+                wakes: 1,
+            },
         ];
         assert_eq!(found, expected, "what came before any call, and behind one that wakes nobody, is not told");
     }

@@ -6,6 +6,7 @@
 //! puts texts into the page as text only.
 
 mod between;
+mod counted;
 mod rows;
 mod sections;
 mod verdict;

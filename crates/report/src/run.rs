@@ -350,7 +350,8 @@ fn stored_scene(
     let reader = StoreReader::open(path)?;
     let end_ns = reader.end_ns();
     let counters = Counters::new(machine, reader.tables(), Start::Idle { time_ns: 0 });
-    let mut both = Tee::new(counters, Recorder::new(machine, virtual_llcs, end_ns, limits));
+    let recorder = Recorder::new(machine, virtual_llcs, end_ns, limits).for_tables(reader.tables());
+    let mut both = Tee::new(counters, recorder);
     replay(&reader, &mut both, stop)?;
     let metrics = both.first.metrics(end_ns, reader.tables(), reader.tasks());
     let (tables, tasks) = (reader.tables().clone(), reader.tasks().to_vec());

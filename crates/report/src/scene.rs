@@ -202,6 +202,8 @@ pub struct Recorder {
     moves: Marks<Move>,
     counters: CounterSums,
     scores: ScoreTracks,
+    /// Whether samples of tasks are of stays on CPUs, and so counts of these too.
+    counted_per_stay: bool,
 }
 
 impl Recorder {
@@ -232,7 +234,14 @@ impl Recorder {
             moves: Marks::default(),
             counters: CounterSums::new(cpus, end_ns),
             scores: ScoreTracks::new(end_ns),
+            counted_per_stay: false,
         }
+    }
+
+    /// The same, for a run with these tables.
+    #[must_use]
+    pub fn for_tables(self, tables: &RunTables) -> Self {
+        Self { counted_per_stay: tables.counted_per_stay, ..self }
     }
 
     /// Closes the window.
@@ -300,7 +309,7 @@ impl Recorder {
                 self.decisions.push(Decision { time_ns, cpu, task, decision, value }, self.limits.marks);
             }
             EventKind::Counter { counter, task, value } => {
-                if task.is_idle() {
+                if task.is_idle() || self.counted_per_stay {
                     self.counters.add(time_ns, cpu.index(), counter as usize, value);
                 }
             }

@@ -22,7 +22,8 @@ mod tests;
 pub use counters::{Counters, Start};
 pub use list::{METRICS, MetricInfo, metric};
 pub use result::{
-    ApplicationMetrics, Censored, CpuMetrics, Distribution, METRICS_SCHEMA, Metrics, Migrations, TaskMetrics, Totals,
+    ApplicationMetrics, Censored, CpuMetrics, Distribution, METRICS_SCHEMA, Metrics, Migrations, PlacedCount,
+    TaskMetrics, Totals,
 };
 pub use task::Waits;
 pub use warmcore_statistics::Better;

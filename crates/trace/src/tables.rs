@@ -12,6 +12,9 @@ pub struct RunTables {
     pub restrictions: Vec<CpuSet>,
     /// Names of counters, with unit as suffix.
     pub counters: Vec<String>,
+    /// Whether a counter's sample of a task counts one stay on the CPU that it names, and not the task's whole life.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted_per_stay: bool,
     /// Names of phases.
     pub phases: Vec<String>,
     /// Kinds of decisions.

@@ -36,12 +36,15 @@ pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
     let buffer = &buffers[best];
     let contents = read.swap_remove(best);
     let mut recording = Recording {
+        counters: parts.counters.take(),
+        files: std::mem::take(&mut parts.files),
+        homes: std::mem::take(&mut parts.homes),
         source: FORMAT.into(),
         clock: buffer.clock.clone(),
         cpus: buffer.cpus.iter().map(|(cpu, ..)| cpu.saturating_add(1)).max().unwrap_or(0),
         records: contents.pages.records,
         lost: contents.lost,
-        notes: contents.notes.into_iter().chain(notes).collect(),
+        notes: std::mem::take(&mut parts.notes).into_iter().chain(contents.notes).chain(notes).collect(),
         ..Recording::default()
     };
     contents.pages.names.apply(&mut recording);

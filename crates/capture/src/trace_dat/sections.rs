@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FORMAT, MAGIC, option};
 use crate::bytes::{Bytes, text_of};
+use crate::counters::CounterLog;
 use crate::error::CaptureError;
+use crate::extras;
+use crate::files::OpenFiles;
+use crate::homes::PageHomes;
 use crate::record::MOST_CPUS;
 use crate::unpack::{Packing, most_unpacked, unpack};
 
@@ -19,6 +23,10 @@ pub(crate) struct Parts {
     pub formats: Vec<String>,
     pub names: BTreeMap<i32, String>,
     pub processes: BTreeMap<i32, i32>,
+    pub counters: Option<CounterLog>,
+    pub files: OpenFiles,
+    pub homes: PageHomes,
+    pub notes: Vec<String>,
     pub buffers: Vec<Buffer>,
     /// Events that the kernel counted as lost, by name of the buffer and CPU.
     pub lost: BTreeMap<(String, u32), u64>,
@@ -236,6 +244,10 @@ impl Parts {
                     None => self.statistics(&text),
                 }
             }
+            option::COUNTERS => self.counters = Some(extras::read_counters(&mut data)?),
+            option::FILES => self.files = extras::read_files(&mut data)?,
+            option::NOTES => self.notes = extras::read_notes(&mut data)?,
+            option::HOMES => self.homes = extras::read_homes(&mut data)?,
             option::PROCESSES => {
                 let text = text_of(data.take(length.into(), "the processes of threads")?);
                 for (thread, process) in numbered(&text) {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::{Contents, MAGIC, PAGE_BYTES, option};
+use crate::extras;
 use crate::pages::PageLayout;
 
 /// Writes a file that `trace-cmd report`, KernelShark and [`super::read`] open.
@@ -91,6 +92,18 @@ fn options(head: &mut Vec<u8>, contents: &Contents) {
     add(option::CPU_COUNT, &(contents.pages.len() as u32).to_le_bytes());
     if !contents.processes.is_empty() {
         add(option::PROCESSES, lines(&contents.processes).as_bytes());
+    }
+    if let Some(counters) = &contents.counters {
+        add(option::COUNTERS, &extras::counters(counters));
+    }
+    if !contents.files.is_empty() {
+        add(option::FILES, &extras::files(&contents.files));
+    }
+    if !contents.homes.is_empty() {
+        add(option::HOMES, &extras::homes(&contents.homes));
+    }
+    if !contents.notes.is_empty() {
+        add(option::NOTES, &extras::notes(&contents.notes));
     }
     head.extend(option::DONE.to_le_bytes());
 }

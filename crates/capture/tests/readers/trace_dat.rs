@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::common::{HEADER, Page, formats, page, sample, version_7};
+use warmcore_capture::counters::{Counted, CounterSample, TASK_CLOCK};
+use warmcore_capture::files::Socket;
+use warmcore_capture::homes::HomeSample;
 use warmcore_capture::trace_dat::{Contents, read, write};
-use warmcore_capture::{CaptureError, Context, Loss, Recording, What};
+use warmcore_capture::{CaptureError, Context, CounterLog, Loss, OpenFiles, PageHomes, Recording, What};
 use warmcore_trace::PrevState;
 
 /// Two CPUs; thread 50 of process 40 wakes 51, which is moved; 7 events are missing before the second page of CPU 1.
@@ -22,7 +25,39 @@ pub fn contents() -> Contents {
         processes: BTreeMap::from([(50, 40), (51, 40)]),
         pages: vec![page(&first), [page(&second), page(&third)].concat()],
         lost: vec![0, 9],
+        counters: Some(counters()),
+        files: files(),
+        homes: homes(),
+        notes: vec![],
     }
+}
+
+fn counters() -> CounterLog {
+    let sample = |time_ns, thread, group, values| CounterSample { time_ns, cpu: 0, thread, group, span_ns: 20, values };
+    CounterLog {
+        origin: "counted at every switch".into(),
+        groups: vec![vec![TASK_CLOCK.into(), "page_faults_minor".into()], vec!["cycles".into()]],
+        samples: vec![
+            sample(1035, Counted::Thread(50), 0, vec![20, 3]),
+            sample(1035, Counted::Thread(50), 1, vec![90]),
+        ],
+        lost: 2,
+        notes: vec!["no l3_rfo_misses".into()],
+    }
+}
+
+fn files() -> OpenFiles {
+    let mut files = OpenFiles::default();
+    files.saw(1000, 40, 3, "socket:[8]");
+    files.saw(1010, 40, 3, "pipe:[9]");
+    let socket = Socket { peer: Some("socket:[7]".into()), name: "unix".into() };
+    files.sockets.insert("socket:[8]".into(), socket);
+    files
+}
+
+fn homes() -> PageHomes {
+    let sample = HomeSample { time_ns: 1001, process: 40, kib: BTreeMap::from([(0, 4), (1, 8)]) };
+    PageHomes { nodes: 2, samples: vec![sample], notes: vec!["40 ended".into()] }
 }
 
 pub fn written(contents: &Contents) -> Vec<u8> {
@@ -63,7 +98,10 @@ fn check(recording: &Recording) {
 
 #[test]
 fn what_is_written_is_read() {
-    check(&read(&written(&contents())).unwrap());
+    let recording = read(&written(&contents())).unwrap();
+    check(&recording);
+    assert_eq!(recording.counters, Some(counters()));
+    assert_eq!((recording.files, recording.homes), (files(), homes()));
 }
 
 #[test]

@@ -75,6 +75,17 @@ pub struct GroupArguments {
     pub json: bool,
 }
 
+/// Where a recording's events come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum BackendName {
+    /// What can be had
+    Auto,
+    /// The kernel's own trace
+    Tracefs,
+    /// BPF programs at raw tracepoints
+    Bpf,
+}
+
 /// Arguments of `record`.
 #[derive(Args, Debug)]
 pub struct RecordArguments {
@@ -96,10 +107,20 @@ pub struct RecordArguments {
     /// Room for events that wait to be read, KiB per CPU
     #[arg(long, value_name = "KIB", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     pub buffer: u32,
-    /// Record through what threads wake each other, too: futexes with their addresses, files that are written or read; costs more.
+    /// Record through what threads wake each other, too: futexes with their addresses, pipes and sockets that are written or read; costs more.
     /// `warmcore group DIR/recording.dat` tells it
     #[arg(long)]
     pub calls: bool,
+    /// Where events come from: the kernel's own trace (`tracefs`), BPF programs (`bpf`), or `auto`: the former where it can be had
+    #[arg(long, value_name = "NAME", value_enum, default_value = "auto")]
+    pub backend: BackendName,
+    /// Record what threads count in each stay on a CPU: names with commas between them, or `all` (if nothing is given) or `software`. What
+    /// this computer cannot count is named
+    #[arg(long, value_name = "NAMES", num_args = 0..=1, require_equals = true, default_missing_value = "all", value_parser = warmcore_places::host::counters::Wanted::parse)]
+    pub counters: Option<warmcore_places::host::counters::Wanted>,
+    /// Record on which memory node the pages of each process are, every half second
+    #[arg(long)]
+    pub page_homes: bool,
     /// Run the command so many times more without recording, in turn with as many recorded ones, and say what recording costs
     #[arg(long, value_name = "PAIRS", default_value_t = 0, requires = "command")]
     pub overhead: u32,

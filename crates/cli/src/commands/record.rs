@@ -15,16 +15,18 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use serde::Serialize;
+use warmcore_capture::homes::ProcessHomes;
 use warmcore_capture::trace_dat::{self, Contents};
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
-use warmcore_places::host::recorder::{self, BETWEEN_READINGS, Recorder, TRACEFS};
+use warmcore_places::host::recorder::{self, BETWEEN_READINGS, Backend, Recorder, TRACEFS};
 use warmcore_places::host::trial::{self, STOPPED_START, Watched};
+use warmcore_places::recorded::notes_on_extras;
 use warmcore_replay::history::histories;
 use warmcore_replay::{Fidelity, Overheads, Selection};
 
-use crate::args::RecordArguments;
+use crate::args::{BackendName, RecordArguments};
 use crate::commands::compare::directory_failure;
 use crate::commands::recording::{Loaded, import};
 use crate::commands::report;
@@ -49,6 +51,11 @@ struct Document {
     fidelity: Fidelity,
     #[serde(skip_serializing_if = "Option::is_none")]
     overhead: Option<Overhead>,
+    /// Of threads that were there at the beginning and at the end.
+    threads: Vec<Accounts>,
+    /// How counters and page homes were had, and what could not be.
+    notes: Vec<String>,
+    page_homes: Vec<ProcessHomes>,
 }
 
 /// What recording costs: elapsed times in seconds, in pairs.
@@ -77,7 +84,21 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let machine = Named { source: "host".into(), value: load::machine("host")?.value };
     let out = arguments.out.clone().unwrap_or_else(free_name);
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
-    let tracing = Recorder::begin(arguments.calls).map_err(|error| load::place_failure(error, None))?;
+    let backend = match arguments.backend {
+        BackendName::Auto => Backend::Auto,
+        BackendName::Tracefs => Backend::Tracefs,
+        BackendName::Bpf => Backend::Bpf,
+    };
+    let wanted = recorder::Wanted {
+        backend,
+        calls: arguments.calls,
+        counters: arguments.counters.clone(),
+        homes: arguments.page_homes,
+    };
+    let tracing = Recorder::begin(wanted).map_err(|error| load::place_failure(error, None))?;
+    if arguments.backend == BackendName::Auto && tracing.backend() == "bpf" {
+        console.note("tracefs cannot be had: events come from BPF programs");
+    }
     if tracing.mounted() {
         console.note(&format!("tracefs is mounted at {TRACEFS} until the end"));
     }
@@ -94,6 +115,8 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let loaded = loaded(&recorded, arguments, &machine)?;
     let events = loaded.recording.records.len() as u64;
     let processes: Vec<Accounts> = accounts(&recorded, &loaded);
+    let extras = notes_on_extras(&loaded.recording);
+    let page_homes = loaded.recording.homes.processes();
     let fidelity = import(loaded, machine, &directory, &signals)?;
     let page = report::into_run_directory(directory.path(), &signals)?;
     let lost: u64 = recorded.contents.lost.iter().sum();
@@ -118,19 +141,26 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
             exit_code: recorded.exit_code,
             fidelity,
             overhead,
+            threads: processes,
+            notes: extras,
+            page_homes,
         };
         return Ok(console.out(&pretty(&document))?);
     }
     let mut text = format!("{events} events in {:.2} s, {lost} lost\n", recorded.seconds);
+    extras.iter().for_each(|sentence| text.push_str(&format!("{sentence}\n")));
     fidelity.sentences().iter().for_each(|sentence| text.push_str(&format!("{sentence}\n")));
     for account in processes {
         text.push_str(&format!(
             "{} ({}): {:.3} s on CPU by the kernel's accounts, {:.3} s by the recording\n",
             account.name,
             account.thread,
-            account.kernel_ns as f64 / 1e9,
+            account.kernel.run_ns as f64 / 1e9,
             account.recorded_ns as f64 / 1e9
         ));
+        if !account.counted.is_empty() {
+            text.push_str(&account.compared());
+        }
     }
     if let Some(overhead) = overhead {
         text.push_str(&format!(
@@ -172,8 +202,8 @@ struct Recorded {
     root: i32,
     seconds: f64,
     exit_code: Option<i32>,
-    /// CPU time by the kernel's accounts between beginning and end, of threads that were there at both, ns.
-    accounts: BTreeMap<i32, u64>,
+    /// What the kernel's accounts grew by between beginning and end, of threads that were there at both.
+    accounts: BTreeMap<i32, recorder::Accounts>,
 }
 
 fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -> Result<Recorded, Failure> {
@@ -188,7 +218,8 @@ fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -
     let limit = arguments.duration.map(Duration::from_nanos);
     let watched = Watched::new(root).map_err(watch_failed)?;
     let (exit_code, seconds) = loop {
-        let rest = limit.map_or(BETWEEN_READINGS, |limit| limit.saturating_sub(start.elapsed()).min(BETWEEN_READINGS));
+        let pause = reading.pause();
+        let rest = limit.map_or(pause, |limit| limit.saturating_sub(start.elapsed()).min(pause));
         watched.wait(rest);
         let now = start.elapsed().as_secs_f64();
         reading.take().map_err(failed)?;
@@ -268,23 +299,53 @@ fn watch_failed(reason: String) -> Failure {
     Failure::failed("warmcore::record", reason)
 }
 
-/// A thread's CPU time, as two see it.
+/// A thread's time and counts, as the kernel's accounts and the recording have them.
+#[derive(Serialize)]
 struct Accounts {
     thread: i32,
     name: String,
-    kernel_ns: u64,
+    kernel: recorder::Accounts,
     recorded_ns: u64,
+    /// What was counted of it, by counter; empty if nothing was.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    counted: BTreeMap<String, u64>,
+}
+
+impl Accounts {
+    /// A line that compares the counters that both have.
+    fn compared(&self) -> String {
+        let pairs = [
+            ("task_clock_ns", self.kernel.run_ns),
+            ("context_switches", self.kernel.switches),
+            ("page_faults_minor", self.kernel.minor_faults),
+            ("page_faults_major", self.kernel.major_faults),
+        ];
+        let words: Vec<String> = pairs
+            .iter()
+            .map(|(name, kernel)| format!("{name} {} of {kernel}", self.counted.get(*name).copied().unwrap_or(0)))
+            .collect();
+        format!("  counted, of the kernel's accounts: {}\n", words.join(", "))
+    }
 }
 
 /// Of the threads that were there at the beginning and at the end: the only ones whose accounts can be read.
 fn accounts(recorded: &Recorded, loaded: &Loaded) -> Vec<Accounts> {
-    let account = |(thread, kernel_ns): (&i32, &u64)| {
+    let mut counted: BTreeMap<i32, BTreeMap<String, u64>> = BTreeMap::new();
+    if let Some(log) = &loaded.recording.counters {
+        let names = log.names();
+        for value in log.estimated() {
+            let of_thread = counted.entry(value.thread).or_default();
+            *of_thread.entry(names[value.counter as usize].clone()).or_default() += value.value;
+        }
+    }
+    let account = |(thread, kernel): (&i32, &recorder::Accounts)| {
         let history = loaded.histories.threads.get(thread)?;
         Some(Accounts {
             thread: *thread,
             name: history.name.clone(),
-            kernel_ns: *kernel_ns,
+            kernel: *kernel,
             recorded_ns: history.cpu_ns,
+            counted: counted.get(thread).cloned().unwrap_or_default(),
         })
     };
     recorded.accounts.iter().filter_map(account).collect()

@@ -12,7 +12,7 @@ use warmcore_workload::Workload;
 
 use super::trial::Trial;
 use crate::place::{PlaceError, Report, Request, Trouble};
-use crate::recorded::{convert, cpu_times};
+use crate::recorded::{convert, cpu_times, notes_on_extras, with_counters};
 use crate::vm::trial::Roster;
 
 const CODE: &str = "warmcore::host";
@@ -186,7 +186,9 @@ fn names(recording: &Recording, threads: &[i32]) -> Vec<(String, String)> {
 fn made(tables: RunTables, converted: Converted, recording: Option<&Recording>, report: Report) -> Made {
     let (events_lost, _) = recording.map_or((0, false), Recording::events_lost);
     let mut notes = recording.map_or(Vec::new(), |recording| recording.notes.clone());
+    notes.extend(recording.map_or(Vec::new(), notes_on_extras));
     notes.extend(report.notes);
+    let tables = recording.map_or(tables.clone(), |recording| with_counters(tables, recording));
     let report = Report { events_lost, notes, foreign_run_ns: converted.foreign_run_ns, ..report };
     Made { tables, events: converted.events, report, seconds: 0.0 }
 }

@@ -19,6 +19,7 @@ use warmcore_topology::{CpuId, CpuSet, Machine, parse_cpu_list};
 use warmcore_trace::Sink;
 use warmcore_workload::{Workload, to_rtapp};
 
+use super::counters;
 use super::journal::{Journal, JournalError, Undone};
 use super::outcome::{Made, of_command, of_workload};
 use super::recorder::{self, Recorder};
@@ -156,7 +157,11 @@ impl Place for Host {
 
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let recorder = match requests.iter().any(|request| request.events) {
-            true => Some(Recorder::begin(false)?),
+            // Those of the kernel cost a trial little; those of the processor are asked for where nothing is compared.
+            true => Some(Recorder::begin(recorder::Wanted {
+                counters: Some(counters::Wanted::Software),
+                ..recorder::Wanted::default()
+            })?),
             false => None,
         };
         let result = self.run_blocks(requests, conduct, take, recorder.as_ref());

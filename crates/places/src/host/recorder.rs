@@ -5,20 +5,33 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use serde::Serialize;
 use warmcore_agent::tracefs::{Instance, Pages};
-use warmcore_capture::Recording;
 use warmcore_capture::trace_dat::{self, Contents, PAGE_BYTES};
+use warmcore_capture::written;
+use warmcore_capture::{OpenFiles, PageHomes, Recording};
 
+use super::counters::{self, Counters, accounts};
+use super::homes::Homes;
+use super::peers::Peers;
+use super::probes::{self, Probes};
+use super::trial::monotonic_ns;
 use crate::place::{PlaceError, Trouble};
 
 /// Where tracefs is, or may be mounted.
 pub const TRACEFS: &str = "/sys/kernel/tracing";
 /// Time between two readings of the buffers.
 pub const BETWEEN_READINGS: Duration = Duration::from_millis(50);
+
+/// The same at the beginning, where files are looked at, and how often.
+const BETWEEN_EARLY_READINGS: Duration = Duration::from_millis(4);
+const EARLY_READINGS: u32 = 25;
+/// Most room for samples of counters, KiB per CPU.
+const MOST_COUNTER_KIB: u32 = 16_384;
 
 const CODE: &str = "warmcore::record";
 
@@ -35,16 +48,86 @@ pub struct Recorder {
     events: Vec<(String, String)>,
     /// Whether tracefs was mounted for this.
     mounted: bool,
+    /// The BPF recorder, if events come from it and not from the instance, which is not made then.
+    probes: Option<PathBuf>,
+    wanted: Wanted,
     ended: bool,
 }
 
+/// Where events come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Backend {
+    /// The kernel's own trace; BPF where that cannot be had.
+    #[default]
+    Auto,
+    /// The kernel's own trace.
+    Tracefs,
+    /// BPF programs at raw tracepoints.
+    Bpf,
+}
+
+/// What is recorded besides the scheduler's events.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Where events come from.
+    pub backend: Backend,
+    /// System calls through which threads wake each other, where the kernel has events for them, and what their files are.
+    pub calls: bool,
+    /// What threads count.
+    pub counters: Option<counters::Wanted>,
+    /// Where pages live.
+    pub homes: bool,
+}
+
 impl Recorder {
-    /// Makes the instance, and mounts tracefs until the end if it is not mounted. With `calls`, system calls through which threads wake each
-    /// other are recorded too, where the kernel has events for them.
+    /// Makes the instance, and mounts tracefs until the end if it is not mounted.
     ///
     /// # Errors
     /// When this computer, or this user, cannot.
-    pub fn begin(calls: bool) -> Result<Self, PlaceError> {
+    pub fn begin(wanted: Wanted) -> Result<Self, PlaceError> {
+        match wanted.backend {
+            Backend::Tracefs => Self::with_tracefs(wanted),
+            Backend::Bpf => Self::with_probes(wanted),
+            Backend::Auto => {
+                let probes = (!wanted.calls).then(|| wanted.clone());
+                Self::with_tracefs(wanted).or_else(|error| match probes {
+                    Some(wanted) => Self::with_probes(wanted).map_err(|_| error),
+                    None => Err(error),
+                })
+            }
+        }
+    }
+
+    /// Events from BPF programs, which are loaded and unloaded once to see whether they can be.
+    fn with_probes(wanted: Wanted) -> Result<Self, PlaceError> {
+        let unable = |message: String| {
+            let advice = match rustix::process::geteuid().is_root() {
+                true => "--backend tracefs records without BPF",
+                false => {
+                    "BPF programs need CAP_BPF and CAP_PERFMON: be root, or `setcap cap_bpf,cap_perfmon+ep warmcore-recorder-bpf`"
+                }
+            };
+            PlaceError::new(Trouble::Unable, CODE, message, advice)
+        };
+        if wanted.calls {
+            return Err(unable("the BPF back end records no system calls".into()));
+        }
+        let program = probes::find();
+        let program = program
+            .ok_or_else(|| unable(format!("there is no program {}, which belongs beside warmcore", probes::PROGRAM)))?;
+        Probes::start(&program, 4).and_then(|probes| probes.finish(possible_cpus())).map_err(unable)?;
+        let instance = Instance::at(TRACEFS, "none");
+        let (header_page, events) = (written::HEADER_PAGE.into(), written::descriptions());
+        Ok(Self { instance, header_page, events, mounted: false, probes: Some(program), wanted, ended: false })
+    }
+
+    /// Which back end it is, in a word.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        if self.probes.is_some() { "bpf" } else { "tracefs" }
+    }
+
+    fn with_tracefs(wanted: Wanted) -> Result<Self, PlaceError> {
         let mut mounted = false;
         if !Path::new(TRACEFS).join("instances").is_dir() {
             let status = Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS]).output();
@@ -57,7 +140,7 @@ impl Recorder {
         }
         let instance = Instance::at(TRACEFS, &format!("warmcore-{}", std::process::id()));
         let prepared = instance.prepare().and_then(|formats| {
-            let calls = if calls { instance.with_calls()? } else { Vec::new() };
+            let calls = if wanted.calls { instance.with_calls()? } else { Vec::new() };
             Ok((formats, instance.with_new_threads()?, calls))
         });
         match prepared {
@@ -65,7 +148,15 @@ impl Recorder {
                 let mut events: Vec<(String, String)> =
                     formats.events.into_iter().map(|(name, format)| (format!("sched/{name}"), format)).collect();
                 events.extend(new_threads.into_iter().chain(calls));
-                Ok(Self { instance, header_page: formats.header_page, events, mounted, ended: false })
+                Ok(Self {
+                    instance,
+                    header_page: formats.header_page,
+                    events,
+                    mounted,
+                    probes: None,
+                    wanted,
+                    ended: false,
+                })
             }
             Err(reason) => {
                 let _ = instance.remove();
@@ -97,13 +188,47 @@ impl Recorder {
     /// What the kernel refuses, such as buffers that it has no memory for.
     pub fn start(&self, buffer_kib: u32, root: i32) -> Result<Reading<'_>, PlaceError> {
         let instance = &self.instance;
-        let readers: Vec<Pages> =
-            (0..instance.cpus()).map(|cpu| instance.pages(cpu)).collect::<Result<_, _>>().map_err(failed)?;
-        let pages = vec![Vec::new(); readers.len()];
-        instance.start(buffer_kib).map_err(failed)?;
+        let count = if self.probes.is_some() { possible_cpus() } else { instance.cpus() };
+        let readers: Vec<Pages> = match self.probes {
+            Some(_) => Vec::new(),
+            None => (0..count).map(|cpu| instance.pages(cpu)).collect::<Result<_, _>>().map_err(failed)?,
+        };
+        let pages = vec![Vec::new(); count];
+        let cpus: Vec<u32> = (0..count as u32).filter(|cpu| is_online(*cpu)).collect();
+        let wanted = &self.wanted;
+        let mut counters =
+            wanted.counters.as_ref().map(|wanted| Counters::open(wanted, &cpus, buffer_kib.min(MOST_COUNTER_KIB)));
+        let probes = match &self.probes {
+            // One ring is for all CPUs.
+            Some(program) => {
+                let kib = buffer_kib.saturating_mul(count as u32).min(1 << 20);
+                Some(Probes::start(program, kib).map_err(failed)?)
+            }
+            None => {
+                instance.start(buffer_kib).map_err(failed)?;
+                None
+            }
+        };
+        if let Some(counters) = &mut counters {
+            counters.start().map_err(|error| failed(format!("counters cannot be started: {error}")))?;
+        }
         let mut processes = BTreeMap::new();
-        let before = schedstats(root, &mut processes);
-        Ok(Reading { recorder: self, root, readers, pages, processes, before })
+        let before = threads_of(root, &mut processes);
+        let peers = wanted.calls.then(Peers::default);
+        let homes = wanted.homes.then(Homes::begin);
+        Ok(Reading {
+            recorder: self,
+            root,
+            readers,
+            pages,
+            processes,
+            before,
+            readings: 0,
+            probes,
+            counters,
+            peers,
+            homes,
+        })
     }
 
     /// Puts everything back.
@@ -112,6 +237,9 @@ impl Recorder {
     /// While somebody has files of the instance open.
     pub fn end(mut self) -> Result<(), PlaceError> {
         self.ended = true;
+        if self.probes.is_some() {
+            return Ok(());
+        }
         let removed = self.instance.remove();
         unmount(self.mounted);
         removed.map_err(failed)
@@ -120,7 +248,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        if !self.ended {
+        if !self.ended && self.probes.is_none() {
             let _ = self.instance.stop();
             let _ = self.instance.remove();
             unmount(self.mounted);
@@ -141,42 +269,115 @@ pub struct Reading<'a> {
     readers: Vec<Pages>,
     pages: Vec<Vec<u8>>,
     processes: BTreeMap<i32, i32>,
-    before: BTreeMap<i32, u64>,
+    before: BTreeMap<i32, Accounts>,
+    readings: u32,
+    probes: Option<Probes>,
+    counters: Option<Counters>,
+    peers: Option<Peers>,
+    homes: Option<Homes>,
+}
+
+/// What the kernel's accounts say of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Accounts {
+    /// Time on CPUs, ns.
+    pub run_ns: u64,
+    /// Context switches.
+    pub switches: u64,
+    /// Page faults without reading.
+    pub minor_faults: u64,
+    /// Page faults with.
+    pub major_faults: u64,
+}
+
+impl Accounts {
+    fn of([run_ns, switches, minor_faults, major_faults]: [u64; 4]) -> Self {
+        Self { run_ns, switches, minor_faults, major_faults }
+    }
+
+    fn since(self, before: &Self) -> Self {
+        Self {
+            run_ns: self.run_ns.saturating_sub(before.run_ns),
+            switches: self.switches.saturating_sub(before.switches),
+            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+        }
+    }
 }
 
 impl Reading<'_> {
+    /// How long to wait before the next reading. Where files are looked at, the first ones come soon: programs open most at their beginning.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        let soon = self.peers.is_some() && self.readings < EARLY_READINGS;
+        if soon { BETWEEN_EARLY_READINGS } else { BETWEEN_READINGS }
+    }
+
     /// Takes what there is. To be called every [`BETWEEN_READINGS`] or so.
     ///
     /// # Errors
     /// Buffers that cannot be read.
     pub fn take(&mut self) -> Result<(), PlaceError> {
+        self.readings += 1;
         self.drain()?;
-        schedstats(self.root, &mut self.processes);
+        threads_of(self.root, &mut self.processes);
+        let now = monotonic_ns();
+        if let Some(counters) = &mut self.counters {
+            counters.take(now, &self.processes);
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.look(now, &self.processes);
+        }
+        if let Some(homes) = &mut self.homes {
+            homes.look(now, &self.processes);
+        }
         Ok(())
     }
 
-    /// Records no more. With it CPU time by the kernel's own accounts since the beginning, of threads that were there at both, ns.
+    /// Records no more. With it what the kernel's own accounts grew by since the beginning, of threads that were there at both.
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn stop(mut self) -> Result<(Contents, BTreeMap<i32, u64>), PlaceError> {
-        let mut accounts = schedstats(self.root, &mut self.processes);
+    pub fn stop(mut self) -> Result<(Contents, BTreeMap<i32, Accounts>), PlaceError> {
+        let now = monotonic_ns();
+        let stopped = self.counters.take().map(|counters| counters.stop(now, &self.processes));
+        let counters = stopped.transpose().map_err(|error| failed(format!("counters cannot be read: {error}")))?;
+        let mut accounts = threads_of(self.root, &mut self.processes);
         let instance = &self.recorder.instance;
-        instance.stop().map_err(failed)?;
-        self.drain()?;
-        let (_, lost) = instance.counts().map_err(failed)?;
+        let mut notes = Vec::new();
+        let (lost, header_event) = match self.probes.take() {
+            Some(probes) => {
+                let probed = probes.finish(self.pages.len()).map_err(failed)?;
+                self.pages = probed.pages;
+                if !probed.tells_interrupts {
+                    notes.push("interrupts are not told from threads on this kernel: wakeups by interrupts count for the thread that they interrupted".to_owned());
+                }
+                (vec![probed.lost], written::HEADER_EVENT.into())
+            }
+            None => {
+                instance.stop().map_err(failed)?;
+                self.drain()?;
+                (instance.counts().map_err(failed)?.1, instance.header_event().map_err(failed)?)
+            }
+        };
+        let files = self.peers.take().map_or_else(OpenFiles::default, |peers| peers.finish(now, &self.processes));
+        let homes = self.homes.take().map_or_else(PageHomes::default, |homes| homes.finish(now, &self.processes));
         drop(self.readers);
         accounts.retain(|thread, _| self.before.contains_key(thread));
-        accounts.iter_mut().for_each(|(thread, ns)| *ns -= self.before[thread].min(*ns));
+        accounts.iter_mut().for_each(|(thread, now)| *now = now.since(&self.before[thread]));
         let contents = Contents {
             header_page: self.recorder.header_page.clone(),
-            header_event: instance.header_event().map_err(failed)?,
+            header_event,
             events: self.recorder.events.clone(),
             cmdlines: names(&self.processes),
             clock: Instance::CLOCK.into(),
             processes: self.processes,
             pages: self.pages,
             lost,
+            counters,
+            files,
+            homes,
+            notes,
         };
         Ok((contents, accounts))
     }
@@ -204,23 +405,33 @@ pub fn recording(contents: &Contents) -> Result<Recording, PlaceError> {
     read.map_err(|reason| failed(format!("the recording cannot be read: {reason}")))
 }
 
-/// CPU time of the threads of a process and its children, by thread, and which process they are of.
-fn schedstats(root: i32, processes: &mut BTreeMap<i32, i32>) -> BTreeMap<i32, u64> {
+/// Accounts of the threads of a process and its children, by thread, and which process they are of.
+fn threads_of(root: i32, processes: &mut BTreeMap<i32, i32>) -> BTreeMap<i32, Accounts> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root];
     while let Some(process) = waiting.pop() {
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
         for thread in threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
             processes.insert(thread, process);
-            let file =
-                |name: &str| fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}")).unwrap_or_default();
-            if let Some(ns) = file("schedstat").split_whitespace().next().and_then(|ns| ns.parse().ok()) {
-                found.insert(thread, ns);
+            if let Some((_, now)) = accounts(process, thread) {
+                found.insert(thread, Accounts::of(now));
             }
-            waiting.extend(file("children").split_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+            let children = fs::read_to_string(format!("/proc/{process}/task/{thread}/children")).unwrap_or_default();
+            waiting.extend(children.split_whitespace().filter_map(|child| child.parse::<i32>().ok()));
         }
     }
     found
+}
+
+/// CPUs that the kernel has room for, from 0 on.
+fn possible_cpus() -> usize {
+    let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    list.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok()).map_or(1, |last| last + 1)
+}
+
+/// Whether a CPU is there to be counted on; the first one always is, and has no file that says so.
+fn is_online(cpu: u32) -> bool {
+    fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/online")).map_or(true, |text| text.trim() == "1")
 }
 
 fn names(processes: &BTreeMap<i32, i32>) -> BTreeMap<i32, String> {

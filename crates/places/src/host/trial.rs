@@ -212,7 +212,8 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     Ok((Trial { elapsed_s, cpu_s, exit_code, start_ns, process, output, noise }, contents))
 }
 
-fn monotonic_ns() -> u64 {
+/// The monotonic clock, which recordings have too.
+pub(super) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -52,7 +52,7 @@ pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figur
     Some(Figure {
         id: format!("counters-{index}-{}", file_name(&scene.scheduler)),
         title: format!("Counters over time under {}", scene.scheduler),
-        caption: "What the CPUs of each LLC counted per second of simulated time, in one trial. Samples are taken at ticks and \
+        caption: "What the CPUs of each LLC counted per second of the run, in one trial. Samples are taken at ticks, or in a recording at switches, and \
                   spread over the time since the one before. Nanoseconds per second are CPUs' worth of time."
             .into(),
         svg,

@@ -58,6 +58,7 @@ pub fn run(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Fi
     time(out, index, run, figures);
     latency(out, index, figures);
     placement(out, index, run, figures);
+    super::counted::section(out, index, run);
     machine(out, index, run, figures);
     measures(out, index, run);
     about(out, index, run);

@@ -1,5 +1,6 @@
 //! The sink that computes all metrics while events stream by.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use warmcore_topology::{CpuId, Machine, PerRelation};
@@ -65,6 +66,8 @@ pub struct Counters {
     pub(super) event_kinds: [u64; MIGRATION_KINDS],
     pub(super) after_preemption: u64,
     pub(super) counters: Vec<u64>,
+    /// What was counted by task, CPU and counter, where samples of tasks are of stays.
+    pub(super) stays: Option<BTreeMap<(TaskId, CpuId, u32), u64>>,
     pub(super) phases: Vec<u64>,
     pub(super) decisions: Vec<u64>,
     pub(super) events: u64,
@@ -98,6 +101,7 @@ impl Counters {
             event_kinds: [0; MIGRATION_KINDS],
             after_preemption: 0,
             counters: vec![0; tables.counters.len()],
+            stays: tables.counted_per_stay.then(BTreeMap::new),
             phases: vec![0; tables.phases.len()],
             decisions: vec![0; tables.decisions.len()],
             events: 0,
@@ -134,9 +138,13 @@ impl Counters {
             EventKind::Fork { child, .. } => self.fork(event, child)?,
             EventKind::Exit { task } => self.exit(event, task)?,
             EventKind::Affinity { task, restriction } => self.affinity(event, task, restriction)?,
-            EventKind::Counter { counter, value, .. } => {
+            EventKind::Counter { counter, task, value } => {
                 let sum = entry(&mut self.counters, event, "counters", counter)?;
                 *sum = sum.saturating_add(value);
+                if let Some(stays) = self.stays.as_mut().filter(|_| !task.is_idle()) {
+                    let sum = stays.entry((task, event.cpu, counter)).or_default();
+                    *sum = sum.saturating_add(value);
+                }
             }
             EventKind::Phase { phase, .. } => *entry(&mut self.phases, event, "phases", phase)? += 1,
             EventKind::Decision { decision, .. } => *entry(&mut self.decisions, event, "decisions", decision)? += 1,

@@ -214,6 +214,20 @@ pub struct TaskMetrics {
     pub dominant_llc: Option<LlcId>,
     /// Share of the run time spent there, 0..1.
     pub dominant_llc_share: Option<f64>,
+    /// What it counted, by counter, where its counters were read at every stay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, PlacedCount>,
+}
+
+/// A task's counter, joined to where the task was.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PlacedCount {
+    /// All of it.
+    pub total: u64,
+    /// By CPU.
+    pub by_cpu: BTreeMap<CpuId, u64>,
+    /// By LLC.
+    pub by_llc: BTreeMap<LlcId, u64>,
 }
 
 /// Metrics of one CPU.
@@ -280,8 +294,9 @@ impl Counters {
         let end_ns = end_ns.max(self.now_ns);
         let window_ns = end_ns - self.start_ns();
         let seen = self.tasks.iter().enumerate().filter(|(_, task)| task.was_named());
-        let task_metrics: Vec<TaskMetrics> =
+        let mut task_metrics: Vec<TaskMetrics> =
             seen.map(|(index, task)| self.task_metrics(index, task, end_ns, window_ns)).collect();
+        self.place_counts(&mut task_metrics, &tables.counters);
         let cpus: Vec<CpuMetrics> =
             (0..self.cpus.len()).map(|index| self.cpu_metrics(index, end_ns, window_ns)).collect();
         Metrics {
@@ -291,6 +306,20 @@ impl Counters {
             applications: applications(&task_metrics, tasks, window_ns),
             tasks: task_metrics,
             cpus,
+        }
+    }
+
+    /// Adds what each task counted, and where.
+    fn place_counts(&self, tasks: &mut [TaskMetrics], names: &[String]) {
+        for ((task, cpu, counter), value) in self.stays.iter().flatten() {
+            let found = tasks.binary_search_by_key(task, |metrics| metrics.id);
+            if let (Ok(index), Some(name)) = (found, names.get(*counter as usize)) {
+                let count = tasks[index].counters.entry(name.clone()).or_default();
+                count.total = count.total.saturating_add(*value);
+                count.by_cpu.insert(*cpu, *value);
+                let of_llc = count.by_llc.entry(self.machine.llc_of(*cpu)).or_default();
+                *of_llc = of_llc.saturating_add(*value);
+            }
         }
     }
 
@@ -386,6 +415,7 @@ impl Counters {
             dominant_llc_share: ratio(most.unwrap_or(0), run_ns),
             llc_run_ns,
             node_run_ns,
+            counters: BTreeMap::new(),
         }
     }
 
