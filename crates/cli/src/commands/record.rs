@@ -222,11 +222,11 @@ fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -
         let rest = limit.map_or(pause, |limit| limit.saturating_sub(start.elapsed()).min(pause));
         watched.wait(rest);
         let now = start.elapsed().as_secs_f64();
-        reading.take().map_err(failed)?;
         let ended = match &mut child {
             Some(child) => child.ended()?,
             None => (!Path::new(&format!("/proc/{root}")).exists()).then_some(0),
         };
+        reading.take().map_err(failed)?;
         let stopped = signals.stop.load(Ordering::Relaxed);
         if ended.is_some() || stopped || limit.is_some_and(|limit| start.elapsed() >= limit) {
             break (ended, now);

@@ -27,6 +27,8 @@ pub const TRACEFS: &str = "/sys/kernel/tracing";
 /// Time between two readings of the buffers.
 pub const BETWEEN_READINGS: Duration = Duration::from_millis(50);
 
+/// Pages that a reading takes of a CPU at most: where they come faster than they are taken it would never end.
+const MOST_PAGES: usize = 2048;
 /// The same at the beginning, where files are looked at, and how often.
 const BETWEEN_EARLY_READINGS: Duration = Duration::from_millis(4);
 const EARLY_READINGS: u32 = 25;
@@ -319,7 +321,6 @@ impl Reading<'_> {
     /// Buffers that cannot be read.
     pub fn take(&mut self) -> Result<(), PlaceError> {
         self.readings += 1;
-        self.drain()?;
         threads_of(self.root, &mut self.processes);
         let now = monotonic_ns();
         if let Some(counters) = &mut self.counters {
@@ -331,7 +332,7 @@ impl Reading<'_> {
         if let Some(homes) = &mut self.homes {
             homes.look(now, &self.processes);
         }
-        Ok(())
+        self.drain(MOST_PAGES)
     }
 
     /// Records no more. With it what the kernel's own accounts grew by since the beginning, of threads that were there at both.
@@ -356,7 +357,7 @@ impl Reading<'_> {
             }
             None => {
                 instance.stop().map_err(failed)?;
-                self.drain()?;
+                self.drain(usize::MAX)?;
                 (instance.counts().map_err(failed)?.1, instance.header_event().map_err(failed)?)
             }
         };
@@ -382,9 +383,11 @@ impl Reading<'_> {
         Ok((contents, accounts))
     }
 
-    fn drain(&mut self) -> Result<(), PlaceError> {
+    /// Takes so many pages of each CPU at most.
+    fn drain(&mut self, most: usize) -> Result<(), PlaceError> {
         for (reader, kept) in self.readers.iter_mut().zip(&mut self.pages) {
-            while let Some(page) = reader.read().map_err(failed)? {
+            for _ in 0..most {
+                let Some(page) = reader.read().map_err(failed)? else { break };
                 kept.extend_from_slice(page);
                 // A page may be handed over shorter than it is.
                 kept.resize(kept.len().next_multiple_of(PAGE_BYTES), 0);

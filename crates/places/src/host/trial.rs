@@ -178,11 +178,11 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     let status = loop {
         watched.wait(task.limit.saturating_sub(start.elapsed()).min(BETWEEN_READINGS));
         let elapsed = start.elapsed();
-        if let Some(reading) = &mut reading {
-            reading.take()?;
-        }
         if let Some(status) = child.0.try_wait().map_err(|error| TrialError::Start(error.to_string()))? {
             break Ok((status, elapsed));
+        }
+        if let Some(reading) = &mut reading {
+            reading.take()?;
         }
         if task.stop.load(Ordering::Relaxed) {
             return Err(TrialError::Interrupted);
