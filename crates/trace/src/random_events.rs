@@ -46,6 +46,7 @@ fn tables(machine: &Machine) -> RunTables {
             set(""),
         ],
         counters: names("counter"),
+        counted_per_stay: false,
         phases: names("phase"),
         decisions: (0..3).map(decision).collect(),
         scores: names("score"),

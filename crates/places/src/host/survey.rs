@@ -34,7 +34,7 @@ pub struct Finding {
 }
 
 /// Purpose, path, whether it must be writable, and what is lost without it.
-const INTERFACES: [(&str, &str, bool, &str); 14] = [
+const INTERFACES: [(&str, &str, bool, &str); 16] = [
     (
         "recorder",
         "/sys/kernel/tracing/instances",
@@ -68,6 +68,13 @@ const INTERFACES: [(&str, &str, bool, &str); 14] = [
     ),
     ("sched_ext", "/sys/kernel/sched_ext/state", false, "schedulers `scx:…`; Linux 6.12 with SCHED_CLASS_EXT"),
     ("BPF type information", "/sys/kernel/btf/vmlinux", false, "sched_ext loaders find no structures"),
+    (
+        "performance events",
+        "/proc/sys/kernel/perf_event_paranoid",
+        false,
+        "`record --counters` reads the kernel's accounts every 50 ms instead",
+    ),
+    ("page homes", "/proc/self/numa_maps", false, "`record --page-homes` has nothing to tell; CONFIG_NUMA"),
     (
         "hardware counters",
         "/sys/bus/event_source/devices/cpu/type",

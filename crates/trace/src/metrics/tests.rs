@@ -382,6 +382,29 @@ fn overhead_counters_phases_and_decisions_are_summed_by_name() {
 }
 
 #[test]
+fn counters_of_stays_are_joined_to_task_and_place_and_others_are_not() {
+    let count = |cpu, value| (cpu, EventKind::Counter { counter: 0, task: TaskId(0), value });
+    let mut script = Script::new().ran_before(0, 0);
+    for (cpu, kind) in [count(0, 40), count(8, 2), count(2, 5)] {
+        script = script.at(100, cpu, kind);
+    }
+    script = script.at(100, 0, EventKind::Counter { counter: 0, task: TaskId::IDLE, value: 1 });
+    let metrics = |counted_per_stay| {
+        let tables = RunTables { counters: vec!["l2_misses".to_owned()], counted_per_stay, ..tables() };
+        let mut counters = Counters::new(&machine(), &tables, Start::Idle { time_ns: 0 });
+        counters.events(&script.0).unwrap();
+        counters.metrics(200, &tables, &[])
+    };
+    let of_stays = metrics(true);
+    let placed = &of_stays.tasks[0].counters["l2_misses"];
+    let by_cpu: Vec<(u32, u64)> = placed.by_cpu.iter().map(|(cpu, value)| (cpu.0, *value)).collect();
+    let by_llc: Vec<(u32, u64)> = placed.by_llc.iter().map(|(llc, value)| (llc.0, *value)).collect();
+    assert_eq!((placed.total, by_cpu, by_llc), (47, vec![(0, 40), (2, 5), (8, 2)], vec![(0, 42), (1, 5)]));
+    assert_eq!(of_stays.totals.counters["l2_misses"], 48);
+    assert!(metrics(false).tasks[0].counters.is_empty(), "a count of a whole life has no place");
+}
+
+#[test]
 fn overhead_that_no_event_reports_is_unknown_not_zero() {
     let overhead = |metrics: &Metrics| super::metric("overhead_share").and_then(|metric| (metric.value)(metrics));
     let script = Script::new().ran_before(0, 0);
