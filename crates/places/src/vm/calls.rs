@@ -102,10 +102,13 @@ impl<'a> Calls<'a> {
         if function == CLOCK || is_nested {
             return;
         }
-        let operations: Vec<&'static str> = programs.iter().rev().filter_map(|program| operation_of(program)).collect();
-        if operations.is_empty() {
-            return;
-        }
+        // Operations of one table have names that begin alike; a function of its own may end like one.
+        let outermost = programs.last().and_then(|program| Some((program, operation_of(program)?)));
+        let Some((program, operation)) = outermost else { return };
+        let prefix = program.strip_suffix(operation).unwrap_or(program);
+        let is_alike = |program: &&&str| program.starts_with(prefix);
+        let operations: Vec<&'static str> =
+            programs.iter().rev().filter(is_alike).filter_map(|program| operation_of(program)).collect();
         // What is open goes on as far as it is on the stack.
         let open = self.open.entry(cpu).or_default();
         let same = open.iter().zip(&operations).take_while(|(call, operation)| call.operation == **operation).count();
@@ -199,7 +202,7 @@ mod tests {
           <...>-71  [000] d..2.  1.000001: scx_bpf_select_cpu_dfl: (scx_bpf_select_cpu_dfl+0x4/0x80)
           <...>-71  [000] d..2.  1.000001: <stack trace>
  => scx_bpf_select_cpu_dfl
- => bpf_prog_0123456789abcdef_pick
+ => bpf_prog_0123456789abcdef_can_dispatch
  => bpf_prog_0123456789abcdef_fifo_select_cpu
           <...>-71  [000] d..2.  1.000001: scx_bpf_select_cpu_and: (scx_bpf_select_cpu_and+0x4/0x80)
           <...>-71  [000] d..2.  1.000001: <stack trace>
