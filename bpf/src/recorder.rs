@@ -234,9 +234,9 @@ mod tests {
             "sched_process_exit",
             "sched_process_fork",
             "sched_switch",
-            "sched_waking",
             "sched_wakeup",
             "sched_wakeup_new",
+            "sched_waking",
         ];
         assert_eq!(names, expected);
         for probe in scheduler() {
