@@ -83,6 +83,8 @@ pub enum SpawnError {
     Start(io::Error),
     /// The system forbids to answer its calls.
     Forbidden(&'static str, io::Error),
+    /// It has ended before anybody could listen: without a call that is answered.
+    Ended(std::process::ExitStatus),
 }
 
 impl Process {
@@ -113,6 +115,10 @@ impl Process {
         })?;
         match listener_of(child.id()) {
             Ok(listener) => Ok(Self { child, listener }),
+            // Its descriptors go before it does.
+            Err(SpawnError::Forbidden(_, error)) if error.raw_os_error() == Some(libc::ESRCH) => {
+                Err(child.wait().map_or_else(SpawnError::Start, SpawnError::Ended))
+            }
             Err(error) => {
                 // It waits for answers that nobody will give. It may be gone, which is what is wanted.
                 let _ = child.kill();

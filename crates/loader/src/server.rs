@@ -91,7 +91,7 @@ pub(crate) fn begin(
     let object = |source: ObjectError| LoaderError::Object { program: program.clone(), source };
     let host = Host::new(request.machine, Arc::clone(&request.kernel.btf), Arc::clone(&request.kernel.layout));
     let mut host = Box::new(host.map_err(|error| object(error.into()))?);
-    let output = tempfile::tempfile().map_err(start)?;
+    let mut output = tempfile::tempfile().map_err(start)?;
     let mounts = match request.paths {
         Paths::Answered => None,
         Paths::Mounted => Some(mounts_of(root, goes_on).map_err(|source| LoaderError::Forbidden {
@@ -113,6 +113,9 @@ pub(crate) fn begin(
     let process = spawned.map_err(|error| match error {
         SpawnError::Start(source) => start(source),
         SpawnError::Forbidden(what, source) => LoaderError::Forbidden { program: program.clone(), what, source },
+        SpawnError::Ended(status) => {
+            LoaderError::Ended { program: program.clone(), status: status.to_string(), said: last_words(&mut output) }
+        }
     })?;
     let mut server = Server {
         process,
