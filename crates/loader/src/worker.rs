@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -114,8 +114,10 @@ const LONGEST: usize = 256 << 20;
 /// How often is looked whether the caller wants to stop, and how much memory is taken.
 const LOOKED_AT_MS: i32 = 50;
 
-/// How long work may take no CPU time at all. A computer that is so busy would do nothing else either.
+/// How long work may take no CPU time at all. A computer that is so busy would do nothing else either. Counted in looks, so that time in which this
+/// process is stopped itself is no rest of the other.
 const LONGEST_REST: Duration = Duration::from_secs(60);
+const MOST_LOOKS: u32 = LONGEST_REST.as_millis() as u32 / LOOKED_AT_MS as u32;
 
 /// A descriptor that the new process has its pipe at from the moment it is sealed.
 const PIPE: RawFd = 3;
@@ -227,20 +229,21 @@ pub fn work_apart(
     if inbox.ended && status == 0 { Ok(()) } else { Err(how_it_ended(status, inbox.crash, &errors, limits)) }
 }
 
-/// Since when a process has taken no CPU time.
+/// For how many looks a process has taken no CPU time.
 #[derive(Default)]
 struct Rest {
     ticks: u64,
-    since: Option<Instant>,
+    looks: u32,
 }
 
 impl Rest {
     fn is_too_long(&mut self, process: libc::pid_t) -> bool {
         let ticks = sandbox::cpu_ticks(process).unwrap_or(0);
         if ticks != self.ticks {
-            *self = Self { ticks, since: None };
+            *self = Self { ticks, looks: 0 };
         }
-        self.since.get_or_insert_with(Instant::now).elapsed() >= LONGEST_REST
+        self.looks += 1;
+        self.looks >= MOST_LOOKS
     }
 }
 

@@ -167,7 +167,13 @@ mod tests {
     #[test]
     fn an_operation_that_is_hardly_called_is_not_compared() {
         let few = run(&[("tick", &["scx_bpf_kick_cpu"], 3)]);
-        let judgement = judge(Metric::CallSequences, Bound::Absolute(0.1), &[few.clone()], &[few], None);
+        let judgement = judge(
+            Metric::CallSequences,
+            Bound::Absolute(0.1),
+            std::slice::from_ref(&few),
+            std::slice::from_ref(&few),
+            None,
+        );
         assert_eq!((judgement.verdict, judgement.pairs.len()), (Agreement::NotMeasured, 0));
     }
 }
