@@ -161,6 +161,7 @@ fn experiments_that_make_no_sense_are_refused() {
     let scratch = Scratch::new();
     let compare = |rest: &str| scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} --no-out {rest}"));
     compare("-s rr,rr").exits_with(2).complains("twice");
+    compare("-s rr --replace").exits_with(2).complains("--replace: only --on host");
     compare("-s rr,cfs --baseline eevdf").exits_with(2).complains("not among --schedulers");
     compare("-s rr,,cfs").exits_with(2).complains("there is no scheduler");
     compare("-s rr,cfs --metric speed").exits_with(2).complains("there is no metric `speed`");

@@ -78,6 +78,17 @@ pub struct HostArguments {
 }
 
 impl HostArguments {
+    /// An option that was given and that changes or ends something of this computer, which other places do not do.
+    pub fn changing(&self) -> Option<&'static str> {
+        let given = [
+            (self.replace, "--replace"),
+            (!self.settings.is_empty(), "--set"),
+            (self.set_cpus != SetCpus::Affinity, "--set-cpus"),
+            (self.dry_run, "--dry-run"),
+        ];
+        given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
+    }
+
     /// Whether no circumstances are asked for.
     pub fn has_none(&self) -> bool {
         self.cpus.is_empty() && self.governor.is_empty() && self.numa_balancing.is_empty()

@@ -34,6 +34,10 @@ const RUNS: &str = "runs";
 /// Runs the verb.
 pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
+    if let Some(option) = arguments.host.changing().filter(|_| arguments.on != HOST && arguments.resume.is_none()) {
+        return Err(Failure::usage("warmcore::usage", format!("{option}: only --on host changes anything"))
+            .help(format!("compare on this computer with --on host, or leave out {option}")));
+    }
     if !arguments.load.is_empty() {
         return load_levels::run(arguments, &signals, console);
     }
@@ -178,9 +182,6 @@ fn machine(arguments: &CompareArguments) -> Result<Named<Machine>, Failure> {
 
 /// Says what every scheduler would change of this computer.
 fn dry_run(arguments: &CompareArguments, console: &Console) -> Result<(), Failure> {
-    if arguments.on != HOST {
-        return Err(Failure::usage("warmcore::usage", "only --on host changes anything").help("leave out --dry-run"));
-    }
     let schedulers = configurations(load::schedulers(&arguments.schedulers)?, &arguments.host);
     let plan = host::Plan::of(&schedulers, host::manner(&arguments.host)?, &machine(arguments)?.value)
         .map_err(|error| load::place_failure(error, None))?;
