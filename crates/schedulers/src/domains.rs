@@ -15,6 +15,8 @@ mod tests;
 use std::fmt;
 use std::ops::Range;
 
+#[cfg(doc)]
+use warmcore_topology::Machine;
 use warmcore_topology::{CpuId, CpuSet};
 
 /// Properties of a domain and, as [`Group::flags`], of the child domain behind a group (`SD_*`).
@@ -41,12 +43,6 @@ pub mod flags {
     pub const PREFER_SIBLING: u32 = 1 << 9;
 }
 
-/// `node_reclaim_distance`: beyond this NUMA distance tasks are neither placed at fork and exec nor pulled at wakeup.
-pub const RECLAIM_DISTANCE: u32 = 30;
-
-/// The same on AMD Zen, whose sockets report 32 to each other.
-pub const RECLAIM_DISTANCE_ZEN: u32 = 32;
-
 /// What differs between kernels in the domains they build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DomainParameters {
@@ -61,6 +57,9 @@ pub struct DomainParameters {
     /// Capacity of a core whose hardware threads are used together, of which each thread has an equal part (`smt_gain` before 5.0:
     /// 1178 of 1024); `None` where every thread counts as a core.
     pub smt_gain: Option<u32>,
+    /// Whether the reclaim distance is the architecture's on all CPUs, as before 5.4, and not raised for some
+    /// ([`Machine::reclaim_distance`]).
+    pub same_reclaim_distance: bool,
 }
 
 impl Default for DomainParameters {
@@ -72,6 +71,7 @@ impl Default for DomainParameters {
             busy_factor: 16,
             groups_from_first_cpu: false,
             smt_gain: None,
+            same_reclaim_distance: false,
         }
     }
 }

@@ -92,6 +92,9 @@ pub fn with_figures_of(mut machine: Machine, preset: &str, why: &str) -> Result<
     machine.origins.extend(origins);
     machine.origins.extend(values.iter().map(|(name, stated)| (name.clone(), stated.origin.clone())));
     machine.sources.extend(template.sources.clone());
+    if let Some((processor, origin)) = template.processor {
+        machine.adopt_make(processor, origin);
+    }
     machine.notes.push(format!("costs, latencies and bandwidths are those of {preset}: {why}"));
     (machine.performance, machine.costs) = (performance, costs);
     Ok(machine)
@@ -178,6 +181,10 @@ mod tests {
         let based = with_figures_of(plain.clone(), "genoa96", "asked for").unwrap();
         assert_eq!((based.costs(), based.performance()), (genoa.costs(), genoa.performance()));
         assert_eq!((based.cpu_count(), based.llc_count()), (48, 6));
+        assert_eq!((based.processor(), based.reclaim_distance()), (genoa.processor(), 32));
+        let intel = crate::resolve("2s1n1l4c1t@spr32").unwrap();
+        let other = with_figures_of(intel.clone(), "genoa96", "asked for").unwrap();
+        assert_eq!((other.processor(), other.reclaim_distance()), (intel.processor(), 30), "its own make stays");
         assert!(!has_generic_costs(&based));
         let again = crate::from_toml(&crate::to_toml(&based)).unwrap();
         assert_eq!(again.costs(), genoa.costs());

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cache_entries::cache_entries;
 use crate::fields::each_value;
 use crate::machine::{CpuPlace, Node, Socket};
+use crate::processor::reclaim_distance;
 use crate::{
     Basis, Cache, CacheDescription, ClusterId, CoreId, CpuDescription, CpuId, CpuSet, Error, LlcId, MAX_CPU_NUMBER,
-    Machine, MachineDescription, NodeId, Origin, Relation, Result, SocketId,
+    Machine, MachineDescription, NodeId, Origin, Processor, Relation, Result, SocketId,
 };
 
 /// The largest number of online CPUs a machine may have.
@@ -42,6 +43,7 @@ impl MachineDescription {
         self.check_cpus()?;
         self.check_nesting()?;
         let distances = self.flat_distances()?;
+        self.check_reclaim_distance()?;
         self.check_caches()?;
 
         let cores = GroupIds::by_lowest_cpu(&self.cpus, |cpu| cpu.core);
@@ -102,6 +104,8 @@ impl MachineDescription {
             offline: self.offline.into_iter().collect(),
             distances,
             node_relations,
+            processor: self.processor,
+            reclaim_distance: self.reclaim_distance.unwrap_or(crate::RECLAIM_DISTANCE),
             smt_width,
             caches,
             performance: self.performance,
@@ -110,6 +114,9 @@ impl MachineDescription {
             sources: self.sources,
             notes: self.notes,
         };
+        if self.reclaim_distance.is_none() {
+            machine.derive_reclaim_distance();
+        }
         add_missing_origins(&mut machine, distances_stated);
         Ok(machine)
     }
@@ -265,6 +272,16 @@ impl MachineDescription {
         (0..count * count).map(|cell| distance(cell / count, cell % count)).collect()
     }
 
+    fn check_reclaim_distance(&self) -> Result<()> {
+        match self.reclaim_distance {
+            Some(distance) if !(LOCAL_DISTANCE..=MAX_DISTANCE).contains(&distance) => {
+                let reason = format!("the reclaim distance is {distance}, not {LOCAL_DISTANCE} to {MAX_DISTANCE}");
+                Err(self.impossible_with_hint(reason, "nodes farther apart than it count as out of reach; 30 is usual"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_caches(&self) -> Result<()> {
         let mut taken: BTreeMap<(u8, crate::CacheKind, u32), usize> = BTreeMap::new();
         for (position, CacheDescription { cache, cpus }) in self.caches.iter().enumerate() {
@@ -291,11 +308,49 @@ impl MachineDescription {
     }
 }
 
+/// Name of the origin of [`Machine::processor`].
+pub(crate) const PROCESSOR: &str = "processor";
+/// Name of the origin of [`Machine::reclaim_distance`].
+pub(crate) const STATED_RECLAIM_DISTANCE: &str = "topology.reclaim_distance";
+
+impl Machine {
+    /// The reclaim distance that follows from the make of the CPUs.
+    pub(crate) fn derive_reclaim_distance(&mut self) {
+        let (distance, origin) = reclaim_distance(self.processor);
+        self.reclaim_distance = distance;
+        self.origins.insert(STATED_RECLAIM_DISTANCE.to_owned(), origin);
+    }
+
+    /// Takes the make of CPUs from where the figures come from, unless the machine's own is known. What was stated stays; a reclaim
+    /// distance that rested on nothing follows from it.
+    pub(crate) fn adopt_make(&mut self, processor: Processor, origin: Origin) {
+        if self.processor.is_some() {
+            return;
+        }
+        let derives = self.derives_reclaim_distance();
+        self.processor = Some(processor);
+        self.origins.insert(PROCESSOR.to_owned(), origin);
+        if derives {
+            self.derive_reclaim_distance();
+        }
+    }
+
+    /// Whether the reclaim distance is the one that follows from the make of the CPUs.
+    pub(crate) fn derives_reclaim_distance(&self) -> bool {
+        let (distance, origin) = reclaim_distance(self.processor);
+        self.reclaim_distance == distance && self.origin(STATED_RECLAIM_DISTANCE) == Some(&origin)
+    }
+}
+
 /// Every value has an origin: what nobody explains was given by the user.
 fn add_missing_origins(machine: &mut Machine, distances_stated: bool) {
     let mut names = vec!["topology".to_owned()];
     if distances_stated {
         names.push("topology.distances".to_owned());
+    }
+    names.push(STATED_RECLAIM_DISTANCE.to_owned());
+    if machine.processor.is_some() {
+        names.push(PROCESSOR.to_owned());
     }
     for entry in cache_entries(machine) {
         names.push(entry.value_name());

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::figures::default_costs;
-use crate::{Cache, Costs, Origin, Performance};
+use crate::{Cache, Costs, Origin, Performance, Processor};
 
 /// One online CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,10 @@ pub struct MachineDescription {
     /// Node distances in SLIT units, rows and columns in the order of `nodes`; `None` fills in 10 for local, 12
     /// inside a socket and 20 between sockets.
     pub distances: Option<Vec<Vec<u32>>>,
+    /// The make of the CPUs, when known.
+    pub processor: Option<Processor>,
+    /// The distance up to which the kernel counts nodes as near; `None` leaves it to the make of the CPUs.
+    pub reclaim_distance: Option<u32>,
     /// Caches in any order; may be empty.
     pub caches: Vec<CacheDescription>,
     /// Latencies, bandwidths and frequencies.
@@ -88,6 +92,8 @@ impl MachineDescription {
             offline: BTreeSet::new(),
             nodes: Vec::new(),
             distances: None,
+            processor: None,
+            reclaim_distance: None,
             caches: Vec::new(),
             performance,
             costs,

@@ -10,10 +10,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::{
     Basis, CacheDescription, CacheKind, CpuDescription, LOCAL_DISTANCE, MAX_DISTANCE, Machine, MachineDescription,
-    NodeDescription, Origin, Result,
+    NodeDescription, Origin, Processor, Result,
 };
 
 /// One CPU as found.
@@ -40,6 +41,10 @@ pub(crate) struct Found {
     pub(crate) caches: Vec<CacheDescription>,
     /// Key of the operating system's cluster, where it names one.
     pub(crate) clusters: BTreeMap<u32, u32>,
+    /// The make of the CPUs, where the source names one that is known.
+    pub(crate) processor: Option<Processor>,
+    /// A reclaim distance that the source states.
+    pub(crate) reclaim_distance: Option<u32>,
     /// The level of the caches to count as LLCs; the highest level when not given.
     pub(crate) llc_level: Option<u8>,
     pub(crate) notes: Vec<String>,
@@ -71,6 +76,13 @@ impl Found {
         if self.distances.is_some() {
             description.origins.insert("topology.distances".to_owned(), read.clone());
         }
+        if self.processor.is_some() {
+            description.origins.insert(PROCESSOR.to_owned(), read.clone());
+        }
+        if self.reclaim_distance.is_some() {
+            description.origins.insert(STATED_RECLAIM_DISTANCE.to_owned(), read.clone());
+        }
+        (description.processor, description.reclaim_distance) = (self.processor, self.reclaim_distance);
         description.offline = self.offline;
         description.nodes = self.nodes;
         description.distances = self.distances;
@@ -81,6 +93,15 @@ impl Found {
             machine.origins.insert(entry.value_name(), read.clone());
         }
         Ok(machine)
+    }
+
+    /// Takes the make of the CPUs as a source names it, if it names any.
+    pub(crate) fn read_processor(&mut self, vendor: Option<&str>, family: Option<&str>) {
+        match vendor.map(|vendor| Processor::read(vendor, family)) {
+            Some(Ok(processor)) => self.processor = Some(processor),
+            Some(Err(note)) => self.notes.push(note),
+            None => {}
+        }
     }
 
     /// Caches list offline CPUs too in some sources; only online ones count.

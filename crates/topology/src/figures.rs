@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::build::PROCESSOR;
 use crate::fields::each_value;
 use crate::template::CacheTemplate;
 use crate::{Bandwidth, Basis, CacheKind, Costs, Machine, Origin, PerRelation, Performance, Relation};
@@ -140,7 +141,7 @@ impl Machine {
                 cache.latency_ps = other.caches.iter().find(same).and_then(|theirs| theirs.latency_ps);
             }
         }
-        let is_figure = |name: &str| !name.starts_with("topology") && !name.starts_with("cache.");
+        let is_figure = |name: &str| name != PROCESSOR && !name.starts_with("topology") && !name.starts_with("cache.");
         self.origins.retain(|name, _| !is_figure(name));
         let figures = other.origins.iter().filter(|(name, _)| is_figure(name));
         self.origins.extend(figures.map(|(name, origin)| (name.clone(), origin.clone())));
@@ -149,6 +150,9 @@ impl Machine {
             if template.cache.latency_ps.is_some() {
                 self.origins.entry(format!("{}.latency_ns", template.value_name())).or_insert(note.clone());
             }
+        }
+        if let (Some(processor), Some(origin)) = (other.processor, other.origin(PROCESSOR)) {
+            self.adopt_make(processor, origin.clone());
         }
         self.sources.extend(other.sources.iter().map(|(tag, text)| (tag.clone(), text.clone())));
         self

@@ -11,7 +11,8 @@ use roxmltree::{Document, Node, ParsingOptions};
 use crate::discovered::{Found, FoundCpu};
 use crate::hwloc_bitmap::parse_bitmap;
 use crate::{
-    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, Machine, NodeDescription, Result, Ways,
+    Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, Machine, NodeDescription, Result, Vendor,
+    Ways,
 };
 
 pub(crate) const FORMAT: &str = "hwloc XML";
@@ -22,6 +23,16 @@ pub(crate) const INFO_NAME: &str = "WarmcoreName";
 pub(crate) const INFO_LLC_LEVEL: &str = "WarmcoreLlcLevel";
 /// See [`INFO_NAME`].
 pub(crate) const INFO_EXCLUSIVE: &str = "WarmcoreExclusive";
+/// See [`INFO_NAME`].
+pub(crate) const INFO_RECLAIM_DISTANCE: &str = "WarmcoreReclaimDistance";
+/// hwloc's own names for the make of CPUs: of x86, and of Arm.
+pub(crate) const INFO_VENDOR: &str = "CPUVendor";
+/// See [`INFO_VENDOR`].
+pub(crate) const INFO_FAMILY: &str = "CPUFamilyNumber";
+/// See [`INFO_VENDOR`].
+pub(crate) const INFO_IMPLEMENTER: &str = "CPUImplementer";
+/// See [`INFO_VENDOR`]; of POWER it begins with that word.
+pub(crate) const INFO_MODEL: &str = "CPUModel";
 /// hwloc's own name for a CPU's capacity under Linux.
 pub(crate) const INFO_CAPACITY: &str = "LinuxCapacity";
 
@@ -55,7 +66,7 @@ pub fn from_hwloc_xml(text: &str) -> Result<Machine> {
 pub fn hwloc_cpu_model(text: &str) -> Option<String> {
     let options = ParsingOptions { allow_dtd: true, nodes_limit: 2_000_000, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).ok()?;
-    let model = document.descendants().find_map(|element| info(element, "CPUModel"))?;
+    let model = document.descendants().find_map(|element| info(element, INFO_MODEL))?;
     Some(model.trim().to_owned()).filter(|model| !model.is_empty())
 }
 
@@ -105,9 +116,24 @@ impl Reader<'_, '_> {
                 _ => {}
             }
         }
+        self.read_make(topology, &mut found);
+        found.reclaim_distance = info(root, INFO_RECLAIM_DISTANCE).and_then(|distance| distance.parse().ok());
         found.llc_level = info(root, INFO_LLC_LEVEL).and_then(|level| level.parse().ok());
         let name = info(root, INFO_NAME).unwrap_or("hwloc");
         found.into_machine(name, "read from hwloc XML", FORMAT)
+    }
+
+    /// The make of the CPUs, from the first object that names it.
+    fn read_make(&self, topology: Node<'_, '_>, found: &mut Found) {
+        let first = |name: &str| topology.descendants().find_map(|element| info(element, name));
+        let power = Vendor::Power.cpuid_name();
+        if let Some(vendor) = first(INFO_VENDOR) {
+            found.read_processor(Some(vendor), first(INFO_FAMILY));
+        } else if first(INFO_IMPLEMENTER).is_some() {
+            found.read_processor(Some(Vendor::Arm.cpuid_name()), None);
+        } else if first(INFO_MODEL).is_some_and(|model| model.starts_with(power)) {
+            found.read_processor(Some(power), None);
+        }
     }
 
     /// Walks all objects with an own stack, so that deep nesting cannot overflow ours.

@@ -2,14 +2,18 @@
 //!
 //! hwloc's tree is strict: the CPUs of two objects are disjoint, or one contains the other. Machines whose caches do
 //! not nest like that cannot be written. Figures (latencies, bandwidths, costs) have no place in hwloc XML and are
-//! left out; the machine's name and a level of LLCs that is not the highest cache go into `info` elements of our own.
+//! left out; the machine's name, a level of LLCs that is not the highest cache and a stated reclaim distance go into `info`
+//! elements of our own.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::hwloc_bitmap::format_bitmap;
-use crate::hwloc_read::{FORMAT, INFO_CAPACITY, INFO_EXCLUSIVE, INFO_LLC_LEVEL, INFO_NAME};
-use crate::{Cache, CacheKind, CpuSet, Error, Inclusion, LlcId, Machine, NodeId, Result, Ways};
+use crate::hwloc_read::{
+    FORMAT, INFO_CAPACITY, INFO_EXCLUSIVE, INFO_FAMILY, INFO_IMPLEMENTER, INFO_LLC_LEVEL, INFO_MODEL, INFO_NAME,
+    INFO_RECLAIM_DISTANCE, INFO_VENDOR,
+};
+use crate::{Cache, CacheKind, CpuSet, Error, Inclusion, LlcId, Machine, NodeId, Processor, Result, Vendor, Ways};
 
 /// Prints a machine as hwloc XML.
 ///
@@ -276,8 +280,11 @@ impl Writer<'_> {
         match object.kind {
             ObjectKind::Machine => {
                 let level = llc_level.map(|level| (INFO_LLC_LEVEL, level.to_string()));
-                [(INFO_NAME, self.machine.name().to_owned())].into_iter().chain(level).collect()
+                let stated = (!self.machine.derives_reclaim_distance())
+                    .then(|| (INFO_RECLAIM_DISTANCE, self.machine.reclaim_distance().to_string()));
+                [(INFO_NAME, self.machine.name().to_owned())].into_iter().chain(level).chain(stated).collect()
             }
+            ObjectKind::Package(_) => self.machine.processor().map_or(Vec::new(), make),
             ObjectKind::Cache(cache) => match cache.inclusion {
                 Inclusion::Unknown => Vec::new(),
                 Inclusion::Inclusive => vec![("Inclusive", "1".to_owned())],
@@ -336,6 +343,19 @@ impl Writer<'_> {
 
     fn os_numbers(&self, cpus: &CpuSet) -> BTreeSet<u32> {
         cpus.iter().map(|cpu| self.machine.os_index(cpu)).collect()
+    }
+}
+
+/// The make of CPUs in hwloc's words.
+fn make(processor: Processor) -> Vec<(&'static str, String)> {
+    let vendor = processor.vendor();
+    match vendor {
+        Vendor::Arm => vec![(INFO_IMPLEMENTER, "0x41".to_owned())],
+        Vendor::Power => vec![(INFO_MODEL, vendor.cpuid_name().to_owned())],
+        Vendor::Amd | Vendor::Hygon | Vendor::Intel => {
+            let family = processor.family().map(|family| (INFO_FAMILY, family.to_string()));
+            [(INFO_VENDOR, vendor.cpuid_name().to_owned())].into_iter().chain(family).collect()
+        }
     }
 }
 

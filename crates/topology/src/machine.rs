@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Cache, CacheKind, ClusterId, CoreId, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, Performance, Relation, SocketId,
+    Cache, CacheKind, ClusterId, CoreId, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, Performance, Processor, Relation,
+    SocketId,
 };
 
 /// Where one CPU is.
@@ -56,6 +57,8 @@ pub struct Machine {
     pub(crate) distances: Vec<u32>,
     /// For each pair of nodes, by rows: the relation of two of their CPUs that lie in different sockets.
     pub(crate) node_relations: Vec<Relation>,
+    pub(crate) processor: Option<Processor>,
+    pub(crate) reclaim_distance: u32,
     pub(crate) smt_width: usize,
     pub(crate) caches: Vec<Cache>,
     pub(crate) performance: Performance,
@@ -302,6 +305,17 @@ impl Machine {
     #[inline]
     pub fn node_distance(&self, from: NodeId, to: NodeId) -> u32 {
         self.distances[from.index() * self.nodes.len() + to.index()]
+    }
+
+    /// The make of the CPUs, when known.
+    pub fn processor(&self) -> Option<Processor> {
+        self.processor
+    }
+
+    /// The distance, in SLIT units, beyond which Linux since 5.4 neither places tasks at fork and exec nor pulls wakees
+    /// (`node_reclaim_distance`): what the machine's description states, or what the make of its CPUs decides.
+    pub fn reclaim_distance(&self) -> u32 {
+        self.reclaim_distance
     }
 
     /// Relative computing power of a CPU: 1024 for the biggest.

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::template::CacheScope;
 use crate::units::{decimal, format_size_rounded};
@@ -83,6 +84,10 @@ fn header(machine: &Machine, text: &mut String) {
         for line in wrap(machine.summary(), WIDTH) {
             let _ = writeln!(text, "{line}");
         }
+    }
+    if let Some(processor) = machine.processor() {
+        let origin = machine.origin(PROCESSOR).map_or(String::new(), |origin| format!(" ({origin})"));
+        let _ = writeln!(text, "{}", shorten(&format!("CPUs by {processor}{origin}"), WIDTH));
     }
 }
 
@@ -280,6 +285,9 @@ fn distances(machine: &Machine, text: &mut String) {
     }
     let origin = machine.origin("topology.distances").map_or("assumed".to_owned(), |origin| origin.to_string());
     let _ = writeln!(text, "\n{}", shorten(&format!("node distances ({origin})"), WIDTH));
+    let distance = machine.reclaim_distance();
+    let origin = machine.origin(STATED_RECLAIM_DISTANCE).map_or(String::new(), |origin| format!(" ({origin})"));
+    let _ = writeln!(text, "{}", shorten(&format!("reclaim distance {distance}{origin}"), WIDTH));
     if count > MATRIX_NODES {
         let mut distinct: std::collections::BTreeMap<u32, usize> = std::collections::BTreeMap::new();
         for from in machine.nodes() {

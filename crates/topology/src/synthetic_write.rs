@@ -51,6 +51,9 @@ pub fn synthetic_losses(machine: &Machine) -> Vec<&'static str> {
     if machine.node_count() > 1 {
         losses.push("node distances");
     }
+    if machine.processor().is_some() || !machine.derives_reclaim_distance() {
+        losses.push("the make of CPUs, with the reclaim distance");
+    }
     if machine.caches().iter().any(|cache| cache.ways != Ways::Unknown) {
         losses.push("associativity of caches");
     }

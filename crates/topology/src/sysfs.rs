@@ -2,7 +2,7 @@
 //!
 //! Source: the kernel's `Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu` and `...-node`. Read are
 //! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity` and
-//! `node*/{cpumap,cpulist,distance,meminfo}`; what a kernel does not provide is noted and replaced by the plainest
+//! `node*/{cpumap,cpulist,distance,meminfo}`, and the make of the CPUs in `/proc/cpuinfo` beside the tree; what a kernel does not provide is noted and replaced by the plainest
 //! assumption.
 //!
 //! Sets of CPUs stand there twice, as a bit map and as a list. Old kernels give maps only, and trees that were made by
@@ -17,7 +17,7 @@ use crate::discovered::{Found, FoundCpu};
 use crate::hwloc_bitmap::parse_bitmap;
 use crate::{
     Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, MAX_CPUS, Machine, NodeDescription, Result,
-    Ways, parse_cpu_list,
+    Vendor, Ways, parse_cpu_list,
 };
 
 pub(crate) const FORMAT: &str = "sysfs";
@@ -58,23 +58,56 @@ pub fn from_sysfs(root: &Path) -> Result<Machine> {
     house_the_homeless(&node_of, &mut found);
     assume_packages(&unpackaged, &mut found);
     tree.read_caches(&online, &mut found)?;
+    let cpu_info = CpuInfo::read(root);
+    let (vendor, family) = cpu_info.make();
+    found.read_processor(vendor, family);
     found.into_machine("detected", "read from a /sys tree", FORMAT)
 }
 
-/// Where the model's name is, beside the tree.
+/// Where kernels say what the CPUs are, beside the tree.
 const CPU_INFO: &str = "proc/cpuinfo";
 
 /// The name of the CPU model of the computer, or of the snapshot, whose `/sys` lies below `root`; `None` where nothing names it.
 #[must_use]
 pub fn cpu_model(root: &Path) -> Option<String> {
-    let mut text = String::new();
-    fs::File::open(root.join(CPU_INFO)).ok()?.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
-    let value = |line: &str| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == "model name" && !value.trim().is_empty()).then(|| value.trim().to_owned())
-    };
-    text.lines().find_map(value)
+    CpuInfo::read(root).value("model name").map(str::to_owned)
 }
+
+/// The text of `/proc/cpuinfo`; empty where there is none.
+pub(crate) struct CpuInfo(String);
+
+impl CpuInfo {
+    pub(crate) fn read(root: &Path) -> Self {
+        let mut text = String::new();
+        let read =
+            fs::File::open(root.join(CPU_INFO)).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+        Self(if read.is_ok() { text } else { String::new() })
+    }
+
+    /// What the first CPU's entry says under a key.
+    pub(crate) fn value(&self, wanted: &str) -> Option<&str> {
+        let mut entries = self.0.lines().filter_map(|line| line.split_once(':'));
+        let found = entries.find(|(key, value)| key.trim() == wanted && !value.trim().is_empty());
+        found.map(|(_, value)| value.trim())
+    }
+
+    /// Vendor and family: of x86 as CPUID has them, of other architectures their own name.
+    fn make(&self) -> (Option<&str>, Option<&str>) {
+        if let Some(vendor) = self.value("vendor_id") {
+            return (Some(vendor), self.value("cpu family"));
+        }
+        let is_power = self.value("cpu").is_some_and(|cpu| cpu.starts_with(Vendor::Power.cpuid_name()));
+        let vendor = match (self.value("CPU implementer"), is_power) {
+            (Some(_), _) => Some(Vendor::Arm),
+            (None, true) => Some(Vendor::Power),
+            (None, false) => None,
+        };
+        (vendor.map(Vendor::cpuid_name), None)
+    }
+}
+
+/// The keys of `/proc/cpuinfo` that are read here.
+pub(crate) const CPU_INFO_KEYS: [&str; 5] = ["vendor_id", "cpu family", "model name", "CPU implementer", "cpu"];
 
 /// The directory `sys/devices/system`.
 pub(crate) struct SysTree {

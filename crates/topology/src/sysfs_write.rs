@@ -1,16 +1,16 @@
 //! Writing `/sys` trees: a snapshot of an existing one, or the tree that a machine would have.
 //!
 //! A snapshot holds the files that [`from_sysfs`](crate::from_sysfs) reads and nothing else, so it has no serial
-//! numbers, no host name and no addresses. Of `meminfo` only the total is kept, of `/proc/cpuinfo` the model's name.
+//! numbers, no host name and no addresses. Of `meminfo` only the total is kept, of `/proc/cpuinfo` the model's name and make.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sysfs::{CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, NODE_CPU_FILES, SysTree};
-use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Ways, format_cpu_list};
+use crate::sysfs::{CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CPU_INFO_KEYS, CpuInfo, NODE_CPU_FILES, SysTree};
+use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Vendor, Ways, format_cpu_list};
 
-/// The model's name, as seen from `sys/devices/system`.
+/// What the CPUs are, as seen from `sys/devices/system`.
 const CPU_INFO: &str = "../../../proc/cpuinfo";
 
 const CPU_LISTS: [&str; 3] = ["possible", "present", "online"];
@@ -49,9 +49,9 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
         writer.copy(&tree, &format!("node/node{node}/distance"))?;
         writer.copy_total_memory(&tree, node)?;
     }
-    if let Some(model) = crate::cpu_model(root) {
-        writer.write(CPU_INFO, &format!("model name\t: {model}"))?;
-    }
+    let cpu_info = CpuInfo::read(root);
+    let lines = CPU_INFO_KEYS.iter().filter_map(|key| Some(format!("{key}\t: {}", cpu_info.value(key)?)));
+    writer.write_cpu_info(lines.collect())?;
     Ok(writer.written)
 }
 
@@ -98,6 +98,15 @@ pub fn write_sysfs_tree(machine: &Machine, out: &Path) -> Result<usize> {
             writer.write(&format!("{directory}/meminfo"), &line)?;
         }
     }
+    let lines = machine.processor().map_or(Vec::new(), |processor| match (processor.vendor(), processor.family()) {
+        (Vendor::Arm, _) => vec!["CPU implementer\t: 0x41".to_owned()],
+        (vendor @ Vendor::Power, _) => vec![format!("cpu\t: {}", vendor.cpuid_name())],
+        (vendor, family) => {
+            let family = family.map(|family| format!("cpu family\t: {family}"));
+            [format!("vendor_id\t: {}", vendor.cpuid_name())].into_iter().chain(family).collect()
+        }
+    });
+    writer.write_cpu_info(lines)?;
     Ok(writer.written)
 }
 
@@ -133,6 +142,11 @@ impl Writer {
             Some(line) => self.write(&file, line.trim()),
             None => Ok(()),
         }
+    }
+
+    /// Writes the lines of one CPU's entry, if there are any.
+    fn write_cpu_info(&mut self, lines: Vec<String>) -> Result<()> {
+        if lines.is_empty() { Ok(()) } else { self.write(CPU_INFO, &lines.join("\n")) }
     }
 
     fn write_cache(&mut self, directory: &str, cache: &Cache, cpus: &str) -> Result<()> {

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, each_value};
 use crate::figures::{check_figures, default_costs};
 use crate::{
     Basis, Cache, CacheDescription, CacheKind, CoreToCoreVariant, CpuDescription, DEFAULT_REMOTE_DISTANCE,
     DEFAULT_SAME_SOCKET_DISTANCE, Error, Inclusion, LOCAL_DISTANCE, LoadedLatencyCurve, Machine, MachineDescription,
-    NodeDescription, Origin, Performance, Result, ShortForm, Ways,
+    NodeDescription, Origin, Performance, Processor, Result, ShortForm, Ways,
 };
 
 /// A number with its origin.
@@ -145,6 +146,8 @@ pub(crate) struct Template {
     pub(crate) layout_origin: Option<Origin>,
     pub(crate) distances: Option<Distances>,
     pub(crate) distances_origin: Option<Origin>,
+    pub(crate) processor: Option<(Processor, Origin)>,
+    pub(crate) reclaim_distance: Option<(u32, Origin)>,
     pub(crate) offline: BTreeSet<u32>,
     pub(crate) capacities: Vec<(BTreeSet<u32>, u32)>,
     pub(crate) node_memory_bytes: Option<u64>,
@@ -180,6 +183,9 @@ impl Template {
             layout_origin: self.layout_origin.or(base.layout_origin),
             distances_origin: if self.distances.is_some() { self.distances_origin } else { base.distances_origin },
             distances: self.distances.or(base.distances),
+            // A distance that was stated for other CPUs says nothing of these.
+            reclaim_distance: self.reclaim_distance.or(base.reclaim_distance.filter(|_| self.processor.is_none())),
+            processor: self.processor.or(base.processor),
             offline: self.offline.into_iter().chain(base.offline).collect(),
             capacities: if self.capacities.is_empty() { base.capacities } else { self.capacities },
             node_memory_bytes: self.node_memory_bytes.or(base.node_memory_bytes),
@@ -228,6 +234,8 @@ impl Template {
             offline: self.offline,
             nodes,
             distances,
+            processor: self.processor.map(|(processor, _)| processor),
+            reclaim_distance: self.reclaim_distance.map(|(distance, _)| distance),
             caches,
             performance,
             costs,
@@ -316,6 +324,12 @@ impl Template {
         origins.insert("topology".to_owned(), self.layout_origin.clone().unwrap_or_else(given));
         if self.distances.is_some() {
             origins.insert("topology.distances".to_owned(), self.distances_origin.clone().unwrap_or_else(given));
+        }
+        if let Some((_, origin)) = &self.processor {
+            origins.insert(PROCESSOR.to_owned(), origin.clone());
+        }
+        if let Some((_, origin)) = &self.reclaim_distance {
+            origins.insert(STATED_RECLAIM_DISTANCE.to_owned(), origin.clone());
         }
         origins
     }

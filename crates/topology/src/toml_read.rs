@@ -14,7 +14,7 @@ use crate::toml_topology::RawTopology;
 use crate::units::{SizeValue, scaled};
 use crate::{
     Basis, Cache, CacheKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Location, Machine,
-    Origin, PerRelation, Relation, Result, Ways, parse_cpu_list,
+    Origin, PerRelation, Processor, Relation, Result, Vendor, Ways, parse_cpu_list,
 };
 
 pub(crate) const FORMAT: &str = "machine TOML";
@@ -46,6 +46,7 @@ struct RawFile {
     loaded_latency: Vec<Spanned<String>>,
     #[serde(default)]
     sources: BTreeMap<String, String>,
+    processor: Option<Spanned<RawProcessor>>,
     topology: Option<Spanned<RawTopology>>,
     #[serde(default)]
     cache: Vec<Spanned<RawCache>>,
@@ -61,6 +62,15 @@ struct RawFile {
     costs: Section,
     #[serde(default)]
     loaded_latency_curve: Vec<Spanned<RawCurve>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawProcessor {
+    vendor: String,
+    family: Option<u32>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    origin: Option<Origin>,
 }
 
 #[derive(Deserialize)]
@@ -219,11 +229,15 @@ impl Reader<'_> {
             sources: raw.sources,
             ..Template::default()
         };
+        if let Some(processor) = raw.processor {
+            template.processor = Some(self.processor(processor)?);
+        }
         if let Some(topology) = raw.topology {
             let position = topology.span().start;
             let topology = topology.into_inner();
             self.check_origin(position, topology.origin.as_ref())?;
             self.check_origin(position, topology.distances_origin.as_ref())?;
+            self.check_origin(position, topology.reclaim_distance_origin.as_ref())?;
             let read = topology.read(&mut template).map_err(|reason| self.fail(position, reason));
             read?;
         }
@@ -264,6 +278,20 @@ impl Reader<'_> {
             }
             None => Ok(()),
         }
+    }
+
+    fn processor(&self, raw: Spanned<RawProcessor>) -> Result<(Processor, Origin)> {
+        let position = raw.span().start;
+        let raw = raw.into_inner();
+        self.check_origin(position, raw.origin.as_ref())?;
+        let Some((vendor, ..)) = Vendor::NAMED.into_iter().find(|(_, name, _)| *name == raw.vendor) else {
+            let names: Vec<&str> = Vendor::NAMED.iter().map(|(_, name, _)| *name).collect();
+            let reason = format!("unknown vendor `{}`", raw.vendor);
+            let hint = format!("vendors are {}; leave [processor] out for others", names.join(", "));
+            return Err(Error::invalid_with_hint(self.place(position), reason, hint));
+        };
+        let processor = Processor::new(vendor, raw.family).map_err(|reason| self.fail(position, reason))?;
+        Ok((processor, raw.origin.unwrap_or_else(given)))
     }
 
     fn cache(&self, raw: Spanned<RawCache>) -> Result<CacheTemplate> {

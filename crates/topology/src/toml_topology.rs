@@ -21,6 +21,9 @@ pub(crate) struct RawTopology {
     pub(crate) distances: Option<Vec<Vec<u32>>>,
     #[serde(default, deserialize_with = "optional_origin")]
     pub(crate) distances_origin: Option<Origin>,
+    reclaim_distance: Option<u32>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    pub(crate) reclaim_distance_origin: Option<Origin>,
     node_memory: Option<SizeValue>,
     offline: Option<String>,
     #[serde(default)]
@@ -72,6 +75,9 @@ impl RawTopology {
     pub(crate) fn read(mut self, template: &mut Template) -> Result<(), String> {
         template.distances = self.read_distances()?;
         template.distances_origin = self.distances_origin.take().or_else(|| self.origin.clone());
+        let reclaim_origin = self.reclaim_distance_origin.take().or_else(|| self.origin.clone());
+        template.reclaim_distance =
+            self.reclaim_distance.map(|distance| (distance, reclaim_origin.unwrap_or_else(given)));
         template.node_memory_bytes = self.node_memory.as_ref().map(SizeValue::bytes).transpose()?;
         let offline = self.offline.as_deref().map(parse_cpu_list).transpose().map_err(|error| error.to_string())?;
         template.offline = offline.unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, Slot, Unit, VALUE_SECTIONS, each_value};
 use crate::figures::default_costs;
@@ -37,6 +38,7 @@ pub fn to_toml(machine: &Machine) -> String {
             line(format!("{} = {}", key(tag), quote(source)));
         }
     }
+    text.push_str(&processor(machine));
     text.push_str(&topology(machine));
     for entry in cache_entries(machine) {
         text.push_str(&cache(&entry));
@@ -81,6 +83,18 @@ fn push_origin(text: &mut String, origin: &Origin) {
     }
 }
 
+fn processor(machine: &Machine) -> String {
+    let Some(processor) = machine.processor() else { return String::new() };
+    let mut text = format!("\n[processor]\nvendor = \"{}\"\n", processor.vendor().name());
+    if let Some(family) = processor.family() {
+        let _ = writeln!(text, "family = {family}");
+    }
+    if let Some(origin) = machine.origin(PROCESSOR) {
+        push_origin(&mut text, origin);
+    }
+    text
+}
+
 fn topology(machine: &Machine) -> String {
     let mut text = String::from("\n[topology]\n");
     let given = Origin::new(Basis::Given, "");
@@ -105,6 +119,12 @@ fn topology(machine: &Machine) -> String {
     text.push_str(&distances(machine));
     if let Some(own) = machine.origin("topology.distances").filter(|own| *own != origin) {
         let _ = writeln!(text, "distances_origin = {}", quote(&own.to_string()));
+    }
+    if !machine.derives_reclaim_distance() {
+        let _ = writeln!(text, "reclaim_distance = {}", machine.reclaim_distance());
+        if let Some(own) = machine.origin(STATED_RECLAIM_DISTANCE).filter(|own| *own != origin) {
+            let _ = writeln!(text, "reclaim_distance_origin = {}", quote(&own.to_string()));
+        }
     }
     text
 }

@@ -1,6 +1,6 @@
 //! The built-in machines: what they are, that their data is complete, and the texts that name them.
 
-use warmcore_topology::{Bandwidth, Basis, CpuId, Relation, Shape, presets, render, resolve};
+use warmcore_topology::{Bandwidth, Basis, CpuId, Relation, Shape, Vendor, presets, render, resolve};
 
 /// Name, short form and number of CPUs of every preset that reproduces a machine of a publication or a measurement.
 const MACHINES: [(&str, &str, usize); 21] = [
@@ -65,6 +65,27 @@ fn every_value_of_a_preset_has_an_explained_origin() {
             }
         }
     }
+}
+
+/// Names of presets whose CPUs nobody makes.
+const NO_MAKE: [&str; 3] = ["adl12", "generic", "syn1024"];
+
+/// A preset without its make would have the usual reclaim distance in silence.
+#[test]
+fn presets_say_who_makes_their_cpus_and_zen_reaches_its_other_socket() {
+    for preset in presets() {
+        let machine = resolve(&preset.name).unwrap();
+        assert_eq!(machine.processor().is_none(), NO_MAKE.contains(&preset.name.as_str()), "{}", preset.name);
+        let zen = machine.summary().contains("EPYC");
+        assert_eq!(machine.reclaim_distance(), if zen { 32 } else { 30 }, "{}", preset.name);
+        let vendor = machine.processor().map(|processor| processor.vendor());
+        let named =
+            [("EPYC", Vendor::Amd), ("Opteron", Vendor::Amd), ("Xeon", Vendor::Intel), ("Hygon", Vendor::Hygon)];
+        for (name, expected) in named {
+            assert!(!machine.summary().contains(name) || vendor == Some(expected), "{}: {vendor:?}", preset.name);
+        }
+    }
+    assert_eq!(resolve("2s4l8c2t@genoa96").unwrap().reclaim_distance(), 32, "the figures' CPUs come with them");
 }
 
 #[test]

@@ -40,6 +40,39 @@ fn presets_survive_a_sysfs_tree() {
     }
 }
 
+/// Of the formats, only a machine file says why a reclaim distance is what it is, and only a `/sys` tree cannot say it at all.
+#[test]
+fn a_stated_reclaim_distance_survives_toml_and_xml() {
+    let text =
+        "base = \"genoa96\"\n[topology]\nreclaim_distance = 50\nreclaim_distance_origin = \"assumed: patched\"\n";
+    let machine = from_toml(text).unwrap();
+    assert_eq!(machine.reclaim_distance(), 50);
+    assert!(from_toml(&to_toml(&machine)).unwrap() == machine);
+    assert_eq!(from_hwloc_xml(&to_hwloc_xml(&machine).unwrap()).unwrap().reclaim_distance(), 50);
+    // Where it is what the CPUs have anyway, it is not written.
+    let zen = resolve("genoa96").unwrap();
+    assert!(!to_toml(&zen).contains("reclaim_distance") && !to_hwloc_xml(&zen).unwrap().contains("Reclaim"));
+    // Other CPUs take it away with them.
+    let other = format!("{}\n[processor]\nvendor = \"intel\"\nfamily = 6\n", "base = \"genoa96\"");
+    assert_eq!(from_toml(&other).unwrap().reclaim_distance(), 30);
+}
+
+#[test]
+fn the_make_of_cpus_survives_a_sysfs_tree_and_its_snapshot() {
+    for (name, distance) in [("2s1n1l2c1t@genoa96", 32), ("2s1n1l2c1t@spr32", 30), ("2s1n1l2c1t@grace144", 30)] {
+        let machine = resolve(name).unwrap();
+        let (tree, copy) = (scratch(), scratch());
+        write_sysfs_tree(&machine, tree.path()).unwrap();
+        write_sysfs_snapshot(tree.path(), copy.path()).unwrap();
+        for root in [tree, copy] {
+            let read = from_sysfs(root.path()).unwrap();
+            assert_eq!((read.processor(), read.reclaim_distance()), (machine.processor(), distance), "{name}");
+        }
+    }
+    let plain = through_sysfs(&resolve("2s1n1l2c1t").unwrap());
+    assert_eq!((plain.processor(), plain.reclaim_distance()), (None, 30));
+}
+
 #[test]
 fn variants_and_other_costs_survive_toml() {
     let machine = resolve("hygon384+naples").unwrap();
@@ -90,7 +123,7 @@ proptest! {
         let read = from_synthetic(&text).unwrap();
         let lines = |machine: &Machine| {
             let lines = structure(machine, CacheDetail::Size);
-            lines.into_iter().filter(|line| !line.starts_with("node")).collect::<Vec<_>>()
+            lines.into_iter().filter(|line| !line.starts_with("node") && !line.starts_with("make")).collect::<Vec<_>>()
         };
         prop_assert_eq!(first_difference(&lines(&read), &lines(&machine)), None, "{}", text);
         prop_assert_eq!(read.node_count(), machine.node_count());
@@ -116,7 +149,7 @@ proptest! {
             let read = from_synthetic(&text).unwrap();
             let lines = |machine: &Machine| {
                 let lines = structure(machine, CacheDetail::Size).into_iter();
-                lines.filter(|line| !line.starts_with("node")).collect::<Vec<_>>()
+                lines.filter(|line| !line.starts_with("node") && !line.starts_with("make")).collect::<Vec<_>>()
             };
             prop_assert_eq!(first_difference(&lines(&read), &lines(&machine)), None, "{}", text);
         }

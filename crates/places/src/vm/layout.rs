@@ -7,16 +7,24 @@
 //! From 10.0 on QEMU places caches freely (`-machine smp-cache…`, "Machine properties" of its manual), which is used for what
 //! sockets cannot say: clusters, cores that share an L2 (QEMU's modules). Older ones build such a machine without them.
 //!
+//! A guest's CPU is of another make than the machine's, so its kernel may count other nodes as near ([`Machine::reclaim_distance`]). The
+//! distances that it is told are changed where that matters, so that the same nodes are near and the order of distances stays.
+//!
 //! Not built: packages of several LLCs (the kernel's domains do not depend on packages), CPUs of different capacity, sizes of
 //! caches.
 
-use warmcore_topology::{CpuId, CpuSet, LlcId, Machine, Relation};
+use std::collections::{BTreeMap, BTreeSet};
+
+use warmcore_topology::{CpuId, CpuSet, LOCAL_DISTANCE, LlcId, MAX_DISTANCE, Machine, RECLAIM_DISTANCE, Relation};
 
 use super::VmError;
 use super::kernel::version_numbers;
 
 /// CPUs that QEMU's emulation can number without x2APIC.
 const MAX_GUEST_CPUS: usize = 255;
+
+/// The largest reclaim distance of a guest's kernel: that of Zen, which the CPU of a guest with KVM may be.
+const LARGEST_RECLAIM_DISTANCE: u32 = 32;
 
 /// The first QEMU that places caches of x86 machines freely.
 const PLACES_CACHES: [u32; 2] = [10, 0];
@@ -33,7 +41,7 @@ pub struct Layout {
     modules: Option<usize>,
     /// First and last guest CPU of each node; nodes without CPUs have none.
     nodes: Vec<Option<(usize, usize)>>,
-    /// Distances by rows.
+    /// Distances that the guest is told, by rows.
     distances: Vec<Vec<u32>>,
 }
 
@@ -71,8 +79,9 @@ impl Layout {
             }
             nodes.push((cpus.len() > first).then(|| (first, cpus.len() - 1)));
         }
-        let distances =
-            machine.nodes().map(|from| machine.nodes().map(|to| machine.node_distance(from, to)).collect()).collect();
+        let told = told_distances(machine).map_err(impossible)?;
+        let row = |from| machine.nodes().map(|to| told[&machine.node_distance(from, to)]).collect();
+        let distances = machine.nodes().map(row).collect();
         let cores = cores_per_llc.unwrap_or(1);
         let places_caches = version_numbers(qemu).as_slice() >= PLACES_CACHES.as_slice();
         let modules = if places_caches { modules(machine, cores * threads) } else { None };
@@ -196,6 +205,33 @@ impl Layout {
     }
 }
 
+/// By distance what a guest is told, whose kernel counts nodes up to 30 or 32 as near: the distance itself unless it would then
+/// be on the wrong side. Fails with a reason if there are too many distances to keep their order.
+fn told_distances(machine: &Machine) -> Result<BTreeMap<u32, u32>, String> {
+    let pairs = machine.nodes().flat_map(|from| machine.nodes().map(move |to| machine.node_distance(from, to)));
+    let all: BTreeSet<u32> = pairs.collect();
+    let mut told = BTreeMap::new();
+    let (mut next, mut last) = (RECLAIM_DISTANCE, LARGEST_RECLAIM_DISTANCE);
+    for &near in all.iter().rev().filter(|distance| **distance <= machine.reclaim_distance()) {
+        told.insert(near, near.min(next));
+        next = near.min(next).saturating_sub(1);
+    }
+    for &far in all.iter().filter(|distance| **distance > machine.reclaim_distance()) {
+        last = far.max(last + 1);
+        told.insert(far, last);
+    }
+    let moved_too_far = told.iter().any(|(distance, told)| {
+        let is_local = |distance: u32| distance <= LOCAL_DISTANCE;
+        is_local(*told) != is_local(*distance) || *told > MAX_DISTANCE
+    });
+    if moved_too_far {
+        return Err(
+            "it has more distances of nodes than a guest can be told on either side of its reclaim distance".into()
+        );
+    }
+    Ok(told)
+}
+
 /// Clusters of each LLC, if cores share them and all are of one size and numbered one after another.
 fn modules(machine: &Machine, cpus_per_llc: usize) -> Option<usize> {
     let mut sizes = machine.cpus().map(|cpu| machine.cpus_of_cluster(machine.cluster_of(cpu)).len());
@@ -258,6 +294,33 @@ mod tests {
         assert!(arguments.contains("-smp 16,sockets=4,dies=1,cores=4,threads=1"), "{arguments}");
         assert!(arguments.contains("node,nodeid=1,cpus=8-15,memdev=m1"), "{arguments}");
         assert!(arguments.contains("dist,src=0,dst=1,val=12"), "{arguments}");
+    }
+
+    /// EPYC's sockets are 32 apart, which a kernel on Zen counts as near, and one on the emulated CPU would not.
+    #[test]
+    fn a_guest_is_told_distances_that_mean_to_it_what_they_mean_on_the_machine() {
+        let told = |machine: &str| -> Vec<(u32, u32)> {
+            let machine = warmcore_topology::from_toml(machine).unwrap();
+            let changed = told_distances(&machine).unwrap().into_iter().filter(|(distance, told)| distance != told);
+            changed.collect()
+        };
+        let sockets = |base: &str, distance: u32| {
+            format!(
+                "base = \"{base}\"\n[topology]\nshape = \"2s2n1l2c1t\"\ndistance = {{ same_socket = 12, other_socket = {distance} }}"
+            )
+        };
+        assert_eq!(told(&sockets("genoa96", 32)), [(32, 30)]);
+        assert_eq!(told(&sockets("spr32", 32)), [(32, 33)]);
+        for unchanged in [("genoa96", 28), ("spr32", 21), ("spr32", 40), ("genoa96", 33)] {
+            assert_eq!(told(&sockets(unchanged.0, unchanged.1)), [], "{unchanged:?}");
+        }
+        let ring = "[processor]\nvendor = \"amd\"\nfamily = 23\n[topology]\nshape = \"3s1n1l1c1t\"\n\
+                    distances = [[10, 30, 32], [30, 10, 31], [32, 31, 10]]";
+        assert_eq!(told(ring), [(30, 28), (31, 29), (32, 30)], "in their order");
+        let power = "[processor]\nvendor = \"power\"\n[topology]\nshape = \"2s2n1l1c1t\"\ndistance = { same_socket = 20, other_socket = 40 }";
+        assert_eq!(told(power), [(20, 33)], "there no node is near");
+        let layout = layout("2s1n1l2c1t@genoa96");
+        assert!(layout.arguments(512).join(" ").contains("dist,src=0,dst=1,val=30"), "{:?}", layout.arguments(512));
     }
 
     #[test]

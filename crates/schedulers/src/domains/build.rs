@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use warmcore_topology::{CpuId, CpuSet, Machine, NodeId};
+use warmcore_topology::{CpuId, CpuSet, Machine, NodeId, RECLAIM_DISTANCE};
 
-use super::{
-    CpuPosition, Domain, DomainParameters, Domains, Group, Level, LlcShared, NO_DOMAIN, RECLAIM_DISTANCE, flags,
-};
+use super::{CpuPosition, Domain, DomainParameters, Domains, Group, Level, LlcShared, NO_DOMAIN, flags};
 
 /// `imbalance_pct` of cache-sharing levels, in every kernel since 2.6.
 const IMBALANCE_PCT_SHARED_CACHE: u32 = 117;
@@ -69,18 +67,13 @@ impl Spans {
 }
 
 impl Domains {
-    /// Builds the domains of a machine, with the ordinary reclaim distance [`RECLAIM_DISTANCE`].
+    /// Builds the domains of a machine. Nodes farther apart than its reclaim distance are not reached by placement at
+    /// fork, exec and wakeup.
     pub fn build(machine: &Machine, parameters: &DomainParameters) -> Domains {
-        Self::build_with_reclaim_distance(machine, parameters, RECLAIM_DISTANCE)
-    }
-
-    /// Builds the domains of a machine on which nodes farther apart than `reclaim_distance` are not reached by
-    /// placement at fork, exec and wakeup.
-    pub fn build_with_reclaim_distance(
-        machine: &Machine,
-        parameters: &DomainParameters,
-        reclaim_distance: u32,
-    ) -> Domains {
+        let reclaim_distance = match parameters.same_reclaim_distance {
+            true => machine.reclaim_distance().min(RECLAIM_DISTANCE),
+            false => machine.reclaim_distance(),
+        };
         let mut spans = Spans::default();
         let levels = topology_levels(machine, &mut spans);
         let mut drafts: Vec<Vec<Draft>> = machine

@@ -1,4 +1,6 @@
-use warmcore_topology::{CpuId, CpuSet, Machine, MachineDescription, Performance, ShortForm, resolve};
+use warmcore_topology::{
+    CpuId, CpuSet, Machine, MachineDescription, Performance, Processor, ShortForm, Vendor, resolve,
+};
 
 use super::{DomainParameters, Domains, Level, flags};
 
@@ -16,6 +18,8 @@ fn description(spec: &str, cores_per_cluster: u32) -> MachineDescription {
         offline: Default::default(),
         nodes: form.shape.nodes(),
         distances: None,
+        processor: None,
+        reclaim_distance: None,
         caches: Vec::new(),
         performance: Performance::default(),
         costs: resolve(spec).unwrap().costs().clone(),
@@ -94,10 +98,16 @@ fn the_numa_level_prefers_siblings_when_the_node_is_one_llc() {
 #[test]
 fn placement_stops_at_the_reclaim_distance() {
     let placement = flags::BALANCE_EXEC | flags::BALANCE_FORK | flags::WAKE_AFFINE;
-    let machine = with_distances("2s1n1l4c1t", vec![vec![10, 32], vec![32, 10]]);
-    assert_eq!(build(&machine).of(CpuId(0))[1].flags & placement, 0);
-    let zen = Domains::build_with_reclaim_distance(&machine, &DomainParameters::default(), super::RECLAIM_DISTANCE_ZEN);
-    assert_eq!(zen.of(CpuId(0))[1].flags & placement, placement);
+    let distances = vec![vec![10, 32], vec![32, 10]];
+    let placed = |machine: &Machine, parameters| Domains::build(machine, &parameters).of(CpuId(0))[1].flags & placement;
+    let unknown = with_distances("2s1n1l4c1t", distances.clone());
+    assert_eq!(placed(&unknown, DomainParameters::default()), 0);
+    let epyc = Processor::new(Vendor::Amd, Some(25)).unwrap();
+    let zen = MachineDescription { distances: Some(distances), processor: Some(epyc), ..description("2s1n1l4c1t", 1) };
+    let zen = zen.build().unwrap();
+    assert_eq!(placed(&zen, DomainParameters::default()), placement);
+    let before_5_4 = DomainParameters { same_reclaim_distance: true, ..DomainParameters::default() };
+    assert_eq!(placed(&zen, before_5_4), 0, "kernels before 5.4 do not know Zen");
 }
 
 /// Levels of nodes are made of distances, the smallest of which is a node's own (`sched_init_numa`): nodes no farther than that are in

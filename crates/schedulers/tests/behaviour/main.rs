@@ -14,4 +14,5 @@ mod launch;
 mod numa;
 mod programs;
 mod random;
+mod reach;
 mod step_programs;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use warmcore_topology::{
     Cache, CacheDescription, CacheKind, CpuDescription, CpuSet, Inclusion, Machine, MachineDescription,
-    NodeDescription, Ways,
+    NodeDescription, Processor, Vendor, Ways,
 };
 
 /// A temporary directory, in memory where the system has one: trees have thousands of small files.
@@ -48,6 +48,7 @@ pub fn structure(machine: &Machine, detail: CacheDetail) -> Vec<String> {
         let row: Vec<u32> = machine.nodes().map(|to| machine.node_distance(node, to)).collect();
         lines.push(format!("node {} {:?} {row:?}", machine.node_os_index(node), machine.node_memory_bytes(node)));
     }
+    lines.push(format!("make {:?}, reclaim distance {}", machine.processor(), machine.reclaim_distance()));
     lines.push(format!("offline {:?}", machine.offline_cpus()));
     for cache in machine.caches() {
         let mut line = format!("{} {} bytes {}", cache.name(), list(&cache.cpus), cache.size_bytes);
@@ -104,9 +105,18 @@ fn plan() -> impl Strategy<Value = Vec<Vec<Vec<LlcPlan>>>> {
 pub fn irregular_machine() -> impl Strategy<Value = Machine> {
     let numbers = Just((0..200_u32).collect::<Vec<_>>()).prop_shuffle();
     let distances = prop::collection::vec(10_u32..=255, 64);
-    (plan(), numbers, 0_usize..4, 0_usize..2, prop::option::of(distances), any::<bool>()).prop_map(
-        |(plan, numbers, offline, memory_nodes, distances, with_memory)| {
+    let makes = [
+        (Vendor::Amd, Some(25)),
+        (Vendor::Amd, Some(16)),
+        (Vendor::Intel, Some(6)),
+        (Vendor::Arm, None),
+        (Vendor::Power, None),
+    ];
+    let make = prop::option::of(prop::sample::select(makes.to_vec()));
+    (plan(), numbers, 0_usize..4, 0_usize..2, prop::option::of(distances), any::<bool>(), make).prop_map(
+        |(plan, numbers, offline, memory_nodes, distances, with_memory, make)| {
             let mut description = describe(&plan, &numbers, with_memory);
+            description.processor = make.map(|(vendor, family)| Processor::new(vendor, family).unwrap());
             description.offline = numbers.iter().rev().take(offline).copied().collect();
             let highest = description.nodes.iter().map(|node| node.os_index).max().unwrap();
             for extra in 1..=memory_nodes as u32 {
