@@ -2,14 +2,12 @@
 //! The schedulers in BPF C beside the same policies in Rust, in the simulator: the loader runs unmodified before the simulated machine, and
 //! what it loads decides the same to the last event.
 //!
-//! A kernel's type information is needed. Where there is no kernel in the cache, and where system calls cannot be answered, these tests say
-//! so past the test runner's capture and do nothing.
-
-use std::io::Write as _;
+//! They need a kernel in the cache, for its type information, and system calls that can be answered.
 
 use warmcore_kernel::Setup;
 use warmcore_places::sim::programs;
 use warmcore_schedulers::{Bytecode, SchedulerSpec, ScxProgram, bytecode_trial, simulate};
+use warmcore_testing::skip;
 use warmcore_topology::Machine;
 use warmcore_trace::Event;
 use warmcore_workload::{Options, Workload};
@@ -33,21 +31,18 @@ fn workload(text: &str) -> Workload {
     warmcore_workload::resolve(text, &Options::default(), no_files).unwrap()
 }
 
-/// Whether a loader can be run here.
-fn can_load(test: &str) -> bool {
-    let Err(error) = programs::load(&program(POLICIES[0].0), &machine("1s1n1l2c1t")) else { return true };
+/// Whether a loader can be run here, or why not.
+fn can_load() -> Result<(), String> {
+    let Err(error) = programs::load(&program(POLICIES[0].0), &machine("1s1n1l2c1t")) else { return Ok(()) };
     let reason = error.to_string();
     let known = ["there is none", "cannot be answered here", "x86-64 computers only"];
     assert!(known.iter().any(|known| reason.contains(known)), "{reason}");
-    let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: no loader can be run here: {reason}");
-    false
+    Err(format!("no loader can be run here: {reason}"))
 }
 
 #[test]
 fn each_program_in_bpf_schedules_as_the_same_policy_in_rust_to_the_last_event() {
-    if !can_load("each_program_in_bpf_schedules_as_the_same_policy_in_rust_to_the_last_event") {
-        return;
-    }
+    skip!(unless can_load());
     let cases = [
         ("1s1n2l4c1t", "hackbench:-f3,-g2,-l50"),
         ("2s1n2l2c2t", "spin:-n24,-p0,-u100ms,-d1s"),

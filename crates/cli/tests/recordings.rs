@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::Scratch;
+use warmcore_testing::skip;
 
 /// Two pairs of processes that hand messages to each other, on two LLCs.
 fn recorded() -> Scratch {
@@ -91,18 +92,16 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     assert!(survey["interfaces"].as_array().unwrap().len() > 10);
 }
 
-/// Whether experiments can keep their journal.
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
+/// Whether experiments can keep their journal, or what is lacking.
+fn is_root() -> Result<(), &'static str> {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    root.then_some(()).ok_or("the journal of changes needs root")
 }
 
 #[test]
 fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_itself() {
     let scratch = Scratch::new();
-    if !is_root() {
-        eprintln!("skipped: the journal of changes needs root");
-        return;
-    }
+    skip!(unless is_root());
     let words = "compare --on host -s eevdf --cpus all --cpus 0 -n 2 --warm-up 0 --metric after:Time: --json --out run -- echo Time: 2.5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!((&document["experiment"]["design"], &document["primary"]), (&"blocked".into(), &"after:Time:".into()));
@@ -127,10 +126,7 @@ fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_it
 #[test]
 fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() {
     let scratch = Scratch::new();
-    if !is_root() {
-        eprintln!("skipped: the journal of changes needs root");
-        return;
-    }
+    skip!(unless is_root());
     let words = "compare --on host -s eevdf -n 1 --warm-up 0 --json --no-out -w hackbench:-T,-p,-f2,-g1,-l5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!(document["primary"], "hackbench_time_ns");
@@ -141,10 +137,7 @@ fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() 
 #[test]
 fn a_command_is_recorded_with_all_its_processes() {
     let scratch = Scratch::new();
-    if !is_root() || !Path::new("/sys/kernel/tracing").is_dir() {
-        eprintln!("skipped: recording needs root and tracefs");
-        return;
-    }
+    skip!(unless can_record());
     let script = "for k in 1 2 3; do sleep 0.02; echo x | cat >/dev/null; done";
     let output = scratch
         .command("record --json --out recorded --")
@@ -152,10 +145,6 @@ fn a_command_is_recorded_with_all_its_processes() {
         .output()
         .expect("the program can be started");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.code() == Some(4) {
-        eprintln!("skipped: {said}");
-        return;
-    }
     assert!(output.status.success(), "{said}");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["exit_code"], 0);
@@ -171,21 +160,17 @@ fn a_command_is_recorded_with_all_its_processes() {
     scratch.run("sim -m 1s1n1l2c1t -w replay.json --scheduler eevdf").exits_with(0);
 }
 
-/// Whether recording is possible here.
-fn can_record() -> bool {
-    let can = is_root() && Path::new("/sys/kernel/tracing/instances").is_dir();
-    if !can {
-        eprintln!("skipped: recording needs root and tracefs");
-    }
-    can
+/// Whether recording is possible here, or what is lacking.
+fn can_record() -> Result<(), &'static str> {
+    // The kernel makes the directory; the program mounts what belongs there.
+    let traces = ["/sys/kernel/tracing", "/sys/kernel/debug"].iter().any(|path| Path::new(path).is_dir());
+    (is_root().is_ok() && traces).then_some(()).ok_or("recording needs root and the kernel's tracing (tracefs)")
 }
 
 #[test]
 fn counters_and_page_homes_are_recorded_and_joined_to_places() {
     let scratch = Scratch::new();
-    if !can_record() {
-        return;
-    }
+    skip!(unless can_record());
     let script = "for k in 1 2 3; do sleep 0.02; echo x | cat >/dev/null; done";
     let output = scratch
         .command("record --json --counters --page-homes --out counted --")
@@ -217,14 +202,12 @@ fn counters_and_page_homes_are_recorded_and_joined_to_places() {
 #[test]
 fn threads_that_wake_each_other_through_a_pipe_are_told_its_name() {
     let scratch = Scratch::new();
-    if !can_record() {
-        return;
-    }
+    skip!(unless can_record());
     let script = "for k in 1 2 3 4 5 6 7 8 9; do echo x; sleep 0.02; done | while read line; do :; done";
     let ran = scratch.command("record --calls --out piped --").args(["bash", "-c", script]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     if String::from_utf8_lossy(&ran.stderr).contains("CONFIG_FTRACE_SYSCALLS") {
-        return;
+        skip!("this kernel traces no system calls (CONFIG_FTRACE_SYSCALLS)");
     }
     let groups = scratch.run("group piped/recording.dat --json").exits_with(0).out;
     let groups: serde_json::Value = serde_json::from_str(&groups).unwrap();
@@ -238,9 +221,7 @@ fn threads_that_wake_each_other_through_a_pipe_are_told_its_name() {
 #[test]
 fn the_two_back_ends_record_the_same_of_the_same_command() {
     let scratch = Scratch::new();
-    if !can_record() {
-        return;
-    }
+    skip!(unless can_record());
     let mut found = Vec::new();
     for backend in ["tracefs", "bpf"] {
         let script = "for k in 1 2 3 4 5; do sleep 0.01; echo x | cat >/dev/null; done";
@@ -248,8 +229,7 @@ fn the_two_back_ends_record_the_same_of_the_same_command() {
         let output = scratch.command(&words).args(["sh", "-c", script]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.code() == Some(4) && backend == "bpf" {
-            eprintln!("skipped: {said}");
-            return;
+            skip!("{said}");
         }
         assert!(output.status.success(), "{said}");
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -268,9 +248,7 @@ fn the_two_back_ends_record_the_same_of_the_same_command() {
 #[test]
 fn who_may_not_record_is_told_what_to_grant() {
     use std::os::unix::process::CommandExt as _;
-    if !can_record() {
-        return;
-    }
+    skip!(unless can_record());
     // A directory and a program that everybody can reach.
     let place =
         tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir().unwrap();
@@ -298,9 +276,7 @@ fn who_may_not_record_is_told_what_to_grant() {
 #[test]
 fn a_recorded_process_that_ends_ends_the_recording() {
     let scratch = Scratch::new();
-    if !can_record() {
-        return;
-    }
+    skip!(unless can_record());
     let mut process = Command::new("sleep").arg("0.5").spawn().unwrap();
     let recording =
         scratch.command(&format!("record --json --pid {} --counters=software --out ended", process.id())).spawn();

@@ -11,11 +11,13 @@ mod common;
 mod assembler;
 
 use std::io::Write as _;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use assembler::*;
 use common::{Ran, Scratch};
 use warmcore_bpf::btf::{Btf, TypeKind};
+use warmcore_testing::skip;
 
 // ---- Loaders.
 
@@ -249,17 +251,18 @@ fn compared(scratch: &Scratch, loader: &str) -> Ran {
     scratch.run_with_last(words, &scheduler(loader))
 }
 
-/// Whether a loader can be run here.
-fn can_load(test: &str) -> bool {
-    let scratch = Scratch::new();
-    let ran = compared(&scratch, "loader_that_is_right");
-    if ran.code == Some(0) {
-        return true;
-    }
-    let known = ["there is none", "cannot be answered here"];
-    assert!(known.iter().any(|known| ran.error.contains(known)), "{}", ran.error);
-    let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: no loader can be run here: {}", ran.error);
-    false
+/// Whether a loader can be run here, or why not. It is found out once.
+fn can_load() -> &'static Result<(), String> {
+    static CAN: OnceLock<Result<(), String>> = OnceLock::new();
+    CAN.get_or_init(|| {
+        let ran = compared(&Scratch::new(), "loader_that_is_right");
+        if ran.code == Some(0) {
+            return Ok(());
+        }
+        let known = ["there is none", "cannot be answered here"];
+        assert!(known.iter().any(|known| ran.error.contains(known)), "{}", ran.error);
+        Err(format!("no loader can be run here: {}", ran.error))
+    })
 }
 
 fn trials(scratch: &Scratch, scheduler: &str) -> usize {
@@ -268,9 +271,7 @@ fn trials(scratch: &Scratch, scheduler: &str) -> usize {
 
 #[test]
 fn a_loader_that_loads_nothing_is_refused_with_its_last_words_before_anything_runs() {
-    if !can_load("a_loader_that_loads_nothing_is_refused_with_its_last_words_before_anything_runs") {
-        return;
-    }
+    skip!(unless can_load());
     let cases = [
         ("loader_that_dies", "ended (exit status: 3) before it attached a scheduler", "I cannot go on"),
         ("loader_that_hangs", "has not attached a scheduler within 1", "waiting for nothing"),
@@ -293,9 +294,7 @@ fn a_loader_that_loads_nothing_is_refused_with_its_last_words_before_anything_ru
 
 #[test]
 fn a_scheduler_that_goes_wrong_is_ejected_by_name_and_trials_of_others_are_there() {
-    if !can_load("a_scheduler_that_goes_wrong_is_ejected_by_name_and_trials_of_others_are_there") {
-        return;
-    }
+    skip!(unless can_load());
     let cases = [
         ("loader_with_an_unknown_kernel_function", "program `dispatch`, instruction 1", "bpf_xdp_metadata_rx_hash"),
         ("loader_with_an_unknown_helper", "program `dispatch`, instruction 1", "helper 9999"),
@@ -318,9 +317,7 @@ fn a_scheduler_that_goes_wrong_is_ejected_by_name_and_trials_of_others_are_there
 
 #[test]
 fn a_check_names_what_is_not_modelled_and_fails_where_the_program_does() {
-    if !can_load("a_check_names_what_is_not_modelled_and_fails_where_the_program_does") {
-        return;
-    }
+    skip!(unless can_load());
     let scratch = Scratch::new();
     let check = |loader: &str| {
         let mut command = scratch.command("schedulers check -m 1s1n2l2c1t");
@@ -335,9 +332,7 @@ fn a_check_names_what_is_not_modelled_and_fails_where_the_program_does() {
 
 #[test]
 fn a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the_machine_is_shown() {
-    if !can_load("a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the_machine_is_shown") {
-        return;
-    }
+    skip!(unless can_load());
     for loader in ["loader_that_is_right", "loader_that_decides"] {
         let trials = |jobs: u32, paths: &str| {
             let scratch = Scratch::new();
@@ -389,9 +384,7 @@ fn refused(number: i64, paths: &str) -> (Option<i32>, String, String) {
 
 #[test]
 fn without_namespaces_the_calls_of_a_loader_are_answered_and_mounts_are_refused_with_a_sentence() {
-    if !can_load("without_namespaces_the_calls_of_a_loader_are_answered_and_mounts_are_refused_with_a_sentence") {
-        return;
-    }
+    skip!(unless can_load());
     // Nothing refuses `getppid`, which nobody calls.
     let (_, right, _) = refused(libc::SYS_getppid, "answered");
     let (code, out, error) = refused(libc::SYS_unshare, "either");
@@ -403,9 +396,7 @@ fn without_namespaces_the_calls_of_a_loader_are_answered_and_mounts_are_refused_
 
 #[test]
 fn where_seccomp_is_forbidden_a_program_is_refused_with_a_sentence() {
-    if !can_load("where_seccomp_is_forbidden_a_program_is_refused_with_a_sentence") {
-        return;
-    }
+    skip!(unless can_load());
     let (code, _, error) = refused(libc::SYS_seccomp, "answered");
     assert_ne!(code, Some(0));
     assert!(error.contains("a filter of system calls (seccomp) with a listener"), "{error}");

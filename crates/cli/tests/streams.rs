@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::{MACHINE, Scratch, WORKLOAD};
+use warmcore_testing::skip;
 
 #[test]
 fn results_go_to_standard_output_and_everything_else_to_standard_error() {
@@ -66,7 +67,7 @@ fn a_full_disk_under_standard_output_is_an_error() {
     assert!(error.contains("cannot write to standard output") && !error.contains("panicked"), "{error}");
 }
 
-/// Needs root, to mount a file system of 64 KiB. Without it the test says so and checks nothing.
+/// Needs root, to mount a file system of 64 KiB.
 #[test]
 fn a_full_disk_under_the_run_directory_is_an_error_that_says_so() {
     let scratch = Scratch::new();
@@ -76,8 +77,7 @@ fn a_full_disk_under_the_run_directory_is_an_error_that_says_so() {
         .arg(scratch.path("small"))
         .output();
     if !mount.is_ok_and(|mount| mount.status.success()) {
-        eprintln!("SKIPPED: no right to mount a small file system");
-        return;
+        skip!("no right to mount a small file system");
     }
     let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --trials 40 --out small/run");
     let ran = scratch.run(&words);

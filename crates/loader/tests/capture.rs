@@ -16,6 +16,7 @@ use warmcore_loader::{
     Capture, Limits, LoaderError, Outbox, Paths, Request, Sandbox, TargetKernel, WorkerError, capture, work_apart,
 };
 use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
+use warmcore_testing::skip;
 use warmcore_trace::{Event, Outcome};
 
 #[test]
@@ -139,9 +140,7 @@ fn trial(capture: &Capture) -> Result<(Outcome, Vec<Event>), SimulationError> {
 
 #[test]
 fn a_program_in_bytecode_schedules_as_the_same_program_in_rust_to_the_last_event() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     let capture = captured("loader_of_fifo");
     assert_eq!((capture.object.name(), capture.object.instructions()), ("test", 4 + 19 + 6 + 3));
     let (outcome, events) = trial(&capture).unwrap();
@@ -158,23 +157,18 @@ fn a_program_in_bytecode_schedules_as_the_same_program_in_rust_to_the_last_event
 
 #[test]
 fn a_loader_sees_the_machine_and_its_maps_and_programs_work() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     captured("loader_that_looks_around");
 }
 
 #[test]
 fn a_loader_sees_and_loads_the_same_where_the_machine_is_mounted() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     let mounted = |loader| run_loader_with(loader, Duration::from_secs(60), Paths::Mounted);
     match mounted("loader_that_looks_around") {
         Err(error @ LoaderError::Forbidden { .. }) => {
             let sentence = error.to_string();
             assert!(sentence.contains("mounts of its own (namespaces of users and mounts)"), "{sentence}");
-            eprintln!("not tested: {sentence}");
             // The other way is taken then.
             let either = run_loader_with("loader_of_fifo", Duration::from_secs(60), Paths::Either);
             assert!(either.is_ok(), "{:?}", either.err());
@@ -202,9 +196,7 @@ fn ejected(loader: &str) -> String {
 
 #[test]
 fn a_program_that_does_what_it_must_not_is_ejected_with_program_and_instruction() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     let cases = [
         ("loader_with_a_wild_store", "program `enqueue`, instruction 1: stores outside of its memory"),
         ("loader_with_an_endless_loop", "program `dispatch`, instruction 0: does not end"),
@@ -225,9 +217,7 @@ fn a_program_that_does_what_it_must_not_is_ejected_with_program_and_instruction(
 fn a_fault_in_the_code_of_a_program_ends_its_process_and_leads_to_the_program() {
     /// Where the stack of programs lies in the region, and its size.
     const STACK: (u64, usize) = (warmcore_bpf::REGION_BASE + (1 << 20), 64 << 10);
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     let capture = captured("loader_of_fifo");
     let (machine, workload) = (machine(), workload("hackbench:-f3,-g2,-l50"));
     let setup = Setup::new(&machine, &workload, 7).unwrap();
@@ -251,18 +241,14 @@ fn a_fault_in_the_code_of_a_program_ends_its_process_and_leads_to_the_program() 
 
 #[test]
 fn what_is_not_modelled_is_named_before_a_run() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     let capture = captured("loader_that_calls_what_does_not_exist");
     assert_eq!(capture.missing, ["kernel function bpf_of_tomorrow"]);
 }
 
 #[test]
 fn a_loader_that_attaches_nothing_is_an_error_with_its_last_words() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     let error = |loader, timeout| match run_loader(loader, timeout) {
         Ok(_) => panic!("{loader} attached something"),
         Err(error) => error.to_string(),

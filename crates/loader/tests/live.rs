@@ -16,6 +16,7 @@ use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_loader::{Paths, Request, TargetKernel, start};
 use warmcore_schedulers::{Bytecode, bytecode_trial};
+use warmcore_testing::skip;
 use warmcore_trace::{Event, Outcome};
 
 const MS: Duration = Duration::from_millis(1);
@@ -171,9 +172,7 @@ fn switches_per_s(events: &[Event], from_ms: u64, to_ms: u64) -> u64 {
 
 #[test]
 fn what_a_loader_decides_later_takes_effect_in_simulated_time_and_each_run_is_the_same() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     let (outcome, events) = live_trial("loader_that_goes_on").unwrap();
     assert!(outcome.elapsed_ns >= 1_000_000_000);
     // Slices of 20 ms, of 4 from 0.1 s on, and of 12 from 0.25 s on, on 8 CPUs; each lasts one tick of 4 ms more.
@@ -187,9 +186,7 @@ fn what_a_loader_decides_later_takes_effect_in_simulated_time_and_each_run_is_th
 
 #[test]
 fn a_loader_that_ends_takes_its_scheduler_away_and_its_last_words_say_why() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     for (loader, words) in
         [("loader_that_leaves", "I have had enough"), ("loader_that_reads_the_accounts", "the accounts are right")]
     {

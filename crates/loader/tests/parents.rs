@@ -12,6 +12,7 @@ use assembler::*;
 use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_schedulers::{Bytecode, bytecode_trial};
+use warmcore_testing::skip;
 
 #[test]
 #[ignore = "a loader that the other tests start"]
@@ -42,9 +43,7 @@ fn ejected(text: &str) -> Option<String> {
 
 #[test]
 fn a_forked_process_is_the_child_of_who_forked_it_and_a_thread_of_whoever_its_process_is() {
-    if !can_answer() {
-        return;
-    }
+    skip!(unless can_answer());
     // The first task is the launcher's child, numbered 1000; it forks the others.
     let reason = ejected("hackbench:-f3,-g1,-l5").unwrap_or_default();
     assert!(reason.contains("init_task failed with -1000"), "{reason}");

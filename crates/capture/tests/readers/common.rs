@@ -276,14 +276,8 @@ pub fn version_7(contents: &Contents, packing: &str) -> Vec<u8> {
 
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
-/// A public sample, from the directory `shared/data` beside the repository; `None`, and a word about it, where there is none.
-pub fn sample(name: &str) -> Option<Vec<u8>> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3)?;
-    match std::fs::read(beside.join("shared").join("data").join(name)) {
-        Ok(bytes) => Some(bytes),
-        Err(error) => {
-            println!("skipped: the sample {name} is not here ({error})");
-            None
-        }
-    }
+/// A public sample, from the directory `shared/data` beside the repository, or that it is not there.
+pub fn sample(name: &str) -> Result<Vec<u8>, String> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).ok_or("nothing is beside the repository")?;
+    std::fs::read(beside.join("shared/data").join(name)).map_err(|error| format!("no public sample {name}: {error}"))
 }

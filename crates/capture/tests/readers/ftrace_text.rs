@@ -8,6 +8,7 @@ use warmcore_trace::PrevState;
 
 use crate::common::sample;
 use crate::trace_dat::{contents, written};
+use warmcore_testing::skip;
 
 /// What tracefs prints, with the column of processes.
 pub const TRACE: &str = "\
@@ -106,7 +107,7 @@ fn trace_cmds_report_says_what_its_file_says() {
     for arguments in [&["report", "-t"][..], &["report", "-t", "-R"]] {
         let output = match Command::new("trace-cmd").args(arguments).arg("-i").arg(&path).output() {
             Ok(output) => output,
-            Err(error) => return println!("skipped: no trace-cmd here ({error})"),
+            Err(error) => skip!("no trace-cmd here ({error}): apt-get install trace-cmd"),
         };
         let text = String::from_utf8_lossy(&output.stdout);
         let recording = read(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -120,7 +121,10 @@ fn trace_cmds_report_says_what_its_file_says() {
 
 #[test]
 fn lisas_text_has_as_many_events_as_it_has_lines_of_them() {
-    let Some(file) = sample("lisa/trace.txt") else { return };
+    let file = match sample("lisa/trace.txt") {
+        Ok(file) => file,
+        Err(lacking) => skip!("{lacking}"),
+    };
     let text = String::from_utf8(file).unwrap();
     let lines = |name: &str| text.lines().filter(|line| line.contains(name)).count();
     let recording = read(&text).unwrap();

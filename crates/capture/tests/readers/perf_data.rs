@@ -7,6 +7,7 @@ use warmcore_capture::{CaptureError, Loss, Recording, What};
 use warmcore_trace::PrevState;
 
 use crate::common::{HEADER, formats, record, sample};
+use warmcore_testing::skip;
 
 /// `PERF_SAMPLE_` `IP`, `TID`, `TIME`, `CPU`, `PERIOD`, `READ`, `CALLCHAIN`, `RAW` and `IDENTIFIER`.
 const SAMPLE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 4 | 1 << 5 | 1 << 10 | 1 << 16;
@@ -236,7 +237,10 @@ fn public_files_without_the_scheduler_are_read_to_the_end_and_say_so() {
         "hotspot/perf.data.true.v2",
         "hotspot/perf.data.PerfFormatLost",
     ] {
-        let Some(file) = sample(name) else { return };
+        let file = match sample(name) {
+            Ok(file) => file,
+            Err(lacking) => skip!("{lacking}"),
+        };
         let error = read(&file).unwrap_err();
         assert!(matches!(error, CaptureError::NoSchedule { .. }), "{name}: {error}");
         assert!(error.to_string().contains("perf sched record"), "{error}");
@@ -245,7 +249,10 @@ fn public_files_without_the_scheduler_are_read_to_the_end_and_say_so() {
 
 #[test]
 fn a_public_broken_file_is_a_clear_error() {
-    let Some(packed) = sample("hotspot/perf.data.broken.gz") else { return };
+    let packed = match sample("hotspot/perf.data.broken.gz") {
+        Ok(packed) => packed,
+        Err(lacking) => skip!("{lacking}"),
+    };
     let error = warmcore_capture::read(&packed).unwrap_err().to_string();
     assert!(error.contains("packed by gzip"), "{error}");
     let mut file = Vec::new();

@@ -6,6 +6,7 @@ use warmcore_capture::schedviz::read;
 use warmcore_capture::{CaptureError, Loss, What};
 
 use crate::common::{HEADER, Page, formats, page, sample};
+use warmcore_testing::skip;
 
 fn entry(name: &str, bytes: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
@@ -71,8 +72,9 @@ fn a_bomb_is_refused() {
 
 #[test]
 fn public_collections_are_read_and_one_of_bpf_is_refused() {
-    let (Some(file), Some(other)) = (sample("schedviz/test.tar.gz"), sample("schedviz/test_no_metadata.tar.gz")) else {
-        return;
+    let (file, other) = match (sample("schedviz/test.tar.gz"), sample("schedviz/test_no_metadata.tar.gz")) {
+        (Ok(file), Ok(other)) => (file, other),
+        (Err(lacking), _) | (_, Err(lacking)) => skip!("{lacking}"),
     };
     let recording = warmcore_capture::read(&file).unwrap();
     let count = |test: fn(&What) -> bool| recording.records.iter().filter(|record| test(&record.what)).count();
@@ -81,7 +83,10 @@ fn public_collections_are_read_and_one_of_bpf_is_refused() {
     assert_eq!(count(|what| matches!(what, What::Wakeup { .. })), 13866);
     assert_eq!((recording.records.len(), recording.cpus), (15056 + 13866, 1));
     assert_eq!(warmcore_capture::read(&other).unwrap().records.len(), recording.records.len());
-    let Some(bpf) = sample("schedviz/ebpf_trace.tar.gz") else { return };
+    let bpf = match sample("schedviz/ebpf_trace.tar.gz") {
+        Ok(bpf) => bpf,
+        Err(lacking) => skip!("{lacking}"),
+    };
     let error = warmcore_capture::read(&bpf).unwrap_err().to_string();
     assert!(error.contains("BPF") && error.contains("trace.sh"), "{error}");
 }

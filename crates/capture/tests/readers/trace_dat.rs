@@ -9,6 +9,7 @@ use warmcore_capture::files::Socket;
 use warmcore_capture::homes::HomeSample;
 use warmcore_capture::trace_dat::{Contents, read, write};
 use warmcore_capture::{CaptureError, Context, CounterLog, Loss, OpenFiles, PageHomes, Recording, What};
+use warmcore_testing::skip;
 use warmcore_trace::PrevState;
 
 /// Two CPUs; thread 50 of process 40 wakes 51, which is moved; 7 events are missing before the second page of CPU 1.
@@ -254,7 +255,7 @@ fn trace_cmd_reads_what_is_written() {
     std::fs::write(&path, written(&contents())).unwrap();
     let output = match Command::new("trace-cmd").args(["report", "-R", "-N", "-i"]).arg(&path).output() {
         Ok(output) => output,
-        Err(error) => return println!("skipped: no trace-cmd here ({error})"),
+        Err(error) => skip!("no trace-cmd here ({error}): apt-get install trace-cmd"),
     };
     let (text, warnings) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{warnings}");
@@ -267,7 +268,10 @@ fn trace_cmd_reads_what_is_written() {
 
 #[test]
 fn lisas_recording_has_what_trace_cmd_finds_in_it() {
-    let Some(file) = sample("lisa/sched_load.trace.dat") else { return };
+    let file = match sample("lisa/sched_load.trace.dat") {
+        Ok(file) => file,
+        Err(lacking) => skip!("{lacking}"),
+    };
     let recording = read(&file).unwrap();
     let count = |test: fn(&What) -> bool| recording.records.iter().filter(|record| test(&record.what)).count();
     assert_eq!(count(|what| matches!(what, What::Switch { .. })), 399);
