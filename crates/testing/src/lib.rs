@@ -46,10 +46,14 @@ pub fn skipped(module: &str, lacking: &str) {
     }
 }
 
-/// What is said of a skipped test, in one line.
+/// What is said of a skipped test, in one line. The name of a test's thread begins below its crate.
 fn line(module: &str, thread: Option<&str>, lacking: &str) -> String {
-    let test = thread.filter(|name| *name != "main").unwrap_or("a test");
-    format!("{module}::{test}: {}", lacking.split_whitespace().collect::<Vec<_>>().join(" "))
+    let lacking = lacking.split_whitespace().collect::<Vec<_>>().join(" ");
+    let of = module.split("::").next().unwrap_or(module);
+    match thread.filter(|name| *name != "main") {
+        Some(test) => format!("{of}::{test}: {lacking}"),
+        None => format!("{module}: {lacking}"),
+    }
 }
 
 #[cfg(test)]
@@ -58,11 +62,9 @@ mod tests {
 
     #[test]
     fn a_skipped_test_is_named_with_what_it_lacks_in_one_line() {
-        assert_eq!(
-            line("guests", Some("a_guest_boots"), "no QEMU:\n  install it"),
-            "guests::a_guest_boots: no QEMU: install it"
-        );
-        assert_eq!(line("guests", Some("main"), "no QEMU"), "guests::a test: no QEMU");
+        let said = line("guests::vm", Some("vm::a_guest_boots"), "no QEMU:\n  install it");
+        assert_eq!(said, "guests::vm::a_guest_boots: no QEMU: install it");
+        assert_eq!(line("guests::vm", Some("main"), "no QEMU"), "guests::vm: no QEMU");
     }
 
     /// Runs itself again as a computer that decides, where the skip must fail.
@@ -81,6 +83,6 @@ mod tests {
         assert!(run("false") && !run("true"));
         let listed = std::fs::read_to_string(&list).unwrap();
         std::fs::remove_file(&list).unwrap();
-        assert_eq!(listed, "warmcore_testing::tests::tests::nothing_is_skipped_where_ci_is_true: what nobody has\n");
+        assert_eq!(listed, "warmcore_testing::tests::nothing_is_skipped_where_ci_is_true: what nobody has\n");
     }
 }
