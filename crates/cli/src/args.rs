@@ -226,7 +226,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "max_time", "trace", "scores", "out"])]
+          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "smt_slowdown", "max_time", "trace", "scores", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -313,6 +313,10 @@ pub struct MemoryOptions {
     /// With exact-paged: memory of each node, such as 4GiB, instead of what the machine states
     #[arg(long, value_name = "SIZE")]
     pub ram: Option<String>,
+    /// How much longer work takes beside a busy hardware thread of the same core, in per cent of its time alone, 0 to 1000; as the
+    /// machine says if not given: 65, with which two threads do 1.21 times the work of one, unless its file states another
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub smt_slowdown: Option<u32>,
 }
 
 /// What a run records.

@@ -100,7 +100,7 @@ pub fn warn_of_machine(machine: &Machine, console: &Console) {
 
 /// The library's word for options' values.
 pub fn memory(chosen: &MemoryOptions) -> Result<Option<MemoryChoice>, Failure> {
-    let MemoryOptions { memory, page_size, tlb, ram } = chosen;
+    let MemoryOptions { memory, page_size, tlb, ram, smt_slowdown: _ } = chosen;
     let paging = paging(page_size.as_deref(), tlb.unwrap_or(0), ram.as_deref())?;
     let translated = matches!(memory, Some(MemoryModel::ExactPaged | MemoryModel::ExactPagedByAddress));
     if !translated && (page_size.is_some() || tlb.is_some() || ram.is_some()) {
@@ -180,7 +180,9 @@ impl From<BuildError> for Failure {
             BuildError::Experiment(_) => "warmcore::experiment",
             BuildError::Baseline(_) => "warmcore::baseline",
             BuildError::Memory(_) | BuildError::ExactMemory(_) | BuildError::NoSets(_) => "warmcore::memory",
-            BuildError::ScoresWithoutTables => "warmcore::usage",
+            BuildError::ScoresWithoutTables | BuildError::SmtElsewhere | BuildError::SmtSlowdown(_) => {
+                "warmcore::usage"
+            }
             BuildError::Metric(_) => "warmcore::metric",
         };
         let failure = Failure::usage(code, error);

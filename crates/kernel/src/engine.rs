@@ -29,6 +29,7 @@ use crate::pages::Pages;
 use crate::scheduler::{Enqueue, Scheduler, WakeFlags};
 use crate::score_samples::ScoreSamples;
 use crate::setup::{MemoryChoice, Setup};
+use crate::shared_cores::SharedCores;
 use crate::sync::Objects;
 use crate::task::State;
 use crate::timers::{ClassPath, TimerId, Timers};
@@ -104,6 +105,9 @@ pub fn run<'a, S: Scheduler>(
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
     match setup.memory {
+        MemoryChoice::None if SharedCores::applies(setup.machine) => {
+            run_with(setup, scheduler, SharedCores::new(setup.machine), sink)
+        }
         MemoryChoice::None => run_with(setup, scheduler, ConstantMemory::new(setup.machine), sink),
         MemoryChoice::Analytic => {
             let memory = AnalyticMemory::new(setup.machine, setup.workload)?;
@@ -231,7 +235,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.engine_events += 1;
         self.after_event();
-        if M::MODELLED {
+        if M::SPEEDS_VARY {
             self.ask_memory();
         }
         if self.core.tracer.full() {
@@ -442,6 +446,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         if M::MODELLED {
             self.settle_siblings(cpu);
             self.read_counters(cpu);
+        }
+        if M::SPEEDS_VARY {
             self.memory.switch_out(now_ns, cpu);
         }
         let task = &mut self.core.tasks[prev.index()];

@@ -35,6 +35,7 @@ mod queue_lock;
 mod scheduler;
 mod score_samples;
 mod setup;
+mod shared_cores;
 mod switching;
 mod sync;
 mod task;

@@ -235,6 +235,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             cpu_time_ns: 0,
             progress_ns: 0,
             spin_ns: 0,
+            smt_ns: 0,
             slept_ns: 0,
             slept_from_ns: 0,
         }

@@ -3,8 +3,9 @@
 //!
 //! [`ConstantMemory`] knows constant speeds and fixed costs per relation of two CPUs: every effect of caches that depends
 //! on what else runs, on sizes or on sharing is absent. A migration costs the same for a task that touches one line and
-//! for one that fills its L2. [`AnalyticMemory`](crate::analytic_memory::AnalyticMemory) asks a model of caches,
-//! coherence and DRAM. The engine is compiled for each, so that the first costs nothing for the second.
+//! for one that fills its L2. [`SharedCores`](crate::shared_cores::SharedCores) is the same where cores have several hardware threads,
+//! which slow each other. [`AnalyticMemory`](crate::analytic_memory::AnalyticMemory) asks a model of caches,
+//! coherence and DRAM. The engine is compiled for each, so that the first costs nothing for the others.
 
 use warmcore_memory::analytic::Counters;
 use warmcore_memory::exact::HistorySpec;
@@ -36,8 +37,13 @@ pub(crate) struct Progress {
 
 /// What the engine asks of a memory. Methods with a body are those that constant speeds have no answer to.
 pub(crate) trait Memory {
-    /// Whether speeds depend on who runs where. If not, no method with a body is called.
+    /// Whether caches and memory are modelled. If not, no method with a body is called but those that [`Memory::SPEEDS_VARY`] names.
     const MODELLED: bool;
+
+    /// Whether speeds depend on who runs where, and so change while a task runs. If not, they are the CPUs' capacities. A memory that is
+    /// not modelled answers [`Memory::switch_in`], [`Memory::switch_out`], [`Memory::speed`], [`Memory::review`] and
+    /// [`Memory::take_changed`].
+    const SPEEDS_VARY: bool = Self::MODELLED;
 
     /// Whether the memory knows how far tasks get only afterwards. Then speeds are guesses at when to look next, and progress is asked
     /// for: whenever time passes, the engine tells with [`Memory::allot`] what each busy CPU's task may do with it, lets the memory run

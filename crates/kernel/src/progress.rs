@@ -1,5 +1,5 @@
 //! How far running tasks get: what they have done is settled when something about their CPU changes, and an event is armed for when
-//! they finish. Where memory is modelled, it says how fast they are, or afterwards how far they came.
+//! they finish. Where speeds vary, the memory says how fast they are, or afterwards how far they came.
 
 use warmcore_memory::analytic::SPEED_ONE;
 use warmcore_topology::CpuId;
@@ -76,7 +76,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     return;
                 }
             }
-            Activity::Work | Activity::Message if M::MODELLED => {
+            Activity::Work | Activity::Message if M::SPEEDS_VARY => {
                 let speed = u64::from(self.memory.speed(cpu));
                 let done = work_done(useful, speed).min(task.remaining_ns);
                 task.remaining_ns -= done;
@@ -84,6 +84,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     task.progress_ns += done;
                 }
                 let worked = if task.remaining_ns == 0 { time_at(done, speed).min(useful) } else { useful };
+                if !M::MODELLED {
+                    task.smt_ns += worked.saturating_sub(time_for(done, u64::from(state.capacity)));
+                }
                 self.memory.ran(cpu, worked);
                 useful -= worked;
                 if task.remaining_ns != 0 {
@@ -134,7 +137,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     #[inline]
     pub(crate) fn arm_progress(&mut self, cpu: CpuId) {
         let mut review_ns = u64::MAX;
-        if M::MODELLED {
+        if M::SPEEDS_VARY {
             let task = &self.core.tasks[self.core.curr(cpu).index()];
             if matches!(task.activity, Activity::Work | Activity::Message | Activity::CpuTime) {
                 review_ns = self.memory.review(self.core.now_ns, cpu, task.remaining_ns);
@@ -143,7 +146,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let state = &self.core.cpus[cpu.index()];
         let task = &self.core.tasks[state.curr.index()];
         let needed = match task.activity {
-            Activity::Work | Activity::Message if M::MODELLED => {
+            Activity::Work | Activity::Message if M::SPEEDS_VARY => {
                 time_at(task.remaining_ns, u64::from(self.memory.speed(cpu))) + task.syscall_ns
             }
             Activity::Work | Activity::Message => {

@@ -108,6 +108,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             if M::MODELLED {
                 self.settle_siblings(cpu);
                 self.read_counters(cpu);
+            }
+            if M::SPEEDS_VARY {
                 self.memory.switch_out(now_ns, cpu);
             }
             let task = &mut self.core.tasks[prev.index()];
@@ -161,7 +163,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         if M::MODELLED {
             self.settle_siblings(cpu);
+        }
+        if M::SPEEDS_VARY {
             self.memory.switch_in(now_ns, cpu, next);
+        }
+        if M::MODELLED {
             if last_ran.is_none() {
                 self.tell_homes();
             }

@@ -137,6 +137,8 @@ pub struct Task {
     pub(crate) progress_ns: u64,
     /// Of that, busy waiting.
     pub(crate) spin_ns: u64,
+    /// What its work took longer beside busy siblings, where memory is not modelled.
+    pub(crate) smt_ns: u64,
     /// Asleep until a time came, and since when.
     pub(crate) slept_ns: u64,
     pub(crate) slept_from_ns: u64,

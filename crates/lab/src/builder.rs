@@ -10,7 +10,7 @@ use warmcore_places::place::{Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
 use warmcore_statistics::Design;
-use warmcore_topology::Machine;
+use warmcore_topology::{Basis, Machine, Origin};
 use warmcore_workload::Workload;
 
 use crate::experiment::{Experiment, ExperimentError, Named, Observation, TraceLevel};
@@ -27,6 +27,7 @@ pub struct ExperimentBuilder {
     baseline: Option<SchedulerSpec>,
     seeds: Vec<u64>,
     memory: Option<MemoryChoice>,
+    smt_slowdown_percent: Option<u32>,
     max_time_ns: Option<u64>,
     trace: Option<TraceLevel>,
     kept: bool,
@@ -67,6 +68,12 @@ pub enum BuildError {
     /// Scores are about the event tables, which are not written.
     #[error("scores are about the event tables, which are not written")]
     ScoresWithoutTables,
+    /// How far hardware threads slow each other is the simulated machine's to say.
+    #[error("how far hardware threads of a core slow each other can be chosen in the simulator only")]
+    SmtElsewhere,
+    /// They cannot slow each other so much.
+    #[error("{0}")]
+    SmtSlowdown(String),
     /// The place cannot run it.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -88,7 +95,8 @@ impl BuildError {
             ),
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
-            Self::Experiment(_) | Self::Metric(_) => None,
+            Self::SmtElsewhere => Some("leave out --smt-slowdown, or run it with --on sim"),
+            Self::Experiment(_) | Self::Metric(_) | Self::SmtSlowdown(_) => None,
         }
     }
 }
@@ -102,6 +110,7 @@ impl ExperimentBuilder {
             baseline: None,
             seeds: Vec::new(),
             memory: None,
+            smt_slowdown_percent: None,
             max_time_ns: None,
             trace: None,
             kept: false,
@@ -135,6 +144,13 @@ impl ExperimentBuilder {
     #[must_use]
     pub fn memory(self, memory: Option<MemoryChoice>) -> Self {
         Self { memory, ..self }
+    }
+
+    /// Slows work by so much beside a busy hardware thread of the same core, in percent of its time alone; by what the machine says
+    /// if there is none.
+    #[must_use]
+    pub fn smt_slowdown_percent(self, smt_slowdown_percent: Option<u32>) -> Self {
+        Self { smt_slowdown_percent, ..self }
     }
 
     /// Ends each run at this time even if tasks still run.
@@ -189,7 +205,15 @@ impl ExperimentBuilder {
     ///
     /// # Errors
     /// What can be known to fail before anything runs or is written.
-    pub fn build(self) -> Result<Built, BuildError> {
+    pub fn build(mut self) -> Result<Built, BuildError> {
+        if let Some(percent) = self.smt_slowdown_percent {
+            if !self.place.kind().simulated {
+                return Err(BuildError::SmtElsewhere);
+            }
+            let given = Origin::new(Basis::Given, "");
+            self.machine.value =
+                self.machine.value.with_smt_slowdown(percent, given).map_err(BuildError::SmtSlowdown)?;
+        }
         let mut warnings: Vec<String> = load::warnings_of_machine(&self.machine.value).cloned().collect();
         let memory = self.memory_model(&mut warnings)?;
         let baseline = match &self.baseline {

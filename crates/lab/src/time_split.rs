@@ -127,7 +127,10 @@ fn own_program(task: &TaskOutcome, add: &mut impl FnMut(&str, f64)) -> f64 {
         None => {
             let own = (task.progress_ns - task.spin_ns) as f64;
             add("compute", own);
-            own
+            if task.smt_ns > 0 {
+                add(TimeShare::Smt.name(), task.smt_ns as f64);
+            }
+            own + task.smt_ns as f64
         }
     }
 }

@@ -12,6 +12,7 @@ use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, compare_trials, judge};
+use warmcore_topology::Machine;
 use warmcore_workload::{Warning, Workload};
 
 use crate::decisions::{self, DecisionCount};
@@ -102,6 +103,13 @@ pub struct ComparisonDocument {
     pub sensitivity: Option<Sensitivity>,
     /// The verdict.
     pub verdict: Conclusion,
+    /// What it holds for that neither the record's texts nor the schedulers' names say: what the place assumes of the machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
+    /// Labels of the schedulers whose trials are in lockstep: the verdict's measure is the same in all of them, and so are the numbers
+    /// of wakeups, slices, moves and switches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lockstep: Vec<String>,
     /// What to check before the verdict is trusted.
     pub warnings: Vec<String>,
     /// How many of these, the first ones, are about the workload's input.
@@ -225,6 +233,7 @@ pub fn conclude(
     let of_primary: Vec<&MeasureResult> =
         schedulers.iter().filter_map(|scheduler| scheduler.measures.get(&primary.name)).collect();
     let time_split = time_split::explaining(&labels, baseline, trials, (primary, &of_primary, record.design));
+    let lockstep = lockstep(&schedulers, primary);
     Ok(ComparisonDocument {
         schema: SCHEMA,
         tool_version: TOOL_VERSION,
@@ -240,7 +249,26 @@ pub fn conclude(
         headroom: None,
         sensitivity: None,
         verdict,
+        conditions: Vec::new(),
+        lockstep,
     })
+}
+
+/// What tells, beside the verdict's measure, that trials are the same sequence of events. One measure alone does not: percentiles are edges
+/// of buckets, and a run of a set length has always the same elapsed time.
+const SEQUENCE: [&str; 5] = ["wakeups", "slices", "migrations_ran", "voluntary_switches", "involuntary_switches"];
+
+/// Schedulers of at least two trials that have the same value of the verdict's measure and as many wakeups, slices, moves and switches in
+/// all of them. Nothing then varies but what a tick more or less takes: further trials are the same run again.
+fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec<String> {
+    let same = |scheduler: &SchedulerResult, name: &str| {
+        let points = scheduler.measures.get(name).map_or(&[][..], |result| &result.points);
+        points.len() > 1 && points[0].is_some() && points.iter().all(|point| *point == points[0])
+    };
+    let in_lockstep = |scheduler: &&SchedulerResult| {
+        SEQUENCE.iter().chain([&measure.name.as_str()]).all(|name| same(scheduler, name))
+    };
+    schedulers.iter().filter(in_lockstep).map(|scheduler| scheduler.label.clone()).collect()
 }
 
 /// [`conclude`] for an experiment, with what its machine's costs rest on.
@@ -255,8 +283,30 @@ pub fn conclude_experiment(
     let mut document = conclude(record, &experiment.workload.value, &*experiment.place, trials)?;
     if experiment.place.kind().simulated {
         document.warnings.extend(crate::load::generic_costs(&experiment.machine.value));
+        document.conditions.extend(shared_cores(&experiment.machine.value));
+        if !document.lockstep.is_empty() {
+            document.conditions.push(format!(
+                "the {} trials of {} are in lockstep, with the same {} and as many events: they say no more than one of \
+                 them; times that vary (docs/workloads.md) would end it",
+                record.seeds.len(),
+                document.lockstep.join(", "),
+                document.primary
+            ));
+        }
     }
     Ok(document)
+}
+
+/// How far hardware threads of one core slow each other, where there are any.
+fn shared_cores(machine: &Machine) -> Option<String> {
+    let slowdown = machine.costs().smt_slowdown();
+    let origin = machine.origin("costs.smt_slowdown_percent").map_or_else(String::new, |origin| origin.short() + "; ");
+    (machine.smt_width() > 1).then(|| {
+        format!(
+            "beside a busy thread of its core work takes {} times as long ({origin}--smt-slowdown)",
+            decimal(1.0 + slowdown)
+        )
+    })
 }
 
 /// Checks, before anything runs, that the verdict's metric exists and will be measured.

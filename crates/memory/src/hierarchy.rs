@@ -54,6 +54,8 @@ pub struct Hierarchy {
     pub line_bytes: u32,
     /// Clock of a CPU of capacity 1024 in cycles per nanosecond.
     pub frequency_ghz: f64,
+    /// How much longer computing takes beside one busy hardware thread of the same core, as a fraction: kappa.
+    pub smt_slowdown: f64,
     /// L1 data cache by core.
     pub l1: Vec<CacheShape>,
     /// Private second-level caches.
@@ -134,6 +136,7 @@ impl Hierarchy {
         Ok(Self {
             line_bytes: reader.line_bytes,
             frequency_ghz,
+            smt_slowdown: machine.costs().smt_slowdown(),
             l1,
             l2,
             l2_of_core,

@@ -350,6 +350,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
             cpu_time_ns: cpu_ns[index],
             progress_ns: cpu_ns[index],
             spin_ns: 0,
+            smt_ns: 0,
             slept_ns: 0,
             memory: None,
         })

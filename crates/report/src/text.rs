@@ -134,6 +134,9 @@ pub fn command(run: &Run) -> String {
 fn one(text: &mut String, run: &Run) {
     let document = &run.disk.comparison;
     let _ = writeln!(text, "# {}\n\n{}\n", markdown_text(&question(run)), markdown_text(&document.verdict.sentence));
+    for condition in &document.conditions {
+        let _ = writeln!(text, "> Condition: {}.\n", markdown_text(condition));
+    }
     for note in run.notes.iter().chain(&document.warnings) {
         let _ = writeln!(text, "> Warning: {}\n", markdown_text(note));
     }

@@ -9,7 +9,7 @@ use crate::figures::check_figures;
 use crate::{Basis, CacheKind, Costs, Machine, Origin, Performance, Relation};
 
 /// Name for people, and the names of the values that belong together; one that ends with a point stands for a table.
-const GROUPS: [(&str, &[&str]); 20] = [
+const GROUPS: [(&str, &[&str]); 21] = [
     ("context switch", &["costs.context_switch_ns"]),
     ("wakeup", &["costs.wakeup_ns"]),
     ("interrupt of another CPU", &["costs.ipi_ns."]),
@@ -42,6 +42,7 @@ const GROUPS: [(&str, &[&str]); 20] = [
     ("payload of a message", &["costs.pipe_payload_percent", "costs.socket_payload_percent"]),
     ("fork and exit", &["costs.fork_ns", "costs.exit_ns"]),
     ("load balancing", &["costs.balance_base_ns", "costs.balance_per_cpu_ns"]),
+    ("busy sibling", &[SMT_SLOWDOWN]),
 ];
 
 /// Name of the latencies of caches, which stand in no section of named values.
@@ -49,6 +50,9 @@ const CACHE_LATENCY: &str = "cache latency";
 
 /// A table that is the core-to-core latencies, and no assumption where those are none.
 const LINE_TRANSFER: &str = "costs.line_transfer_ns.";
+
+/// No assumption on a machine whose cores have one thread.
+const SMT_SLOWDOWN: &str = "costs.smt_slowdown_percent";
 
 /// The most that a share in percent can be.
 const WHOLE_PERCENT: u64 = 100;
@@ -93,6 +97,9 @@ fn rests_on_nothing(origin: &Origin) -> bool {
 }
 
 fn is_assumed(machine: &Machine, name: &str) -> bool {
+    if name == SMT_SLOWDOWN && machine.smt_width() == 1 {
+        return false;
+    }
     let Some(origin) = machine.origin(name) else { return false };
     // Handing a line over is the core-to-core latency itself where that is known.
     let known = name.strip_prefix(LINE_TRANSFER).and_then(|relation| {
@@ -119,7 +126,8 @@ impl Assumption {
             if self.values.iter().any(|value| value == name)
                 && let Some(Quantity::Number(number)) = slot.get()
             {
-                let most = if name.ends_with("_percent") { WHOLE_PERCENT } else { slot.unit().most() };
+                let is_share = name.ends_with("_percent") && slot.unit() != Unit::Growth;
+                let most = if is_share { WHOLE_PERCENT } else { slot.unit().most() };
                 slot.set(Quantity::Number(times(number, factor).clamp(1, most)));
             }
         });

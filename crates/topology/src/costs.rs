@@ -68,7 +68,19 @@ pub struct Costs {
     /// CPU time of one multiplication and addition of schbench's matrix loop, in picoseconds: not the kernel's action, but what the
     /// program's work is counted in. `None` if nothing is known; schbench's own constant holds then.
     pub multiply_add_ps: Option<u64>,
+    /// How much longer computing takes beside one busy hardware thread of the same core, in percent of its time alone; beside n busy
+    /// ones n times as much more. Two threads of a core do 2 / (1 + this) of one thread's work, four do 4 / (1 + 3 times this).
+    /// Not the kernel's action either, but what its tasks' work is slowed by; every model of memory asks for it. 0 where hardware
+    /// threads share nothing, as a guest's do.
+    pub smt_slowdown_percent: u32,
 }
+
+/// [`Costs::smt_slowdown_percent`] of machines that do not state it: two threads do 1.21 times the work of one.
+///
+/// Published: 1.20 on average for pairs of SPEC programs, from 0.90 to 1.58 (Tuck and Tullsen, "Initial observations of the
+/// simultaneous multithreading Pentium 4 processor", PACT 2003); 1.15 is what Linux counted on until 5.0 (`smt_gain`, 1178 of 1024);
+/// 0.96 a pool of threads that only compute (`machines/i7-3770.toml`).
+const SMT_SLOWDOWN_PERCENT: u32 = 65;
 
 /// Cache lines a migrated task is assumed to fetch again at once: 32 KiB.
 const MIGRATION_LINES: u64 = 512;
@@ -111,7 +123,13 @@ impl Costs {
             balance_base_ns: 1_000,
             balance_per_cpu_ns: 150,
             multiply_add_ps: None,
+            smt_slowdown_percent: SMT_SLOWDOWN_PERCENT,
         }
+    }
+
+    /// [`Costs::smt_slowdown_percent`] as a fraction: computing takes 1 + this times n times as long beside n busy siblings.
+    pub fn smt_slowdown(&self) -> f64 {
+        f64::from(self.smt_slowdown_percent) / 100.0
     }
 }
 

@@ -15,6 +15,8 @@ pub(crate) enum Unit {
     Picoseconds,
     /// Cache lines.
     Lines,
+    /// Percent of a time that it grows by.
+    Growth,
     /// MHz.
     Megahertz,
     /// GB/s (10^9 bytes per second) in the file, MB/s inside.
@@ -37,6 +39,7 @@ impl Unit {
             Unit::Nanoseconds => 1_000_000_000,
             Unit::Picoseconds => 1_000_000,
             Unit::Lines => 100_000,
+            Unit::Growth => 1_000,
             Unit::Megahertz => 20_000,
             Unit::Bandwidth => 1_000_000_000,
         }
@@ -56,6 +59,7 @@ impl Unit {
             Unit::Nanoseconds => "a whole number of nanoseconds, 0 to 1000000000",
             Unit::Picoseconds => "nanoseconds above 0, at most 1000 and with at most three decimals",
             Unit::Lines => "a whole number of cache lines, 0 to 100000",
+            Unit::Growth => "a whole number of percent, 0 to 1000",
             Unit::Megahertz => "a whole number of MHz, 1 to 20000",
             Unit::Bandwidth => "GB/s above 0, at most 1000000 and with at most three decimals, or \"unlimited\"",
         }
@@ -63,7 +67,7 @@ impl Unit {
 
     /// Whether zero makes sense.
     const fn allows_zero(self) -> bool {
-        matches!(self, Unit::Nanoseconds | Unit::Lines)
+        matches!(self, Unit::Nanoseconds | Unit::Lines | Unit::Growth)
     }
 
     /// Reads a number of the file.
@@ -89,6 +93,7 @@ impl Unit {
 pub(crate) enum Slot<'a> {
     Time(&'a mut u64),
     Count(&'a mut u32),
+    Growth(&'a mut u32),
     OptionalTime(&'a mut Option<u64>),
     OptionalPicoseconds(&'a mut Option<u64>),
     OptionalMegahertz(&'a mut Option<u32>),
@@ -101,6 +106,7 @@ impl Slot<'_> {
             Slot::Time(_) | Slot::OptionalTime(_) => Unit::Nanoseconds,
             Slot::OptionalPicoseconds(_) => Unit::Picoseconds,
             Slot::Count(_) => Unit::Lines,
+            Slot::Growth(_) => Unit::Growth,
             Slot::OptionalMegahertz(_) => Unit::Megahertz,
             Slot::OptionalBandwidth(_) => Unit::Bandwidth,
         }
@@ -109,7 +115,7 @@ impl Slot<'_> {
     pub(crate) fn get(&self) -> Option<Quantity> {
         match self {
             Slot::Time(value) => Some(Quantity::Number(**value)),
-            Slot::Count(value) => Some(Quantity::Number(u64::from(**value))),
+            Slot::Count(value) | Slot::Growth(value) => Some(Quantity::Number(u64::from(**value))),
             Slot::OptionalTime(value) | Slot::OptionalPicoseconds(value) => value.map(Quantity::Number),
             Slot::OptionalMegahertz(value) => value.map(|value| Quantity::Number(u64::from(value))),
             Slot::OptionalBandwidth(value) => value.map(|value| match value {
@@ -128,7 +134,7 @@ impl Slot<'_> {
         let small = u32::try_from(number).unwrap_or(u32::MAX);
         match self {
             Slot::Time(value) => *value = number,
-            Slot::Count(value) => *value = small,
+            Slot::Count(value) | Slot::Growth(value) => *value = small,
             Slot::OptionalTime(value) | Slot::OptionalPicoseconds(value) => *value = Some(number),
             Slot::OptionalMegahertz(value) => *value = Some(small),
             Slot::OptionalBandwidth(value) => {
@@ -213,6 +219,7 @@ fn each_cost(costs: &mut Costs, visit: &mut dyn FnMut(&str, Slot<'_>)) {
     ] {
         visit(&format!("costs.{key}"), Slot::Count(value));
     }
+    visit("costs.smt_slowdown_percent", Slot::Growth(&mut costs.smt_slowdown_percent));
     for (key, table) in [
         ("ipi_ns", &mut costs.ipi_ns),
         ("migration_ns", &mut costs.migration_ns),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::build::PROCESSOR;
-use crate::fields::each_value;
+use crate::fields::{Unit, each_value};
 use crate::template::CacheTemplate;
 use crate::{Bandwidth, Basis, CacheKind, Costs, Machine, Origin, PerRelation, Performance, Relation};
 
@@ -16,6 +16,9 @@ const TYPICAL_CORE_TO_CORE_NS: PerRelation<u64> = PerRelation([0, 9, 30, 45, 100
 
 const TYPICAL_NOTE: &str = "typical of current server cores";
 const FILLED_NOTE: &str = "from core_to_core_ns";
+const SMT_SLOWDOWN: &str = "costs.smt_slowdown_percent";
+const SMT_SLOWDOWN_NOTE: &str =
+    "two threads of a core do 1.21 times the work of one; published are 0.9 to 1.58, 1.20 on average";
 
 /// A complete core-to-core table: stated entries as they are, the others typical, but never nearer than a stated
 /// nearer relation nor farther than a stated farther one.
@@ -38,7 +41,9 @@ pub(crate) fn default_costs(performance: &Performance) -> (Costs, BTreeMap<Strin
     each_value(&mut Performance::default(), &mut costs, &mut |name, slot| {
         if name.starts_with("costs.") && slot.get().is_some() {
             let depends_on_relation = name.matches('.').count() == 2;
-            let origin = if depends_on_relation {
+            let origin = if name == SMT_SLOWDOWN {
+                Origin::new(Basis::Assumed, SMT_SLOWDOWN_NOTE)
+            } else if depends_on_relation {
                 Origin::new(Basis::Derived, FILLED_NOTE)
             } else {
                 Origin::new(Basis::Assumed, TYPICAL_NOTE)
@@ -156,6 +161,17 @@ impl Machine {
         }
         self.sources.extend(other.sources.iter().map(|(tag, text)| (tag.clone(), text.clone())));
         self
+    }
+
+    /// The same machine whose tasks are slowed so much by a busy sibling ([`Costs::smt_slowdown_percent`]), and why that is.
+    ///
+    /// # Errors
+    /// When it is more than 1000.
+    pub fn with_smt_slowdown(mut self, percent: u32, why: Origin) -> Result<Machine, String> {
+        Unit::Growth.read(f64::from(percent)).map_err(|reason| format!("{SMT_SLOWDOWN}: {reason}"))?;
+        self.costs.smt_slowdown_percent = percent;
+        self.origins.insert(SMT_SLOWDOWN.to_owned(), why);
+        Ok(self)
     }
 
     /// The same machine with other costs, for studies of their influence. What differs counts as given by the user.

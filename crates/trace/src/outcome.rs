@@ -42,11 +42,19 @@ pub struct TaskOutcome {
     pub progress_ns: u64,
     /// Of that, busy waiting.
     pub spin_ns: u64,
+    /// Of the CPU time, what its work took longer because hardware threads of the same core were busy, where memory is not modelled:
+    /// `memory` says it otherwise.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub smt_ns: u64,
     /// Asleep until a time came.
     pub slept_ns: u64,
     /// What its time and accesses went to, if the memory was modelled.
     #[serde(skip)]
     pub memory: Option<MemoryCounters>,
+}
+
+fn is_none(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// An application of the run.

@@ -156,6 +156,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .baseline(baseline)
         .seeds(trial_seeds(arguments.seed, arguments.trials))
         .memory(load::memory(&arguments.memory)?)
+        .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .max_time_ns(arguments.max_time)
         .trace(arguments.trace.map(trace_level))
         .kept(!arguments.no_out)

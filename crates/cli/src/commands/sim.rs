@@ -38,6 +38,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
         .schedulers(vec![load::scheduler(&arguments.scheduler)?])
         .seeds(vec![arguments.seed])
         .memory(load::memory(&arguments.memory)?)
+        .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .max_time_ns(arguments.max_time)
         .trace(Some(trace_level(arguments.trace)))
         .metric(Some("elapsed_ns".into()))

@@ -110,6 +110,7 @@ fn experiment(
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
         .max_time_ns(arguments.max_time)
         .memory(load::memory(&arguments.memory)?)
+        .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .margin(arguments.margin)
         .build()?)
 }

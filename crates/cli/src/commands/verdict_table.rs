@@ -27,9 +27,10 @@ pub fn plain(document: &ComparisonDocument) -> String {
 fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let (document, key) = with_short_labels(document);
     format!(
-        "{key}{}\n{}\n{}{}{}{}{}",
+        "{key}{}\n{}\n{}{}{}{}{}{}",
         show(&table(&document)),
         wrapped(&document.verdict.sentence, columns),
+        conditions(&document, columns),
         headroom(&document, columns),
         sensitivity(&document, &show, columns),
         time_split(&document, &show, columns),
@@ -69,6 +70,12 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
     }
     let key = if key.is_empty() { key } else { format!("{key}\n") };
     (document, key)
+}
+
+/// What the verdict holds for beside what was asked.
+fn conditions(document: &ComparisonDocument, columns: usize) -> String {
+    let line = |condition: &String| wrapped(&format!("Condition: {condition}."), columns) + "\n";
+    document.conditions.iter().map(line).collect()
 }
 
 /// How far the schedulers are from the oracle, if it was asked.

@@ -37,6 +37,7 @@ use super::profile::View;
 use warmcore_lab::files::{FileError, read_text};
 use warmcore_places::files::find_program;
 use warmcore_places::place::Observe;
+use warmcore_places::vm::layout::as_guest;
 
 /// Version of the format.
 pub const SCHEMA: &str = "warmcore-book-1";
@@ -261,7 +262,7 @@ pub struct BookExperiment {
     pub checklist: Vec<u32>,
     /// What was written for the machine; experiments of equal text share boots.
     pub machine_text: String,
-    /// The machine.
+    /// The machine, as a guest of its shape is ([`as_guest`]).
     pub machine: Machine,
     /// What runs.
     pub workload: Workload,
@@ -331,7 +332,7 @@ impl BookExperiment {
         if document.checks_nothing() {
             return Err("it has no [[check]] or no scheduler".into());
         }
-        let machine = warmcore_topology::resolve(&document.machine).map_err(|error| error.to_string())?;
+        let machine = as_guest(&warmcore_topology::resolve(&document.machine).map_err(|error| error.to_string())?);
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;

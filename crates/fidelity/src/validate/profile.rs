@@ -407,6 +407,7 @@ mod tests {
             cpu_time_ns: 0,
             progress_ns: 0,
             spin_ns: 0,
+            smt_ns: 0,
             slept_ns: 0,
             memory: None,
         };

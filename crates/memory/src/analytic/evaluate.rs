@@ -250,7 +250,7 @@ impl Analytic {
         let state = &mut self.cpus[index];
         let profile = &self.profiles[self.tasks[state.task as usize].executes as usize];
         let old = state.rate.speed;
-        state.rate = state.alone.beside(busy, profile.profile.mlp, profile.nominal);
+        state.rate = state.alone.beside(busy, self.hierarchy.smt_slowdown, profile.profile.mlp, profile.nominal);
         (f64::from(state.rate.speed) / f64::from(old.max(1)) - 1.0).abs() > HYSTERESIS
     }
 

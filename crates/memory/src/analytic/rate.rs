@@ -12,10 +12,6 @@ use super::{MemoryEvent, TimeShare};
 /// wait in the store buffer: nothing depends on them, and 50 entries outlast a transfer.
 pub(super) const COHERENCE_OVERLAP: f64 = 1.5;
 
-/// How much of the busy part of a sibling thread lengthens one's own (assumed; two computing threads reach 1.21 times
-/// one).
-const SMT_KAPPA: f64 = 0.65;
-
 /// How much of the miss buffers a stalled sibling takes (assumed).
 const SMT_BUFFERS: f64 = 0.25;
 
@@ -257,8 +253,8 @@ pub(super) struct Alone {
 
 impl Alone {
     /// The rate of a task with so many misses in flight beside siblings that are busy `sibling_busy` of the time together;
-    /// `None` if there are none running.
-    pub fn beside(&self, sibling_busy: Option<f64>, mlp: f64, nominal: f64) -> Rate {
+    /// `None` if there are none running. `slowdown`: [`Hierarchy::smt_slowdown`](crate::Hierarchy::smt_slowdown).
+    pub fn beside(&self, sibling_busy: Option<f64>, slowdown: f64, mlp: f64, nominal: f64) -> Rate {
         let mut ns = self.stall_ns;
         let stall: f64 = self.stall_ns.iter().sum();
         let (slower, fewer_buffers) = match sibling_busy {
@@ -267,7 +263,7 @@ impl Alone {
                 // Who has one miss in flight needs one buffer.
                 let taken = (SMT_BUFFERS * (1.0 - busy.min(1.0))).min(1.0 - 1.0 / mlp);
                 let overlapping = (stall - self.communicated_ns).max(0.0);
-                (self.compute_ns * SMT_KAPPA * busy, overlapping * taken / (1.0 - taken))
+                (self.compute_ns * slowdown * busy, overlapping * taken / (1.0 - taken))
             }
         };
         ns[TimeShare::Compute as usize] = self.compute_ns;
@@ -289,7 +285,7 @@ mod tests {
     fn a_stalled_sibling_takes_buffers_from_misses_that_overlap_and_from_no_others() {
         let mut alone = Alone { compute_ns: 1.0, ..Alone::default() };
         alone.stall_ns[TimeShare::DramLocal as usize] = 3.0;
-        let smt = |alone: &Alone, mlp: f64| alone.beside(Some(0.0), mlp, 1.0).ns[TimeShare::Smt as usize];
+        let smt = |alone: &Alone, mlp: f64| alone.beside(Some(0.0), 0.65, mlp, 1.0).ns[TimeShare::Smt as usize];
         let lost = smt(&alone, 4.0);
         assert!(
             (lost - 1.0).abs() < 1e-12,

@@ -80,9 +80,6 @@ pub struct Options {
 /// Transfers of private lines, which a task left in another cache, overlap as its other misses do, and writes to copies
 /// it can read wait in the store buffer: nothing depends on them.
 pub const COHERENCE_OVERLAP: f64 = 1.5;
-/// Slowdown of a hyperthread by its sibling's issue slots, kappa (`docs/spec/memory-model.md` section 4.5; assumed
-/// there).
-pub const SMT_ISSUE_SHARE: f64 = 0.65;
 /// Part of the misses in flight that a busy sibling takes (`docs/spec/memory-model.md` section 4.5; assumed there).
 pub const SMT_OVERLAP_SHARE: f64 = 0.25;
 /// Shared classes of fewer lines than this are never sampled (`docs/spec/memory-model.md` section 3.5).

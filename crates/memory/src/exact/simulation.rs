@@ -19,7 +19,7 @@ use super::history::{History, HistorySpec};
 use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, WRITABLE};
 use super::load::{LoadFactor, node_bandwidth};
-use super::options::{COHERENCE_OVERLAP, Options, SMT_ISSUE_SHARE, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
+use super::options::{COHERENCE_OVERLAP, Options, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
 use super::paging::Paging;
 use super::space::{COHERENT_ROOM, Space, TaskSpec};
 use super::stream::{Stream, StreamClass};
@@ -322,7 +322,7 @@ impl Simulation {
         let busy: Vec<f64> = slots.iter().map(|slot| self.busy_share(domain, *slot)).collect();
         for (position, slot) in slots.iter().enumerate() {
             let others: f64 = busy.iter().sum::<f64>() - busy[position];
-            let sibling = (slots.len() > 1).then_some((others / (slots.len() - 1).max(1) as f64).min(1.0));
+            let sibling = (slots.len() > 1).then_some(others);
             self.price(domain, core, *slot, sibling);
         }
     }
@@ -343,8 +343,9 @@ impl Simulation {
         let state = &self.tasks[task.id as usize];
         let profile = &state.spec.profile;
         let capacity = state.cpu.map_or(1.0, |cpu| self.seats[cpu.index()].capacity);
-        let (issue, overlap) = sibling_busy
-            .map_or((1.0, 1.0), |busy| (1.0 + SMT_ISSUE_SHARE * busy, 1.0 - SMT_OVERLAP_SHARE * (1.0 - busy)));
+        let (issue, overlap) = sibling_busy.map_or((1.0, 1.0), |busy| {
+            (1.0 + hierarchy.smt_slowdown * busy, 1.0 - SMT_OVERLAP_SHARE * (1.0 - busy.min(1.0)))
+        });
         let mlp = (profile.mlp * overlap).max(1.0);
         let cycle_fs = FS_PER_NS as f64 / (hierarchy.frequency_ghz * capacity);
         let touch_fs = |issue: f64| (profile.core_cpi() * issue * cycle_fs / task.stream.rate()).round() as u64;

@@ -140,6 +140,7 @@ fn task(id: u32, name: String, role: String, cpu_time_ns: u64) -> TaskOutcome {
         cpu_time_ns,
         progress_ns: cpu_time_ns,
         spin_ns: 0,
+        smt_ns: 0,
         slept_ns: 0,
         memory: None,
     }

@@ -15,7 +15,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use warmcore_topology::{CpuId, CpuSet, LOCAL_DISTANCE, LlcId, MAX_DISTANCE, Machine, RECLAIM_DISTANCE, Relation};
+use warmcore_topology::{
+    Basis, CpuId, CpuSet, LOCAL_DISTANCE, LlcId, MAX_DISTANCE, Machine, Origin, RECLAIM_DISTANCE, Relation,
+};
 
 use super::VmError;
 use super::kernel::version_numbers;
@@ -43,6 +45,15 @@ pub struct Layout {
     nodes: Vec<Option<(usize, usize)>>,
     /// Distances that the guest is told, by rows.
     distances: Vec<Vec<u32>>,
+}
+
+/// The machine as guests of this shape are: virtual CPUs of one core are threads of the host like any others and, emulated, take turns, so
+/// that work is as fast beside a busy one as alone. What is simulated to be compared with a guest is simulated on this.
+#[must_use]
+pub fn as_guest(machine: &Machine) -> Machine {
+    let why = Origin::new(Basis::Given, "virtual CPUs of a guest do not slow each other");
+    // Nothing is in range on every machine.
+    machine.clone().with_smt_slowdown(0, why).unwrap_or_else(|_| machine.clone())
 }
 
 impl Layout {

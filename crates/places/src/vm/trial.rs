@@ -404,6 +404,7 @@ impl Roster {
                 cpu_time_ns: task.cpu_ns,
                 progress_ns: task.cpu_ns,
                 spin_ns: 0,
+                smt_ns: 0,
                 slept_ns: 0,
                 memory: None,
             }

@@ -1,0 +1,58 @@
+//! What a verdict says it holds for: how far hardware threads slow each other, and that nothing varied.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use warmcore_lab::experiment::{Experiment, Named, trial_seeds};
+use warmcore_lab::runner::{self, Conduct};
+use warmcore_lab::verdict::{self, ComparisonDocument};
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_workload::{Options, from_rtapp};
+
+fn compared(machine: &str, workload: &str, smt_slowdown_percent: Option<u32>) -> Result<ComparisonDocument, String> {
+    let named = Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() };
+    let value = from_rtapp("test", workload, &Options::default()).unwrap();
+    let schedulers = ["eevdf", "rr"].map(|text| SchedulerSpec::parse(text).unwrap()).to_vec();
+    let built = Experiment::builder(named, Named { source: "test".into(), value })
+        .schedulers(schedulers)
+        .seeds(trial_seeds(1, 3))
+        .metric(Some("elapsed_ns".into()))
+        .smt_slowdown_percent(smt_slowdown_percent)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let finished = runner::run(&built.experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+    Ok(verdict::conclude_experiment(&built.experiment, &built.experiment.record(), &finished.trials).unwrap())
+}
+
+const CONSTANT: &str = r#"{ "tasks": { "a": { "instance": 4, "loop": 1, "run": 300 } } }"#;
+
+#[test]
+fn a_verdict_about_hardware_threads_names_what_they_take_of_each_other_and_who_says_so() {
+    let named = |percent| {
+        let document = compared("1s1n1l2c2t", CONSTANT, percent).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("busy thread")).unwrap()
+    };
+    let default = named(None);
+    for part in ["1.65 times as long", "(assumed; --smt-slowdown)"] {
+        assert!(default.contains(part), "{default}");
+    }
+    assert!(named(Some(100)).contains("2 times as long (given;"), "{}", named(Some(100)));
+    assert!(named(Some(0)).contains("1 times as long"), "{}", named(Some(0)));
+    let without = compared("1s1n1l4c1t", CONSTANT, None).unwrap();
+    assert!(!without.conditions.iter().any(|condition| condition.contains("busy thread")));
+}
+
+#[test]
+fn a_slowdown_that_no_machine_can_have_is_refused_before_anything_runs() {
+    assert!(
+        compared("1s1n1l2c2t", CONSTANT, Some(1001)).unwrap_err().contains("1001 is not a whole number of percent")
+    );
+}
+
+#[test]
+fn trials_in_lockstep_are_named() {
+    let constant = compared("1s1n1l4c1t", CONSTANT, None).unwrap();
+    assert_eq!(constant.lockstep, ["eevdf", "rr"], "{:?}", constant.schedulers[0].measures["elapsed_ns"].points);
+    assert!(constant.conditions.iter().any(|condition| condition.contains("3 trials of eevdf, rr are in lockstep")));
+}
