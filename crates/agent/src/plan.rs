@@ -97,6 +97,8 @@ pub struct LaunchPlan {
     pub session: u32,
     /// CPU, by the guest's number, on which its main thread is when the run starts. It may run anywhere from then on.
     pub cpu: u32,
+    /// Decides what its tasks draw.
+    pub seed: u64,
 }
 
 /// Something done at a time, once.

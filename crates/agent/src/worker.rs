@@ -64,6 +64,7 @@ fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String
         calibration: Some(Calibration { iterations_per_ms: order.iterations_per_ms }),
         // An emulated CPU has no speed of its own: it shares the emulator's with all others.
         work_is_cpu_time: true,
+        seed: order.launch.seed,
         start_at_ns: Some(start_ns),
         stop: None,
         groups: order.groups.into_iter().map(Into::into).collect(),

@@ -9,7 +9,7 @@
 use warmcore_memory::dependent_load::dependent_load_ps;
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, TaskId};
-use warmcore_workload::{ConditionId, ListId, LockId, Step, TimerMode};
+use warmcore_workload::{ConditionId, Drawn, ListId, LockId, Step, TimerMode};
 
 use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
@@ -99,6 +99,18 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.busy(cpu, id, Activity::Work, work_ns)
             }
             Step::Sleep { duration_ns } => self.sleep_step(id, *duration_ns),
+            Step::Draw { what, from } => {
+                let task = &mut self.core.tasks[id.index()];
+                if task.stage == Stage::Begin {
+                    task.drawn_ns = task.draws.draw(from);
+                }
+                let ns = task.drawn_ns;
+                match what {
+                    Drawn::Work => self.busy(cpu, id, Activity::Work, ns),
+                    Drawn::CpuTime => self.busy(cpu, id, Activity::CpuTime, ns),
+                    Drawn::Sleep => self.sleep_step(id, ns),
+                }
+            }
             Step::Timer { timer, period_ns, mode } => self.timer_step(id, timer.index(), *period_ns, *mode),
             Step::Lock(lock) => self.lock_step(cpu, id, *lock),
             Step::Unlock(lock) => self.unlock_step(cpu, id, *lock),

@@ -3,7 +3,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, MigrationKind, OverheadKind, TaskId};
-use warmcore_workload::TaskTemplateId;
+use warmcore_workload::{Draws, TaskTemplateId};
 
 use crate::engine::{Engine, Leave};
 use crate::error::SimulationError;
@@ -222,6 +222,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             syscall_ns: 0,
             loops: [0; warmcore_workload::Program::MAX_LOOP_DEPTH],
             loop_depth: 0,
+            draws: Draws::new(self.setup.seed, template.0, instance),
+            drawn_ns: 0,
             waiting_for: WaitReason::None,
             timer_generation: 0,
             served_ns: 0,

@@ -2,7 +2,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::{Policy, ProgramId, TaskTemplateId};
+use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId};
 
 /// Where a task is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +114,9 @@ pub struct Task {
     pub(crate) syscall_ns: u64,
     pub(crate) loops: [u64; warmcore_workload::Program::MAX_LOOP_DEPTH],
     pub(crate) loop_depth: u8,
+    /// What it draws times from, and the last one.
+    pub(crate) draws: Draws,
+    pub(crate) drawn_ns: u64,
     pub(crate) waiting_for: WaitReason,
     /// Invalidates timers that are still in the event queue.
     pub(crate) timer_generation: u32,

@@ -8,7 +8,7 @@ use warmcore_schedulers::fair::weights::{NICE_0_WEIGHT, weight_of};
 use warmcore_statistics::Better;
 use warmcore_trace::Outcome;
 use warmcore_trace::metrics::{METRICS, Metrics};
-use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
+use warmcore_workload::{Drawn, HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
 use crate::trial::{Trial, TrialEnd};
 use crate::{host_measures, memory_measures, observe, placement_measures};
@@ -318,6 +318,7 @@ fn stops(step: &Step) -> bool {
 fn blocks(step: &Step) -> bool {
     match step {
         Step::Sleep { .. }
+        | Step::Draw { what: Drawn::Sleep, .. }
         | Step::Timer { .. }
         | Step::Lock(_)
         | Step::Wait { .. }
@@ -332,6 +333,7 @@ fn blocks(step: &Step) -> bool {
         | Step::Join { .. } => true,
         Step::Run { .. }
         | Step::RunTime { .. }
+        | Step::Draw { .. }
         | Step::Unlock(_)
         | Step::Signal(_)
         | Step::Broadcast(_)

@@ -26,6 +26,8 @@ fn compared(machine: &str, workload: &str, smt_slowdown_percent: Option<u32>) ->
 }
 
 const CONSTANT: &str = r#"{ "tasks": { "a": { "instance": 4, "loop": 1, "run": 300 } } }"#;
+const DRAWN: &str = r#"{ "tasks": { "a": { "instance": 0 } }, "warmcore": { "tasks": { "a": { "instances": 4,
+    "program": [ { "run_ns": { "exponential": { "mean_ns": 300000 } } } ] } } } }"#;
 
 #[test]
 fn a_verdict_about_hardware_threads_names_what_they_take_of_each_other_and_who_says_so() {
@@ -51,8 +53,10 @@ fn a_slowdown_that_no_machine_can_have_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn trials_in_lockstep_are_named() {
+fn trials_in_lockstep_are_named_and_drawn_times_end_it() {
     let constant = compared("1s1n1l4c1t", CONSTANT, None).unwrap();
     assert_eq!(constant.lockstep, ["eevdf", "rr"], "{:?}", constant.schedulers[0].measures["elapsed_ns"].points);
     assert!(constant.conditions.iter().any(|condition| condition.contains("3 trials of eevdf, rr are in lockstep")));
+    let drawn = compared("1s1n1l4c1t", DRAWN, None).unwrap();
+    assert!(drawn.lockstep.is_empty() && drawn.conditions.is_empty(), "{:?}", drawn.conditions);
 }

@@ -31,6 +31,8 @@ pub struct Options {
     /// Treat `Run` as time on CPU, not as work: for machines whose CPUs do not run at a speed of their own, such as an
     /// emulator's.
     pub work_is_cpu_time: bool,
+    /// Decides what tasks draw ([`Draws`](warmcore_workload::Draws)): equal seeds, equal draws, here as in a simulation.
+    pub seed: u64,
     /// Instant of the start on the monotonic clock, so that several processes start together; now if `None` or past.
     pub start_at_ns: Option<u64>,
     /// By the workload's task group: the file to which a thread writes its number to join (`cgroup.threads`). Without them tasks

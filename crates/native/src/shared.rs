@@ -98,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) calibration: Calibration,
     pub(crate) work_is_cpu_time: bool,
+    /// Of what tasks draw.
+    pub(crate) seed: u64,
     /// By task group: the file to which a thread writes its number to join.
     pub(crate) groups: Vec<PathBuf>,
     /// The memory of tasks, where they are to have some.
@@ -132,6 +134,7 @@ impl Shared {
             host,
             calibration,
             work_is_cpu_time: options.work_is_cpu_time,
+            seed: options.seed,
             groups: options.groups.clone(),
             memory: options.own_memory.then(|| SharedMemory::new(workload)),
             stop: Stop::default(),

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::thread::{sched_setaffinity, sched_yield};
-use warmcore_workload::{Affinity, GroupId, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode};
+use warmcore_workload::{
+    Affinity, Drawn, Draws, GroupId, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode,
+};
 
 use crate::chain::Chain;
 use crate::channel::Failed;
@@ -48,7 +50,7 @@ pub(crate) fn spawn(
     let place = Arc::clone(shared);
     let thread = move || {
         let mut end = EndOfThread { shared: &place, template, number, order, parent, finished: None };
-        end.finished = Some(Thread::new(&place, template).run());
+        end.finished = Some(Thread::new(&place, template, number).run());
     };
     let spawned = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(thread);
     spawned.map(drop).map_err(|source| {
@@ -129,6 +131,8 @@ impl From<Stopped> for Left {
 struct Thread<'a> {
     shared: &'a Arc<Shared>,
     template: TaskTemplateId,
+    /// What it draws times from.
+    draws: Draws,
     start_ns: u64,
     parker: Arc<Parker>,
     family: Arc<Family>,
@@ -152,10 +156,11 @@ struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
-    fn new(shared: &'a Arc<Shared>, template: TaskTemplateId) -> Self {
+    fn new(shared: &'a Arc<Shared>, template: TaskTemplateId, number: u32) -> Self {
         Self {
             shared,
             template,
+            draws: Draws::new(shared.seed, template.0, number),
             start_ns: now_ns(),
             parker: Arc::default(),
             family: Arc::default(),
@@ -257,6 +262,14 @@ impl<'a> Thread<'a> {
             }
             Step::RunTime { cpu_ns } => self.use_cpu(*cpu_ns)?,
             Step::Sleep { duration_ns } => self.sleep(*duration_ns)?,
+            Step::Draw { what, from } => {
+                let ns = self.draws.draw(from);
+                match what {
+                    Drawn::Work => self.step(&Step::Run { work_ns: ns })?,
+                    Drawn::CpuTime => self.step(&Step::RunTime { cpu_ns: ns })?,
+                    Drawn::Sleep => self.sleep(ns)?,
+                }
+            }
             Step::Timer { timer, period_ns, mode } => self.timer(*timer, *period_ns, *mode)?,
             Step::Lock(lock) => objects.locks[lock.index()].lock(stop)?,
             Step::Unlock(lock) => objects.locks[lock.index()].unlock(),

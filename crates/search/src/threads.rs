@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use warmcore_workload::{Affinity, Program, Step, TaskTemplateId, Workload};
+use warmcore_workload::{Affinity, Drawn, Program, Step, TaskTemplateId, Workload};
 
 /// Most long-lived threads: more are not written out.
 pub const MAX_THREADS: usize = 1024;
@@ -62,6 +62,7 @@ fn is_placed(workload: &Workload, thread: usize) -> bool {
                 | Step::LoopStart { .. }
                 | Step::LoopEnd { .. }
                 | Step::Sleep { .. }
+                | Step::Draw { what: Drawn::Sleep, .. }
                 | Step::StartClock { .. }
                 | Step::RecordClock { .. }
                 | Step::Phase(_)

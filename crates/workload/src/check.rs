@@ -42,6 +42,9 @@ pub enum CheckProblem {
         /// Length of the table.
         count: usize,
     },
+    /// Nothing can be drawn from a distribution.
+    #[error(transparent)]
+    Distribution(#[from] crate::DistributionError),
     /// Loop starts and ends do not pair.
     #[error("its loop has no matching other end")]
     LoopMismatch,

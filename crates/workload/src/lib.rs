@@ -5,15 +5,18 @@
 //! - [`from_generator`], [`generators`]: look-alikes of benchmark programs, made from their own flags.
 //! - [`library`]: workloads with names of their own, for published experiments.
 //! - [`resolve`]: any of them, from what a user typed.
+//! - [`Distribution`]: run and sleep times that vary.
 //! - [`Workload::check`]: refuses what cannot be run.
 //! - [`results`]: the lines the imitated programs print.
 //!
-//! The crate does no I/O, reads no clock and uses no random numbers: the same text gives the same workload.
+//! The crate does no I/O and reads no clock. The same text gives the same workload; what a step draws at random while it runs, whoever
+//! runs it draws from [`Draws`], which the run's seed decides.
 
 mod action;
 mod aggregate;
 mod build;
 mod check;
+mod distribution;
 mod duration;
 mod error;
 pub mod generate;
@@ -31,6 +34,7 @@ pub use action::{Action, Deed, Destination, LOOK_NS, LOOKS};
 pub use aggregate::{Aggregate, AggregateError, AggregateTarget, Aggregation};
 pub use build::{ProgramBuilder, add_warning};
 pub use check::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS, MAX_TASKS};
+pub use distribution::{Distribution, DistributionError, Draws, LONGEST_NS};
 pub use duration::{DurationError, DurationProblem, MAX_DURATION_NS, format_duration, parse_duration};
 pub use error::{DocumentError, DocumentProblem, GeneratorError, GeneratorProblem, SyntaxError, WorkloadError};
 pub use generate::{

@@ -8,6 +8,8 @@ use std::fmt;
 
 use warmcore_topology::{CpuSet, format_cpu_list};
 
+use crate::Distribution;
+
 macro_rules! object_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -229,10 +231,28 @@ pub enum Step {
         /// Index of the matching `LoopStart` in this program.
         start: u32,
     },
+    /// Run or sleep for a time that is drawn anew each time, from the task's own stream ([`Draws`](crate::Draws)).
+    Draw {
+        /// What is done for so long.
+        what: Drawn,
+        /// What the time is drawn from.
+        from: Distribution,
+    },
     /// End of the task. The end of a program is an exit too.
     Exit,
     /// End of the whole workload: every task exits.
     Stop,
+}
+
+/// What a [`Step::Draw`] does for the time that it draws.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drawn {
+    /// As [`Step::Run`].
+    Work,
+    /// As [`Step::RunTime`].
+    CpuTime,
+    /// As [`Step::Sleep`].
+    Sleep,
 }
 
 /// What the next expiry of a [`Step::Timer`] is counted from.
@@ -440,6 +460,7 @@ impl Program {
             matches!(
                 step,
                 Step::Sleep { .. }
+                    | Step::Draw { what: Drawn::Sleep, .. }
                     | Step::Timer { .. }
                     | Step::Lock(_)
                     | Step::Unlock(_)

@@ -1,6 +1,6 @@
 //! Facts about single steps that several parts need: their names, what they refer to, and whether they let time pass.
 
-use crate::{Affinity, Step};
+use crate::{Affinity, Distribution, Drawn, Step};
 
 impl Step {
     /// The step's word in messages and in step lists: rt-app's event name where there is one.
@@ -41,6 +41,9 @@ impl Step {
             Step::Phase(_) => "phase",
             Step::LoopStart { .. } => "loop",
             Step::LoopEnd { .. } => "end of loop",
+            Step::Draw { what: Drawn::Work, .. } => "run",
+            Step::Draw { what: Drawn::CpuTime, .. } => "runtime",
+            Step::Draw { what: Drawn::Sleep, .. } => "sleep",
             Step::Exit => "exit",
             Step::Stop => "stop",
         }
@@ -55,7 +58,10 @@ impl Step {
             | Step::Sleep { duration_ns: ns }
             | Step::Timer { period_ns: ns, .. }
             | Step::Chase { hops: ns, .. }
-            | Step::IoRun { bytes: ns } => *ns > 0,
+            | Step::IoRun { bytes: ns }
+            | Step::Draw { from: Distribution::Constant { ns } | Distribution::Uniform { to_ns: ns, .. }, .. } => {
+                *ns > 0
+            }
             Step::Lock(_)
             | Step::Unlock(_)
             | Step::Signal(_)
@@ -85,6 +91,7 @@ impl Step {
             | Step::Enlist { .. }
             | Step::Serve(_)
             | Step::Join { .. }
+            | Step::Draw { .. }
             | Step::Exit
             | Step::Stop => true,
         }

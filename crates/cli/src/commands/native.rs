@@ -80,6 +80,8 @@ fn options(max_time: Option<u64>, signals: &Signals) -> Options {
         time_limit_ns: max_time,
         stop: Some(Arc::clone(&signals.stop)),
         work_is_cpu_time: is_emulated(),
+        // That of a simulation's first trial.
+        seed: 1,
         ..Options::default()
     }
 }

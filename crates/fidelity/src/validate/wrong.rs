@@ -6,7 +6,7 @@
 
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{CpuId, CpuSet, Machine};
-use warmcore_workload::{Action, Affinity, Deed, Destination, Step, Workload};
+use warmcore_workload::{Action, Affinity, Deed, Destination, Drawn, Step, Workload};
 
 use super::book::BookExperiment;
 
@@ -113,8 +113,10 @@ fn wandering(workload: &Workload, halves: &[CpuSet; 2], duration_ns: u64) -> Vec
 fn longer(workload: &Workload) -> Workload {
     let mut wrong = workload.clone();
     for step in wrong.programs.iter_mut().flat_map(|program| &mut program.steps) {
-        if let Step::Run { work_ns: ns } | Step::RunTime { cpu_ns: ns } = step {
-            *ns = ns.saturating_mul(FACTOR);
+        match step {
+            Step::Run { work_ns: ns } | Step::RunTime { cpu_ns: ns } => *ns = ns.saturating_mul(FACTOR),
+            Step::Draw { what: Drawn::Work | Drawn::CpuTime, from } => *from = from.times(FACTOR),
+            _ => {}
         }
     }
     wrong

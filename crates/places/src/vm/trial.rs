@@ -199,6 +199,7 @@ fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result
             processes: launch.processes.clone(),
             session: launch.application,
             cpu: layout.guest_cpus(&CpuSet::from_iter([*cpu]))[0],
+            seed: request.seed,
         })
     };
     setup.launchers().iter().map(plan).collect()

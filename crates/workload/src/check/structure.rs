@@ -154,6 +154,7 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
             clock(*slot)?;
             recorder(id.index())
         }
+        Step::Draw { from, .. } => Ok(from.check()?),
         Step::Phase(phase) => in_range("phase", *phase as usize, workload.phases.len()),
         _ => Ok(()),
     }

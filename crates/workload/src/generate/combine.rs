@@ -116,6 +116,7 @@ impl Offsets {
             Step::Run { .. }
             | Step::RunTime { .. }
             | Step::Sleep { .. }
+            | Step::Draw { .. }
             | Step::Suspend
             | Step::Join { .. }
             | Step::Yield

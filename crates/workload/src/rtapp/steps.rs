@@ -7,7 +7,7 @@ use super::node::{Node, Read};
 use super::tasks::{POLICIES, PolicyChoice};
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
-use crate::{Affinity, Policy, Step, TimerMode, Workload};
+use crate::{Affinity, Distribution, Drawn, Policy, Step, TimerMode, Workload};
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
@@ -119,6 +119,14 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
     let names = &mut *compiler.names;
     let bytes = || node.require("bytes", "state the size of the message")?.u32("a number of bytes");
     Ok(match verb {
+        "run_ns" | "runtime_ns" | "sleep_ns" if matches!(value.value, Json::Object(_)) => {
+            let what = match verb {
+                "run_ns" => Drawn::Work,
+                "runtime_ns" => Drawn::CpuTime,
+                _ => Drawn::Sleep,
+            };
+            Step::Draw { what, from: read_distribution(value)? }
+        }
         "run_ns" => Step::Run { work_ns: value.nanoseconds()? },
         "runtime_ns" => Step::RunTime { cpu_ns: value.nanoseconds()? },
         "sleep_ns" => Step::Sleep { duration_ns: value.nanoseconds()? },
@@ -172,6 +180,65 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
         "phase" => Step::Phase(names.phase(value.text("the name of a phase")?)),
         _ => return Err(unknown_verb(node, verb)),
     })
+}
+
+/// Names of distributions, and their parameters.
+const DISTRIBUTIONS: [(&str, &[&str]); 6] = [
+    ("constant", &["ns"]),
+    ("uniform", &["from_ns", "to_ns"]),
+    ("normal", &["mean_ns", "sd_ns"]),
+    ("exponential", &["mean_ns"]),
+    ("log_normal", &["median_ns", "p99_ns"]),
+    ("empirical", &["values_ns"]),
+];
+
+/// `{ "exponential": { "mean_ns": 100000 } }`.
+fn read_distribution(node: &Node<'_>) -> Read<Distribution> {
+    let names: Vec<&str> = DISTRIBUTIONS.iter().map(|(name, _)| *name).collect();
+    node.only_keys(&names, "a distribution")?;
+    let entries = node.entries("a distribution")?;
+    let [(name, of)] = entries.as_slice() else {
+        return Err(node.other(format!("give one distribution: {}", names.join(", "))));
+    };
+    let parameters =
+        DISTRIBUTIONS.iter().find(|(known, _)| known == name).map_or(&[][..], |(_, parameters)| *parameters);
+    of.only_keys(parameters, "the distribution's parameters")?;
+    let time = |key: &'static str| of.require(key, "the distribution has no default for it")?.nanoseconds();
+    let distribution = match *name {
+        "constant" => Distribution::Constant { ns: time("ns")? },
+        "uniform" => Distribution::Uniform { from_ns: time("from_ns")?, to_ns: time("to_ns")? },
+        "normal" => Distribution::Normal { mean_ns: time("mean_ns")?, sd_ns: time("sd_ns")? },
+        "exponential" => Distribution::Exponential { mean_ns: time("mean_ns")? },
+        "log_normal" => Distribution::LogNormal { median_ns: time("median_ns")?, p99_ns: time("p99_ns")? },
+        _ => {
+            let values = of.require("values_ns", "list the times that were measured")?;
+            let values = values.elements("a list of times in nanoseconds")?;
+            Distribution::Empirical { values_ns: values.iter().map(Node::nanoseconds).collect::<Read<_>>()? }
+        }
+    };
+    distribution.check().map_err(|error| of.other(error.to_string()))?;
+    Ok(distribution)
+}
+
+fn write_distribution(distribution: &Distribution) -> Json {
+    let one = |name: &str, parameters| Json::Object(vec![(name.to_owned(), parameters)]);
+    match distribution {
+        Distribution::Constant { ns } => one("constant", object([("ns", (*ns).into())])),
+        Distribution::Uniform { from_ns, to_ns } => {
+            one("uniform", object([("from_ns", (*from_ns).into()), ("to_ns", (*to_ns).into())]))
+        }
+        Distribution::Normal { mean_ns, sd_ns } => {
+            one("normal", object([("mean_ns", (*mean_ns).into()), ("sd_ns", (*sd_ns).into())]))
+        }
+        Distribution::Exponential { mean_ns } => one("exponential", object([("mean_ns", (*mean_ns).into())])),
+        Distribution::LogNormal { median_ns, p99_ns } => {
+            one("log_normal", object([("median_ns", (*median_ns).into()), ("p99_ns", (*p99_ns).into())]))
+        }
+        Distribution::Empirical { values_ns } => {
+            let values = values_ns.iter().map(|&ns| Json::from(ns)).collect();
+            one("empirical", object([("values_ns", Json::Array(values))]))
+        }
+    }
 }
 
 /// `"all"`, `{ "cpus": [..] }`, `{ "nodes": [..] }`, or `{ "dense_cpus": "0-3" }`.
@@ -260,6 +327,14 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::Run { work_ns } => object([("run_ns", (*work_ns).into())]),
         Step::RunTime { cpu_ns } => object([("runtime_ns", (*cpu_ns).into())]),
         Step::Sleep { duration_ns } => object([("sleep_ns", (*duration_ns).into())]),
+        Step::Draw { what, from } => {
+            let verb = match what {
+                Drawn::Work => "run_ns",
+                Drawn::CpuTime => "runtime_ns",
+                Drawn::Sleep => "sleep_ns",
+            };
+            object([(verb, write_distribution(from))])
+        }
         Step::SetSlice { slice_ns } => object([("slice_ns", (*slice_ns).into())]),
         Step::Timer { timer, period_ns, mode } => {
             let (mode, _) = MODES[usize::from(*mode == TimerMode::Absolute)];

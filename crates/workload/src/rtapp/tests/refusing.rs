@@ -51,6 +51,37 @@ fn scheduling_of_a_task_with_a_program_of_its_own_is_described_there() {
 }
 
 #[test]
+fn times_that_cannot_be_drawn_are_refused_with_their_place() {
+    let step = |step: &str| {
+        let text = format!(
+            r#"{{ "tasks": {{ "t": {{ "instance": 0 }} }},
+                 "warmcore": {{ "tasks": {{ "t": {{ "instances": 1, "program": [{step}] }} }} }} }}"#
+        );
+        refused_document(&text).to_string()
+    };
+    let place = "warmcore.tasks.t.program[0]";
+    for (wrong, wanted) in [
+        (r#"{ "run_ns": { "exponential": {} } }"#, "\"mean_ns\" is missing"),
+        (r#"{ "run_ns": { "exponential": 5 } }"#, "found 5"),
+        (r#"{ "run_ns": { "exponentail": { "mean_ns": 5 } } }"#, "\"exponential\"?"),
+        (r#"{ "run_ns": {} }"#, "give one distribution"),
+        (r#"{ "run_ns": { "constant": { "ns": 1 }, "exponential": { "mean_ns": 5 } } }"#, "give one distribution"),
+        (r#"{ "sleep_ns": { "normal": { "mean_ns": 5, "sd_ns": -1 } } }"#, "-1"),
+        (r#"{ "sleep_ns": { "normal": { "mean_ns": 5, "sd_ns": 1.5 } } }"#, "1.5"),
+        (r#"{ "sleep_ns": { "uniform": { "from_ns": 7, "to_ns": 5 } } }"#, "swap them"),
+        (r#"{ "runtime_ns": { "constant": { "ns": 3600000000001 } } }"#, "longer than an hour"),
+        (r#"{ "run_ns": { "log_normal": { "median_ns": 5, "p99_ns": 4 } } }"#, "below median_ns"),
+        (r#"{ "run_ns": { "empirical": { "values_ns": [] } } }"#, "0 values"),
+        (r#"{ "run_ns": { "exponential": { "mean_ns": 5, "sd_ns": 5 } } }"#, "sd_ns"),
+    ] {
+        assert_says(&step(wrong), &[place, wanted]);
+    }
+    let not_a_number =
+        r#"{ "tasks": {}, "warmcore": { "programs": [[{ "run_ns": { "exponential": { "mean_ns": NaN } } }]] } }"#;
+    assert_says(&refused_document(not_a_number).to_string(), &["line 1"]);
+}
+
+#[test]
 fn unknown_names_are_named_with_the_nearest_one() {
     assert_says(
         &refused(r#""render": { "run": 1, "resume": "rendr" }"#),

@@ -3,8 +3,9 @@
 use super::*;
 use crate::{
     Affinity, Aggregate, Aggregation, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId,
-    DataGroup, DataGroupId, Group, GroupId, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramBuilder,
-    ProgramId, RecorderId, ResultStyle, Semaphore, SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, Warning,
+    DataGroup, DataGroupId, Distribution, Drawn, Group, GroupId, Latch, ListId, LockId, Policy, Process, ProcessId,
+    Program, ProgramBuilder, ProgramId, RecorderId, ResultStyle, Semaphore, SemaphoreId, Task, TaskTemplateId, TimerId,
+    TimerMode, Warning,
 };
 use proptest::prelude::*;
 use warmcore_topology::CpuSet;
@@ -30,6 +31,18 @@ fn affinity() -> impl Strategy<Value = Affinity> {
 
 fn policy() -> impl Strategy<Value = Policy> {
     prop::sample::select(vec![Policy::Normal, Policy::Batch, Policy::Idle])
+}
+
+fn distribution() -> impl Strategy<Value = Distribution> {
+    let ns = || 1_u64..1_000_000_000_000;
+    prop_oneof![
+        ns().prop_map(|ns| Distribution::Constant { ns }),
+        (ns(), ns()).prop_map(|(a, b)| Distribution::Uniform { from_ns: a.min(b), to_ns: a.max(b) }),
+        (ns(), ns()).prop_map(|(mean_ns, sd_ns)| Distribution::Normal { mean_ns, sd_ns }),
+        ns().prop_map(|mean_ns| Distribution::Exponential { mean_ns }),
+        (ns(), ns()).prop_map(|(a, b)| Distribution::LogNormal { median_ns: a.min(b), p99_ns: a.max(b) }),
+        prop::collection::vec(ns(), 1..4).prop_map(|values_ns| Distribution::Empirical { values_ns }),
+    ]
 }
 
 /// Any step but locks and loops, which must match others.
@@ -71,6 +84,8 @@ fn step() -> impl Strategy<Value = Step> {
         (0_u8..4).prop_map(|slot| Step::StartClock { slot }),
         (0_u8..4, object.clone()).prop_map(|(slot, id)| Step::RecordClock { slot, recorder: RecorderId(id) }),
         object.prop_map(Step::Phase),
+        (prop::sample::select(vec![Drawn::Work, Drawn::CpuTime, Drawn::Sleep]), distribution())
+            .prop_map(|(what, from)| Step::Draw { what, from }),
         Just(Step::Exit),
         Just(Step::Stop),
     ];
