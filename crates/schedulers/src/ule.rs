@@ -54,18 +54,17 @@ use crate::tunables::TunableSet;
 
 pub use self::tunables::UleTunables;
 
-/// Worst priority of a time-sharing thread, which a thread that yields takes until it runs again.
-const YIELDED: fn(&Model) -> u32 = |model| model.priorities.batch_max;
-
 /// `static_boost` that stands for the profile's own.
 const PROFILES_OWN_BOOST: u64 = 256;
 
 /// Why the running thread of a CPU is asked to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Asked {
-    /// It is not, or by its own wish.
+    /// It is not.
     #[default]
     Not,
+    /// Nobody asked: it yields, in a system call.
+    Yields,
     /// Its slice is over, or a better thread was woken here: it leaves on its way to user mode.
     OnReturn,
     /// By the rules of preemption, at once.
@@ -216,7 +215,7 @@ impl Ule {
             *asked = how;
         }
         match how {
-            Asked::Not => {}
+            Asked::Not | Asked::Yields => {}
             Asked::OnReturn => core.resched_lazy(cpu),
             Asked::AtOnce => core.resched_full(cpu),
         }
@@ -228,12 +227,10 @@ impl Ule {
         let thread = self.queues.thread(task);
         let position = match asked {
             Asked::AtOnce if self.model.preempted_first => Position::Head,
-            Asked::AtOnce => Position::Tail,
+            Asked::AtOnce | Asked::Yields => Position::Tail,
             Asked::Not | Asked::OnReturn => {
-                // On its way to user mode it adopts its priority; one that yielded has the worst until it runs.
-                if thread.priority != YIELDED(&self.model) {
-                    thread.priority = thread.user_priority;
-                }
+                // On its way to user mode it adopts its priority.
+                thread.priority = thread.user_priority;
                 Position::Tail
             }
         };
@@ -490,10 +487,9 @@ impl Scheduler for Ule {
         self.choose_anew(core, cpu, TaskId(payload));
     }
 
-    fn yield_task(&mut self, _core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {
-        let worst = YIELDED(&self.model);
-        let thread = self.queues.thread(task);
-        thread.priority = thread.priority.max(worst);
+    /// `sched_relinquish`: a switch and nothing more. The thread is still in the kernel, so it is queued with the priority it entered with.
+    fn yield_task(&mut self, _core: &mut Core<'_>, cpu: CpuId, _task: TaskId) {
+        self.asked[cpu.index()] = Asked::Yields;
     }
 
     /// `sched_nice`, as docs/spec/ule.md section 18, number 12 describes it.

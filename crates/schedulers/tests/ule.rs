@@ -55,6 +55,25 @@ fn ule_17_2_threads_cost_their_maker_a_tick_in_the_port_only() {
     assert!(!is_batch("freebsd11") && !is_batch("modern"));
 }
 
+/// Two hogs and a thread that sleeps most of the time, interactive: with and without a yield in the middle of its work it has all the
+/// time it wants (docs/spec/ule.md section 18, number 14).
+#[test]
+fn ule_18_14_a_yield_costs_an_interactive_thread_nothing() {
+    for profile in ["freebsd11", "paper-port", "paper-text", "modern"] {
+        let cpu_time = |steps: &[Step]| {
+            let mut scene = Scene::lasting(20 * S);
+            scene.task("hog", spin()).instances = 2;
+            let body = |body: ProgramBuilder| steps.iter().fold(body, |body, step| body.step(step.clone()));
+            scene.task("sleeper", ProgramBuilder::new().repeat(None, body));
+            let run = scene.run("1s1n1l1c1t", &format!("ule:profile={profile}"));
+            run.cpu_time_between("sleeper", 0, 20 * S) as f64 / S as f64
+        };
+        let plain = cpu_time(&[run_for(400 * US), sleep(5 * MS)]);
+        let yielding = cpu_time(&[run_for(200 * US), Step::Yield, run_for(200 * US), sleep(5 * MS)]);
+        assert_near(profile, yielding, plain, 0.02);
+    }
+}
+
 #[test]
 fn ule_17_4_equal_hogs_take_turns() {
     let mut scene = Scene::lasting(60 * S);

@@ -61,7 +61,8 @@ impl History {
             return HALF;
         }
         if run > sleep {
-            return HALF + (HALF - sleep / (run / HALF).max(1));
+            // The original's `HALF + (HALF - …)` wraps twice where the second part is negative, and comes to this.
+            return 2 * HALF - sleep / (run / HALF).max(1);
         }
         if sleep > run {
             return run / (sleep / HALF).max(1);
@@ -148,6 +149,21 @@ mod tests {
         assert_eq!((of(7, 7).score(30, true), of(0, 0).score(30, true)), (50, 0));
         assert_eq!(of(0, 0).score(30, false), 50, "docs/spec/ule.md section 18, number 4: the shortcut comes first");
         assert_eq!(of(0, 0).score(60, false), 0, "and is not taken with a threshold above half");
+    }
+
+    /// Division rounds run time down to a multiple of 50 units, so that a thread that has run a little longer than it slept can score
+    /// far below 50 and seem interactive. By hand from the table: 100 - s / max(1, r / 50).
+    #[test]
+    fn ule_17_1_the_shortest_histories_score_as_the_formula_says() {
+        let table =
+            [((99, 98), 2), ((51, 50), 50), ((60, 55), 45), ((99, 71), 29), ((149, 148), 26), ((2499, 2498), 50)];
+        for ((run, sleep), score) in table {
+            assert_eq!(History { run, sleep }.score(30, true), score, "{run} {sleep}");
+            assert_eq!(History { run, sleep }.score(30, false), 50, "the shortcut: {run} {sleep}");
+        }
+        for (run, sleep) in (0..3000).flat_map(|run| (0..200).map(move |sleep| (run, sleep))) {
+            assert!(History { run, sleep }.score(30, true) <= 100, "{run} {sleep}");
+        }
     }
 
     #[test]
