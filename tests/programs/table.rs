@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use warmcore_workload::{
-    Affinity, BarrierWait, ChannelKind, Latch, Policy, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId,
-    TimerMode, Workload,
+    Affinity, BarrierWait, ChannelKind, Distribution, Drawn, Latch, Policy, ProcessId, ProgramBuilder, Step, Task,
+    TaskTemplateId, TimerMode, Workload,
 };
 
 /// Millisecond in nanoseconds.
@@ -138,7 +138,8 @@ const fn sleep(milliseconds: u64) -> Step {
 
 /// The table.
 pub fn cases() -> Vec<Case> {
-    let mut cases = vec![computing(), sleeping(), looping(), changing_attributes(), later_start(), suspending()];
+    let mut cases =
+        vec![computing(), sleeping(), drawing(), looping(), changing_attributes(), later_start(), suspending()];
     cases.extend([parents(), served_list(), stopping(), duration(), initial_count()]);
     cases.extend([TimerMode::Relative, TimerMode::Absolute].into_iter().flat_map(timers));
     cases.extend([false, true].map(taking_turns));
@@ -168,6 +169,16 @@ fn sleeping() -> Case {
     let record = case.record(15, 2 * MS);
     case.tasks("sleeper", 3, times(5, [Step::StartClock { slot: 0 }, sleep(2), record]));
     case.least_elapsed_ns = 10 * MS;
+    case
+}
+
+fn drawing() -> Case {
+    let mut case = Case::new("whoever draws its times runs and sleeps for at least the shortest of them");
+    let from = Distribution::Uniform { from_ns: MS, to_ns: 2 * MS };
+    let drawn = [Drawn::Sleep, Drawn::CpuTime, Drawn::Work].map(|what| Step::Draw { what, from: from.clone() });
+    case.tasks("draws", 3, times(4, drawn));
+    case.cpu_time.push(("draws".to_owned(), 4 * MS));
+    case.least_elapsed_ns = 8 * MS;
     case
 }
 
@@ -399,7 +410,7 @@ fn waits() -> Vec<Case> {
 }
 
 /// The kinds of steps. A step of a new kind does not compile until it has a name here, and the table lacks it until a program has it.
-const KINDS: [&str; 35] = [
+const KINDS: [&str; 36] = [
     "run",
     "run time",
     "sleep",
@@ -433,6 +444,7 @@ const KINDS: [&str; 35] = [
     "clock",
     "phase",
     "loop",
+    "draw",
     "exit",
     "stop",
 ];
@@ -472,6 +484,7 @@ fn kind(step: &Step) -> &'static str {
         Step::StartClock { .. } | Step::RecordClock { .. } => "clock",
         Step::Phase(_) => "phase",
         Step::LoopStart { .. } | Step::LoopEnd { .. } => "loop",
+        Step::Draw { .. } => "draw",
         Step::Exit => "exit",
         Step::Stop => "stop",
     }
