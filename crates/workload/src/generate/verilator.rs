@@ -2,8 +2,10 @@
 //!
 //! Imitates XiangShan's `emu`, a Verilator model of a processor, built with `--threads`: every thread evaluates its part of
 //! the model once per clock edge, and reads signals that any other thread wrote in the step before. The threads find each other's
-//! results by polling, so none of them ever sleeps. Here each of them goes its own way through its steps; what they cost
-//! each other is the sharing of signals, which is the memory profile's matter.
+//! results by polling: a worker looks 50,000 times (`VL_LOCK_SPINS`) before it waits on a condition variable, and a thread that needs another's
+//! result as often before it yields (`include/verilated_threads.h` of Verilator 5), which is some 1.2 ms on a Zen 4 and longer than a step. So none
+//! of them sleeps. Here each of them goes its own way through its steps; what they cost each other is the sharing of signals, which is the memory
+//! profile's matter. `forkjoin:-bspin-then-block:1250us,--profile=verilator` has threads that wait for each other like that after each step.
 //!
 //! Work of a step: 250 µs per thread, assumed (2 to 4 thousand cycles per second with 8 to 16 threads). ChaCha20, as in the cache-aware slides, is a program that runs on the simulated processor; it only decides for how
 //! many cycles.
