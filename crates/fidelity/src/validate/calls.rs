@@ -52,7 +52,7 @@ pub fn call_sequences(sequences: &[Sequence]) -> Measured {
     };
     let called = called.filter(|sequence| sequence.functions.iter().map(short).any(|name| has_effect(&name)));
     let values = called.clone().map(|sequence| (label(sequence), Some(sequence.count as f64))).collect();
-    Measured { values, samples: Some(called.map(|sequence| sequence.count).sum()) }
+    Measured { values, samples: Some(called.map(|sequence| sequence.count).sum()), thin: Vec::new() }
 }
 
 /// Sums over runs, by operation and sequence.

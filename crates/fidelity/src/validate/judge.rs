@@ -11,10 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::book::Bound;
-use super::metric::Measured;
-
-/// Fewer things than this found no value.
-const FEWEST_SAMPLES: u64 = 10;
+use super::metric::{FEWEST_SAMPLES, Measured};
 
 /// Share of permutations that may be as far apart as the places for these to be called different.
 const SIGNIFICANT: f64 = 0.05;
@@ -98,6 +95,11 @@ pub fn judge(bound: Bound, expect: Option<f64>, sim: &[Measured], vm: &[Measured
     let (sim_values, vm_values) = (by_label(sim), by_label(vm));
     let mut labels: Vec<&String> = vm_values.keys().collect();
     labels.extend(sim_values.keys().filter(|label| !vm_values.contains_key(*label)));
+    // A template of which most boots have too few things says nothing, and nothing about the others.
+    let thin = |label: &str| 2 * vm.iter().filter(|run| run.is_thin(label)).count() > vm.len();
+    if !labels.iter().all(|label| thin(label)) {
+        labels.retain(|label| !thin(label));
+    }
     let nothing = Vec::new();
     let pair = |label: &String| {
         let (ours, theirs) = (sim_values.get(label).unwrap_or(&nothing), vm_values.get(label).unwrap_or(&nothing));
@@ -247,7 +249,7 @@ mod tests {
     use super::*;
 
     fn runs(values: &[f64], samples: Option<u64>) -> Vec<Measured> {
-        let run = |value: &f64| Measured { values: vec![("all".into(), Some(*value))], samples };
+        let run = |value: &f64| Measured { values: vec![("all".into(), Some(*value))], samples, thin: Vec::new() };
         values.iter().map(run).collect()
     }
 
@@ -279,14 +281,32 @@ mod tests {
 
     #[test]
     fn a_value_that_both_places_lack_is_not_measured() {
-        let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
+        let nothing = vec![Measured { values: vec![("all".into(), None)], ..Measured::default() }];
         let judgement = judge(Bound::Absolute(9.0), None, &nothing, &nothing, None);
         assert_eq!((judgement.verdict, judgement.error), (Agreement::NotMeasured, None));
     }
 
     #[test]
+    fn a_template_with_too_few_events_voids_its_own_values_and_no_others() {
+        let run = |often: f64, rarely: f64, thin: &[&str]| Measured {
+            values: vec![("often p50".into(), Some(often)), ("rarely p50".into(), Some(rarely))],
+            samples: Some(50),
+            thin: thin.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let judged = |thin: &[&str]| {
+            let vm: Vec<Measured> = (0..3).map(|_| run(100.0, 900.0, thin)).collect();
+            judge(Bound::Relative(0.1), None, &[run(101.0, 1.0, &[])], &vm, None)
+        };
+        assert_eq!(judged(&[]).verdict, Agreement::Outside);
+        let judgement = judged(&["rarely"]);
+        assert_eq!((judgement.verdict, judgement.pairs.len()), (Agreement::Inside, 1));
+        let other = judged(&["rare"]);
+        assert_eq!((other.verdict, other.pairs.len()), (Agreement::Outside, 2), "a name that only begins alike");
+    }
+
+    #[test]
     fn a_value_that_one_place_lacks_is_outside() {
-        let nothing = vec![Measured { values: vec![("all".into(), None)], samples: None }];
+        let nothing = vec![Measured { values: vec![("all".into(), None)], ..Measured::default() }];
         let judgement = judge(Bound::Absolute(9.0), None, &nothing, &runs(&[1.0], None), None);
         assert_eq!((judgement.verdict, judgement.error), (Agreement::Outside, Some(f64::INFINITY)));
     }

@@ -87,6 +87,7 @@ pub fn operations_per_s(counts: &[OperationUse], elapsed_ns: u64) -> Measured {
     Measured {
         samples: Some(counted.iter().map(|(_, count)| *count).min().unwrap_or(0)),
         values: counted.into_iter().map(|(name, count)| (name.to_owned(), rate(count))).collect(),
+        thin: Vec::new(),
     }
 }
 
@@ -115,8 +116,38 @@ pub struct Detail {
 pub struct Measured {
     /// Label and value; none where there is no value, such as a mean of nothing.
     pub values: Vec<(String, Option<f64>)>,
-    /// Number of things the least founded value rests on; 0 when it is not about a number of things.
+    /// Number of things the least founded value rests on, of those that are not thin; 0 when it is not about a number of things.
     pub samples: Option<u64>,
+    /// Templates whose own values rest on fewer things than found one, beside others that do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thin: Vec<String>,
+}
+
+/// Fewer things than this found no value.
+pub(super) const FEWEST_SAMPLES: u64 = 10;
+
+impl Measured {
+    /// Takes a template's number of things. Of templates with too few all are thin, unless there is no other.
+    fn found(&mut self, template: &str, own: u64) {
+        match self.samples {
+            // So far only thin ones, or none.
+            Some(least) if least < FEWEST_SAMPLES && own >= FEWEST_SAMPLES => self.samples = Some(own),
+            Some(least) if least >= FEWEST_SAMPLES && own < FEWEST_SAMPLES => {}
+            least => self.samples = Some(least.map_or(own, |least| least.min(own))),
+        }
+        if own < FEWEST_SAMPLES {
+            self.thin.push(template.to_owned());
+        }
+    }
+
+    /// Whether a label is of a thin template.
+    pub(super) fn is_thin(&self, label: &str) -> bool {
+        let is_of = |template: &String| match label.strip_prefix(template.as_str()) {
+            Some(rest) => rest.is_empty() || rest.starts_with(' '),
+            None => false,
+        };
+        self.thin.iter().any(is_of)
+    }
 }
 
 impl Metric {
@@ -222,7 +253,7 @@ impl Metric {
                     values.push((format!("most at {at} ms"), of(|counts| counts.max())));
                     values.push((format!("least at {at} ms"), of(|counts| counts.min())));
                 }
-                Measured { values, samples: None }
+                Measured { values, ..Measured::default() }
             }
             Self::BalancedMs => single("all", balanced_ms(profile, detail)),
             Self::Gathered => single("all", gathered(profile)),
@@ -230,14 +261,14 @@ impl Metric {
             Self::HomeChanged => single("all", home_changed(profile, &detail.at_ms)),
             // No events tell of it.
             Self::OperationsPerS | Self::CallSequences | Self::CallFrequencies => {
-                Measured { values: Vec::new(), samples: Some(0) }
+                Measured { samples: Some(0), ..Measured::default() }
             }
         }
     }
 }
 
 fn single(label: &str, value: Option<f64>) -> Measured {
-    Measured { values: vec![(label.to_owned(), value)], samples: None }
+    Measured { values: vec![(label.to_owned(), value)], ..Measured::default() }
 }
 
 /// One value for each template that has one of its own.
@@ -250,11 +281,9 @@ fn by_group(profile: &RunProfile, of: impl Fn(&Group) -> (Option<f64>, Option<us
             continue;
         }
         measured.values.push((group.name.clone(), value));
-        let samples = samples.map(|samples| samples as u64);
-        measured.samples = match (measured.samples, samples) {
-            (Some(least), Some(own)) => Some(least.min(own)),
-            (least, own) => least.or(own),
-        };
+        if let Some(own) = samples {
+            measured.found(&group.name, own as u64);
+        }
     }
     if measured.values.is_empty() {
         measured.samples = Some(0);
@@ -317,7 +346,7 @@ fn llc_counts(profile: &RunProfile, at_ms: &[u64]) -> Measured {
             values.push((format!("llc {rank} at {at} ms"), Some(f64::from(count) / tasks.max(1) as f64)));
         }
     }
-    Measured { values, samples: None }
+    Measured { values, ..Measured::default() }
 }
 
 /// Quantiles of an ascending list, by template; a label for each that is founded.
@@ -334,8 +363,7 @@ fn quantiles(profile: &RunProfile, of: impl Fn(&Group) -> &Vec<u64>) -> Measured
                 measured.values.push((format!("{} {name}", group.name), Some(values[at] as f64)));
             }
         }
-        let own = values.len() as u64;
-        measured.samples = Some(measured.samples.map_or(own, |least| least.min(own)));
+        measured.found(&group.name, values.len() as u64);
     }
     if measured.values.is_empty() {
         measured.samples = Some(0);
@@ -346,7 +374,7 @@ fn quantiles(profile: &RunProfile, of: impl Fn(&Group) -> &Vec<u64>) -> Measured
 fn per_task<'a>(profile: &RunProfile, counts: impl Iterator<Item = (&'a str, u64)>) -> Measured {
     let tasks: usize = profile.groups.iter().map(|group| group.tasks).sum();
     let value = |(name, count): (&str, u64)| (name.to_owned(), (tasks > 0).then(|| count as f64 / tasks as f64));
-    Measured { values: counts.map(value).collect(), samples: None }
+    Measured { values: counts.map(value).collect(), ..Measured::default() }
 }
 
 /// The steps of each part of the window.
@@ -378,7 +406,7 @@ fn llc_residency(profile: &RunProfile) -> Measured {
             values.push((format!("llc {rank} in fifth {}", part + 1), share));
         }
     }
-    Measured { values, samples: None }
+    Measured { values, ..Measured::default() }
 }
 
 fn llc_counts_over_time(profile: &RunProfile) -> Measured {
@@ -397,7 +425,7 @@ fn llc_counts_over_time(profile: &RunProfile) -> Measured {
             values.push((format!("llc {rank} in fifth {}", part + 1), Some(sum as f64 / whole)));
         }
     }
-    Measured { values, samples: None }
+    Measured { values, ..Measured::default() }
 }
 
 fn cpu_counts_over_time(profile: &RunProfile) -> Measured {
@@ -411,7 +439,7 @@ fn cpu_counts_over_time(profile: &RunProfile) -> Measured {
         values.push((format!("most in fifth {}", part + 1), mean_of(|counts| counts.max())));
         values.push((format!("least in fifth {}", part + 1), mean_of(|counts| counts.min())));
     }
-    Measured { values, samples: None }
+    Measured { values, ..Measured::default() }
 }
 
 fn balanced_ms(profile: &RunProfile, detail: &Detail) -> Option<f64> {
@@ -518,6 +546,21 @@ mod tests {
         assert_eq!(counts[8], ("llc 0 in fifth 5".to_owned(), Some(1.0)));
         let cpus = Metric::CpuCountsOverTime.of(&profile, &detail).values;
         assert_eq!(cpus[2], ("most in fifth 2".to_owned(), Some(1.0)));
+    }
+
+    #[test]
+    fn a_template_with_few_events_is_thin_beside_others_and_makes_the_whole_thin_alone() {
+        let mut profile = profile();
+        profile.groups[0].slices_ns = vec![7; 40];
+        profile.groups[1].slices_ns = vec![9; 3];
+        for metric in [Metric::SliceMeanNs, Metric::SliceQuantilesNs] {
+            let measured = metric.of(&profile, &Detail::default());
+            assert_eq!((measured.samples, measured.thin.as_slice()), (Some(40), &["b".to_owned()][..]), "{metric:?}");
+            assert!(measured.values.iter().any(|(label, _)| label.starts_with('b')), "it keeps its value");
+        }
+        profile.groups[0].slices_ns.truncate(5);
+        let measured = Metric::SliceMeanNs.of(&profile, &Detail::default());
+        assert_eq!((measured.samples, measured.thin.len()), (Some(3), 2));
     }
 
     #[test]
