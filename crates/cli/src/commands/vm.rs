@@ -327,8 +327,7 @@ fn execute(
         libraries::add_program(&mut files, path, &Path::new(PROGRAMS).join(name)).map_err(failed)?;
     }
     for path in extra.files {
-        let bytes = std::fs::read(path).map_err(|error| Failure::cannot_read(path, &error))?;
-        files.file(&path.display().to_string(), bytes);
+        files.copy(path).map_err(|error| Failure::cannot_read(path, &error))?;
     }
     // Clap demands a command.
     if let Some(program) = words.first_mut() {

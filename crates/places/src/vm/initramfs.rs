@@ -4,6 +4,8 @@
 //! owners, times and links are not needed.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
@@ -25,6 +27,16 @@ impl Initramfs {
     /// Adds a file.
     pub fn file(&mut self, path: &str, bytes: Vec<u8>) {
         self.add(path, DATA, bytes);
+    }
+
+    /// Adds a file of this computer where it is here, as a program if anybody may execute it here.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn copy(&mut self, path: &Path) -> std::io::Result<()> {
+        let (bytes, mode) = (std::fs::read(path)?, std::fs::metadata(path)?.permissions().mode());
+        self.add(&path.display().to_string(), if mode & 0o111 == 0 { DATA } else { PROGRAM }, bytes);
+        Ok(())
     }
 
     /// Adds a directory, with those above it.
@@ -88,6 +100,25 @@ mod tests {
         files.file("/lib/x/a", vec![3]);
         let names: Vec<&str> = files.entries.keys().map(String::as_str).collect();
         assert_eq!(names, ["init", "lib", "lib/x", "lib/x/a", "lib/x/b"]);
+    }
+
+    #[test]
+    fn a_file_that_may_be_executed_here_may_be_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut files = Initramfs::default();
+        for (name, mode) in [("script", 0o755), ("data", 0o644)] {
+            let path = directory.path().join(name);
+            std::fs::write(&path, name).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            files.copy(&path).unwrap();
+        }
+        let modes = |name: &str| {
+            let found = files.entries.iter().find(|(path, _)| path.ends_with(name));
+            found.map(|(_, (mode, bytes))| (*mode, bytes.clone()))
+        };
+        assert_eq!(modes("/script"), Some((PROGRAM, b"script".to_vec())));
+        assert_eq!(modes("/data"), Some((DATA, b"data".to_vec())));
+        assert!(files.copy(&directory.path().join("absent")).is_err());
     }
 
     #[test]
