@@ -31,6 +31,10 @@ use warmcore_agent::plan::{Plan, Purpose};
 use warmcore_agent::report::{Failed, FrameKind, write_document, write_frame};
 use warmcore_agent::{PLAN_PATH, PORT_NAME, PROTOCOL};
 
+/// Workers share it with the processes of the workload that they begin.
+#[global_allocator]
+static HEAP: warmcore_native::SharedHeap = warmcore_native::SharedHeap::new();
+
 fn main() {
     let result = match std::env::args().nth(1).as_deref() {
         Some(worker::ARGUMENT) => worker::run(std::env::args().nth(2)),

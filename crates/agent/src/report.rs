@@ -45,7 +45,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    const ALL: [FrameKind; 13] = [
+    const ALL: [FrameKind; 14] = [
         FrameKind::Hello,
         FrameKind::Formats,
         FrameKind::RunBegin,
@@ -208,6 +208,9 @@ pub struct ProcessReport {
     /// Why it ended: `all_exited`, `duration`, `stop_step`, `time_limit`.
     pub ended: String,
     /// Start on the monotonic clock.
+    /// Main threads of other processes that it began, which are no tasks either.
+    #[serde(default)]
+    pub helpers: Vec<i32>,
     pub start_ns: u64,
     /// Length of the run.
     pub elapsed_ns: u64,
@@ -245,6 +248,7 @@ impl ProcessReport {
             ended: ended.into(),
             start_ns: outcome.start_ns,
             elapsed_ns: outcome.elapsed_ns,
+            helpers: outcome.helpers,
             tasks: outcome.tasks.iter().map(task).collect(),
             samples: outcome.samples,
             warnings: outcome

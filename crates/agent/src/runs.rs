@@ -147,10 +147,10 @@ fn one_run(
     Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks, operations })
 }
 
-/// Ends processes that have not ended; one that has makes no difference.
+/// Ends workers that have not ended, with the processes that they began; one that has makes no difference.
 fn end_all(processes: &[u32]) {
     for process in processes.iter().filter_map(|process| Pid::from_raw(i32::try_from(*process).ok()?)) {
-        let _ = kill_process(process, Signal::KILL);
+        let _ = kill_process_group(process, Signal::KILL);
     }
 }
 
@@ -185,6 +185,7 @@ fn expect_ready(worker: &mut Worker) -> Result<(), String> {
 }
 
 fn report(worker: &mut Worker) -> Result<ProcessReport, String> {
+            separate: run.actions.is_empty(),
     let line = worker.line()?;
     serde_json::from_str(&line).map_err(|error| format!("the report of a process: {error}"))
 }

@@ -31,6 +31,8 @@ pub struct Order {
     pub launch: LaunchPlan,
     /// By the workload's task group: the file to which a thread writes its number to join.
     pub groups: Vec<String>,
+    /// Its processes are processes. Where somebody outside acts on its tasks, they are threads, which are found by one process.
+    pub separate: bool,
     /// Speed of the computing loop, measured once per boot.
     pub iterations_per_ms: u64,
     /// End of the run even if tasks still run.
@@ -56,6 +58,8 @@ fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String
     let order: Order = serde_json::from_str(&next()?).map_err(|error| format!("the order: {error}"))?;
     let workload = from_rtapp("workload", &order.launch.workload, &Options::default())
         .map_err(|error| format!("the workload: {error}"))?;
+    // Processes that it begins can be ended with it.
+    rustix::process::setpgid(None, None).map_err(|error| format!("cannot begin a group of processes: {error}"))?;
     say("ready")?;
     let start_ns: u64 = next()?.parse().map_err(|error| format!("the start: {error}"))?;
     go_to(order.launch.cpu)?;
@@ -68,6 +72,7 @@ fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String
         start_at_ns: Some(start_ns),
         stop: None,
         groups: order.groups.into_iter().map(Into::into).collect(),
+        processes: order.separate.then_some(&crate::HEAP),
         own_memory: memory_matters(),
     };
     let outcome = warmcore_native::run(&workload, &options).map_err(|error| error.to_string())?;

@@ -6,6 +6,14 @@ use warmcore_workload::CheckError;
 /// Why a workload could not be run natively.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeError {
+    /// Processes cannot share their memory.
+    #[error("{workload}: its processes cannot share the memory of what they meet at: {source}")]
+    Heap {
+        /// The workload.
+        workload: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// It cannot be run at all.
     #[error("the workload cannot be run: {0}")]
     Check(#[from] CheckError),

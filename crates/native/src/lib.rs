@@ -4,10 +4,12 @@
 //! [`run`] creates a thread per task and does each step with what a program would use for it: futexes for locks,
 //! conditions, barriers and semaphores; pipes and Unix sockets for channels; the scheduling system calls for affinity,
 //! nice values, policies and slices. `Run` is a calibrated loop ([`calibrate`], once per run), `RunTime` computes until
-//! the thread's CPU clock has advanced.
+//! the thread has used that much CPU time, which is told without a system call (`preemption`) where the C library has registered
+//! restartable sequences (glibc 2.35), and by the thread's CPU clock elsewhere: a read of it at the end of a step makes the kernel
+//! switch a thread that is due before it sleeps.
 //!
 //! Differences from the simulation, each counted in [`NativeOutcome::warnings`] where a workload meets it:
-//! - Processes are threads of this process: address spaces are not separate.
+//! - Processes are threads of this process unless [`Options::processes`] says otherwise: address spaces are not separate.
 //! - Start CPUs have no effect; task groups only where [`Options::groups`] says how to join them.
 //! - Data groups and memory profiles are memory of their sizes where [`Options::own_memory`] asks for it, and nothing otherwise.
 //! - Nice values, policies and slices that the kernel refuses stay as they were.
@@ -26,9 +28,11 @@ mod channel;
 mod clock;
 mod costs;
 mod error;
+mod heap;
 mod host;
 mod memory;
 mod multiply;
+mod preemption;
 mod run;
 mod shared;
 mod spin;
@@ -38,6 +42,7 @@ mod task;
 
 pub use costs::{measure_costs, sleep_on_idle_cpu};
 pub use error::NativeError;
+pub use heap::SharedHeap;
 pub use multiply::measure_multiply_add_ps;
 pub use run::{Ended, NativeOutcome, Options, TaskOutcome, run};
 pub use spin::{Calibration, calibrate};

@@ -1,23 +1,23 @@
 //! A run: creating tasks at their times, releasing them, waiting for the end, collecting what they left.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::{Pid, futex, sched_setaffinity};
 use warmcore_workload::results::result_lines;
-use warmcore_workload::{Affinity, Step, TaskTemplateId, Warning, Workload, add_warning};
+use warmcore_workload::{Affinity, ProcessId, Step, TaskTemplateId, Warning, Workload, add_warning};
 
 use crate::channel;
 use crate::clock::{now_ns, sleep_until, timespec};
 use crate::error::NativeError;
+use crate::heap::SharedHeap;
 use crate::host::Host;
-use crate::shared::Shared;
+use crate::shared::{Shared, own_tasks, several_processes};
 use crate::spin::{Calibration, calibrate};
-use crate::sync::locked;
+use crate::sync::{self, flags, locked};
 use crate::sys;
-use crate::task::spawn;
+use crate::task::{Creator, spawn};
 
 /// How a workload is run.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +38,9 @@ pub struct Options {
     /// By the workload's task group: the file to which a thread writes its number to join (`cgroup.threads`). Without them tasks
     /// stay in the group of this program.
     pub groups: Vec<PathBuf>,
+    /// Make the workload's processes processes of their own, with this as their memory; threads of the calling process if `None`. It must
+    /// be the program's global allocator, and the program may have no other thread while a run lasts.
+    pub processes: Option<&'static SharedHeap>,
     /// Give tasks the memory that their profiles and data groups speak of, and have them touch it where they run: for kernels that
     /// move tasks and pages towards each other. Only the size and who shares it are modelled, not how often it is touched.
     pub own_memory: bool,
@@ -94,8 +97,10 @@ pub struct NativeOutcome {
     pub samples: Vec<Vec<u64>>,
     /// The lines that the imitated program prints, if the workload imitates one.
     pub lines: Option<String>,
-    /// What was not done as the workload asks.
+    /// What was not done as the workload asks. What the workload itself warns of is in the workload.
     pub warnings: Vec<Warning>,
+    /// Main threads of processes that ran no task themselves, as the operating system numbers them; the calling one is not among them.
+    pub helpers: Vec<i32>,
     /// Speed of the computing loop.
     pub calibration: Calibration,
 }
@@ -115,6 +120,16 @@ pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, Nati
     if let Some(program) = workload.command.first() {
         return Err(NativeError::Command(program.clone()));
     }
+    let separate = options.processes.is_some() && several_processes(workload);
+    if let (Some(heap), true) = (options.processes, separate) {
+        let failed = |source| NativeError::Heap { workload: workload.name.clone(), source };
+        heap.share().map_err(failed)?;
+        if !heap.is_shared() {
+            return Err(failed(std::io::Error::other("the heap is not this program's allocator")));
+        }
+        sys::forget_children();
+    }
+    sync::separate(separate);
     let host = Host::detect();
     check_affinities(workload, &host)?;
     let mut warnings = warnings_before(workload, options);
@@ -132,6 +147,9 @@ pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, Nati
     let ended = launch(&shared, options);
     let elapsed_ns = now_ns() - shared.start_ns;
     stop_all(&shared);
+    if separate {
+        sys::wait_for_children();
+    }
     collect(&shared, ended, elapsed_ns)
 }
 
@@ -182,9 +200,7 @@ fn launch(shared: &Arc<Shared>, options: &Options) -> Ended {
         }
         let next = actions.peek().map(|(at, _)| *at);
         // A release alone does not keep a run going.
-        if shared.alive.load(Ordering::Acquire) == 0
-            && !actions.clone().any(|(_, action)| matches!(action, Action::Create(_)))
-        {
+        if shared.pending.load(Ordering::Acquire) == 0 && shared.alive.load(Ordering::Acquire) == 0 {
             return Ended::AllExited;
         }
         let mut until = duration.min(limit).min(next.unwrap_or(u64::MAX));
@@ -192,21 +208,88 @@ fn launch(shared: &Arc<Shared>, options: &Options) -> Ended {
             until = until.min(now + POLL_NS);
         }
         let timeout = (until < u64::MAX).then(|| timespec(until - now));
-        let _ = futex::wait(&shared.bell, futex::Flags::PRIVATE, bell, timeout.as_ref());
+        let _ = futex::wait(&shared.bell, flags(), bell, timeout.as_ref());
     }
+}
+
+/// Creates what the launcher itself creates of a template's tasks.
+fn create(shared: &Arc<Shared>, template: TaskTemplateId) -> Result<(), NativeError> {
+    let tasks = &shared.workload.tasks;
+    let process = tasks[template.index()].process;
+    if !shared.separate {
+        return create_threads(shared, template);
+    }
+    let of_process = || tasks.iter().enumerate().filter(|(_, task)| task.process == process && task.instances > 0);
+    if of_process().map(|(_, task)| task.instances).sum::<u32>() == 1 {
+        spawn(shared, template, Creator::Launcher { same_process: false })?;
+        shared.pending.fetch_sub(1, Ordering::AcqRel);
+        return Ok(());
+    }
+    // One process for all of them, whose main thread creates them; it is begun with the first.
+    let first = of_process().min_by_key(|(index, task)| (task.start_ns, *index)).map(|(index, _)| index);
+    if first != Some(template.index()) {
+        return Ok(());
+    }
+    let name = shared.workload.processes[process.index()].name.clone();
+    let place = Arc::clone(shared);
+    sys::begin_process(&name, move || help(&place, process)).map_err(|source| NativeError::Thread {
+        task: name.clone(),
+        running: shared.alive.load(Ordering::Acquire),
+        source,
+    })
+}
+
+/// The main thread of a process of several tasks: creates them at their times, and is there until the run ends.
+fn help(shared: &Arc<Shared>, process: ProcessId) {
+    locked(&shared.register).helpers.push(sys::thread_number());
+    let own =
+        shared.workload.tasks.iter().enumerate().filter(|(_, task)| task.process == process && task.instances > 0);
+    let mut starts: Vec<(u64, u32)> = own.map(|(index, task)| (task.start_ns, index as u32)).collect();
+    starts.sort_unstable();
+    let mut starts = starts.into_iter().peekable();
+    while !shared.stop.is_set() {
+        let bell = shared.bell.load(Ordering::Acquire);
+        let now = now_ns() - shared.start_ns;
+        if let Some((_, template)) = starts.next_if(|(at, _)| *at <= now) {
+            if let Err(error) = create_threads(shared, TaskTemplateId(template)) {
+                shared.fail(error);
+            }
+            continue;
+        }
+        let timeout = starts.peek().map(|(at, _)| timespec(at - now));
+        if !shared.stop.is_set() {
+            let _ = futex::wait(&shared.bell, flags(), bell, timeout.as_ref());
+        }
+    }
+    outlive(shared);
+}
+
+/// Waits until all tasks have ended: with a process' main thread its other threads end.
+pub(crate) fn outlive(shared: &Shared) {
+    loop {
+        let bell = shared.bell.load(Ordering::Acquire);
+        if shared.alive.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let _ = futex::wait(&shared.bell, flags(), bell, Some(&timespec(INTERRUPT_NS)));
+    }
+}
+
+/// Creates a template's tasks in the process that this is called in.
+fn create_threads(shared: &Arc<Shared>, template: TaskTemplateId) -> Result<(), NativeError> {
+    for _ in 0..shared.workload.tasks[template.index()].instances {
+        if shared.stop.is_set() {
+            break;
+        }
+        spawn(shared, template, Creator::Launcher { same_process: true })?;
+        shared.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+    Ok(())
 }
 
 fn act(shared: &Arc<Shared>, at: u64, action: Action) -> Result<(), NativeError> {
     match action {
-        Action::Create(template) => {
-            for _ in 0..shared.workload.tasks[template.index()].instances {
-                if shared.stop.is_set() {
-                    break;
-                }
-                spawn(shared, template, None)?;
-            }
-            Ok(())
-        }
+        Action::Create(template) => create(shared, template),
         Action::Release => {
             // First the mark, then the threads that are registered: a thread that registers later sees the mark.
             shared.released_until_ns.store(at.max(1), Ordering::SeqCst);
@@ -228,6 +311,8 @@ fn act(shared: &Arc<Shared>, at: u64, action: Action) -> Result<(), NativeError>
 /// repeated because one that comes just before a thread blocks has no effect.
 fn stop_all(shared: &Shared) {
     shared.stop.set();
+    // Main threads of other processes wait for it.
+    shared.ring();
     loop {
         let bell = shared.bell.load(Ordering::Acquire);
         if shared.alive.load(Ordering::Acquire) == 0 {
@@ -237,7 +322,7 @@ fn stop_all(shared: &Shared) {
             sys::interrupt(*thread);
         }
         let timeout = timespec(INTERRUPT_NS);
-        let _ = futex::wait(&shared.bell, futex::Flags::PRIVATE, bell, Some(&timeout));
+        let _ = futex::wait(&shared.bell, flags(), bell, Some(&timeout));
     }
 }
 
@@ -264,6 +349,7 @@ fn collect(shared: &Shared, ended: Ended, elapsed_ns: u64) -> Result<NativeOutco
         lines: result_lines(&shared.workload, &samples, elapsed_ns),
         samples,
         warnings: std::mem::take(&mut register.warnings),
+        helpers: std::mem::take(&mut register.helpers),
         calibration: shared.calibration,
     })
 }
@@ -284,13 +370,12 @@ fn check_affinities(workload: &Workload, host: &Host) -> Result<(), NativeError>
     Ok(())
 }
 
-/// What is known before the run not to be as the workload asks, and what the workload itself warns of.
+/// What is known before the run not to be as the workload asks.
 fn warnings_before(workload: &Workload, options: &Options) -> Vec<Warning> {
-    let mut warnings = workload.warnings.clone();
+    let mut warnings = Vec::new();
     let mut warn =
         |what: &str, consequence: &str| add_warning(&mut warnings, what.to_owned(), consequence.to_owned(), 1);
-    let processes: BTreeSet<u32> = own_tasks(workload).map(|task| task.process.0).collect();
-    if processes.len() > 1 {
+    if options.processes.is_none() && several_processes(workload) {
         warn("processes", "all tasks are threads of one process and share its address space");
     }
     for task in own_tasks(workload) {
@@ -302,9 +387,4 @@ fn warnings_before(workload: &Workload, options: &Options) -> Vec<Warning> {
         }
     }
     warnings
-}
-
-/// Templates that can have tasks in this run; a part of a workload keeps those of others without a program.
-fn own_tasks(workload: &Workload) -> impl Iterator<Item = &warmcore_workload::Task> {
-    workload.tasks.iter().filter(|task| !workload.programs[task.program.index()].steps.is_empty())
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::thread::futex;
-use warmcore_workload::{TaskTemplateId, Warning, Workload, add_warning};
+use warmcore_workload::{ProcessId, Step, TaskTemplateId, Warning, Workload, add_warning};
 
 use crate::channel::Channel;
 use crate::clock::now_ns;
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::memory::SharedMemory;
 use crate::run::{Options, TaskOutcome};
 use crate::spin::Calibration;
-use crate::sync::{Barrier, List, Lock, Semaphore, WaitQueue, locked};
+use crate::sync::{Barrier, List, Lock, Semaphore, WaitQueue, flags, locked};
 
 /// Set once, when the run is to end.
 #[derive(Default)]
@@ -86,9 +86,23 @@ pub(crate) struct Register {
     pub(crate) samples: Vec<(u64, Vec<Vec<u64>>)>,
     /// Tasks created so far, by template.
     pub(crate) created: Vec<u32>,
+    /// Main threads of processes that run no task themselves.
+    pub(crate) helpers: Vec<i32>,
     /// First failure of any thread.
     pub(crate) failure: Option<NativeError>,
     pub(crate) warnings: Vec<Warning>,
+}
+
+/// Whether tasks of this run are in more than one process.
+pub(crate) fn several_processes(workload: &Workload) -> bool {
+    let mut processes = own_tasks(workload).map(|task| task.process);
+    let first = processes.next();
+    processes.any(|process| Some(process) != first)
+}
+
+/// Templates that can have tasks in this run; a part of a workload keeps those of others without a program.
+pub(crate) fn own_tasks(workload: &Workload) -> impl Iterator<Item = &warmcore_workload::Task> {
+    workload.tasks.iter().filter(|task| !workload.programs[task.program.index()].steps.is_empty())
 }
 
 /// Everything threads share.
@@ -109,6 +123,10 @@ pub(crate) struct Shared {
     pub(crate) start_ns: u64,
     /// Tasks with a release at or before this time of the run may run anywhere.
     pub(crate) released_until_ns: AtomicU64,
+    /// Processes of the workload are processes.
+    pub(crate) separate: bool,
+    /// Tasks of the start that were not created yet.
+    pub(crate) pending: AtomicU32,
     /// Threads that are running or about to.
     pub(crate) alive: AtomicU32,
     /// A futex on which the launcher waits; changes when there is something for it to look at.
@@ -140,11 +158,21 @@ impl Shared {
             stop: Stop::default(),
             start_ns: now_ns(),
             released_until_ns: AtomicU64::new(0),
+            separate: options.processes.is_some() && several_processes(workload),
+            pending: AtomicU32::new(workload.tasks.iter().map(|task| task.instances).sum()),
             alive: AtomicU32::new(0),
             bell: AtomicU32::new(0),
             creations: AtomicU64::new(0),
             register: Mutex::new(register),
         }))
+    }
+
+    /// Whether tasks of a process create others in it.
+    pub(crate) fn has_threads(&self, process: ProcessId) -> bool {
+        let tasks = &self.workload.tasks;
+        let creates = |step: &Step| matches!(step, Step::Fork(other) if tasks[other.index()].process == process);
+        let own = tasks.iter().filter(|task| task.process == process);
+        own.flat_map(|task| &self.workload.programs[task.program.index()].steps).any(creates)
     }
 
     /// Counts something that could not be done as the workload asks.
@@ -164,10 +192,10 @@ impl Shared {
         self.ring();
     }
 
-    /// Makes the launcher look at the state of the run.
+    /// Makes launchers look at the state of the run.
     pub(crate) fn ring(&self) {
         self.bell.fetch_add(1, Ordering::Release);
-        let _ = futex::wake(&self.bell, futex::Flags::PRIVATE, 1);
+        let _ = futex::wake(&self.bell, flags(), i32::MAX as u32);
     }
 
     /// One thread less; the launcher looks when none is left.

@@ -6,6 +6,7 @@
 use std::hint::black_box;
 
 use crate::clock::{now_ns, thread_cpu_ns};
+use crate::preemption::Watch;
 use crate::shared::{Stop, Stopped};
 
 /// Speed of the computing loop.
@@ -69,11 +70,28 @@ impl Calibration {
 
     /// Computes until the thread has used so much CPU time, with a call of `touch` every few microseconds.
     ///
-    /// Reading the CPU clock of a running thread is a system call that has the kernel account for it (`task_sched_runtime`,
-    /// `update_curr`) and act on a pending preemption on its way back: a thread that reads it often is switched at the end of
-    /// its slice to the microsecond, where one that only computes waits for a tick. So it is read when the time that is left
-    /// may have been used, which is not before as much time has passed; the monotonic clock is read without a system call.
+    /// No system call is made where the kernel tells of switches without one ([`Watch`]): reading the CPU clock of a running thread has
+    /// the kernel account for it (`task_sched_runtime`, `update_curr`) and act on a pending preemption on its way back, so that a
+    /// thread that reads it at the end of what it does waits for a whole turn of another before it can sleep. The time that passes
+    /// is CPU time while the thread is not switched out; of a piece in which it was, what such a piece takes otherwise counts.
     pub(crate) fn use_cpu(self, cpu_ns: u64, stop: &Stop, mut touch: impl FnMut()) -> Result<(), Stopped> {
+        let Some(watch) = Watch::of_this_thread() else { return self.use_cpu_by_the_clock(cpu_ns, stop, touch) };
+        let mut meter = Meter::new(watch, self.iterations_per_ms);
+        let mut used = 0;
+        while used < cpu_ns {
+            let iterations = self.piece(cpu_ns - used);
+            compute(iterations);
+            touch();
+            std::hint::spin_loop();
+            stop.check()?;
+            used += meter.lap(iterations);
+        }
+        Ok(())
+    }
+
+    /// The same where nothing tells of switches: the CPU clock is read when the time that is left may have been used, which is not
+    /// before as much time has passed.
+    fn use_cpu_by_the_clock(self, cpu_ns: u64, stop: &Stop, mut touch: impl FnMut()) -> Result<(), Stopped> {
         let end = thread_cpu_ns().saturating_add(cpu_ns);
         loop {
             let used = thread_cpu_ns();
@@ -86,13 +104,57 @@ impl Calibration {
                 if now >= until {
                     break;
                 }
-                // Half of what is left, so that the end is met within about a microsecond.
-                compute(self.iterations(((until - now) / 2).clamp(LEAST_NS, TURN_NS)).max(1));
+                compute(self.piece(until - now));
                 touch();
                 std::hint::spin_loop();
                 stop.check()?;
             }
         }
+    }
+
+    /// Iterations between two looks at the time: half of what is left, so that the end is met within about a microsecond.
+    fn piece(self, left_ns: u64) -> u64 {
+        self.iterations((left_ns / 2).clamp(LEAST_NS, TURN_NS)).max(1)
+    }
+}
+
+/// CPU time of the calling thread between laps, without a system call. The monotonic clock is read without one where the kernel has it
+/// in the vDSO.
+pub(crate) struct Meter {
+    watch: Watch,
+    last_ns: u64,
+    /// What laps without a switch took, and how much was done in them: what the same takes in a lap with one.
+    unbroken_ns: u64,
+    unbroken_work: u64,
+    /// How much is done in a millisecond, as long as there was no such lap.
+    guess_per_ms: u64,
+}
+
+impl Meter {
+    /// From now on.
+    pub(crate) fn new(watch: Watch, guess_per_ms: u64) -> Self {
+        watch.begin();
+        Self { watch, last_ns: now_ns(), unbroken_ns: 0, unbroken_work: 0, guess_per_ms }
+    }
+
+    /// CPU time since the last lap, in which so much was done.
+    pub(crate) fn lap(&mut self, work: u64) -> u64 {
+        let now_ns = now_ns();
+        let passed_ns = now_ns - self.last_ns;
+        if self.watch.is_unbroken() {
+            self.last_ns = now_ns;
+            self.unbroken_ns += passed_ns;
+            self.unbroken_work += work;
+            return passed_ns;
+        }
+        self.watch.begin();
+        self.last_ns = crate::clock::now_ns();
+        let (ns, done) = match self.unbroken_work {
+            0 => (1_000_000, self.guess_per_ms.max(1)),
+            done => (self.unbroken_ns, done),
+        };
+        let usual_ns = u128::from(work) * u128::from(ns) / u128::from(done);
+        passed_ns.min(u64::try_from(usual_ns).unwrap_or(u64::MAX))
     }
 }
 
@@ -107,6 +169,45 @@ mod tests {
         let start = thread_cpu_ns();
         calibration.use_cpu(2_000_000, &Stop::default(), || ()).unwrap();
         assert!(thread_cpu_ns() - start >= 2_000_000);
+    }
+
+    #[test]
+    fn a_thread_that_is_switched_out_again_and_again_uses_its_cpu_time_without_reading_its_clock() {
+        let calibration = calibrate();
+        let only: rustix::thread::CpuSet = {
+            let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+            let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+            let mut only = rustix::thread::CpuSet::new();
+            only.set(first);
+            only
+        };
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let measured = scope.spawn(|| {
+                rustix::thread::sched_setaffinity(None, &only).unwrap();
+                let watch = Watch::of_this_thread().expect("restartable sequences");
+                let (mut meter, start) = (Meter::new(watch, calibration.iterations_per_ms), thread_cpu_ns());
+                let mut used = 0;
+                while used < 60_000_000 {
+                    compute(calibration.iterations(TURN_NS));
+                    used += meter.lap(calibration.iterations(TURN_NS));
+                }
+                (used, thread_cpu_ns() - start, crate::sys::context_switches().1)
+            });
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    rustix::thread::sched_setaffinity(None, &only).unwrap();
+                    while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                        compute(10_000);
+                    }
+                });
+            }
+            let (used, clock, switches) = measured.join().unwrap();
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            // Two neighbours on its CPU: it waits for twice as long as it runs, and none of that is counted.
+            assert!(switches > 5, "{switches} switches");
+            assert!(used.abs_diff(clock) < clock / 10, "{used} of {clock}");
+        });
     }
 
     #[test]

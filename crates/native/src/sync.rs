@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -19,22 +19,52 @@ use warmcore_workload::BarrierWait;
 use crate::clock::now_ns;
 use crate::shared::{Stop, Stopped};
 
+/// Tasks are in several processes, which share the memory of this crate's objects.
+static SEPARATE: AtomicBool = AtomicBool::new(false);
+/// Looks at data that another thread has locked, before it is given time.
+const LOOKS: u32 = 100;
+
+/// From now on tasks are in several processes, or in one.
+pub(crate) fn separate(processes: bool) {
+    SEPARATE.store(processes, Ordering::Relaxed);
+}
+
+/// Whose words a futex is about.
+pub(crate) fn flags() -> futex::Flags {
+    if SEPARATE.load(Ordering::Relaxed) { futex::Flags::empty() } else { futex::Flags::PRIVATE }
+}
+
 /// Waits while the word has the value, until woken or interrupted. May return early for no reason.
 fn wait(word: &AtomicU32, value: u32) {
-    let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
+    let _ = futex::wait(word, flags(), value, None);
 }
 
 /// Wakes up to `count` threads that wait on the word.
 fn wake(word: &AtomicU32, count: u32) {
-    let _ = futex::wake(word, futex::Flags::PRIVATE, count);
+    let _ = futex::wake(word, flags(), count);
 }
 
 /// The kernel takes the number of threads to wake as a signed number.
 const ALL: u32 = i32::MAX as u32;
 
 /// Locks data that is never held while anything blocks. A panic elsewhere does not make it unusable.
+///
+/// The standard library's mutex wakes waiters of its own process only, so between processes nobody waits in it.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    if !SEPARATE.load(Ordering::Relaxed) {
+        return mutex.lock().unwrap_or_else(PoisonError::into_inner);
+    }
+    loop {
+        for _ in 0..LOOKS {
+            match mutex.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+            }
+        }
+        // Whoever has it may be waiting for this CPU.
+        rustix::thread::sched_yield();
+    }
 }
 
 /// A mutex of a workload.

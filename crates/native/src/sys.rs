@@ -1,6 +1,7 @@
-//! The system calls that `rustix` lacks, and the only unsafe code of the crate.
+//! The system calls that `rustix` lacks, and nearly all unsafe code of the crate ([`crate::preemption`] has the rest).
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use rustix::io::Errno;
 use rustix::thread::gettid;
@@ -63,12 +64,12 @@ pub(crate) fn thread_number() -> i32 {
     gettid().as_raw_nonzero().get()
 }
 
-/// Interrupts whatever system call the thread is blocked in. Has no effect on a thread that computes.
+/// Interrupts whatever system call the thread is blocked in, of this process or of another one. Has no effect on a thread that computes.
 pub(crate) fn interrupt(thread: i32) {
     // SAFETY: no pointers are passed. The signal has a handler that does nothing, installed before the first thread
     // of a run starts, so it cannot end the process; a thread that is gone gives an error that does not matter.
     unsafe {
-        libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGURG);
+        libc::syscall(libc::SYS_tkill, thread, libc::SIGURG);
     }
 }
 
@@ -131,3 +132,41 @@ mod tests {
         assert!(sleeper.join().unwrap().is_some(), "time was left");
     }
 }
+/// Field `rseq_cs` of the structure that the calling thread shares with the kernel; `None` if none is registered.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub(crate) fn rseq_field() -> Option<*const AtomicU64> {
+    /// Of `struct rseq`: where the thread runs (negative: not registered), and the field.
+    const CPU_ID: usize = 4;
+    const RSEQ_CS: usize = 8;
+    let offset: *const isize;
+    let thread: *const u8;
+    // SAFETY: two loads that change nothing: of the address of glibc's `__rseq_offset` (2.35 and later; null where the C library has none,
+    // because the symbol is weak), and of the thread pointer, which the ABI keeps at fs:0.
+    unsafe {
+        std::arch::asm!(
+            ".weak __rseq_offset",
+            "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
+            "mov {thread}, qword ptr fs:[0]",
+            offset = out(reg) offset,
+            thread = out(reg) thread,
+            options(nostack, preserves_flags, readonly, pure),
+        );
+    }
+    if offset.is_null() {
+        return None;
+    }
+    // SAFETY: where the symbol is there, its value is the distance from the thread pointer to the thread's `struct rseq`, which is there
+    // for the thread's whole life, registered or not.
+    let (cpu_id, field) = unsafe {
+        let area = thread.offset(*offset);
+        (area.add(CPU_ID).cast::<i32>().read_volatile(), area.add(RSEQ_CS).cast::<AtomicU64>())
+    };
+    (cpu_id >= 0).then_some(field)
+}
+
+/// Nothing is known of other C libraries.
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+pub(crate) fn rseq_field() -> Option<*const AtomicU64> {
+    None
+}
+

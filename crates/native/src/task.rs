@@ -15,8 +15,10 @@ use crate::channel::Failed;
 use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
 use crate::memory::TaskMemory;
-use crate::run::TaskOutcome;
+use crate::preemption::Watch;
+use crate::run::{TaskOutcome, outlive};
 use crate::shared::{Shared, Stopped};
+use crate::spin::Meter;
 use crate::sync::{Family, Parker, locked};
 use crate::sys::{self, Attributes};
 
@@ -26,17 +28,27 @@ const STACK_BYTES: usize = 128 << 10;
 const LARGEST_REGION: u64 = 256 << 20;
 /// Distance of the bytes that memory steps touch: one per cache line.
 const LINE: usize = 64;
+/// Lines that are touched between two looks at the time and at whether the run has ended; and a guess of how many in a millisecond.
+const LINES_BETWEEN_CHECKS: u64 = 4_096;
+const LINES_PER_MS: u64 = 500_000;
 /// Size of a write of `iorun`: rt-app's default buffer.
 const IO_BYTES: usize = 4 << 20;
 /// Dependent loads between two looks at whether the run has ended.
 const HOPS_BETWEEN_CHECKS: u64 = 4_096;
 
-/// Creates a thread for a task of the template; `parent` counts its exit.
-pub(crate) fn spawn(
-    shared: &Arc<Shared>,
-    template: TaskTemplateId,
-    parent: Option<Arc<Family>>,
-) -> Result<(), NativeError> {
+/// Who creates a task.
+pub(crate) enum Creator {
+    /// A main thread, which is of the task's process or is to make a process of the task.
+    Launcher {
+        /// It is of the task's process.
+        same_process: bool,
+    },
+    /// A task of the template, whose family counts the exit.
+    Task(TaskTemplateId, Arc<Family>),
+}
+
+/// Creates a task of the template: a thread, or where its process is another one than its creator's a process.
+pub(crate) fn spawn(shared: &Arc<Shared>, template: TaskTemplateId, creator: Creator) -> Result<(), NativeError> {
     let task = &shared.workload.tasks[template.index()];
     let number = {
         let mut register = locked(&shared.register);
@@ -48,12 +60,28 @@ pub(crate) fn spawn(
     let order = shared.creations.fetch_add(1, Ordering::Relaxed);
     let name: String = task.name.chars().map(|c| if c == '\0' { '?' } else { c }).collect();
     let place = Arc::clone(shared);
-    let thread = move || {
+    let (same_process, parent) = match creator {
+        Creator::Launcher { same_process } => (same_process, None),
+        Creator::Task(creator, family) => {
+            (shared.workload.tasks[creator.index()].process == task.process, Some(family))
+        }
+    };
+    let body = move || {
         let mut end = EndOfThread { shared: &place, template, number, order, parent, finished: None };
         end.finished = Some(Thread::new(&place, template, number).run());
     };
-    let spawned = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(thread);
-    spawned.map(drop).map_err(|source| {
+    let spawned = if shared.separate && !same_process {
+        let (place, process) = (Arc::clone(shared), task.process);
+        sys::begin_process(&name, move || {
+            body();
+            if place.has_threads(process) {
+                outlive(&place);
+            }
+        })
+    } else {
+        std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body).map(drop)
+    };
+    spawned.map_err(|source| {
         shared.leave();
         NativeError::Thread { task: task.name.clone(), running, source }
     })
@@ -300,7 +328,10 @@ impl<'a> Thread<'a> {
                 }
             }
             Step::Serve(list) => objects.lists[list.index()].serve(&self.parker, stop)?,
-            Step::Fork(template) => spawn(shared, *template, Some(Arc::clone(&self.family))).map_err(Left::Failed)?,
+            Step::Fork(template) => {
+                let creator = Creator::Task(self.template, Arc::clone(&self.family));
+                spawn(shared, *template, creator).map_err(Left::Failed)?;
+            }
             Step::Join { count } => {
                 self.joined = self.joined.saturating_add(*count);
                 self.family.wait_for(self.joined, stop)?;
@@ -453,18 +484,26 @@ impl<'a> Thread<'a> {
         if self.region.len() < size {
             self.region.resize(size, 0);
         }
-        let start = thread_cpu_ns();
-        let mut lines = bytes.div_ceil(LINE as u64);
+        // By the thread's clock only where nothing else tells: see `Calibration::use_cpu`.
+        let mut meter = Watch::of_this_thread().map(|watch| Meter::new(watch, LINES_PER_MS));
+        let start_ns = if meter.is_some() { 0 } else { thread_cpu_ns() };
+        let (mut lines, mut next, mut used_ns) = (bytes.div_ceil(LINE as u64), 0, 0);
         while lines > 0 {
-            for byte in self.region[..size].iter_mut().step_by(LINE).take(usize::try_from(lines).unwrap_or(usize::MAX))
-            {
+            let region = &mut self.region[next..size];
+            let some = (region.len().div_ceil(LINE) as u64).min(lines).min(LINES_BETWEEN_CHECKS);
+            for byte in region.iter_mut().step_by(LINE).take(some as usize) {
                 *byte = byte.wrapping_add(1);
             }
-            lines = lines.saturating_sub(size.div_ceil(LINE) as u64);
+            lines -= some;
+            next += some as usize * LINE;
+            if next >= size {
+                next = 0;
+            }
+            used_ns += meter.as_mut().map_or(0, |meter| meter.lap(some));
             self.shared.stop.check()?;
         }
         std::hint::black_box(&mut self.region);
-        self.memory_credit_ns = thread_cpu_ns() - start;
+        self.memory_credit_ns = if meter.is_some() { used_ns } else { thread_cpu_ns() - start_ns };
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
 use warmcore_native::{Ended, NativeError, NativeOutcome, Options};
-use warmcore_workload::Workload;
+use warmcore_workload::{Warning, Workload};
 
 use crate::console::{Console, Table};
 use crate::failure::Failure;
@@ -53,7 +53,7 @@ pub fn run(workload: &Workload, max_time: Option<u64>, json: bool, console: &Con
     let options = options(max_time, &signals);
     console.note(&format!("{}: running with real threads on this computer", workload.name));
     let outcome = warmcore_native::run(workload, &options).map_err(failure)?;
-    for warning in &outcome.warnings {
+    for warning in all_warnings(workload, &outcome) {
         console.warn(&describe_warning(warning));
     }
     if outcome.ended == Ended::TimeLimit {
@@ -97,7 +97,10 @@ fn failure(error: NativeError) -> Failure {
         NativeError::Check(_) | NativeError::Command(_) => Failure::usage("warmcore::workload", error),
         NativeError::NoCpus { .. } => Failure::unable("warmcore::native", error)
             .help("this computer does not have the CPUs that the workload asks for; change its affinities"),
-        NativeError::Thread { .. } | NativeError::Channel { .. } | NativeError::Barrier { .. } => {
+        NativeError::Heap { .. }
+        | NativeError::Thread { .. }
+        | NativeError::Channel { .. }
+        | NativeError::Barrier { .. } => {
             Failure::unable("warmcore::native", error).help("raise the limit, or make the workload smaller")
         }
         NativeError::Call { .. } | NativeError::Measuring { .. } | NativeError::Panic { .. } => {
@@ -132,8 +135,13 @@ fn document<'a>(workload: &'a Workload, outcome: &'a NativeOutcome) -> Document<
         tasks: outcome.tasks.iter().map(task).collect(),
         recorders: recorders.map(|(name, samples)| RecorderEntry { name, samples_ns: samples }).collect(),
         result_lines: outcome.lines.iter().flat_map(|lines| lines.lines()).collect(),
-        warnings: outcome.warnings.iter().map(describe_warning).collect(),
+        warnings: all_warnings(workload, outcome).map(describe_warning).collect(),
     }
+}
+
+/// What the workload warns of, and what was not done as it asks.
+fn all_warnings<'a>(workload: &'a Workload, outcome: &'a NativeOutcome) -> impl Iterator<Item = &'a Warning> {
+    workload.warnings.iter().chain(&outcome.warnings)
 }
 
 fn text(workload: &Workload, outcome: &NativeOutcome, console: &Console) -> String {

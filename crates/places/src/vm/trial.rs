@@ -285,7 +285,7 @@ impl Collector<'_> {
         bindings.sort_unstable_by_key(|(at, task, _)| (*at, task.0));
         let cast = Cast {
             tasks: &roster.by_thread,
-            launchers: &end.processes.iter().map(|process| process.launcher).collect::<BTreeSet<i32>>(),
+            launchers: &end.processes.iter().flat_map(launchers_of).collect::<BTreeSet<i32>>(),
             stoppers: &hello.stoppers,
             restrictions: &restrictions,
             allowed: &allowed,
@@ -318,6 +318,11 @@ impl Collector<'_> {
 }
 
 impl Collector<'_> {
+/// Threads that create tasks and are none.
+fn launchers_of(process: &ProcessReport) -> impl Iterator<Item = i32> {
+    std::iter::once(process.launcher).chain(process.helpers.iter().copied())
+}
+
     /// The bindings that were made from outside.
     fn bindings(
         &self,
