@@ -102,6 +102,12 @@ fn guest() -> Result<(), String> {
         send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
         return Err(reason);
     }
+    if plan.purpose == Purpose::Costs
+        && let Err(reason) = runs::measure_costs(&mut channel)
+    {
+        send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
+        return Err(reason);
+    }
     if let Err(failed) = runs::run_all(&plan, &mut channel) {
         send_failed(&mut channel, &failed);
         return Err(failed.reason);

@@ -20,6 +20,8 @@ pub struct Plan {
 pub enum Purpose {
     /// The runs of the plan; with none, only the report.
     Run,
+    /// Its own costs, once it is at rest.
+    Costs,
     /// The programs of a file ([`programs`](crate::programs)), each run once by the kernel.
     Programs,
     /// An interactive shell on the console.

@@ -6,9 +6,12 @@ use warmcore_agent::report::{FrameKind, write_frame};
 use warmcore_agent::tracefs::{Instance, used_bytes};
 use warmcore_capture::EventFormats;
 
+/// Where a guest's tracefs is mounted.
+pub const TRACEFS: &str = "/sys/kernel/tracing";
+
 /// The instance of a guest.
 fn instance() -> Instance {
-    Instance::at("/sys/kernel/tracing", "warmcore")
+    Instance::at(TRACEFS, "warmcore")
 }
 
 /// Makes the instance and describes its events.

@@ -42,6 +42,8 @@ pub enum FrameKind {
     File = 0x5743_000c,
     /// How it ended ([`CommandEnd`]).
     CommandEnd = 0x5743_000d,
+    /// [`Costs`].
+    Costs = 0x5743_000e,
 }
 
 impl FrameKind {
@@ -59,6 +61,7 @@ impl FrameKind {
         FrameKind::Words,
         FrameKind::File,
         FrameKind::CommandEnd,
+        FrameKind::Costs,
     ];
 }
 
@@ -205,12 +208,12 @@ pub struct ProcessReport {
     pub processes: Vec<u32>,
     /// Its main thread, which creates the others and is no task of the workload.
     pub launcher: i32,
-    /// Why it ended: `all_exited`, `duration`, `stop_step`, `time_limit`.
-    pub ended: String,
-    /// Start on the monotonic clock.
     /// Main threads of other processes that it began, which are no tasks either.
     #[serde(default)]
     pub helpers: Vec<i32>,
+    /// Why it ended: `all_exited`, `duration`, `stop_step`, `time_limit`.
+    pub ended: String,
+    /// Start on the monotonic clock.
     pub start_ns: u64,
     /// Length of the run.
     pub elapsed_ns: u64,
@@ -245,10 +248,10 @@ impl ProcessReport {
         Self {
             processes,
             launcher: std::process::id() as i32,
+            helpers: outcome.helpers,
             ended: ended.into(),
             start_ns: outcome.start_ns,
             elapsed_ns: outcome.elapsed_ns,
-            helpers: outcome.helpers,
             tasks: outcome.tasks.iter().map(task).collect(),
             samples: outcome.samples,
             warnings: outcome
@@ -274,6 +277,15 @@ pub struct TaskReport {
     pub cpu_ns: u64,
     /// Whether it came to the end of its program.
     pub completed: bool,
+}
+
+/// What the kernel's own actions cost in the guest.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Costs {
+    /// Name in a machine's file; value, and what samples are seldom below and above.
+    pub values: Vec<(String, u64, u64, u64)>,
+    /// Why the way out of an idle state is not among them.
+    pub without_idle_exit: Option<String>,
 }
 
 /// How a program ended.

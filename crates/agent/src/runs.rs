@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
+use warmcore_agent::costs::{self, MeasuredCosts};
 use warmcore_agent::plan::{Observe, Plan, RunPlan};
-use warmcore_agent::report::{Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
+use warmcore_agent::report::{Costs, Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
 use warmcore_native::calibrate;
 
 use crate::actions::Actor;
@@ -57,6 +58,22 @@ fn cpu_ticks() -> Result<(u64, u64), String> {
     };
     let busy = user + nice + system + irq + softirq + steal;
     Ok((busy, busy + idle + iowait))
+}
+
+/// Trace buffer while costs are measured, KiB per CPU: what a full one does not take costs less.
+const COSTS_KIB: u32 = 16 << 10;
+
+/// Measures what the kernel's own actions cost here while they are recorded, as they are in runs.
+pub fn measure_costs(channel: &mut File) -> Result<(), String> {
+    let machine = warmcore_topology::from_sysfs(std::path::Path::new("/")).map_err(|error| error.to_string())?;
+    recorder::prepare()?;
+    come_to_rest()?;
+    recorder::start(COSTS_KIB)?;
+    let MeasuredCosts { values, without_idle_exit } = costs::measure(&machine, recorder::TRACEFS)?;
+    recorder::stop()?;
+    let values = values.into_iter().map(|value| (value.name, value.value, value.low, value.high)).collect();
+    write_document(channel, FrameKind::Costs, &Costs { values, without_idle_exit })
+        .map_err(|error| format!("cannot send the costs: {error}"))
 }
 
 /// Does all runs.
@@ -168,6 +185,7 @@ fn start_workers(run: &RunPlan, groups: &Groups, speed: u64) -> Result<(Sessions
         let order = Order {
             launch: launch.clone(),
             groups: groups.joins.clone(),
+            separate: run.actions.is_empty(),
             iterations_per_ms: speed,
             time_limit_ns: run.time_limit_ns,
         };
@@ -185,7 +203,6 @@ fn expect_ready(worker: &mut Worker) -> Result<(), String> {
 }
 
 fn report(worker: &mut Worker) -> Result<ProcessReport, String> {
-            separate: run.actions.is_empty(),
     let line = worker.line()?;
     serde_json::from_str(&line).map_err(|error| format!("the report of a process: {error}"))
 }

@@ -4,6 +4,7 @@
 //! - [`profile`], [`metric`]: what is compared, from events alone.
 //! - [`calls`]: what calls of sched_ext operations call.
 //! - [`judge`]: errors and verdicts.
+//! - [`costs`]: what the kernel's own actions cost in guests, and so in what is simulated beside them.
 //! - [`run`]: both places; the real kernel's results as small files.
 //! - [`page`]: the book as a page.
 //!
@@ -12,6 +13,7 @@
 
 pub mod book;
 pub mod calls;
+pub mod costs;
 pub mod judge;
 pub mod metric;
 pub mod page;

@@ -367,7 +367,7 @@ impl<'a> Core<'a> {
 
     /// Arms the CPU's high-resolution tick `delay_ns` from now, replacing an armed one (`hrtick_start`).
     pub fn start_hrtick(&mut self, cpu: CpuId, delay_ns: u64) {
-        self.queue.set(Slot::HrTick, cpu, self.now_ns + delay_ns);
+        self.queue.set(Slot::HrTick, cpu, self.now_ns + delay_ns + self.machine.costs().timer_late_ns);
     }
 
     /// Disarms the CPU's high-resolution tick.

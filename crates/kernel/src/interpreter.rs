@@ -348,7 +348,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     fn sleep_until(&mut self, id: TaskId, at_ns: u64) -> Done {
-        let at = at_ns + self.core.parameters.timer_slack_ns;
+        let at = at_ns + self.core.parameters.timer_slack_ns + self.core.machine.costs().timer_late_ns;
         let task = &mut self.core.tasks[id.index()];
         task.timer_generation = task.timer_generation.wrapping_add(1);
         task.slept_from_ns = self.core.now_ns;

@@ -5,8 +5,8 @@
 //! formulas are beside the programs). A sample is the mean of a batch of calls, the value is the median of the samples, and the
 //! spread goes from the 5th to the 95th percentile. Other work on the computer falsifies the figures.
 //!
-//! Not measured: ticks, high-resolution ticks, arming of timers, exits, balancing passes, how much of a message is under a lock
-//! or payload.
+//! Not measured: high-resolution ticks, balancing passes, how much of a message is under a lock or payload. A tick is what
+//! a loop that reads the clock misses at a time, and not where nothing interrupts it.
 
 use std::hint::{black_box, spin_loop};
 use std::os::fd::OwnedFd;
@@ -20,10 +20,10 @@ use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity};
 use warmcore_topology::{CpuId, Machine, MeasuredValue, Relation};
 use warmcore_workload::Policy;
 
-use crate::clock::{now_ns, sleep, thread_cpu_ns};
+use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
 use crate::multiply::measure_multiply_add_ps;
-use crate::sys::{Attributes, set_attributes, thread_number};
+use crate::sys::{Attributes, set_attributes, set_least_timer_slack, thread_number};
 
 /// Bytes of a message, hackbench's.
 const MESSAGE_BYTES: usize = 100;
@@ -36,6 +36,9 @@ const ROUNDS: u64 = 200;
 const HAND_OFFS: u32 = 2_000;
 /// Sleeps, wakeups, new threads and moves that are timed one by one.
 const SINGLE: usize = 200;
+/// How long a loop looks for ticks, and by what a look that one interrupted is told: so many times the usual one.
+const TICKS_NS: u64 = 200_000_000;
+const INTERRUPTED: u64 = 10;
 /// How long a thread sleeps that finds its CPU idle afterwards.
 const SLEEP_NS: u64 = 1_000_000;
 /// What a migrated task is assumed to fetch again, as in [`Costs::migration_ns`](warmcore_topology::Costs::migration_ns): 32 KiB.
@@ -46,32 +49,53 @@ const PAIRS: usize = 3;
 /// Measures the costs of this computer, described by `machine`, on the CPUs that the process may use. Takes about a second.
 ///
 /// How long a CPU takes out of its idle state no program can see: it sees only how late it is back, and much of that may be
-/// before the kernel makes the wakeup. So that figure is measured if `idle_wakeups_ns` has the kernel's own times from
-/// `sched_waking` to `sched_switch` while [`sleep_on_idle_cpu`] ran.
+/// before the kernel makes the wakeup. So that and how late timers are is measured if there are the kernel's own times of
+/// `idle_wakeups` while [`sleep_on_idle_cpu`] ran.
 ///
 /// # Errors
 /// A system call that the kernel refuses, and a machine of which the process may use no CPU.
-pub fn measure_costs(machine: &Machine, idle_wakeups_ns: Option<Vec<u64>>) -> Result<Vec<MeasuredValue>, NativeError> {
+pub fn measure_costs(machine: &Machine, idle_wakeups: Option<IdleWakeups>) -> Result<Vec<MeasuredValue>, NativeError> {
     // A thread of its own: affinity and policy are per thread.
     thread::scope(|scope| {
-        let measuring = scope.spawn(|| Measuring::new(machine)?.all(idle_wakeups_ns));
+        let measuring = scope.spawn(|| Measuring::new(machine)?.all(idle_wakeups));
         measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// A thread sleeps many times on an otherwise idle CPU of `machine`, which is this computer. Returns the thread's number.
+/// What the kernel recorded of wakeups by timers on an idle CPU.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IdleWakeups {
+    /// From `sched_waking` to `sched_switch`.
+    pub latencies_ns: Vec<u64>,
+    /// From the instant that a timer was set for to `sched_waking`.
+    pub late_ns: Vec<u64>,
+}
+
+/// A thread that slept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sleeper {
+    /// Its number.
+    pub thread: i32,
+    /// The instants on the monotonic clock until which it slept, each by a timer that may not wait for others.
+    pub until_ns: Vec<u64>,
+}
+
+/// A thread sleeps many times on an otherwise idle CPU of `machine`, which is this computer.
 ///
 /// # Errors
 /// As of [`measure_costs`].
-pub fn sleep_on_idle_cpu(machine: &Machine) -> Result<i32, NativeError> {
+pub fn sleep_on_idle_cpu(machine: &Machine) -> Result<Sleeper, NativeError> {
     thread::scope(|scope| {
         let sleeping = scope.spawn(|| {
             let measuring = Measuring::new(machine)?;
             measuring.bind(measuring.first)?;
-            for _ in 0..SINGLE {
-                sleep(SLEEP_NS);
-            }
-            Ok(thread_number())
+            set_least_timer_slack();
+            let one = |_| {
+                let until_ns = now_ns() + SLEEP_NS;
+                sleep_until(until_ns);
+                until_ns
+            };
+            Ok(Sleeper { until_ns: (0..SINGLE).map(one).collect(), thread: thread_number() })
         });
         sleeping.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
@@ -100,7 +124,7 @@ impl<'a> Measuring<'a> {
         Ok(measuring)
     }
 
-    fn all(mut self, idle_wakeups_ns: Option<Vec<u64>>) -> Result<Vec<MeasuredValue>, NativeError> {
+    fn all(mut self, idle_wakeups: Option<IdleWakeups>) -> Result<Vec<MeasuredValue>, NativeError> {
         let first = self.first;
         self.bind(first)?;
         self.add(
@@ -122,12 +146,22 @@ impl<'a> Measuring<'a> {
         let hop = self.hops(first, first)?;
         let switch_ns = self.add("costs.context_switch_ns", less(hop, 2 * message_ns + wakeup_ns));
         // Woken by a timer on an idle CPU: wakeup, way out of idle, then the switch.
-        let idle_exit_ns = match idle_wakeups_ns {
-            Some(samples) => self.add("costs.idle_exit_ns", less(samples, wakeup_ns)),
+        self.bind(first)?;
+        let idle_exit_ns = match idle_wakeups {
+            Some(recorded) => {
+                self.add("costs.timer_late_ns", recorded.late_ns);
+                self.add("costs.idle_exit_ns", less(recorded.latencies_ns, wakeup_ns))
+            }
             None => self.machine.costs().idle_exit_ns,
         };
-        self.bind(first)?;
-        self.add("costs.fork_ns", new_threads());
+        // CPU time of a sleep: the call that arms the timer, and half a switch out and in.
+        self.add("costs.timer_ns", less(sleeps(), switch_ns));
+        if let Some(ticks) = ticks() {
+            self.add("costs.tick_ns", ticks);
+        }
+        let fork_ns = self.add("costs.fork_ns", new_threads());
+        // To the child and back, and the wakeup of who waits for its end.
+        self.add("costs.exit_ns", less(lives(), fork_ns + 2 * switch_ns + wakeup_ns));
         self.values.push(exactly("costs.multiply_add_ns", measure_multiply_add_ps().get()));
         // Another CPU, idle: write, wakeup, interrupt, way out of idle, switch.
         let other_ns = message_ns + wakeup_ns + idle_exit_ns + switch_ns;
@@ -353,6 +387,44 @@ fn new_threads() -> Vec<u64> {
     (0..SINGLE).map(one).collect()
 }
 
+/// Time from the making of a thread to the end of the wait for it, both on one CPU.
+fn lives() -> Vec<u64> {
+    let one = |_| {
+        timed(|| {
+            let _ = thread::spawn(|| ()).join();
+        })
+    };
+    (0..SINGLE).map(one).collect()
+}
+
+/// CPU time of a sleep.
+fn sleeps() -> Vec<u64> {
+    let one = |_| {
+        let from_ns = thread_cpu_ns();
+        sleep_until(now_ns() + SLEEP_NS / 4);
+        thread_cpu_ns() - from_ns
+    };
+    (0..SINGLE).map(one).collect()
+}
+
+/// What interrupts a loop that does nothing but look at the clock; `None` if nothing does.
+fn ticks() -> Option<Vec<u64>> {
+    let (mut looks, mut last_ns) = (Vec::new(), now_ns());
+    let end_ns = last_ns + TICKS_NS;
+    let mut usual_ns = u64::MAX;
+    while last_ns < end_ns {
+        let now_ns = now_ns();
+        let took_ns = now_ns - last_ns;
+        last_ns = now_ns;
+        // A clock may be too coarse to tell two looks apart.
+        usual_ns = usual_ns.min(took_ns.max(1));
+        if took_ns > INTERRUPTED * usual_ns {
+            looks.push(took_ns - usual_ns);
+        }
+    }
+    (!looks.is_empty()).then_some(looks)
+}
+
 fn halves(samples: Vec<u64>) -> Vec<u64> {
     samples.into_iter().map(|sample| sample / 2).collect()
 }
@@ -387,9 +459,12 @@ mod tests {
     #[test]
     fn every_figure_of_this_computer_is_a_value_of_a_machine() {
         let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
-        let measured = measure_costs(&machine, Some(vec![5_000_000])).unwrap();
+        let recorded = IdleWakeups { latencies_ns: vec![5_000_000], late_ns: vec![1_300] };
+        let measured = measure_costs(&machine, Some(recorded)).unwrap();
         let names: Vec<&str> = measured.iter().map(|value| value.name.as_str()).collect();
-        for name in ["syscall_ns", "wakeup_ns", "context_switch_ns", "idle_exit_ns", "pipe_message_ns", "fork_ns"] {
+        let known =
+            ["syscall_ns", "wakeup_ns", "context_switch_ns", "idle_exit_ns", "pipe_message_ns", "fork_ns", "exit_ns"];
+        for name in known.into_iter().chain(["timer_ns", "timer_late_ns"]) {
             assert!(names.contains(&format!("costs.{name}").as_str()), "{name} of {names:?}");
         }
         assert!(measured.iter().all(|value| value.low <= value.value && value.value <= value.high));

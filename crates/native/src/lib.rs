@@ -40,7 +40,7 @@ mod sync;
 mod sys;
 mod task;
 
-pub use costs::{measure_costs, sleep_on_idle_cpu};
+pub use costs::{IdleWakeups, Sleeper, measure_costs, sleep_on_idle_cpu};
 pub use error::NativeError;
 pub use heap::SharedHeap;
 pub use multiply::measure_multiply_add_ps;

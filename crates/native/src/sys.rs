@@ -89,6 +89,61 @@ pub(crate) fn install_interrupt_handler() -> Result<(), Errno> {
     })
 }
 
+/// Has the calling thread's timers expire when they are set for, and not up to 50 µs later.
+pub(crate) fn set_least_timer_slack() {
+    // SAFETY: no pointers are passed.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+    }
+}
+
+/// Address of a new mapping of zeros that children share.
+pub(crate) fn map_shared(bytes: usize) -> std::io::Result<usize> {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+    // SAFETY: a new mapping at an address that the kernel chooses changes no memory that anybody uses.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(address.expose_provenance()) }
+}
+
+/// Begins a process that does `body` under that name and ends, which nobody notes ([`forget_children`]).
+pub(crate) fn begin_process(name: &str, body: impl FnOnce()) -> std::io::Result<()> {
+    let name = std::ffi::CString::new(name).unwrap_or_default();
+    // SAFETY: the child goes on with this thread's stack and the shared heap, on which all locks are that it meets (`sync::locked`); the C
+    // library makes its own usable in it.
+    match unsafe { libc::fork() } {
+        -1 => Err(std::io::Error::last_os_error()),
+        0 => {
+            // SAFETY: a text with its end.
+            unsafe {
+                libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+            }
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            // SAFETY: it ends the process, without what the parent had registered for its own end.
+            unsafe { libc::_exit(0) }
+        }
+        _ => {
+            // What it holds is the child's, whose copies of it are the same values on the shared heap.
+            std::mem::forget(body);
+            Ok(())
+        }
+    }
+}
+
+/// Has processes that this one begins vanish when they end, instead of waiting for it to look.
+pub(crate) fn forget_children() {
+    // SAFETY: ignoring a signal runs no code.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+    }
+}
+
+/// Waits until no process that this one began is left.
+pub(crate) fn wait_for_children() {
+    // SAFETY: no status is asked for. Where children are forgotten, it returns only when none is left, with an error.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } >= 0 || last_error() == Errno::INTR {}
+}
+
 /// Voluntary and involuntary context switches of the calling thread so far (`getrusage`).
 pub(crate) fn context_switches() -> (u64, u64) {
     // SAFETY: an all-zero `rusage` is valid.
@@ -98,40 +153,6 @@ pub(crate) fn context_switches() -> (u64, u64) {
     if result == 0 { (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64) } else { (0, 0) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::process::getpriority_process;
-
-    #[test]
-    fn attributes_are_those_of_the_calling_thread() {
-        let before = getpriority_process(None).unwrap();
-        let nice = 7;
-        std::thread::spawn(move || {
-            set_attributes(Attributes { policy: Policy::Batch, nice, slice_ns: 0 }).unwrap();
-            assert_eq!(getpriority_process(None), Ok(nice.into()));
-        })
-        .join()
-        .unwrap();
-        assert_eq!(getpriority_process(None), Ok(before), "other threads keep theirs");
-    }
-
-    #[test]
-    fn an_interrupt_ends_a_blocked_call() {
-        install_interrupt_handler().unwrap();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let sleeper = std::thread::spawn(move || {
-            sender.send(thread_number()).unwrap();
-            crate::clock::sleep(3_600_000_000_000)
-        });
-        let thread = receiver.recv().unwrap();
-        while !sleeper.is_finished() {
-            interrupt(thread);
-            std::thread::yield_now();
-        }
-        assert!(sleeper.join().unwrap().is_some(), "time was left");
-    }
-}
 /// Field `rseq_cs` of the structure that the calling thread shares with the kernel; `None` if none is registered.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 pub(crate) fn rseq_field() -> Option<*const AtomicU64> {
@@ -170,3 +191,37 @@ pub(crate) fn rseq_field() -> Option<*const AtomicU64> {
     None
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::getpriority_process;
+
+    #[test]
+    fn attributes_are_those_of_the_calling_thread() {
+        let before = getpriority_process(None).unwrap();
+        let nice = 7;
+        std::thread::spawn(move || {
+            set_attributes(Attributes { policy: Policy::Batch, nice, slice_ns: 0 }).unwrap();
+            assert_eq!(getpriority_process(None), Ok(nice.into()));
+        })
+        .join()
+        .unwrap();
+        assert_eq!(getpriority_process(None), Ok(before), "other threads keep theirs");
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_blocked_call() {
+        install_interrupt_handler().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            sender.send(thread_number()).unwrap();
+            crate::clock::sleep(3_600_000_000_000)
+        });
+        let thread = receiver.recv().unwrap();
+        while !sleeper.is_finished() {
+            interrupt(thread);
+            std::thread::yield_now();
+        }
+        assert!(sleeper.join().unwrap().is_some(), "time was left");
+    }
+}

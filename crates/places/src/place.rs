@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_kernel::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Design;
-use warmcore_topology::Machine;
+use warmcore_topology::{Machine, MeasuredValue};
 use warmcore_trace::{Outcome, RunTables, Sink};
 use warmcore_workload::{Action, Deed, Workload};
 
@@ -65,6 +65,15 @@ pub trait Place: fmt::Debug + Send + Sync {
     /// # Errors
     /// The first request that cannot be met here.
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError>;
+
+    /// What the kernel's own actions cost here on that machine, measured now, by the names that they have in a machine's file; `None` where
+    /// that is no question: a simulated kernel has the costs that its machine says.
+    ///
+    /// # Errors
+    /// When they cannot be measured.
+    fn costs(&self, _machine: &Machine, _stop: &AtomicBool) -> Result<Option<Vec<MeasuredValue>>, PlaceError> {
+        Ok(None)
+    }
 
     /// Makes the runs, and hands each one to `take` with its position in `requests`, or the reason why there is none. Runs that were
     /// not begun before the caller asked to stop are not handed over.

@@ -16,6 +16,7 @@ pub mod agent;
 pub mod boot;
 mod calls;
 pub mod command;
+mod costs;
 pub mod fetch;
 pub mod initramfs;
 pub mod kernel;

@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 21] = [
     ),
     ("tick", &["costs.tick_ns"]),
     ("preemption timer", &["costs.hrtick_ns"]),
-    ("timer interrupt", &["costs.timer_ns"]),
+    ("timer interrupt", &["costs.timer_ns", "costs.timer_late_ns"]),
     ("system call", &["costs.syscall_ns"]),
     ("futex", &["costs.futex_ns"]),
     ("pipe message", &["costs.pipe_message_ns"]),

@@ -40,6 +40,9 @@ pub struct Costs {
     pub exit_ns: u64,
     /// CPU time of a timer interrupt that wakes a task.
     pub timer_ns: u64,
+    /// Delay from the instant that a high-resolution timer was set for until its interrupt acts: what wakes a sleeper, and the end of a
+    /// slice. Some hundred nanoseconds on a processor, taken for nothing; microseconds where an emulator looks for timers.
+    pub timer_late_ns: u64,
     /// Extra CPU time of the first run on another CPU: stands for cold caches until a memory model is used.
     pub migration_ns: PerRelation<u64>,
     /// Time of handing one modified cache line from one CPU to another.
@@ -111,6 +114,7 @@ impl Costs {
             fork_ns: 30_000,
             exit_ns: 20_000,
             timer_ns: 800,
+            timer_late_ns: 0,
             migration_ns: PerRelation::from_fn(|relation| derived_migration_ns(relation, &line_transfer_ns)),
             line_transfer_ns,
             message_lines: 5,

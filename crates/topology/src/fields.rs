@@ -202,6 +202,7 @@ fn each_cost(costs: &mut Costs, visit: &mut dyn FnMut(&str, Slot<'_>)) {
         ("fork_ns", &mut costs.fork_ns),
         ("exit_ns", &mut costs.exit_ns),
         ("timer_ns", &mut costs.timer_ns),
+        ("timer_late_ns", &mut costs.timer_late_ns),
         ("balance_base_ns", &mut costs.balance_base_ns),
         ("balance_per_cpu_ns", &mut costs.balance_per_cpu_ns),
     ] {

@@ -76,6 +76,10 @@ pub struct ValidateArguments {
     /// Simulate sched_ext programs (`scx:PROGRAM`) again, and keep that; otherwise --stored takes what is stored of them
     #[arg(long, requires = "stored")]
     pub again: bool,
+    /// Boot each machine once all the same, to measure what its kernel's own actions cost, and keep that with the stored results: what is
+    /// simulated beside them then has the same costs
+    #[arg(long, requires = "stored")]
+    pub costs: bool,
     /// Keep the real kernel's results there, replacing older ones
     #[arg(long)]
     pub store: bool,

@@ -1,25 +1,19 @@
 //! `warmcore machine`: list, show, detect, convert, snapshot.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Serialize;
-use warmcore_agent::tracefs::{Instance, used_bytes};
-use warmcore_capture::convert::{Cast, Decoder};
+use warmcore_agent::costs;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_places::host::recorder::TRACEFS;
 use warmcore_topology::{Cache, CpuId, Machine, NodeId, Origin};
-use warmcore_trace::{Event, EventKind, TaskId};
 
 use crate::args::{MachineCommand, MachineForm, MachineFormat};
 use crate::commands::{WrittenFile, print_written, write_result};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
-
-/// Room for a CPU's events while a thread sleeps some hundred times.
-const TRACE_KIB: u32 = 1024;
 
 /// The document of `machine list --json`.
 #[derive(Serialize)]
@@ -167,63 +161,14 @@ pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
 /// This computer with the costs that are measured on it now.
 fn measured(machine: Machine, console: &Console) -> Result<Machine, Failure> {
     console.note("measuring this computer's costs: other work on it falsifies them");
-    let unable = |error| Failure::unable("warmcore::measure", error);
-    let idle_wakeups_ns = idle_wakeups(&machine).map_err(|reason| {
+    let measured = costs::measure(&machine, TRACEFS).map_err(|reason| Failure::unable("warmcore::measure", reason))?;
+    if let Some(reason) = measured.without_idle_exit {
         console.warn(&format!("costs.idle_exit_ns stays as it was, not measured: {reason}"));
-    });
-    let values = warmcore_native::measure_costs(&machine, idle_wakeups_ns.ok()).map_err(unable)?;
+    }
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let note = format!("on this computer, Linux {}", release.trim());
-    warmcore_topology::with_measured_values(machine, &values, &note)
+    warmcore_topology::with_measured_values(machine, &measured.values, &note)
         .map_err(|error| Failure::failed("warmcore::measure", error))
-}
-
-/// Times from `sched_waking` to `sched_switch` of a thread that sleeps on an idle CPU, as the kernel records them.
-fn idle_wakeups(machine: &Machine) -> Result<Vec<u64>, String> {
-    let instance = Instance::at(TRACEFS, &format!("warmcore-measure-{}", std::process::id()));
-    let traced = traced_sleeps(machine, &instance);
-    let removed = if Path::new(TRACEFS).join("instances").is_dir() { instance.remove() } else { Ok(()) };
-    let latencies = traced?;
-    removed?;
-    if latencies.is_empty() {
-        return Err("the kernel recorded no switch to a thread that it had woken".into());
-    }
-    Ok(latencies)
-}
-
-fn traced_sleeps(machine: &Machine, instance: &Instance) -> Result<Vec<u64>, String> {
-    let formats = instance.prepare()?;
-    instance.start(TRACE_KIB)?;
-    let thread = warmcore_native::sleep_on_idle_cpu(machine).map_err(|error| error.to_string())?;
-    instance.stop()?;
-    let mut decoder = Decoder::new(&formats)?;
-    for cpu in 0..instance.cpus() {
-        let mut pages = instance.pages(cpu)?;
-        while let Some(page) = pages.read()? {
-            decoder.page(cpu as u32, &page[..used_bytes(page)])?;
-        }
-    }
-    let converted = decoder.finish(&Cast {
-        tasks: &BTreeMap::from([(thread, TaskId(0))]),
-        launchers: &BTreeSet::new(),
-        stoppers: &[],
-        restrictions: &[0],
-        allowed: &|_, _| true,
-        bindings: &[],
-        start_ns: 0,
-        elapsed_ns: u64::MAX,
-        cpu: &|number| machine.cpu_by_os_index(number),
-    })?;
-    let mut waking_ns = None;
-    let latency = |event: &Event| match event.kind {
-        EventKind::Waking { .. } => {
-            waking_ns = Some(event.time_ns);
-            None
-        }
-        EventKind::Switch { next, .. } if !next.is_idle() => Some(event.time_ns - waking_ns.take()?),
-        _ => None,
-    };
-    Ok(converted.events.iter().filter_map(latency).collect())
 }
 
 /// A machine, with what is odd about it said on standard error.

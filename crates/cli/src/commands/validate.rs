@@ -1,9 +1,11 @@
 //! `warmcore validate`: the fidelity book, in the simulator and on a real kernel.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use warmcore_fidelity::validate::book::{BookError, BookExperiment};
+use warmcore_fidelity::validate::costs::{StoredCost, measured_costs};
 use warmcore_fidelity::validate::judge::Agreement;
 use warmcore_fidelity::validate::page::{CHAPTERS, chapter, counts, summary};
 use warmcore_fidelity::validate::plots::Plots;
@@ -55,10 +57,15 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     if arguments.stored {
         for ((path, experiment), result) in experiments.iter().zip(&mut results) {
             *result = run::stored(&results_directory(path), experiment).map_err(failed)?;
+        }
+        if arguments.costs {
+            measure_costs(arguments, &experiments, &mut results, &signals, console)?;
+        }
+        for ((path, experiment), result) in experiments.iter().zip(&mut results) {
             match result {
                 Some(result) if arguments.again && experiment.has_programs() && has_all(experiment, console) => {
                     console.info(&format!("simulating {} again", experiment.name));
-                    result.simulated = run::simulate_programs(experiment, &signals.stop).map_err(failed)?;
+                    result.simulated = run::simulate_programs(experiment, result, &signals.stop).map_err(failed)?;
                     keep(path, experiment, result)?;
                 }
                 Some(_) => {}
@@ -102,6 +109,38 @@ fn has_all(experiment: &BookExperiment, console: &Console) -> bool {
     absent.is_empty()
 }
 
+/// Boots each machine once to measure its kernel's own costs, and keeps them with the stored results of that kernel.
+fn measure_costs(
+    arguments: &ValidateArguments,
+    experiments: &[(PathBuf, BookExperiment)],
+    results: &mut [Option<StoredResult>],
+    signals: &Signals,
+    console: &Console,
+) -> Result<(), Failure> {
+    let place = vm::place("vm", &[], &arguments.vm, console)?;
+    console.note(&format!("real kernel: {}", place.identity()));
+    let mut measured: BTreeMap<&str, Vec<StoredCost>> = BTreeMap::new();
+    for ((path, experiment), result) in experiments.iter().zip(results) {
+        let Some(result) = result else { continue };
+        if !result.is_from(&*place) {
+            console.warn(&format!(
+                "{}: its boots are of another kernel, QEMU or execution, so it keeps its costs",
+                experiment.name
+            ));
+            continue;
+        }
+        let machine = experiment.machine_text.as_str();
+        if !measured.contains_key(machine) {
+            console.note(&format!("{machine}: measuring costs"));
+            let costs = measured_costs(&*place, experiment, &signals.stop);
+            measured.insert(machine, costs.map_err(|error| validate_failure(error, signals))?);
+        }
+        result.costs.clone_from(&measured[machine]);
+        keep(path, experiment, result)?;
+    }
+    Ok(())
+}
+
 /// Boots each machine, with all experiments that are of it and whose programs are there.
 fn boot(
     arguments: &ValidateArguments,
@@ -139,7 +178,7 @@ fn boot(
             }
             let mut result = result;
             if experiment.has_programs() {
-                let simulated = run::simulate_programs(experiment, &signals.stop);
+                let simulated = run::simulate_programs(experiment, &result, &signals.stop);
                 result.simulated = simulated.map_err(|error| validate_failure(error, signals))?;
             }
             if arguments.store && !result.boots.is_empty() {

@@ -19,6 +19,7 @@ use warmcore_workload::{Action, Workload};
 
 use super::book::{BookExperiment, Cause, Check};
 use super::calls::{self, call_sequences};
+use super::costs::{StoredCost, measured_costs, with_costs_of};
 use super::judge::{Agreement, Judgement, judge};
 use super::metric::{Measured, Metric, operations_per_s};
 use super::plots::{Plots, RunOf};
@@ -47,6 +48,14 @@ pub enum ValidateError {
         experiment: String,
         /// The scheduler.
         scheduler: String,
+        /// Why.
+        source: Box<PlaceError>,
+    },
+    /// The costs of a machine's kernel cannot be measured.
+    #[error("the costs of {machine}: {source}")]
+    Costs {
+        /// The machine.
+        machine: String,
         /// Why.
         source: Box<PlaceError>,
     },
@@ -100,6 +109,10 @@ pub struct StoredResult {
     pub qemu: String,
     /// How guests were executed.
     pub execution: String,
+    /// What the kernel's own actions cost there, by the names that they have in a machine's file: what is simulated beside the boots has
+    /// them too, so that it is not these in which the places differ. Without them the machine's own hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<StoredCost>,
     /// By boot, then by run.
     pub boots: Vec<Vec<StoredRun>>,
     /// Simulated runs under schedulers that are programs of their own, which need not be there when the result is judged.
@@ -168,6 +181,14 @@ pub struct Chapter {
 }
 
 impl StoredResult {
+    /// Whether its boots are of that place: its kernel, QEMU and execution.
+    #[must_use]
+    pub fn is_from(&self, place: &dyn Place) -> bool {
+        let facts = place.facts();
+        let is = |name: &str, value: &String| facts.iter().any(|(known, fact)| *known == name && fact == value);
+        is("kernel_sha256", &self.kernel_sha256) && is("qemu", &self.qemu) && is("execution", &self.execution)
+    }
+
     /// Without any boot yet.
     fn new(experiment: &BookExperiment, place: &dyn Place) -> Self {
         let facts = place.facts();
@@ -181,6 +202,7 @@ impl StoredResult {
             kernel_sha256: fact("kernel_sha256"),
             qemu: fact("qemu"),
             execution: fact("execution"),
+            costs: Vec::new(),
             boots: Vec::new(),
             simulated: Vec::new(),
             failed: Vec::new(),
@@ -204,6 +226,8 @@ pub fn boot_all(
     let mut results: Vec<StoredResult> =
         experiments.iter().map(|experiment| StoredResult::new(experiment, place)).collect();
     let Some(first) = experiments.first() else { return Ok(results) };
+    let costs = measured_costs(place, first, stop)?;
+    results.iter_mut().for_each(|result| result.costs.clone_from(&costs));
     let runs: Vec<(usize, usize)> = (0..experiments.len())
         .flat_map(|index| (0..experiments[index].schedulers.len()).map(move |s| (index, s)))
         .collect();
@@ -377,6 +401,7 @@ pub fn compare(
     plots: &mut Plots,
     stop: &Arc<AtomicBool>,
 ) -> Result<Chapter, ValidateError> {
+    let experiment = &with_costs_of(experiment, result)?;
     let boots = result.map_or(&[][..], |result| &result.boots);
     let mut lines = Vec::new();
     let mut controls: Vec<ControlLine> = experiment
@@ -501,11 +526,16 @@ pub fn compare(
 }
 
 /// Simulates an experiment under those of its schedulers that are programs, which must be there, for [`StoredResult::simulated`]; and what is
-/// wrong under them: the experiment's own controls and the models that are wrong for all.
+/// wrong under them: the experiment's own controls and the models that are wrong for all. The machine has the costs of the result.
 ///
 /// # Errors
 /// When a simulation fails, or a program cannot be loaded.
-pub fn simulate_programs(experiment: &BookExperiment, stop: &Arc<AtomicBool>) -> Result<Vec<StoredRun>, ValidateError> {
+pub fn simulate_programs(
+    experiment: &BookExperiment,
+    result: &StoredResult,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<StoredRun>, ValidateError> {
+    let experiment = &with_costs_of(experiment, Some(result))?;
     let mut all = Vec::new();
     for (index, scheduler) in experiment.schedulers.iter().enumerate() {
         if scheduler.program().is_none() {

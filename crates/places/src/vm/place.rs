@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use warmcore_agent::report::Hello;
 use warmcore_statistics::Design;
+use warmcore_topology::{Machine, MeasuredValue};
 use warmcore_trace::Sink;
 
 use super::VmError;
@@ -141,6 +143,10 @@ impl Place for Guests {
             trial::check(lab, request.machine, &asked(lab, request))?;
         }
         Ok(())
+    }
+
+    fn costs(&self, machine: &Machine, stop: &AtomicBool) -> Result<Option<Vec<MeasuredValue>>, PlaceError> {
+        Ok(Some(self.lab()?.measure_costs(machine, stop)?))
     }
 
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {

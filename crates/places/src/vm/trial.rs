@@ -260,7 +260,8 @@ impl Collector<'_> {
             | FrameKind::Output
             | FrameKind::Words
             | FrameKind::File
-            | FrameKind::CommandEnd => {}
+            | FrameKind::CommandEnd
+            | FrameKind::Costs => {}
         }
         Ok(())
     }
@@ -317,12 +318,12 @@ impl Collector<'_> {
     }
 }
 
-impl Collector<'_> {
 /// Threads that create tasks and are none.
 fn launchers_of(process: &ProcessReport) -> impl Iterator<Item = i32> {
     std::iter::once(process.launcher).chain(process.helpers.iter().copied())
 }
 
+impl Collector<'_> {
     /// The bindings that were made from outside.
     fn bindings(
         &self,
