@@ -154,6 +154,23 @@ fn a_generated_workload_survives_its_file() {
 }
 
 #[test]
+fn what_a_workload_draws_is_shown_and_bad_draws_are_refused_with_their_place() {
+    let scratch = Scratch::new();
+    let file = |draw: &str| {
+        format!(
+            r#"{{ "tasks": {{ "a": {{ "instance": 0 }} }},
+                "warmcore": {{ "tasks": {{ "a": {{ "instances": 2, "program": [{{ "sleep_ns": {draw} }}, {{ "run_ns": 5000 }}] }} }} }} }}"#
+        )
+    };
+    scratch.write("w.json", &file(r#"{ "exponential": { "mean_ns": 1000000 } }"#));
+    let shown = scratch.run("workload show w.json").exits_with(0).out;
+    assert!(shown.contains("a draws: sleep exponential, mean 1ms"), "{shown}");
+    scratch.write("bad.json", &file(r#"{ "exponential": { "mean_ns": 3600000000001 } }"#));
+    let refused = scratch.run(&format!("sim -m {MACHINE} -w bad.json -s eevdf")).exits_with(2);
+    refused.complains("warmcore.tasks.a.program[0]").complains("longer than an hour");
+}
+
+#[test]
 fn a_workload_comes_from_standard_input() {
     let scratch = Scratch::new();
     scratch.write("w.json", r#"{ "tasks": { "a": { "loop": 3, "run": 100, "sleep": 100 } } }"#);

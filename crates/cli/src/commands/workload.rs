@@ -11,7 +11,7 @@ use warmcore_lab::verdict::describe_warning;
 use warmcore_memory::fit::{self, Counters, Fit, FitError};
 use warmcore_memory::profiles_to_toml;
 use warmcore_workload::library::{LIBRARY, NamedSource};
-use warmcore_workload::{FlagInfo, Options, Task, Workload};
+use warmcore_workload::{FlagInfo, Options, Program, Step, Task, Workload};
 
 use crate::args::{ProfileFormat, WorkloadCommand};
 use crate::commands::{write_output, write_result};
@@ -82,6 +82,9 @@ struct TaskSummary {
     process: String,
     /// Of its program.
     steps: usize,
+    /// Times that its program draws, each distribution once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    drawn: Vec<String>,
 }
 
 /// The document of `workload fit --json`.
@@ -228,6 +231,7 @@ impl Summary {
                 application: workload.applications.get(process.application as usize).cloned().unwrap_or_default(),
                 process: process.name.clone(),
                 steps: workload.programs[task.program.index()].steps.len(),
+                drawn: drawn(&workload.programs[task.program.index()]),
             }
         };
         Self {
@@ -240,6 +244,20 @@ impl Summary {
             not_modelled: workload.warnings.iter().map(describe_warning).collect(),
         }
     }
+}
+
+/// What a program draws, each distribution once.
+fn drawn(program: &Program) -> Vec<String> {
+    let mut drawn: Vec<String> = Vec::new();
+    for step in &program.steps {
+        if let Step::Draw { from, .. } = step {
+            let line = format!("{} {from}", step.name());
+            if !drawn.contains(&line) {
+                drawn.push(line);
+            }
+        }
+    }
+    drawn
 }
 
 fn in_words(summary: &Summary, console: &Console) -> String {
@@ -262,6 +280,9 @@ fn in_words(summary: &Summary, console: &Console) -> String {
         objects.row([(*name).to_owned(), count.to_string()]);
     }
     text.push_str(&format!("\n{}", console.table(&objects)));
+    for task in summary.tasks.iter().filter(|task| !task.drawn.is_empty()) {
+        text.push_str(&format!("\n{} draws: {}\n", task.name, task.drawn.join("; ")));
+    }
     let ends = match summary.duration_ns {
         Some(ns) => format!("after {}", warmcore_workload::format_duration(ns)),
         None => "when its last task exits".into(),
