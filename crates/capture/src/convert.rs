@@ -6,8 +6,11 @@
 //! What a migration is for, the kernel's event does not say. It follows from what surrounds it:
 //! - between a task's waking and its wakeup: `Wakeup`; right after its creation: `Fork`;
 //! - announced by a NUMA event: `Numa`;
-//! - off a CPU that is forbidden to the task, by the thread that changes affinities, or by a stopper thread that the task
-//!   itself has woken, because it changed its own: `Affinity`;
+//! - off a CPU that is forbidden to the task, by the thread that changes affinities unless it takes the task to the CPU it runs on
+//!   (which is what balancing does there), or by a stopper thread that the task itself has woken, because it changed its own:
+//!   `Affinity`;
+//! - by such a stopper thread, if the task's next program follows before anything it creates: `Exec` (`sched_exec`). A program that
+//!   changes its own mask just before it starts another, as `taskset` does, looks the same and counts as this;
 //! - by a stopper thread otherwise: `Active`; all others: `Balance`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,6 +118,8 @@ struct Conversion<'a> {
     numa: BTreeSet<TaskId>,
     /// Who woke each stopper thread last.
     summoned_by: BTreeMap<i32, i32>,
+    /// By task: its last move, among the events, by a stopper that it woke itself; until it is known what for.
+    own_move: BTreeMap<TaskId, usize>,
     /// Since when a foreign thread runs, by CPU.
     foreign_since: BTreeMap<u32, u64>,
 }
@@ -130,6 +135,7 @@ impl<'a> Conversion<'a> {
             new: BTreeSet::new(),
             numa: BTreeSet::new(),
             summoned_by: BTreeMap::new(),
+            own_move: BTreeMap::new(),
             foreign_since: BTreeMap::new(),
         }
     }
@@ -188,11 +194,14 @@ impl<'a> Conversion<'a> {
             What::Migrate { thread, from, to } => {
                 if let Some(task) = self.task(thread) {
                     let (from, to) = (self.cpu(from)?, self.cpu(to)?);
-                    let kind = self.reason(task, record, from);
+                    let kind = self.reason(task, record, from, to == cpu);
                     self.emit(now, cpu, EventKind::Migrate { task, from, to, kind });
                 }
             }
             What::Fork { parent, child } => {
+                if let Some(parent) = self.task(parent) {
+                    self.own_move.remove(&parent);
+                }
                 if let Some(task) = self.task(child) {
                     self.fork(now, cpu, parent, task);
                 }
@@ -204,7 +213,15 @@ impl<'a> Conversion<'a> {
                 }
             }
             What::Numa { thread } => self.numa.extend(self.task(thread)),
-            What::Exec { .. } | What::Call { .. } => {}
+            What::Exec { thread } => {
+                let own_move = self.task(thread).and_then(|task| self.own_move.remove(&task));
+                if let Some(Event { kind: EventKind::Migrate { kind, .. }, .. }) =
+                    own_move.map(|at| &mut self.out.events[at])
+                {
+                    *kind = MigrationKind::Exec;
+                }
+            }
+            What::Call { .. } => {}
         }
         Ok(())
     }
@@ -231,7 +248,8 @@ impl<'a> Conversion<'a> {
         self.emit(now, cpu, EventKind::Switch { prev, prev_state, next });
     }
 
-    fn reason(&mut self, task: TaskId, record: &Record, from: CpuId) -> MigrationKind {
+    /// Why the task is moved; `here`: to the CPU whose record this is.
+    fn reason(&mut self, task: TaskId, record: &Record, from: CpuId, here: bool) -> MigrationKind {
         let restriction = self.restriction[task.index()];
         if self.numa.remove(&task) {
             MigrationKind::Numa
@@ -239,14 +257,17 @@ impl<'a> Conversion<'a> {
             MigrationKind::Fork
         } else if self.waking.contains(&task) {
             MigrationKind::Wakeup
-        } else if self.cast.launchers.contains(&record.by)
+        } else if self.cast.launchers.contains(&record.by) && !here
             || restriction != 0 && !(self.cast.allowed)(restriction, from)
         {
             MigrationKind::Affinity
         } else if self.cast.stoppers.contains(&record.by) {
             // Balancing wakes the stopper from another CPU, never from the task that is to leave.
             match self.summoned_by.get(&record.by).and_then(|by| self.task(*by)) {
-                Some(by) if by == task => MigrationKind::Affinity,
+                Some(by) if by == task => {
+                    self.own_move.insert(task, self.out.events.len());
+                    MigrationKind::Affinity
+                }
                 _ => MigrationKind::Active,
             }
         } else {
@@ -296,8 +317,33 @@ mod tests {
         vec![delta << 5 | 4, 318, by, thread, 0]
     }
 
+    const FORK: &str = "name: sched_process_fork\nID: 315\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:pid_t parent_pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:pid_t child_pid;\toffset:12;\tsize:4;\tsigned:1;\n";
+
+    const EXEC: &str = "name: sched_process_exec\nID: 314\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n";
+
+    fn fork(delta: u32, parent: u32, child: u32) -> Vec<u32> {
+        vec![delta << 5 | 4, 315, parent, parent, child]
+    }
+
+    fn exec(delta: u32, thread: u32) -> Vec<u32> {
+        vec![delta << 5 | 3, 314, thread, thread]
+    }
+
     fn convert(pages: &[(u32, Vec<u32>)]) -> Result<Converted, String> {
-        let events = [("sched_switch", SWITCH), ("sched_migrate_task", MIGRATE), ("sched_waking", WAKING)];
+        let events = [
+            ("sched_switch", SWITCH),
+            ("sched_migrate_task", MIGRATE),
+            ("sched_waking", WAKING),
+            ("sched_process_fork", FORK),
+            ("sched_process_exec", EXEC),
+        ];
         let events = events.map(|(name, text)| (name.into(), text.into())).to_vec();
         let mut decoder = Decoder::new(&EventFormats { header_page: HEADER.into(), events }).unwrap();
         for (cpu, words) in pages {
@@ -338,8 +384,27 @@ mod tests {
 
     #[test]
     fn migrations_get_their_reason_from_who_makes_them() {
-        let words = [migrate(1, 0, 50, 0, 1), migrate(1, 40, 50, 1, 0), migrate(1, 12, 50, 0, 1)].concat();
+        let words = [migrate(1, 0, 50, 1, 0), migrate(1, 40, 50, 0, 1), migrate(1, 12, 50, 1, 0)].concat();
         assert_eq!(reasons(words), [MigrationKind::Balance, MigrationKind::Affinity, MigrationKind::Active]);
+    }
+
+    #[test]
+    fn what_a_launcher_pulls_to_its_own_cpu_is_balanced() {
+        assert_eq!(reasons(migrate(1, 40, 50, 1, 0)), [MigrationKind::Balance]);
+    }
+
+    /// `sched_exec` wakes the stopper from the task that is to move, as a change of its own affinity does; the program follows.
+    #[test]
+    fn a_task_that_is_moved_just_before_it_starts_a_program_was_placed_by_exec() {
+        let a_move = [waking(1, 50, 12), migrate(1, 12, 50, 0, 1)].concat();
+        let words = [a_move.clone(), exec(1, 50), a_move.clone(), a_move, exec(1, 51)].concat();
+        assert_eq!(reasons(words), [MigrationKind::Exec, MigrationKind::Affinity, MigrationKind::Affinity]);
+    }
+
+    #[test]
+    fn a_task_that_creates_another_before_its_program_changed_its_affinity() {
+        let words = [waking(1, 50, 12), migrate(1, 12, 50, 0, 1), fork(1, 50, 60), exec(1, 50)].concat();
+        assert_eq!(reasons(words), [MigrationKind::Affinity]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub enum PrevState {
 pub enum MigrationKind {
     /// Placed elsewhere at wakeup.
     Wakeup = 0,
-    /// Placed elsewhere at fork or exec.
+    /// Placed elsewhere at fork.
     Fork = 1,
     /// Moved while queued by periodic, idle or new-idle balancing.
     Balance = 2,
@@ -60,10 +60,12 @@ pub enum MigrationKind {
     Affinity = 5,
     /// NUMA balancing.
     Numa = 6,
+    /// Placed elsewhere as it starts another program (`sched_exec`); recordings only, the simulator has no exec.
+    Exec = 7,
 }
 
 /// Number of [`MigrationKind`]s.
-pub const MIGRATION_KINDS: usize = 7;
+pub const MIGRATION_KINDS: usize = 8;
 
 impl MigrationKind {
     /// All kinds, in order of their discriminants.
@@ -75,6 +77,7 @@ impl MigrationKind {
         MigrationKind::Steal,
         MigrationKind::Affinity,
         MigrationKind::Numa,
+        MigrationKind::Exec,
     ];
 
     /// The name used in files and tables.
@@ -87,6 +90,7 @@ impl MigrationKind {
             MigrationKind::Steal => "steal",
             MigrationKind::Affinity => "affinity",
             MigrationKind::Numa => "numa",
+            MigrationKind::Exec => "exec",
         }
     }
 
@@ -102,6 +106,7 @@ impl MigrationKind {
             MigrationKind::Steal => "taken from a queue by a CPU that had nothing to do",
             MigrationKind::Affinity => "its affinity no longer allowed the old CPU",
             MigrationKind::Numa => "moved towards the node that holds its memory",
+            MigrationKind::Exec => "placed on another CPU as it started another program",
         }
     }
 }

@@ -233,7 +233,11 @@ impl Metric {
             Self::MigrationsPerS => single("all", Some(profile.migrations as f64 / seconds)),
             Self::MigrationsByKind => per_task(
                 profile,
-                MigrationKind::ALL.iter().map(|kind| (kind.name(), profile.migrations_by_kind[*kind as usize])),
+                // The book's tasks start no programs.
+                MigrationKind::ALL
+                    .iter()
+                    .filter(|kind| **kind != MigrationKind::Exec)
+                    .map(|kind| (kind.name(), profile.migrations_by_kind[*kind as usize])),
             ),
             Self::MigrationsByDistance => per_task(
                 profile,
@@ -480,7 +484,7 @@ mod tests {
             counts: vec![vec![2, 0, 0, 0], vec![1, 1, 0, 0], vec![1, 1, 0, 0]],
             llc_run_ns: vec![vec![0, 9], vec![1, 3], vec![4, 0]],
             migrations: 7,
-            migrations_by_kind: [1, 0, 6, 0, 0, 0, 0],
+            migrations_by_kind: [1, 0, 6, 0, 0, 0, 0, 0],
             migrations_by_distance: [0, 5, 2, 0],
             llcs: vec![0, 0, 1, 1],
             from_ns: 0,

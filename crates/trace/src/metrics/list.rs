@@ -122,12 +122,13 @@ metrics! {
     "cross_llc_event", "1", Neither, |m| number(m.totals.migrations_event.cross_llc), "migrations (event) between LLCs";
     "cross_node_event", "1", Neither, |m| number(m.totals.migrations_event.cross_node), "migrations (event) between NUMA nodes";
     "migrations_wakeup", "1", Neither, |m| migrations(m, "wakeup"), "migrations (event): placed elsewhere at wakeup";
-    "migrations_fork", "1", Neither, |m| migrations(m, "fork"), "migrations (event): placed elsewhere at fork or exec";
+    "migrations_fork", "1", Neither, |m| migrations(m, "fork"), "migrations (event): placed elsewhere at fork";
     "migrations_balance", "1", Neither, |m| migrations(m, "balance"), "migrations (event): moved while queued by a load balancer";
     "migrations_active", "1", Neither, |m| migrations(m, "active"), "migrations (event): pushed off its CPU by active balancing";
     "migrations_steal", "1", Neither, |m| migrations(m, "steal"), "migrations (event): taken by an idle CPU outside of a balancer";
     "migrations_affinity", "1", Neither, |m| migrations(m, "affinity"), "migrations (event): the old CPU was no longer allowed";
     "migrations_numa", "1", Neither, |m| migrations(m, "numa"), "migrations (event): NUMA balancing";
+    "migrations_exec", "1", Neither, |m| migrations(m, "exec"), "migrations (event): placed as it started another program (recordings only)";
     "migrations_after_preemption", "1", Neither, |m| number(m.totals.migrations_after_preemption),
         "migrations (event), whatever their kind, of tasks waiting after a preemption";
     "dominant_llc_share", "1", Higher, |m| share(m.totals.dominant_llc_run_ns, m.totals.run_ns),

@@ -59,9 +59,9 @@ const PREV_STATES: [&str; 4] = {
     [a.letter(), b.letter(), c.letter(), d.letter()]
 };
 
-const MIGRATIONS: [&str; 7] = {
-    let [a, b, c, d, e, f, g] = MigrationKind::ALL;
-    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name()]
+const MIGRATIONS: [&str; 8] = {
+    let [a, b, c, d, e, f, g, h] = MigrationKind::ALL;
+    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name(), h.name()]
 };
 
 const OVERHEADS: [&str; 7] = {
