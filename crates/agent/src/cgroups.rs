@@ -1,12 +1,12 @@
 //! The workload's task groups as control groups with the cpu controller.
 //!
-//! Each is a child of the root group in threaded mode, so that threads of one process can be in different ones and memory stays
-//! with the process. Groups within groups are beside each other here, as they are in the simulator. Source: the kernel's
-//! `Documentation/admin-guide/cgroup-v2.rst`, "Threads" and "CPU".
+//! Each is in threaded mode, in the group in which it lies or in the root group, so that threads of one process can be in different ones
+//! and memory stays with the process. Source: the kernel's `Documentation/admin-guide/cgroup-v2.rst`, "Threads" and "CPU".
 
 use std::fs;
 
 use warmcore_agent::files;
+use warmcore_agent::plan::GroupPlan;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -16,6 +16,7 @@ const SHARES_TOLERANCE: f64 = 0.01;
 /// The groups of a run; gone when they are dropped.
 #[derive(Default)]
 pub struct Groups {
+    /// Directories, each after the one in which it lies.
     made: Vec<String>,
     /// By the workload's group: the file to which a thread writes its number to join.
     pub joins: Vec<String>,
@@ -24,39 +25,44 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Makes a group for each of the workload's, of so many shares each; the root group is there.
-    pub fn make(shares: &[Option<u32>]) -> Result<Self, String> {
+    /// Makes a group for each of the workload's; the root group is there.
+    pub fn make(plans: &[Option<GroupPlan>]) -> Result<Self, String> {
         let mut groups = Self::default();
-        if shares.iter().any(Option::is_some) {
-            files::write(&format!("{ROOT}/cgroup.subtree_control"), "+cpu")
-                .map_err(|reason| format!("task groups need the cpu controller of control groups: {reason}"))?;
-        }
-        for (number, shares) in shares.iter().enumerate() {
-            let Some(shares) = shares else {
-                groups.joins.push(format!("{ROOT}/cgroup.threads"));
-                continue;
-            };
-            let path = format!("{ROOT}/workload-{number}");
-            fs::create_dir(&path).map_err(|error| format!("cannot make the control group {path}: {error}"))?;
-            groups.made.push(path.clone());
-            files::write(&format!("{path}/cgroup.type"), "threaded")?;
-            let file = format!("{path}/cpu.weight");
-            files::write(&file, &weight(*shares).to_string())?;
-            let read: u32 = files::read(&file)?.parse().map_err(|_| format!("{file} holds no number"))?;
-            let got = f64::from(read) * 1024.0 / 100.0;
-            if (got - f64::from(*shares)).abs() > SHARES_TOLERANCE * f64::from(*shares) {
-                let what = format!("{shares} shares of a task group");
-                groups.warnings.push((what, format!("the kernel's weight {read} is {got:.0} shares"), 1));
+        let paths: Vec<String> = (0..plans.len()).map(|number| path(plans, number)).collect::<Result<_, _>>()?;
+        // A group's path is longer than that of the group in which it lies.
+        let mut order: Vec<usize> = (0..plans.len()).filter(|&number| plans[number].is_some()).collect();
+        order.sort_by_key(|&number| (paths[number].matches('/').count(), number));
+        for number in order {
+            if let Some(plan) = plans[number] {
+                groups.make_one(&paths[number], plan.shares)?;
             }
-            groups.joins.push(format!("{path}/cgroup.threads"));
         }
+        groups.joins = paths.into_iter().map(|path| format!("{path}/cgroup.threads")).collect();
         Ok(groups)
+    }
+
+    fn make_one(&mut self, path: &str, shares: u32) -> Result<(), String> {
+        let above = path.rsplit_once('/').map_or(ROOT, |(above, _)| above);
+        files::write(&format!("{above}/cgroup.subtree_control"), "+cpu")
+            .map_err(|reason| format!("task groups need the cpu controller of control groups: {reason}"))?;
+        fs::create_dir(path).map_err(|error| format!("cannot make the control group {path}: {error}"))?;
+        self.made.push(path.to_owned());
+        files::write(&format!("{path}/cgroup.type"), "threaded")?;
+        let file = format!("{path}/cpu.weight");
+        files::write(&file, &weight(shares).to_string())?;
+        let read: u32 = files::read(&file)?.parse().map_err(|_| format!("{file} holds no number"))?;
+        let got = f64::from(read) * 1024.0 / 100.0;
+        if (got - f64::from(shares)).abs() > SHARES_TOLERANCE * f64::from(shares) {
+            let what = format!("{shares} shares of a task group");
+            self.warnings.push((what, format!("the kernel's weight {read} is {got:.0} shares"), 1));
+        }
+        Ok(())
     }
 }
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        for path in &self.made {
+        for path in self.made.iter().rev() {
             // One that is still used stays, which the next run's making of it says.
             let _ = fs::remove_dir(path);
         }
@@ -64,6 +70,20 @@ impl Drop for Groups {
             let _ = files::write(&format!("{ROOT}/cgroup.subtree_control"), "-cpu");
         }
     }
+}
+
+/// Directory of a group.
+fn path(plans: &[Option<GroupPlan>], number: usize) -> Result<String, String> {
+    let mut parts = Vec::new();
+    let mut group = Some(number);
+    while let Some(plan) = group.and_then(|number| plans.get(number).copied().flatten()) {
+        parts.push(format!("/workload-{}", group.unwrap_or_default()));
+        if parts.len() > plans.len() {
+            return Err(format!("task group {number} lies in itself"));
+        }
+        group = plan.parent.map(|parent| parent as usize);
+    }
+    Ok(std::iter::once(ROOT.to_owned()).chain(parts.into_iter().rev()).collect())
 }
 
 /// `cpu.weight` of so many shares (`sched_weight_to_cgroup`): 100 is 1024.
@@ -78,5 +98,16 @@ mod tests {
     #[test]
     fn weights_are_the_nearest_to_shares() {
         assert_eq!([2, 512, 1024, 1500, 262_144].map(weight), [1, 50, 100, 146, 10_000]);
+    }
+
+    #[test]
+    fn groups_lie_in_each_other_as_in_the_workload() {
+        let plan = |parent| Some(GroupPlan { shares: 1024, parent });
+        let plans = [plan(Some(2)), None, plan(None), plan(Some(0)), plan(Some(1))];
+        let paths: Vec<String> = (0..5).map(|number| path(&plans, number).unwrap()).collect();
+        let expected =
+            ["/workload-2/workload-0", "", "/workload-2", "/workload-2/workload-0/workload-3", "/workload-4"];
+        assert_eq!(paths, expected.map(|path| format!("{ROOT}{path}")));
+        assert!(path(&[plan(Some(1)), plan(Some(0))], 0).unwrap_err().contains("in itself"));
     }
 }

@@ -58,14 +58,24 @@ pub enum Fault {
     Silence,
 }
 
+/// A task group to make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupPlan {
+    /// Weight; 1024 is one nice-0 task.
+    pub shares: u32,
+    /// Number of the group in which it lies, one of the same list; `None` at the top.
+    pub parent: Option<u32>,
+}
+
 /// One run of a workload.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunPlan {
     /// What runs: each launch is a process that creates the tasks of its part of the workload.
     pub launches: Vec<LaunchPlan>,
-    /// Shares of each of the workload's task groups; `None` for the root group.
-    pub groups: Vec<Option<u32>>,
+    /// The workload's task groups; `None` for the root group.
+    pub groups: Vec<Option<GroupPlan>>,
     /// Settings to apply, in order. What the previous run of the boot had set is set back first.
     pub settings: Vec<Setting>,
     /// What is done from outside the workload, in the order of time.

@@ -15,6 +15,7 @@ use crate::event_queue::{Class, EventQueue, Slot};
 use crate::hint_faults::{HomeChange, Touches};
 use crate::pages::Pages;
 use crate::task::{State, Task};
+use crate::task_groups::TaskGroup;
 use crate::timers::{ClassPath, Level, TimerId, Timers};
 
 /// A pending request to call the scheduler on a CPU.
@@ -145,7 +146,7 @@ pub struct Core<'a> {
     pub(crate) addressed: ClassPath,
     /// Threads alive per process.
     pub(crate) process_threads: Vec<u32>,
-    pub(crate) task_group_shares: Vec<u32>,
+    pub(crate) task_groups: Vec<TaskGroup>,
     pub(crate) application_count: usize,
     /// Where pages are, if there are nodes to choose from and tasks say what memory they use; and by task what hint faults have to do
     /// with its run time.
@@ -286,11 +287,10 @@ impl<'a> Core<'a> {
         self.process_threads[process as usize]
     }
 
-    /// Weights of the task groups (`cpu.shares`; 1024 is one nice-0 task): the control groups that exist when the run begins. No group
-    /// comes or goes later.
+    /// The task groups: the control groups that exist when the run begins. No group comes or goes later.
     #[inline]
-    pub fn task_group_shares(&self) -> &[u32] {
-        &self.task_group_shares
+    pub fn task_groups(&self) -> &[TaskGroup] {
+        &self.task_groups
     }
 
     /// Number of applications: sessions (`setsid`) that have been opened for tasks when the run begins.

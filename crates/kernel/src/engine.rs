@@ -32,6 +32,7 @@ use crate::setup::{MemoryChoice, Setup};
 use crate::shared_cores::SharedCores;
 use crate::sync::Objects;
 use crate::task::State;
+use crate::task_groups::TaskGroup;
 use crate::timers::{ClassPath, TimerId, Timers};
 use warmcore_trace::{End, Outcome};
 
@@ -157,7 +158,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             class: ClassPath::default(),
             addressed: ClassPath::default(),
             process_threads: vec![0; setup.workload.processes.len()],
-            task_group_shares: setup.workload.groups.iter().map(|group| group.shares).collect(),
+            task_groups: TaskGroup::all(setup.workload),
             application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1)
                 .then(|| Pages::new(setup.workload, setup.machine.node_count()))

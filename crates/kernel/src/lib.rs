@@ -39,6 +39,7 @@ mod shared_cores;
 mod switching;
 mod sync;
 mod task;
+mod task_groups;
 mod task_profiles;
 mod timers;
 
@@ -53,4 +54,5 @@ pub use crate::queue_lock::QueueLock;
 pub use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
 pub use crate::setup::{Boot, MemoryChoice, Setup};
 pub use crate::task::{State, Task};
+pub use crate::task_groups::TaskGroup;
 pub use crate::timers::{Level, TimerId};

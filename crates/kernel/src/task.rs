@@ -201,7 +201,7 @@ impl Task {
         self.application
     }
 
-    /// Task group it was put in (cgroup with the cpu controller), if any: index into [`Core::task_group_shares`](crate::Core::task_group_shares).
+    /// Task group it was put in (cgroup with the cpu controller), if any: index into [`Core::task_groups`](crate::Core::task_groups).
     #[inline]
     pub fn group(&self) -> Option<u32> {
         self.group

@@ -303,18 +303,23 @@ fn a_policy_learns_from_the_kernel_to_whom_a_task_belongs() {
     let other = workload.add_process("other");
     workload.processes[other.index()].application = 1;
     workload.add_group("/web");
-    let batch = workload.add_group("/batch");
+    let batch = workload.add_group("/web/batch");
     workload.groups[batch.index()].shares = 512;
+    let root = workload.add_group("/");
+    let beside = workload.add_group("beside");
+    workload.groups[beside.index()].parent = Some(root);
     workload.tasks[1].process = other;
     workload.tasks[2].group = Some(GroupId(0));
     workload.tasks[1].affinity = Affinity::OsCpus(vec![1]);
-    for choice in ["process:other=off", "taskgroup:/batch=group:/batch"] {
+    for choice in ["process:other=off", "taskgroup:/web/batch=group:/web/batch"] {
         workload.choose_aggregate(choice).unwrap();
     }
     let seen = Rc::new(RefCell::new(Vec::new()));
     let told = Rc::clone(&seen);
     let act = move |core: &mut Core<'_>, _: CpuId, curr: Option<TaskId>| {
-        assert_eq!((core.task_group_shares(), core.application_count()), (&[1024, 512][..], 2));
+        let groups: Vec<_> = core.task_groups().iter().map(|group| (group.shares, group.parent)).collect();
+        assert_eq!(groups, [(1024, None), (512, Some(0)), (1024, None), (1024, None)]);
+        assert_eq!(core.application_count(), 2);
         if let Some(id) = curr {
             let task = core.task(id);
             let belongs = (task.process(), task.application(), task.group(), task.cache_group());

@@ -11,6 +11,7 @@ use warmcore_kernel::{Setup, SetupError, SimulationError};
 use warmcore_schedulers::{run_tables, simulate};
 use warmcore_statistics::Design;
 use warmcore_trace::Sink;
+use warmcore_workload::Workload;
 
 use crate::place::{
     Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_circumstances, check_tunables,
@@ -98,6 +99,7 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
             Some(program) => programs::run(program, request.machine, &setup, sink, request.observe)?,
         };
         let mut notes = notes(report.outcome.memory_solutions);
+        notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));
         notes.extend(program.map(|program| programs::note(program, request.machine)).transpose()?);
         Ok(Report { notes, ..report })
     });
@@ -109,6 +111,12 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
 fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
     let note = || "in some solutions the load of memory and links was not found, and the last one was kept".to_owned();
     (unsettled > 0).then(note).into_iter().collect()
+}
+
+/// What to know of a workload's task groups under a scheduler that knows them or not.
+fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
+    let grouped = workload.groups.iter().any(|group| !group.is_root());
+    (grouped && !known).then(|| "it knows no task groups, so tasks share CPUs as if there were none".to_owned())
 }
 
 impl From<SetupError> for PlaceError {
@@ -154,6 +162,16 @@ impl From<SimulationError> for PlaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_says_that_the_scheduler_knows_no_task_groups_if_there_are_any() {
+        let mut workload = Workload::empty("test");
+        workload.add_group("/");
+        assert_eq!(note_on_groups(&workload, false), None, "the root group is none");
+        workload.add_group("/users/one");
+        assert!(note_on_groups(&workload, false).unwrap().contains("knows no task groups"));
+        assert_eq!(note_on_groups(&workload, true), None);
+    }
 
     #[test]
     fn a_run_says_that_memory_did_not_settle_and_nothing_if_it_did() {

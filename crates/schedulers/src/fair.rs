@@ -4,9 +4,9 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: tasks of one application or task group form at most one level of groups; group load
-//! reaches the root by its share at the moment of attaching; no bandwidth control, no asymmetric capacity in
-//! decisions, no real-time or deadline tasks (the stopper is a momentary interruption).
+//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no bandwidth control,
+//! no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions, no real-time or deadline tasks (the stopper is a
+//! momentary interruption).
 
 pub mod balance;
 pub mod cache_aware;
@@ -17,6 +17,7 @@ mod class;
 pub(crate) mod decisions;
 pub mod eevdf;
 pub(crate) mod gathering;
+mod groups;
 mod idle;
 pub mod numa;
 pub mod pelt;
@@ -40,7 +41,6 @@ use self::pelt::Pelt;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq};
 use self::task_work::TaskWork;
-use self::weights::NICE_0_WEIGHT;
 use crate::domains::{DomainParameters, Domains};
 
 /// Parameters shared by the policies of the fair class; a policy's tunables are turned into these.
@@ -85,6 +85,8 @@ pub trait Policy: Sized {
     fn key(entity: &Entity) -> i64;
     /// The slice request of a task changed; 0 is the default.
     fn set_slice<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, slice_ns: u64);
+    /// A group's entity is to have the request that its queue asks for.
+    fn follow_slices<G: Gathering>(fair: &mut Fair<Self, G>, group_entity: u32, queue: u32);
     /// The running entity of a queue was charged (`update_curr`).
     fn charged<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, curr: u32);
     /// Places an entity that joins a queue (`place_entity`).
@@ -166,6 +168,8 @@ pub struct Fair<P, G = NoGathering> {
     pub(crate) task_base: u32,
     /// Task groups, then one per application if autogroup is on and there are several; all from the start of the run.
     pub(crate) groups: Vec<GroupState>,
+    /// The groups, each before the one in which it lies.
+    groups_inner_first: Vec<u32>,
     /// Index of the first application's group; `None` without autogroup.
     autogroup_base: Option<u32>,
     pub(crate) domains: Domains,
@@ -182,8 +186,8 @@ pub struct Fair<P, G = NoGathering> {
     busy_threads: Vec<u32>,
     /// By LLC: how many of its cores have only idle threads.
     pub(crate) llc_idle_cores: Vec<u32>,
-    /// Group entity that the last pick on a CPU went through, or [`NONE`]; consumed by `put_prev` and `set_next`.
-    picked_group: Vec<u32>,
+    /// Task that the last pick on a CPU came to, or [`NONE`]: what `put_prev` leaves running above both. Forgotten by `set_next`.
+    picked: Vec<u32>,
     /// What keeps threads together.
     pub(crate) gathering: G,
     /// NUMA balancing, where it is on and there are nodes to choose from; gone from the start where the kernel knows no pages.
@@ -228,6 +232,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             entities: Vec::new(),
             task_base: 0,
             groups: Vec::new(),
+            groups_inner_first: Vec::new(),
             autogroup_base: None,
             domains,
             balance: BalanceState::new(boot.seed, cpus),
@@ -237,35 +242,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             core_of,
             busy_threads: vec![0; machine.core_count()],
             llc_idle_cores,
-            picked_group: vec![NONE; cpus],
+            picked: vec![NONE; cpus],
         };
         fair.begin_balancing(hz);
         fair
-    }
-
-    /// The run begins: queues and entities of the groups, before there is any task (`sched_create_group`, `autogroup_create`).
-    fn create_groups(&mut self, core: &Core<'_>) {
-        let cpus = self.rqs.len();
-        let mut shares = core.task_group_shares().to_vec();
-        let applications = core.application_count();
-        if self.policy.autogroup() && applications > 1 {
-            self.autogroup_base = Some(shares.len() as u32);
-            shares.resize(shares.len() + applications, NICE_0_WEIGHT);
-        }
-        let group_entities = shares.len() * cpus;
-        self.task_base = group_entities as u32;
-        self.queues.extend((cpus..cpus + group_entities).map(|index| new_queue(index, cpus)));
-        self.entities.extend((0..group_entities).map(|index| {
-            let mut entity = new_entity(shares[index / cpus].max(1), (index % cpus) as u32);
-            entity.my_queue = (cpus + index) as u32;
-            entity
-        }));
-        self.groups = shares.into_iter().map(|shares| GroupState { shares, load_avg: 0.0 }).collect();
-    }
-
-    /// Group that a group queue belongs to.
-    pub(crate) fn group_of_queue(&self, queue: u32) -> usize {
-        queue as usize / self.rqs.len() - 1
     }
 
     /// Queue of a task on a CPU.
@@ -303,13 +283,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Load of a task as it counts at the root of its CPU (`task_h_load`).
     pub(crate) fn task_h_load(&self, task: TaskId) -> u64 {
         let index = self.task_entity(task);
-        let load = self.contribution(index)[0];
-        let queue = self.entities[index as usize].queue;
-        let group_entity = self.queues[queue as usize].group_entity;
-        if group_entity == NONE {
-            return load as u64;
+        let [mut load, ..] = self.contribution(index);
+        let mut queue = self.entities[index as usize].queue;
+        loop {
+            let CfsRq { group_entity, pelt, .. } = &self.queues[queue as usize];
+            if *group_entity == NONE {
+                return load as u64;
+            }
+            load *= self.contribution(*group_entity)[0] / (pelt.load + 1.0);
+            queue = self.entities[*group_entity as usize].queue;
         }
-        (load * self.contribution(group_entity)[0] / (self.queues[queue as usize].pelt.load + 1.0)) as u64
     }
 
     /// `task_util_est`.
@@ -322,20 +305,6 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(crate) fn entity_eligible(&mut self, index: u32) -> bool {
         let queue = self.entities[index as usize].queue;
         P::is_eligible(self, queue, index)
-    }
-
-    /// Brings the averages of a CPU's queues to now (`sched_balance_update_blocked_averages`).
-    pub(crate) fn update_blocked_averages(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        let now_ns = core.now_ns();
-        let cpus = self.rqs.len();
-        for group in 0..self.groups.len() {
-            let queue = (cpus + group * cpus + cpu.index()) as u32;
-            if self.queues[queue as usize].pelt.load > 0.0 || self.queues[queue as usize].nr_queued > 0 {
-                self.update_queue_avg(now_ns, queue);
-                self.update_group_weight(core, queue);
-            }
-        }
-        self.update_queue_avg(now_ns, cpu.0);
     }
 
     /// Gives a task the queue of its present CPU, carrying its load over if it came from another
@@ -358,12 +327,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 P::moved_asleep(self, index, old, queue);
                 self.remove_load(core.now_ns(), index);
             } else {
-                let from = self.queues[old as usize].cpu;
                 self.update_queue_avg(core.now_ns(), old);
-                if from != old {
-                    self.update_queue_avg(core.now_ns(), from);
-                }
                 self.detach_load(index);
+                self.propagate_up(core.now_ns(), old);
                 self.entities[index as usize].detached = true;
             }
         }
@@ -375,32 +341,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// `init_entity_runnable_average` and `post_init_entity_util_avg`.
-    fn init_averages(&mut self, now_ns: u64, cpu: CpuId, index: u32) {
-        self.update_queue_avg(now_ns, cpu.0);
-        let root = &self.queues[cpu.index()].pelt;
+    fn init_averages(&mut self, now_ns: u64, index: u32) {
+        let queue = self.entities[index as usize].queue;
+        self.update_queue_avg(now_ns, queue);
+        let of_queue = &self.queues[queue as usize].pelt;
         let entity = &mut self.entities[index as usize];
-        let room = (1024.0 - root.util) / 2.0;
+        let room = (1024.0 - of_queue.util) / 2.0;
         let util = if room <= 0.0 {
             0.0
-        } else if root.util < 1.0 {
+        } else if of_queue.util < 1.0 {
             room
         } else {
-            (root.util * f64::from(entity.weight) / (root.load + 1.0)).min(room)
+            (of_queue.util * f64::from(entity.weight) / (of_queue.load + 1.0)).min(room)
         };
         entity.pelt = Pelt { last_update_ns: now_ns, load: 1024.0, runnable: util, util };
-    }
-
-    /// Entities of one queue that the two tasks' entities compete as (`find_matching_se`).
-    fn matching(&self, mut a: u32, mut b: u32) -> (u32, u32) {
-        if self.entities[a as usize].queue != self.entities[b as usize].queue {
-            for side in [&mut a, &mut b] {
-                let parent = self.parent(*side);
-                if parent != NONE {
-                    *side = parent;
-                }
-            }
-        }
-        (a, b)
     }
 
     #[cold]
@@ -413,7 +367,6 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     fn pick_task(&mut self, core: &mut Core<'_>, cpu: CpuId) -> u32 {
         'again: loop {
             let mut queue = cpu.0;
-            let mut group = NONE;
             loop {
                 if self.queues[queue as usize].nr_queued == 0 {
                     return NONE;
@@ -430,10 +383,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 }
                 let below = self.entities[picked as usize].my_queue;
                 if below == NONE {
-                    self.picked_group[cpu.index()] = group;
+                    self.picked[cpu.index()] = picked;
                     return picked;
                 }
-                group = picked;
                 queue = below;
             }
         }

@@ -70,6 +70,8 @@ pub struct SchedulerInfo {
     pub is_cache_aware: bool,
     /// Whether runnable tasks of equal worth that share a CPU all get turns, none waiting for seconds.
     pub shares_equally: bool,
+    /// Whether it shares CPUs between task groups; one that does not shares them between tasks.
+    pub knows_groups: bool,
     /// Whether it is a yardstick, not a kernel's scheduler: something that no kernel could afford or know. It is compared like any other
     /// and never called the best.
     pub is_yardstick: bool,
@@ -121,6 +123,7 @@ impl SchedulerInfo {
         scores: &[],
         is_cache_aware: false,
         shares_equally: true,
+        knows_groups: false,
         is_yardstick: false,
         linux: None,
         simulate: None,

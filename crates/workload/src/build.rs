@@ -2,8 +2,8 @@
 
 use crate::{
     Affinity, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId, DataGroup, DataGroupId,
-    Group, GroupId, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramId, RecorderId, ResultStyle,
-    Semaphore, SemaphoreId, Step, Task, TaskTemplateId, TimerId, Warning, Workload,
+    Group, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramId, RecorderId, ResultStyle, Semaphore,
+    SemaphoreId, Step, Task, TaskTemplateId, TimerId, Warning, Workload,
 };
 
 impl Workload {
@@ -82,11 +82,6 @@ impl Workload {
     /// Adds a task or template.
     pub fn add_task(&mut self, task: Task) -> TaskTemplateId {
         push(&mut self.tasks, task, TaskTemplateId)
-    }
-
-    /// Adds a task group with the weight of one nice-0 task.
-    pub fn add_group(&mut self, name: impl Into<String>) -> GroupId {
-        push(&mut self.groups, Group { name: name.into(), shares: Group::DEFAULT_SHARES }, GroupId)
     }
 
     /// Adds shared data.

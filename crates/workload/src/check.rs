@@ -9,7 +9,7 @@ mod profiles;
 mod structure;
 mod time;
 
-use crate::{MAX_DURATION_NS, Program, ProgramId, Step, TaskTemplateId, Workload};
+use crate::{MAX_DURATION_NS, MAX_GROUP_DEPTH, Program, ProgramId, Step, TaskTemplateId, Workload};
 
 /// Most tasks a workload may start with. More would not fit the memory of any present computer as threads.
 pub const MAX_TASKS: u64 = 1_000_000;
@@ -138,6 +138,26 @@ pub enum CheckProblem {
     Profile {
         /// What is wrong with it.
         message: String,
+    },
+    /// A path that names no place.
+    #[error(
+        "\"{group}\" is no path of a task group: no part may be empty, \".\" or \"..\"; write it like \"/app/part\""
+    )]
+    GroupPath {
+        /// The group.
+        group: String,
+    },
+    /// Groups that lie in each other.
+    #[error("task group \"{group}\" lies in itself, directly or by others; one of them must be at the top")]
+    GroupInItself {
+        /// The group.
+        group: String,
+    },
+    /// Too many groups inside each other.
+    #[error("task group \"{group}\" lies too deep; at most {MAX_GROUP_DEPTH} inside each other are possible")]
+    GroupTooDeep {
+        /// The group.
+        group: String,
     },
     /// Data that nobody works on.
     #[error("data group \"{group}\" has no members; name it under \"data\" of a task, or remove it")]

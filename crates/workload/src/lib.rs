@@ -20,6 +20,7 @@ mod distribution;
 mod duration;
 mod error;
 pub mod generate;
+mod groups;
 mod launch;
 pub mod library;
 mod nearest;
@@ -41,6 +42,7 @@ pub use generate::{
     FlagInfo, GeneratorInfo, HACKBENCH_TIME, LoadText, LoadTextError, from_generator, generators, is_generator,
     load_text,
 };
+pub use groups::MAX_GROUP_DEPTH;
 pub use launch::Launch;
 pub use nearest::nearest;
 pub use program::*;

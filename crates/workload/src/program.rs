@@ -391,8 +391,10 @@ pub struct Process {
 pub struct Group {
     /// Path, as in rt-app's `taskgroup`.
     pub name: String,
-    /// `cpu.shares`-like weight; 1024 is one nice-0 task.
+    /// `cpu.shares`-like weight among what lies in the same group; 1024 is one nice-0 task.
     pub shares: u32,
+    /// Group in which it lies; `None` at the top.
+    pub parent: Option<GroupId>,
 }
 
 /// Data that several tasks work on: who shares the classes of memory profiles that say so. Not used by the

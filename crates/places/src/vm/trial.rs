@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use warmcore_agent::PROTOCOL;
-use warmcore_agent::plan::{LaunchPlan, Plan, Purpose, RunPlan, ScxPlan, Setting};
+use warmcore_agent::plan::{GroupPlan, LaunchPlan, Plan, Purpose, RunPlan, ScxPlan, Setting};
 use warmcore_agent::report::{ActionReport, CALLS, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
 use warmcore_capture::EventFormats;
 use warmcore_capture::convert::{Cast, Converted, Decoder};
@@ -14,7 +14,7 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{ApplicationOutcome, End, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
-use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload, to_rtapp};
+use warmcore_workload::{Action, Affinity, Group, Launch, Step, TaskTemplateId, Workload, to_rtapp};
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
@@ -110,7 +110,7 @@ pub fn run_all(
         let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments, request.observe)).transpose()?;
         runs.push(RunPlan {
             launches: launches(machine, &layout, request)?,
-            groups: request.workload.groups.iter().map(|group| (!group.is_root()).then_some(group.shares)).collect(),
+            groups: request.workload.groups.iter().map(group_plan).collect(),
             settings: settings_for(machine, request, &abilities)?,
             actions: super::actions::plan(machine, &layout, request)?,
             scx,
@@ -173,6 +173,11 @@ fn settings_for(machine: &Machine, request: &Request<'_>, abilities: &Abilities)
 fn numa_balancing_means_nothing(machine: &Machine, request: &Request<'_>) -> bool {
     let is_off = request.scheduler.changed().contains(&("numa_balancing", 0));
     machine.node_count() > 1 && !request.workload.uses_memory() && !is_off
+}
+
+/// A task group as the agent makes it.
+fn group_plan(group: &Group) -> Option<GroupPlan> {
+    (!group.is_root()).then(|| GroupPlan { shares: group.shares, parent: group.parent.map(|parent| parent.0) })
 }
 
 /// Each launcher's part of the workload, with affinities in the guest's CPU numbers.

@@ -196,6 +196,8 @@ impl Policy for Cfs {
     /// CFS has no slice requests.
     fn set_slice<G: Gathering>(_fair: &mut Fair<Self, G>, _index: u32, _slice_ns: u64) {}
 
+    fn follow_slices<G: Gathering>(_fair: &mut Fair<Self, G>, _group_entity: u32, _queue: u32) {}
+
     fn charged<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, _curr: u32) {
         fair.update_min_vruntime(queue);
     }
@@ -337,20 +339,20 @@ impl Policy for Cfs {
         let crowded = u64::from(fair.queues[queue as usize].nr_queued) >= fair.policy.nr_latency();
         let preempts = fair.ahead_of(curr, wakee) == 1;
         if fair.policy.tunables.next_buddy != 0 && crowded && !flags.fork {
-            fair.queues[queue as usize].next = wakee;
+            fair.set_next_buddy(wakee);
         }
         if !preempts {
             return;
         }
         core.resched_full(cpu);
         if fair.policy.tunables.last_buddy != 0 && crowded && fair.entities[curr as usize].my_queue == NONE {
-            fair.queues[queue as usize].last = curr;
+            fair.set_buddy(curr, |cfs| &mut cfs.last, true);
         }
     }
 
     /// `yield_task_fair`: the task is passed over once.
-    fn yield_entity<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, index: u32) {
-        fair.queues[queue as usize].skip = index;
+    fn yield_entity<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _queue: u32, index: u32) {
+        fair.set_buddy(index, |cfs| &mut cfs.skip, false);
     }
 
     fn resched(&self, core: &mut Core<'_>, cpu: CpuId) {

@@ -99,7 +99,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let initial = flags.has(Enqueue::INITIAL);
         if initial {
             self.entities[index as usize].queue = self.queue_for(core, task, cpu);
-            self.init_averages(core.now_ns(), cpu, index);
+            self.init_averages(core.now_ns(), index);
             self.entities[index as usize].detached = true;
         } else {
             self.move_to_queue(core, cpu, task, flags.has(Enqueue::WAKEUP));
@@ -166,11 +166,11 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 let task = self.entity_task(picked);
                 if prev == Some(task) {
                     // It goes on running: no `put_prev` or `set_next` follows that would consume this.
-                    self.picked_group[cpu.index()] = NONE;
+                    self.picked[cpu.index()] = NONE;
                 }
                 return Some(task);
             }
-            self.picked_group[cpu.index()] = NONE;
+            self.picked[cpu.index()] = NONE;
             // An idle CPU that finds nothing has looked around before it went idle.
             let was_idle = core.curr_is_idle(cpu) && !core.stopper_ran(cpu);
             if was_idle || !self.sched_balance_newidle(core, cpu) {
@@ -181,23 +181,19 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _runnable: bool) {
         let index = self.task_entity(task);
-        let parent = self.parent(index);
-        self.put_prev_entity(core, index);
-        if parent != NONE && parent != self.picked_group[cpu.index()] {
-            self.put_prev_entity(core, parent);
-        }
+        self.put_prev_entities(core, index, self.picked[cpu.index()]);
         self.rqs[cpu.index()].curr_task = NONE;
         self.settle_numa(core, cpu, task);
     }
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         let index = self.task_entity(task);
-        let parent = self.parent(index);
-        if parent != NONE && self.queues[cpu.index()].curr != parent {
-            self.set_next_entity(core, parent);
+        let mut entity = index;
+        while entity != NONE && self.queues[self.entities[entity as usize].queue as usize].curr != entity {
+            self.set_next_entity(core, entity);
+            entity = self.parent(entity);
         }
-        self.set_next_entity(core, index);
-        self.picked_group[cpu.index()] = NONE;
+        self.picked[cpu.index()] = NONE;
         self.rqs[cpu.index()].curr_task = index;
         // Before 4.15 tasks kept the order in which they came.
         if !self.parameters.rules_of_4_9 {
@@ -243,7 +239,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 let queue = self.entities[index as usize].queue;
                 self.update_curr(core, queue);
                 self.update_load_avg(core.now_ns(), index);
-                self.update_group_weight(core, queue);
+                self.update_group_weight(core, index);
                 P::tick(self, core, cpu, queue, index);
                 index = self.queues[queue as usize].group_entity;
             }
@@ -348,9 +344,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         if !self.entities[index as usize].detached {
             let queue = self.entities[index as usize].queue;
             self.update_queue_avg(core.now_ns(), queue);
-            self.update_queue_avg(core.now_ns(), self.queues[queue as usize].cpu);
             self.update_entity_avg(core.now_ns(), index);
             self.detach_load(index);
+            self.propagate_up(core.now_ns(), queue);
         }
         self.entities[index as usize].detached = true;
     }

@@ -313,7 +313,7 @@ impl<G: Gathering> Fair<Eevdf, G> {
     fn nominate(&mut self, queue: u32, wakee: u32) {
         let next = self.queues[queue as usize].next;
         if next == NONE || self.entities[wakee as usize].deadline < self.entities[next as usize].deadline {
-            self.queues[queue as usize].next = wakee;
+            self.set_next_buddy(wakee);
         }
     }
 }
@@ -372,6 +372,18 @@ impl Policy for Eevdf {
         };
     }
 
+    /// The shortest request of the queue; one that nobody asked for is the default, as a task's.
+    fn follow_slices<G: Gathering>(fair: &mut Fair<Self, G>, group_entity: u32, queue: u32) {
+        let slice_ns = fair.min_slice(queue);
+        let custom = slice_ns != fair.policy.base_slice_ns;
+        let entity = &mut fair.entities[group_entity as usize];
+        if entity.on_rq {
+            let cfs = &mut fair.queues[entity.queue as usize];
+            cfs.custom_slices = cfs.custom_slices + u32::from(custom) - u32::from(entity.custom_slice);
+        }
+        (entity.custom_slice, entity.slice_ns) = (custom, slice_ns);
+    }
+
     /// `update_deadline` and the end of `update_curr`.
     fn charged<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, curr: u32) {
         let base_slice_ns = fair.policy.base_slice_ns;
@@ -384,14 +396,12 @@ impl Policy for Eevdf {
             entity.deadline = entity.vruntime + virtual_delta(entity.slice_ns, entity.weight);
         }
         let unprotected = entity.vruntime >= entity.vprot;
-        let cfs = &mut fair.queues[queue as usize];
+        let cfs = &fair.queues[queue as usize];
         if cfs.nr_queued == 1 || !(expired || unprotected) {
             return;
         }
-        if cfs.next == curr {
-            cfs.next = NONE;
-        }
         let cpu = CpuId(cfs.cpu);
+        fair.clear_buddies(queue, curr);
         fair.policy.resched(core, cpu);
     }
 

@@ -77,20 +77,19 @@ impl Pelt {
         self.util = util + (self.util - util) * kept;
     }
 
-    /// Adds another's averages, which must be valid at the same time (`attach_entity_load_avg`).
+    /// Adds averages, which must be valid at the same time, or takes away negative ones, never below zero (`attach_entity_load_avg`,
+    /// `add_positive`).
     #[inline]
-    pub fn attach(&mut self, load: f64, runnable: f64, util: f64) {
-        self.load += load;
-        self.runnable += runnable;
-        self.util += util;
+    pub fn change(&mut self, load: f64, runnable: f64, util: f64) {
+        self.load = (self.load + load).max(0.0);
+        self.runnable = (self.runnable + runnable).max(0.0);
+        self.util = (self.util + util).max(0.0);
     }
 
     /// Removes averages, never below zero (`detach_entity_load_avg`, `sub_positive`).
     #[inline]
     pub fn detach(&mut self, load: f64, runnable: f64, util: f64) {
-        self.load = (self.load - load).max(0.0);
-        self.runnable = (self.runnable - runnable).max(0.0);
-        self.util = (self.util - util).max(0.0);
+        self.change(-load, -runnable, -util);
     }
 }
 

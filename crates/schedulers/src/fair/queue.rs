@@ -123,12 +123,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
     }
 
-    /// `update_load_avg`: the entity and its queue.
+    /// `update_load_avg`: the entity and its queue. A group's entity first learns what joined and left below it.
     #[inline]
     pub(crate) fn update_load_avg(&mut self, now_ns: u64, index: u32) {
         self.update_entity_avg(now_ns, index);
-        let queue = self.entities[index as usize].queue;
+        let entity = &self.entities[index as usize];
+        let (queue, below) = (entity.queue, entity.my_queue);
         self.update_queue_avg(now_ns, queue);
+        if below != NONE && self.queues[below as usize].any_pending {
+            self.propagate_load(index, below);
+        }
     }
 
     /// Averages of a task as they count on its queue: load in units of weight, runnable, utilisation.
@@ -137,36 +141,23 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         [entity.pelt.load * f64::from(entity.weight) / 1024.0, entity.pelt.runnable, entity.pelt.util]
     }
 
-    /// Share of a group queue's load that counts at the root, per unit.
-    fn group_share(&self, queue: u32) -> f64 {
-        let cfs = &self.queues[queue as usize];
-        let weight = f64::from(self.entities[cfs.group_entity as usize].weight);
-        weight / (cfs.load_weight as f64).max(cfs.pelt.load).max(1.0)
-    }
-
-    /// Adds a task's averages to its queue and, below a group, to the root (`attach_entity_load_avg` and
-    /// `propagate_entity_load_avg`). Both queues must be up to date.
+    /// Adds a task's averages to its queue, which must be up to date (`attach_entity_load_avg`). Queues above learn of it when the group's
+    /// entity is brought up to date.
     pub(crate) fn attach_load(&mut self, index: u32) {
         let [load, runnable, util] = self.contribution(index);
-        let queue = self.entities[index as usize].queue;
-        let cpu = self.queues[queue as usize].cpu;
-        self.queues[queue as usize].pelt.attach(load, runnable, util);
-        if queue != cpu {
-            let load = load * self.group_share(queue);
-            self.queues[cpu as usize].pelt.attach(load, runnable, util);
-        }
+        let entity = &self.entities[index as usize];
+        let cfs = &mut self.queues[entity.queue as usize];
+        cfs.pelt.change(load, runnable, util);
+        cfs.tell([entity.pelt.load, runnable, util]);
     }
 
     /// Removes a task's averages at once (`detach_entity_load_avg`).
     pub(crate) fn detach_load(&mut self, index: u32) {
         let [load, runnable, util] = self.contribution(index);
-        let queue = self.entities[index as usize].queue;
-        let cpu = self.queues[queue as usize].cpu;
-        if queue != cpu {
-            let load = load * self.group_share(queue);
-            self.queues[cpu as usize].pelt.detach(load, runnable, util);
-        }
-        self.queues[queue as usize].pelt.detach(load, runnable, util);
+        let entity = &self.entities[index as usize];
+        let cfs = &mut self.queues[entity.queue as usize];
+        cfs.pelt.detach(load, runnable, util);
+        cfs.tell([-entity.pelt.load, -runnable, -util]);
     }
 
     /// A sleeping task leaves for another CPU: its averages stay on the old queue until that is updated
@@ -174,21 +165,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(crate) fn remove_load(&mut self, now_ns: u64, index: u32) {
         let entity = &self.entities[index as usize];
         let queue = entity.queue;
-        let cpu = self.queues[queue as usize].cpu;
         let queue_updated_ns = self.queues[queue as usize].pelt.last_update_ns;
         if entity.pelt.last_update_ns < queue_updated_ns {
             self.update_entity_avg(queue_updated_ns, index);
         }
-        let mut amounts = self.contribution(index);
+        let amounts = self.contribution(index);
         let cfs = &mut self.queues[queue as usize];
         cfs.any_removed = true;
         cfs.removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
-        if queue != cpu {
-            amounts[0] *= self.group_share(queue);
-            let cfs = &mut self.queues[cpu as usize];
-            cfs.any_removed = true;
-            cfs.removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
-        }
         self.update_entity_avg(now_ns, index);
         self.entities[index as usize].detached = true;
     }
@@ -236,13 +220,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.update_curr(core, queue);
         self.update_load_avg(now_ns, index);
         if std::mem::take(&mut self.entities[index as usize].detached) {
-            let cpu = self.queues[queue as usize].cpu;
-            if queue != cpu {
-                self.update_queue_avg(now_ns, cpu);
-            }
             self.attach_load(index);
         }
-        self.update_group_weight(core, queue);
+        self.update_group_weight(core, index);
         P::place(self, core, queue, index, initial);
         self.account_enqueue(index);
         self.entities[index as usize].on_rq = true;
@@ -278,8 +258,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                     self.requeue_delayed_entity(core, entity);
                 }
                 self.update_load_avg(now_ns, entity);
-                let queue = self.entities[entity as usize].queue;
-                self.update_group_weight(core, queue);
+                self.update_group_weight(core, entity);
             } else {
                 self.enqueue_entity(core, entity, initial && entity == index);
             }
@@ -289,6 +268,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             cfs.h_nr_runnable += 1;
             cfs.h_nr_idle += idle_policy;
             entity = cfs.group_entity;
+            if entity != NONE {
+                P::follow_slices(self, entity, queue);
+            }
         }
         let rq = &mut self.rqs[cpu.index()];
         rq.nr_running += 1;
@@ -342,7 +324,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `dequeue_entity`: false if the entity stays queued, asleep.
     #[inline(always)]
-    fn dequeue_entity(&mut self, core: &mut Core<'_>, index: u32, removal: Removal) -> bool {
+    pub(super) fn dequeue_entity(&mut self, core: &mut Core<'_>, index: u32, removal: Removal) -> bool {
         let now_ns = core.now_ns();
         let queue = self.entities[index as usize].queue;
         self.update_curr(core, queue);
@@ -362,11 +344,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let entity = &mut self.entities[index as usize];
         entity.on_rq = false;
         entity.delayed = false;
-        self.update_group_weight(core, queue);
         true
     }
 
-    /// `dequeue_entities`: a task, and the group entities whose queues run empty. False if the task stays queued.
+    /// `dequeue_task_fair`: a task, and the group entities whose queues run empty. False if the task stays queued.
     pub(crate) fn dequeue_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32, removal: Removal) -> bool {
         let was_delayed = self.entities[index as usize].delayed;
         let idle_policy = u32::from(self.entities[index as usize].idle_policy);
@@ -380,39 +361,28 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             });
             return false;
         }
-        self.count(index, |cfs| {
-            cfs.h_nr_queued -= 1;
-            cfs.h_nr_runnable -= u32::from(!was_delayed);
-            cfs.h_nr_idle -= if was_delayed { 0 } else { idle_policy };
-        });
+        let counts = if was_delayed { [1, 0, 0] } else { [1, 1, idle_policy] };
+        self.count_out(index, counts);
         let rq = &mut self.rqs[cpu.index()];
         rq.nr_running -= 1;
         if rq.nr_running == 1 {
             self.domains.count_crowded(cpu, false);
         }
-        self.dequeue_empty_group(core, index, removal);
+        let group_entity = self.parent(index);
+        if group_entity != NONE {
+            self.leave_groups(core, group_entity, removal, counts);
+        }
         true
     }
 
-    /// After a task has left: its group's entity leaves too if nothing is queued below it.
-    fn dequeue_empty_group(&mut self, core: &mut Core<'_>, index: u32, removal: Removal) {
-        let group_entity = self.parent(index);
-        if group_entity == NONE {
-            return;
-        }
+    /// Tasks leave the counts of an entity's queue: queued, runnable, runnable of `SCHED_IDLE`.
+    #[inline]
+    pub(super) fn count_out(&mut self, index: u32, [queued, runnable, idle]: [u32; 3]) {
         let queue = self.entities[index as usize].queue;
-        if self.queues[queue as usize].nr_queued > 0 {
-            let root = self.entities[group_entity as usize].queue;
-            if removal == Removal::Sleep {
-                // The group keeps the CPU if it is eligible (`set_next_buddy`).
-                self.queues[root as usize].next = group_entity;
-            }
-            self.update_load_avg(core.now_ns(), group_entity);
-            self.update_group_weight(core, queue);
-        } else {
-            let removal = if removal == Removal::Delayed { Removal::Sleep } else { removal };
-            self.dequeue_entity(core, group_entity, removal);
-        }
+        let cfs = &mut self.queues[queue as usize];
+        cfs.h_nr_queued -= queued;
+        cfs.h_nr_runnable -= runnable;
+        cfs.h_nr_idle -= idle;
     }
 
     /// A delayed entity was picked: it leaves now (`dequeue_entities` with `DEQUEUE_DELAYED`).
@@ -421,6 +391,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.dequeue_task(core, cpu, index, Removal::Delayed);
         } else {
             self.dequeue_entity(core, index, Removal::Delayed);
+            let group_entity = self.parent(index);
+            if group_entity != NONE {
+                self.leave_groups(core, group_entity, Removal::Delayed, [0; 3]);
+            }
         }
     }
 
@@ -453,52 +427,23 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         P::switched_in(self, queue, index);
     }
 
-    /// Forgets an entity as a buddy of its queue (`clear_buddies`).
-    pub(crate) fn clear_buddies(&mut self, queue: u32, index: u32) {
-        let cfs = &mut self.queues[queue as usize];
-        for buddy in [&mut cfs.next, &mut cfs.last, &mut cfs.skip] {
-            if *buddy == index {
-                *buddy = NONE;
-            }
-        }
-    }
-
-    /// `update_cfs_group`: the weight of a group's entity on this CPU follows the group's load here.
+    /// Forgets an entity as a buddy of its queue (`clear_buddies`), and the groups above as far as they are buddies with it.
     #[inline]
-    pub(crate) fn update_group_weight(&mut self, core: &mut Core<'_>, queue: u32) {
-        let group_entity = self.queues[queue as usize].group_entity;
-        if group_entity != NONE {
-            self.follow_group_load(core, queue, group_entity);
-        }
-    }
-
-    fn follow_group_load(&mut self, core: &mut Core<'_>, queue: u32, group_entity: u32) {
-        let group = self.group_of_queue(queue);
-        self.publish_group_load(core.now_ns(), queue, group);
+    pub(crate) fn clear_buddies(&mut self, queue: u32, index: u32) {
         let cfs = &self.queues[queue as usize];
-        let shares = f64::from(self.groups[group].shares);
-        let load = (cfs.load_weight as f64).max(cfs.pelt.load);
-        let total = self.groups[group].load_avg - cfs.tg_load_contribution + load;
-        let weight = if total > 0.0 { shares * load / total } else { shares };
-        // The kernel's lower bound is 2/1024 of our unit.
-        let weight = (weight as u32).clamp(1, self.groups[group].shares.max(1));
-        if weight != self.entities[group_entity as usize].weight {
-            self.reweight_entity(core, group_entity, weight);
+        if cfs.next == index || cfs.last == index || cfs.skip == index {
+            self.forget_buddy(index);
         }
     }
 
-    /// `update_tg_load_avg`: at most once per millisecond and CPU, and only for a change of more than 1/64.
-    fn publish_group_load(&mut self, now_ns: u64, queue: u32, group: usize) {
-        const PUBLISH_INTERVAL_NS: u64 = 1_000_000;
-        let cfs = &mut self.queues[queue as usize];
-        if now_ns < cfs.tg_load_published_ns + PUBLISH_INTERVAL_NS {
-            return;
-        }
-        let change = cfs.pelt.load - cfs.tg_load_contribution;
-        if change.abs() * 64.0 > cfs.tg_load_contribution {
-            self.groups[group].load_avg = (self.groups[group].load_avg + change).max(0.0);
-            cfs.tg_load_contribution = cfs.pelt.load;
-            cfs.tg_load_published_ns = now_ns;
+    /// The load of a group's entity counts in its queue with another weight (`dequeue_load_avg`, `enqueue_load_avg`). That of a task does
+    /// so by and by, where the kernel's does at once too.
+    fn reweight_load(&mut self, now_ns: u64, index: u32, weight: u32) {
+        self.update_load_avg(now_ns, index);
+        let entity = &self.entities[index as usize];
+        if entity.my_queue != NONE {
+            let more = entity.pelt.load * (f64::from(weight) - f64::from(entity.weight)) / 1024.0;
+            self.queues[entity.queue as usize].pelt.change(more, 0.0, 0.0);
         }
     }
 
@@ -507,11 +452,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let queue = self.entities[index as usize].queue;
         if !self.entities[index as usize].on_rq {
             P::rescale(self, queue, index, weight, false);
+            if self.entities[index as usize].my_queue != NONE {
+                self.reweight_load(core.now_ns(), index, weight);
+            }
             self.entities[index as usize].weight = weight;
             return;
         }
         self.update_curr(core, queue);
-        self.update_load_avg(core.now_ns(), index);
+        self.reweight_load(core.now_ns(), index, weight);
         let runs = self.queues[queue as usize].curr == index;
         P::save_lag(self, queue, index);
         if !runs {

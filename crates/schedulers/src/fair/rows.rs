@@ -40,6 +40,7 @@ pub static CFS: SchedulerInfo = SchedulerInfo {
     floors: FLOORS,
     register_decisions,
     scores: Cfs::SCORES,
+    knows_groups: true,
     simulate: Some(|spec, setup, sink| {
         let features = Features { numa: spec.tunables(), ..Features::default() };
         let policy = Cfs::new(spec.tunables(), &setup.boot());
@@ -75,8 +76,13 @@ pub static TOPOLOGY_AWARE: SchedulerInfo = SchedulerInfo {
 };
 
 /// What those with EEVDF's queues have in common.
-const FAIR_EEVDF: SchedulerInfo =
-    SchedulerInfo { register_decisions, scores: Eevdf::SCORES, changeable: &Eevdf::CHANGEABLE, ..SchedulerInfo::PLAIN };
+const FAIR_EEVDF: SchedulerInfo = SchedulerInfo {
+    register_decisions,
+    scores: Eevdf::SCORES,
+    changeable: &Eevdf::CHANGEABLE,
+    knows_groups: true,
+    ..SchedulerInfo::PLAIN
+};
 
 /// Those of cache-aware scheduling, and behind them EEVDF's.
 const CACHE_AWARE_CHANGEABLE: [&str; 8] = {

@@ -121,19 +121,37 @@ pub struct CfsRq {
     pub tg_load_contribution: f64,
     /// When it was last published.
     pub tg_load_published_ns: u64,
+    /// Averages of who joined less those of who left since the group's entity was last told (`prop_runnable_sum`): load of each as a
+    /// share of time in 0..=1024 whatever its weight, runnable, util. Nothing at the root.
+    pub pending: [f64; 3],
+    /// Whether `pending` holds anything (`propagate`).
+    pub any_pending: bool,
     /// Entity that stands for this queue in its parent; [`NONE`] at the root.
     pub group_entity: u32,
+    /// Groups it lies in: 0 at the root.
+    pub depth: u32,
     /// CPU it belongs to.
     pub cpu: u32,
 }
 
 impl CfsRq {
+    /// Notes what joined or left, for the group's entity (`add_tg_cfs_propagate`).
+    #[inline]
+    pub(super) fn tell(&mut self, change: [f64; 3]) {
+        if self.group_entity != NONE {
+            self.any_pending = true;
+            self.pending.iter_mut().zip(change).for_each(|(sum, amount)| *sum += amount);
+        }
+    }
+
     /// Takes off what left while asleep and brings the averages to now.
     #[inline(never)]
     pub(super) fn age_avg(&mut self, now_ns: u64) {
         if std::mem::take(&mut self.any_removed) {
             let [load, runnable, util] = std::mem::take(&mut self.removed);
             self.pelt.detach(load, runnable, util);
+            // As the kernel does: how long they were runnable stands for how long they were queued.
+            self.tell([-runnable, -runnable, -util]);
         }
         let running = if self.curr == NONE { 0.0 } else { 1024.0 };
         // A signed conversion is one instruction, an unsigned one several.

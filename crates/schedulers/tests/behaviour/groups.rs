@@ -58,6 +58,80 @@ fn a_group_weighs_as_much_as_one_task_beside_it() {
     }
 }
 
+/// Spinners on CPU 0, each in a group of its own.
+fn one_in_each(paths: &[&str]) -> Scene {
+    let mut scene = Scene::lasting(10 * S);
+    for path in paths {
+        let group = scene.workload.add_group(*path);
+        let task = scene.task(path, spin());
+        (task.group, task.affinity) = (Some(group), on_cpu(0));
+    }
+    scene
+}
+
+fn set_shares(scene: &mut Scene, path: &str, shares: u32) {
+    scene.workload.groups.iter_mut().find(|group| group.name == path).unwrap().shares = shares;
+}
+
+/// The schedulers of the fair class.
+const FAIR: [&str; 5] = ["eevdf", "cfs", "cfs:kernel=4.9", "cache-aware", "topology-aware"];
+
+/// Two users with half of the CPU each, whatever they have going: by hand, 1/2 · 1/2 and 1/2.
+#[test]
+fn groups_within_groups_share_what_the_outer_one_has() {
+    for scheduler in FAIR {
+        let run = one_in_each(&["/u1/app1", "/u1/app2", "/u2/app3"]).run("1s1n1l8c1t", scheduler);
+        for (name, expected) in [("/u1/app1", 0.25), ("/u1/app2", 0.25), ("/u2/app3", 0.5)] {
+            assert_near(scheduler, share(&run, name, S), expected, 0.02);
+        }
+    }
+}
+
+/// By hand: `/a` has 3 of 4, in it `/a/b` 2 of 3, in it `/a/b/c` 1 of 5; a task of a group beside a group counts as one nice-0 task.
+#[test]
+fn shares_count_at_every_level() {
+    for scheduler in FAIR {
+        let mut scene = one_in_each(&["/a/b/c", "/a/b/d", "/a/e", "/f/g/h/i"]);
+        for (path, shares) in [("/a", 3072), ("/a/b", 2048), ("/a/b/d", 4096)] {
+            set_shares(&mut scene, path, shares);
+        }
+        scene.workload.tasks[2].group = Some(GroupId(0));
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        for (name, expected) in [("/a/b/c", 0.1), ("/a/b/d", 0.4), ("/a/e", 0.25), ("/f/g/h/i", 0.25)] {
+            assert_near(scheduler, share(&run, name, S), expected, 0.03);
+        }
+    }
+}
+
+/// A group that lies elsewhere than its path says.
+#[test]
+fn a_group_can_be_put_into_another_by_name() {
+    let mut scene = one_in_each(&["one", "two", "three", "outer"]);
+    scene.workload.groups[0].parent = Some(GroupId(3));
+    scene.workload.groups[1].parent = Some(GroupId(3));
+    scene.workload.tasks.pop();
+    let run = scene.run("1s1n1l8c1t", "eevdf");
+    assert_near("one", share(&run, "one", S), 0.25, 0.02);
+    assert_near("three", share(&run, "three", S), 0.5, 0.02);
+}
+
+/// Four CPUs, two users: 12 spinners in three groups of the one, 4 in one of the other. By hand both have two CPUs (± 10 %: whole tasks on
+/// four CPUs divide only roughly).
+#[test]
+fn groups_within_groups_share_a_machine() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(10 * S);
+        for (path, instances) in [("/u1/a", 4), ("/u1/b", 4), ("/u1/c", 4), ("/u2/d", 4)] {
+            let group = scene.workload.add_group(path);
+            let task = scene.task(path, spin());
+            (task.group, task.instances) = (Some(group), instances);
+        }
+        let run = scene.run("1s1n1l4c1t", scheduler);
+        assert_near(scheduler, share(&run, "/u2/d", 2 * S) / 4.0, 0.5, 0.1);
+        assert_near(scheduler, share(&run, "/u1/b", 2 * S) / 4.0, 0.5 / 3.0, 0.1);
+    }
+}
+
 /// The setting of the CFS paper's figure: one application of one thread, one of many.
 #[test]
 fn autogroup_shares_a_cpu_between_applications() {
@@ -110,7 +184,9 @@ fn groups_of_sleepers_come_and_go() {
         let mut scene = Scene::lasting(2 * S);
         scene.task("spinner", spin()).affinity = on_cpu(0);
         for n in 0..4u64 {
-            let group = scene.workload.add_group(format!("group {n}"));
+            // One of them in another, and the last at the end of a chain of empty ones.
+            let path = ["/a", "/a/b", "/c", "/d/e/f/g"][n as usize];
+            let group = scene.workload.add_group(path);
             let task = scene
                 .task(&format!("sleeper {n}"), forever([run_for(200 * US + n * 50 * US), sleep(MS + n * 300 * US)]));
             (task.group, task.affinity, task.instances) = (Some(group), on_cpu(0), 2);

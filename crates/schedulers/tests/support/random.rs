@@ -74,7 +74,10 @@ impl Dice {
             scene.workload.add_lock(format!("lock {n}"));
         }
         for n in 0..self.below(3) {
-            scene.workload.add_group(format!("group {n}"));
+            let group = scene.workload.add_group(format!("group {n}"));
+            // Each in the one before it.
+            scene.workload.groups[group.index()].parent =
+                n.checked_sub(1).map(|above| warmcore_workload::GroupId(above as u32));
         }
         if self.one_in(2) {
             scene.application("other");

@@ -20,6 +20,9 @@ pub(super) fn check_tables(workload: &Workload) -> Result<(), CheckError> {
     if let Some(ns) = workload.duration_ns {
         duration(ns).map_err(of_workload)?;
     }
+    if let Some(problem) = workload.group_problem() {
+        return Err(of_workload(problem));
+    }
     match workload.initial_tasks() {
         0 => Err(of_workload(CheckProblem::NothingToRun)),
         count if count > MAX_TASKS => Err(of_workload(CheckProblem::TooManyTasks { count })),

@@ -145,6 +145,9 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
         process.application += offsets.applications;
     }
     extend(&mut whole.groups, part.groups, |group| &mut group.name);
+    for group in &mut whole.groups[offsets.groups as usize..] {
+        group.parent = group.parent.map(|parent| GroupId(parent.0 + offsets.groups));
+    }
     extend(&mut whole.data_groups, part.data_groups, |group| &mut group.name);
     // Parts may have been offered the same ones.
     let new: Vec<_> = part.profiles.into_iter().filter(|profile| !whole.profiles.contains(profile)).collect();

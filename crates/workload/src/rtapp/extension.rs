@@ -12,8 +12,8 @@ use crate::build::add_warning;
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 use crate::{
-    AggregateTarget, BarrierId, BarrierWait, ChannelKind, Group, LockId, ProcessId, Program, ProgramBuilder, ProgramId,
-    ResultStyle, Task, Workload,
+    AggregateTarget, BarrierId, BarrierWait, ChannelKind, Group, GroupId, LockId, ProcessId, Program, ProgramBuilder,
+    ProgramId, ResultStyle, Task, Workload,
 };
 
 const KEYS: [&str; 23] = [
@@ -101,10 +101,7 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     if node.get("applications").is_some() {
         workload.applications = names(node, "applications")?;
     }
-    for entry in objects(node, "groups", &["name", "shares"])? {
-        let shares = entry.get("shares").map_or(Ok(Group::DEFAULT_SHARES), |node| node.u32("a weight"))?;
-        workload.groups.push(Group { name: name(&entry)?, shares });
-    }
+    read_groups(node, workload)?;
     for entry in objects(node, "data_groups", &["name", "bytes"])? {
         let bytes = entry.require("bytes", "state the size of the data")?.u64("a number of bytes")?;
         workload.add_data_group(name(&entry)?, bytes);
@@ -294,6 +291,37 @@ fn names(node: &Node<'_>, key: &str) -> Read<Vec<String>> {
 }
 
 /// The objects of a table, whose names must differ.
+/// Task groups. All are known before any says in which it lies.
+fn read_groups(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
+    let entries = objects(node, "groups", &["name", "shares", "parent"])?;
+    for entry in &entries {
+        let shares = entry.get("shares").map_or(Ok(Group::DEFAULT_SHARES), |node| node.u32("a weight"))?;
+        workload.groups.push(Group { shares, ..Group::new(name(entry)?) });
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        let Some(node) = entry.get("parent") else {
+            let own = workload.groups[index].name.clone();
+            workload.groups[index].parent = workload.parent_by_path(&own);
+            continue;
+        };
+        let parent = node.text("the name of a task group")?;
+        if parent == workload.groups[index].name {
+            return Err(node.other("a task group cannot lie in itself; name another, or \"/\" for none"));
+        }
+        let known = || workload.groups[..entries.len()].iter().map(|group| group.name.as_str());
+        workload.groups[index].parent = match known().position(|name| name == parent) {
+            _ if parent == "/" => None,
+            Some(found) => Some(GroupId(found as u32)),
+            None => {
+                let suggestion = suggestion(parent, known());
+                let name = parent.to_owned();
+                return Err(node.error(DocumentProblem::UnknownName { kind: "task group", name, suggestion }));
+            }
+        };
+    }
+    Ok(())
+}
+
 fn objects<'a>(node: &Node<'a>, key: &str, keys: &[&str]) -> Read<Vec<Node<'a>>> {
     let Some(list) = node.get(key) else { return Ok(Vec::new()) };
     let elements = list.elements(&format!("a list of objects with {}", keys.join(", ")))?;

@@ -122,9 +122,14 @@ impl Names {
 
     // Objects below come into being when they are first named, as in rt-app.
 
+    /// A group's path brings the groups above it into being too.
     pub(super) fn group(&mut self, name: &str) -> GroupId {
-        let workload = &mut self.workload;
-        GroupId(found_or(&mut self.groups, name, |name| workload.add_group(name).0))
+        if let Some(found) = self.groups.get(name) {
+            return GroupId(found);
+        }
+        let added = self.workload.add_group(name);
+        self.groups = Index::of(self.workload.groups.iter().map(|group| group.name.as_str()));
+        added
     }
 
     pub(super) fn lock(&mut self, name: &str) -> LockId {

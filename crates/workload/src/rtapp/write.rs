@@ -13,7 +13,7 @@ use super::print::print;
 use super::read::{Options, from_rtapp};
 use super::steps::{policy_name, write_affinity, write_steps};
 use crate::{
-    Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, Policy, ProcessId, ResultStyle, Task, Workload,
+    Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, Group, Policy, ProcessId, ResultStyle, Task, Workload,
 };
 
 /// Why a workload could not be written.
@@ -287,6 +287,16 @@ fn aggregate(workload: &Workload) -> Json {
     object([("groups", Json::Array(names)), ("processes", processes), ("taskgroups", groups), ("data", data)])
 }
 
+/// A task group. The group in which it lies is said where that does not follow from its path.
+fn group_entry(workload: &Workload, group: &Group) -> Json {
+    let mut entries = vec![("name".to_owned(), group.name.as_str().into()), ("shares".to_owned(), group.shares.into())];
+    let parent = group.parent.map(|parent| workload.groups[parent.index()].name.as_str());
+    if parent != Group::parent_path(&group.name) {
+        entries.push(("parent".to_owned(), parent.unwrap_or("/").into()));
+    }
+    Json::Object(entries)
+}
+
 /// All tables in order, so that ids stay as they are.
 fn tables(workload: &Workload) -> Entries {
     let mut entries = vec![("version".to_owned(), Json::from(VERSION))];
@@ -306,8 +316,7 @@ fn tables(workload: &Workload) -> Entries {
         object([("name", text(&process.name)), ("application", text(application))])
     });
     add("processes", processes.collect());
-    let groups = workload.groups.iter();
-    add("groups", groups.map(|group| object([("name", text(&group.name)), ("shares", group.shares.into())])).collect());
+    add("groups", workload.groups.iter().map(|group| group_entry(workload, group)).collect());
     let data = workload.data_groups.iter();
     add("data_groups", data.map(|data| object([("name", text(&data.name)), ("bytes", data.bytes.into())])).collect());
     add("profiles", workload.profiles.iter().map(super::profiles::write).collect());

@@ -51,17 +51,24 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `effective_load`: by how much a CPU's load changes if the entity's group has so much more load on it, and so much more in all.
     fn effective_load(&self, entity: u32, cpu: CpuId, more_here: f64, more_in_all: f64) -> f64 {
+        let cpus = self.rqs.len();
         let queue = self.entities[entity as usize].queue;
         if self.queues[queue as usize].group_entity == NONE {
             return more_here;
         }
-        let group = self.group_of_queue(queue);
-        let cpus = self.rqs.len();
-        let here = &self.queues[cpus + group * cpus + cpu.index()];
-        let elsewhere = self.groups[group].load_avg - here.tg_load_contribution;
-        let [present, ..] = self.contribution(here.group_entity);
-        let shares = f64::from(self.groups[group].shares);
-        weight_of_group(shares, here.pelt.load + more_here, elsewhere + here.pelt.load + more_in_all) - present
+        let mut here = &self.queues[cpus + self.group_of_queue(queue) * cpus + cpu.index()];
+        let (mut more, mut more_in_all) = (more_here, more_in_all);
+        while here.group_entity != NONE {
+            let group = &self.groups[here.group_entity as usize / cpus];
+            let elsewhere = group.load_avg - here.tg_load_contribution;
+            let [present, ..] = self.contribution(here.group_entity);
+            let (load, shares) = (here.pelt.load, f64::from(group.shares));
+            more = weight_of_group(shares, load + more, elsewhere + load + more_in_all) - present;
+            // Groups further up have no more to do in all, it only lies elsewhere.
+            more_in_all = 0.0;
+            here = &self.queues[self.entities[here.group_entity as usize].queue as usize];
+        }
+        more
     }
 
     /// `select_idle_sibling`: the target, the previous CPU, an idle core, an idle CPU, an idle sibling; else the target, busy.

@@ -81,8 +81,9 @@ fn tasks_have_instances_delays_and_scheduling_properties() {
     let task = &workload.tasks[0];
     assert_eq!((task.instances, task.start_ns, task.nice), (3, 500_000, -5));
     assert_eq!((&task.policy, &task.affinity), (&Policy::Batch, &Affinity::OsCpus(vec![3, 0])));
-    assert_eq!((task.slice_ns, task.group), (Some(700_000), Some(GroupId(0))));
-    assert_eq!((workload.groups[0].name.as_str(), workload.groups[0].shares), ("/a/b", 1024));
+    assert_eq!((task.slice_ns, task.group), (Some(700_000), Some(GroupId(1))));
+    assert_eq!((workload.groups[1].name.as_str(), workload.groups[1].shares), ("/a/b", 1024));
+    assert_eq!((workload.groups[1].parent, workload.groups[0].name.as_str()), (Some(GroupId(0)), "/a"));
     assert_eq!((task.role.as_str(), task.process, task.program), ("t", ProcessId(0), ProgramId(0)));
     assert_eq!(workload.processes.len(), 1, "the threads of rt-app are one process");
 }

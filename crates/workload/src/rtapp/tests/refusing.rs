@@ -82,6 +82,25 @@ fn times_that_cannot_be_drawn_are_refused_with_their_place() {
 }
 
 #[test]
+fn groups_that_are_nowhere_or_in_themselves_are_refused() {
+    let groups = |groups: &str| {
+        let text = format!(
+            r#"{{ "tasks": {{ "t": {{ "run": 1, "taskgroup": "/a" }} }}, "warmcore": {{ "version": 1, "groups": [{groups}] }} }}"#
+        );
+        refused_document(&text).to_string()
+    };
+    assert_says(&groups(r#"{ "name": "/a", "parent": "/a" }"#), &["warmcore.groups[0].parent", "in itself"]);
+    let unknown = groups(r#"{ "name": "/web" }, { "name": "/a", "parent": "/wev" }"#);
+    assert_says(&unknown, &["warmcore.groups[1].parent", "no task group called \"/wev\"", "\"/web\"?"]);
+    let circle = groups(r#"{ "name": "/a", "parent": "/b" }, { "name": "/b", "parent": "/a" }"#);
+    assert_says(&circle, &["task group \"/a\" lies in itself", "at the top"]);
+    assert_says(&groups(r#"{ "name": "/a", "parent": 3 }"#), &["warmcore.groups[0].parent", "task group"]);
+    let deep = format!(r#""t": {{ "run": 1, "taskgroup": "{}" }}"#, "/g".repeat(33));
+    assert_says(&refused(&deep), &["lies too deep", "32"]);
+    assert_says(&refused(r#""t": { "run": 1, "taskgroup": "/a//b" }"#), &["\"/a//b\" is no path"]);
+}
+
+#[test]
 fn unknown_names_are_named_with_the_nearest_one() {
     assert_says(
         &refused(r#""render": { "run": 1, "resume": "rendr" }"#),

@@ -252,7 +252,9 @@ fn workload() -> impl Strategy<Value = Workload> {
         if shared {
             tasks[2].program = ProgramId(0);
         }
-        let groups = [["/a", "/"], ["/", "no path"]][group as usize];
+        let groups = [["/a", "/", "/a/b"], ["/", "no path", "/x"]][group as usize];
+        // By its path, or although its path does not say so.
+        let parent = |name: &str| matches!(name, "/a/b").then_some(GroupId(0)).or((name == "/x").then_some(GroupId(1)));
         let warning = Warning { what: "event \"x\"".into(), consequence: "ignored".into(), count: 3 };
         Workload {
             name: "any".into(),
@@ -261,7 +263,10 @@ fn workload() -> impl Strategy<Value = Workload> {
             processes: named("process", |name| Process { name, application: group }),
             tasks,
             programs,
-            groups: groups.iter().map(|name| Group { name: (*name).into(), shares: 100 }).collect(),
+            groups: groups
+                .iter()
+                .map(|name| Group { shares: 100, parent: parent(name), ..Group::new(*name) })
+                .collect(),
             data_groups: named("data", |name| DataGroup { name, bytes: 5 }),
             profiles: vec![own_profile()],
             aggregation: aggregation(warned),

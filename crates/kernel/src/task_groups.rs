@@ -1,0 +1,25 @@
+//! Task groups as schedulers see them (control groups with the cpu controller): weights, and which lies in which.
+//!
+//! Whose groups they are and how they are written is the workload's; what they are for, a policy's.
+
+use warmcore_workload::{Group, Workload};
+
+/// A task group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskGroup {
+    /// Weight among what lies in the same group (`cpu.shares`; 1024 is one nice-0 task).
+    pub shares: u32,
+    /// The group in which it lies, by index; `None` in the root group. Following it upwards ends.
+    pub parent: Option<u32>,
+}
+
+impl TaskGroup {
+    /// A workload's groups, in its order. An entry that stands for the root group is no parent.
+    pub(crate) fn all(workload: &Workload) -> Vec<Self> {
+        let group = |group: &Group| Self {
+            shares: group.shares,
+            parent: group.parent.filter(|parent| !workload.groups[parent.index()].is_root()).map(|parent| parent.0),
+        };
+        workload.groups.iter().map(group).collect()
+    }
+}

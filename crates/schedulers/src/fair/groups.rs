@@ -1,0 +1,240 @@
+//! Task groups and autogroup, to any depth: what the fair class does at the levels above a task (`docs/spec/linux-fair.md` section 1.13).
+//!
+//! A group has an entity and a queue on each CPU; the entity lies in the queue of the group above, or in the CPU's. What happens at one
+//! level is in [`super::queue`]; here is what goes from one level to the next. A task in no group never comes here.
+
+use warmcore_kernel::{Core, TaskGroup};
+use warmcore_topology::CpuId;
+
+use super::queue::Removal;
+use super::state::{CfsRq, NONE};
+use super::weights::NICE_0_WEIGHT;
+use super::{Fair, GroupState, Policy, new_entity, new_queue};
+use crate::fair::gathering::Gathering;
+
+impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// The run begins: queues and entities of the groups, before there is any task (`sched_create_group`, `autogroup_create`).
+    pub(super) fn create_groups(&mut self, core: &Core<'_>) {
+        let cpus = self.rqs.len();
+        let mut groups = core.task_groups().to_vec();
+        let applications = core.application_count();
+        if self.policy.autogroup() && applications > 1 {
+            self.autogroup_base = Some(groups.len() as u32);
+            groups.resize(groups.len() + applications, TaskGroup { shares: NICE_0_WEIGHT, parent: None });
+        }
+        let above = |group: usize| {
+            std::iter::successors(groups[group].parent, |&parent| groups[parent as usize].parent).count() as u32
+        };
+        let depths: Vec<u32> = (0..groups.len()).map(|group| above(group) + 1).collect();
+        self.groups_inner_first = (0..groups.len() as u32).collect();
+        self.groups_inner_first.sort_by_key(|&group| std::cmp::Reverse(depths[group as usize]));
+        let group_entities = groups.len() * cpus;
+        self.task_base = group_entities as u32;
+        self.queues.extend(
+            (cpus..cpus + group_entities)
+                .map(|index| CfsRq { depth: depths[index / cpus - 1], ..new_queue(index, cpus) }),
+        );
+        self.entities.extend((0..group_entities).map(|index| {
+            let (group, cpu) = (groups[index / cpus], (index % cpus) as u32);
+            let queue = group.parent.map_or(cpu, |parent| (cpus as u32) * (parent + 1) + cpu);
+            let mut entity = new_entity(group.shares.max(1), queue);
+            entity.my_queue = (cpus + index) as u32;
+            entity
+        }));
+        self.groups = groups.iter().map(|group| GroupState { shares: group.shares, load_avg: 0.0 }).collect();
+    }
+
+    /// Group that a group queue belongs to.
+    pub(crate) fn group_of_queue(&self, queue: u32) -> usize {
+        queue as usize / self.rqs.len() - 1
+    }
+
+    /// Brings the averages of a CPU's queues to now (`sched_balance_update_blocked_averages`).
+    pub(crate) fn update_blocked_averages(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        let now_ns = core.now_ns();
+        let cpus = self.rqs.len();
+        for position in 0..self.groups_inner_first.len() {
+            let group = self.groups_inner_first[position] as usize;
+            let queue = (cpus + group * cpus + cpu.index()) as u32;
+            let cfs = &self.queues[queue as usize];
+            if cfs.pelt.load > 0.0 || cfs.nr_queued > 0 || cfs.any_pending {
+                let group_entity = cfs.group_entity;
+                self.update_queue_avg(now_ns, queue);
+                self.publish_group_load(now_ns, queue, group);
+                self.update_load_avg(now_ns, group_entity);
+            }
+        }
+        self.update_queue_avg(now_ns, cpu.0);
+    }
+
+    /// Entities of one queue that the two tasks' entities compete as (`find_matching_se`).
+    pub(super) fn matching(&self, mut a: u32, mut b: u32) -> (u32, u32) {
+        let queue = |entity: u32| self.entities[entity as usize].queue;
+        let depth = |entity: u32| self.queues[queue(entity) as usize].depth;
+        while queue(a) != queue(b) {
+            let (of_a, of_b) = (depth(a), depth(b));
+            if of_a >= of_b {
+                a = self.parent(a);
+            }
+            if of_b >= of_a {
+                b = self.parent(b);
+            }
+        }
+        (a, b)
+    }
+
+    /// The running task's entity and those above it stop running, up to the one whose queue has the next task too: what lies above both
+    /// goes on (`pick_next_task_fair`). `next` is the task to come, or [`NONE`].
+    pub(super) fn put_prev_entities(&mut self, core: &mut Core<'_>, prev: u32, mut next: u32) {
+        let mut entity = prev;
+        while entity != NONE {
+            let queue = self.entities[entity as usize].queue;
+            let depth = self.queues[queue as usize].depth;
+            let queue_of = |fair: &Self, entity: u32| fair.entities[entity as usize].queue;
+            while next != NONE && self.queues[queue_of(self, next) as usize].depth > depth {
+                next = self.parent(next);
+            }
+            self.put_prev_entity(core, entity);
+            if next != NONE && queue_of(self, next) == queue {
+                return;
+            }
+            entity = self.parent(entity);
+        }
+    }
+
+    /// `propagate_entity_load_avg`: what joined and left a group's queue counts in the queue above too, load by the group's weight there.
+    #[inline(never)]
+    pub(super) fn propagate_load(&mut self, group_entity: u32, below: u32) {
+        let cfs = &mut self.queues[below as usize];
+        cfs.any_pending = false;
+        let change = std::mem::take(&mut cfs.pending);
+        let [load, runnable, util] = change;
+        let mean = if cfs.load_weight > 0 { cfs.pelt.load * 1024.0 / cfs.load_weight as f64 } else { 0.0 };
+        let entity = &mut self.entities[group_entity as usize];
+        // `update_tg_cfs_load`: time on the queue is not known of a group whose tasks change, only bounds of it are.
+        let queued = if load >= 0.0 { (entity.pelt.load + load).min(1024.0) } else { entity.pelt.load.min(mean) };
+        let queued = queued.max(cfs.pelt.util.min(1024.0));
+        let load = (queued - entity.pelt.load) * f64::from(entity.weight) / 1024.0;
+        entity.pelt.load = queued;
+        let above = &mut self.queues[entity.queue as usize];
+        above.pelt.change(load, runnable, util);
+        above.tell(change);
+    }
+
+    /// Tells the entities above a queue what joined or left it (`propagate_entity_cfs_rq`).
+    pub(crate) fn propagate_up(&mut self, now_ns: u64, queue: u32) {
+        let mut entity = self.queues[queue as usize].group_entity;
+        while entity != NONE {
+            self.update_load_avg(now_ns, entity);
+            entity = self.parent(entity);
+        }
+    }
+
+    /// The rest of `dequeue_entities`, after something left the queue of this group's entity: the entity leaves if nothing else is queued
+    /// below it, and so on upwards; those that stay follow what is left.
+    #[inline(never)]
+    pub(super) fn leave_groups(&mut self, core: &mut Core<'_>, group_entity: u32, removal: Removal, counts: [u32; 3]) {
+        let mut entity = group_entity;
+        loop {
+            let below = self.entities[entity as usize].my_queue;
+            if self.queues[below as usize].nr_queued > 0 {
+                if removal != Removal::Save {
+                    // The group keeps the CPU if it is eligible.
+                    self.set_next_buddy(entity);
+                }
+                break;
+            }
+            // Whatever the task's reason, the group's entity sleeps.
+            if !self.dequeue_entity(core, entity, Removal::Sleep) {
+                break;
+            }
+            self.count_out(entity, counts);
+            entity = self.parent(entity);
+            if entity == NONE {
+                return;
+            }
+        }
+        while entity != NONE {
+            self.update_load_avg(core.now_ns(), entity);
+            self.update_group_weight(core, entity);
+            let below = self.entities[entity as usize].my_queue;
+            P::follow_slices(self, entity, below);
+            self.count_out(entity, counts);
+            entity = self.parent(entity);
+        }
+    }
+
+    /// The entity is to run next, and so are the groups it lies in (`set_next_buddy`).
+    pub(crate) fn set_next_buddy(&mut self, index: u32) {
+        self.set_buddy(index, |cfs| &mut cfs.next, true);
+    }
+
+    /// Makes an entity a buddy of its queue, and the groups it lies in those of theirs; with `queued_only` up to the first that is not
+    /// queued or whose policy is `SCHED_IDLE`.
+    pub(crate) fn set_buddy(&mut self, index: u32, buddy: fn(&mut CfsRq) -> &mut u32, queued_only: bool) {
+        let mut entity = index;
+        while entity != NONE {
+            let state = &self.entities[entity as usize];
+            if queued_only && (!state.on_rq || state.idle_policy) {
+                return;
+            }
+            *buddy(&mut self.queues[state.queue as usize]) = entity;
+            entity = self.parent(entity);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn forget_buddy(&mut self, index: u32) {
+        let buddies: [fn(&mut CfsRq) -> &mut u32; 3] = [|cfs| &mut cfs.next, |cfs| &mut cfs.last, |cfs| &mut cfs.skip];
+        for buddy in buddies {
+            let mut entity = index;
+            while entity != NONE {
+                let known = buddy(&mut self.queues[self.entities[entity as usize].queue as usize]);
+                if *known != entity {
+                    break;
+                }
+                *known = NONE;
+                entity = self.parent(entity);
+            }
+        }
+    }
+
+    /// `update_cfs_group`: the weight of a group's entity follows the group's load on this CPU. An empty group keeps its weight.
+    #[inline]
+    pub(crate) fn update_group_weight(&mut self, core: &mut Core<'_>, index: u32) {
+        let below = self.entities[index as usize].my_queue;
+        if below != NONE && self.queues[below as usize].load_weight > 0 {
+            self.follow_group_load(core, below, index);
+        }
+    }
+
+    fn follow_group_load(&mut self, core: &mut Core<'_>, queue: u32, group_entity: u32) {
+        let group = self.group_of_queue(queue);
+        self.publish_group_load(core.now_ns(), queue, group);
+        let cfs = &self.queues[queue as usize];
+        let shares = f64::from(self.groups[group].shares);
+        let load = (cfs.load_weight as f64).max(cfs.pelt.load);
+        let total = self.groups[group].load_avg - cfs.tg_load_contribution + load;
+        let weight = if total > 0.0 { shares * load / total } else { shares };
+        // The kernel's lower bound is 2/1024 of our unit.
+        let weight = (weight as u32).clamp(1, self.groups[group].shares.max(1));
+        if weight != self.entities[group_entity as usize].weight {
+            self.reweight_entity(core, group_entity, weight);
+        }
+    }
+
+    /// `update_tg_load_avg`: at most once per millisecond and CPU, and only for a change of more than 1/64.
+    fn publish_group_load(&mut self, now_ns: u64, queue: u32, group: usize) {
+        const PUBLISH_INTERVAL_NS: u64 = 1_000_000;
+        let cfs = &mut self.queues[queue as usize];
+        if now_ns < cfs.tg_load_published_ns + PUBLISH_INTERVAL_NS {
+            return;
+        }
+        let change = cfs.pelt.load - cfs.tg_load_contribution;
+        if change.abs() * 64.0 > cfs.tg_load_contribution {
+            self.groups[group].load_avg = (self.groups[group].load_avg + change).max(0.0);
+            cfs.tg_load_contribution = cfs.pelt.load;
+            cfs.tg_load_published_ns = now_ns;
+        }
+    }
+}
