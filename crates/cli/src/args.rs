@@ -26,7 +26,7 @@ pub use reports::{EventsArguments, ExplainArguments, ReportArguments};
 pub use vm::{ValidateArguments, ValidateProgramsArguments, VmArguments, VmCommand};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
-use values::{parse_factor, parse_level, parse_percent, parse_time};
+use values::{parse_factor, parse_level, parse_percent, parse_time, parse_time_or_0};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -200,6 +200,10 @@ pub struct CompareArguments {
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
+    /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
+    /// sysbench's --warmup-time), or 1 s, but at most a third, where the verdict is about a percentile of a workload that runs for a fixed time
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
+    pub warm_up: Option<u64>,
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
@@ -226,7 +230,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "smt_slowdown", "max_time", "trace", "scores", "out"])]
+          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "smt_slowdown", "warm_up", "max_time", "trace", "scores", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -352,6 +356,10 @@ pub struct SimArguments {
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
+    /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
+    /// sysbench's --warmup-time), or none
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
+    pub warm_up: Option<u64>,
     /// End the run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,

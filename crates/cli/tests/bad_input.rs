@@ -217,3 +217,22 @@ fn cache_awareness_needs_to_know_the_caches() {
         refused(&scratch, machine, WORKLOAD, scheduler, "says nothing about its LLCs");
     }
 }
+
+#[test]
+fn a_warm_up_that_leaves_nothing_to_count_is_refused() {
+    let scratch = Scratch::new();
+    let compare =
+        |rest: &str| scratch.run(&format!("compare -m {MACHINE} -s rr,cfs -n 2 --no-out {rest}")).did_not_panic();
+    // Where the end is known, before anything runs.
+    compare("-w periodic:-n2,-d20ms --warm-up 20ms")
+        .exits_with(2)
+        .complains("the warm-up of 20 ms is not over when the run ends");
+    compare("-w periodic:-n2,-d1s --max-time 5ms --warm-up 20ms").exits_with(2).complains("after 5 ms at most");
+    compare("-w schbench:-t2,-L,-r10ms,-w10ms").exits_with(2).complains("shorter than the runtime");
+    compare("-w periodic:-n2,-d20ms --warm-up soon").exits_with(2).complains("--warm-up");
+    scratch
+        .write("long.json", r#"{"tasks": {"a": {"run": 5}}, "warmcore": {"duration_ns": 1000, "warm_up_ns": 1000}}"#);
+    compare("-w long.json").exits_with(2).complains("nothing would be counted");
+    // Where it is not, when the run is over.
+    compare("-w hackbench:-T,-p,-f2,-g1,-l1 --warm-up 10s").exits_with(1).complains("in its warm-up of 10 s");
+}

@@ -383,3 +383,26 @@ fn compare_tells_what_placements_took_of_those_who_count_them() {
     let judged = scratch.run(&format!("{subject} -s fewest-tasks,random --no-out --metric placement_decision_ns"));
     assert!(judged.exits_with(0).out.contains("cost of a placement"), "it can be judged");
 }
+
+#[test]
+fn a_warm_up_counts_nowhere_and_stands_in_the_verdict_s_conditions() {
+    let scratch = Scratch::new();
+    let compare = |rest: &str| {
+        let words = format!("compare -m {MACHINE} -w periodic:-n6,-d60ms -s cfs,rr -n 2 --no-out {rest}");
+        scratch.run(&words).exits_with(0).out
+    };
+    let document =
+        |rest: &str| -> serde_json::Value { serde_json::from_str(&compare(&format!("--json {rest}"))).unwrap() };
+    let (by_default, whole, asked) = (document(""), document("--warm-up 0"), document("--warm-up 30ms"));
+    // A percentile of a workload that runs for a time has a warm-up without being asked, a third of a short run.
+    let of = |document: &serde_json::Value| document["experiment"]["warm_up_ns"].as_u64();
+    assert_eq!((of(&by_default), of(&whole), of(&asked)), (Some(20_000_000), None, Some(30_000_000)));
+    assert_eq!(by_default["conditions"][0], "the first 20 ms of each run do not count (--warm-up)");
+    assert!(!whole["conditions"].to_string().contains("--warm-up"), "{}", whole["conditions"]);
+    let wakeups = |document: &serde_json::Value| {
+        document["schedulers"][0]["measures"]["wakeups"]["summary"]["median"].as_f64().unwrap()
+    };
+    assert!(wakeups(&asked) < wakeups(&by_default) && wakeups(&by_default) < wakeups(&whole));
+    assert!(compare("").contains("Condition: the first 20 ms of each run do not count"));
+    assert_eq!(of(&document("--metric work_ns")), None, "the work done is no matter of the tail");
+}

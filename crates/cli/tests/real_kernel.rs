@@ -156,7 +156,7 @@ fn a_guest_compares_schedulers_on_one_socket_and_on_two_and_is_as_before() {
     skip!(unless can_boot());
     let out = tempfile::tempdir().unwrap();
     let words = "vm exec -m 2s1n1l1c1t --out OUT -- warmcore compare --on host -s eevdf,cache-aware --cpus all --cpus one-socket \
-                 --set-cpus partition --trace counters --virtual-llcs 1 -n 1 --warm-up 0 --no-report -o run -w hackbench:-T,-p,-f1,-g1,-l20";
+                 --set-cpus partition --trace counters --virtual-llcs 1 -n 1 --warm-up-rounds 0 --no-report -o run -w hackbench:-T,-p,-f1,-g1,-l20";
     let out_path = out.path().display().to_string();
     let words: Vec<&str> =
         words.split_whitespace().map(|word| if word == "OUT" { out_path.as_str() } else { word }).collect();

@@ -102,7 +102,7 @@ fn is_root() -> Result<(), &'static str> {
 fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_itself() {
     let scratch = Scratch::new();
     skip!(unless is_root());
-    let words = "compare --on host -s eevdf --cpus all --cpus 0 -n 2 --warm-up 0 --metric after:Time: --json --out run -- echo Time: 2.5";
+    let words = "compare --on host -s eevdf --cpus all --cpus 0 -n 2 --warm-up-rounds 0 --metric after:Time: --json --out run -- echo Time: 2.5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!((&document["experiment"]["design"], &document["primary"]), (&"blocked".into(), &"after:Time:".into()));
     let results = document["schedulers"].as_array().unwrap();
@@ -120,14 +120,17 @@ fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_it
     scratch.run("compare --resume run").exits_with(0);
     assert_eq!(std::fs::read(scratch.path("run/trials/s0-t0000.json")).unwrap(), kept);
     assert!(scratch.path("run/trials/s1-t0001.json").is_file());
-    scratch.run("compare --on host -s eevdf --no-out -n 1 --warm-up 0 -- false").exits_with(1).complains("exit code 1");
+    scratch
+        .run("compare --on host -s eevdf --no-out -n 1 --warm-up-rounds 0 -- false")
+        .exits_with(1)
+        .complains("exit code 1");
 }
 
 #[test]
 fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() {
     let scratch = Scratch::new();
     skip!(unless is_root());
-    let words = "compare --on host -s eevdf -n 1 --warm-up 0 --json --no-out -w hackbench:-T,-p,-f2,-g1,-l5";
+    let words = "compare --on host -s eevdf -n 1 --warm-up-rounds 0 --json --no-out -w hackbench:-T,-p,-f2,-g1,-l5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!(document["primary"], "hackbench_time_ns");
     assert!(document["schedulers"][0]["measures"]["hackbench_time_ns"]["points"][0].as_f64().unwrap() > 0.0);

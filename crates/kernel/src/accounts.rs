@@ -16,8 +16,25 @@ use warmcore_trace::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
 const MAX_WAIT_LINES: usize = 12;
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
-    /// Closes the accounts and checks them.
+    /// The run is over: closes the accounts and checks them.
     pub(crate) fn finish(&mut self) -> Result<(), SimulationError> {
+        self.close_accounts();
+        self.check_accounts()?;
+        if self.setup.check_invariants {
+            self.check_queues()?;
+        }
+        Ok(())
+    }
+
+    /// The warm-up is over. The run goes on as it would, and what is in the accounts by now will not count ([`Outcome::since`]). Where the
+    /// speed of tasks is a fraction, what they have done is rounded here, once more than without a warm-up.
+    pub(crate) fn open_window(&mut self) {
+        self.close_accounts();
+        self.warmed_up = Some(Box::new(self.accounts()));
+    }
+
+    /// Brings all accounts up to date, and tells what of them goes into the trace.
+    fn close_accounts(&mut self) {
         let now_ns = self.core.now_ns;
         for cpu in self.core.machine.cpus() {
             self.settle(cpu);
@@ -44,11 +61,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 }
             }
         }
-        self.check_accounts()?;
-        if self.setup.check_invariants {
-            self.check_queues()?;
-        }
-        Ok(())
     }
 
     /// Per-CPU time adds up, and tasks' CPU time is the CPUs' busy time.
@@ -155,7 +167,25 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if template.instances == 1 { template.name.clone() } else { format!("{}-{}", template.name, task.instance) }
     }
 
+    /// What the run leaves: of a run with a warm-up, what came after it.
     pub(crate) fn outcome(&mut self) -> Outcome {
+        let whole = self.accounts();
+        let recorders = std::mem::take(&mut self.recorders);
+        let Some(warm_up_ns) = self.workload.warm_up_ns.filter(|ns| *ns > 0) else {
+            return Outcome { recorders, ..whole };
+        };
+        match self.warmed_up.take() {
+            Some(earlier) => Outcome { recorders, ..whole.since(&earlier) },
+            // It ended before: nothing counts.
+            None => {
+                let nothing = whole.clone().since(&whole);
+                Outcome { warm_up_ns, recorders, ..nothing }
+            }
+        }
+    }
+
+    /// The accounts as they are, without recorders.
+    fn accounts(&self) -> Outcome {
         let elapsed_ns = self.core.now_ns;
         let tasks: Vec<TaskOutcome> = (0..self.core.tasks.len()).map(|index| self.task_outcome(index)).collect();
         let applications = self
@@ -181,11 +211,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         Outcome {
             end: self.ended.unwrap_or(End::Stopped),
             elapsed_ns,
+            warm_up_ns: 0,
             tasks,
             applications,
             cpus,
             placement: self.core.placement,
-            recorders: std::mem::take(&mut self.recorders),
+            recorders: Vec::new(),
             memory_solutions: self.memory.solutions(),
             engine_events: self.engine_events,
         }

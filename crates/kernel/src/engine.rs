@@ -91,6 +91,8 @@ pub(crate) struct Engine<'a, S, M> {
     /// releases. When it is 0 and tasks are alive, they are deadlocked.
     pub live: usize,
     pub ended: Option<End>,
+    /// What the accounts were at the end of the warm-up, once it is over.
+    pub warmed_up: Option<Box<Outcome>>,
     pub engine_events: u64,
     /// The running task made a system call during this event: pending lazy reschedules take effect.
     pub entered_kernel: bool,
@@ -189,6 +191,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             alive: setup.starts.len(),
             live: setup.starts.len(),
             ended: None,
+            warmed_up: None,
             engine_events: 0,
             entered_kernel: false,
         }
@@ -214,6 +217,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             if let Some(time_ns) = time_ns {
                 self.core.queue.push(time_ns, Class::End, CpuId(0), payload, 0);
             }
+        }
+        if let Some(warm_up_ns) = self.workload.warm_up_ns.filter(|ns| *ns > 0) {
+            self.core.queue.push(warm_up_ns, Class::Window, CpuId(0), 0, 0);
         }
         while self.ended.is_none() {
             let Some(event) = self.core.queue.pop() else {
@@ -316,6 +322,10 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             Class::Action if event.generation == LOOK => self.look(event.payload),
             Class::Action => self.act(event.payload),
             Class::End => self.ended = Some(if event.payload == 0 { End::Stopped } else { End::TimeLimit }),
+            Class::Window => {
+                self.open_window();
+                return false;
+            }
         }
         self.entered_kernel = true;
         true

@@ -43,6 +43,8 @@ pub(crate) enum Class {
     Policy = 11,
     /// The running task finishes what it is doing. In a slot.
     Progress = 12,
+    /// The warm-up is over: behind everything else that happens at its last instant.
+    Window = 13,
 }
 
 impl Class {
@@ -62,11 +64,12 @@ impl Class {
             Class::NohzKick => "balancing kick",
             Class::Policy => "timer of the scheduler",
             Class::Progress => "progress of the running task",
+            Class::Window => "end of the warm-up",
         }
     }
 }
 
-const CLASSES: [Class; 13] = [
+const CLASSES: [Class; 14] = [
     Class::End,
     Class::Start,
     Class::Release,
@@ -80,6 +83,7 @@ const CLASSES: [Class; 13] = [
     Class::NohzKick,
     Class::Policy,
     Class::Progress,
+    Class::Window,
 ];
 
 /// Events of which a CPU has at most one.

@@ -188,8 +188,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 Done::Next
             }
             Step::RecordClock { slot, recorder } => {
-                let elapsed = self.local_now(cpu) - self.core.tasks[id.index()].clocks[usize::from(*slot)];
-                self.recorders[recorder.index()].record(elapsed);
+                let started_ns = self.core.tasks[id.index()].clocks[usize::from(*slot)];
+                self.record(recorder.index(), (started_ns, self.local_now(cpu) - started_ns));
                 Done::Next
             }
             Step::Phase(phase) => {
@@ -485,11 +485,18 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.block(id, WaitReason::Semaphore(semaphore as u32))
     }
 
+    /// A sample of a recorder, if what it measures began in the window, as with metrics of events.
+    fn record(&mut self, recorder: usize, (began_ns, length_ns): (u64, u64)) {
+        if self.workload.warm_up_ns.is_none_or(|warm_up_ns| warm_up_ns == 0 || began_ns > warm_up_ns) {
+            self.recorders[recorder].record(length_ns);
+        }
+    }
+
     fn enlist_step(&mut self, cpu: CpuId, id: TaskId, list: ListId, recorder: Option<usize>) -> Done {
         if self.stage(id) == Stage::Woken {
             if let Some(recorder) = recorder {
-                let latency = self.local_now(cpu) - self.core.tasks[id.index()].served_ns;
-                self.recorders[recorder].record(latency);
+                let served_ns = self.core.tasks[id.index()].served_ns;
+                self.record(recorder, (served_ns, self.local_now(cpu) - served_ns));
             }
             return Done::Next;
         }

@@ -1,4 +1,4 @@
-//! Memory counters in the trace: per CPU at every tick, per task at its exit and at the end of the run.
+//! Memory counters in the trace: per CPU at every tick, per task at its exit, and of both at the ends of the warm-up and of the run.
 
 use warmcore_memory::analytic::{Counters, MemoryEvent, TimeShare};
 use warmcore_topology::CpuId;
@@ -9,8 +9,8 @@ use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 
 /// Counters of a trace with modelled memory, by index: instructions and cycles, accesses by where they were served, time
-/// by what it went to. A sample of a CPU belongs to the idle task and counts since the CPU's last one; a sample of a
-/// task counts its whole life.
+/// by what it went to. A sample of a CPU belongs to the idle task; both kinds count since the last one of that CPU or
+/// task.
 pub const MEMORY_COUNTERS: [&str; 4 + MemoryEvent::COUNT + TimeShare::COUNT] = [
     "instructions",
     "cycles",
@@ -38,10 +38,11 @@ pub const MEMORY_COUNTERS: [&str; 4 + MemoryEvent::COUNT + TimeShare::COUNT] = [
     "page_faults",
 ];
 
-/// What was sampled already, by CPU, as whole numbers so that samples add up to the totals.
+/// What was sampled already, as whole numbers so that samples add up to the totals.
 #[derive(Default)]
 pub(crate) struct MemorySamples {
     cpus: Vec<[u64; MEMORY_COUNTERS.len()]>,
+    tasks: Vec<[u64; MEMORY_COUNTERS.len()]>,
 }
 
 /// Counters in the order of [`MEMORY_COUNTERS`].
@@ -73,15 +74,19 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
     }
 
-    /// Puts what a task counted in its life into the trace.
+    /// Puts what a task counted since its last sample into the trace.
     pub(crate) fn sample_task(&mut self, cpu: CpuId, task: TaskId) {
         if !self.core.is_traced() {
             return;
         }
         let Some(counters) = self.memory.task_counters(task) else { return };
-        let values = values(&counters, self.memory.frequency_ghz(cpu));
-        for (counter, value) in values.into_iter().enumerate().filter(|(_, value)| *value > 0) {
-            self.core.emit_on(cpu, EventKind::Counter { counter: counter as u32, task, value });
+        let now = values(&counters, self.memory.frequency_ghz(cpu));
+        if self.samples.tasks.len() <= task.index() {
+            self.samples.tasks.resize(self.core.tasks.len(), [0; MEMORY_COUNTERS.len()]);
+        }
+        let last = std::mem::replace(&mut self.samples.tasks[task.index()], now);
+        for (counter, (now, last)) in now.into_iter().zip(last).enumerate().filter(|(_, (now, last))| now > last) {
+            self.core.emit_on(cpu, EventKind::Counter { counter: counter as u32, task, value: now - last });
         }
     }
 }

@@ -11,7 +11,7 @@ use warmcore_kernel::{
     Core, Dequeue, Enqueue, MemoryChoice, READ_COUNTERS_NS, Scheduler, Setup, SimulationError, WakeFlags, run,
 };
 use warmcore_topology::{CpuId, Machine, resolve};
-use warmcore_trace::{Event, EventKind, MigrationKind, Outcome, OverheadKind, Sink, TaskId};
+use warmcore_trace::{Counters, Event, EventKind, MigrationKind, Outcome, OverheadKind, Sink, Start, TaskId};
 use warmcore_workload::{
     Affinity, BarrierWait, ChannelKind, GroupId, ProcessId, ProgramBuilder, Step, Task, TimerMode, Workload,
 };
@@ -372,4 +372,74 @@ fn a_chain_of_loads_takes_the_latency_of_where_its_region_fits() {
     assert_eq!(chase_ns(4 << 10), l1_ps);
     assert_eq!(chase_ns(1 << 30), 1_000 * machine.performance().memory.local_ns.unwrap());
     assert!(chase_ns(4 << 10) < chase_ns(16 << 20) && chase_ns(16 << 20) < chase_ns(1 << 30));
+}
+
+/// Tasks that compute, sleep, spin and exchange messages, more than there are CPUs.
+fn busy_scene(warm_up_ns: Option<u64>) -> Workload {
+    let mut workload = scene(&[]);
+    let process = ProcessId(0);
+    workload.warm_up_ns = warm_up_ns;
+    let recorder = workload.add_recorder("turn");
+    let body = |work_us: u64, sleep_us: u64| {
+        ProgramBuilder::new()
+            .repeat(Some(40), |body| {
+                body.step(Step::StartClock { slot: 0 })
+                    .step(Step::Run { work_ns: work_us * US })
+                    .step(Step::Sleep { duration_ns: sleep_us * US })
+                    .step(Step::RecordClock { slot: 0, recorder })
+            })
+            .finish()
+    };
+    for (number, (work_us, sleep_us)) in
+        [(900, 50), (130, 310), (2_100, 700), (77, 5), (500, 500)].into_iter().enumerate()
+    {
+        let program = workload.add_program(body(work_us, sleep_us));
+        workload.add_task(Task { instances: 2, ..Task::new(format!("task {number}"), process, program) });
+    }
+    workload
+}
+
+#[test]
+fn a_warm_up_changes_no_run_and_accounts_and_events_of_what_comes_after_it_agree() {
+    let (whole, events) = run_scene(&busy_scene(None));
+    let happened = |events: &[Event]| -> Vec<Event> {
+        events.iter().filter(|event| !matches!(event.kind, EventKind::Overhead { .. })).copied().collect()
+    };
+    for part in [1, 300, 500, 999] {
+        let warm_up_ns = whole.elapsed_ns * part / 1000;
+        let workload = busy_scene(Some(warm_up_ns));
+        let (outcome, behind) = run_scene(&workload);
+        assert_eq!(happened(&behind), happened(&events), "the run goes on as it would");
+        assert_eq!((outcome.elapsed_ns, outcome.warm_up_ns), (whole.elapsed_ns, warm_up_ns));
+
+        let machine = machine();
+        let setup = Setup::new(&machine, &workload, 1).unwrap();
+        let tables = setup.run_tables(Vec::new());
+        let mut counters = Counters::new(&machine, &tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
+        // Which decisions the policy tells is no matter here.
+        let told = |event: &&Event| !matches!(event.kind, EventKind::Decision { .. });
+        counters.events(&behind.iter().filter(told).copied().collect::<Vec<_>>()).unwrap();
+        let metrics = counters.metrics(outcome.elapsed_ns, &tables, &[]);
+        assert_eq!(metrics.window_ns, outcome.window_ns());
+        for (task, of_events) in outcome.tasks.iter().zip(&metrics.tasks) {
+            assert_eq!(task.cpu_time_ns, of_events.run_ns, "{}", task.name);
+            let life_ns = task.cpu_time_ns + task.slept_ns + of_events.run_delay_ns;
+            assert!(life_ns <= outcome.lifetime_ns(task), "{}", task.name);
+        }
+        for (cpu, of_events) in outcome.cpus.iter().zip(&metrics.cpus) {
+            assert_eq!((cpu.busy_ns, cpu.idle_ns), (of_events.busy_ns, of_events.idle_ns));
+            let told: u64 = of_events.overhead_ns.values().sum();
+            assert_eq!(cpu.overhead_ns.iter().sum::<u64>(), told, "kernel time is reported at the border");
+        }
+        let counted = outcome.recorders[0].count();
+        assert!(counted < whole.recorders[0].count() && (part > 900 || counted > 0), "{counted}");
+    }
+}
+
+#[test]
+fn a_run_that_ends_in_its_warm_up_has_no_accounts() {
+    let (outcome, _) = run_scene(&busy_scene(Some(3_600_000 * MS)));
+    assert_eq!((outcome.window_ns(), outcome.warm_up_ns), (0, 3_600_000 * MS));
+    assert!(outcome.tasks.iter().all(|task| task.cpu_time_ns == 0 && task.exited_ns.is_some()));
+    assert!(outcome.recorders.iter().all(|recorder| recorder.is_empty()) && outcome.recorders.len() == 1);
 }

@@ -16,7 +16,9 @@ use warmcore_workload::Workload;
 use crate::experiment::{Experiment, ExperimentError, Named, Observation, TraceLevel};
 use crate::load;
 use crate::making;
+use crate::units::duration;
 use crate::verdict::{self, VerdictError};
+use crate::warm_up;
 
 /// An experiment in the making.
 #[derive(Clone, Debug)]
@@ -29,6 +31,7 @@ pub struct ExperimentBuilder {
     memory: Option<MemoryChoice>,
     smt_slowdown_percent: Option<u32>,
     max_time_ns: Option<u64>,
+    warm_up_ns: Option<u64>,
     trace: Option<TraceLevel>,
     kept: bool,
     scores_every_ns: Option<u64>,
@@ -65,6 +68,23 @@ pub enum BuildError {
     /// A scheduler that compares cache sets, which the memory does not have.
     #[error("`{0}` compares which cache sets tasks used lately, which only exact memory in the simulator records")]
     NoSets(String),
+    /// Nothing would count.
+    #[error(
+        "the warm-up of {} is not over when the run ends, after {} at most: nothing would count",
+        duration(*warm_up_ns as f64), duration(*end_ns as f64)
+    )]
+    WarmUpTooLong {
+        /// The warm-up.
+        warm_up_ns: u64,
+        /// The workload's duration or the largest time.
+        end_ns: u64,
+    },
+    /// Real threads report what they did in whole runs.
+    #[error("only the simulator leaves a warm-up out: real threads report whole runs")]
+    WarmUpElsewhere,
+    /// What a command prints and uses cannot be divided.
+    #[error("a command is measured as a whole: what it prints and the CPU time it uses have no part after a warm-up")]
+    WarmUpOfCommand,
     /// Scores are about the event tables, which are not written.
     #[error("scores are about the event tables, which are not written")]
     ScoresWithoutTables,
@@ -93,6 +113,11 @@ impl BuildError {
             Self::NoSets(_) => Some(
                 "add `--memory exact` or another exact memory, such as `exact-by-address`; of its kind `dio` runs with `--memory analytic` too",
             ),
+            Self::WarmUpTooLong { .. } => Some("make the run longer, or --warm-up shorter"),
+            Self::WarmUpElsewhere => Some("`--warm-up 0` counts all"),
+            Self::WarmUpOfCommand => {
+                Some("use the program's own warm-up; `--warm-up-rounds` runs it before the first trial that counts")
+            }
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
             Self::SmtElsewhere => Some("leave out --smt-slowdown, or run it with --on sim"),
@@ -112,6 +137,7 @@ impl ExperimentBuilder {
             memory: None,
             smt_slowdown_percent: None,
             max_time_ns: None,
+            warm_up_ns: None,
             trace: None,
             kept: false,
             scores_every_ns: None,
@@ -157,6 +183,13 @@ impl ExperimentBuilder {
     #[must_use]
     pub fn max_time_ns(self, max_time_ns: Option<u64>) -> Self {
         Self { max_time_ns, ..self }
+    }
+
+    /// Counts nothing of a run that happens so long after its start; 0 counts all of it. If there is none, the workload's own warm-up, and
+    /// if it has none, [`warm_up::default_ns`].
+    #[must_use]
+    pub fn warm_up_ns(self, warm_up_ns: Option<u64>) -> Self {
+        Self { warm_up_ns, ..self }
     }
 
     /// Records this much. If there is none: events where they are kept and cannot be had again, counters otherwise.
@@ -215,6 +248,7 @@ impl ExperimentBuilder {
                 self.machine.value.with_smt_slowdown(percent, given).map_err(BuildError::SmtSlowdown)?;
         }
         let mut warnings: Vec<String> = load::warnings_of_machine(&self.machine.value).cloned().collect();
+        let warm_up_ns = self.warm_up()?;
         let memory = self.memory_model(&mut warnings)?;
         let baseline = match &self.baseline {
             None => 0,
@@ -236,9 +270,11 @@ impl ExperimentBuilder {
             // What the baseline differs from itself by is what counts as a difference.
             schedulers.push(own.under(Circumstances { again: true, ..own.circumstances().clone() }));
         }
+        let mut workload = self.workload;
+        workload.value.warm_up_ns = Some(warm_up_ns).filter(|ns| *ns > 0);
         let experiment = Experiment {
             machine: self.machine,
-            workload: self.workload,
+            workload,
             schedulers,
             baseline,
             seeds: self.seeds,
@@ -253,6 +289,33 @@ impl ExperimentBuilder {
         };
         check(&experiment)?;
         Ok(Built { experiment, warnings })
+    }
+
+    /// The warm-up asked for, the workload's own, or the default, if the run can last longer.
+    fn warm_up(&self) -> Result<u64, BuildError> {
+        let workload = &self.workload.value;
+        let asked = self.warm_up_ns.or(workload.warm_up_ns);
+        let warm_up_ns = asked.unwrap_or_else(|| warm_up::default_ns(workload, self.metric.as_deref()));
+        if warm_up_ns == 0 {
+            return Ok(0);
+        }
+        if !self.place.kind().simulated {
+            // Real threads report CPU times and samples of whole runs.
+            return match asked {
+                Some(_) => Err(BuildError::WarmUpElsewhere),
+                None => Ok(0),
+            };
+        }
+        if !workload.command.is_empty() {
+            return match asked {
+                Some(_) => Err(BuildError::WarmUpOfCommand),
+                None => Ok(0),
+            };
+        }
+        match workload.duration_ns.into_iter().chain(self.max_time_ns).min() {
+            Some(end_ns) if end_ns <= warm_up_ns => Err(BuildError::WarmUpTooLong { warm_up_ns, end_ns }),
+            _ => Ok(warm_up_ns),
+        }
     }
 
     /// The memory model asked for, or the one that fits the workload. A machine whose caches the model refuses is an

@@ -150,6 +150,12 @@ impl Experiment {
         Ok(())
     }
 
+    /// How long after its start nothing of a run counts. It belongs to the workload, as its duration does, so that every place knows it.
+    #[must_use]
+    pub fn warm_up_ns(&self) -> u64 {
+        self.workload.value.warm_up_ns.unwrap_or(0)
+    }
+
     /// The record of this experiment.
     #[must_use]
     pub fn record(&self) -> ExperimentRecord {
@@ -169,6 +175,7 @@ impl Experiment {
             metric: self.metric.clone(),
             memory: self.memory,
             max_time_ns: self.max_time_ns,
+            warm_up_ns: self.workload.value.warm_up_ns,
             trace: self.trace,
             scores_every_ns: self.scores_every_ns,
             seeds: self.seeds.clone(),
@@ -239,6 +246,9 @@ pub struct ExperimentRecord {
     /// End of each run even if tasks still run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time_ns: Option<u64>,
+    /// How long after its start nothing of a run counts; `workload.json` has it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up_ns: Option<u64>,
     /// What each run records.
     pub trace: TraceLevel,
     /// Shortest time between two samples of scores in the event tables.

@@ -42,5 +42,6 @@ pub mod time_split;
 pub mod trial;
 pub mod units;
 pub mod verdict;
+pub mod warm_up;
 
 pub use warmcore_places::files;

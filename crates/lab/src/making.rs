@@ -22,6 +22,7 @@ use crate::results::result_lines;
 use crate::runner::trial_name;
 use crate::time_split::{self, CriticalPaths};
 use crate::trial::{ApplicationRow, OperationRow, SCHEMA, TaskRow, Trial, TrialEnd};
+use crate::units::duration;
 
 /// Directory of what commands printed, in a run directory.
 const OUTPUTS: &str = "outputs";
@@ -38,6 +39,16 @@ pub enum TrialError {
     /// The directory of its trace could not be made.
     #[error(transparent)]
     File(#[from] FileError),
+    /// It ended before its warm-up did.
+    #[error(
+        "the run ended after {}, in its warm-up of {}: nothing of it counts", duration(*ended_ns as f64), duration(*warm_up_ns as f64)
+    )]
+    WarmUp {
+        /// Its end.
+        ended_ns: u64,
+        /// The warm-up.
+        warm_up_ns: u64,
+    },
     /// Its events were not kept, and its place cannot have it again.
     #[error("it ran in another place ({place}) and cannot be run again")]
     Elsewhere {
@@ -60,6 +71,7 @@ impl TrialError {
             Self::Place(error) => error.advice,
             Self::Store(_) => "is the disk full? `--trace counters` needs no space",
             Self::File(error) => error.advice(),
+            Self::WarmUp { .. } => "make the run longer, or --warm-up shorter",
             Self::Elsewhere { .. } => "start the experiment anew, in another directory",
         }
     }
@@ -109,8 +121,10 @@ pub(crate) fn make(
 ) -> Result<Trial, TrialError> {
     let machine = &experiment.machine.value;
     let tables = run.tables;
-    let mut observer = (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine));
-    let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 });
+    let mut observer = (!experiment.observations.is_empty())
+        .then(|| Observer::new(&experiment.observations, machine, experiment.warm_up_ns()));
+    let warm_up_ns = experiment.warm_up_ns();
+    let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
     let mut paths = CriticalPaths::default();
     let (report, counters) = match (experiment.trace, directory) {
         (TraceLevel::None, _) => {
@@ -138,6 +152,9 @@ pub(crate) fn make(
         directory.write(&file, conditions.json.as_bytes())?;
     }
     let outcome = &report.outcome;
+    if warm_up_ns > 0 && outcome.window_ns() == 0 {
+        return Err(TrialError::WarmUp { ended_ns: outcome.elapsed_ns, warm_up_ns });
+    }
     let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, tables, &task_infos(outcome)));
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
     let mut trial = trial_of(experiment, record, scheduler, number, &report, metrics.as_ref());
@@ -201,6 +218,7 @@ pub fn rerun_trial<S: Sink + Send>(
     let again = |run: Run<'_>, sink: S| -> Result<Rerun<S>, PlaceError> {
         let tables = run.tables.clone();
         let counters = Counters::new(&experiment.machine.value, &tables, Start::Idle { time_ns: 0 });
+        let counters = counters.with_warm_up(experiment.warm_up_ns());
         let mut both = Tee::new(Tee::new(counters, CriticalPaths::default()), sink);
         let report = run.send(Some(&mut both))?;
         let tasks = task_infos(&report.outcome);
@@ -259,6 +277,7 @@ fn trial_of(
         seed,
         end,
         elapsed_ns: outcome.elapsed_ns,
+        warm_up_ns: outcome.warm_up_ns,
         engine_events: outcome.engine_events,
         events_lost: report.events_lost,
         censored_waits: metrics.map_or(0, censored_waits),

@@ -148,7 +148,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
                 "elapsed time",
                 Unit::Ns,
                 Better::Lower,
-                "simulated time from the start of the workload to its end",
+                "simulated time from the start of the workload, or from the end of its warm-up, to its end",
             )
         },
         Measure::of_outcome(
@@ -369,7 +369,7 @@ pub fn of_run(
 ) -> BTreeMap<String, Option<f64>> {
     let mut values = BTreeMap::new();
     let finished = end != TrialEnd::TimeLimit;
-    values.insert(ELAPSED.into(), finished.then_some(outcome.elapsed_ns as f64));
+    values.insert(ELAPSED.into(), finished.then_some(outcome.window_ns() as f64));
     values.insert(WORK.into(), Some(outcome.tasks.iter().map(|task| task.progress_ns).sum::<u64>() as f64));
     values.insert(DEVIATION.into(), share_deviation(workload, outcome));
     if workload.applications.len() > 1 {
@@ -388,7 +388,7 @@ pub fn of_run(
             (recorder_percentile(name, percentile), value)
         }));
         values.insert(recorder_mean(name), histogram.mean());
-        let seconds = outcome.elapsed_ns as f64 / 1e9;
+        let seconds = outcome.window_ns() as f64 / 1e9;
         values.insert(recorder_rate(name), (seconds > 0.0).then(|| histogram.count() as f64 / seconds));
     }
     if let Some(metrics) = metrics {
@@ -428,7 +428,7 @@ fn share_deviation(workload: &Workload, outcome: &Outcome) -> Option<f64> {
         let name = workload.template_name(&task.name);
         let template = workload.tasks.iter().find(|template| template.name == name);
         let weight = template.map_or(NICE_0_WEIGHT, |template| weight_of(template.policy, template.nice));
-        let lifetime = task.exited_ns.unwrap_or(outcome.elapsed_ns).saturating_sub(task.started_ns);
+        let lifetime = outcome.lifetime_ns(task);
         let (got, lifetime) = (task.cpu_time_ns as f64, lifetime as f64);
         roles.entry((task.application, &task.role)).or_default().push(Sharer {
             weight: f64::from(weight),

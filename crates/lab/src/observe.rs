@@ -98,14 +98,20 @@ struct Watched {
     between: u64,
     /// CPU that each task ran on last, and how often it went to another virtual LLC, by task id.
     tasks: Vec<Option<(CpuId, u32)>>,
+    /// Moves until then do not count.
+    warm_up_ns: u64,
 }
 
 impl Watched {
-    fn runs(&mut self, machine: &Machine, task: usize, cpu: CpuId) {
+    fn runs(&mut self, machine: &Machine, (time_ns, cpu): (u64, CpuId), task: usize) {
         if self.tasks.len() <= task {
             self.tasks.resize(task + 1, None);
         }
         let (before, crossings) = self.tasks[task].get_or_insert((cpu, 0));
+        if self.warm_up_ns > 0 && time_ns <= self.warm_up_ns {
+            *before = cpu;
+            return;
+        }
         let crosses = self.division.of(*before) != self.division.of(cpu);
         if machine.relation(*before, cpu) == Relation::SameLlc {
             self.within_llc[usize::from(crosses)] += 1;
@@ -146,7 +152,7 @@ pub(crate) struct Observer<'a> {
 
 impl<'a> Observer<'a> {
     /// An observer of a run on a machine. Of several divisions into virtual LLCs the last one counts.
-    pub(crate) fn new(observations: &[Observation], machine: &'a Machine) -> Self {
+    pub(crate) fn new(observations: &[Observation], machine: &'a Machine, warm_up_ns: u64) -> Self {
         let (mut pending, mut virtual_llcs) = (Vec::new(), None);
         for observation in observations {
             match observation {
@@ -156,6 +162,7 @@ impl<'a> Observer<'a> {
                         within_llc: [0; 2],
                         between: 0,
                         tasks: Vec::new(),
+                        warm_up_ns,
                     });
                 }
                 _ => pending.push(*observation),
@@ -259,7 +266,7 @@ impl Sink for Observer<'_> {
                 EventKind::Migrate { task, to, .. } => self.set(task.index(), Some(to), event.time_ns),
                 EventKind::Switch { next, .. } if !next.is_idle() => {
                     if let Some(watched) = &mut self.virtual_llcs {
-                        watched.runs(self.machine, next.index(), event.cpu);
+                        watched.runs(self.machine, (event.time_ns, event.cpu), next.index());
                     }
                     self.set(next.index(), Some(event.cpu), event.time_ns)
                 }
@@ -282,7 +289,7 @@ mod tests {
     fn tasks_are_counted_where_they_are_at_the_instant() {
         let at = |at_ms| Observation::TasksPerCpu { at_ms };
         let machine = resolve("1s1n1l2c1t").unwrap();
-        let mut observer = Observer::new(&[at(3), at(1), at(99)], &machine);
+        let mut observer = Observer::new(&[at(3), at(1), at(99)], &machine, 0);
         let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
         let wakeup = |task| EventKind::Wakeup { task: TaskId(task) };
         let migrate = |task| EventKind::Migrate {
@@ -308,7 +315,7 @@ mod tests {
     fn moves_are_counted_within_virtual_llcs_and_across() {
         let machine = resolve("1s1n2l8c1t").unwrap();
         let cores = "4".parse().unwrap();
-        let mut observer = Observer::new(&[Observation::VirtualLlcs { cores }], &machine);
+        let mut observer = Observer::new(&[Observation::VirtualLlcs { cores }], &machine, 0);
         let on = |cpu: u32, task: u32| Event {
             time_ns: 0,
             cpu: CpuId(cpu),
@@ -334,7 +341,7 @@ mod tests {
     fn evenness_is_waited_for_from_an_instant_on() {
         let even = |from_ms, within| Observation::Even { from_ms, within };
         let machine = resolve("1s1n1l2c1t").unwrap();
-        let mut observer = Observer::new(&[even(0, 0), even(2, 0), even(2, 1), even(4, 0)], &machine);
+        let mut observer = Observer::new(&[even(0, 0), even(2, 0), even(2, 1), even(4, 0)], &machine, 0);
         let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
         for (ms, task) in [(1, 0), (1, 1), (3, 2), (3, 3)] {
             observer.events(&[event(ms, EventKind::Wakeup { task: TaskId(task) })]).unwrap();

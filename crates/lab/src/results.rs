@@ -32,11 +32,11 @@ fn schbench(outcome: &Outcome, wakeup: RecorderId, request: RecorderId) -> Schbe
         wakeup: recorder(wakeup).map(latencies).unwrap_or_default(),
         request: recorder(request).map(latencies).unwrap_or_default(),
         requests,
-        runtime_ns: outcome.elapsed_ns,
+        runtime_ns: outcome.window_ns(),
         ..SchbenchReport::default()
     };
     // A run records how many requests there were, not when: the one sample of the rate is the average.
-    let rate = u128::from(requests) * 1_000_000_000 / u128::from(outcome.elapsed_ns.max(1));
+    let rate = u128::from(requests) * 1_000_000_000 / u128::from(outcome.window_ns().max(1));
     report.requests_per_second.add(u64::try_from(rate).unwrap_or(u64::MAX));
     report
 }
@@ -44,7 +44,7 @@ fn schbench(outcome: &Outcome, wakeup: RecorderId, request: RecorderId) -> Schbe
 fn sysbench(latencies: &Histogram, outcome: &Outcome) -> SysbenchReport {
     SysbenchReport {
         transactions: latencies.count(),
-        elapsed_ns: outcome.elapsed_ns,
+        elapsed_ns: outcome.window_ns(),
         min_ns: latencies.min().unwrap_or(0),
         p95_ns: latencies.quantile(0.95).unwrap_or(0),
         max_ns: latencies.max().unwrap_or(0),

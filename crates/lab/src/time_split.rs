@@ -88,12 +88,12 @@ pub fn of_run(outcome: &Outcome, metrics: Option<&Metrics>) -> BTreeMap<String, 
         transfers += task.memory.map_or(0.0, |memory| memory.transfer_ns);
         add("spinning", task.spin_ns as f64);
         kernel += (task.cpu_time_ns as f64 - own - task.spin_ns as f64).max(0.0);
-        let lifetime = task.exited_ns.unwrap_or(outcome.elapsed_ns) - task.started_ns;
-        let off_cpu = lifetime.saturating_sub(task.cpu_time_ns);
+        let off_cpu = outcome.lifetime_ns(task).saturating_sub(task.cpu_time_ns);
         match metrics.and_then(|metrics| metrics.tasks.get(index)) {
             None => add("off_cpu", off_cpu as f64),
             Some(of_task) => {
-                let queued = (of_task.run_delay_ns + of_task.censored_wait_ns.unwrap_or(0)).min(off_cpu);
+                let unfinished = of_task.censored_wait_ns.unwrap_or(0).min(outcome.window_ns());
+                let queued = (of_task.run_delay_ns + unfinished).min(off_cpu);
                 let slept = task.slept_ns.min(off_cpu - queued);
                 add("run_queue", queued as f64);
                 add("sleeping", slept as f64);
@@ -170,9 +170,12 @@ pub struct SchedulerSplit {
 const NO_GAP: f64 = 0.002;
 
 /// The task that ended last, and what its time from the start of the run to its exit went to. `None` without a task that exited, or
-/// without events, which tell waiting for a CPU from waiting for others.
+/// without events, which tell waiting for a CPU from waiting for others, or with a warm-up, in which the chain of causes would begin.
 #[must_use]
 pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastThread> {
+    if outcome.warm_up_ns > 0 {
+        return None;
+    }
     let (exited, index) = ended_last(outcome)?;
     let (task, of_task) = (&outcome.tasks[index], metrics?.tasks.get(index)?);
     let mut spent_ns: BTreeMap<String, f64> = BTreeMap::new();

@@ -45,6 +45,9 @@ pub struct Trial {
     pub end: TrialEnd,
     /// Simulated time at the end.
     pub elapsed_ns: u64,
+    /// End of the warm-up: measures, decisions, times and applications are of what came after it. 0 without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warm_up_ns: u64,
     /// Events the simulator processed.
     pub engine_events: u64,
     /// Events that were not recorded.
@@ -140,6 +143,10 @@ pub struct TaskRow {
     pub counters: BTreeMap<String, PlacedCount>,
 }
 
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
 impl Trial {
     /// A measure's value.
     #[must_use]
@@ -183,6 +190,7 @@ pub(crate) mod tests {
             seed: 1,
             end: TrialEnd::AllExited,
             elapsed_ns: 1,
+            warm_up_ns: 0,
             engine_events: 1,
             events_lost: 0,
             censored_waits: 0,

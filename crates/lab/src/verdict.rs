@@ -24,7 +24,7 @@ use crate::operations::{self, OperationTake};
 use crate::sensitivity::Sensitivity;
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
-use crate::units::with_unit;
+use crate::units::{duration, with_unit};
 
 mod finding;
 mod words;
@@ -249,7 +249,7 @@ pub fn conclude(
         headroom: None,
         sensitivity: None,
         verdict,
-        conditions: Vec::new(),
+        conditions: conditions(record),
         lockstep,
     })
 }
@@ -269,6 +269,12 @@ fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec<String> {
         SEQUENCE.iter().chain([&measure.name.as_str()]).all(|name| same(scheduler, name))
     };
     schedulers.iter().filter(in_lockstep).map(|scheduler| scheduler.label.clone()).collect()
+}
+
+/// What follows from the experiment's record.
+fn conditions(record: &ExperimentRecord) -> Vec<String> {
+    let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
+    record.warm_up_ns.map(warm_up).into_iter().collect()
 }
 
 /// [`conclude`] for an experiment, with what its machine's costs rest on.

@@ -48,8 +48,11 @@ fn sharing(cpus: &str) -> String {
     )
 }
 
+/// How long tasks existed in what counts of the trial.
 fn lifetimes(trial: &Trial) -> f64 {
-    trial.tasks.iter().map(|task| (task.exited_ns.unwrap_or(trial.elapsed_ns) - task.started_ns) as f64).sum()
+    let from_ns = |started_ns: u64| started_ns.max(trial.warm_up_ns);
+    let tasks = trial.tasks.iter();
+    tasks.map(|task| task.exited_ns.unwrap_or(trial.elapsed_ns).saturating_sub(from_ns(task.started_ns)) as f64).sum()
 }
 
 #[test]
@@ -58,6 +61,7 @@ fn the_causes_of_any_run_add_up_to_the_tasks_lifetimes() {
     for workload in ["hackbench:-p,-T,-g2,-f4,-l50", "schbench:-m1,-t8,-r1", "spin:-n20,-d200ms", shared.as_str()] {
         for memory in [MemoryChoice::None, MemoryChoice::Analytic] {
             let trial = run("2s1n2l4c2t", workload, memory);
+            assert_eq!(trial.warm_up_ns > 0, workload.starts_with("schbench"), "a percentile has a warm-up");
             let sum: f64 = trial.time_ns.values().sum();
             let lifetimes = lifetimes(&trial);
             assert!((sum / lifetimes - 1.0).abs() < 1e-3, "{workload}, {memory:?}: {sum} of {lifetimes} ns");

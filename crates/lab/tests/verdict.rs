@@ -128,7 +128,10 @@ fn experiment(seed: u64) -> (ComparisonDocument, Vec<Vec<f64>>) {
         .experiment;
     let conduct = Conduct { jobs: 1, stop: Arc::new(AtomicBool::new(false)), progress: &|_| {} };
     let trials = runner::run(&built, None, &conduct).unwrap().trials;
-    let elapsed = trials.iter().map(|trials| trials.iter().map(|trial| trial.elapsed_ns as f64).collect()).collect();
+    let elapsed = trials
+        .iter()
+        .map(|trials| trials.iter().map(|trial| (trial.elapsed_ns - trial.warm_up_ns) as f64).collect())
+        .collect();
     for trial in trials.iter().flatten() {
         if let Some(last) = &trial.last_thread {
             let sum: f64 = last.spent_ns.values().sum();

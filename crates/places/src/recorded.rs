@@ -365,6 +365,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
     Outcome {
         end: if finished { End::AllExited } else { End::Stopped },
         elapsed_ns,
+        warm_up_ns: 0,
         applications: workload.applications.iter().map(application).collect(),
         tasks,
         cpus: Vec::new(),

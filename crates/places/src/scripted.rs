@@ -176,6 +176,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
         }
         let outcome = Outcome {
             end: End::AllExited,
+            warm_up_ns: request.workload.warm_up_ns.unwrap_or(0),
             elapsed_ns: answer.elapsed_ns,
             tasks: Vec::new(),
             applications: Vec::new(),

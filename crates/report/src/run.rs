@@ -277,7 +277,7 @@ impl Run {
         let clock = self.disk.experiment.place.kind().clock.1;
         let virtual_llcs = self.disk.virtual_llcs();
         let mut scene = match self.disk.trace(scheduler, number) {
-            Some(path) => stored_scene(&path, machine, virtual_llcs.clone(), options.limits, stop)
+            Some(path) => stored_scene(&path, (machine, stored.warm_up_ns), virtual_llcs.clone(), options.limits, stop)
                 .map_err(|source| ReportError::Trace { scheduler: label.clone(), trial: stored.trial, source })?,
             None => Looked::default(),
         };
@@ -342,14 +342,14 @@ struct Looked {
 /// A trial whose events were kept.
 fn stored_scene(
     path: &Path,
-    machine: &Machine,
+    (machine, warm_up_ns): (&Machine, u64),
     virtual_llcs: Option<VirtualLlcs>,
     limits: Limits,
     stop: &AtomicBool,
 ) -> Result<Looked, StoreError> {
     let reader = StoreReader::open(path)?;
     let end_ns = reader.end_ns();
-    let counters = Counters::new(machine, reader.tables(), Start::Idle { time_ns: 0 });
+    let counters = Counters::new(machine, reader.tables(), Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
     let recorder = Recorder::new(machine, virtual_llcs, end_ns, limits).for_tables(reader.tables());
     let mut both = Tee::new(counters, recorder);
     replay(&reader, &mut both, stop)?;

@@ -105,6 +105,10 @@ pub struct Outcome {
     pub end: End,
     /// Time of the run at its end: simulated, or the monotonic clock of a real kernel.
     pub elapsed_ns: u64,
+    /// End of the warm-up, from the start of the run. Accounts and recorders hold what came after it; times of creation and exit are
+    /// those of the run. 0 without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warm_up_ns: u64,
     /// Tasks, by id.
     pub tasks: Vec<TaskOutcome>,
     /// Applications, by index.
@@ -122,4 +126,64 @@ pub struct Outcome {
     pub memory_solutions: (u64, u64),
     /// Events the engine processed, overtaken ones not counted.
     pub engine_events: u64,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl Outcome {
+    /// Length of the window that accounts are of: the run, or what came after its warm-up; 0 for a run that ended before.
+    #[must_use]
+    pub fn window_ns(&self) -> u64 {
+        self.elapsed_ns.saturating_sub(self.warm_up_ns)
+    }
+
+    /// How long a task existed in the window.
+    #[must_use]
+    pub fn lifetime_ns(&self, task: &TaskOutcome) -> u64 {
+        let end_ns = task.exited_ns.unwrap_or(self.elapsed_ns);
+        end_ns.saturating_sub(task.started_ns.max(self.warm_up_ns))
+    }
+
+    /// What accounts gained since an earlier state of the same run, whose time becomes the end of the warm-up. Recorders stay as they are:
+    /// whoever keeps them takes samples of what begins in the window. What says how the run was made
+    /// (`engine_events`, `memory_solutions`) is of the whole run.
+    #[must_use]
+    pub fn since(mut self, earlier: &Outcome) -> Self {
+        self.warm_up_ns = earlier.elapsed_ns;
+        for (task, before) in self.tasks.iter_mut().zip(&earlier.tasks) {
+            task.cpu_time_ns -= before.cpu_time_ns;
+            task.progress_ns -= before.progress_ns;
+            task.spin_ns -= before.spin_ns;
+            task.smt_ns -= before.smt_ns;
+            task.slept_ns -= before.slept_ns;
+            task.memory = memory_since(task.memory, before.memory);
+        }
+        for (cpu, before) in self.cpus.iter_mut().zip(&earlier.cpus) {
+            cpu.idle_ns -= before.idle_ns;
+            cpu.busy_ns -= before.busy_ns;
+            cpu.overhead_ns.iter_mut().zip(before.overhead_ns).for_each(|(spent, before)| *spent -= before);
+            cpu.memory = memory_since(cpu.memory, before.memory);
+        }
+        if let (Some(placement), Some(before)) = (&mut self.placement, &earlier.placement) {
+            placement.decisions -= before.decisions;
+            placement.looked_at -= before.looked_at;
+            placement.cost_ns -= before.cost_ns;
+        }
+        for (index, application) in self.applications.iter_mut().enumerate() {
+            let own = || self.tasks.iter().filter(move |task| task.application == index as u32);
+            application.cpu_time_ns = own().map(|task| task.cpu_time_ns).sum();
+            let started_ns = own().map(|task| task.started_ns).min().unwrap_or(0);
+            application.elapsed_ns -= self.warm_up_ns.saturating_sub(started_ns).min(application.elapsed_ns);
+        }
+        self
+    }
+}
+
+fn memory_since(now: Option<MemoryCounters>, before: Option<MemoryCounters>) -> Option<MemoryCounters> {
+    match (now, before) {
+        (Some(now), Some(before)) => Some(now.since(&before)),
+        (now, _) => now,
+    }
 }

@@ -40,6 +40,7 @@ impl Workload {
             phases: Vec::new(),
             style: ResultStyle::Plain,
             duration_ns: None,
+            warm_up_ns: None,
             command: Vec::new(),
             warnings: Vec::new(),
         }

@@ -9,7 +9,7 @@ mod profiles;
 mod structure;
 mod time;
 
-use crate::{MAX_DURATION_NS, MAX_GROUP_DEPTH, Program, ProgramId, Step, TaskTemplateId, Workload};
+use crate::{MAX_DURATION_NS, MAX_GROUP_DEPTH, Program, ProgramId, Step, TaskTemplateId, Workload, format_duration};
 
 /// Most tasks a workload may start with. More would not fit the memory of any present computer as threads.
 pub const MAX_TASKS: u64 = 1_000_000;
@@ -133,6 +133,17 @@ pub enum CheckProblem {
         /// The duration.
         ns: u64,
     },
+    /// A warm-up that is not over before the end.
+    #[error(
+        "the warm-up of {} is not over when the run ends, after {}: nothing would be counted; \
+         make the run longer or the warm-up shorter", format_duration(*warm_up_ns), format_duration(*duration_ns)
+    )]
+    WarmUpTooLong {
+        /// The warm-up.
+        warm_up_ns: u64,
+        /// The end.
+        duration_ns: u64,
+    },
     /// A memory profile that cannot be used.
     #[error("{message}")]
     Profile {
@@ -216,6 +227,7 @@ impl Workload {
             let refused = || CheckError::of_workload(self, CheckProblem::CommandWithTasks);
             return if self.tasks.is_empty() { Ok(()) } else { Err(refused()) };
         }
+        time::check_warm_up(self)?;
         structure::check_tables(self)?;
         structure::check_tasks(self)?;
         structure::check_aggregation(self)?;

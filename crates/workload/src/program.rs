@@ -567,6 +567,9 @@ pub struct Workload {
     pub style: ResultStyle,
     /// End of the workload even if tasks still run; `None` waits for the last exit.
     pub duration_ns: Option<u64>,
+    /// What happens so long after the start is not counted: neither in metrics nor in recorders. 0 says that everything is; `None` leaves
+    /// it to who measures.
+    pub warm_up_ns: Option<u64>,
     /// A program of this computer with its arguments, in place of tasks; empty for every workload that a simulator can run.
     pub command: Vec<String>,
     /// Accepted but not modelled.

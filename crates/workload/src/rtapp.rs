@@ -35,6 +35,7 @@
 //! |---|---|
 //! | `version` | 1 |
 //! | `duration_ns` | instead of `global.duration` |
+//! | `warm_up_ns` | how long after the start nothing is counted; 0 says that everything is |
 //! | `command` | list of words: a program with its arguments in place of tasks |
 //! | `applications` | list of names; each is a session of its own and reported on its own |
 //! | `processes` | list of `{ "name", "application", "profile" }`: address spaces; tasks belong to the first by default |

@@ -68,7 +68,7 @@ pub struct HostArguments {
     pub replace: bool,
     /// Rounds of all schedulers before the first trial, which do not count
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "resume")]
-    pub warm_up: u32,
+    pub warm_up_rounds: u32,
     /// More is better, of a metric that is a number in what the command prints
     #[arg(long, requires = "metric", conflicts_with = "resume")]
     pub higher: bool,

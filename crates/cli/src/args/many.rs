@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{MAX_SEED, MemoryOptions, parse_percent, parse_time};
+use super::{MAX_SEED, MemoryOptions, parse_percent, parse_time, parse_time_or_0};
 
 /// How many experiments are run, and what becomes of their results.
 #[derive(Args, Debug)]
@@ -77,6 +77,10 @@ pub struct SweepArguments {
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
+    /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
+    /// sysbench's --warmup-time), or as `compare` has it
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
+    pub warm_up: Option<u64>,
     /// End each run at this simulated time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,

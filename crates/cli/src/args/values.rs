@@ -44,3 +44,8 @@ pub(super) fn parse_time(text: &str) -> Result<u64, String> {
         time_ns => Ok(time_ns),
     }
 }
+
+/// Reads a time that may be 0, which needs no unit.
+pub(super) fn parse_time_or_0(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { parse_duration(text).map_err(|error| error.to_string()) }
+}

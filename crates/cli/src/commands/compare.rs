@@ -158,6 +158,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .memory(load::memory(&arguments.memory)?)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .max_time_ns(arguments.max_time)
+        .warm_up_ns(arguments.warm_up)
         .trace(arguments.trace.map(trace_level))
         .kept(!arguments.no_out)
         .metric(metric)

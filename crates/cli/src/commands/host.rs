@@ -115,7 +115,7 @@ pub fn manner(arguments: &HostArguments) -> Result<Manner, Failure> {
             SetCpus::Partition => Means::Partition,
             SetCpus::Offline => Means::Offline,
         },
-        warm_up: arguments.warm_up,
+        warm_up_rounds: arguments.warm_up_rounds,
         runner,
         settings: arguments.settings.iter().map(setting).collect::<Result<_, _>>()?,
         replace: arguments.replace,

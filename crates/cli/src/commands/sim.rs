@@ -40,6 +40,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
         .memory(load::memory(&arguments.memory)?)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .max_time_ns(arguments.max_time)
+        .warm_up_ns(arguments.warm_up)
         .trace(Some(trace_level(arguments.trace)))
         .metric(Some("elapsed_ns".into()))
         .scores_every_ns(arguments.scores)

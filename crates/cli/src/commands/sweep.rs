@@ -109,6 +109,7 @@ fn experiment(
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
         .max_time_ns(arguments.max_time)
+        .warm_up_ns(arguments.warm_up)
         .memory(load::memory(&arguments.memory)?)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .margin(arguments.margin)

@@ -55,6 +55,7 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
     let shorten = |text: &mut String| short.iter().for_each(|(long, short)| *text = text.replace(long, short));
     document.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
     shorten(&mut document.verdict.sentence);
+    document.conditions.iter_mut().for_each(shorten);
     if let Some(headroom) = &mut document.headroom {
         headroom.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
         shorten(&mut headroom.sentence);

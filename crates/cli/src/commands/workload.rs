@@ -68,6 +68,9 @@ struct Summary {
     /// When it ends; absent if that is when its last task exits.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<u64>,
+    /// How long after its start nothing of a run counts; absent if it does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warm_up_ns: Option<u64>,
     not_modelled: Vec<String>,
 }
 
@@ -241,6 +244,7 @@ impl Summary {
             tasks: workload.tasks.iter().map(task).collect(),
             objects: objects.into_iter().filter(|(_, count)| *count > 0).collect(),
             duration_ns: workload.duration_ns,
+            warm_up_ns: workload.warm_up_ns,
             not_modelled: workload.warnings.iter().map(describe_warning).collect(),
         }
     }
@@ -288,6 +292,9 @@ fn in_words(summary: &Summary, console: &Console) -> String {
         None => "when its last task exits".into(),
     };
     text.push_str(&format!("\nEnds {ends}.\n"));
+    if let Some(ns) = summary.warm_up_ns {
+        text.push_str(&format!("Its first {} do not count.\n", warmcore_workload::format_duration(ns)));
+    }
     for warning in &summary.not_modelled {
         text.push_str(&format!("Not modelled: {warning}\n"));
     }

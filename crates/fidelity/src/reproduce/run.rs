@@ -189,6 +189,8 @@ fn add_run(
         .schedulers(vec![spec])
         .seeds(seeds.to_vec())
         .max_time_ns(run.max_time_ns)
+        // Bands were set for whole runs.
+        .warm_up_ns(Some(0))
         .observations(run.observations.clone())
         .build()
         .map_err(|error| error.to_string())?;

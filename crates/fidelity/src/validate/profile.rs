@@ -414,6 +414,7 @@ mod tests {
         Outcome {
             end: End::Stopped,
             elapsed_ns,
+            warm_up_ns: 0,
             tasks: (0..).zip(names).map(task).collect(),
             applications: Vec::new(),
             cpus: Vec::new(),

@@ -15,6 +15,7 @@ fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         margin: DEFAULT_MARGIN,
         memory: warmcore_kernel::MemoryChoice::None,
         max_time_ns: None,
+        warm_up_ns: None,
         trace: TraceLevel::Counters,
         seeds: vec![1; trials],
         scores_every_ns: None,

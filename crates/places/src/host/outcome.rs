@@ -116,6 +116,7 @@ pub(super) fn of_command(
     let outcome = Outcome {
         end: if trial.exit_code.is_some() { End::AllExited } else { End::TimeLimit },
         elapsed_ns,
+        warm_up_ns: 0,
         applications: vec![application],
         tasks,
         cpus: Vec::new(),

@@ -80,7 +80,7 @@ pub struct Manner {
     /// How CPUs are kept from a trial.
     pub means: Means,
     /// Rounds of all schedulers before the first trial, which do not count.
-    pub warm_up: u32,
+    pub warm_up_rounds: u32,
     /// Program and first arguments of what runs a workload's file with real threads and prints a [`ProcessReport`](warmcore_agent::report::ProcessReport).
     pub runner: Vec<String>,
     /// Files of the kernel, and what every trial has there.
@@ -109,14 +109,14 @@ impl Place for Host {
     }
 
     fn identity(&self) -> String {
-        let Manner { release, means, warm_up, settings, .. } = &self.manner;
+        let Manner { release, means, warm_up_rounds, settings, .. } = &self.manner;
         let means = match means {
             Means::Affinity => "affinity",
             Means::Partition => "partition",
             Means::Offline => "offline",
         };
         let settings: String = settings.iter().map(|(path, value)| format!(", {path}={value}")).collect();
-        format!("{}: kernel {release}, CPUs by {means}, warm-up {warm_up}{settings}", KIND.name)
+        format!("{}: kernel {release}, CPUs by {means}, warm-up {warm_up_rounds}{settings}", KIND.name)
     }
 
     fn record(&self) -> Option<toml::Table> {
@@ -310,14 +310,14 @@ impl Host {
         take: &Take<'_>,
         recorder: Option<&Recorder>,
     ) -> Result<(), PlaceError> {
-        let mut warm_up = self.manner.warm_up;
+        let mut warm_up_rounds = self.manner.warm_up_rounds;
         for block in blocks(requests) {
             let mut random = requests[block[0]].seed;
-            while warm_up > 0 {
+            while warm_up_rounds > 0 {
                 for index in order(block.len(), &mut random) {
                     self.one(&requests[block[index]], conduct, None)?;
                 }
-                warm_up -= 1;
+                warm_up_rounds -= 1;
             }
             for index in order(block.len(), &mut random) {
                 let position = block[index];

@@ -391,7 +391,7 @@ impl Roster {
         (0..).zip(&self.tasks).filter_map(release).collect()
     }
 
-    /// What the run left, as a simulation leaves it.
+    /// What the run left, as a simulation leaves it: CPU times and samples, which threads report, are without the warm-up.
     pub(crate) fn outcome(
         &self,
         workload: &Workload,
@@ -399,6 +399,7 @@ impl Roster {
         converted: &Converted,
         elapsed_ns: u64,
     ) -> Outcome {
+        let warm_up_ns = workload.warm_up_ns.unwrap_or(0);
         let task = |(id, task): (usize, &RosterTask)| {
             let template = &workload.tasks[task.template as usize];
             let name = match template.instances {
@@ -426,7 +427,7 @@ impl Roster {
             let own = || tasks.iter().filter(move |task| task.application == index as u32);
             let finished = own().all(|task| task.exited_ns.is_some());
             let last = own().filter_map(|task| task.exited_ns).max().filter(|_| finished).unwrap_or(elapsed_ns);
-            let first = own().map(|task| task.started_ns).min().unwrap_or(0);
+            let first = own().map(|task| task.started_ns).min().unwrap_or(0).max(warm_up_ns);
             ApplicationOutcome {
                 name: name.clone(),
                 elapsed_ns: last.saturating_sub(first),
@@ -450,6 +451,7 @@ impl Roster {
                 End::AllExited
             },
             elapsed_ns,
+            warm_up_ns,
             applications: workload.applications.iter().enumerate().map(application).collect(),
             tasks,
             cpus: Vec::new(),

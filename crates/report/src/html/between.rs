@@ -96,6 +96,7 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
 fn differences(first: &Run, other: &Run) -> Vec<String> {
     let (a, b) = (&first.disk.record, &other.disk.record);
     let time = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), |ns| duration(ns as f64));
+    let warm_up = |time: Option<u64>| time.map_or_else(|| "none".to_owned(), |ns| duration(ns as f64));
     let subject = |what: &str, a: &SubjectRecord, b: &SubjectRecord| {
         (a.sha256 != b.sha256).then(|| {
             let same = if a.source == b.source { " with other contents" } else { "" };
@@ -109,6 +110,7 @@ fn differences(first: &Run, other: &Run) -> Vec<String> {
         other_value("memory model", a.memory.name(), b.memory.name()),
         other_value("place", &a.place, &b.place),
         other_value("longest time", &time(a.max_time_ns), &time(b.max_time_ns)),
+        other_value("warm-up", &warm_up(a.warm_up_ns), &warm_up(b.warm_up_ns)),
     ]
     .into_iter()
     .flatten()

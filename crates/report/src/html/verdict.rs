@@ -29,6 +29,9 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: 
         escape(&where_it_ran(run)),
         escape(&document.verdict.sentence)
     );
+    for condition in &document.conditions {
+        let _ = writeln!(out, "<p class=\"why\">Condition: {}.</p>", escape(condition));
+    }
     if let Some(why) = why(run) {
         let _ = writeln!(out, "<p class=\"why\"><b>Why:</b> {}.</p>", escape(why.trim_end_matches('.')));
     }

@@ -6,7 +6,7 @@ use std::io;
 use warmcore_topology::{CpuId, Machine, PerRelation};
 
 use super::cpu::CpuState;
-use super::task::{NO_CPU, State, TaskState, Wait};
+use super::task::{NEVER, NO_CPU, State, TaskState, Wait};
 use super::work_conservation::WorkConservation;
 use crate::slices::TASK_LIMIT;
 use crate::{
@@ -37,6 +37,14 @@ impl Start {
             Start::Idle { time_ns } | Start::Unobserved { time_ns } => time_ns,
         }
     }
+
+    /// The same at another time.
+    fn at(self, time_ns: u64) -> Self {
+        match self {
+            Start::Idle { .. } => Start::Idle { time_ns },
+            Start::Unobserved { .. } => Start::Unobserved { time_ns },
+        }
+    }
 }
 
 /// Computes the metrics of a run from its events, in memory that depends on the numbers of CPUs and tasks alone.
@@ -49,6 +57,10 @@ impl Start {
 pub struct Counters {
     pub(super) machine: Machine,
     pub(super) start: Start,
+    /// End of a warm-up that is not over; [`NEVER`] without one, and from its end on.
+    pub(super) opens_ns: u64,
+    /// What began earlier is in no distribution.
+    pub(super) counts_from_ns: u64,
     /// Time of the last event.
     pub(super) now_ns: u64,
     pub(super) tasks: Vec<TaskState>,
@@ -86,6 +98,8 @@ impl Counters {
         let cpu = |cpu: CpuId| CpuState::new(start.time_ns(), idle, machine.llc_of(cpu).0);
         Self {
             start,
+            opens_ns: NEVER,
+            counts_from_ns: 0,
             now_ns: start.time_ns(),
             tasks: Vec::new(),
             cpus: machine.cpus().map(cpu).collect(),
@@ -112,6 +126,56 @@ impl Counters {
         }
     }
 
+    /// The same with a warm-up, whose end is counted from the start: nothing of it is in the metrics ([`Counters::open_window`]).
+    #[must_use]
+    pub fn with_warm_up(self, warm_up_ns: u64) -> Self {
+        let opens_ns = if warm_up_ns == 0 { NEVER } else { self.start_ns().saturating_add(warm_up_ns) };
+        Self { opens_ns, ..self }
+    }
+
+    /// **Window**: what is counted. Without a warm-up it is the whole run. With one it begins at the warm-up's end, behind everything that
+    /// happens at that instant, and then:
+    ///
+    /// - *time is clipped*: run time, residency, busy and idle time, run-queue lengths, violations of work conservation, and the sums of
+    ///   run delay and off-CPU time of tasks are what of them lies in the window;
+    /// - *what has a length counts if it begins in the window, with its whole length*: waits, slices and absences that began before are in
+    ///   no distribution, because what began in the warm-up is of the warm-up, however long it takes, and a part of it would be shorter than
+    ///   what happened. What has not ended when the run does is censored, with its whole length, whenever it began;
+    /// - *what has no length counts if it happens in the window*: switches, migrations, decisions, phases, samples of counters. A migration
+    ///   (ran) happens when the task comes to the other CPU, from wherever it was before.
+    ///
+    /// Kernel time counts by its reports; whoever knows its window reports it at the border. Contradictions among events
+    /// (`unexpected_events`) are those of the whole run.
+    #[cold]
+    fn open_window(&mut self) {
+        let now_ns = std::mem::replace(&mut self.opens_ns, NEVER);
+        self.start = self.start.at(now_ns);
+        self.counts_from_ns = now_ns + 1;
+        self.cpus.iter_mut().for_each(|cpu| cpu.open_window(now_ns));
+        self.tasks.iter_mut().for_each(|task| task.open_window(now_ns));
+        self.work.open_window(now_ns);
+        self.llc_run_ns.fill(0);
+        for histogram in [&mut self.wakeup_latency, &mut self.preempt_wait, &mut self.off_cpu, &mut self.slices] {
+            *histogram = Histogram::new();
+        }
+        (self.ran_distance, self.event_distance) = Default::default();
+        self.event_kinds = [0; MIGRATION_KINDS];
+        for sums in [&mut self.counters, &mut self.phases, &mut self.decisions] {
+            sums.fill(0);
+        }
+        self.stays.iter_mut().for_each(BTreeMap::clear);
+        (self.after_preemption, self.events, self.abandoned_waits) = (0, 0, 0);
+    }
+
+    /// The same behind its warm-up, if that is not over; `None` if it is.
+    pub(super) fn opened(&self) -> Option<Self> {
+        (self.opens_ns != NEVER).then(|| {
+            let mut opened = self.clone();
+            opened.open_window();
+            opened
+        })
+    }
+
     /// **Tasks per CPU** at present: the running task plus the queued ones, by CPU.
     pub fn tasks_per_cpu(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.cpus.iter().map(CpuState::length)
@@ -126,6 +190,9 @@ impl Counters {
     fn event(&mut self, event: &Event) -> Checked<()> {
         if event.time_ns < self.now_ns {
             return Err(Box::new(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns }));
+        }
+        if event.time_ns > self.opens_ns {
+            self.open_window();
         }
         self.now_ns = event.time_ns;
         self.cpu(event, event.cpu)?;
@@ -193,8 +260,9 @@ impl Counters {
         }
         let task = &mut self.tasks[index];
         if task.state == State::Running && task.cpu == event.cpu.0 {
-            let ran = task.end_slice(now_ns);
-            self.slices.record(ran);
+            if let Some(ran) = task.end_slice(now_ns, self.counts_from_ns) {
+                self.slices.record(ran);
+            }
         } else {
             // Legal for the first event of a task only: it was on the CPU before the window opened.
             self.unexpected += u64::from(task.state != State::Unknown);
@@ -248,11 +316,11 @@ impl Counters {
         }
         let task = &mut self.tasks[index];
         let waiting = matches!(task.state, State::New | State::Waking | State::Queued);
-        if let Some(waited) = if waiting { task.end_wait(now_ns) } else { None } {
+        if let Some(waited) = if waiting { task.end_wait(now_ns, self.counts_from_ns) } else { None } {
             let waits = if task.wait == Wait::Preempt { &mut self.preempt_wait } else { &mut self.wakeup_latency };
             waits.record(waited);
         }
-        if let Some(away) = task.end_off_cpu(now_ns) {
+        if let Some(away) = task.end_off_cpu(now_ns, self.counts_from_ns) {
             self.off_cpu.record(away);
         }
         if task.last_ran != event.cpu.0 {

@@ -84,6 +84,16 @@ impl CpuState {
         self.switches += 1;
     }
 
+    /// The window begins now: sums begin at 0, the state stays.
+    pub(crate) fn open_window(&mut self, now_ns: u64) {
+        self.settle_length(now_ns);
+        (self.length_ns, self.busy_ns, self.switches) = (0, 0, 0);
+        self.length_max = self.length();
+        self.since_ns = now_ns;
+        self.known_since_ns = now_ns;
+        self.overhead_ns = [0; OVERHEAD_KINDS];
+    }
+
     /// **Observed time** up to the end of the window: busy or **idle**. Time before a CPU's first switch is neither (it is
     /// unobserved), unless the CPU was known to be idle at the start.
     pub(crate) fn observed_ns(&self, end_ns: u64) -> u64 {

@@ -48,6 +48,8 @@ struct History {
     censored_wait: Option<(bool, u64)>,
     censored_slice: Option<u64>,
     llc_ns: BTreeMap<u32, u64>,
+    delay_ns: u64,
+    off_cpu_ns: u64,
 }
 
 struct Reference<'a> {
@@ -55,12 +57,24 @@ struct Reference<'a> {
     tables: &'a RunTables,
     events: &'a [Event],
     idle_at_start: bool,
+    /// End of the warm-up, if there is one.
+    opens_ns: Option<u64>,
     end_ns: u64,
 }
 
 impl Reference<'_> {
     fn time(&self, position: usize) -> u64 {
         self.events.get(position).map_or(self.end_ns, |event| event.time_ns)
+    }
+
+    /// Whether what happens then is in the window.
+    fn counts(&self, time_ns: u64) -> bool {
+        self.opens_ns.is_none_or(|opens_ns| time_ns > opens_ns)
+    }
+
+    /// What of the time between two instants is in the window.
+    fn inside(&self, from_ns: u64, to_ns: u64) -> u64 {
+        to_ns.saturating_sub(from_ns.max(self.opens_ns.unwrap_or(0)))
     }
 
     /// Task on a CPU after the event at `position`; `None` while unknown.
@@ -98,6 +112,7 @@ impl Reference<'_> {
         };
         for (position, event) in self.events.iter().enumerate() {
             let now = event.time_ns;
+            let counts = self.counts(now);
             match event.kind {
                 EventKind::Fork { child, .. } if child == task => {
                     waiting = Some((now, false));
@@ -112,25 +127,29 @@ impl Reference<'_> {
                     sleeping_or_unknown = false;
                 }
                 EventKind::Migrate { task: moved, from, to, .. } if moved == task => {
-                    history.events.push(self.machine.relation(from, to));
+                    history.events.extend(counts.then(|| self.machine.relation(from, to)));
                     if queue.is_some() {
-                        history.after_preemption += u64::from(waiting.is_some_and(|(_, preempted)| preempted));
+                        let preempted = waiting.is_some_and(|(_, preempted)| preempted);
+                        history.after_preemption += u64::from(counts && preempted);
                         close(&mut queue, position, &mut history.queued);
                         queue = Some((to, position));
                     }
                 }
                 EventKind::Exit { task: ended } if ended == task && slice.is_none() => {
-                    history.abandoned += u64::from(waiting.is_some() || queue.is_some());
+                    history.abandoned += u64::from(counts && (waiting.is_some() || queue.is_some()));
                     waiting = None;
                     close(&mut queue, position, &mut history.queued);
                 }
                 EventKind::Switch { next, .. } if next == task => {
                     if let Some((since, preempted)) = waiting.take() {
-                        if preempted { &mut history.preempts } else { &mut history.wakeups }.push(now - since);
+                        let waits = if preempted { &mut history.preempts } else { &mut history.wakeups };
+                        waits.extend(self.counts(since).then_some(now - since));
+                        history.delay_ns += self.inside(since, now);
                     }
                     if let Some((since, old)) = left {
-                        history.off_cpu.push(now - since);
-                        if old != event.cpu {
+                        history.off_cpu.extend(self.counts(since).then_some(now - since));
+                        history.off_cpu_ns += self.inside(since, now);
+                        if counts && old != event.cpu {
                             history.ran.push(self.machine.relation(old, event.cpu));
                         }
                     }
@@ -140,8 +159,8 @@ impl Reference<'_> {
                 }
                 EventKind::Switch { prev, prev_state, .. } if prev == task => {
                     if let Some((cpu, from)) = slice {
-                        let ran = now - self.time(from);
-                        history.slices.push(ran);
+                        history.slices.extend(self.counts(self.time(from)).then(|| now - self.time(from)));
+                        let ran = self.inside(self.time(from), now);
                         *history.llc_ns.entry(self.machine.llc_of(cpu).0).or_default() += ran;
                     }
                     close(&mut slice, position, &mut history.running);
@@ -150,9 +169,9 @@ impl Reference<'_> {
                     close(&mut queue, position, &mut history.queued);
                     left = Some((now, event.cpu));
                     sleeping_or_unknown = prev_state == PrevState::Sleeping;
-                    history.voluntary += u64::from(prev_state == PrevState::Sleeping);
+                    history.voluntary += u64::from(counts && prev_state == PrevState::Sleeping);
                     if prev_state == PrevState::Runnable {
-                        history.involuntary += 1;
+                        history.involuntary += u64::from(counts);
                         waiting = Some((now, true));
                         queue = Some((event.cpu, position));
                     }
@@ -164,6 +183,7 @@ impl Reference<'_> {
         if let Some((cpu, from)) = slice {
             let ran = self.end_ns - self.time(from);
             history.censored_slice = Some(ran);
+            let ran = self.inside(self.time(from), self.end_ns);
             *history.llc_ns.entry(self.machine.llc_of(cpu).0).or_default() += ran;
         }
         let last = self.events.len();
@@ -220,16 +240,18 @@ fn check(
     machine: &Machine,
     tables: &RunTables,
     events: &[Event],
-    start: Start,
+    (start, warm_up_ns): (Start, u64),
     end_ns: u64,
 ) -> Result<Metrics, TestCaseError> {
-    let mut counters = Counters::new(machine, tables, start);
+    let mut counters = Counters::new(machine, tables, start).with_warm_up(warm_up_ns);
+    let opens_ns = (warm_up_ns > 0).then(|| counters.start_ns() + warm_up_ns);
+    let start_ns = opens_ns.unwrap_or(counters.start_ns());
     for batch in events.chunks(7) {
         counters.events(batch).map_err(|error| TestCaseError::fail(error.to_string()))?;
     }
     let metrics = counters.metrics(end_ns, tables, &[]);
-    let start_ns = counters.start_ns();
-    let reference = Reference { machine, tables, events, idle_at_start: matches!(start, Start::Idle { .. }), end_ns };
+    let idle_at_start = matches!(start, Start::Idle { .. });
+    let reference = Reference { machine, tables, events, idle_at_start, opens_ns, end_ns };
     let mut histories: Vec<History> =
         (0..counters.tasks.len() as u32).map(|task| reference.history(TaskId(task))).collect();
     reference.mark_starting(&mut histories);
@@ -278,6 +300,7 @@ fn check(
         prop_assert_eq!(task.cross_node_ran, history.ran.iter().filter(|r| **r >= Relation::SameSocket).count() as u64);
         prop_assert_eq!(task.migrations_event, history.events.len() as u64);
         prop_assert_eq!(task.slices, history.slices.len() as u64);
+        prop_assert_eq!((task.run_delay_ns, task.off_cpu_ns), (history.delay_ns, history.off_cpu_ns), "{:?}", task.id);
     }
     check_over_time(&reference, &histories, &metrics, start_ns)?;
     Ok(metrics)
@@ -293,12 +316,12 @@ fn check_over_time(
     let events = reference.events;
     let cpus = reference.machine.cpu_count();
     let (mut busy, mut idle, mut length, mut violation) = (vec![0; cpus], vec![0; cpus], vec![0; cpus], 0);
-    let lead = reference.time(0) - start_ns;
+    let lead = reference.time(0).saturating_sub(start_ns);
     if reference.idle_at_start {
         idle.iter_mut().for_each(|ns| *ns += lead);
     }
     for (position, event) in events.iter().enumerate() {
-        let elapsed = reference.time(position + 1) - event.time_ns;
+        let elapsed = reference.inside(event.time_ns, reference.time(position + 1));
         if elapsed == 0 {
             continue;
         }
@@ -316,6 +339,9 @@ fn check_over_time(
     for cpu in &metrics.cpus {
         let index = cpu.id.index();
         prop_assert_eq!((cpu.busy_ns, cpu.idle_ns), (busy[index], idle[index]), "{}", cpu.id);
+        let switch = |event: &&Event| event.cpu == cpu.id && matches!(event.kind, EventKind::Switch { .. });
+        let switches = events.iter().filter(switch).filter(|event| reference.counts(event.time_ns)).count();
+        prop_assert_eq!(cpu.switches, switches as u64);
         prop_assert_eq!(cpu.unobserved_ns, metrics.window_ns - busy[index] - idle[index]);
         let mean = (busy[index] + idle[index] > 0).then(|| length[index] as f64 / (busy[index] + idle[index]) as f64);
         prop_assert_eq!(cpu.runqueue_length_mean, mean);
@@ -330,7 +356,7 @@ proptest! {
     fn streaming_agrees_with_intervals_on_simulated_runs(seed: u64, steps in 1..250_usize, tasks in 1..20_usize, tail in 0..2000_u64) {
         let run = RandomRun::new(seed, steps, tasks);
         let end_ns = run.events.last().map_or(0, |event| event.time_ns) + tail;
-        let metrics = check(&run.machine, &run.tables, &run.events, Start::Idle { time_ns: 0 }, end_ns)?;
+        let metrics = check(&run.machine, &run.tables, &run.events, (Start::Idle { time_ns: 0 }, 0), end_ns)?;
         prop_assert_eq!(metrics.totals.unexpected_events, 0);
         prop_assert_eq!(metrics.totals.unobserved_ns, 0);
         let run_ns: u64 = metrics.tasks.iter().map(|task| task.run_ns).sum();
@@ -343,6 +369,23 @@ proptest! {
         let events = &run.events[cut.min(run.events.len())..];
         let start_ns = events.first().map_or(0, |event| event.time_ns).saturating_sub(100);
         let end_ns = events.last().map_or(start_ns, |event| event.time_ns) + 500;
-        check(&run.machine, &run.tables, events, Start::Unobserved { time_ns: start_ns }, end_ns)?;
+        check(&run.machine, &run.tables, events, (Start::Unobserved { time_ns: start_ns }, 0), end_ns)?;
+    }
+
+    #[test]
+    fn streaming_agrees_with_intervals_behind_a_warm_up(seed: u64, steps in 1..250_usize, tasks in 1..20_usize, tail in 1..2000_u64, part in 0.0..1.0_f64) {
+        let run = RandomRun::new(seed, steps, tasks);
+        let end_ns = run.events.last().map_or(0, |event| event.time_ns) + tail;
+        // At an event's instant as often as between two.
+        let between = (part * end_ns as f64) as u64;
+        let at = run.events.get((part * run.events.len() as f64) as usize).map_or(between, |event| event.time_ns);
+        for warm_up_ns in [between, at] {
+            let metrics = check(&run.machine, &run.tables, &run.events, (Start::Idle { time_ns: 0 }, warm_up_ns), end_ns)?;
+            prop_assert_eq!(metrics.window_ns, end_ns - warm_up_ns);
+            prop_assert_eq!(metrics.totals.unexpected_events, 0);
+            let run_ns: u64 = metrics.tasks.iter().map(|task| task.run_ns).sum();
+            prop_assert_eq!(run_ns, metrics.totals.busy_ns);
+            check(&run.machine, &run.tables, &run.events, (Start::Unobserved { time_ns: 0 }, warm_up_ns), end_ns)?;
+        }
     }
 }

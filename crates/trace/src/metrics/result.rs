@@ -19,7 +19,7 @@ pub const METRICS_SCHEMA: u32 = 2;
 pub struct Metrics {
     /// [`METRICS_SCHEMA`].
     pub schema: u32,
-    /// Length of the window of observation.
+    /// Length of the window: of the run, or of what came after its warm-up.
     pub window_ns: u64,
     /// The whole run.
     pub totals: Totals,
@@ -188,7 +188,7 @@ pub struct TaskMetrics {
     pub wakeup_latency: Waits,
     /// Preempt waits.
     pub preempt_wait: Waits,
-    /// Run delay: sum of both. `/proc/PID/schedstat` field 2.
+    /// Run delay: sum of both, and what of a wait lies in the window that began before it. `/proc/PID/schedstat` field 2.
     pub run_delay_ns: u64,
     /// The wait that had not ended.
     pub censored_wait_ns: Option<u64>,
@@ -285,13 +285,17 @@ pub struct ApplicationMetrics {
 }
 
 impl Counters {
-    /// The metrics of the window from the start to `end_ns` (or to the last event, if that is later). May be asked for
-    /// at any time; the window stays open.
+    /// The metrics of the window from the start, or the end of the warm-up, to `end_ns` (or to the last event, if that is later). May be
+    /// asked for at any time; the window stays open.
     ///
     /// `tables` are those of the run, for names; `tasks` says which application a task belongs to, and tasks missing in it
     /// belong to none.
     pub fn metrics(&self, end_ns: u64, tables: &RunTables, tasks: &[TaskInfo]) -> Metrics {
         let end_ns = end_ns.max(self.now_ns);
+        if let Some(opened) = self.opened() {
+            // A run that is shorter than its warm-up has an empty window.
+            return opened.metrics(end_ns.max(opened.start_ns()), tables, tasks);
+        }
         let window_ns = end_ns - self.start_ns();
         let seen = self.tasks.iter().enumerate().filter(|(_, task)| task.was_named());
         let mut task_metrics: Vec<TaskMetrics> =
@@ -384,13 +388,14 @@ impl Counters {
         for llc in self.machine.llcs() {
             // An unfinished slice began in the LLC that the task is resident in.
             let recent = if task.resident_llc == llc.0 { task.resident_ns + open_slice } else { 0 };
-            let ran = self.llc_run_ns[index * self.llcs + llc.index()] + recent;
+            let before = if task.straddling.llc == llc.0 { task.straddling.run_before_ns } else { 0 };
+            let ran = self.llc_run_ns[index * self.llcs + llc.index()] + recent - before;
             if ran > 0 {
                 llc_run_ns.insert(llc, ran);
                 *node_run_ns.entry(self.machine.node_of_llc(llc)).or_insert(0) += ran;
             }
         }
-        let run_ns = task.run_ns + open_slice;
+        let run_ns = task.run_ns(end_ns);
         let most = llc_run_ns.values().copied().max();
         let dominant_llc = llc_run_ns.iter().find(|(_, ran)| Some(**ran) == most).map(|(llc, _)| *llc);
         TaskMetrics {
@@ -402,9 +407,9 @@ impl Counters {
             slices: task.slices,
             wakeup_latency: task.wakeup,
             preempt_wait: task.preempt,
-            run_delay_ns: task.wakeup.sum_ns + task.preempt.sum_ns,
+            run_delay_ns: task.run_delay_ns(),
             censored_wait_ns: task.censored_wait(end_ns),
-            off_cpu_ns: task.off_cpu_ns,
+            off_cpu_ns: task.off_cpu_ns(),
             voluntary_switches: task.voluntary,
             involuntary_switches: task.involuntary,
             migrations_ran: task.migrations_ran,

@@ -62,6 +62,18 @@ impl Waits {
     }
 }
 
+/// What was going on when the window opened is in no distribution, but what of it lies in the window is in the sums of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Straddling {
+    /// What of a slice lies before the window, and the LLC it was in: run time counts it.
+    pub(crate) run_before_ns: u64,
+    pub(crate) llc: u32,
+    /// What of a wait lies in the window, once it has ended.
+    pub(crate) wait_ns: u64,
+    /// What of an absence from CPUs lies in the window, once it has ended.
+    pub(crate) off_cpu_ns: u64,
+}
+
 /// State and sums of one task. In the order of use, so that most events touch one or two cache lines of it.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -96,6 +108,7 @@ pub(crate) struct TaskState {
     pub(crate) migrations_event: u64,
     pub(crate) created_ns: u64,
     pub(crate) exited_ns: u64,
+    pub(crate) straddling: Straddling,
 }
 
 impl Default for TaskState {
@@ -123,6 +136,7 @@ impl Default for TaskState {
             migrations_event: 0,
             created_ns: NEVER,
             exited_ns: NEVER,
+            straddling: Straddling::default(),
         }
     }
 }
@@ -133,10 +147,14 @@ impl TaskState {
     /// A wait begins with the first `sched_waking` of a sleeping task (not with `sched_wakeup`, which may come later and
     /// from another CPU), with a fork, or when the task leaves a CPU still runnable. The first two are wakeup latency,
     /// the last is preempt wait; both together are **run delay**. Returns the length, or `None` if the beginning was
-    /// not observed. The caller starts the slice.
+    /// not observed, or before what counts. The caller starts the slice.
     #[inline]
-    pub(crate) fn end_wait(&mut self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn end_wait(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
         let waited = now_ns - self.since_ns;
+        if self.since_ns < counts_from_ns {
+            self.straddling.wait_ns = if self.wait == Wait::Unobserved { 0 } else { now_ns + 1 - counts_from_ns };
+            return None;
+        }
         match self.wait {
             Wait::Wakeup => self.wakeup.record(waited),
             Wait::Preempt => self.preempt.record(waited),
@@ -146,10 +164,14 @@ impl TaskState {
     }
 
     /// **Off-CPU time**: from leaving a CPU to the next time on one, sleep and run delay together (`wait time` of
-    /// `perf sched timehist`). `None` for the first time on a CPU.
+    /// `perf sched timehist`). `None` for the first time on a CPU, and for absences that began before what counts.
     #[inline]
-    pub(crate) fn end_off_cpu(&mut self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn end_off_cpu(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
         if self.left_ns == NEVER {
+            return None;
+        }
+        if self.left_ns < counts_from_ns {
+            self.straddling.off_cpu_ns = now_ns + 1 - counts_from_ns;
             return None;
         }
         let away = now_ns - self.left_ns;
@@ -157,14 +179,15 @@ impl TaskState {
         Some(away)
     }
 
-    /// **Slice**: one uninterrupted stay on a CPU. Returns its length.
+    /// **Slice**: one uninterrupted stay on a CPU. Returns its length if it counts.
     #[inline]
-    pub(crate) fn end_slice(&mut self, now_ns: u64) -> u64 {
+    pub(crate) fn end_slice(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
         let ran = now_ns - self.since_ns;
         self.run_ns += ran;
         self.resident_ns += ran;
-        self.slices += 1;
-        ran
+        let counts = self.since_ns >= counts_from_ns;
+        self.slices += u64::from(counts);
+        counts.then_some(ran)
     }
 
     /// **Residency**: run time per LLC. A slice begins in `llc`; the time spent in another one before it is returned with
@@ -184,6 +207,41 @@ impl TaskState {
         self.migrations_ran += 1;
         self.cross_llc_ran += u64::from(crosses_llc(relation));
         self.cross_node_ran += u64::from(crosses_node(relation));
+    }
+
+    /// The window begins now: sums begin at 0, the state stays.
+    pub(crate) fn open_window(&mut self, now_ns: u64) {
+        let run_before_ns = self.censored_slice(now_ns).unwrap_or(0);
+        let straddling = Straddling { run_before_ns, llc: self.resident_llc, ..Straddling::default() };
+        *self = Self {
+            state: self.state,
+            wait: self.wait,
+            cpu: self.cpu,
+            last_ran: self.last_ran,
+            class: self.class,
+            since_ns: self.since_ns,
+            left_ns: self.left_ns,
+            resident_llc: self.resident_llc,
+            created_ns: self.created_ns,
+            exited_ns: self.exited_ns,
+            straddling,
+            ..Self::default()
+        };
+    }
+
+    /// **Run time** in the window up to now, the unfinished slice included.
+    pub(crate) fn run_ns(&self, end_ns: u64) -> u64 {
+        self.run_ns + self.censored_slice(end_ns).unwrap_or(0) - self.straddling.run_before_ns
+    }
+
+    /// **Run delay** in the window: wakeup latencies and preempt waits that have ended, and what of one lies in the window that began before.
+    pub(crate) fn run_delay_ns(&self) -> u64 {
+        self.wakeup.sum_ns + self.preempt.sum_ns + self.straddling.wait_ns
+    }
+
+    /// **Off-CPU time** in the window, of absences that have ended.
+    pub(crate) fn off_cpu_ns(&self) -> u64 {
+        self.off_cpu_ns + self.straddling.off_cpu_ns
     }
 
     /// Whether any event was about it: ids below it may be unused in a recorded trace.

@@ -485,3 +485,44 @@ fn metrics_survive_json() {
     let text = serde_json::to_string(&metrics).unwrap();
     assert_eq!(serde_json::from_str::<Metrics>(&text).unwrap(), metrics);
 }
+
+#[test]
+fn behind_a_warm_up_time_is_clipped_and_what_begins_counts_whole() {
+    let script = Script::new()
+        .ran_before(0, 0)
+        .waking(400, 3, 0, 0)
+        .wakeup(400, 0, 0)
+        .run(1_300, 0, 0)
+        .sleep(1_500, 0, 0)
+        .waking(1_700, 3, 0, 0)
+        .wakeup(1_700, 0, 0)
+        .run(1_750, 0, 0);
+    let counted = |warm_up_ns| {
+        let mut counters = Counters::new(&machine(), &tables(), Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
+        counters.events(&script.0).unwrap();
+        counters.metrics(2_000, &tables(), &[])
+    };
+    // The wait of 900 ns began in the warm-up: 300 ns of it are time of the window, and it is no wait of the window.
+    let metrics = counted(1_000);
+    let (task, totals) = (&metrics.tasks[0], &metrics.totals);
+    assert_eq!((totals.wakeup_latency.count, totals.wakeup_latency.max_ns), (1, Some(50)));
+    assert_eq!((task.run_delay_ns, task.off_cpu_ns), (300 + 50, 300 + 250));
+    assert_eq!((metrics.window_ns, task.run_ns, task.slices), (1_000, 200 + 250, 1));
+    // Of the slice of 200 ns 100 ns are in the window.
+    let metrics = counted(1_400);
+    assert_eq!((metrics.totals.slice.max_ns, metrics.tasks[0].run_ns), (None, 100 + 250));
+    // What happens at the end of the warm-up is part of it; what is not over when the run ends is censored, whenever it began.
+    assert_eq!((counted(1_300).tasks[0].slices, counted(1_299).tasks[0].slices), (0, 1));
+    assert_eq!(counted(1_800).totals.censored.slices.max_ns, 250);
+}
+
+#[test]
+fn a_run_that_ends_in_its_warm_up_has_an_empty_window() {
+    let script = Script::new().ran_before(0, 0);
+    let mut counters = Counters::new(&machine(), &tables(), Start::Idle { time_ns: 0 }).with_warm_up(1_000);
+    counters.events(&script.0).unwrap();
+    for end_ns in [100, 1_000] {
+        let metrics = counters.metrics(end_ns, &tables(), &[]);
+        assert_eq!((metrics.window_ns, metrics.totals.run_ns, metrics.totals.slice.count), (0, 0, 0));
+    }
+}

@@ -151,6 +151,11 @@ impl WorkConservation {
         }
     }
 
+    /// The window begins now: only what is violated from now on counts.
+    pub(crate) fn open_window(&mut self, now_ns: u64) {
+        (self.since_ns, self.total_ns) = (now_ns, 0);
+    }
+
     /// **Work-conservation violation time**: wall time up to `end_ns` during which some CPU was idle while some task
     /// waited that was allowed to run on that CPU. Not multiplied by the number of CPUs or tasks.
     ///

@@ -5,6 +5,16 @@ use std::ops::Range;
 use super::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS};
 use crate::{ProgramId, Step, TaskTemplateId, Workload};
 
+/// Refuses a warm-up that lasts until the end or longer, where the end is known.
+pub(super) fn check_warm_up(workload: &Workload) -> Result<(), CheckError> {
+    match (workload.warm_up_ns, workload.duration_ns) {
+        (Some(warm_up_ns), Some(duration_ns)) if warm_up_ns > 0 && warm_up_ns >= duration_ns => {
+            Err(CheckError::of_workload(workload, CheckProblem::WarmUpTooLong { warm_up_ns, duration_ns }))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses loops that repeat without end, or more than [`MAX_INSTANT_ITERATIONS`] times, at one instant.
 pub(super) fn check_loops(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
     let steps = workload.steps(program);

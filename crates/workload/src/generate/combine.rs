@@ -196,6 +196,7 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
         add_warning(&mut whole.warnings, warning.what, warning.consequence, warning.count);
     }
     whole.duration_ns = whole.duration_ns.max(part.duration_ns);
+    whole.warm_up_ns = whole.warm_up_ns.max(part.warm_up_ns);
     match part.style {
         ResultStyle::Plain => None,
         ResultStyle::Hackbench { header } => Some(ResultStyle::Hackbench { header }),

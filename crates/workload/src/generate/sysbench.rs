@@ -41,8 +41,8 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
             None,
             "warmup-time",
             Some("SECONDS"),
-            "before it, about so long, transactions 100 times as long and not recorded: the load and its placement without \
-             the events; rates per second count its time, latencies do not (default 0)",
+            "before the time that counts, so long, transactions 100 times as long and not recorded: the load and its \
+             placement without the events (default: none, and what else does not count is left to who measures)",
         ),
         CPUS,
         PROFILE,
@@ -187,6 +187,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     flags.place_and_profile(&mut workload)?;
     let before_ns = settings.start_ns.saturating_add(warm_up_ns);
     workload.duration_ns = (events == 0).then(|| before_ns.saturating_add(runtime_ns));
+    workload.warm_up_ns = flags.is_set("warmup-time").then_some(before_ns);
     Ok(workload)
 }
 

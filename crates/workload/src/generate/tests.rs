@@ -421,3 +421,15 @@ fn a_multiplication_of_schbench_costs_three_nanoseconds_unless_it_was_measured()
     let measured = Options { multiply_add_ps: std::num::NonZeroU64::new(830), ..Options::default() };
     assert_eq!(longest(&measured), 5 * 104 * 104 * 104 * 830 / 1_000);
 }
+
+#[test]
+fn warm_ups_are_those_that_the_programs_flags_say() {
+    assert_eq!(made("schbench:-t2,-L,-r4,-w1").warm_up_ns, Some(1_000_000_000));
+    assert_eq!(made("schbench:-t2,-L,-r4,-w0").warm_up_ns, Some(0), "said, and none");
+    assert_eq!(made("schbench:-t2,-L,-r4").warm_up_ns, None);
+    let workload = made("sysbench:--threads=2,--start=500ms,--warmup-time=2,--time=3");
+    assert_eq!((workload.warm_up_ns, workload.duration_ns), (Some(2_500_000_000), Some(5_500_000_000)));
+    assert_eq!(made("sysbench:--threads=2,--time=3").warm_up_ns, None);
+    let problem = problem("schbench:-t2,-L,-r4,-w4");
+    assert!(problem.to_string().contains("shorter than the runtime"), "{problem}");
+}

@@ -16,9 +16,10 @@ use crate::{
     ProgramId, ResultStyle, Task, Workload,
 };
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "version",
     "duration_ns",
+    "warm_up_ns",
     "command",
     "applications",
     "processes",
@@ -71,6 +72,9 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     }
     if let Some(duration) = node.get("duration_ns") {
         workload.duration_ns = Some(duration.nanoseconds()?);
+    }
+    if let Some(warm_up) = node.get("warm_up_ns") {
+        workload.warm_up_ns = Some(warm_up.nanoseconds()?);
     }
     if let Some(command) = node.get("command") {
         let words = command.elements("a list of words")?;

@@ -303,6 +303,9 @@ fn tables(workload: &Workload) -> Entries {
     if let Some(ns) = workload.duration_ns.filter(|_| whole_seconds(workload).is_none()) {
         entries.push(("duration_ns".to_owned(), ns.into()));
     }
+    if let Some(ns) = workload.warm_up_ns {
+        entries.push(("warm_up_ns".to_owned(), ns.into()));
+    }
     let mut add = |key: &str, list: Vec<Json>| {
         if !list.is_empty() {
             entries.push((key.to_owned(), Json::Array(list)));

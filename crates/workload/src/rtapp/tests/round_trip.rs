@@ -291,6 +291,7 @@ fn workload() -> impl Strategy<Value = Workload> {
                 _ => ResultStyle::Schbench { wakeup: RecorderId(1), request: RecorderId(0) },
             },
             duration_ns,
+            warm_up_ns: duration_ns.map(|ns| ns / 2),
             warnings: if warned { vec![warning] } else { Vec::new() },
         }
     })

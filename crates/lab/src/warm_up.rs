@@ -1,0 +1,70 @@
+//! How long after its start nothing of a run counts, where nobody says.
+//!
+//! A run begins as no system in service does: one thread creates all the others, they crowd where they are created, and balancing takes
+//! them apart. Workloads that do an amount of work and end have this beginning too, and their time includes it. Of a workload that runs for
+//! a fixed time the beginning is a larger part the shorter it is asked to run, and waits in it are the longest of all: they decide its
+//! percentiles. Measured in `results/2026-11-25-zen5-2vcpu-start/warm-up.csv`.
+//!
+//! Not here: what counts behind a warm-up ([`Counters::with_warm_up`](warmcore_trace::Counters::with_warm_up)).
+
+use warmcore_workload::{Step, Workload};
+
+use crate::measures;
+
+/// Longest warm-up that nobody asked for.
+pub const LONGEST_NS: u64 = 1_000_000_000;
+/// Part of the duration that it takes at most.
+const PART: u64 = 3;
+
+/// The warm-up of an experiment whose verdict is about this metric, or about the workload's own: 1 s, but at most a third of the run, where
+/// the workload runs for a fixed time, because some task of it never ends by itself, and the metric is a percentile or the longest of times;
+/// none otherwise.
+#[must_use]
+pub fn default_ns(workload: &Workload, metric: Option<&str>) -> u64 {
+    let Some(duration_ns) = workload.duration_ns.filter(|_| is_endless(workload)) else { return 0 };
+    let own = measures::primary(workload);
+    if is_of_the_tail(metric.unwrap_or(&own)) { LONGEST_NS.min(duration_ns / PART) } else { 0 }
+}
+
+/// Whether a task loops for ever: without one, the run may be over before its fixed time is.
+fn is_endless(workload: &Workload) -> bool {
+    workload
+        .programs
+        .iter()
+        .flat_map(|program| &program.steps)
+        .any(|step| matches!(step, Step::LoopStart { times: None, .. }))
+}
+
+/// Whether a measure is decided by few of many times: `wakeup_p99_ns`, `recorder_request_latency_p90_ns`, `run_delay_max_ns`.
+fn is_of_the_tail(measure: &str) -> bool {
+    let Some(name) = measure.strip_suffix("_ns") else { return false };
+    let last = name.rsplit('_').next().unwrap_or_default();
+    last == "max" || last.strip_prefix('p').is_some_and(|digits| digits.parse::<u32>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn default_of(workload: &str, metric: Option<&str>) -> u64 {
+        default_ns(&warmcore_workload::from_generator(workload).unwrap(), metric)
+    }
+
+    #[test]
+    fn percentiles_of_workloads_that_run_for_a_time_have_a_warm_up() {
+        assert_eq!(default_of("schbench:-t2,-L,-r30", None), LONGEST_NS);
+        assert_eq!(default_of("schbench:-t2,-L,-r300ms", None), 100_000_000);
+        assert_eq!(default_of("periodic:-n2,-d3s", Some("run_delay_max_ns")), LONGEST_NS);
+    }
+
+    #[test]
+    fn means_rates_and_workloads_that_end_by_themselves_have_none() {
+        assert_eq!(default_of("schbench:-t2,-L,-r30", Some("recorder_request_latency_mean_ns")), 0);
+        assert_eq!(default_of("schbench:-t2,-L,-r30", Some("recorder_request_latency_per_s")), 0);
+        assert_eq!(default_of("spin:-n2,-d3s", None), 0);
+        assert_eq!(default_of("hackbench:-g1,-f2,-l10", Some("wakeup_p99_ns")), 0);
+        let text = r#"{"tasks": {"a": {"loop": 9, "run": 5, "sleep": 5}}, "warmcore": {"duration_ns": 1000000000}}"#;
+        let ends = warmcore_workload::from_rtapp("ends", text, &warmcore_workload::Options::default()).unwrap();
+        assert_eq!(default_ns(&ends, Some("wakeup_p99_ns")), 0, "it may be over before");
+    }
+}
