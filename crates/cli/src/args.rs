@@ -6,6 +6,7 @@ mod machine;
 mod many;
 mod recordings;
 mod reports;
+mod study;
 mod values;
 mod vm;
 mod workload;
@@ -23,6 +24,7 @@ pub use machine::{MachineCommand, MachineForm, MachineFormat};
 pub use many::{ReproduceArguments, SweepArguments};
 pub use recordings::{BackendName, GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
 pub use reports::{EventsArguments, ExplainArguments, ReportArguments};
+pub use study::{StudyCommand, StudyRunArguments};
 pub use vm::{ValidateArguments, ValidateProgramsArguments, VmArguments, VmCommand};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
@@ -106,6 +108,9 @@ pub enum Command {
     /// List and show schedulers with their tunables
     #[command(subcommand)]
     Schedulers(SchedulersCommand),
+    /// Run many experiments from one file, and compare with what is expected of them
+    #[command(subcommand)]
+    Study(StudyCommand),
     /// Run experiments in two places and say how far apart they are
     Validate(ValidateArguments),
     /// Boot a real kernel in a virtual machine of any shape

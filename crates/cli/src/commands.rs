@@ -28,6 +28,7 @@ pub mod reproduce_contention;
 pub mod reproduce_table;
 pub mod schedulers;
 pub mod sim;
+pub mod study;
 pub mod sweep;
 pub mod validate;
 pub mod validate_memory;

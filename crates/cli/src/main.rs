@@ -70,6 +70,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Memory(command) => commands::memory::run(command, console),
         Command::Metrics(command) => commands::metrics::run(command, console),
         Command::Schedulers(command) => commands::schedulers::run(command, console),
+        Command::Study(command) => commands::study::run(command, console),
         Command::Validate(arguments) => commands::validate::run(&arguments, console),
         Command::Vm(command) => commands::vm::run(command, console),
         Command::Schema { name } => commands::reference::schema(name, console),

@@ -45,6 +45,8 @@ documents! {
     Record "record" "`record --json`";
     Replay "replay" "`replay --json`";
     Groups "groups" "`group --json`";
+    Study "study" "`study run --json`, study.json, and `study show RESULT --json`";
+    StudyPlan "study-plan" "`study list --json`, `study show --json` of a study, and `study check --json`";
     Sweep "sweep" "`sweep --json` and sweep.json";
     MemoryProfiles "memory-profiles" "`memory profiles --json`";
     MemoryRun "memory-run" "`memory run --json`";

@@ -1,0 +1,62 @@
+//! Arguments of the verbs about studies.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+/// Verbs of `study`.
+#[derive(Subcommand, Debug)]
+pub enum StudyCommand {
+    /// Run studies, compare with what is expected, and exit with 3 if something is not as their files say
+    Run(StudyRunArguments),
+    /// List the studies that come with the program
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a study asks, runs and expects; of a result (study.json), its table
+    Show {
+        /// A study or a collection by name, a study's file, or a result
+        #[arg(value_name = "NAME|FILE")]
+        study: String,
+        /// Write the page of a result to this file, which it replaces
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        page: Option<PathBuf>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read and plan studies without running anything
+    Check {
+        /// Studies and collections by name, and files
+        #[arg(value_name = "NAME|FILE", required = true)]
+        studies: Vec<String>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Arguments of `study run`.
+#[derive(Args, Debug)]
+pub struct StudyRunArguments {
+    /// Studies and collections by name (`study list`), and files
+    #[arg(value_name = "NAME|FILE", required = true)]
+    pub studies: Vec<String>,
+    /// Leave out studies that say that they take long
+    #[arg(long)]
+    pub short: bool,
+    /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Write the result as a Markdown page to this file, which it replaces
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub page: Option<PathBuf>,
+    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,352 @@
+//! `warmcore study`: many experiments from one file, with what is expected of them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use warmcore_lab::environment::Environment;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::files::{FileError, create_directory, write_atomically};
+use warmcore_lab::input;
+use warmcore_lab::session::pretty;
+use warmcore_study::document::{StudyDocument, decimal};
+use warmcore_study::file::{Cost, Expectation, ReadError, Study};
+use warmcore_study::plan::{self, Plan, PlanError};
+use warmcore_study::run::{self, Means, StudyError};
+use warmcore_study::{library, page};
+
+use crate::args::{StudyCommand, StudyRunArguments};
+use crate::commands::compare::{available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
+use crate::console::{Console, Table, Tone};
+use crate::failure::{Class, Failure};
+use crate::load::place_failure;
+use crate::signals::Signals;
+
+/// The result in a directory.
+const DOCUMENT: &str = "study.json";
+
+/// Runs the verb.
+pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
+    match command {
+        StudyCommand::Run(arguments) => run_studies(&arguments, console),
+        StudyCommand::List { json } => list(json, console),
+        StudyCommand::Show { study, page, json } => show(&study, page.as_deref(), json, console),
+        StudyCommand::Check { studies, json } => check(&studies, json, console),
+    }
+}
+
+/// Studies by name or file, in the order that was typed.
+fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
+    let mut found = Vec::new();
+    for name in names {
+        let packaged = library::find(name).map_err(|error| Failure::usage("warmcore::study", error))?;
+        if !packaged.is_empty() {
+            found.extend(packaged);
+            continue;
+        }
+        let path = Path::new(name);
+        if !path.exists() {
+            let near = warmcore_workload::nearest(name, library::names());
+            let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+            return Err(Failure::usage("warmcore::study", format!("there is no study and no file `{name}`"))
+                .help(format!("{near}`warmcore study list` names the studies")));
+        }
+        found.push(Study::read(path).map_err(|error| match error {
+            ReadError::Read { path, source } => Failure::cannot_read(&path, &source),
+            error => Failure::usage("warmcore::study", error),
+        })?);
+    }
+    Ok(found)
+}
+
+fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    let mut chosen = studies(&arguments.studies)?;
+    let all = chosen.len();
+    chosen.retain(|study| !arguments.short || study.cost == Cost::Short);
+    if chosen.len() < all {
+        console.note(&format!("{} studies that take long are left out", all - chosen.len()));
+    }
+    let plan = plan::plan(chosen, &|words| console.note(words)).map_err(plan_failure)?;
+    plan.notes.iter().for_each(|words| console.warn(words));
+    if let Some(out) = &arguments.out {
+        directory(out)?;
+    }
+    let trials = run_plan(&plan, arguments, &signals, console)?;
+    let document = StudyDocument::new(&plan, &trials);
+    let heading = library::heading(&arguments.studies);
+    let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
+    if let Some(result) = &result {
+        write_atomically(result, pretty(&document).as_bytes()).map_err(file_failure)?;
+        console.note(&format!("result: {}", result.display()));
+    }
+    if let Some(path) = &arguments.page {
+        write_page(&document, heading, path, result.as_deref())?;
+    }
+    console.out(&if arguments.json { pretty(&document) } else { table(&document, console) })?;
+    if document.unexpected == 0 {
+        return Ok(());
+    }
+    let words = format!("{} not as the files say: {}", document.unexpected, document.surprises().join("; "));
+    let help = "mend the model; or say in the study what is outside and why, with [expect.outside]";
+    Err(Failure::new(Class::Check, "warmcore::study", words).help(help))
+}
+
+/// Trials of every experiment.
+fn run_plan(
+    plan: &Plan,
+    arguments: &StudyRunArguments,
+    signals: &Signals,
+    console: &Console,
+) -> Result<Vec<Vec<Vec<warmcore_lab::trial::Trial>>>, Failure> {
+    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+    let total = plan.simulations_in_all();
+    console.note(&format!(
+        "{} studies, {} experiments, {total} simulations, {jobs} at a time",
+        plan.studies.len(),
+        plan.experiments.len()
+    ));
+    let environment = Environment::at_start(std::env::args().collect(), jobs, unix_seconds());
+    let bar = console.progress(total, "simulations");
+    let means = Means {
+        jobs,
+        stop: Arc::clone(&signals.stop),
+        progress: &|_| bar.inc(1),
+        out: arguments.out.as_deref(),
+        environment: &environment,
+    };
+    let trials = run::run(plan, &means);
+    bar.finish_and_clear();
+    trials.map_err(|error| match error {
+        StudyError::Run { source, study } => {
+            let failure = run_failure(*source, None, signals);
+            match &arguments.out {
+                Some(out) => {
+                    failure.help(format!("in study {study}; the same command with --out {} goes on", out.display()))
+                }
+                None => failure,
+            }
+        }
+        StudyError::Directory(error) => directory_failure(error),
+        StudyError::Session(error) => session_failure(error),
+        StudyError::Resume(error) => Failure::usage("warmcore::resume", error).help("choose another --out"),
+    })
+}
+
+/// A directory that is not there yet, is empty, or holds a study's runs.
+fn directory(out: &Path) -> Result<(), Failure> {
+    let occupied = out.is_dir() && std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+    if out.is_file() || (occupied && !out.join("experiments").is_dir()) {
+        return Err(Failure::usage("warmcore::directory", format!("{} holds something else", out.display()))
+            .help("choose another --out"));
+    }
+    create_directory(&out.join("experiments")).map_err(file_failure)
+}
+
+fn table(document: &StudyDocument, console: &Console) -> String {
+    let mut table = Table::new(StudyDocument::HEADINGS);
+    for row in document.rows() {
+        let tone = match row[6].as_str() {
+            "right" => Tone::Good,
+            words if words.ends_with("(!)") || words == "wrong" => Tone::Bad,
+            _ => Tone::Plain,
+        };
+        let last = row.len() - 1;
+        table.toned_row(
+            row.into_iter().enumerate().map(|(column, cell)| (cell, if column == last { tone } else { Tone::Plain })),
+        );
+    }
+    format!("{}\n{}\n", console.table(&table), document.conclusion())
+}
+
+/// What `study list`, `show` and `check` print with `--json`.
+#[derive(Serialize)]
+struct StudyPlanDocument<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    studies: Vec<StudyEntry<'a>>,
+    /// Simulations of all of them; absent where nothing was planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulations: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct StudyEntry<'a> {
+    name: &'a str,
+    file: String,
+    title: &'a str,
+    question: &'a str,
+    source: &'a str,
+    cost: Cost,
+    cells: u64,
+    expectations: Vec<ExpectationEntry<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_expressible: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ExpectationEntry<'a> {
+    name: &'a str,
+    figure: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    high: Option<f64>,
+    reason: &'a str,
+}
+
+impl<'a> StudyPlanDocument<'a> {
+    fn new(studies: &'a [Study], simulations: Option<usize>) -> Self {
+        let expectation = |of: &'a Expectation| ExpectationEntry {
+            name: &of.name,
+            figure: of.figure.to_string(),
+            published: of.published,
+            low: Some(of.band.low).filter(|low| low.is_finite()),
+            high: Some(of.band.high).filter(|high| high.is_finite()),
+            reason: &of.reason,
+        };
+        let entry = |study: &'a Study| StudyEntry {
+            name: &study.name,
+            file: study.path.display().to_string(),
+            title: &study.title,
+            question: &study.question,
+            source: &study.source,
+            cost: study.cost,
+            cells: u64::try_from(plan::count(study)).unwrap_or(u64::MAX),
+            expectations: study.expectations.iter().map(expectation).collect(),
+            not_expressible: study.not_expressible.as_ref().map(|missing| missing.missing.as_str()),
+        };
+        let studies = studies.iter().map(entry).collect();
+        Self { schema: "warmcore-study-plan-1", tool_version: TOOL_VERSION, studies, simulations }
+    }
+}
+
+fn list(json: bool, console: &Console) -> Result<(), Failure> {
+    let all: Vec<Study> = library::STUDIES
+        .iter()
+        .map(|packaged| packaged.study().map_err(|error| Failure::usage("warmcore::study", error)))
+        .collect::<Result<_, _>>()?;
+    if json {
+        return Ok(console.out(&pretty(&StudyPlanDocument::new(&all, None)))?);
+    }
+    let mut table = Table::new(["study", "cost", ">cells", "what it is about"]);
+    for (packaged, study) in library::STUDIES.iter().zip(&all) {
+        let cost = if study.cost == Cost::Long { "long" } else { "short" };
+        table.row([packaged.name.to_owned(), cost.into(), plan::count(study).to_string(), study.title.clone()]);
+    }
+    Ok(console.out(&console.table(&table))?)
+}
+
+fn show(name: &str, page_path: Option<&Path>, json: bool, console: &Console) -> Result<(), Failure> {
+    if name.ends_with(".json") {
+        return show_result(Path::new(name), page_path, json, console);
+    }
+    if page_path.is_some() {
+        return Err(Failure::usage("warmcore::usage", "a page is made of a result, and this is a study")
+            .help("`warmcore study run NAME --page FILE` runs it and makes the page"));
+    }
+    let found = studies(&[name.to_owned()])?;
+    if json {
+        return Ok(console.out(&pretty(&StudyPlanDocument::new(&found, None)))?);
+    }
+    let texts: Vec<String> = found.iter().map(|study| describe(study, console)).collect();
+    Ok(console.out(&texts.join("\n"))?)
+}
+
+fn describe(study: &Study, console: &Console) -> String {
+    let mut text =
+        format!("{}: {}\n\nQuestion: {}\nSource: {}\n", study.name, study.title, study.question, study.source);
+    if !study.note.is_empty() {
+        text.push_str(&format!("{}\n", study.note));
+    }
+    if let Some(missing) = &study.not_expressible {
+        text.push_str(&format!("\nNot expressible: {}\nWhat would settle it: {}\n", missing.missing, missing.settle));
+        return text;
+    }
+    let mut cells = Table::new(["cell", "machine", "workload", "schedulers", ">trials"]);
+    for cell in &study.cells {
+        let schedulers: Vec<&str> = cell.schedulers.iter().map(|text| text.get_ref().as_str()).collect();
+        cells.row([
+            cell.name.clone(),
+            cell.machine.get_ref().clone(),
+            cell.workload.get_ref().clone(),
+            schedulers.join(" "),
+            cell.trials.to_string(),
+        ]);
+    }
+    let mut axes = String::new();
+    for axis in &study.axes {
+        let value = |bindings: &Vec<(String, String)>| {
+            bindings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        let values: Vec<String> = axis.values.iter().map(value).collect();
+        axes.push_str(&format!("{}: {}\n", axis.name, values.join(", ")));
+    }
+    let mut expected = Table::new(["expected", "figure", ">published", "band"]);
+    for of in &study.expectations {
+        let band = format!("{} to {}", of.band.low, of.band.high);
+        expected.row([of.name.clone(), of.figure.to_string(), decimal(of.published), band]);
+    }
+    format!("{text}\n{}{axes}\n{}", console.table(&cells), console.table(&expected))
+}
+
+fn show_result(path: &Path, page_path: Option<&Path>, json: bool, console: &Console) -> Result<(), Failure> {
+    let text = input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let document = StudyDocument::from_json(&text).map_err(|reason| {
+        Failure::usage("warmcore::study", format!("{}: {reason}", path.display()))
+            .help("`warmcore study run NAME --out DIR` writes such a file")
+    })?;
+    if let Some(page_path) = page_path {
+        write_page(&document, library::heading_of(&document), page_path, Some(path))?;
+    }
+    Ok(console.out(&if json { pretty(&document) } else { table(&document, console) })?)
+}
+
+fn write_page(
+    document: &StudyDocument,
+    (title, introduction): (&str, &str),
+    path: &Path,
+    result: Option<&Path>,
+) -> Result<(), Failure> {
+    let data = result.map(|result| page::link(path, result));
+    let text = page::page(document, title, introduction, data.as_deref());
+    write_atomically(path, text.as_bytes()).map_err(file_failure)
+}
+
+fn check(names: &[String], json: bool, console: &Console) -> Result<(), Failure> {
+    let plan = plan::plan(studies(names)?, &|words| console.note(words)).map_err(plan_failure)?;
+    plan.notes.iter().for_each(|words| console.warn(words));
+    let simulations = plan.simulations_in_all();
+    if json {
+        return Ok(console.out(&pretty(&StudyPlanDocument::new(&plan.studies, Some(simulations))))?);
+    }
+    let mut table = Table::new(["study", ">simulations", "not on this computer"]);
+    for (study, cells) in plan.studies.iter().zip(&plan.cells) {
+        let own: usize = cells.iter().filter(|cell| cell.runs.is_ok()).map(|cell| cell.trials).sum();
+        let mut lacking: Vec<&str> =
+            cells.iter().filter_map(|cell| cell.runs.as_ref().err().map(String::as_str)).collect();
+        lacking.sort_unstable();
+        lacking.dedup();
+        table.row([study.name.clone(), own.to_string(), lacking.join("; ")]);
+    }
+    let total = format!("{simulations} simulations in {} experiments, equal ones once\n", plan.experiments.len());
+    Ok(console.out(&format!("{}\n{total}", console.table(&table)))?)
+}
+
+fn plan_failure(error: PlanError) -> Failure {
+    let advice = error.advice();
+    match error {
+        PlanError::Place { source, .. } => place_failure(source, None),
+        error => {
+            let failure = Failure::usage("warmcore::study", error);
+            advice.into_iter().fold(failure, Failure::help)
+        }
+    }
+}
+
+fn file_failure(error: FileError) -> Failure {
+    let advice = error.advice();
+    Failure::failed("warmcore::files", error).help(advice)
+}

@@ -1,0 +1,227 @@
+//! `study`: known answers stay what their files say, exit codes follow the bands, bad input is told with its place.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::Scratch;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A study whose band can be chosen. Two equal spinners share a CPU by halves.
+fn halves(band: &str, rest: &str) -> String {
+    format!(
+        r#"schema = "warmcore-study-form-1"
+title = "Halves"
+question = "How do two equal spinners share a CPU?"
+source = "By hand."
+[[cell]]
+name = "two"
+machine = "1s1n1l1c1t"
+workload = "spin:-n{{n}},-d20ms"
+schedulers = ["rr"]
+trials = 1
+[[vary]]
+name = "n"
+values = [1, 2]
+[[expect]]
+name = "share"
+figure = "cpu_time_ns[two, n=2, task=spin-0] / cpu_time_ns[two, n=1]"
+published = 0.5
+band = {band}
+reason = "by hand"
+{rest}"#
+    )
+}
+
+#[test]
+fn the_short_known_answers_are_what_their_files_say() {
+    let scratch = Scratch::new();
+    let ran = scratch.run("study run answers --short --json").exits_with(0);
+    let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(document["unexpected"], 0, "{}", ran.out);
+    assert!(document["studies"].as_array().unwrap().len() >= 15);
+}
+
+#[test]
+fn the_page_of_answers_is_what_the_program_makes_of_the_stored_result_which_has_every_study() {
+    let stored = stored();
+    let scratch = Scratch::new();
+    for directory in ["docs", stored.rsplit_once('/').unwrap().0] {
+        fs::create_dir_all(scratch.path(directory)).unwrap();
+    }
+    fs::copy(root().join(&stored), scratch.path(&stored)).unwrap();
+    scratch.run(&format!("study show {stored} --page docs/answers.md")).exits_with(0);
+    let [made, page] =
+        [scratch.path("docs/answers.md"), root().join("docs/answers.md")].map(|path| fs::read_to_string(path).unwrap());
+    let help = "make a new result: warmcore study run answers --out DIR; keep DIR/study.json under results; then \
+                warmcore study show results/…/study.json --page docs/answers.md";
+    assert!(page == made, "docs/answers.md is not what the program makes of {stored}; {help}");
+    // Texts and bands of the studies are those of the files, so that a changed file needs a new run.
+    let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(root().join(&stored)).unwrap()).unwrap();
+    let listed: serde_json::Value =
+        serde_json::from_str(&scratch.run("study show answers --json").exits_with(0).out).unwrap();
+    let of = |document: &serde_json::Value| -> Vec<serde_json::Value> {
+        let studies = document["studies"].as_array().unwrap().iter();
+        studies
+            .map(|study| {
+                let expectations = study["expectations"].as_array().unwrap().iter();
+                let keys = ["name", "figure", "published", "low", "high", "reason"];
+                let expectations: Vec<serde_json::Value> =
+                    expectations.map(|of| keys.iter().map(|key| of[*key].clone()).collect()).collect();
+                serde_json::json!([study["name"], study["title"], study["question"], study["source"], expectations])
+            })
+            .collect()
+    };
+    for (stored, listed) in of(&document).iter().zip(of(&listed)) {
+        assert_eq!(*stored, listed, "the stored result is of another file; {help}");
+    }
+    assert_eq!(of(&document).len(), of(&listed).len(), "{help}");
+}
+
+/// The stored result that the page names.
+fn stored() -> String {
+    let page = fs::read_to_string(root().join("docs/answers.md")).unwrap();
+    let named = page.split(['(', ')']).find(|word| word.starts_with("../results/") && word.ends_with("study.json"));
+    named.expect("the page names its data").trim_start_matches("../").to_owned()
+}
+
+#[test]
+fn exit_codes_follow_the_bands() {
+    let scratch = Scratch::new();
+    scratch.write("right.toml", &halves("[0.49, 0.51]", ""));
+    scratch.write("wrong.toml", &halves("[0.6, 0.7]", ""));
+    let declared = "[expect.outside]\nverdict = \"right-in-sign\"\nwhy = \"w\"\nsettle = \"s\"\n";
+    scratch.write("declared.toml", &halves("[0.6, 0.7]", declared));
+    scratch.write("changed.toml", &halves("[0.49, 0.51]", declared));
+    scratch.write("uncounted.toml", &halves("[0.6, 0.7]", "counted = false\n"));
+    let model = |spinners: u32, ms: u32| {
+        format!("[[wrong]]\nname = \"more\"\nworkload = \"spin:-n{spinners},-d{ms}ms\"\nrejects = [\"share\"]\n")
+    };
+    scratch.write("rejected.toml", &halves("[0.49, 0.51]", &model(4, 40)));
+    scratch.write("accepted.toml", &halves("[0.49, 1.0]", &model(2, 20)));
+    for (name, code, words) in [
+        ("right", 0, ""),
+        ("wrong", 3, "share: right in sign"),
+        ("declared", 0, ""),
+        ("changed", 3, "right (0.5, band 0.49 to 0.51), and declared right in sign"),
+        ("uncounted", 0, ""),
+        ("rejected", 0, ""),
+        ("accepted", 3, "the wrong model `more` is not rejected"),
+    ] {
+        scratch.run(&format!("study run {name}.toml")).exits_with(code).complains(words);
+    }
+    let text = scratch.run("study run right.toml").exits_with(0).out;
+    assert!(text.contains("1 questions: 1 right."), "{text}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_a_state_of_its_own() {
+    let scratch = Scratch::new();
+    let text = halves("[0.49, 0.51]", "").replace("[\"rr\"]", "[\"scx:no_such_scheduler --fast\"]");
+    scratch.write("absent.toml", &text);
+    let ran = scratch.run("study run absent.toml").exits_with(0);
+    assert!(ran.out.contains("not answerable here"), "{}", ran.out);
+    let check = scratch.run("study check absent.toml").exits_with(0).out;
+    assert!(check.contains("the program no_such_scheduler is not on this computer"), "{check}");
+}
+
+#[test]
+fn a_study_goes_on_in_its_directory_and_gives_the_same_bytes() {
+    let scratch = Scratch::new();
+    scratch.write("it.toml", &halves("[0.49, 0.51]", ""));
+    let first = scratch.run("study run it.toml --out kept --json --jobs 1").exits_with(0).out;
+    assert_eq!(fs::read_to_string(scratch.path("kept/study.json")).unwrap(), first);
+    let trials: Vec<String> = scratch.files("kept").into_iter().filter(|name| name.contains("/trials/")).collect();
+    assert_eq!(trials.len(), 2, "{trials:?}");
+    // One trial is lost; the other is taken over as it is, even if its file says something else.
+    fs::remove_file(scratch.path("kept").join(&trials[0])).unwrap();
+    let other = scratch.path("kept").join(&trials[1]);
+    let before = fs::metadata(&other).unwrap().modified().unwrap();
+    let again = scratch.run("study run it.toml --out kept --json --jobs 2").exits_with(0).out;
+    assert_eq!(again, first);
+    assert_eq!(fs::metadata(&other).unwrap().modified().unwrap(), before);
+    assert!(scratch.path("kept").join(&trials[0]).is_file());
+}
+
+#[test]
+fn a_directory_that_holds_something_else_is_left_alone() {
+    let scratch = Scratch::new();
+    scratch.write("it.toml", &halves("[0.49, 0.51]", ""));
+    fs::create_dir(scratch.path("full")).unwrap();
+    scratch.write("full/file", "");
+    scratch.run("study run it.toml --out full").exits_with(2).complains("holds something else");
+    assert_eq!(scratch.files("full"), ["file"]);
+}
+
+#[test]
+fn bad_studies_are_told_with_their_place() {
+    let scratch = Scratch::new();
+    let good = halves("[0.49, 0.51]", "");
+    for (from, to, words) in [
+        ("machine =", "machin =", "it.toml:7:1: there is no key `machin` here; did you mean `machine`?"),
+        ("1s1n1l1c1t", "genoa69", "it.toml:7:11: "),
+        ("spin:-n{n}", "spinn:-n{n}", "it.toml:8:12: "),
+        ("spin:-n{n}", "spin:-n{n},-d{t}", "there is no axis `t`"),
+        ("[\"rr\"]", "[\"cas\"]", "it.toml:9:15: "),
+        ("task=spin-0", "task=spinner", "there is no task `spinner`"),
+        ("cpu_time_ns[two, n=1]", "elapsed[two, n=1]", "there is no measure `elapsed`"),
+        (
+            "cpu_time_ns[two, n=1]",
+            "cpu_time_ns[two]",
+            "is 2 simulations; say which: [n=1, scheduler=rr] [n=2, scheduler=rr]",
+        ),
+        ("cpu_time_ns[two, n=1]", "cpu_time_ns[two, n=3]", "is none of the cell's simulations"),
+        ("cpu_time_ns[two, n=1]", "time.smtt[two, n=1]", "there is no cause `smtt`; did you mean `smt`?"),
+        (
+            "cpu_time_ns[two, n=2, task=spin-0]",
+            "elapsed_ns[two, n=2, task=spin-0]",
+            "`task=` chooses of cpu_time_ns only",
+        ),
+        ("[0.49, 0.51]", "[0.51, 0.49]", "the band's ends are swapped"),
+        ("values = [1, 2]", "values = []", "axis `n` has no values"),
+        ("trials = 1", "trials = 1\nplace = \"mars\"", "there is no place `mars`"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        scratch.write("it.toml", &good.replace(from, to));
+        scratch.run("study check it.toml").exits_with(2).complains(words);
+    }
+    scratch.write(
+        "zero.toml",
+        &good.replace("/ cpu_time_ns[two, n=1]", "/ (cpu_time_ns[two, n=1] - cpu_time_ns[two, n=1])"),
+    );
+    let ran = scratch.run("study run zero.toml").exits_with(3).complains("it divides by zero");
+    assert!(ran.out.contains("wrong (!)"), "{}", ran.out);
+    scratch.run("study run answer").exits_with(2).complains("did you mean `answers`?");
+    scratch.run("study show it.toml --page x.md").exits_with(2).complains("a page is made of a result");
+    scratch.write("result.json", "{}");
+    scratch.run("study show result.json").exits_with(2).complains("result.json");
+}
+
+#[test]
+fn a_million_cells_are_refused_with_their_number() {
+    let scratch = Scratch::new();
+    let values: Vec<String> = (1..=1000).map(|value| value.to_string()).collect();
+    let axis = |name: &str| format!("[[vary]]\nname = \"{name}\"\nvalues = [{}]\n", values.join(", "));
+    let text = halves("[0.49, 0.51]", &axis("d"))
+        .replace("-d20ms", "-d{d}ms")
+        .replace("values = [1, 2]", &format!("values = [{}]", values.join(", ")));
+    scratch.write("many.toml", &text);
+    scratch.run("study check many.toml").exits_with(2).complains("many.toml: 1000000 cells; at most 10000");
+}
+
+#[test]
+fn what_comes_with_the_program_is_listed_and_shown() {
+    let scratch = Scratch::new();
+    let list = scratch.run("study list").exits_with(0).out;
+    assert!(list.contains("answers/smt-pool"), "{list}");
+    let shown = scratch.run("study show answers/smt-pool").exits_with(0).out;
+    for words in ["Question: ", "Source: ", "forkjoin:-n{n},-i60,-w{w}", "speedup of 8 threads", "3.4"] {
+        assert!(shown.contains(words), "{words}\n{shown}");
+    }
+    let missing = scratch.run("study show answers/cpu-quota").exits_with(0).out;
+    assert!(missing.contains("Not expressible: "), "{missing}");
+}

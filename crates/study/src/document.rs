@@ -1,0 +1,447 @@
+//! The result of studies: one document, and its table.
+//!
+//! A study is as good as the worst of its expectations that count. Nothing in the document differs between equal runs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use warmcore_lab::experiment::TOOL_VERSION;
+
+use crate::file::{Cost, Expectation, Missing, Outside, Study};
+use crate::judge::{self, Judged, Judgement, Trials, is_of_the_size};
+use crate::plan::{Plan, PlannedCell};
+
+/// Version of the document.
+pub const SCHEMA: &str = "warmcore-study-1";
+
+/// What came out of studies.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyDocument {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of the program.
+    pub tool_version: String,
+    /// The studies, in the order that was asked for.
+    pub studies: Vec<StudyResult>,
+    /// Studies by judgement.
+    pub counts: BTreeMap<String, usize>,
+    /// Of the studies that were judged, those whose every counted figure has the published direction and size, or lies in its band.
+    pub of_the_size: usize,
+    /// Expectations that are not what the files say, and wrong models that were not rejected.
+    pub unexpected: usize,
+}
+
+/// A study.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyResult {
+    /// Name.
+    pub name: String,
+    /// What it is about.
+    pub title: String,
+    /// What somebody wants to know.
+    pub question: String,
+    /// Who measured the answer, and where.
+    pub source: String,
+    /// Whether tests run it.
+    pub cost: Cost,
+    /// What a reader should know besides.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    /// The worst of what counts.
+    pub judgement: Judgement,
+    /// Whether every figure that counts is in its band, or changes by half to twice what was published.
+    pub of_the_size: bool,
+    /// What this program lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_expressible: Option<Missing>,
+    /// The expectations.
+    pub expectations: Vec<ExpectationResult>,
+    /// The wrong models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wrong_models: Vec<WrongModelResult>,
+    /// What was run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<CellResult>,
+}
+
+/// An expectation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectationResult {
+    /// What it is.
+    pub name: String,
+    /// How it was computed.
+    pub figure: String,
+    /// What was published, if that is a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<f64>,
+    /// What came out; absent where it has no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Smallest and largest of a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+    /// Why it has no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_value: Option<String>,
+    /// Lower end of the band.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end of the band.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Why the band is where it is.
+    pub reason: String,
+    /// How it is judged.
+    pub judgement: Judgement,
+    /// The change in parts of the published one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<f64>,
+    /// Whether it decides.
+    pub counted: bool,
+    /// The parameter that was fitted to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitted: Option<String>,
+    /// What is known of an answer outside of its band.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Outside>,
+    /// Whether it is not what the file says.
+    pub unexpected: bool,
+}
+
+/// A model that must be rejected.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrongModelResult {
+    /// What is wrong.
+    pub name: String,
+    /// The expectations that reject it; none is an error.
+    pub rejected_by: Vec<String>,
+    /// Whether that could be tried on this computer.
+    pub tried: bool,
+}
+
+/// What was run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellResult {
+    /// The cell with the values of its axes.
+    pub name: String,
+    /// Machine.
+    pub machine: String,
+    /// Workload.
+    pub workload: String,
+    /// Scheduler.
+    pub scheduler: String,
+    /// Place.
+    pub place: String,
+    /// Trials.
+    pub trials: usize,
+    /// Why it was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_here: Option<String>,
+}
+
+impl StudyDocument {
+    /// The document of a plan's trials.
+    #[must_use]
+    pub fn new(plan: &Plan, trials: &Trials) -> Self {
+        let studies: Vec<StudyResult> =
+            (0..plan.studies.len()).map(|study| StudyResult::new(plan, trials, study)).collect();
+        let mut counts = BTreeMap::new();
+        for study in &studies {
+            *counts.entry(study.judgement.words().to_owned()).or_insert(0) += 1;
+        }
+        let unaccepted = |study: &StudyResult| {
+            let expectations = study.expectations.iter().filter(|expectation| expectation.unexpected).count();
+            expectations + study.wrong_models.iter().filter(|wrong| wrong.is_accepted()).count()
+        };
+        Self {
+            schema: SCHEMA.into(),
+            tool_version: TOOL_VERSION.into(),
+            counts,
+            of_the_size: studies.iter().filter(|study| study.is_judged() && study.of_the_size).count(),
+            unexpected: studies.iter().map(unaccepted).sum(),
+            studies,
+        }
+    }
+
+    /// The document in a text.
+    ///
+    /// # Errors
+    /// When it is none of this version.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if document.schema == SCHEMA {
+            Ok(document)
+        } else {
+            Err(format!("its schema is `{}`; this version reads {SCHEMA}", document.schema))
+        }
+    }
+
+    /// Studies that were judged.
+    #[must_use]
+    pub fn judged(&self) -> usize {
+        self.studies.iter().filter(|study| study.is_judged()).count()
+    }
+
+    /// How the studies were judged, in a sentence.
+    #[must_use]
+    pub fn conclusion(&self) -> String {
+        let number = |judgement: Judgement| self.counts.get(judgement.words()).copied().unwrap_or(0);
+        let order = [
+            Judgement::Right,
+            Judgement::RightInSign,
+            Judgement::Wrong,
+            Judgement::NotAnswerableHere,
+            Judgement::Fitted,
+            Judgement::NotExpressible,
+        ];
+        let parts: Vec<String> = order
+            .into_iter()
+            .filter(|judgement| number(*judgement) > 0)
+            .map(|judgement| format!("{} {}", number(judgement), judgement.words()))
+            .collect();
+        format!(
+            "{} questions: {}. Of the {} that were judged {} have the right sign and are within a factor of two in size.",
+            self.studies.len(),
+            parts.join(", "),
+            self.judged(),
+            self.of_the_size
+        )
+    }
+
+    /// What is not as the files say, one line each.
+    #[must_use]
+    pub fn surprises(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for study in &self.studies {
+            for of in study.expectations.iter().filter(|of| of.unexpected) {
+                let declared = of.outside.as_ref().map_or("right".to_owned(), |outside| outside.verdict.to_string());
+                let value = of.no_value.clone().unwrap_or_else(|| decimal(of.value));
+                lines.push(format!(
+                    "{}: {}: {} ({value}, band {}), and declared {declared}",
+                    study.name,
+                    of.name,
+                    of.judgement.words(),
+                    of.band()
+                ));
+            }
+            for wrong in study.wrong_models.iter().filter(|wrong| wrong.is_accepted()) {
+                lines.push(format!("{}: the wrong model `{}` is not rejected", study.name, wrong.name));
+            }
+        }
+        lines
+    }
+
+    /// Headings of the table; a `>` before a name means that numbers are below it.
+    pub const HEADINGS: [&'static str; 7] = ["study", "what", ">published", ">here", ">band", ">size", "judgement"];
+
+    /// The table: a row for each expectation, and for each study that has none.
+    #[must_use]
+    pub fn rows(&self) -> Vec<[String; 7]> {
+        let mut rows = Vec::new();
+        for study in &self.studies {
+            if study.expectations.is_empty() {
+                let missing = study.not_expressible.as_ref().map_or("", |missing| missing.missing.as_str());
+                let blank = String::new;
+                let what = format!("{}: {missing}", study.title);
+                rows.push([
+                    study.name.clone(),
+                    what,
+                    blank(),
+                    blank(),
+                    blank(),
+                    blank(),
+                    study.judgement.words().into(),
+                ]);
+            }
+            for of in &study.expectations {
+                let judgement = match (of.unexpected, of.counted) {
+                    (true, _) => format!("{} (!)", of.judgement.words()),
+                    (false, true) => of.judgement.words().to_owned(),
+                    (false, false) => format!("{} (not counted)", of.judgement.words()),
+                };
+                rows.push([
+                    study.name.clone(),
+                    of.name.clone(),
+                    decimal(of.published),
+                    decimal(of.value),
+                    of.band(),
+                    decimal(of.size),
+                    judgement,
+                ]);
+            }
+        }
+        rows
+    }
+}
+
+impl StudyResult {
+    fn new(plan: &Plan, trials: &Trials, index: usize) -> Self {
+        let study = &plan.studies[index];
+        let judged: Vec<Judged> =
+            study.expectations.iter().map(|of| judge::judge(plan, trials, index, None, of)).collect();
+        let expectations: Vec<ExpectationResult> =
+            study.expectations.iter().zip(&judged).map(|(of, judged)| ExpectationResult::new(of, judged)).collect();
+        let counted = || expectations.iter().filter(|of| of.counted);
+        let scored = counted().filter(|of| of.judgement != Judgement::Fitted).map(|of| of.judgement);
+        let judgement = match (&study.not_expressible, scored.max()) {
+            (Some(_), _) => Judgement::NotExpressible,
+            (None, Some(worst)) => worst,
+            (None, None) => Judgement::Fitted,
+        };
+        let sized = |of: &ExpectationResult| {
+            matches!(of.judgement, Judgement::Right | Judgement::Fitted) || of.size.is_some_and(is_of_the_size)
+        };
+        let wrong_models = study.wrong.iter().enumerate().map(|(number, wrong)| {
+            let under: Vec<(&Expectation, Judged)> = wrong
+                .rejects
+                .iter()
+                .map(|of| &study.expectations[*of])
+                .map(|of| (of, judge::judge(plan, trials, index, Some(number), of)))
+                .collect();
+            let outside = |(of, judged): &&(&Expectation, Judged)| match &judged.figure {
+                Ok([middle, ..]) => !of.band.contains(*middle),
+                Err(_) => judged.judgement != Judgement::NotAnswerableHere,
+            };
+            WrongModelResult {
+                name: wrong.name.clone(),
+                rejected_by: under.iter().filter(outside).map(|(of, _)| of.name.clone()).collect(),
+                tried: under.iter().any(|(_, judged)| judged.judgement != Judgement::NotAnswerableHere),
+            }
+        });
+        Self {
+            name: study.name.clone(),
+            title: study.title.clone(),
+            question: study.question.clone(),
+            source: study.source.clone(),
+            cost: study.cost,
+            note: study.note.clone(),
+            of_the_size: judgement != Judgement::NotExpressible && counted().all(sized),
+            judgement,
+            not_expressible: study.not_expressible.clone(),
+            wrong_models: wrong_models.collect(),
+            cells: plan.cells[index]
+                .iter()
+                .filter(|cell| cell.wrong.is_none())
+                .map(|cell| CellResult::new(study, cell))
+                .collect(),
+            expectations,
+        }
+    }
+
+    /// Whether its answer could be had, here and at all.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        matches!(self.judgement, Judgement::Right | Judgement::RightInSign | Judgement::Wrong)
+    }
+}
+
+impl WrongModelResult {
+    /// Whether it was tried and nothing rejects it.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        self.tried && self.rejected_by.is_empty()
+    }
+}
+
+impl ExpectationResult {
+    fn new(of: &Expectation, judged: &Judged) -> Self {
+        let figure = judged.figure.as_ref();
+        Self {
+            name: of.name.clone(),
+            figure: of.figure.to_string(),
+            published: of.published,
+            value: figure.ok().map(|[middle, ..]| *middle).filter(|value| value.is_finite()),
+            range: figure
+                .ok()
+                .map(|[_, low, high]| [*low, *high])
+                .filter(|range| range.iter().all(|end| end.is_finite())),
+            no_value: match figure {
+                Ok([middle, ..]) if middle.is_finite() => None,
+                Ok(_) => Some("it is infinite: a run did not end".to_owned()),
+                Err(error) => Some(error.to_string()),
+            },
+            low: Some(of.band.low).filter(|low| low.is_finite()),
+            high: Some(of.band.high).filter(|high| high.is_finite()),
+            reason: of.reason.clone(),
+            judgement: judged.judgement,
+            size: judged.size,
+            counted: of.counted,
+            fitted: of.fitted.clone(),
+            outside: of.outside.clone(),
+            unexpected: judged.unexpected,
+        }
+    }
+
+    /// The band in words.
+    #[must_use]
+    pub fn band(&self) -> String {
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => format!("{} to {}", short(low), short(high)),
+            (Some(low), None) => format!("from {}", short(low)),
+            (None, Some(high)) => format!("to {}", short(high)),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+impl CellResult {
+    fn new(study: &Study, planned: &PlannedCell) -> Self {
+        let cell = &study.cells[planned.cell];
+        let values = planned.bindings.iter().filter(|(key, _)| *key != crate::file::SCHEDULER);
+        let values: Vec<String> = values.map(|(key, value)| format!(", {key}={value}")).collect();
+        Self {
+            name: format!("{}{}", cell.name, values.concat()),
+            machine: planned.machine.clone(),
+            workload: planned.workload.clone(),
+            scheduler: planned.scheduler.clone(),
+            place: cell.place.clone(),
+            trials: planned.trials,
+            not_here: planned.runs.as_ref().err().cloned(),
+        }
+    }
+}
+
+/// A number in three digits that matter; nothing for none.
+#[must_use]
+pub fn decimal(number: Option<f64>) -> String {
+    number.map(short).unwrap_or_default()
+}
+
+fn short(number: f64) -> String {
+    let magnitude = number.abs();
+    let digits = match magnitude {
+        _ if magnitude == 0.0 => 0,
+        _ if magnitude >= 100.0 => 0,
+        _ if magnitude >= 10.0 => 1,
+        _ if magnitude >= 1.0 => 2,
+        _ if magnitude >= 0.1 => 3,
+        _ => 4,
+    };
+    let text = format!("{number:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_matter() {
+        let all = [0.0, 0.018, 0.5, 1.0, 3.614, 12.34, 50_868.4, -0.25];
+        assert_eq!(all.map(short), ["0", "0.018", "0.5", "1", "3.61", "12.3", "50868", "-0.25"]);
+    }
+
+    #[test]
+    fn a_document_of_another_version_is_refused() {
+        let error = StudyDocument::from_json(
+            r#"{"schema":"warmcore-study-0","tool_version":"0","studies":[],"counts":{},"of_the_size":0,"unexpected":0}"#,
+        );
+        assert!(error.unwrap_err().contains("warmcore-study-0"));
+        assert!(StudyDocument::from_json("{").is_err());
+    }
+}

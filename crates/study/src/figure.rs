@@ -1,0 +1,434 @@
+//! Figures: numbers that follow from measures of named cells.
+//!
+//! `median(elapsed_ns[pool, n=1]) / median(elapsed_ns[pool, n=4])`
+//!
+//! | part | means |
+//! |---|---|
+//! | `measure[cell]` | a measure in each trial of a cell: `warmcore metrics list` names them; `cpu_time_ns[cell, task=NAME]` and `application=NAME` are CPU time of tasks, `time.CAUSE[cell]` is time by cause |
+//! | `[cell, key=value]` | of a cell that stands for several, the one in which an axis has this value; `scheduler=` chooses among its schedulers, whose name may stand alone; values with commas are quoted |
+//! | `+ - * /`, `( )`, `-x` | arithmetic, trial by trial; a number goes with every trial |
+//! | `median mean min max` | of the trials, one number |
+//! | `quantile(x, p)` | the same, `p` from 0 to 1 |
+//! | `abs(x) sqrt(x)` | of each trial |
+//! | `name` | another figure of the study |
+//!
+//! What is left with a value for each trial is its median. Trial k of two cells has the same seed, so that arithmetic pairs them.
+//!
+//! Does not know what a cell is: the caller looks up what is selected.
+
+mod value;
+
+use std::fmt;
+
+pub use value::{Lookup, Value, ValueError, evaluate, middle};
+
+/// The longest expression that is read, in bytes.
+pub const MOST_BYTES: usize = 4096;
+/// How deeply parts may be nested.
+const MOST_DEPTH: usize = 64;
+
+/// An expression, or a part of one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Expression {
+    /// What it is.
+    pub node: Node,
+    /// Where it begins in the text, in bytes.
+    pub at: usize,
+}
+
+/// What an expression is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Node {
+    /// A number.
+    Number(f64),
+    /// A measure of a cell.
+    Measure(Selection),
+    /// Another figure of the study.
+    Named(String),
+    /// The opposite.
+    Negated(Box<Expression>),
+    /// Two values and what is done with them.
+    Binary(Operator, Box<Expression>, Box<Expression>),
+    /// A function and what it is of.
+    Call(Function, Vec<Expression>),
+}
+
+/// A measure of a cell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Selection {
+    /// Name of the measure.
+    pub measure: String,
+    /// Name of the cell.
+    pub cell: String,
+    /// What is chosen of the cell: key, empty where the value stood alone, and value.
+    pub choices: Vec<(String, String)>,
+}
+
+/// What is done with two values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operator {
+    /// Their sum.
+    Add,
+    /// Their difference.
+    Subtract,
+    /// Their product.
+    Multiply,
+    /// Their ratio.
+    Divide,
+}
+
+/// A function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Function {
+    /// The middle trial.
+    Median,
+    /// The mean of trials.
+    Mean,
+    /// The smallest trial.
+    Min,
+    /// The largest trial.
+    Max,
+    /// A quantile of trials.
+    Quantile,
+    /// Without sign.
+    Abs,
+    /// The square root.
+    Sqrt,
+}
+
+impl Function {
+    const ALL: [(&'static str, Self); 7] = [
+        ("median", Self::Median),
+        ("mean", Self::Mean),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("quantile", Self::Quantile),
+        ("abs", Self::Abs),
+        ("sqrt", Self::Sqrt),
+    ];
+
+    fn arguments(self) -> usize {
+        if self == Self::Quantile { 2 } else { 1 }
+    }
+}
+
+/// Why a text is no expression.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct ParseError {
+    /// Where, in bytes from the beginning of the text.
+    pub at: usize,
+    /// Why.
+    pub problem: ParseProblem,
+}
+
+/// What is wrong with a text.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ParseProblem {
+    /// Something else was expected.
+    #[error("expected {expected}, found {found}")]
+    Expected {
+        /// What.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
+    /// No function has this name.
+    #[error("there is no function `{name}`{}", did_you_mean(.nearest.as_deref()))]
+    Function {
+        /// The name.
+        name: String,
+        /// What was probably meant.
+        nearest: Option<String>,
+    },
+    /// A function of another number of values.
+    #[error("`{name}` takes {wanted} values, not {found}")]
+    Arguments {
+        /// The function.
+        name: String,
+        /// How many it takes.
+        wanted: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// It is too long or too deep.
+    #[error("it is longer than {MOST_BYTES} bytes or nested more than {MOST_DEPTH} deep")]
+    TooLarge,
+}
+
+/// ` (did you mean `x`?)`, or nothing.
+pub(crate) fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}
+
+/// Reads an expression.
+///
+/// # Errors
+/// Where and why it is none.
+pub fn parse(text: &str) -> Result<Expression, ParseError> {
+    if text.len() > MOST_BYTES {
+        return Err(ParseError { at: 0, problem: ParseProblem::TooLarge });
+    }
+    let mut parser = Parser { text, at: 0, depth: 0 };
+    let expression = parser.sum()?;
+    parser.skip_space();
+    if parser.at < text.len() {
+        return Err(parser.expected("an operator or the end"));
+    }
+    Ok(expression)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip_space(&mut self) {
+        self.at += self.rest().len() - self.rest().trim_start().len();
+    }
+
+    fn peek(&mut self) -> Option<char> {
+        self.skip_space();
+        self.rest().chars().next()
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        if found {
+            self.at += wanted.len_utf8();
+        }
+        found
+    }
+
+    fn take_while(&mut self, accepts: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|letter: char| !accepts(letter)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    fn expected(&mut self, expected: &'static str) -> ParseError {
+        let found = self.peek().map_or_else(|| "the end".to_owned(), |letter| format!("`{letter}`"));
+        ParseError { at: self.at, problem: ParseProblem::Expected { expected, found } }
+    }
+
+    fn sum(&mut self) -> Result<Expression, ParseError> {
+        let mut left = self.product()?;
+        loop {
+            let operator = match self.peek() {
+                Some('+') => Operator::Add,
+                Some('-') => Operator::Subtract,
+                _ => return Ok(left),
+            };
+            left = self.binary(operator, left, Self::product)?;
+        }
+    }
+
+    fn product(&mut self) -> Result<Expression, ParseError> {
+        let mut left = self.signed()?;
+        loop {
+            let operator = match self.peek() {
+                Some('*') => Operator::Multiply,
+                Some('/') => Operator::Divide,
+                _ => return Ok(left),
+            };
+            left = self.binary(operator, left, Self::signed)?;
+        }
+    }
+
+    fn binary(
+        &mut self,
+        operator: Operator,
+        left: Expression,
+        right: fn(&mut Self) -> Result<Expression, ParseError>,
+    ) -> Result<Expression, ParseError> {
+        let at = self.at;
+        self.at += 1;
+        let right = right(self)?;
+        Ok(Expression { node: Node::Binary(operator, Box::new(left), Box::new(right)), at })
+    }
+
+    fn signed(&mut self) -> Result<Expression, ParseError> {
+        self.depth += 1;
+        if self.depth > MOST_DEPTH {
+            return Err(ParseError { at: self.at, problem: ParseProblem::TooLarge });
+        }
+        self.skip_space();
+        let at = self.at;
+        let found = if self.take('-') {
+            Expression { node: Node::Negated(Box::new(self.signed()?)), at }
+        } else {
+            self.primary()?
+        };
+        self.depth -= 1;
+        Ok(found)
+    }
+
+    fn primary(&mut self) -> Result<Expression, ParseError> {
+        self.skip_space();
+        let at = self.at;
+        let node = match self.peek() {
+            Some('(') => {
+                self.at += 1;
+                let inner = self.sum()?;
+                if !self.take(')') {
+                    return Err(self.expected("`)`"));
+                }
+                return Ok(inner);
+            }
+            Some(letter) if letter.is_ascii_digit() || letter == '.' => self.number()?,
+            Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => self.name()?,
+            _ => return Err(self.expected("a number, a measure or a function")),
+        };
+        Ok(Expression { node, at })
+    }
+
+    fn number(&mut self) -> Result<Node, ParseError> {
+        let start = self.at;
+        self.take_while(|letter| letter.is_ascii_digit() || letter == '.' || letter == '_');
+        if self.rest().starts_with(['e', 'E']) {
+            self.at += 1;
+            if self.rest().starts_with(['+', '-']) {
+                self.at += 1;
+            }
+            self.take_while(|letter| letter.is_ascii_digit());
+        }
+        let text = self.text[start..self.at].replace('_', "");
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(Node::Number(number)),
+            _ => {
+                let problem = ParseProblem::Expected { expected: "a finite number", found: format!("`{text}`") };
+                Err(ParseError { at: start, problem })
+            }
+        }
+    }
+
+    fn name(&mut self) -> Result<Node, ParseError> {
+        let start = self.at;
+        let name =
+            self.take_while(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '.').to_owned();
+        match self.peek() {
+            Some('[') => self.selection(name).map(Node::Measure),
+            Some('(') => self.call(name, start),
+            _ => Ok(Node::Named(name)),
+        }
+    }
+
+    fn call(&mut self, name: String, start: usize) -> Result<Node, ParseError> {
+        let function = Function::ALL.iter().find(|(known, _)| *known == name).map(|(_, function)| *function);
+        let Some(function) = function else {
+            let nearest = warmcore_workload::nearest(&name, Function::ALL.iter().map(|(known, _)| *known));
+            let nearest = nearest.map(str::to_owned);
+            return Err(ParseError { at: start, problem: ParseProblem::Function { name, nearest } });
+        };
+        self.at += 1;
+        let mut arguments = vec![self.sum()?];
+        while self.take(',') {
+            arguments.push(self.sum()?);
+        }
+        if !self.take(')') {
+            return Err(self.expected("`,` or `)`"));
+        }
+        let (wanted, found) = (function.arguments(), arguments.len());
+        if wanted != found {
+            return Err(ParseError { at: start, problem: ParseProblem::Arguments { name, wanted, found } });
+        }
+        Ok(Node::Call(function, arguments))
+    }
+
+    fn selection(&mut self, measure: String) -> Result<Selection, ParseError> {
+        self.at += 1;
+        let cell = self.word("the name of a cell")?;
+        let mut choices = Vec::new();
+        while self.take(',') {
+            let first = self.word("`key=value` or a scheduler")?;
+            let choice = if self.take('=') { (first, self.word("a value")?) } else { (String::new(), first) };
+            choices.push(choice);
+        }
+        if !self.take(']') {
+            return Err(self.expected("`,` or `]`"));
+        }
+        Ok(Selection { measure, cell, choices })
+    }
+
+    fn word(&mut self, expected: &'static str) -> Result<String, ParseError> {
+        if self.take('"') {
+            let word = self.take_while(|letter| letter != '"').to_owned();
+            return if self.take('"') { Ok(word) } else { Err(self.expected("`\"`")) };
+        }
+        self.skip_space();
+        let word = self.take_while(|letter| !matches!(letter, ',' | '=' | '[' | ']' | '"')).trim().to_owned();
+        if word.is_empty() { Err(self.expected(expected)) } else { Ok(word) }
+    }
+}
+
+impl Expression {
+    /// Shows every measure and every other figure that it names to `visit`, with where they stand.
+    pub fn each_name<'a>(&'a self, visit: &mut dyn FnMut(Named<'a>, usize)) {
+        match &self.node {
+            Node::Number(_) => {}
+            Node::Measure(selection) => visit(Named::Measure(selection), self.at),
+            Node::Named(name) => visit(Named::Figure(name), self.at),
+            Node::Negated(inner) => inner.each_name(visit),
+            Node::Binary(_, left, right) => {
+                left.each_name(visit);
+                right.each_name(visit);
+            }
+            Node::Call(_, arguments) => arguments.iter().for_each(|argument| argument.each_name(visit)),
+        }
+    }
+}
+
+/// What an expression names.
+#[derive(Clone, Copy, Debug)]
+pub enum Named<'a> {
+    /// A measure of a cell.
+    Measure(&'a Selection),
+    /// Another figure.
+    Figure(&'a str),
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.node {
+            Node::Number(number) => write!(f, "{number}"),
+            Node::Measure(selection) => write!(f, "{selection}"),
+            Node::Named(name) => f.write_str(name),
+            Node::Negated(inner) => write!(f, "-{inner}"),
+            Node::Binary(operator, left, right) => {
+                let sign = match operator {
+                    Operator::Add => '+',
+                    Operator::Subtract => '-',
+                    Operator::Multiply => '*',
+                    Operator::Divide => '/',
+                };
+                write!(f, "({left} {sign} {right})")
+            }
+            Node::Call(function, arguments) => {
+                let name = Function::ALL.iter().find(|(_, known)| known == function).map_or("", |(name, _)| name);
+                let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+                write!(f, "{name}({})", arguments.join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}", self.measure, self.cell)?;
+        for (key, value) in &self.choices {
+            let value = if value.contains([',', '=']) { format!("\"{value}\"") } else { value.clone() };
+            if key.is_empty() { write!(f, ", {value}")? } else { write!(f, ", {key}={value}")? }
+        }
+        f.write_str("]")
+    }
+}
+
+#[cfg(test)]
+mod tests;

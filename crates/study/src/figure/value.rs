@@ -1,0 +1,139 @@
+//! The value of an expression, given what it names.
+
+use warmcore_statistics::Sample;
+
+use super::{Expression, Function, Node, Operator, Selection};
+
+/// A value in the making.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// One number, which goes with every trial.
+    One(f64),
+    /// A number for each trial.
+    Trials(Vec<f64>),
+}
+
+impl Value {
+    /// The numbers, one for each trial if there are several.
+    #[must_use]
+    pub fn numbers(&self) -> &[f64] {
+        match self {
+            Self::One(number) => std::slice::from_ref(number),
+            Self::Trials(numbers) => numbers,
+        }
+    }
+}
+
+/// Why an expression has no value.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum ValueError {
+    /// Something is divided by zero.
+    #[error("it divides by zero: {0}")]
+    DividesByZero(String),
+    /// A trial has no such value, such as a percentile of no samples.
+    #[error("{0} has no value in a trial")]
+    Missing(String),
+    /// Numbers of trials do not go together.
+    #[error("{left} trials and {right} trials are not pairs; take a median of each")]
+    Trials {
+        /// Of the left side.
+        left: usize,
+        /// Of the right side.
+        right: usize,
+    },
+    /// What comes out is no number, such as the root of a negative one.
+    #[error("it is no number")]
+    NotANumber,
+    /// What it needs cannot be had on this computer.
+    #[error("{0}")]
+    NotHere(String),
+}
+
+/// Finds the values of what an expression names.
+pub trait Lookup {
+    /// The values of a measure, one for each trial.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError>;
+
+    /// The value of another figure.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn figure(&self, name: &str) -> Result<Value, ValueError>;
+}
+
+/// The value of an expression.
+///
+/// # Errors
+/// Why it has none.
+pub fn evaluate(expression: &Expression, lookup: &dyn Lookup) -> Result<Value, ValueError> {
+    let value = match &expression.node {
+        Node::Number(number) => Value::One(*number),
+        Node::Measure(selection) => Value::Trials(lookup.measure(selection)?),
+        Node::Named(name) => lookup.figure(name)?,
+        Node::Negated(inner) => map(evaluate(inner, lookup)?, |number| -number),
+        Node::Binary(operator, left, right) => {
+            let divisor = evaluate(right, lookup)?;
+            if *operator == Operator::Divide && divisor.numbers().contains(&0.0) {
+                return Err(ValueError::DividesByZero(right.to_string()));
+            }
+            zip(evaluate(left, lookup)?, divisor, |a, b| match operator {
+                Operator::Add => a + b,
+                Operator::Subtract => a - b,
+                Operator::Multiply => a * b,
+                Operator::Divide => a / b,
+            })?
+        }
+        Node::Call(function, arguments) => {
+            let of = evaluate(&arguments[0], lookup)?;
+            match function {
+                Function::Abs => map(of, f64::abs),
+                Function::Sqrt => map(of, f64::sqrt),
+                Function::Quantile => {
+                    let probability = middle(&evaluate(&arguments[1], lookup)?)?;
+                    Value::One(of_sample(&of, |sample| sample.quantile(probability))?)
+                }
+                Function::Median => Value::One(middle(&of)?),
+                Function::Mean => Value::One(of_sample(&of, Sample::mean)?),
+                Function::Min => Value::One(of_sample(&of, Sample::min)?),
+                Function::Max => Value::One(of_sample(&of, Sample::max)?),
+            }
+        }
+    };
+    if value.numbers().iter().any(|number| number.is_nan()) { Err(ValueError::NotANumber) } else { Ok(value) }
+}
+
+/// The middle of a value's trials.
+///
+/// # Errors
+/// When it has none.
+pub fn middle(value: &Value) -> Result<f64, ValueError> {
+    of_sample(value, Sample::median)
+}
+
+fn of_sample(value: &Value, of: impl Fn(&Sample) -> Option<f64>) -> Result<f64, ValueError> {
+    Sample::new(value.numbers()).ok().as_ref().and_then(of).ok_or(ValueError::NotANumber)
+}
+
+fn map(value: Value, of: impl Fn(f64) -> f64) -> Value {
+    match value {
+        Value::One(number) => Value::One(of(number)),
+        Value::Trials(numbers) => Value::Trials(numbers.into_iter().map(of).collect()),
+    }
+}
+
+fn zip(left: Value, right: Value, of: impl Fn(f64, f64) -> f64) -> Result<Value, ValueError> {
+    Ok(match (left, right) {
+        (Value::One(a), Value::One(b)) => Value::One(of(a, b)),
+        (Value::Trials(left), Value::One(b)) => Value::Trials(left.into_iter().map(|a| of(a, b)).collect()),
+        (Value::One(a), Value::Trials(right)) => Value::Trials(right.into_iter().map(|b| of(a, b)).collect()),
+        (Value::Trials(left), Value::Trials(right)) => {
+            if left.len() != right.len() {
+                return Err(ValueError::Trials { left: left.len(), right: right.len() });
+            }
+            Value::Trials(left.into_iter().zip(right).map(|(a, b)| of(a, b)).collect())
+        }
+    })
+}

@@ -1,0 +1,481 @@
+//! The form of a study: one TOML file.
+//!
+//! | key | means |
+//! |---|---|
+//! | `schema` | [`SCHEMA`] |
+//! | `title`, `question`, `source` | what it is about in a few words; what somebody wants to know; who measured the answer, and where |
+//! | `cost` | `short`, the default: some seconds of a debug build at most, run by the tests; `long`: more |
+//! | `note` | what a reader should know besides |
+//! | `[not_expressible]` | a question that this program cannot ask: `missing`, and what would `settle` it; such a study has nothing else |
+//! | `[[machine]]`, `[[workload]]` | `name` and `text` of a machine (TOML) or workload (rt-app's format) of the study's own |
+//! | `profiles` | memory profiles (TOML) that workloads may name |
+//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `observe` |
+//! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` |
+//! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
+//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; `fitted`: the parameter that was fitted to it, so that it is shown and not scored; `counted = false`: shown and judged without consequence; `[expect.outside]`: a known answer outside of the band, see [`Outside`] |
+//! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
+//!
+//! What is not what it should be is an error with line and column. Does not load machines or workloads: that is [`plan`](crate::plan)'s.
+
+mod form;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use warmcore_kernel::MemoryChoice;
+use warmcore_lab::experiment::Observation;
+use warmcore_lab::input;
+
+use crate::figure::{Expression, Named, ParseError, did_you_mean};
+
+/// Version of the form.
+pub const SCHEMA: &str = "warmcore-study-form-1";
+
+/// A study.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The file's stem.
+    pub name: String,
+    /// The file, as it was given.
+    pub path: PathBuf,
+    /// What it is about, in a few words.
+    pub title: String,
+    /// What somebody wants to know.
+    pub question: String,
+    /// Who measured the answer, and where.
+    pub source: String,
+    /// Whether tests run it.
+    pub cost: Cost,
+    /// What a reader should know besides.
+    pub note: String,
+    /// What this program lacks, of a question that it cannot ask.
+    pub not_expressible: Option<Missing>,
+    /// Machines of its own.
+    pub machines: Vec<Inline>,
+    /// Workloads of its own.
+    pub workloads: Vec<Inline>,
+    /// Memory profiles that workloads may name, TOML.
+    pub profiles: Option<String>,
+    /// What runs.
+    pub cells: Vec<Cell>,
+    /// What is varied.
+    pub axes: Vec<Axis>,
+    /// Figures that others name.
+    pub figures: Vec<NamedFigure>,
+    /// What is expected.
+    pub expectations: Vec<Expectation>,
+    /// Models that must be rejected.
+    pub wrong: Vec<WrongModel>,
+    text: String,
+}
+
+/// What a study takes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cost {
+    /// Some seconds of a debug build at most.
+    #[default]
+    Short,
+    /// More.
+    Long,
+}
+
+/// What is lacking for a question.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Missing {
+    /// What cannot be said.
+    pub missing: String,
+    /// What would answer the question.
+    pub settle: String,
+}
+
+/// A machine or workload within the file.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inline {
+    /// Name that cells use.
+    pub name: String,
+    /// Its own text.
+    pub text: String,
+}
+
+/// What runs: as many simulations as its axes and schedulers make of it, in trials.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cell {
+    /// Name that figures use.
+    pub name: String,
+    /// Where.
+    pub machine: Spanned<String>,
+    /// What.
+    pub workload: Spanned<String>,
+    /// Under which schedulers.
+    pub schedulers: Vec<Spanned<String>>,
+    /// In which place.
+    pub place: String,
+    /// With which memory, if not what fits the workload.
+    pub memory: Option<MemoryChoice>,
+    /// Trials.
+    pub trials: u32,
+    /// Seed that all trials' seeds are derived from.
+    pub seed: u64,
+    /// End of each run even if tasks still run.
+    pub max_time_ns: Option<u64>,
+    /// What is looked at beside the usual measures.
+    pub observe: Vec<Observation>,
+    /// Axes that its texts name.
+    pub axes: Vec<usize>,
+}
+
+/// Something that is varied.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Axis {
+    /// Its name.
+    pub name: String,
+    /// For each value what is put for which placeholder.
+    pub values: Vec<Vec<(String, String)>>,
+}
+
+/// A figure with a name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NamedFigure {
+    /// The name.
+    pub name: String,
+    /// What it is.
+    pub of: Expression,
+}
+
+/// What a figure is expected to be.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Expectation {
+    /// What it is, in a few words.
+    pub name: String,
+    /// How it is computed.
+    pub figure: Expression,
+    /// What was measured, if that is a number.
+    pub published: Option<f64>,
+    /// Where the figure must lie.
+    pub band: Band,
+    /// Why there.
+    pub reason: String,
+    /// From where on a change has a direction; `None` for a quantity that is no change.
+    pub neutral: Option<f64>,
+    /// The parameter that was fitted to it.
+    pub fitted: Option<String>,
+    /// Whether it decides.
+    pub counted: bool,
+    /// What is known of an answer outside of the band.
+    pub outside: Option<Outside>,
+    pub(crate) at: usize,
+}
+
+/// Both ends of a band, which belong to it. Infinite ones are open.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Band {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Band {
+    /// Whether a figure lies inside.
+    #[must_use]
+    pub fn contains(self, figure: f64) -> bool {
+        self.low <= figure && figure <= self.high
+    }
+}
+
+/// An answer that is known to be outside of its band. It stays listed as what it is; that it changes is an error.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outside {
+    /// How it is judged.
+    pub verdict: OutsideKind,
+    /// The cause, as far as it is known.
+    pub why: String,
+    /// What would show whether that is so.
+    pub settle: String,
+}
+
+/// In which way an answer is outside of its band.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutsideKind {
+    /// On the right side of what is neutral.
+    RightInSign,
+    /// Not even that.
+    Wrong,
+}
+
+/// A model that must be rejected.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WrongModel {
+    /// What is wrong.
+    pub name: String,
+    /// Instead of the cells' own.
+    pub scheduler: Option<Spanned<String>>,
+    /// Instead of the cells' own.
+    pub machine: Option<Spanned<String>>,
+    /// Instead of the cells' own.
+    pub workload: Option<Spanned<String>>,
+    /// Indices of the cells.
+    pub cells: Vec<usize>,
+    /// Indices of the expectations of which one must be outside its band.
+    pub rejects: Vec<usize>,
+}
+
+/// What is wrong with a file, and where.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}:{line}:{column}: {problem}")]
+pub struct FileError {
+    /// The file.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1, in characters.
+    pub column: usize,
+    /// What.
+    pub problem: Problem,
+}
+
+/// What is wrong with a study.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Problem {
+    /// It is no TOML, or a value has the wrong type.
+    #[error("{0}")]
+    Syntax(String),
+    /// A key that is none.
+    #[error("there is no key `{key}` here{}; known are {}", did_you_mean(.nearest.as_deref()), .known.join(", "))]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// What was probably meant.
+        nearest: Option<String>,
+        /// All keys.
+        known: Vec<String>,
+    },
+    /// Another form.
+    #[error("its schema is `{0}`; this version reads {SCHEMA}")]
+    Schema(String),
+    /// Nothing to run or nothing expected.
+    #[error("it has no [[{0}]]; a question that cannot be asked has [not_expressible] and nothing else")]
+    Nothing(&'static str),
+    /// A question that cannot be asked, with cells.
+    #[error("it is not expressible, and has [[{0}]]")]
+    NotExpressible(&'static str),
+    /// A name twice.
+    #[error("two of [[{kind}]] are called `{name}`")]
+    Twice {
+        /// Of which kind.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A name that is none.
+    #[error("there is no {kind} `{name}`{}", did_you_mean(.nearest.as_deref()))]
+    Unknown {
+        /// Of which kind.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// What was probably meant.
+        nearest: Option<String>,
+    },
+    /// An axis that is none.
+    #[error("axis `{name}` {reason}")]
+    Axis {
+        /// The axis.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A value that makes no sense.
+    #[error("{0}")]
+    Value(String),
+    /// A figure that cannot be read.
+    #[error("{0}")]
+    Figure(ParseError),
+    /// Figures that name each other.
+    #[error("figures name each other in a circle: {}", .0.join(" -> "))]
+    Circle(Vec<String>),
+}
+
+/// A problem and where it is, in bytes.
+pub(crate) type At = (usize, Problem);
+
+/// Why a study cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Its file cannot be read.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not what it should be.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Study {
+    /// Reads a study's file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not what it should be.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let text = input::file(path).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
+        Ok(Self::parse(path, &text)?)
+    }
+
+    /// The study of a text.
+    ///
+    /// # Errors
+    /// Where it is not what it should be, and how.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, FileError> {
+        let located = |(at, problem): At| {
+            let (line, column) = line_and_column(text, at);
+            FileError { file: path.display().to_string(), line, column, problem }
+        };
+        form::read(path, text).map_err(located)
+    }
+
+    /// Checks that figures name cells, axes and figures that are there, and not each other in a circle.
+    fn check_names(&self, spans: impl Iterator<Item = usize>) -> Result<(), At> {
+        let figures = self.figures.iter().map(|figure| &figure.of);
+        let all = figures.chain(self.expectations.iter().map(|expectation| &expectation.figure));
+        for (expression, span) in all.zip(spans) {
+            let mut found = Ok(());
+            expression.each_name(&mut |name, at| {
+                if found.is_ok() {
+                    // The text begins after its quotation mark.
+                    found = self.check_name(name).map_err(|problem| (span + 1 + at, problem));
+                }
+            });
+            found?;
+        }
+        let (mut path, mut done) = (Vec::new(), BTreeSet::new());
+        let mut look = |figure| self.circle_from(figure, &mut path, &mut done);
+        self.figures.iter().try_for_each(&mut look).map_err(|problem| (0, problem))
+    }
+
+    fn check_name(&self, name: Named<'_>) -> Result<(), Problem> {
+        let selection = match name {
+            Named::Figure(name) => {
+                return known("figure", name, self.figures.iter().map(|figure| figure.name.as_str())).map(|_| ());
+            }
+            Named::Measure(selection) => selection,
+        };
+        let cell = known("cell", &selection.cell, self.cells.iter().map(|cell| cell.name.as_str()))?;
+        let cell = &self.cells[cell];
+        let mut keys: Vec<&str> = vec![SCHEDULER, "task", "application"];
+        keys.extend(cell.axes.iter().flat_map(|axis| &self.axes[*axis].values[0]).map(|(key, _)| key.as_str()));
+        for (key, _) in selection.choices.iter().filter(|(key, _)| !key.is_empty()) {
+            known("axis of this cell", key, keys.iter().copied())?;
+        }
+        Ok(())
+    }
+
+    fn circle_from<'a>(
+        &'a self,
+        figure: &'a NamedFigure,
+        path: &mut Vec<String>,
+        done: &mut BTreeSet<&'a str>,
+    ) -> Result<(), Problem> {
+        if done.contains(figure.name.as_str()) {
+            return Ok(());
+        }
+        let before = path.contains(&figure.name);
+        path.push(figure.name.clone());
+        if before {
+            return Err(Problem::Circle(path.clone()));
+        }
+        let mut named = Vec::new();
+        figure.of.each_name(&mut |name, _| {
+            if let Named::Figure(name) = name {
+                named.push(name);
+            }
+        });
+        for name in named {
+            if let Some(next) = self.figures.iter().find(|figure| figure.name == name) {
+                self.circle_from(next, path, done)?;
+            }
+        }
+        path.pop();
+        done.insert(&figure.name);
+        Ok(())
+    }
+
+    /// An error at a place of its text.
+    #[must_use]
+    pub fn error_at(&self, at: usize, problem: Problem) -> FileError {
+        let (line, column) = line_and_column(&self.text, at);
+        FileError { file: self.path.display().to_string(), line, column, problem }
+    }
+
+    /// An error about an expectation.
+    #[must_use]
+    pub fn error_of(&self, expectation: &Expectation, problem: Problem) -> FileError {
+        self.error_at(expectation.at, problem)
+    }
+}
+
+/// The choice among a cell's schedulers.
+pub const SCHEDULER: &str = "scheduler";
+
+/// Line and column of a place in a text, from 1; columns count characters.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let mut end = at.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = &text[..end];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// The position of a name among those that are known.
+fn known<'a>(kind: &'static str, name: &str, all: impl Iterator<Item = &'a str> + Clone) -> Result<usize, Problem> {
+    all.clone().position(|known| known == name).ok_or_else(|| Problem::Unknown {
+        kind,
+        name: name.to_owned(),
+        nearest: warmcore_workload::nearest(name, all).map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+impl Expectation {
+    /// One of a figure, counted and around 1.
+    pub(crate) fn for_tests(figure: Expression, published: Option<f64>, band: Band) -> Self {
+        let (name, reason) = ("it".to_owned(), "so".to_owned());
+        Self {
+            name,
+            figure,
+            published,
+            band,
+            reason,
+            neutral: Some(1.0),
+            fitted: None,
+            counted: true,
+            outside: None,
+            at: 0,
+        }
+    }
+}
+
+impl fmt::Display for OutsideKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RightInSign => "right in sign",
+            Self::Wrong => "wrong",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,362 @@
+//! The tables of a study's file, and the study that they make.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+use warmcore_kernel::MemoryChoice;
+use warmcore_lab::experiment::Observation;
+
+use super::{
+    At, Axis, Band, Cell, Cost, Expectation, Inline, Missing, NamedFigure, Outside, Problem, SCHEDULER, SCHEMA, Study,
+    WrongModel, known,
+};
+use crate::figure::{self, Expression};
+
+/// Most trials of a cell.
+const MOST_TRIALS: u32 = 10_000;
+
+/// Most figures with names.
+const MOST_FIGURES: usize = 200;
+
+/// Trials of a cell that does not say.
+const TRIALS: u32 = 3;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileForm {
+    schema: Spanned<String>,
+    title: String,
+    question: String,
+    source: String,
+    #[serde(default)]
+    cost: Cost,
+    #[serde(default)]
+    note: String,
+    not_expressible: Option<Missing>,
+    #[serde(default)]
+    machine: Vec<Inline>,
+    #[serde(default)]
+    workload: Vec<Inline>,
+    profiles: Option<String>,
+    #[serde(default)]
+    cell: Vec<CellForm>,
+    #[serde(default)]
+    vary: Vec<AxisForm>,
+    #[serde(default)]
+    figure: Vec<FigureForm>,
+    #[serde(default)]
+    expect: Vec<ExpectForm>,
+    #[serde(default)]
+    wrong: Vec<WrongForm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CellForm {
+    name: Spanned<String>,
+    machine: Spanned<String>,
+    workload: Spanned<String>,
+    schedulers: Spanned<Vec<Spanned<String>>>,
+    place: Option<String>,
+    memory: Option<Spanned<String>>,
+    trials: Option<Spanned<u32>>,
+    seed: Option<u64>,
+    max_time: Option<Spanned<String>>,
+    #[serde(default)]
+    observe: Vec<Observation>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AxisForm {
+    name: Spanned<String>,
+    values: Spanned<Vec<toml::Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FigureForm {
+    name: Spanned<String>,
+    of: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectForm {
+    name: Spanned<String>,
+    figure: Spanned<String>,
+    published: Option<f64>,
+    band: Spanned<[f64; 2]>,
+    reason: String,
+    neutral: Option<Spanned<toml::Value>>,
+    fitted: Option<String>,
+    counted: Option<bool>,
+    outside: Option<Outside>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrongForm {
+    name: Spanned<String>,
+    scheduler: Option<Spanned<String>>,
+    machine: Option<Spanned<String>>,
+    workload: Option<Spanned<String>>,
+    cells: Option<Vec<Spanned<String>>>,
+    rejects: Spanned<Vec<Spanned<String>>>,
+}
+
+/// The study of a text.
+pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
+    let form: FileForm = toml::from_str(text).map_err(|error| syntax(&error))?;
+    if form.schema.get_ref() != SCHEMA {
+        return Err((form.schema.span().start, Problem::Schema(form.schema.get_ref().clone())));
+    }
+    let kinds = [
+        ("cell", form.cell.is_empty()),
+        ("expect", form.expect.is_empty()),
+        ("vary", form.vary.is_empty()),
+        ("figure", form.figure.is_empty()),
+        ("wrong", form.wrong.is_empty()),
+    ];
+    match &form.not_expressible {
+        Some(_) => {
+            if let Some((kind, _)) = kinds.iter().find(|(_, empty)| !empty) {
+                return Err((0, Problem::NotExpressible(kind)));
+            }
+        }
+        None => {
+            if let Some((kind, _)) = kinds[..2].iter().find(|(_, empty)| *empty) {
+                return Err((0, Problem::Nothing(kind)));
+            }
+        }
+    }
+    if let Some(figure) = form.figure.get(MOST_FIGURES) {
+        let words = format!("a study has at most {MOST_FIGURES} figures");
+        return Err((figure.name.span().start, Problem::Value(words)));
+    }
+    let axes = form.vary.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
+    unique("vary", form.vary.iter().map(|axis| &axis.name))?;
+    unique("cell", form.cell.iter().map(|cell| &cell.name))?;
+    unique("figure", form.figure.iter().map(|figure| &figure.name))?;
+    unique("expect", form.expect.iter().map(|expect| &expect.name))?;
+    unique("wrong", form.wrong.iter().map(|wrong| &wrong.name))?;
+    check_axes(&form, &axes)?;
+    let cells = form.cell.iter().map(|of| cell(of, &form, &axes)).collect::<Result<Vec<_>, _>>()?;
+    if let Some((index, unused)) =
+        axes.iter().enumerate().find(|(index, _)| cells.iter().all(|cell| !cell.axes.contains(index)))
+    {
+        let problem = Problem::Axis { name: unused.name.clone(), reason: "is in the text of no cell" };
+        return Err((form.vary[index].name.span().start, problem));
+    }
+    let figures =
+        form.figure.iter().map(|form| Ok(NamedFigure { name: form.name.get_ref().clone(), of: expression(&form.of)? }));
+    let figures = figures.collect::<Result<Vec<_>, At>>()?;
+    let expectations = form.expect.iter().map(expectation).collect::<Result<Vec<_>, At>>()?;
+    let wrong = form.wrong.iter().map(|form| wrong_model(form, &cells, &expectations));
+    let study = Study {
+        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_owned(),
+        title: form.title,
+        question: form.question,
+        source: form.source,
+        cost: form.cost,
+        note: form.note,
+        not_expressible: form.not_expressible,
+        machines: form.machine,
+        workloads: form.workload,
+        profiles: form.profiles,
+        axes,
+        figures,
+        wrong: wrong.collect::<Result<_, At>>()?,
+        expectations,
+        cells,
+        text: text.to_owned(),
+    };
+    let spans = form.figure.iter().map(|figure| figure.of.span().start);
+    study.check_names(spans.chain(form.expect.iter().map(|expect| expect.figure.span().start)))?;
+    Ok(study)
+}
+
+/// What the reader of TOML says, with our own words for a key that is none.
+fn syntax(error: &toml::de::Error) -> At {
+    let at = error.span().map_or(0, |span| span.start);
+    let message = error.message();
+    let Some(rest) = message.strip_prefix("unknown field ") else { return (at, Problem::Syntax(message.to_owned())) };
+    let mut quoted = rest.split('`').skip(1).step_by(2).map(str::to_owned);
+    let key = quoted.next().unwrap_or_default();
+    let known: Vec<String> = quoted.collect();
+    let nearest = warmcore_workload::nearest(&key, known.iter().map(String::as_str)).map(str::to_owned);
+    (at, Problem::UnknownKey { key, nearest, known })
+}
+
+fn unique<'a>(kind: &'static str, names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), At> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name.get_ref()) {
+            return Err((name.span().start, Problem::Twice { kind, name: name.get_ref().clone() }));
+        }
+    }
+    Ok(())
+}
+
+fn axis(form: &AxisForm) -> Result<Axis, At> {
+    let name = form.name.get_ref().clone();
+    let wrong = |reason| Err((form.values.span().start, Problem::Axis { name: name.clone(), reason }));
+    let scalar = |value: &toml::Value| match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => Some(value.to_string()),
+        _ => None,
+    };
+    let mut values: Vec<Vec<(String, String)>> = Vec::new();
+    for value in form.values.get_ref() {
+        let bindings = match value {
+            toml::Value::Table(table) => {
+                table.iter().map(|(key, value)| Some((key.clone(), scalar(value)?))).collect::<Option<Vec<_>>>()
+            }
+            other => scalar(other).map(|text| vec![(name.clone(), text)]),
+        };
+        let Some(bindings) = bindings.filter(|bindings| !bindings.is_empty()) else {
+            return wrong("has a value that is neither a text, nor a number, nor a table of such");
+        };
+        let keys = |of: &[(String, String)]| of.iter().map(|(key, _)| key.clone()).collect::<BTreeSet<_>>();
+        if values.first().is_some_and(|first| keys(first) != keys(&bindings)) {
+            return wrong("has values with different keys");
+        }
+        if values.contains(&bindings) {
+            return wrong("has a value twice");
+        }
+        values.push(bindings);
+    }
+    if values.is_empty() {
+        return wrong("has no values");
+    }
+    Ok(Axis { name, values })
+}
+
+/// No two axes put something for the same placeholder, and none for the schedulers.
+fn check_axes(form: &FileForm, axes: &[Axis]) -> Result<(), At> {
+    let mut seen: BTreeSet<&str> = [SCHEDULER, "task", "application"].into();
+    for (axis, form) in axes.iter().zip(&form.vary) {
+        for (key, _) in &axis.values[0] {
+            if !seen.insert(key) {
+                let reason = "puts something for a name that has a meaning already";
+                return Err((form.name.span().start, Problem::Axis { name: axis.name.clone(), reason }));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
+    if form.schedulers.get_ref().is_empty() {
+        return Err((form.schedulers.span().start, Problem::Value("a cell needs a scheduler".into())));
+    }
+    let memory = form.memory.as_ref().map(|text| {
+        let all = [MemoryChoice::None, MemoryChoice::Analytic, MemoryChoice::Exact, MemoryChoice::ExactByAddress];
+        let position = known("memory", text.get_ref(), all.iter().map(|choice| choice.name()));
+        position.map(|position| all[position]).map_err(|problem| (text.span().start, problem))
+    });
+    let trials = form.trials.as_ref().map_or(TRIALS, |trials| *trials.get_ref());
+    if !(1..=MOST_TRIALS).contains(&trials) {
+        let at = form.trials.as_ref().map_or(0, |trials| trials.span().start);
+        return Err((at, Problem::Value(format!("{trials} trials; there are 1 to {MOST_TRIALS}"))));
+    }
+    let max_time_ns = form.max_time.as_ref().map(|text| {
+        warmcore_workload::parse_duration(text.get_ref())
+            .map_err(|error| (text.span().start, Problem::Value(error.to_string())))
+    });
+    let texts = [&form.machine, &form.workload].into_iter().chain(form.schedulers.get_ref()).map(Spanned::get_ref);
+    let own = |all: &'_ [Inline], name: &str| all.iter().find(|own| own.name == name).map(|own| own.text.clone());
+    let inner = [own(&study.machine, form.machine.get_ref()), own(&study.workload, form.workload.get_ref())];
+    let texts: Vec<String> = texts.cloned().chain(inner.into_iter().flatten()).collect();
+    let names = |axis: &Axis| {
+        axis.values[0].iter().any(|(key, _)| texts.iter().any(|text| text.contains(&format!("{{{key}}}"))))
+    };
+    Ok(Cell {
+        name: form.name.get_ref().clone(),
+        machine: form.machine.clone(),
+        workload: form.workload.clone(),
+        schedulers: form.schedulers.get_ref().clone(),
+        place: form.place.clone().unwrap_or_else(|| warmcore_places::sim::KIND.name.to_owned()),
+        memory: memory.transpose()?,
+        trials,
+        seed: form.seed.unwrap_or(1),
+        max_time_ns: max_time_ns.transpose()?,
+        observe: form.observe.clone(),
+        axes: (0..axes.len()).filter(|index| names(&axes[*index])).collect(),
+    })
+}
+
+fn expression(text: &Spanned<String>) -> Result<Expression, At> {
+    figure::parse(text.get_ref()).map_err(|error| (text.span().start + 1 + error.at, Problem::Figure(error)))
+}
+
+fn expectation(form: &ExpectForm) -> Result<Expectation, At> {
+    let [low, high] = *form.band.get_ref();
+    let wrong = |words: String| Err((form.band.span().start, Problem::Value(words)));
+    if low.is_nan() || high.is_nan() || (low.is_infinite() && high.is_infinite()) {
+        return wrong("a band has at least one end".into());
+    }
+    if low > high {
+        return wrong(format!("the band's ends are swapped: {low} is more than {high}"));
+    }
+    if form.reason.trim().is_empty() {
+        return wrong("a band has a reason".into());
+    }
+    if form.published.is_some_and(|value| !value.is_finite()) {
+        return Err((form.name.span().start, Problem::Value("what was published is a finite number".into())));
+    }
+    let neutral = match form.neutral.as_ref().map(Spanned::get_ref) {
+        None => Some(1.0),
+        Some(toml::Value::Float(number)) if number.is_finite() => Some(*number),
+        Some(toml::Value::Integer(number)) => Some(*number as f64),
+        Some(toml::Value::String(text)) if text == "none" => None,
+        Some(_) => {
+            let at = form.neutral.as_ref().map_or(0, |neutral| neutral.span().start);
+            return Err((at, Problem::Value("`neutral` is a number, or \"none\"".into())));
+        }
+    };
+    Ok(Expectation {
+        name: form.name.get_ref().clone(),
+        figure: expression(&form.figure)?,
+        published: form.published,
+        band: Band { low, high },
+        reason: form.reason.clone(),
+        neutral,
+        fitted: form.fitted.clone(),
+        counted: form.counted.unwrap_or(true),
+        outside: form.outside.clone(),
+        at: form.figure.span().start,
+    })
+}
+
+fn wrong_model(form: &WrongForm, cells: &[Cell], expectations: &[Expectation]) -> Result<WrongModel, At> {
+    if form.scheduler.is_none() && form.machine.is_none() && form.workload.is_none() {
+        let words = "a wrong model has a `scheduler`, a `machine` or a `workload`";
+        return Err((form.name.span().start, Problem::Value(words.into())));
+    }
+    if form.rejects.get_ref().is_empty() {
+        return Err((form.rejects.span().start, Problem::Value("`rejects` names an expectation".into())));
+    }
+    let position = |kind, text: &Spanned<String>, all: Vec<&str>| {
+        known(kind, text.get_ref(), all.into_iter()).map_err(|problem| (text.span().start, problem))
+    };
+    let all_cells = || cells.iter().map(|cell| cell.name.as_str()).collect();
+    let expected = || expectations.iter().map(|expectation| expectation.name.as_str()).collect();
+    let named = form.cells.as_ref().map(|names| names.iter().map(|name| position("cell", name, all_cells())).collect());
+    Ok(WrongModel {
+        name: form.name.get_ref().clone(),
+        scheduler: form.scheduler.clone(),
+        machine: form.machine.clone(),
+        workload: form.workload.clone(),
+        cells: named.unwrap_or_else(|| Ok((0..cells.len()).collect()))?,
+        rejects: form
+            .rejects
+            .get_ref()
+            .iter()
+            .map(|name| position("expectation", name, expected()))
+            .collect::<Result<_, _>>()?,
+    })
+}

@@ -1,0 +1,261 @@
+//! Figures against what was published.
+//!
+//! A figure inside its band is *right*. Outside it is *right in sign* if it lies on the published value's side of what is neutral (1 for
+//! ratios) by at least a twentieth of the published change, and *wrong* otherwise. Without a published number, or where that is neutral itself or nothing is, outside is wrong.
+//!
+//! The *size* is how large the change is in parts of the published one: by logarithms around a positive neutral value, as ratios are
+//! compared, by difference around zero, by ratio where nothing is neutral. Twice and half are *of the size*.
+//!
+//! A figure to which a parameter was fitted is shown and not scored. One that needs what this computer lacks is *not answerable here*.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use warmcore_lab::trial::Trial;
+use warmcore_memory::math::ln;
+
+use crate::figure::{self, Lookup, Selection, Value, ValueError};
+use crate::file::{Expectation, OutsideKind};
+use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan};
+
+/// What becomes of an expectation, from good to bad, and what is none of both.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// Inside the band.
+    Right,
+    /// Outside, on the right side.
+    RightInSign,
+    /// It needs what this computer lacks.
+    NotAnswerableHere,
+    /// Outside.
+    Wrong,
+    /// A parameter was fitted to it.
+    Fitted,
+    /// This program cannot ask it.
+    NotExpressible,
+}
+
+impl Judgement {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::RightInSign => "right in sign",
+            Self::Wrong => "wrong",
+            Self::NotAnswerableHere => "not answerable here",
+            Self::Fitted => "fitted, not scored",
+            Self::NotExpressible => "not expressible",
+        }
+    }
+}
+
+/// A figure, judged.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Judged {
+    /// What it came to: of all trials, and the smallest and largest of a trial; or why it has no value.
+    pub figure: Result<[f64; 3], ValueError>,
+    /// How it is judged.
+    pub judgement: Judgement,
+    /// How large the change is in parts of the published one, where both have the same direction.
+    pub size: Option<f64>,
+    /// Whether it counts against the study: outside, or without a value, and not declared so; or declared and not so.
+    pub unexpected: bool,
+}
+
+/// Trials by experiment and scheduler.
+pub type Trials = [Vec<Vec<Trial>>];
+
+/// A change of less than this part of the published one is none.
+const LEAST_SIZE: f64 = 0.05;
+
+/// Whether a size counts as the published one's.
+#[must_use]
+pub fn is_of_the_size(size: f64) -> bool {
+    (0.5..=2.0).contains(&size)
+}
+
+/// Judges an expectation of a study, under a wrong model if one is named.
+#[must_use]
+pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, expectation: &Expectation) -> Judged {
+    let lookup = InStudy { plan, trials, study, wrong, known: RefCell::default() };
+    let figure = figure::evaluate(&expectation.figure, &lookup).and_then(|value| {
+        let middle = figure::middle(&value)?;
+        let of = |pick: fn(f64, f64) -> f64| value.numbers().iter().copied().fold(middle, pick);
+        Ok([middle, of(f64::min), of(f64::max)])
+    });
+    of_figure(figure, expectation)
+}
+
+fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) -> Judged {
+    let middle = match &figure {
+        Ok([middle, ..]) => *middle,
+        Err(error) => {
+            let here = !matches!(error, ValueError::NotHere(_));
+            let judgement = if here { Judgement::Wrong } else { Judgement::NotAnswerableHere };
+            // An error of computation is never what was declared.
+            return Judged { figure, judgement, size: None, unexpected: here && expectation.counted };
+        }
+    };
+    let size = expectation.published.and_then(|published| size(middle, published, expectation.neutral));
+    let judgement = if expectation.fitted.is_some() {
+        Judgement::Fitted
+    } else if expectation.band.contains(middle) {
+        Judgement::Right
+    } else if size.is_some_and(|size| size >= LEAST_SIZE) && expectation.neutral.is_some() {
+        Judgement::RightInSign
+    } else {
+        Judgement::Wrong
+    };
+    let declared = match expectation.outside.as_ref().map(|outside| outside.verdict) {
+        None => Judgement::Right,
+        Some(OutsideKind::RightInSign) => Judgement::RightInSign,
+        Some(OutsideKind::Wrong) => Judgement::Wrong,
+    };
+    let unexpected = expectation.counted && judgement != Judgement::Fitted && judgement != declared;
+    Judged { figure, judgement, size, unexpected }
+}
+
+/// The size of a change in parts of the published one; nothing where the directions differ or there is none.
+fn size(figure: f64, published: f64, neutral: Option<f64>) -> Option<f64> {
+    let (ours, theirs) = match neutral {
+        None => (figure, published),
+        Some(neutral) if neutral > 0.0 && figure > 0.0 && published > 0.0 => {
+            (ln(figure / neutral), ln(published / neutral))
+        }
+        Some(neutral) => (figure - neutral, published - neutral),
+    };
+    let size = ours / theirs;
+    (theirs != 0.0 && size.is_finite() && size > 0.0).then_some(size)
+}
+
+/// What figures of a study name, in its trials.
+struct InStudy<'a> {
+    plan: &'a Plan,
+    trials: &'a Trials,
+    study: usize,
+    wrong: Option<usize>,
+    /// Figures that were computed already.
+    known: RefCell<BTreeMap<String, Result<Value, ValueError>>>,
+}
+
+impl Lookup for InStudy<'_> {
+    fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
+        let cell = self.plan.cell(self.study, self.wrong, selection).map_err(ValueError::Missing)?;
+        let (experiment, scheduler) = cell.runs.clone().map_err(ValueError::NotHere)?;
+        let missing = || ValueError::Missing(selection.to_string());
+        let trials = self.trials.get(experiment).and_then(|of| of.get(scheduler)).ok_or_else(missing)?;
+        let measure = self.plan.measure(experiment, &selection.measure);
+        let chosen = selection.choices.iter().find(|(key, _)| key == "task" || key == "application");
+        let value = |trial: &Trial| match (chosen, selection.measure.strip_prefix(CAUSE_PREFIX)) {
+            (Some((key, name)), _) => Some(cpu_time(trial, key, name)),
+            (None, Some(cause)) => trial.time_of(cause),
+            (None, None) => match &measure {
+                Some(measure) => measure.value(trial),
+                // Measures of observations have names that say when.
+                None => trial.measure(&selection.measure),
+            }
+            .or_else(|| (selection.measure == CPU_TIME).then(|| cpu_time(trial, "", ""))),
+        };
+        trials.iter().take(cell.trials).map(|trial| value(trial).ok_or_else(missing)).collect()
+    }
+
+    fn figure(&self, name: &str) -> Result<Value, ValueError> {
+        if let Some(known) = self.known.borrow().get(name) {
+            return known.clone();
+        }
+        let figures = &self.plan.studies[self.study].figures;
+        let found = figures.iter().find(|figure| figure.name == name);
+        let value = match found {
+            Some(found) => figure::evaluate(&found.of, self),
+            None => Err(ValueError::Missing(name.to_owned())),
+        };
+        self.known.borrow_mut().insert(name.to_owned(), value.clone());
+        value
+    }
+}
+
+/// CPU time of a task, or of all instances of one, or of an application; of all tasks where nothing is chosen.
+fn cpu_time(trial: &Trial, key: &str, name: &str) -> f64 {
+    if key == "application" {
+        let rows = trial.applications.iter().filter(|row| row.name == name);
+        return rows.map(|row| row.cpu_time_ns as f64).sum();
+    }
+    let is_instance = |task: &str| {
+        if key.is_empty() {
+            return true;
+        }
+        let rest = task.strip_prefix(name);
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+        })
+    };
+    trial.tasks.iter().filter(|row| is_instance(&row.name)).map(|row| row.cpu_time_ns as f64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::parse;
+    use crate::file::{Band, Outside};
+
+    fn expectation(published: f64, low: f64, high: f64) -> Expectation {
+        Expectation::for_tests(parse("1").unwrap(), Some(published), Band { low, high })
+    }
+
+    fn judged(figure: f64, expectation: &Expectation) -> (Judgement, bool) {
+        let judged = of_figure(Ok([figure; 3]), expectation);
+        (judged.judgement, judged.unexpected)
+    }
+
+    #[test]
+    fn inside_is_right_and_outside_the_side_of_neutral_decides() {
+        let gain = expectation(1.3, 1.2, 1.4);
+        assert_eq!(judged(1.2, &gain), (Judgement::Right, false));
+        assert_eq!(judged(1.05, &gain), (Judgement::RightInSign, true));
+        assert_eq!(judged(1.0, &gain), (Judgement::Wrong, true));
+        assert_eq!(judged(1.01, &gain), (Judgement::Wrong, true), "a thirtieth of the change is none");
+        assert_eq!(judged(0.9, &gain), (Judgement::Wrong, true));
+        let none = expectation(1.0, 0.97, 1.03);
+        assert_eq!(judged(1.05, &none), (Judgement::Wrong, true), "no change was published, so there is no side");
+        let quantity = Expectation { neutral: None, ..expectation(480.0, 400.0, 500.0) };
+        assert_eq!(judged(390.0, &quantity), (Judgement::Wrong, true));
+    }
+
+    #[test]
+    fn what_is_declared_stays_listed_and_its_change_is_an_error() {
+        let outside = |verdict| Some(Outside { verdict, why: "x".into(), settle: "y".into() });
+        let wrong = Expectation { outside: outside(OutsideKind::Wrong), ..expectation(1.3, 1.2, 1.4) };
+        assert_eq!(judged(0.9, &wrong), (Judgement::Wrong, false));
+        assert_eq!(judged(1.1, &wrong), (Judgement::RightInSign, true));
+        assert_eq!(judged(1.3, &wrong), (Judgement::Right, true));
+        let uncounted = Expectation { counted: false, ..expectation(1.3, 1.2, 1.4) };
+        assert_eq!(judged(0.9, &uncounted), (Judgement::Wrong, false));
+        let fitted = Expectation { fitted: Some("p".into()), ..expectation(1.3, 1.2, 1.4) };
+        assert_eq!(judged(0.9, &fitted), (Judgement::Fitted, false));
+    }
+
+    #[test]
+    fn a_figure_without_a_value_counts_against_the_study_unless_this_computer_lacks_it() {
+        let of = |error| of_figure(Err(error), &expectation(1.3, 1.2, 1.4));
+        let here = of(ValueError::DividesByZero("x".into()));
+        assert_eq!((here.judgement, here.unexpected), (Judgement::Wrong, true));
+        let there = of(ValueError::NotHere("no program".into()));
+        assert_eq!((there.judgement, there.unexpected), (Judgement::NotAnswerableHere, false));
+    }
+
+    #[test]
+    fn sizes_compare_changes_and_not_figures() {
+        let near = |left: Option<f64>, right: f64| assert!((left.unwrap() - right).abs() < 1e-12, "{left:?} {right}");
+        // Twice as fast against four times: half the way. 1.0 against 1.3 is no change at all.
+        near(size(2.0, 4.0, Some(1.0)), 0.5);
+        near(size(0.5, 0.25, Some(1.0)), 0.5);
+        assert_eq!(size(1.0, 1.3, Some(1.0)), None);
+        assert_eq!(size(0.9, 1.3, Some(1.0)), None);
+        near(size(30.0, 60.0, Some(0.0)), 0.5);
+        near(size(30.0, 60.0, None), 0.5);
+        assert!(is_of_the_size(0.5) && is_of_the_size(2.0) && !is_of_the_size(0.49));
+    }
+}

@@ -1,0 +1,20 @@
+//! Studies: many experiments from one file, with what is expected of them.
+//!
+//! - [`file`](mod@file): the form of a study, and what is wrong with one. [`library`]: those that come with the program.
+//! - [`figure`]: numbers that follow from measures of named cells, as expressions.
+//! - [`plan`]: cells as experiments, equal ones once.
+//! - [`run`](mod@run): one loop over all of them, which can be gone on with in a directory.
+//! - [`judge`]: figures against what was published.
+//! - [`document`]: the result: one document, one table. [`page`]: the same as a Markdown page.
+//!
+//! A study says in data what differs between a paper, a table of known answers and a gate. Nothing here simulates, and no benchmark,
+//! machine or scheduler is known by name.
+
+pub mod document;
+pub mod figure;
+pub mod file;
+pub mod judge;
+pub mod library;
+pub mod page;
+pub mod plan;
+pub mod run;

@@ -1,0 +1,171 @@
+//! The studies that come with the program.
+
+use std::path::Path;
+
+use crate::document::StudyDocument;
+use crate::file::{FileError, Study};
+
+/// A study in the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Packaged {
+    /// Name: `COLLECTION/STUDY`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! studies {
+    ($($name:literal),* $(,)?) => {
+        &[$(Packaged { name: $name, text: include_str!(concat!("../../../studies/", $name, ".toml")) }),*]
+    };
+}
+
+/// All of them, in the order of pages.
+pub static STUDIES: &[Packaged] = studies![
+    "answers/bound-to-one-llc",
+    "answers/cache-aware-chacha20",
+    "answers/cache-aware-hackbench-pipes",
+    "answers/cache-aware-hackbench-sockets",
+    "answers/cache-aware-schbench",
+    "answers/cache-aware-too-many",
+    "answers/chacha20-genoa",
+    "answers/contention-artefact",
+    "answers/context1",
+    "answers/cores-of-one-socket",
+    "answers/cpu-quota",
+    "answers/database-preemption",
+    "answers/genoa-both-sockets",
+    "answers/group-shares",
+    "answers/hackbench-one-pair",
+    "answers/hackbench-two-pairs",
+    "answers/hot-line-by-chance",
+    "answers/hot-line-sockets",
+    "answers/lavd-spinners",
+    "answers/lesson-editor",
+    "answers/llama-threads",
+    "answers/nested-groups",
+    "answers/nice-shares",
+    "answers/pinned-for-a-moment",
+    "answers/pipe-altra",
+    "answers/pipe-pairs-one-queue",
+    "answers/readme-release",
+    "answers/release-512-cfs",
+    "answers/release-512-ule",
+    "answers/siblings-share-an-l2",
+    "answers/slices-of-three",
+    "answers/smt-pool",
+    "answers/stream-clusters",
+    "answers/topology-aware-hackbench-16",
+    "answers/topology-aware-hackbench-2",
+    "answers/topology-aware-schbench-32",
+    "answers/two-ccds",
+    "answers/two-threads-one-core",
+    "answers/ule-apache",
+    "answers/ule-c-ray",
+    "answers/ule-ferret",
+    "answers/ule-fibo-sysbench",
+    "answers/ule-scimark",
+    "answers/underloaded-stays",
+    "answers/video-two-sockets",
+    "answers/yield-of-two",
+];
+
+/// Those of a name: one study, or all of a collection.
+///
+/// # Errors
+/// When one of them is not what it should be, which a test of the program rules out.
+pub fn find(name: &str) -> Result<Vec<Study>, FileError> {
+    let of_collection = |packaged: &&Packaged| {
+        packaged.name == name || packaged.name.split_once('/').is_some_and(|(collection, _)| collection == name)
+    };
+    STUDIES.iter().filter(of_collection).map(Packaged::study).collect()
+}
+
+/// The names that [`find`] knows.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let mut collections: Vec<&str> =
+        STUDIES.iter().filter_map(|packaged| Some(packaged.name.split_once('/')?.0)).collect();
+    collections.dedup();
+    collections.into_iter().chain(STUDIES.iter().map(|packaged| packaged.name))
+}
+
+/// A collection of studies: its name, and title and introduction of its page.
+const COLLECTIONS: [(&str, &str, &str); 1] = [(
+    "answers",
+    "Known answers",
+    "What this program says to questions whose answer somebody measured elsewhere. One file under `studies/answers` has a question, what it runs, \
+     the measured answer with its source, and the band in which ours must lie, with the reason; bands were written before the runs. A wrong answer \
+     stays in the list as wrong, with its cause; the tests run the short studies and fail when an answer changes. \
+     `warmcore study run answers --page docs/answers.md` makes this page.",
+)];
+
+/// Title and introduction of the page of what was asked for.
+#[must_use]
+pub fn heading(names: &[String]) -> (&'static str, &'static str) {
+    let collection = |(name, ..): &&(&str, &str, &str)| {
+        names.iter().all(|asked| asked == name || asked.starts_with(&format!("{name}/")))
+    };
+    COLLECTIONS
+        .iter()
+        .find(collection)
+        .map_or(("Studies", "What came out of these studies."), |found| (found.1, found.2))
+}
+
+/// The same for a result.
+#[must_use]
+pub fn heading_of(document: &StudyDocument) -> (&'static str, &'static str) {
+    let is_in = |collection: &str| {
+        let known = |name: &str| STUDIES.iter().any(|packaged| packaged.name == format!("{collection}/{name}"));
+        document.studies.iter().all(|study| known(&study.name))
+    };
+    let names: Vec<String> =
+        COLLECTIONS.iter().filter(|(name, ..)| is_in(name)).map(|(name, ..)| (*name).to_owned()).collect();
+    if names.is_empty() { heading(&["".to_owned()]) } else { heading(&names) }
+}
+
+impl Packaged {
+    /// The study.
+    ///
+    /// # Errors
+    /// When it is not what it should be.
+    pub fn study(&self) -> Result<Study, FileError> {
+        Study::parse(Path::new(&format!("studies/{}.toml", self.name)), self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_study_of_the_tree_is_in_the_program_and_can_be_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+        let mut files = Vec::new();
+        for collection in std::fs::read_dir(root).unwrap() {
+            let collection = collection.unwrap().path();
+            for file in std::fs::read_dir(&collection).unwrap() {
+                let file = file.unwrap().path();
+                if file.extension().is_some_and(|extension| extension == "toml") {
+                    let names = [collection.file_name(), file.file_stem()].map(|name| name.unwrap().to_str().unwrap());
+                    files.push(names.join("/"));
+                }
+            }
+        }
+        files.sort();
+        let mut packaged: Vec<&str> = STUDIES.iter().map(|packaged| packaged.name).collect();
+        packaged.sort_unstable();
+        assert_eq!(files, packaged);
+        for study in STUDIES {
+            study.study().unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    #[test]
+    fn a_collection_is_all_of_its_studies() {
+        let all = find("answers").unwrap();
+        assert_eq!(all.len(), STUDIES.iter().filter(|packaged| packaged.name.starts_with("answers/")).count());
+        assert_eq!(find("answers/smt-pool").unwrap().len(), 1);
+        assert!(find("nothing").unwrap().is_empty());
+        assert!(names().any(|name| name == "answers") && names().any(|name| name == "answers/smt-pool"));
+    }
+}

@@ -1,0 +1,159 @@
+//! The result of studies as a Markdown page: what is right, what is not and why, and what cannot be asked.
+
+use std::path::Path;
+
+use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
+use crate::file::Cost;
+use crate::judge::Judgement;
+
+/// The sections of the page: which studies, heading, and what a reader should know of them.
+const SECTIONS: [(Judgement, &str, &str); 6] = [
+    (Judgement::Right, "Right", "Every figure that counts lies in its band."),
+    (
+        Judgement::RightInSign,
+        "Right in sign",
+        "The direction is the measured one; the size of at least one figure is outside of its band.",
+    ),
+    (
+        Judgement::Wrong,
+        "Wrong",
+        "At least one figure has not even the measured direction, or none of the value that was expected.",
+    ),
+    (
+        Judgement::NotAnswerableHere,
+        "Not answerable where this page was made",
+        "The question can be asked on a computer that has what is named.",
+    ),
+    (
+        Judgement::Fitted,
+        "Fitted, not scored",
+        "A parameter was fitted to the published figure, so that its agreement shows nothing.",
+    ),
+    (Judgement::NotExpressible, "Not expressible", "This program cannot ask these questions today."),
+];
+
+/// The page; `data` is a link to the document's own file.
+#[must_use]
+pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Option<&str>) -> String {
+    let mut text = format!("# {title}\n\n{introduction}\n\n{}\n\n## All questions\n\n", document.conclusion());
+    text.push_str("| question | measured | here | band | size | judgement |\n|---|--:|--:|--:|--:|---|\n");
+    for study in &document.studies {
+        let main = study.expectations.iter().filter(|of| of.counted).max_by_key(|of| (of.judgement, of.unexpected));
+        let main = main.or(study.expectations.first());
+        let cell = |of: fn(&ExpectationResult) -> String| main.map(of).unwrap_or_default();
+        text.push_str(&format!(
+            "| [{}](#{}) | {} | {} | {} | {} | {} |\n",
+            study.title,
+            anchor(&study.title),
+            cell(|of| decimal(of.published)),
+            cell(|of| decimal(of.value)),
+            cell(ExpectationResult::band),
+            cell(|of| decimal(of.size)),
+            study.judgement.words()
+        ));
+    }
+    text.push_str(
+        "\nOf a question with several figures the row has the worst. *Size* is the change here in parts of the measured one, by logarithms \
+         where the figure is a ratio; 0.5 to 2 counts as the same size.\n",
+    );
+    for (judgement, heading, words) in SECTIONS {
+        let mut of_section = document.studies.iter().filter(|study| study.judgement == judgement).peekable();
+        if of_section.peek().is_none() {
+            continue;
+        }
+        text.push_str(&format!("\n## {heading}\n\n{words}\n"));
+        of_section.for_each(|study| text.push_str(&section(study)));
+    }
+    if let Some(data) = data {
+        text.push_str(&format!(
+            "\n## Data\n\n[The result]({data}), with every figure, trial range, band and reason.\n"
+        ));
+    }
+    text
+}
+
+/// The link from a page to a file, both named from the same directory.
+#[must_use]
+pub fn link(page: &Path, file: &Path) -> String {
+    let up = page.parent().map_or(0, |directory| directory.components().count());
+    let up = if file.is_absolute() { String::new() } else { "../".repeat(up) };
+    format!("{up}{}", file.display())
+}
+
+fn section(study: &StudyResult) -> String {
+    let mut text =
+        format!("\n### {}\n\n**Question.** {}\n\n**Source.** {}\n\n", study.title, study.question, study.source);
+    if !study.note.is_empty() {
+        text.push_str(&format!("{}\n\n", study.note));
+    }
+    if let Some(missing) = &study.not_expressible {
+        text.push_str(&format!("**Missing.** {}\n\n**What would settle it.** {}\n", missing.missing, missing.settle));
+        return text;
+    }
+    text.push_str("| figure | measured | here | trials | band | judgement |\n|---|--:|--:|--:|--:|---|\n");
+    for of in &study.expectations {
+        let range = of.range.map_or_else(String::new, |[low, high]| match low == high {
+            true => "all equal".to_owned(),
+            false => format!("{} to {}", decimal(Some(low)), decimal(Some(high))),
+        });
+        let value = of.no_value.clone().unwrap_or_else(|| decimal(of.value));
+        let not_counted = if of.counted { "" } else { ", not counted" };
+        text.push_str(&format!(
+            "| {} | {} | {value} | {range} | {} | {}{not_counted} |\n",
+            of.name,
+            decimal(of.published),
+            of.band(),
+            of.judgement.words()
+        ));
+    }
+    text.push('\n');
+    for of in &study.expectations {
+        text.push_str(&format!("- *{}*: `{}`. Band: {}.", of.name, of.figure, of.reason.trim_end_matches('.')));
+        if let Some(fitted) = &of.fitted {
+            text.push_str(&format!(" Fitted to it: {fitted}."));
+        }
+        text.push('\n');
+    }
+    for of in &study.expectations {
+        if let Some(outside) = &of.outside {
+            text.push_str(&format!(
+                "\n**Why {} is {}, as far as known.** {}\n\n**What would settle it.** {}\n",
+                of.name, outside.verdict, outside.why, outside.settle
+            ));
+        }
+    }
+    for wrong in &study.wrong_models {
+        text.push_str(&match wrong.rejected_by.as_slice() {
+            _ if !wrong.tried => format!("\nWrong model, not tried: {}.\n", wrong.name),
+            [] => format!("\nWrong model that nothing rejects: {}.\n", wrong.name),
+            by => format!("\nWrong model that is rejected: {} (by {}).\n", wrong.name, by.join(", ")),
+        });
+    }
+    let long = if study.cost == Cost::Long { ", not run by the tests" } else { "" };
+    text.push_str(&format!("\nCommand: `warmcore study run answers/{}`{long}.\n", study.name));
+    text
+}
+
+/// The anchor that readers of Markdown make of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_go_from_the_page_to_the_data() {
+        let of = |page: &str, file: &str| link(Path::new(page), Path::new(file));
+        assert_eq!(of("docs/answers.md", "results/a/study.json"), "../results/a/study.json");
+        assert_eq!(of("answers.md", "kept/study.json"), "kept/study.json");
+        assert_eq!(of("docs/answers.md", "/tmp/study.json"), "/tmp/study.json");
+    }
+
+    #[test]
+    fn anchors_are_those_of_readers_of_markdown() {
+        assert_eq!(anchor("One CCD, or both? (9900X)"), "one-ccd-or-both-9900x");
+    }
+}

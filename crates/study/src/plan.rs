@@ -1,0 +1,567 @@
+//! Cells as experiments: every cell under every value of its axes and every scheduler, equal ones once.
+//!
+//! Loads what texts stand for, by `lab`'s readers; files are looked for beside the study first. Simulations that differ in the scheduler
+//! only are one experiment, also across studies, and the larger number of trials counts: seeds of trials do not depend on it.
+//!
+//! What cannot be had on this computer, such as a program that is not installed or a place that needs a kernel, is no error: the figures
+//! that need it say so.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+
+use warmcore_kernel::MemoryChoice;
+use warmcore_lab::builder::BuildError;
+use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
+use warmcore_lab::files::find_program;
+use warmcore_lab::load::{self, LoadError};
+use warmcore_lab::measures::{self, Measure};
+use warmcore_lab::{input, verdict};
+use warmcore_memory::Profile;
+use warmcore_places::place::{Options as PlaceOptions, Place, PlaceError, Trouble};
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_topology::Machine;
+use warmcore_workload::{Options, Workload, WorkloadError};
+
+use crate::figure::{Named as NamedPart, Selection};
+use crate::file::{Cell, FileError, Problem, SCHEDULER, Study};
+
+/// Most cells that one command plans.
+pub const MOST_CELLS: u128 = 10_000;
+
+/// What runs.
+pub struct Plan {
+    /// The studies.
+    pub studies: Vec<Study>,
+    /// Of each study its cells under every value of their axes and every scheduler, then those of its wrong models.
+    pub cells: Vec<Vec<PlannedCell>>,
+    /// What all of that comes to.
+    pub experiments: Vec<PlannedExperiment>,
+    /// What a reader should know before anything runs.
+    pub notes: Vec<String>,
+}
+
+/// An experiment of a plan.
+pub struct PlannedExperiment {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// The study that it was planned for first.
+    pub study: String,
+}
+
+/// A cell under values of its axes and a scheduler.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlannedCell {
+    /// Index of the cell.
+    pub cell: usize,
+    /// Index of the wrong model that it stands for; `None` for the study's own.
+    pub wrong: Option<usize>,
+    /// What was put for which placeholder, and which scheduler it is.
+    pub bindings: BTreeMap<String, String>,
+    /// Experiment and the index of its scheduler; or why there is none on this computer.
+    pub runs: Result<(usize, usize), String>,
+    /// Trials that count.
+    pub trials: usize,
+    /// The machine's text.
+    pub machine: String,
+    /// The workload's text, or its name in the study.
+    pub workload: String,
+    /// The scheduler's text.
+    pub scheduler: String,
+}
+
+/// Why a study cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Something in its file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Too many cells.
+    #[error("{study}: {count} cells; at most {MOST_CELLS} are planned at once")]
+    TooMany {
+        /// The study.
+        study: String,
+        /// How many.
+        count: u128,
+    },
+    /// A place that fails, rather than not being there.
+    #[error("{study}: {source}")]
+    Place {
+        /// The study.
+        study: String,
+        /// Why.
+        source: PlaceError,
+    },
+    /// An experiment that makes no sense.
+    #[error("{study}: {source}")]
+    Build {
+        /// The study.
+        study: String,
+        /// Why.
+        source: Box<BuildError>,
+    },
+}
+
+impl PlanError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::File(_) => {
+                Some("docs/answers.md shows studies; `warmcore study check FILE` reads one without running it")
+            }
+            Self::TooMany { .. } => Some("give fewer values to its axes, or fewer studies at a time"),
+            Self::Place { source, .. } => Some(source.advice),
+            Self::Build { source, .. } => source.advice(),
+        }
+    }
+}
+
+/// What makes simulations one experiment but for the scheduler.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    machine: String,
+    workload: String,
+    place: String,
+    memory: Option<&'static str>,
+    max_time_ns: Option<u64>,
+    seed: u64,
+    observe: String,
+}
+
+/// An experiment in the making.
+struct Group {
+    study: usize,
+    machine: Named<Machine>,
+    workload: Named<Workload>,
+    place: String,
+    memory: Option<MemoryChoice>,
+    max_time_ns: Option<u64>,
+    seed: u64,
+    observe: Vec<Observation>,
+    trials: u32,
+    schedulers: Vec<SchedulerSpec>,
+}
+
+/// How many cells a study has, wrong models included.
+#[must_use]
+pub fn count(study: &Study) -> u128 {
+    let of_cell = |cell: &Cell| {
+        let values = cell.axes.iter().map(|axis| study.axes[*axis].values.len() as u128);
+        values.fold(cell.schedulers.len() as u128, u128::saturating_mul)
+    };
+    let own: u128 = study.cells.iter().map(of_cell).fold(0, u128::saturating_add);
+    let wrong = study.wrong.iter().flat_map(|wrong| &wrong.cells).map(|cell| of_cell(&study.cells[*cell]));
+    wrong.fold(own, u128::saturating_add)
+}
+
+/// Plans studies together.
+///
+/// # Errors
+/// What can be known to fail before anything runs.
+pub fn plan(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
+    let mut total = 0_u128;
+    for study in &studies {
+        total = total.saturating_add(count(study));
+        if total > MOST_CELLS {
+            return Err(PlanError::TooMany { study: study.path.display().to_string(), count: total });
+        }
+    }
+    let mut planner = Planner::default();
+    let mut cells = Vec::with_capacity(studies.len());
+    for (index, study) in studies.iter().enumerate() {
+        cells.push(planner.study(index, study)?);
+    }
+    let (experiments, places) = planner.experiments(&studies, note)?;
+    // What a group of simulations needs and this computer lacks, its cells lack.
+    for cell in cells.iter_mut().flatten() {
+        if let Ok((group, scheduler)) = cell.runs {
+            cell.runs = places[group].clone().map(|experiment| (experiment, scheduler));
+        }
+    }
+    let plan = Plan { cells, experiments, notes: planner.notes, studies };
+    plan.check_figures()?;
+    Ok(plan)
+}
+
+#[derive(Default)]
+struct Planner {
+    groups: Vec<Group>,
+    known: BTreeMap<Key, usize>,
+    notes: Vec<String>,
+}
+
+impl Planner {
+    fn study(&mut self, index: usize, study: &Study) -> Result<Vec<PlannedCell>, PlanError> {
+        let profiles = match &study.profiles {
+            None => Vec::new(),
+            Some(text) => warmcore_memory::profiles_from_toml(text)
+                .map_err(|error| study.error_at(0, Problem::Value(format!("profiles: {error}"))))?,
+        };
+        let mut planned = Vec::new();
+        for cell in 0..study.cells.len() {
+            self.cell(&mut planned, (index, study), &profiles, (cell, None))?;
+        }
+        for (wrong, model) in study.wrong.iter().enumerate() {
+            for cell in &model.cells {
+                self.cell(&mut planned, (index, study), &profiles, (*cell, Some(wrong)))?;
+            }
+        }
+        Ok(planned)
+    }
+
+    fn cell(
+        &mut self,
+        planned: &mut Vec<PlannedCell>,
+        (index, study): (usize, &Study),
+        profiles: &[Profile],
+        (number, wrong): (usize, Option<usize>),
+    ) -> Result<(), PlanError> {
+        let cell = &study.cells[number];
+        let model = wrong.map(|wrong| &study.wrong[wrong]);
+        let machine = model.and_then(|model| model.machine.as_ref()).unwrap_or(&cell.machine);
+        let workload = model.and_then(|model| model.workload.as_ref()).unwrap_or(&cell.workload);
+        for bindings in combinations(study, cell) {
+            for scheduler in &cell.schedulers {
+                let instead = model.and_then(|model| model.scheduler.as_ref()).unwrap_or(scheduler);
+                let put = |text: &toml::Spanned<String>| {
+                    substitute(text.get_ref(), &bindings)
+                        .map_err(|name| unknown_placeholder(study, text.span().start, &name, &bindings))
+                };
+                let mut bindings = bindings.clone();
+                bindings.insert(SCHEDULER.to_owned(), put(scheduler)?);
+                let (machine_text, workload_text, scheduler_text) = (put(machine)?, put(workload)?, put(instead)?);
+                let error = |text: &toml::Spanned<String>, words: String| {
+                    study.error_at(text.span().start, Problem::Value(words))
+                };
+                let spec = load::scheduler(&scheduler_text).map_err(|found| error(instead, found.to_string()))?;
+                let key = Key {
+                    machine: own_text(&study.machines, &machine_text, &bindings),
+                    workload: own_text(&study.workloads, &workload_text, &bindings),
+                    place: cell.place.clone(),
+                    memory: cell.memory.map(MemoryChoice::name),
+                    max_time_ns: cell.max_time_ns,
+                    seed: cell.seed,
+                    // Numbers and names can always be written.
+                    observe: serde_json::to_string(&cell.observe).unwrap_or_default(),
+                };
+                let group = match self.known.get(&key) {
+                    Some(group) => *group,
+                    None => {
+                        let made = machine_of(study, &machine_text, &key.machine)
+                            .map_err(|found| error(machine, found.to_string()))?;
+                        let load = workload_of(study, &made.value, (&workload_text, &key.workload), profiles)
+                            .map_err(|found| error(workload, found.to_string()))?;
+                        let told = load.value.warnings.iter().map(verdict::describe_warning);
+                        self.notes.extend(told.map(|words| format!("{}: {words}", study.name)));
+                        self.groups.push(Group {
+                            study: index,
+                            machine: made,
+                            workload: load,
+                            place: cell.place.clone(),
+                            memory: cell.memory,
+                            max_time_ns: cell.max_time_ns,
+                            seed: cell.seed,
+                            observe: cell.observe.clone(),
+                            trials: cell.trials,
+                            schedulers: Vec::new(),
+                        });
+                        self.known.insert(key, self.groups.len() - 1);
+                        self.groups.len() - 1
+                    }
+                };
+                planned.push(PlannedCell {
+                    cell: number,
+                    wrong,
+                    bindings,
+                    runs: self.join(group, spec, cell.trials),
+                    trials: cell.trials as usize,
+                    machine: machine_text,
+                    workload: workload_text,
+                    scheduler: scheduler_text,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a scheduler take part in a group; or says which program is not here.
+    fn join(&mut self, group: usize, spec: SchedulerSpec, trials: u32) -> Result<(usize, usize), String> {
+        if let Some(program) = spec.program().filter(|program| !find_program(&program.program).is_file()) {
+            return Err(format!("the program {} is not on this computer", program.program));
+        }
+        let of = &mut self.groups[group];
+        of.trials = of.trials.max(trials);
+        let position = of.schedulers.iter().position(|known| *known == spec).unwrap_or_else(|| {
+            of.schedulers.push(spec);
+            of.schedulers.len() - 1
+        });
+        Ok((group, position))
+    }
+
+    /// The groups as experiments, and of each group which one it is, or why there is none here.
+    #[allow(clippy::type_complexity, reason = "two lists, said above")]
+    fn experiments(
+        &mut self,
+        studies: &[Study],
+        note: &dyn Fn(&str),
+    ) -> Result<(Vec<PlannedExperiment>, Vec<Result<usize, String>>), PlanError> {
+        let mut experiments = Vec::new();
+        let mut found = Vec::new();
+        for group in std::mem::take(&mut self.groups) {
+            if group.schedulers.is_empty() {
+                found.push(Err("none of its schedulers is on this computer".to_owned()));
+                continue;
+            }
+            let study = &studies[group.study];
+            let named = study.path.display().to_string();
+            let place: Arc<dyn Place> = match open(&group, note) {
+                Ok(place) => place,
+                Err(error) if error.trouble == Trouble::Unable => {
+                    found.push(Err(error.to_string()));
+                    continue;
+                }
+                Err(source) => return Err(PlanError::Place { study: named, source }),
+            };
+            // Bands are about whole runs; only a workload that states a warm-up has one.
+            let warm_up_ns = group.workload.value.warm_up_ns.unwrap_or(0);
+            let built = Experiment::builder(group.machine, group.workload)
+                .schedulers(group.schedulers)
+                .seeds(trial_seeds(group.seed, group.trials))
+                .memory(group.memory)
+                .max_time_ns(group.max_time_ns)
+                .warm_up_ns(Some(warm_up_ns))
+                .observations(group.observe)
+                .place(place)
+                .build();
+            match built {
+                Ok(built) => {
+                    self.notes.extend(built.warnings.iter().map(|words| format!("{}: {words}", study.name)));
+                    found.push(Ok(experiments.len()));
+                    experiments.push(PlannedExperiment { experiment: built.experiment, study: study.name.clone() });
+                }
+                Err(BuildError::Place(error)) if error.trouble == Trouble::Unable => found.push(Err(error.to_string())),
+                Err(source) => return Err(PlanError::Build { study: named, source: Box::new(source) }),
+            }
+        }
+        self.notes.sort();
+        self.notes.dedup();
+        Ok((experiments, found))
+    }
+}
+
+fn open(group: &Group, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
+    let options = PlaceOptions { schedulers: &group.schedulers, ..PlaceOptions::default() };
+    warmcore_places::open(&group.place, &options, note)
+}
+
+impl Plan {
+    /// Checks that every measure that a figure names is one of its cell's workload, and of one simulation only.
+    fn check_figures(&self) -> Result<(), FileError> {
+        for (index, study) in self.studies.iter().enumerate() {
+            for expectation in &study.expectations {
+                let mut found = Ok(());
+                expectation.figure.each_name(&mut |name, _| {
+                    if let (NamedPart::Measure(selection), Ok(())) = (name, &found) {
+                        found = self.check_selection(index, selection);
+                    }
+                });
+                found.map_err(|problem| study.error_of(expectation, problem))?;
+            }
+            for figure in &study.figures {
+                let mut found = Ok(());
+                figure.of.each_name(&mut |name, _| {
+                    if let (NamedPart::Measure(selection), Ok(())) = (name, &found) {
+                        found = self.check_selection(index, selection);
+                    }
+                });
+                found.map_err(|problem| study.error_at(0, problem))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_selection(&self, study: usize, selection: &Selection) -> Result<(), Problem> {
+        let cell = self.cell(study, None, selection).map_err(Problem::Value)?;
+        let Ok((experiment, _)) = cell.runs else { return Ok(()) };
+        let workload = &self.experiments[experiment].experiment.workload.value;
+        let by_task = selection.choices.iter().find(|(key, _)| key == "task" || key == "application");
+        if let Some((key, name)) = by_task {
+            if selection.measure != CPU_TIME {
+                let words = format!("`{key}=` chooses of {CPU_TIME} only, not of {}", selection.measure);
+                return Err(Problem::Value(words));
+            }
+            if key == "application" {
+                return known("application", name, &workload.applications);
+            }
+            let all: Vec<String> = workload.tasks.iter().map(|task| task.name.clone()).collect();
+            // `NAME-2` is an instance of `NAME`.
+            let of = name.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+            let is_instance = of.is_some_and(|(name, _)| all.iter().any(|known| known == name));
+            return if is_instance { Ok(()) } else { known("task", name, &all) };
+        }
+        if let Some(cause) = selection.measure.strip_prefix(CAUSE_PREFIX) {
+            let all: Vec<String> = warmcore_lab::time_split::CAUSES.iter().map(|cause| cause.name.to_owned()).collect();
+            return known("cause", cause, &all);
+        }
+        // What is looked at besides has names that say when.
+        if !self.studies[study].cells[cell.cell].observe.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<String> = measures::of_workload(workload).into_iter().map(|measure| measure.name).collect();
+        if selection.measure == CPU_TIME { Ok(()) } else { known("measure", &selection.measure, &all) }
+    }
+
+    /// The one simulation that a selection means.
+    ///
+    /// # Errors
+    /// In words, when it means none or several.
+    pub fn cell(&self, study: usize, wrong: Option<usize>, selection: &Selection) -> Result<&PlannedCell, String> {
+        let of = &self.studies[study];
+        let fits = |cell: &&PlannedCell| {
+            of.cells[cell.cell].name == selection.cell
+                && selection.choices.iter().all(|(key, value)| match key.as_str() {
+                    "task" | "application" => true,
+                    "" => cell.bindings.get(SCHEDULER) == Some(value),
+                    key => cell.bindings.get(key) == Some(value),
+                })
+        };
+        let of_model = |model: Option<usize>| {
+            self.cells[study].iter().filter(move |cell| cell.wrong == model).filter(fits).collect::<Vec<_>>()
+        };
+        let mut found = of_model(wrong);
+        if found.is_empty() && wrong.is_some() {
+            found = of_model(None);
+        }
+        match found[..] {
+            [one] => Ok(one),
+            [] => Err(format!("{selection} is none of the cell's simulations: {}", self.simulations(study, selection))),
+            _ => Err(format!(
+                "{selection} is {} simulations; say which: {}",
+                found.len(),
+                self.simulations(study, selection)
+            )),
+        }
+    }
+
+    /// What the simulations of a cell are called.
+    fn simulations(&self, study: usize, selection: &Selection) -> String {
+        let of =
+            |cell: &&PlannedCell| cell.wrong.is_none() && self.studies[study].cells[cell.cell].name == selection.cell;
+        let name = |cell: &PlannedCell| {
+            let words: Vec<String> = cell.bindings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("[{}]", words.join(", "))
+        };
+        let names: Vec<String> = self.cells[study].iter().filter(of).map(name).take(8).collect();
+        names.join(" ")
+    }
+
+    /// Simulations in all.
+    #[must_use]
+    pub fn simulations_in_all(&self) -> usize {
+        self.experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum()
+    }
+
+    /// The measures of an experiment, by which infinite times of runs that were cut off are known.
+    #[must_use]
+    pub fn measure(&self, experiment: usize, name: &str) -> Option<Measure> {
+        let workload = &self.experiments[experiment].experiment.workload.value;
+        measures::of_workload(workload).into_iter().find(|measure| measure.name == name)
+    }
+}
+
+/// CPU time of all tasks, or of some.
+pub const CPU_TIME: &str = "cpu_time_ns";
+/// What time by cause begins with.
+pub const CAUSE_PREFIX: &str = "time.";
+
+fn known(kind: &'static str, name: &str, all: &[String]) -> Result<(), Problem> {
+    if all.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    let nearest = warmcore_workload::nearest(name, all.iter().map(String::as_str)).map(str::to_owned);
+    Err(Problem::Unknown { kind, name: name.to_owned(), nearest })
+}
+
+/// Every combination of the values of a cell's axes.
+fn combinations(study: &Study, cell: &Cell) -> Vec<BTreeMap<String, String>> {
+    let mut found = vec![BTreeMap::new()];
+    for axis in &cell.axes {
+        let values = &study.axes[*axis].values;
+        let with = |bindings: &BTreeMap<String, String>| {
+            let bindings = bindings.clone();
+            values.iter().map(move |value| {
+                let mut bindings = bindings.clone();
+                bindings.extend(value.iter().cloned());
+                bindings
+            })
+        };
+        found = found.iter().flat_map(with).collect();
+    }
+    found
+}
+
+/// A text with what is put for its placeholders; fails with the name of one for which there is nothing.
+fn substitute(text: &str, bindings: &BTreeMap<String, String>) -> Result<String, String> {
+    let put = put_known(text, bindings);
+    // JSON has braces of its own, but never around a name alone.
+    let mut rest = put.as_str();
+    while let Some(open) = rest.find('{') {
+        rest = &rest[open + 1..];
+        let name: String = rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
+        if !name.is_empty() && rest[name.len()..].starts_with('}') {
+            return Err(name);
+        }
+    }
+    Ok(put)
+}
+
+fn put_known(text: &str, bindings: &BTreeMap<String, String>) -> String {
+    bindings.iter().fold(text.to_owned(), |text, (key, value)| text.replace(&format!("{{{key}}}"), value))
+}
+
+fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap<String, String>) -> FileError {
+    let nearest = warmcore_workload::nearest(name, bindings.keys().map(String::as_str)).map(str::to_owned);
+    study.error_at(at, Problem::Unknown { kind: "axis", name: name.to_owned(), nearest })
+}
+
+/// The text of a machine or workload of the study's own; the name itself where it is none.
+fn own_text(all: &[crate::file::Inline], name: &str, bindings: &BTreeMap<String, String>) -> String {
+    let own = all.iter().find(|inline| inline.name == name);
+    own.map_or_else(|| name.to_owned(), |inline| put_known(&inline.text, bindings))
+}
+
+fn machine_of(study: &Study, name: &str, text: &str) -> Result<Named<Machine>, LoadError> {
+    if study.machines.iter().any(|inline| inline.name == name) {
+        let value =
+            warmcore_topology::from_toml(text).map_err(|error| LoadError::Machine(format!("{name}: {error}")))?;
+        return Ok(Named { source: name.to_owned(), value });
+    }
+    load::machine(&beside(study, name))
+}
+
+fn workload_of(
+    study: &Study,
+    machine: &Machine,
+    (name, text): (&str, &str),
+    profiles: &[Profile],
+) -> Result<Named<Workload>, LoadError> {
+    let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
+    let options = Options { strict: false, multiply_add_ps, profiles };
+    let failed = |source: WorkloadError| LoadError::Workload { text: name.to_owned(), source: Box::new(source) };
+    if study.workloads.iter().any(|inline| inline.name == name) {
+        let value = warmcore_workload::from_rtapp(name, text, &options).map_err(failed)?;
+        return Ok(Named { source: name.to_owned(), value });
+    }
+    let read = |path: &str| -> io::Result<String> { input::file(Path::new(&beside(study, path))) };
+    let value = warmcore_workload::resolve(text, &options, read).map_err(failed)?;
+    Ok(Named { source: name.to_owned(), value })
+}
+
+/// A file beside the study if there is one, else the text as it is.
+fn beside(study: &Study, text: &str) -> String {
+    let path = study.path.parent().map(|parent| parent.join(text)).filter(|path| path.is_file());
+    path.map_or_else(|| text.to_owned(), |path| path.display().to_string())
+}

@@ -1,0 +1,86 @@
+//! One loop over all experiments of a plan, each through `lab`'s runner and so through its place.
+//!
+//! With a directory every experiment has a run directory in it, `experiments/STUDY-HASH`, which other commands read like any other.
+//! A second start in the same directory goes on: what is finished there is not run again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use warmcore_lab::directory::{DirectoryError, EXPERIMENT, Existing, RunDirectory};
+use warmcore_lab::environment::Environment;
+use warmcore_lab::runner::{self, Conduct, RunError};
+use warmcore_lab::session::{self, ResumeError, SessionError};
+use warmcore_lab::trial::Trial;
+
+use crate::plan::{Plan, PlannedExperiment};
+
+/// How to run, which changes no result.
+pub struct Means<'a> {
+    /// Number of trials at the same time.
+    pub jobs: usize,
+    /// Set by the caller to stop soon.
+    pub stop: Arc<AtomicBool>,
+    /// Called after each trial, from any worker.
+    pub progress: &'a (dyn Fn(&Trial) + Sync),
+    /// Directory for the run directories.
+    pub out: Option<&'a Path>,
+    /// The inventory of this computer, which goes to every run directory.
+    pub environment: &'a Environment,
+}
+
+/// Why a study was not finished.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// A trial failed, or the caller asked to stop.
+    #[error("{study}: {source}")]
+    Run {
+        /// The study.
+        study: String,
+        /// Why.
+        source: Box<RunError>,
+    },
+    /// A directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// A run in the directory is not the one that is planned.
+    #[error(transparent)]
+    Resume(#[from] ResumeError),
+    /// Files of a run cannot be written.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// Trials of every experiment of the plan, by scheduler.
+///
+/// # Errors
+/// The first failure. What finished is in the directory.
+pub fn run(plan: &Plan, means: &Means<'_>) -> Result<Vec<Vec<Vec<Trial>>>, StudyError> {
+    plan.experiments.iter().map(|planned| run_one(planned, means)).collect()
+}
+
+fn run_one(planned: &PlannedExperiment, means: &Means<'_>) -> Result<Vec<Vec<Trial>>, StudyError> {
+    let experiment = &planned.experiment;
+    let directory = means.out.map(|out| directory(out, planned)).transpose()?;
+    let conduct = Conduct { jobs: means.jobs, stop: Arc::clone(&means.stop), progress: means.progress };
+    let finished = runner::run(experiment, directory.as_ref(), &conduct)
+        .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })?;
+    if let Some(directory) = &directory {
+        session::finish(directory, experiment, &finished.trials, None, means.environment)?;
+    }
+    Ok(finished.trials)
+}
+
+/// The run directory of an experiment: a new one, or the one in which it was begun.
+fn directory(out: &Path, planned: &PlannedExperiment) -> Result<RunDirectory, StudyError> {
+    let experiment = &planned.experiment;
+    let path = out.join("experiments").join(format!("{}-{}", planned.study, experiment.record().short_hash()));
+    if path.join(EXPERIMENT).is_file() {
+        let directory = RunDirectory::open(&path)?;
+        session::reopen(&directory, experiment)?;
+        return Ok(directory);
+    }
+    let directory = RunDirectory::create(&path, Existing::Refuse)?;
+    session::begin(&directory, experiment)?;
+    Ok(directory)
+}
