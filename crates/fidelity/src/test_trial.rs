@@ -14,6 +14,7 @@ pub(crate) fn trial(scheduler: &str, number: usize, measures: &[(&str, Option<f6
         seed: 1,
         end: TrialEnd::AllExited,
         elapsed_ns: 1,
+        warm_up_ns: 0,
         engine_events: 1,
         events_lost: 0,
         censored_waits: 0,
