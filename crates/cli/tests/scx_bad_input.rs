@@ -10,7 +10,6 @@ mod common;
 #[path = "../../bpf/tests/assembler/mod.rs"]
 mod assembler;
 
-use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
