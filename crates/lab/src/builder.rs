@@ -295,7 +295,8 @@ impl ExperimentBuilder {
     fn warm_up(&self) -> Result<u64, BuildError> {
         let workload = &self.workload.value;
         let asked = self.warm_up_ns.or(workload.warm_up_ns);
-        let warm_up_ns = asked.unwrap_or_else(|| warm_up::default_ns(workload, self.metric.as_deref()));
+        let warm_up_ns =
+            asked.unwrap_or_else(|| warm_up::default_ns(workload, self.max_time_ns, self.metric.as_deref()));
         if warm_up_ns == 0 {
             return Ok(0);
         }

@@ -148,6 +148,12 @@ fn is_zero(value: &u64) -> bool {
 }
 
 impl Trial {
+    /// The time that counts, in nanoseconds: from the end of the warm-up to the run's end.
+    #[must_use]
+    pub fn window_ns(&self) -> u64 {
+        self.elapsed_ns.saturating_sub(self.warm_up_ns)
+    }
+
     /// A measure's value.
     #[must_use]
     pub fn measure(&self, name: &str) -> Option<f64> {

@@ -18,12 +18,13 @@ const PART: u64 = 3;
 
 /// The warm-up of an experiment whose verdict is about this metric, or about the workload's own: 1 s, but at most a third of the run, where
 /// the workload runs for a fixed time, because some task of it never ends by itself, and the metric is a percentile or the longest of times;
-/// none otherwise.
+/// none otherwise. The run is over after `max_time_ns`, if not before.
 #[must_use]
-pub fn default_ns(workload: &Workload, metric: Option<&str>) -> u64 {
+pub fn default_ns(workload: &Workload, max_time_ns: Option<u64>, metric: Option<&str>) -> u64 {
     let Some(duration_ns) = workload.duration_ns.filter(|_| is_endless(workload)) else { return 0 };
+    let run_ns = max_time_ns.map_or(duration_ns, |most| most.min(duration_ns));
     let own = measures::primary(workload);
-    if is_of_the_tail(metric.unwrap_or(&own)) { LONGEST_NS.min(duration_ns / PART) } else { 0 }
+    if is_of_the_tail(metric.unwrap_or(&own)) { LONGEST_NS.min(run_ns / PART) } else { 0 }
 }
 
 /// Whether a task loops for ever: without one, the run may be over before its fixed time is.
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     fn default_of(workload: &str, metric: Option<&str>) -> u64 {
-        default_ns(&warmcore_workload::from_generator(workload).unwrap(), metric)
+        default_ns(&warmcore_workload::from_generator(workload).unwrap(), None, metric)
     }
 
     #[test]
@@ -55,6 +56,8 @@ mod tests {
         assert_eq!(default_of("schbench:-t2,-L,-r30", None), LONGEST_NS);
         assert_eq!(default_of("schbench:-t2,-L,-r300ms", None), 100_000_000);
         assert_eq!(default_of("periodic:-n2,-d3s", Some("run_delay_max_ns")), LONGEST_NS);
+        let cut = warmcore_workload::from_generator("periodic:-n2,-d3s").unwrap();
+        assert_eq!(default_ns(&cut, Some(6_000_000), Some("run_delay_max_ns")), 2_000_000, "a third of what is run");
     }
 
     #[test]
@@ -65,6 +68,6 @@ mod tests {
         assert_eq!(default_of("hackbench:-g1,-f2,-l10", Some("wakeup_p99_ns")), 0);
         let text = r#"{"tasks": {"a": {"loop": 9, "run": 5, "sleep": 5}}, "warmcore": {"duration_ns": 1000000000}}"#;
         let ends = warmcore_workload::from_rtapp("ends", text, &warmcore_workload::Options::default()).unwrap();
-        assert_eq!(default_ns(&ends, Some("wakeup_p99_ns")), 0, "it may be over before");
+        assert_eq!(default_ns(&ends, None, Some("wakeup_p99_ns")), 0, "it may be over before");
     }
 }

@@ -139,8 +139,7 @@ fn next_of(level: f64, most: u64, known: &BTreeMap<u64, f64>) -> Option<u64> {
     Some(next.clamp(low + 1, high - 1))
 }
 
-/// The share of the CPU time of all CPUs, from the beginning to the end of the experiment's first trial under the baseline, in which
-/// tasks ran.
+/// The share of the CPU time of all CPUs, in what counts of the experiment's first trial under the baseline, in which tasks ran.
 ///
 /// # Errors
 /// When the trial fails.
@@ -157,7 +156,7 @@ pub fn utilisation(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<f64
     let finished = runner::run(&trial, None, conduct)?;
     let cpus = experiment.machine.value.cpu_count() as f64;
     let share = finished.trials.iter().flatten().next().and_then(|trial| {
-        let time = trial.elapsed_ns as f64 * cpus;
+        let time = trial.window_ns() as f64 * cpus;
         (time > 0.0).then(|| trial.measure("run_ns").unwrap_or_default() / time)
     });
     Ok(share.unwrap_or_default())

@@ -171,5 +171,5 @@ fn mean_gain(trials: &[&Trial]) -> Option<f64> {
 /// The part of all CPU time that goes to wakeups and balancing.
 fn scheduling_share(trial: &Trial, cpus: f64) -> Option<f64> {
     let overhead_ns = trial.measure("overhead_wakeup_ns")? + trial.measure("overhead_balance_ns")?;
-    Some(overhead_ns / (trial.elapsed_ns as f64 * cpus))
+    Some(overhead_ns / (trial.window_ns() as f64 * cpus))
 }
