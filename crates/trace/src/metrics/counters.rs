@@ -126,7 +126,7 @@ impl Counters {
         }
     }
 
-    /// The same with a warm-up, whose end is counted from the start: nothing of it is in the metrics ([`Counters::open_window`]).
+    /// The same with a warm-up, whose end is counted from the start: nothing of it is in the metrics (`open_window`).
     #[must_use]
     pub fn with_warm_up(self, warm_up_ns: u64) -> Self {
         let opens_ns = if warm_up_ns == 0 { NEVER } else { self.start_ns().saturating_add(warm_up_ns) };
