@@ -145,6 +145,10 @@ pub struct SubjectArguments {
     /// CPU model of a /sys tree or hwloc XML
     #[arg(long, value_name = "PRESET")]
     pub base: Option<String>,
+    /// Threads of the kernel itself that run beside the workload: none, one of those that come with the program (quiet, guest-7.2,
+    /// host-6.18), or a file; in the simulator
+    #[arg(long, value_name = "BACKGROUND")]
+    pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(short, long, value_name = "WORKLOAD")]
@@ -172,6 +176,10 @@ pub struct CompareArguments {
     /// CPU model of a /sys tree or hwloc XML
     #[arg(long, value_name = "PRESET", conflicts_with = "resume")]
     pub base: Option<String>,
+    /// Threads of the kernel itself that run beside the workload: none, one of those that come with the program (quiet, guest-7.2,
+    /// host-6.18), or a file; in the simulator
+    #[arg(long, value_name = "BACKGROUND", conflicts_with = "resume")]
+    pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(short, long, value_name = "WORKLOAD", required_unless_present_any = ["resume", "command"])]

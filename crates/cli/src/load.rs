@@ -31,6 +31,14 @@ pub fn machine_on(text: &str, base: Option<&str>) -> Result<Named<Machine>, Fail
     base.map_or_else(|| machine(text), |base| machine(&format!("{text}@{base}")))
 }
 
+/// The same with the kernel threads that `--background` names, if it is given.
+pub fn with_background(machine: Named<Machine>, background: Option<&str>) -> Result<Named<Machine>, Failure> {
+    match background {
+        None => Ok(machine),
+        Some(text) => Ok(load::background(machine, text)?),
+    }
+}
+
 /// The machine whose `/sys` lies under `root`.
 pub fn detect(root: &Path) -> Result<Machine, Failure> {
     Ok(load::detect(root)?)
@@ -164,6 +172,7 @@ impl From<LoadError> for Failure {
             LoadError::Machine(_) | LoadError::System { live: false, .. } => (Class::Usage, "warmcore::machine"),
             LoadError::System { live: true, .. } => (Class::Unable, "warmcore::machine"),
             LoadError::Workload { .. } => (Class::Usage, "warmcore::workload"),
+            LoadError::Background(_) => (Class::Usage, "warmcore::background"),
             LoadError::Aggregate(_) => (Class::Usage, "warmcore::aggregate"),
             LoadError::Scheduler(_) => (Class::Usage, "warmcore::scheduler"),
         };

@@ -236,3 +236,26 @@ fn a_warm_up_that_leaves_nothing_to_count_is_refused() {
     // Where it is not, when the run is over.
     compare("-w hackbench:-T,-p,-f2,-g1,-l1 --warm-up 10s").exits_with(1).complains("in its warm-up of 10 s");
 }
+
+#[test]
+fn kernel_threads_that_cannot_be_are_named() {
+    let scratch = Scratch::new();
+    let refused = |background: &str, text: &str| {
+        let words = format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --background {background}");
+        scratch.run(&words).did_not_panic().exits_with(2).complains(text);
+    };
+    refused("queit", "did you mean `quiet`?");
+    refused("./missing.toml", "missing.toml");
+    let file = |name: &str, keys: &str| {
+        let text = format!("schema = \"warmcore-background-1\"\nname = \"x\"\n[[thread]]\nname = \"t\"\n{keys}\n");
+        scratch.write(name, &text);
+    };
+    file("cpus.toml", "on = \"9\"\nrate_per_s = 1\nrun_us = [1]");
+    refused("cpus.toml", "thread `t` is to run on CPU 9, which is not there");
+    file("rate.toml", "on = \"any\"\nrate_per_s = -1\nrun_us = [1]");
+    refused("rate.toml", "rate.toml:3 (background TOML): thread `t`: `rate_per_s = -1` is not above 0");
+    file("empty.toml", "on = \"any\"\nrate_per_s = 1\nrun_us = []");
+    refused("empty.toml", "its list of runs is empty");
+    file("key.toml", "on = \"any\"\nrates_per_s = 1\nrun_us = [1]");
+    refused("key.toml", "rates_per_s");
+}

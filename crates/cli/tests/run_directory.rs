@@ -301,3 +301,24 @@ fn a_run_of_a_workload_file_can_be_continued_too() {
     scratch.run(&format!("compare -m {MACHINE} -w ./work.json -s cfs --trials 2 --out run --no-report")).exits_with(0);
     scratch.run("compare --resume run").exits_with(0);
 }
+
+#[test]
+fn kernel_threads_are_part_of_the_machine_that_a_run_directory_holds() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--background quiet --out run")).exits_with(0);
+    scratch.run(&compare("--background quiet --jobs 1 --out again")).exits_with(0);
+    assert_same(&scratch, "run", "again");
+    let machine = fs::read_to_string(scratch.path("run/machine.toml")).unwrap();
+    assert!(
+        machine.contains("[background]\nname = \"quiet\"") && machine.contains("[[background.thread]]"),
+        "{machine}"
+    );
+    let record = fs::read_to_string(scratch.path("run/experiment.toml")).unwrap();
+    assert!(record.contains(&format!("source = \"{MACHINE} with background quiet\"")), "{record}");
+    // The machine's file is enough to have them again.
+    let words = format!("compare -m run/machine.toml -w {WORKLOAD} -s cfs,eevdf --trials 3 --out third");
+    scratch.run(&words).exits_with(0);
+    let trial = |run: &str| fs::read_to_string(scratch.path(&format!("{run}/trials/s1-t0002.json"))).unwrap();
+    assert_eq!(trial("run"), trial("third"));
+    assert!(trial("run").contains("\"background\":[{\"name\":"));
+}

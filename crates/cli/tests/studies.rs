@@ -184,6 +184,7 @@ fn bad_studies_are_told_with_their_place() {
         ("[0.49, 0.51]", "[0.51, 0.49]", "the band's ends are swapped"),
         ("values = [1, 2]", "values = []", "axis `n` has no values"),
         ("trials = 1", "trials = 1\nplace = \"mars\"", "there is no place `mars`"),
+        ("trials = 1", "trials = 1\nbackground = \"queit\"", "did you mean `quiet`?"),
     ] {
         assert!(good.contains(from), "{from}");
         scratch.write("it.toml", &good.replace(from, to));

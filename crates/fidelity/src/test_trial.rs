@@ -25,6 +25,7 @@ pub(crate) fn trial(scheduler: &str, number: usize, measures: &[(&str, Option<f6
         last_thread: None,
         applications: Vec::new(),
         tasks: Vec::new(),
+        background: Vec::new(),
         result_lines: Vec::new(),
         notes: Vec::new(),
     }

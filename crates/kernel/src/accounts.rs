@@ -47,6 +47,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 state.busy_ns += since;
                 let task = &mut self.core.tasks[state.curr.index()];
                 task.cpu_time_ns += now_ns - task.switched_in_ns;
+                if task.kernel_thread {
+                    state.background_ns += now_ns - task.switched_in_ns;
+                }
                 task.switched_in_ns = now_ns;
             }
             self.core.tell_overhead(cpu);
@@ -113,7 +116,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn deadlock(&self) -> SimulationError {
         let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (index, task) in self.core.tasks.iter().enumerate() {
-            if task.state != State::Dead {
+            if task.state != State::Dead && !task.kernel_thread {
                 waiting.entry(self.describe_wait(task.waiting_for)).or_default().push(self.task_name(index));
             }
         }
@@ -163,6 +166,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     pub(crate) fn task_name(&self, index: usize) -> String {
         let task = &self.core.tasks[index];
+        if task.kernel_thread {
+            return self.background.visitors[index].name.clone();
+        }
         let template = &self.workload.tasks[task.template.index()];
         if template.instances == 1 { template.name.clone() } else { format!("{}-{}", template.name, task.instance) }
     }
@@ -187,7 +193,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// The accounts as they are, without recorders.
     fn accounts(&self) -> Outcome {
         let elapsed_ns = self.core.now_ns;
-        let tasks: Vec<TaskOutcome> = (0..self.core.tasks.len()).map(|index| self.task_outcome(index)).collect();
+        let tasks: Vec<TaskOutcome> =
+            (self.background.visitors.len()..self.core.tasks.len()).map(|index| self.task_outcome(index)).collect();
         let applications = self
             .workload
             .applications
@@ -202,7 +209,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             .enumerate()
             .map(|(index, cpu)| CpuOutcome {
                 idle_ns: cpu.idle_ns,
-                busy_ns: cpu.busy_ns,
+                busy_ns: cpu.busy_ns - cpu.background_ns,
+                background_ns: cpu.background_ns,
                 overhead_ns: cpu.overhead_ns,
                 memory: self.memory.cpu_counters(CpuId::from_index(index)),
                 frequency_ghz: self.memory.frequency_ghz(CpuId::from_index(index)),
@@ -216,6 +224,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             applications,
             cpus,
             placement: self.core.placement,
+            background: self.background.outcome(&self.core.tasks),
             recorders: Vec::new(),
             memory_solutions: self.memory.solutions(),
             engine_events: self.engine_events,
@@ -226,7 +235,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let task = &self.core.tasks[index];
         let sleeps = task.state == State::Blocked && task.waiting_for == WaitReason::Time;
         TaskOutcome {
-            id: index as u32,
+            id: index as u32 - self.core.kernel_threads,
             name: self.task_name(index),
             role: self.workload.tasks[task.template.index()].role.clone(),
             application: task.application,

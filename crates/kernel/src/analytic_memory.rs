@@ -25,7 +25,7 @@ pub(crate) struct AnalyticMemory<'a> {
 
 impl<'a> AnalyticMemory<'a> {
     pub fn new(machine: &'a Machine, workload: &'a Workload) -> Result<Self, HierarchyError> {
-        let profiles = TaskProfiles::new(workload);
+        let profiles = TaskProfiles::new(workload, !machine.background().is_empty());
         let model = Analytic::new(machine, &profiles.used)?;
         Ok(Self { model, machine, profiles, current: Vec::new() })
     }

@@ -9,6 +9,7 @@ use warmcore_trace::{
     PlacementEffort, Sink, TaskId,
 };
 
+use crate::background::Visitor;
 use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Slot};
@@ -74,6 +75,8 @@ pub(crate) struct Cpu {
     pub tick_phase_ns: u64,
     pub tick_stopped: bool,
     pub softirq_raised: bool,
+    /// Timers of kernel threads have run out that wait for the CPU to be busy.
+    pub timers_deferred: bool,
     /// The stopper took the running task off; the CPU counts as idle until the next pick.
     pub stopper_ran: bool,
     /// Work units per 1024 ns.
@@ -83,6 +86,8 @@ pub(crate) struct Cpu {
     pub changed_ns: u64,
     pub idle_ns: u64,
     pub busy_ns: u64,
+    /// Part of it with a kernel thread, up to its last switch.
+    pub background_ns: u64,
     pub overhead_ns: [u64; OVERHEAD_KINDS],
     /// Part of it that events have told, and when they did last.
     pub overhead_told_ns: [u64; OVERHEAD_KINDS],
@@ -131,6 +136,11 @@ pub struct Core<'a> {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) restrictions: &'a [CpuSet],
+    /// The kernel's own threads, which are the tasks with the lowest numbers, and the sets of CPUs that they may use: numbered on from
+    /// the restrictions of the workload.
+    pub(crate) visitors: &'a [Visitor],
+    pub(crate) visitor_sets: &'a [CpuSet],
+    pub(crate) kernel_threads: u32,
     pub(crate) queue: EventQueue,
     pub(crate) tracer: Tracer<'a>,
     pub(crate) decisions: DecisionTable,
@@ -217,14 +227,20 @@ impl<'a> Core<'a> {
     /// CPUs the task may use.
     #[inline]
     pub fn allowed(&self, task: TaskId) -> &'a CpuSet {
-        &self.restrictions[self.tasks[task.index()].restriction as usize]
+        self.cpus_of_restriction(self.tasks[task.index()].restriction)
+    }
+
+    #[inline]
+    fn cpus_of_restriction(&self, restriction: u32) -> &'a CpuSet {
+        let index = restriction as usize;
+        self.restrictions.get(index).unwrap_or_else(|| &self.visitor_sets[index - self.restrictions.len()])
     }
 
     /// Whether the task may use the CPU.
     #[inline]
     pub fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
         let restriction = self.tasks[task.index()].restriction;
-        restriction == 0 || self.restrictions[restriction as usize].contains(cpu)
+        restriction == 0 || self.cpus_of_restriction(restriction).contains(cpu)
     }
 
     /// Whether there are CPUs that the task may not use (`nr_cpus_allowed` is less than the machine's).
@@ -597,7 +613,11 @@ impl<'a> Core<'a> {
 
     #[inline]
     pub(crate) fn emit_on(&mut self, cpu: CpuId, kind: EventKind) {
-        if self.tracer.sink.is_some() {
+        if self.tracer.sink.is_none() {
+            return;
+        }
+        let shown = if self.kernel_threads == 0 { Some(kind) } else { self.shown(kind) };
+        if let Some(kind) = shown {
             self.tracer.batch.push(Event { time_ns: self.now_ns, cpu, kind });
         }
     }

@@ -16,6 +16,7 @@ use warmcore_workload::Workload;
 
 use crate::actions::{Actions, LOOK};
 use crate::analytic_memory::AnalyticMemory;
+use crate::background::BackgroundState;
 use crate::cache_groups::CacheGroups;
 use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
 use crate::counters::Readings;
@@ -81,6 +82,8 @@ pub(crate) struct Engine<'a, S, M> {
     pub scores: Option<ScoreSamples>,
     pub objects: Objects,
     pub cache_groups: CacheGroups<'a>,
+    /// Threads of the kernel itself.
+    pub background: BackgroundState<'a>,
     pub actions: Actions,
     pub recorders: Vec<Histogram>,
     /// Tasks created so far from each template.
@@ -149,6 +152,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             cpus: idle_cpus(setup, &parameters),
             tasks: Vec::with_capacity(setup.starts.len()),
             restrictions: &setup.restrictions,
+            visitors: &setup.visitors.all,
+            visitor_sets: &setup.visitors.sets,
+            kernel_threads: setup.visitors.all.len() as u32,
             queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),
             decisions: DecisionTable::default(),
@@ -159,7 +165,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             timers: Timers::default(),
             class: ClassPath::default(),
             addressed: ClassPath::default(),
-            process_threads: vec![0; setup.workload.processes.len()],
+            process_threads: vec![0; setup.workload.processes.len() + usize::from(!setup.visitors.all.is_empty())],
             task_groups: TaskGroup::all(setup.workload),
             application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1)
@@ -185,6 +191,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             scores: ScoreSamples::of(setup, traced),
             objects: Objects::new(setup.workload),
             cache_groups: CacheGroups::new(setup.workload),
+            background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
             actions: Actions::default(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             instances: vec![0; setup.workload.tasks.len()],
@@ -202,6 +209,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         if let Some(spec) = self.core.readings.history {
             self.memory.record_sets(spec);
         }
+        self.create_background();
         for cpu in self.core.machine.cpus() {
             self.scheduler.enter_idle(&mut self.core, cpu);
             self.scheduler.tick_stopped(&mut self.core, cpu);
@@ -317,6 +325,11 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 self.core.addressed = class;
                 self.scheduler.timer(&mut self.core, cpu, payload);
             }
+            Class::Background => {
+                if !self.visit(event.payload, cpu) {
+                    return false;
+                }
+            }
             Class::Start => self.start(event.payload),
             Class::Release => self.release(TaskId(event.payload)),
             Class::Action if event.generation == LOOK => self.look(event.payload),
@@ -420,6 +433,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         if self.scores.is_some() {
             self.sample_scores(cpu);
         }
+        if self.core.cpus[cpu.index()].timers_deferred && !curr.is_idle() {
+            self.run_deferred_timers(cpu);
+        }
         if std::mem::take(&mut self.core.cpus[cpu.index()].softirq_raised) {
             self.scheduler.softirq(&mut self.core, cpu);
         }
@@ -462,7 +478,11 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.memory.switch_out(now_ns, cpu);
         }
         let task = &mut self.core.tasks[prev.index()];
-        task.cpu_time_ns += now_ns - task.switched_in_ns;
+        let ran_ns = now_ns - task.switched_in_ns;
+        task.cpu_time_ns += ran_ns;
+        if task.kernel_thread {
+            self.core.cpus[cpu.index()].background_ns += ran_ns;
+        }
         task.state = State::Queued;
         self.scheduler.put_prev(&mut self.core, cpu, prev, true);
         self.core.emit_on(cpu, EventKind::Switch { prev, prev_state: PrevState::Runnable, next: TaskId::IDLE });
@@ -507,11 +527,13 @@ fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
             tick_phase_ns: random.next_u64() % parameters.tick_ns(),
             tick_stopped: true,
             softirq_raised: false,
+            timers_deferred: false,
             stopper_ran: false,
             capacity: setup.machine.capacity(cpu),
             changed_ns: 0,
             idle_ns: 0,
             busy_ns: 0,
+            background_ns: 0,
             overhead_ns: [0; OVERHEAD_KINDS],
             overhead_told_ns: [0; OVERHEAD_KINDS],
             overhead_told_at_ns: 0,

@@ -37,14 +37,16 @@ pub(crate) enum Class {
     HrTick = 8,
     /// Ordinary tick. In a slot.
     Tick = 9,
+    /// The timer of a kernel thread; payload is the thread.
+    Background = 10,
     /// A kick to balance on behalf of idle CPUs; payload is the class it is for.
-    NohzKick = 10,
+    NohzKick = 11,
     /// A scheduler's own timer; payload is its place in the table of timers.
-    Policy = 11,
+    Policy = 12,
     /// The running task finishes what it is doing. In a slot.
-    Progress = 12,
+    Progress = 13,
     /// The warm-up is over: behind everything else that happens at its last instant.
-    Window = 13,
+    Window = 14,
 }
 
 impl Class {
@@ -61,6 +63,7 @@ impl Class {
             Class::Stopper => "stopper",
             Class::HrTick => "high-resolution tick",
             Class::Tick => "tick",
+            Class::Background => "timer of a kernel thread",
             Class::NohzKick => "balancing kick",
             Class::Policy => "timer of the scheduler",
             Class::Progress => "progress of the running task",
@@ -69,7 +72,7 @@ impl Class {
     }
 }
 
-const CLASSES: [Class; 14] = [
+const CLASSES: [Class; 15] = [
     Class::End,
     Class::Start,
     Class::Release,
@@ -80,6 +83,7 @@ const CLASSES: [Class; 14] = [
     Class::Stopper,
     Class::HrTick,
     Class::Tick,
+    Class::Background,
     Class::NohzKick,
     Class::Policy,
     Class::Progress,

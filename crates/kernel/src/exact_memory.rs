@@ -44,7 +44,7 @@ impl<'a> ExactMemory<'a> {
         choice: MemoryChoice,
         seed: u64,
     ) -> Result<Self, ExactError> {
-        let profiles = TaskProfiles::new(workload);
+        let profiles = TaskProfiles::new(workload, !machine.background().is_empty());
         let options = Options { seed, ..choice.exact_options(machine) };
         let model = Live::new(machine, options, &profiles.used)?;
         let cpus = machine.cpu_count();

@@ -42,6 +42,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Executes steps of the running task until one takes time or makes it leave.
     pub(crate) fn advance(&mut self, cpu: CpuId) -> Now {
         let id = self.core.curr(cpu);
+        if self.core.is_kernel_thread(id) {
+            return self.background_done(id);
+        }
         let workload = self.workload;
         let mut steps_done = 0;
         loop {

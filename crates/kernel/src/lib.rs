@@ -12,6 +12,7 @@ extern crate self as warmcore_kernel;
 mod accounts;
 mod actions;
 mod analytic_memory;
+mod background;
 mod barrier;
 mod cache_groups;
 mod channel;

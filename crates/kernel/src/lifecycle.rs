@@ -10,7 +10,7 @@ use crate::error::SimulationError;
 use crate::event_queue::Class;
 use crate::memory::Memory;
 use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
-use crate::task::{Activity, Stage, State, Task, WaitReason};
+use crate::task::{State, Task, WaitReason};
 
 /// More tasks than this are a fork loop.
 const TASK_LIMIT: usize = 1_000_000;
@@ -38,7 +38,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     fn queue_wakee(&mut self, task: TaskId, flags: WakeFlags) {
         let prev = self.core.tasks[task.index()].cpu;
         debug_assert_eq!(self.core.tasks[task.index()].state, State::Blocked);
-        self.live += 1;
+        self.live += usize::from(!self.core.is_kernel_thread(task));
         let this_cpu = self.core.this_cpu;
         let waker = if flags.by_task { self.core.cpus[this_cpu.index()].curr } else { TaskId::IDLE };
         self.core.emit(EventKind::Waking { task, target_cpu: prev, waker });
@@ -200,9 +200,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Some(group) => (!self.workload.groups[group.index()].is_root()).then_some(group.0),
             None => inherited.and_then(|parent| parent.group),
         };
+        let draws = Draws::new(self.setup.seed, template.0, instance);
         Task {
-            state: State::New,
-            cpu,
             restriction,
             nice: if description.nice == 0 { inherited.map_or(0, |parent| parent.nice) } else { description.nice },
             policy: description.policy,
@@ -211,35 +210,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             application: self.workload.processes[description.process.index()].application,
             group,
             cache_group: self.cache_groups.of(template, process, group),
-            template,
-            instance,
             parent,
-            program: description.program,
-            pc: 0,
-            stage: Stage::Begin,
-            activity: Activity::Advance,
-            remaining_ns: 0,
-            syscall_ns: 0,
-            loops: [0; warmcore_workload::Program::MAX_LOOP_DEPTH],
-            loop_depth: 0,
-            draws: Draws::new(self.setup.seed, template.0, instance),
-            drawn_ns: 0,
-            waiting_for: WaitReason::None,
-            timer_generation: 0,
-            served_ns: 0,
-            clocks: [0; 4],
-            exited_children: 0,
-            last_ran: None,
-            on_cpu_until_ns: 0,
-            switched_in_ns: 0,
-            started_ns: self.core.now_ns,
-            exited_ns: None,
-            cpu_time_ns: 0,
-            progress_ns: 0,
-            spin_ns: 0,
-            smt_ns: 0,
-            slept_ns: 0,
-            slept_from_ns: 0,
+            ..Task::new(template, instance, description.program, cpu, self.core.now_ns, draws)
         }
     }
 

@@ -149,7 +149,9 @@ impl Pages {
         let task = self.uses.len() as u32;
         self.uses.push(Vec::new());
         self.private_shares.extend(std::iter::repeat_n(0.0, self.nodes));
-        for number in 0..self.templates[template.index()].len() {
+        // Kernel threads have no template, and no memory of their own.
+        let needs = self.templates.get(template.index()).map_or(0, Vec::len);
+        for number in 0..needs {
             let need = &self.templates[template.index()][number];
             let (visits_per_ns, classes) = (need.visits_per_ns, need.classes);
             let shared = need.key != Key::Private;
@@ -237,7 +239,8 @@ impl Pages {
     /// Regions of a process in the order of their addresses.
     #[inline]
     pub fn of_process(&self, process: u32) -> &[RegionId] {
-        &self.of_process[process as usize]
+        // Kernel threads are of a process behind the workload's, which has no memory.
+        self.of_process.get(process as usize).map_or(&[], Vec::as_slice)
     }
 
     /// Pages of a region by node.

@@ -13,6 +13,7 @@ use warmcore_trace::{DecisionKind, RunTables};
 use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload};
 
 use crate::actions::Planned;
+use crate::background::Visitors;
 use crate::core::KernelParameters;
 use crate::error::SetupError;
 use crate::memory_samples::MEMORY_COUNTERS;
@@ -130,6 +131,8 @@ pub struct Setup<'a> {
     /// Restriction of each `SetAffinity` step, by program and step; `u32::MAX` for other steps.
     pub(crate) step_restrictions: Vec<Vec<u32>>,
     pub(crate) starts: Vec<StartEntry>,
+    /// The kernel's own threads, as the machine's background says.
+    pub(crate) visitors: Visitors,
     /// What somebody outside does, in the order of time.
     pub(crate) actions: Vec<Planned>,
 }
@@ -205,6 +208,7 @@ impl<'a> Setup<'a> {
             launchers,
             step_restrictions,
             starts,
+            visitors: Visitors::of(machine, seed),
             actions: Vec::new(),
         })
     }

@@ -57,7 +57,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 Leave::Yielded => self.scheduler.yield_task(&mut self.core, cpu, prev),
                 Leave::Blocked => {
                     self.core.tasks[prev.index()].state = State::Blocked;
-                    self.live -= 1;
+                    self.live -= usize::from(!self.core.is_kernel_thread(prev));
                     prev_state = PrevState::Sleeping;
                     self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::SLEEP);
                     runnable = false;
@@ -113,7 +113,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.memory.switch_out(now_ns, cpu);
             }
             let task = &mut self.core.tasks[prev.index()];
-            task.cpu_time_ns += now_ns - task.switched_in_ns;
+            let ran_ns = now_ns - task.switched_in_ns;
+            task.cpu_time_ns += ran_ns;
+            if task.kernel_thread {
+                self.core.cpus[cpu.index()].background_ns += ran_ns;
+            }
             if queued && runnable {
                 task.state = State::Queued;
             }

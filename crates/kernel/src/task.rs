@@ -100,6 +100,8 @@ pub struct Task {
     /// Cache group, if any.
     pub(crate) cache_group: Option<u32>,
     pub(crate) template: TaskTemplateId,
+    /// A thread of the kernel itself.
+    pub(crate) kernel_thread: bool,
     /// Which of its template's instances this is.
     pub(crate) instance: u32,
     pub(crate) parent: Option<TaskId>,
@@ -148,6 +150,59 @@ pub struct Task {
 }
 
 impl Task {
+    /// A task before anything has happened to it: of nice 0, no group, alone in process 0.
+    pub(crate) fn new(
+        template: TaskTemplateId,
+        instance: u32,
+        program: ProgramId,
+        cpu: CpuId,
+        started_ns: u64,
+        draws: Draws,
+    ) -> Self {
+        Self {
+            state: State::New,
+            cpu,
+            restriction: 0,
+            nice: 0,
+            policy: Policy::Normal,
+            slice_ns: 0,
+            process: 0,
+            application: 0,
+            group: None,
+            cache_group: None,
+            template,
+            kernel_thread: false,
+            instance,
+            parent: None,
+            program,
+            pc: 0,
+            stage: Stage::Begin,
+            activity: Activity::Advance,
+            remaining_ns: 0,
+            syscall_ns: 0,
+            loops: [0; warmcore_workload::Program::MAX_LOOP_DEPTH],
+            loop_depth: 0,
+            draws,
+            drawn_ns: 0,
+            waiting_for: WaitReason::None,
+            timer_generation: 0,
+            served_ns: 0,
+            clocks: [0; 4],
+            exited_children: 0,
+            last_ran: None,
+            on_cpu_until_ns: 0,
+            switched_in_ns: 0,
+            started_ns,
+            exited_ns: None,
+            cpu_time_ns: 0,
+            progress_ns: 0,
+            spin_ns: 0,
+            smt_ns: 0,
+            slept_ns: 0,
+            slept_from_ns: 0,
+        }
+    }
+
     /// Whether it waits actively.
     pub(crate) fn is_spinning(&self) -> bool {
         matches!(self.activity, Activity::Spin | Activity::SpinUntil)
@@ -157,6 +212,12 @@ impl Task {
     #[inline]
     pub fn state(&self) -> State {
         self.state
+    }
+
+    /// Whether it is a thread of the kernel itself (`PF_KTHREAD`), which has no address space.
+    #[inline]
+    pub fn is_kernel_thread(&self) -> bool {
+        self.kernel_thread
     }
 
     /// CPU it is assigned to: where it runs, is queued, or ran last.

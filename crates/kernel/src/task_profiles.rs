@@ -23,7 +23,8 @@ pub(crate) struct TaskProfiles<'a> {
 }
 
 impl<'a> TaskProfiles<'a> {
-    pub fn new(workload: &'a Workload) -> Self {
+    /// Those of a workload; and, as the template behind its own, that of kernel threads, if there are any.
+    pub fn new(workload: &'a Workload, kernel_threads: bool) -> Self {
         let default = library::computing();
         let mut used: Vec<&Profile> = Vec::new();
         let mut profiles = Vec::with_capacity(workload.tasks.len());
@@ -46,6 +47,11 @@ impl<'a> TaskProfiles<'a> {
                 of_phases.map(|(phase, profile)| (phase, index_of(profile))).collect();
             of_phases.sort_unstable();
             phase_profiles.push(of_phases);
+        }
+        if kernel_threads {
+            profiles.push(index_of(default));
+            message_lines.push(None);
+            phase_profiles.push(Vec::new());
         }
         let used = used.into_iter().cloned().collect();
         Self { workload, used, profiles, message_lines, phase_profiles, templates: Vec::new() }
@@ -81,13 +87,15 @@ impl<'a> TaskProfiles<'a> {
 
     /// The process of a template.
     pub fn process(&self, template: u32) -> u32 {
-        self.workload.tasks[template as usize].process.0
+        let template = self.workload.tasks.get(template as usize);
+        template.map_or(self.workload.processes.len() as u32, |template| template.process.0)
     }
 
     /// The data groups of a template: number and name.
     pub fn data(&self, template: u32) -> Vec<(u32, &'a str)> {
         let name_of = |id: &DataGroupId| (id.0, self.workload.data_groups[id.index()].name.as_str());
-        self.workload.tasks[template as usize].data_groups.iter().map(name_of).collect()
+        let template = self.workload.tasks.get(template as usize);
+        template.map_or(Vec::new(), |template| template.data_groups.iter().map(name_of).collect())
     }
 
     /// Lines that change hands with a message that the task gets.

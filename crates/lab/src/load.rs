@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{Basis, Machine};
+use warmcore_topology::{Background, Basis, Machine};
 use warmcore_workload::{Options, Workload, WorkloadError};
 
 use crate::experiment::Named;
@@ -43,6 +43,9 @@ pub enum LoadError {
         /// Why.
         source: Box<WorkloadError>,
     },
+    /// There are no such kernel threads.
+    #[error("{0}")]
+    Background(String),
     /// A choice of whom to keep together makes no sense.
     #[error("{0}")]
     Aggregate(String),
@@ -62,6 +65,9 @@ impl LoadError {
                 _ => None,
             },
             Self::Machine(_) => None,
+            Self::Background(_) => {
+                Some("`none` is no kernel thread; docs/models/background.md shows the form of a file")
+            }
             Self::System { .. } => {
                 Some("a snapshot made on another computer with `warmcore machine snapshot DIR` can be read instead")
             }
@@ -112,6 +118,33 @@ pub fn machine(text: &str) -> Result<Named<Machine>, LoadError> {
     }
     let (value, model) = described(text)?;
     Ok(Named { source: text.to_owned(), value: fitted(value, model.as_deref()) })
+}
+
+/// The machine with the kernel threads that a text names: one of the backgrounds that come with the program, a file, or `none`.
+///
+/// # Errors
+/// When there is none of that name, it cannot be read, or it is for CPUs that the machine does not have.
+pub fn background(machine: Named<Machine>, text: &str) -> Result<Named<Machine>, LoadError> {
+    let background = background_called(text)?;
+    if background.is_empty() && machine.value.background().is_empty() {
+        return Ok(machine);
+    }
+    let value = machine.value.with_background(background).map_err(|error| LoadError::Background(error.to_string()))?;
+    Ok(Named { source: format!("{} with background {text}", machine.source), value })
+}
+
+/// The kernel threads that a text names.
+///
+/// # Errors
+/// When there is none of that name, or it cannot be read.
+pub fn background_called(text: &str) -> Result<Background, LoadError> {
+    let path = Path::new(text);
+    let bad = |error: warmcore_topology::Error| LoadError::Background(error.to_string());
+    if !looks_like_path(text) {
+        return Background::named(text).map_err(bad);
+    }
+    let read = |source| LoadError::Read { path: path.to_path_buf(), source };
+    warmcore_topology::background_from_toml(&input::file(path).map_err(read)?).map_err(|error| bad(error.in_file(path)))
 }
 
 /// The machine with the figures of the preset that fits its CPU model, if one does.

@@ -288,6 +288,7 @@ fn trial_of(
         operations: report.operations.iter().map(operation_row).collect(),
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(|task| task_row(task, metrics)).collect(),
+        background: outcome.background.clone(),
         result_lines: result_lines(workload, outcome),
         notes: departures.chain(report.notes.iter().cloned()).collect(),
     }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use warmcore_trace::DecisionCounts;
 use warmcore_trace::metrics::PlacedCount;
+use warmcore_trace::{BackgroundOutcome, DecisionCounts};
 
 use crate::time_split::CriticalPath;
 
@@ -71,6 +71,9 @@ pub struct Trial {
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
     pub tasks: Vec<TaskRow>,
+    /// Threads of the kernel itself, where they were simulated; they are among no tasks and in no measure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<BackgroundOutcome>,
     /// What the imitated program would have printed.
     pub result_lines: Vec<String>,
     /// What a reader must know of the run: what a real kernel did not do as the workload asks, who else ran.
@@ -207,6 +210,7 @@ pub(crate) mod tests {
             last_thread: None,
             applications: Vec::new(),
             tasks: Vec::new(),
+            background: Vec::new(),
             result_lines: Vec::new(),
             notes: Vec::new(),
         }

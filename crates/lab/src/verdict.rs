@@ -290,6 +290,7 @@ pub fn conclude_experiment(
     if experiment.place.kind().simulated {
         document.warnings.extend(crate::load::generic_costs(&experiment.machine.value));
         document.conditions.extend(shared_cores(&experiment.machine.value));
+        document.conditions.extend(background(&experiment.machine.value));
         if !document.lockstep.is_empty() {
             document.conditions.push(format!(
                 "the {} trials of {} are in lockstep, with the same {} and as many events: they say no more than one of \
@@ -301,6 +302,16 @@ pub fn conclude_experiment(
         }
     }
     Ok(document)
+}
+
+/// Which threads of the kernel itself run beside the workload, if any do.
+fn background(machine: &Machine) -> Option<String> {
+    let background = machine.background();
+    let said = format!(
+        "threads of the kernel itself run beside the workload and count nowhere (--background {})",
+        background.name
+    );
+    (!background.is_empty()).then_some(said)
 }
 
 /// How far hardware threads of one core slow each other, where there are any.

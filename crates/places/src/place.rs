@@ -179,6 +179,21 @@ pub(crate) fn check_circumstances(request: &Request<'_>) -> Result<(), PlaceErro
     Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
 }
 
+/// Checks that no kernel threads are asked for where a real kernel has its own.
+pub(crate) fn check_background(request: &Request<'_>) -> Result<(), PlaceError> {
+    if request.machine.background().is_empty() {
+        return Ok(());
+    }
+    let name = &request.machine.background().name;
+    let message = format!("the background `{name}` is simulated, and a real kernel has threads of its own");
+    Err(PlaceError::new(
+        Trouble::Unfit,
+        "warmcore::background",
+        message,
+        "leave out --background, or run it with --on sim",
+    ))
+}
+
 /// How to run, which changes no result.
 #[derive(Clone, Debug)]
 pub struct Conduct {

@@ -371,6 +371,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         cpus: Vec::new(),
         recorders: Vec::new(),
         placement: None,
+        background: Vec::new(),
         memory_solutions: (0, 0),
         engine_events: recording
             .records

@@ -183,6 +183,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             cpus: Vec::new(),
             recorders: request.workload.recorders.iter().map(|_| warmcore_trace::Histogram::new()).collect(),
             placement: None,
+            background: Vec::new(),
             memory_solutions: (0, 0),
             engine_events: answer.events.len() as u64,
         };

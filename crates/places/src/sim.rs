@@ -101,7 +101,8 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
         let mut notes = notes(report.outcome.memory_solutions);
         notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));
         notes.extend(program.map(|program| programs::note(program, request.machine)).transpose()?);
-        Ok(Report { notes, ..report })
+        let foreign_run_ns = report.outcome.background.iter().map(|thread| thread.cpu_time_ns).sum();
+        Ok(Report { notes, foreign_run_ns, ..report })
     });
     take(position, Ok(run))
 }

@@ -250,8 +250,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Queue of a task on a CPU.
     fn queue_for(&self, core: &Core<'_>, task: TaskId, cpu: CpuId) -> u32 {
-        let own = core.task(task).group();
-        let group = own.or_else(|| self.autogroup_base.map(|base| base + core.task(task).application()));
+        let state = core.task(task);
+        // Threads of the kernel are in no session, and stay in the root group (`autogroup_task_group`).
+        let autogroup = self.autogroup_base.filter(|_| !state.is_kernel_thread());
+        let group = state.group().or_else(|| autogroup.map(|base| base + state.application()));
         let cpus = self.rqs.len() as u32;
         group.map_or(cpu.0, |group| cpus + group * cpus + cpu.0)
     }

@@ -123,6 +123,7 @@ impl PlanError {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     machine: String,
+    background: Option<String>,
     workload: String,
     place: String,
     memory: Option<&'static str>,
@@ -233,12 +234,14 @@ impl Planner {
                 let mut bindings = bindings.clone();
                 bindings.insert(SCHEDULER.to_owned(), put(scheduler)?);
                 let (machine_text, workload_text, scheduler_text) = (put(machine)?, put(workload)?, put(instead)?);
+                let background = cell.background.as_ref().map(|text| put(text).map(|put| (text, put))).transpose()?;
                 let error = |text: &toml::Spanned<String>, words: String| {
                     study.error_at(text.span().start, Problem::Value(words))
                 };
                 let spec = load::scheduler(&scheduler_text).map_err(|found| error(instead, found.to_string()))?;
                 let key = Key {
                     machine: own_text(&study.machines, &machine_text, &bindings),
+                    background: background.as_ref().map(|(_, text)| text.clone()),
                     workload: own_text(&study.workloads, &workload_text, &bindings),
                     place: cell.place.clone(),
                     memory: cell.memory.map(MemoryChoice::name),
@@ -252,6 +255,11 @@ impl Planner {
                     None => {
                         let made = machine_of(study, &machine_text, &key.machine)
                             .map_err(|found| error(machine, found.to_string()))?;
+                        let made = match &background {
+                            Some((at, text)) => load::background(made, &beside(study, text))
+                                .map_err(|found| error(at, found.to_string()))?,
+                            None => made,
+                        };
                         let load = workload_of(study, &made.value, (&workload_text, &key.workload), profiles)
                             .map_err(|found| error(workload, found.to_string()))?;
                         let told = load.value.warnings.iter().map(verdict::describe_warning);
@@ -278,7 +286,10 @@ impl Planner {
                     bindings,
                     runs: self.join(group, spec, cell.trials),
                     trials: cell.trials as usize,
-                    machine: machine_text,
+                    machine: match &background {
+                        Some((_, text)) => format!("{machine_text} with background {text}"),
+                        None => machine_text,
+                    },
                     workload: workload_text,
                     scheduler: scheduler_text,
                 });

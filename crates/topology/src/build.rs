@@ -10,8 +10,8 @@ use crate::fields::each_value;
 use crate::machine::{CpuPlace, Node, Socket};
 use crate::processor::reclaim_distance;
 use crate::{
-    Basis, Cache, CacheDescription, ClusterId, CoreId, CpuDescription, CpuId, CpuSet, Error, LlcId, MAX_CPU_NUMBER,
-    Machine, MachineDescription, NodeId, Origin, Processor, Relation, Result, SocketId,
+    Background, Basis, Cache, CacheDescription, ClusterId, CoreId, CpuDescription, CpuId, CpuSet, Error, LlcId,
+    MAX_CPU_NUMBER, Machine, MachineDescription, NodeId, Origin, Processor, Relation, Result, SocketId,
 };
 
 /// The largest number of online CPUs a machine may have.
@@ -113,6 +113,7 @@ impl MachineDescription {
             origins: self.origins,
             sources: self.sources,
             notes: self.notes,
+            background: Background::default(),
         };
         if self.reclaim_distance.is_none() {
             machine.derive_reclaim_distance();

@@ -56,6 +56,14 @@ pub enum Error {
         /// The nearest names, and what else is accepted.
         hint: String,
     },
+    /// No background that comes with the program has that name.
+    #[error("unknown background `{name}`{}", Hint(hint))]
+    UnknownBackground {
+        /// What was asked for.
+        name: String,
+        /// The nearest name, or all of them.
+        hint: String,
+    },
     /// The machine exists, but the target format has no words for it.
     #[error("{format} cannot describe machine `{machine}`: {}{}", reasons.join("; "), Hint(hint))]
     Inexpressible {

@@ -12,6 +12,7 @@
 //! | a `/sys` tree | [`from_sysfs`], [`write_sysfs_snapshot`], [`write_sysfs_tree`] |
 //! | hwloc XML | [`from_hwloc_xml`], [`to_hwloc_xml`] |
 //! | an hwloc synthetic description | [`from_synthetic`], [`to_synthetic`] |
+//! | kernel threads that run beside any workload (TOML) | [`background_from_toml`], [`Background::named`] |
 //! | drawn for people | [`render`] |
 //!
 //! ```
@@ -23,6 +24,8 @@
 //! ```
 
 mod assumed;
+mod background;
+mod background_toml;
 mod base;
 mod build;
 mod cache_entries;
@@ -58,6 +61,8 @@ mod units;
 mod virtual_llc;
 
 pub use assumed::{Assumption, assumptions};
+pub use background::*;
+pub use background_toml::background_from_toml;
 pub use base::{
     KnownModel, MODELS, MeasuredValue, has_generic_costs, preset_of_model, with_figures_of, with_measured_values,
 };

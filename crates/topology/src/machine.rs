@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Cache, CacheKind, ClusterId, CoreId, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, Performance, Processor, Relation,
-    SocketId,
+    Background, Cache, CacheKind, ClusterId, CoreId, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, Performance,
+    Processor, Relation, SocketId,
 };
 
 /// Where one CPU is.
@@ -66,6 +66,7 @@ pub struct Machine {
     pub(crate) origins: BTreeMap<String, Origin>,
     pub(crate) sources: BTreeMap<String, String>,
     pub(crate) notes: Vec<String>,
+    pub(crate) background: Background,
 }
 
 impl Machine {

@@ -11,7 +11,7 @@ use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, each_value};
 use crate::figures::{check_figures, default_costs};
 use crate::{
-    Basis, Cache, CacheDescription, CacheKind, CoreToCoreVariant, CpuDescription, DEFAULT_REMOTE_DISTANCE,
+    Background, Basis, Cache, CacheDescription, CacheKind, CoreToCoreVariant, CpuDescription, DEFAULT_REMOTE_DISTANCE,
     DEFAULT_SAME_SOCKET_DISTANCE, Error, Inclusion, LOCAL_DISTANCE, LoadedLatencyCurve, Machine, MachineDescription,
     NodeDescription, Origin, Performance, Processor, Result, ShortForm, Ways,
 };
@@ -156,6 +156,7 @@ pub(crate) struct Template {
     pub(crate) loaded_latency: Vec<LoadedLatencyCurve>,
     pub(crate) variants: Vec<CoreToCoreVariant>,
     pub(crate) variant: Option<String>,
+    pub(crate) background: Option<Background>,
 }
 
 impl Template {
@@ -195,6 +196,7 @@ impl Template {
             loaded_latency: if self.loaded_latency.is_empty() { base.loaded_latency } else { self.loaded_latency },
             variants,
             variant: self.variant.or(base.variant),
+            background: self.background.or(base.background),
         }
     }
 
@@ -245,7 +247,7 @@ impl Template {
         };
         let mut machine = description.build()?;
         adopt_cache_origins(&mut machine, &self.caches);
-        Ok(machine)
+        machine.with_background(self.background.unwrap_or_default())
     }
 
     /// The online CPUs and the nodes.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use crate::background_toml::RawBackground;
 use crate::fields::{Quantity, Unit, VALUE_SECTIONS, known_values};
 use crate::nearest::nearest;
 use crate::template::{CacheScope, CacheTemplate, Distances, Stated, Template};
@@ -62,6 +63,7 @@ struct RawFile {
     costs: Section,
     #[serde(default)]
     loaded_latency_curve: Vec<Spanned<RawCurve>>,
+    background: Option<RawBackground>,
 }
 
 #[derive(Deserialize)]
@@ -206,7 +208,7 @@ fn parse(text: &str) -> Result<RawFile> {
     })
 }
 
-fn line_of(text: &str, position: usize) -> usize {
+pub(crate) fn line_of(text: &str, position: usize) -> usize {
     text.as_bytes().iter().take(position).filter(|byte| **byte == b'\n').count() + 1
 }
 
@@ -241,6 +243,7 @@ impl Reader<'_> {
             let read = topology.read(&mut template).map_err(|reason| self.fail(position, reason));
             read?;
         }
+        template.background = raw.background.map(|raw| raw.read(|position| self.place(position))).transpose()?;
         for cache in raw.cache {
             template.caches.push(self.cache(cache)?);
         }

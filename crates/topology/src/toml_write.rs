@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use crate::background_toml::background_table;
 use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, Slot, Unit, VALUE_SECTIONS, each_value};
@@ -57,6 +58,7 @@ pub fn to_toml(machine: &Machine) -> String {
     for curve in curves.iter().filter(|curve| !built_in.contains(curve)) {
         text.push_str(&loaded_latency_curve(curve));
     }
+    text.push_str(&background_table(machine.background()));
     text
 }
 

@@ -39,7 +39,7 @@ pub use event::*;
 pub use histogram::Histogram;
 pub use memory_counters::{MemoryCounters, MemoryEvent, TimeShare};
 pub use metrics::{Counters, Metrics, Start};
-pub use outcome::{ApplicationOutcome, CpuOutcome, End, Outcome, PlacementEffort, TaskOutcome};
+pub use outcome::{ApplicationOutcome, BackgroundOutcome, CpuOutcome, End, Outcome, PlacementEffort, TaskOutcome};
 pub use sink::{NullSink, Tee};
 pub use slices::{Slice, SliceBuilder, SliceEnd};
 #[cfg(feature = "store")]

@@ -75,8 +75,11 @@ pub struct ApplicationOutcome {
 pub struct CpuOutcome {
     /// Idle.
     pub idle_ns: u64,
-    /// With a task on it.
+    /// With a task of the workload on it.
     pub busy_ns: u64,
+    /// With a thread of the kernel itself on it. Events show that time as idle.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub background_ns: u64,
     /// Kernel time by [`OverheadKind`](crate::OverheadKind), spent on busy and idle CPUs.
     pub overhead_ns: [u64; OVERHEAD_KINDS],
     /// What its time and accesses went to, if the memory was modelled.
@@ -85,6 +88,19 @@ pub struct CpuOutcome {
     /// Clock in cycles per nanosecond, if the memory was modelled; 1 otherwise.
     #[serde(skip)]
     pub frequency_ghz: f64,
+}
+
+/// What kernel threads of one kind took, beside the workload.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BackgroundOutcome {
+    /// The kernel's name for them, without the CPU's number.
+    pub name: String,
+    /// How many there are.
+    pub threads: u32,
+    /// How often they were woken.
+    pub wakeups: u64,
+    /// Their time on CPUs.
+    pub cpu_time_ns: u64,
 }
 
 /// What a scheduler's choices of places took, where it counts them.
@@ -115,6 +131,9 @@ pub struct Outcome {
     pub applications: Vec<ApplicationOutcome>,
     /// CPUs, by id.
     pub cpus: Vec<CpuOutcome>,
+    /// Threads of the kernel itself, where they were simulated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<BackgroundOutcome>,
     /// What the scheduler's choices of places took, if it counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementEffort>,
@@ -163,8 +182,13 @@ impl Outcome {
         for (cpu, before) in self.cpus.iter_mut().zip(&earlier.cpus) {
             cpu.idle_ns -= before.idle_ns;
             cpu.busy_ns -= before.busy_ns;
+            cpu.background_ns -= before.background_ns;
             cpu.overhead_ns.iter_mut().zip(before.overhead_ns).for_each(|(spent, before)| *spent -= before);
             cpu.memory = memory_since(cpu.memory, before.memory);
+        }
+        for (thread, before) in self.background.iter_mut().zip(&earlier.background) {
+            thread.wakeups -= before.wakeups;
+            thread.cpu_time_ns -= before.cpu_time_ns;
         }
         if let (Some(placement), Some(before)) = (&mut self.placement, &earlier.placement) {
             placement.decisions -= before.decisions;

@@ -69,6 +69,9 @@ pub struct ValidateArguments {
     /// Boot nothing: take the real kernel's results from the directory `results` beside each experiment
     #[arg(long, conflicts_with = "store")]
     pub stored: bool,
+    /// Threads of the kernel itself in the simulated counterpart: none, one of those that come with the program, or a file
+    #[arg(long, value_name = "BACKGROUND", default_value = "none")]
+    pub background: String,
     /// New directory for the data of figures: threads per CPU and LLC over time, distributions, migrations, as CSV, and all
     /// values as JSON
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -134,7 +137,7 @@ pub enum VmCommand {
     Run {
         /// The run.
         #[command(flatten)]
-        run: SimArguments,
+        run: Box<SimArguments>,
         /// How the guest is made.
         #[command(flatten)]
         vm: VmArguments,

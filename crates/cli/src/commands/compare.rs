@@ -174,12 +174,13 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
 
 /// The machine that was asked for; on this computer it is this one.
 fn machine(arguments: &CompareArguments) -> Result<Named<Machine>, Failure> {
-    match &arguments.machine {
+    let machine = match &arguments.machine {
         Some(text) => load::machine_on(text, arguments.base.as_deref()),
         None if arguments.on == HOST => load::machine_on(HOST, arguments.base.as_deref()),
         None => Err(Failure::usage("warmcore::usage", "there is no machine to compare on")
             .help("name one with --machine, such as 2s1n1l8c2t; or compare on this computer with --on host")),
-    }
+    }?;
+    load::with_background(machine, arguments.background.as_deref())
 }
 
 /// Says what every scheduler would change of this computer.

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde::Serialize;
 use warmcore_agent::costs;
-use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
 use warmcore_places::host::recorder::TRACEFS;
-use warmcore_topology::{Cache, CpuId, Machine, NodeId, Origin};
+use warmcore_topology::{Cache, CpuId, KernelThread, Machine, NodeId, Origin, ThreadPlace, format_cpu_list};
 
 use crate::args::{MachineCommand, MachineForm, MachineFormat};
 use crate::commands::{WrittenFile, print_written, write_result};
@@ -50,8 +50,52 @@ struct MachineDocument {
     /// What the values rest on, by name.
     origins: Vec<OriginRow>,
     notes: Vec<String>,
+    /// Threads of the kernel itself, where it was given some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    background: Option<BackgroundRow>,
     /// The whole machine, with every value, in the format that `--machine` reads.
     toml: String,
+}
+
+/// Threads of the kernel itself, in it.
+#[derive(Serialize)]
+struct BackgroundRow {
+    name: String,
+    summary: String,
+    threads: Vec<ThreadRow>,
+}
+
+/// One of them, or one for each CPU.
+#[derive(Serialize)]
+struct ThreadRow {
+    name: String,
+    /// `each-cpu`, `any`, or a list of CPUs in the operating system's numbers.
+    on: String,
+    nice: i8,
+    mean_interval_ns: u64,
+    at_tick: bool,
+    deferrable: bool,
+    mean_run_ns: u64,
+    origin: String,
+}
+
+impl From<&KernelThread> for ThreadRow {
+    fn from(thread: &KernelThread) -> Self {
+        Self {
+            name: thread.name.clone(),
+            on: match &thread.place {
+                ThreadPlace::EachCpu => "each-cpu".into(),
+                ThreadPlace::AnyCpu => "any".into(),
+                ThreadPlace::Cpus(cpus) => format_cpu_list(cpus.iter().copied()),
+            },
+            nice: thread.nice,
+            mean_interval_ns: thread.wakes.mean_ns(),
+            at_tick: thread.at_tick,
+            deferrable: thread.deferrable,
+            mean_run_ns: thread.mean_run_ns(),
+            origin: thread.origin.to_string(),
+        }
+    }
 }
 
 /// One CPU in it: its own number, the operating system's, and what it belongs to.
@@ -132,6 +176,11 @@ impl MachineDocument {
             nodes: machine.nodes().map(node).collect(),
             origins: machine.origins().iter().map(origin).collect(),
             notes: machine.notes().to_vec(),
+            background: (!machine.background().is_empty()).then(|| BackgroundRow {
+                name: machine.background().name.clone(),
+                summary: machine.background().summary.clone(),
+                threads: machine.background().threads.iter().map(ThreadRow::from).collect(),
+            }),
             toml: warmcore_topology::to_toml(machine),
         }
     }
@@ -141,7 +190,10 @@ impl MachineDocument {
 pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
     match command {
         MachineCommand::List { json } => list(json, console),
-        MachineCommand::Show { machine, form } => show(&read(&machine, console)?, form, console),
+        MachineCommand::Show { machine, background, form } => {
+            let machine = Named { value: read(&machine, console)?, source: machine };
+            show(&load::with_background(machine, background.as_deref())?.value, form, console)
+        }
         MachineCommand::Detect { root, form, measure: false } => {
             let machine = load::detect(&root)?;
             load::warn_of_machine(&machine, console);

@@ -28,6 +28,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
     let signals = Signals::listen()?;
     let started = unix_seconds();
     let machine = load::machine_on(&arguments.subject.machine, arguments.subject.base.as_deref())?;
+    let machine = load::with_background(machine, arguments.subject.background.as_deref())?;
     let subject = &arguments.subject;
     let profiles = load::profiles(subject.profiles.as_deref())?;
     let mut workload = load::workload_for(&machine.value, &subject.workload, subject.strict, &profiles)?;
@@ -107,6 +108,10 @@ fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> R
         text.push('\n');
         text.push_str(&console.table(&time_table(&split)));
     }
+    if !trial.background.is_empty() {
+        text.push('\n');
+        text.push_str(&console.table(&background_table(trial)));
+    }
     let operations = operations::of_trials(std::slice::from_ref(trial));
     if !operations.is_empty() {
         text.push('\n');
@@ -130,6 +135,16 @@ fn measure_table(trial: &Trial, workload: &Workload, definitions: bool) -> Table
             let row = [measure.name, with_unit(value, measure.unit), measure.definition];
             table.row(row.into_iter().take(columns));
         }
+    }
+    table
+}
+
+/// What threads of the kernel itself took, those of one kind together.
+fn background_table(trial: &Trial) -> Table {
+    let mut table = Table::new(["kernel threads", ">number", ">wakeups", ">CPU time"]);
+    for thread in &trial.background {
+        let time = with_unit(thread.cpu_time_ns as f64, measures::Unit::Ns);
+        table.row([thread.name.clone(), thread.threads.to_string(), thread.wakeups.to_string(), time]);
     }
     table
 }

@@ -270,7 +270,10 @@ fn describe(study: &Study, console: &Console) -> String {
         let schedulers: Vec<&str> = cell.schedulers.iter().map(|text| text.get_ref().as_str()).collect();
         cells.row([
             cell.name.clone(),
-            cell.machine.get_ref().clone(),
+            match &cell.background {
+                Some(background) => format!("{} with background {}", cell.machine.get_ref(), background.get_ref()),
+                None => cell.machine.get_ref().clone(),
+            },
             cell.workload.get_ref().clone(),
             schedulers.join(" "),
             cell.trials.to_string(),

@@ -20,6 +20,7 @@ use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::memory_args::ValidateCommand;
 use crate::signals::Signals;
+use warmcore_lab::load;
 
 /// Directory of stored results, beside an experiment's file.
 const RESULTS: &str = "results";
@@ -41,10 +42,11 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
         None => {}
     }
     let signals = Signals::listen()?;
+    let background = load::background_called(&arguments.background)?;
     let experiments = arguments
         .experiments
         .iter()
-        .map(|path| Ok((path.clone(), BookExperiment::read(path)?)))
+        .map(|path| Ok((path.clone(), BookExperiment::read(path)?.beside(&background)?)))
         .collect::<Result<Vec<(PathBuf, BookExperiment)>, BookError>>()
         .map_err(|error| {
             Failure::usage("warmcore::book", error).help("docs/models/vm.md says what an experiment's file holds")

@@ -61,7 +61,7 @@ pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
         VmCommand::Boot { machine, vm, json, fault } => boot(&machine, &vm, fault.as_deref(), json, console),
         VmCommand::Run { run, vm } => {
             let scheduler = load::scheduler(&run.scheduler)?;
-            super::sim::run(run, place("vm", &[scheduler], &vm, console)?, console)
+            super::sim::run(*run, place("vm", &[scheduler], &vm, console)?, console)
         }
         VmCommand::Exec { machine, program, file, out, command, vm } => {
             let extra = Extra { programs: &program, files: &file };

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{CpuSet, Machine};
+use warmcore_topology::{Background, CpuSet, Machine};
 use warmcore_trace::{Event, Outcome};
 use warmcore_workload::{Action, Affinity, Deed, Destination, Options, Workload};
 
@@ -264,6 +264,8 @@ pub struct BookExperiment {
     pub machine_text: String,
     /// The machine, as a guest of its shape is ([`as_guest`]).
     pub machine: Machine,
+    /// The machine as it is simulated: with the threads of the guest's kernel.
+    pub simulated: Machine,
     /// What runs.
     pub workload: Workload,
     /// Under which schedulers.
@@ -411,6 +413,7 @@ impl BookExperiment {
             group: document.group,
             checklist: document.checklist,
             machine_text: document.machine,
+            simulated: machine.clone(),
             machine,
             workload,
             schedulers,
@@ -421,6 +424,19 @@ impl BookExperiment {
             outside: document.outside,
             identity: warmcore_lab::files::sha256(identity.as_bytes()),
         })
+    }
+
+    /// The experiment with these kernel threads in its simulated runs.
+    ///
+    /// # Errors
+    /// When they are for CPUs that its machine does not have.
+    pub fn beside(self, background: &Background) -> Result<Self, BookError> {
+        let simulated = self.machine.clone().with_background(background.clone());
+        let invalid = |error: warmcore_topology::Error| BookError::Invalid {
+            path: PathBuf::from(format!("{}.toml", self.name)),
+            reason: error.to_string(),
+        };
+        Ok(Self { simulated: simulated.map_err(invalid)?, ..self })
     }
 
     /// Checks that are about a scheduler.

@@ -420,6 +420,7 @@ mod tests {
             cpus: Vec::new(),
             recorders: Vec::new(),
             placement: None,
+            background: Vec::new(),
             memory_solutions: (0, 0),
             engine_events: 0,
         }

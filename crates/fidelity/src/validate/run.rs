@@ -601,8 +601,16 @@ fn simulated(
 ) -> Result<Vec<MadeRun>, ValidateError> {
     let Instead { scheduler, workload, actions } = instead;
     let seeds = trial_seeds(FIRST_SEED, seeds);
-    let requests: Vec<Request<'_>> =
-        seeds.iter().map(|seed| Request { scheduler, workload, actions, ..request(experiment, 0, *seed) }).collect();
+    let requests: Vec<Request<'_>> = seeds
+        .iter()
+        .map(|seed| Request {
+            machine: &experiment.simulated,
+            scheduler,
+            workload,
+            actions,
+            ..request(experiment, 0, *seed)
+        })
+        .collect();
     made(&Sim, &requests, &|_| (experiment, checks.to_vec()), stop).map_err(|source| match source.is_interruption() {
         true => ValidateError::Interrupted,
         false => ValidateError::Sim {

@@ -122,6 +122,7 @@ pub(super) fn of_command(
         cpus: Vec::new(),
         recorders: Vec::new(),
         placement: None,
+        background: Vec::new(),
         memory_solutions: (0, 0),
         engine_events: converted.events.len() as u64,
     };

@@ -28,6 +28,7 @@ use super::trial::{self, Task, Trial, TrialError};
 use crate::files::{At as _, pretty};
 use crate::place::{
     Conditions, Conduct, DEFAULT_BUFFER_KIB, Place, PlaceError, PlaceKind, Request, Run, Take, Trouble,
+    check_background,
 };
 use crate::vm::kernel::Abilities;
 use crate::vm::settings::settings_of;
@@ -200,6 +201,7 @@ fn order(count: usize, state: &mut u64) -> Vec<usize> {
 
 /// What can be known to be wrong with a request.
 fn check(request: &Request<'_>) -> Result<(), PlaceError> {
+    check_background(request)?;
     let unfit = |message: String, advice| Err(PlaceError::new(Trouble::Unfit, CODE, message, advice));
     if request.scores_every_ns.is_some() {
         return unfit("a real kernel does not tell what it ranks tasks by".into(), "leave out --scores");

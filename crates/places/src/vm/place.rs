@@ -18,7 +18,7 @@ use super::select;
 use super::trial::{self, Recorded};
 use crate::files::pretty;
 use crate::place::{
-    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble,
+    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_background,
     check_circumstances, check_tunables, in_parallel,
 };
 
@@ -140,6 +140,7 @@ impl Place for Guests {
         for request in requests {
             check_tunables(request)?;
             check_circumstances(request)?;
+            check_background(request)?;
             trial::check(lab, request.machine, &asked(lab, request))?;
         }
         Ok(())

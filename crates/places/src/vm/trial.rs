@@ -457,6 +457,7 @@ impl Roster {
             cpus: Vec::new(),
             recorders,
             placement: None,
+            background: Vec::new(),
             memory_solutions: (0, 0),
             engine_events: converted.events.len() as u64,
         }

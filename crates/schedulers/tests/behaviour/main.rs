@@ -8,6 +8,7 @@ mod actions;
 mod affinity;
 mod aggregate;
 mod attributes;
+mod background;
 mod determinism;
 mod groups;
 mod launch;

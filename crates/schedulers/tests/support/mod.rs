@@ -149,12 +149,16 @@ impl Scene {
 
     /// Runs it, the kernel's invariants and the trace checked.
     pub fn try_run(&self, machine: &str, scheduler: &str, seed: u64) -> Result<Run, SimulationError> {
-        let machine = warmcore_topology::resolve(machine).unwrap();
+        self.try_run_on(&warmcore_topology::resolve(machine).unwrap(), scheduler, seed)
+    }
+
+    /// The same on a machine that is not just a name.
+    pub fn try_run_on(&self, machine: &Machine, scheduler: &str, seed: u64) -> Result<Run, SimulationError> {
         if std::env::var_os("SHOW").is_some() {
             eprintln!("{scheduler} {} seed {seed}", machine.name());
         }
         let scheduler: SchedulerSpec = scheduler.parse().unwrap();
-        let mut setup = Setup::new(&machine, &self.workload, seed).unwrap();
+        let mut setup = Setup::new(machine, &self.workload, seed).unwrap();
         setup.set_actions(&self.actions).unwrap();
         setup.check_invariants = true;
         let mut events: Vec<Event> = Vec::new();

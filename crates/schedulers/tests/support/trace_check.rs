@@ -39,7 +39,7 @@ pub fn check(events: &[Event], outcome: &Outcome, restrictions: &[CpuSet]) {
     }
     for (cpu, of_cpu) in outcome.cpus.iter().enumerate() {
         assert_eq!(of_cpu.busy_ns, busy_ns[cpu], "busy time of CPU {cpu}");
-        assert_eq!(of_cpu.idle_ns + of_cpu.busy_ns, outcome.elapsed_ns, "time of CPU {cpu}");
+        assert_eq!(of_cpu.idle_ns + of_cpu.busy_ns + of_cpu.background_ns, outcome.elapsed_ns, "time of CPU {cpu}");
     }
     assert_eq!(outcome.tasks.len(), tasks.len(), "tasks created");
     for task in &outcome.tasks {

@@ -42,6 +42,9 @@ const SCRATCH_BYTES: u64 = 256 << 10;
 /// `PF_IDLE | PF_KTHREAD`.
 const IDLE_FLAGS: u32 = 0x0000_0002 | 0x0020_0000;
 
+/// `PF_KTHREAD`.
+const KERNEL_THREAD_FLAG: u32 = 0x0020_0000;
+
 /// No queue was said yet (`SCX_DSQ_INVALID`).
 const DSQ_INVALID: u64 = 1 << 63;
 
@@ -376,6 +379,14 @@ impl Host {
                 self.store_u64(at + member, value);
             }
         }
+    }
+
+    /// Says of a task that it is a thread of the kernel itself, and what it is called.
+    pub(super) fn mark_kernel_thread(&mut self, task: TaskId, name: &str) {
+        let at = self.task_address(task);
+        let (flags, comm) = (self.kept.layout.task_flags, self.kept.layout.comm);
+        self.store_u32(at + flags, KERNEL_THREAD_FLAG);
+        self.store_text(at + comm, name, 16);
     }
 
     /// Writes down what programs may read of a task and what changes.

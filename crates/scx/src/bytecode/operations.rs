@@ -323,11 +323,14 @@ impl Operations for Bytecode {
         let forker = kernel.task(task).parent();
         let is_thread = forker.is_some_and(|forker| kernel.task(forker).process() as usize == process);
         self.host.add_task(task, leader, forker, is_thread);
+        if let Some(name) = kernel.core.kernel_thread_name(task) {
+            self.host.mark_kernel_thread(task, name);
+        }
         let arguments = self.structure(256);
         if let Some(member) = self.object.kept.layout.init_task_fork {
-            // A `bool`; whoever lives when the program attaches has come to it by no fork, but there is nobody then.
+            // A `bool`; whoever lives when the program attaches has come to it by no fork, as threads of the kernel have.
             if let Some(is_fork) = self.host.maps.memory.write(arguments + member, 1) {
-                is_fork[0] = 1;
+                is_fork[0] = u8::from(!kernel.task(task).is_kernel_thread());
             }
         }
         if let Some(member) = self.object.kept.layout.init_task_cgroup {

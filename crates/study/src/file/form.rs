@@ -57,6 +57,7 @@ struct FileForm {
 struct CellForm {
     name: Spanned<String>,
     machine: Spanned<String>,
+    background: Option<Spanned<String>>,
     workload: Spanned<String>,
     schedulers: Spanned<Vec<Spanned<String>>>,
     place: Option<String>,
@@ -267,7 +268,8 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         warmcore_workload::parse_duration(text.get_ref())
             .map_err(|error| (text.span().start, Problem::Value(error.to_string())))
     });
-    let texts = [&form.machine, &form.workload].into_iter().chain(form.schedulers.get_ref()).map(Spanned::get_ref);
+    let texts = [&form.machine, &form.workload].into_iter().chain(&form.background).chain(form.schedulers.get_ref());
+    let texts = texts.map(Spanned::get_ref);
     let own = |all: &'_ [Inline], name: &str| all.iter().find(|own| own.name == name).map(|own| own.text.clone());
     let inner = [own(&study.machine, form.machine.get_ref()), own(&study.workload, form.workload.get_ref())];
     let texts: Vec<String> = texts.cloned().chain(inner.into_iter().flatten()).collect();
@@ -277,6 +279,7 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
     Ok(Cell {
         name: form.name.get_ref().clone(),
         machine: form.machine.clone(),
+        background: form.background.clone(),
         workload: form.workload.clone(),
         schedulers: form.schedulers.get_ref().clone(),
         place: form.place.clone().unwrap_or_else(|| warmcore_places::sim::KIND.name.to_owned()),

@@ -116,6 +116,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if failed == 0 && self.is_ineligible_for(pass.dst, task) {
             return false;
         }
+        // A thread of one CPU is none of the tasks that affinity keeps from being balanced (`kthread_is_per_cpu`).
+        if core.task(task).is_kernel_thread() && core.allowed(task).len() == 1 {
+            return false;
+        }
         if !core.may_run_on(task, pass.dst) {
             pass.some_pinned = true;
             if pass.idle != IdleType::NewlyIdle && pass.other_dst.is_none() && !pass.active {

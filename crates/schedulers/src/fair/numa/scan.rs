@@ -87,6 +87,10 @@ impl NumaBalancing {
 
     /// Ordinary tick of a running task (`task_tick_numa`). Whether it has to scan when it returns to user mode.
     pub(super) fn scan_due(&mut self, core: &Core<'_>, task: TaskId, sum_exec_ns: u64) -> bool {
+        // Threads of the kernel have no memory to scan (`PF_KTHREAD`).
+        if core.is_kernel_thread(task) {
+            return false;
+        }
         let task = task.index();
         let state = &self.tasks[task];
         let period_ns = state.scan_period_ms * NS_PER_MS;

@@ -1,0 +1,358 @@
+//! Threads of the kernel itself, which run beside any workload: when they wake, how long they run, where.
+//!
+//! They are tasks to every policy: created before the workload's, woken from an interrupt of their CPU, placed, queued and balanced as
+//! others are. They are none to whoever looks at the run: they have no program, the run does not wait for them, and events show a CPU
+//! that runs one as idle, as recordings of real kernels do ([`Core::shown`]). What they took is told apart ([`BackgroundOutcome`]).
+//!
+//! Every thread draws from a stream of its own, so that what one does changes no other's times. Not modelled: what a thread does to
+//! others when it has run (a worker that completes a request wakes nobody), threads of real-time classes, interrupts.
+//!
+//! Source of the mechanism: Linux 7.2 `kernel/kthread.c`, `kernel/time/timer.c` (`TIMER_DEFERRABLE`), `kernel/time/timer_migration.c` (a busy CPU runs
+//! what timers of idle ones need not run there; the hierarchy of its groups is LLC, node, machine here); of the numbers: the machine's background.
+
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::Rng;
+use warmcore_topology::{Background, CpuId, CpuSet, KernelThread, Machine, ThreadPlace, Wakes};
+use warmcore_trace::{BackgroundOutcome, EventKind, PrevState, TaskId};
+use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId, Workload};
+
+use crate::core::Core;
+use crate::engine::{Engine, Leave, Now};
+use crate::event_queue::Class;
+use crate::memory::Memory;
+use crate::scheduler::{Scheduler, WakeFlags};
+use crate::task::{Activity, State, Task, WaitReason};
+
+/// Keeps these streams apart from others with the same seed; any odd constant does.
+const STREAM: u64 = 0x6b74_6872_6561_6473;
+
+/// A kernel thread of this machine: one of each CPU is as many of these.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    /// Which of the background's threads it is.
+    pub thread: u32,
+    /// Where it is when the run begins; for good if it is bound.
+    pub cpu: CpuId,
+    /// Its place among [`Visitors::sets`], if it may not run anywhere.
+    set: Option<u32>,
+    pub name: String,
+}
+
+impl Visitor {
+    /// Whether it may run on any CPU.
+    fn is_unbound(&self) -> bool {
+        self.set.is_none()
+    }
+}
+
+/// The kernel threads of a machine, and the sets of CPUs that they may use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Visitors {
+    pub all: Vec<Visitor>,
+    pub sets: Vec<CpuSet>,
+}
+
+impl Visitors {
+    /// Those of a machine. Where those that are not bound begin, the seed says.
+    pub fn of(machine: &Machine, seed: u64) -> Self {
+        let mut visitors = Self::default();
+        let mut random = Pcg32::new(seed, STREAM);
+        for (number, thread) in machine.background().threads.iter().enumerate() {
+            match &thread.place {
+                ThreadPlace::EachCpu => {
+                    for cpu in machine.cpus() {
+                        let name = format!("{}/{}", thread.name, machine.os_index(cpu));
+                        let only = CpuSet::from_iter([cpu]);
+                        visitors.add(machine, number, cpu, only, name);
+                    }
+                }
+                ThreadPlace::AnyCpu => {
+                    let cpu = CpuId(below(&mut random, machine.cpu_count()) as u32);
+                    visitors.add(machine, number, cpu, machine.all_cpus().clone(), thread.name.clone());
+                }
+                ThreadPlace::Cpus(list) => {
+                    let set: CpuSet = list.iter().filter_map(|&os| machine.cpu_by_os_index(os)).collect();
+                    let chosen = below(&mut random, set.len().max(1));
+                    // Machines refuse backgrounds whose CPUs they do not have.
+                    let Some(cpu) = set.iter().nth(chosen) else { continue };
+                    visitors.add(machine, number, cpu, set, thread.name.clone());
+                }
+            }
+        }
+        visitors
+    }
+
+    fn add(&mut self, machine: &Machine, thread: usize, cpu: CpuId, set: CpuSet, name: String) {
+        let set = (set != *machine.all_cpus()).then(|| {
+            let known = self.sets.iter().position(|known| *known == set);
+            known.unwrap_or_else(|| {
+                self.sets.push(set);
+                self.sets.len() - 1
+            }) as u32
+        });
+        self.all.push(Visitor { thread: thread as u32, cpu, set, name });
+    }
+}
+
+/// What becomes of kernel threads in a run.
+pub(crate) struct BackgroundState<'a> {
+    background: &'a Background,
+    pub visitors: &'a [Visitor],
+    streams: Vec<Pcg32>,
+    wakeups: Vec<u64>,
+    /// By CPU: threads whose timers have run out and wait for the CPU to be busy.
+    deferred: Vec<Vec<u32>>,
+}
+
+impl<'a> BackgroundState<'a> {
+    pub fn new(machine: &'a Machine, visitors: &'a [Visitor], seed: u64) -> Self {
+        let stream = |index: usize| Pcg32::new(seed, STREAM.wrapping_add(index as u64 + 1));
+        let cpus = if visitors.is_empty() { 0 } else { machine.cpu_count() };
+        Self {
+            background: machine.background(),
+            visitors,
+            streams: (0..visitors.len()).map(stream).collect(),
+            wakeups: vec![0; visitors.len()],
+            deferred: vec![Vec::new(); cpus],
+        }
+    }
+
+    fn thread(&self, index: usize) -> &'a KernelThread {
+        &self.background.threads[self.visitors[index].thread as usize]
+    }
+
+    /// From one wakeup of a thread to the next.
+    fn draw_interval_ns(&mut self, index: usize) -> u64 {
+        let random = &mut self.streams[index];
+        match &self.background.threads[self.visitors[index].thread as usize].wakes {
+            Wakes::Intervals(values) => values[below(random, values.len())],
+            Wakes::Random { mean_ns } => exponential(random, *mean_ns),
+        }
+    }
+
+    /// From the beginning of the run to the first wakeup: the rest of an interval that has begun some time before.
+    fn draw_first_ns(&mut self, index: usize) -> u64 {
+        let interval_ns = self.draw_interval_ns(index);
+        match self.thread(index).wakes {
+            Wakes::Intervals(_) => {
+                ((u128::from(interval_ns) * u128::from(self.streams[index].next_u32())) >> 32) as u64
+            }
+            // What is left of such an interval is distributed as the whole.
+            Wakes::Random { .. } => interval_ns,
+        }
+    }
+
+    fn draw_run_ns(&mut self, index: usize) -> u64 {
+        let values = &self.background.threads[self.visitors[index].thread as usize].run_ns;
+        values[below(&mut self.streams[index], values.len())]
+    }
+
+    /// What the threads took, those of one kind together.
+    pub fn outcome(&self, tasks: &[Task]) -> Vec<BackgroundOutcome> {
+        let outcome = |(number, thread): (usize, &KernelThread)| {
+            let own = || (0..self.visitors.len()).filter(move |&index| self.visitors[index].thread as usize == number);
+            BackgroundOutcome {
+                name: thread.name.clone(),
+                threads: own().count() as u32,
+                wakeups: own().map(|index| self.wakeups[index]).sum(),
+                cpu_time_ns: own().map(|index| tasks[index].cpu_time_ns).sum(),
+            }
+        };
+        self.background.threads.iter().enumerate().map(outcome).collect()
+    }
+}
+
+/// A number below a count, each as likely as the others but for less than one in a million.
+fn below(random: &mut Pcg32, count: usize) -> usize {
+    ((u64::from(random.next_u32()) * count as u64) >> 32) as usize
+}
+
+/// A time of an exponential distribution, at least 1 ns.
+fn exponential(random: &mut Pcg32, mean_ns: u64) -> u64 {
+    let uniform = (f64::from(random.next_u32()) + 0.5) / 4_294_967_296.0;
+    ((-libm::log(uniform) * mean_ns as f64) as u64).max(1)
+}
+
+impl Core<'_> {
+    /// Whether a task is a thread of the kernel itself and none of the workload's.
+    #[inline]
+    pub fn is_kernel_thread(&self, task: TaskId) -> bool {
+        task.0 < self.kernel_threads
+    }
+
+    /// Number of the kernel's own threads: the tasks with the lowest numbers.
+    #[inline]
+    pub fn kernel_thread_count(&self) -> u32 {
+        self.kernel_threads
+    }
+
+    /// Name of a kernel thread, such as `kworker/3`; `None` for the workload's tasks.
+    pub fn kernel_thread_name(&self, task: TaskId) -> Option<&str> {
+        let visitor = self.visitors.get(task.index())?;
+        Some(visitor.name.as_str())
+    }
+
+    /// An event as those see it who know of the workload alone: its tasks count from 0, and kernel threads are idle time. `None` if
+    /// nothing of it is left.
+    #[cold]
+    pub(crate) fn shown(&self, kind: EventKind) -> Option<EventKind> {
+        let first = self.kernel_threads;
+        let seen = |task: TaskId| match task.0.checked_sub(first) {
+            _ if task.is_idle() => TaskId::IDLE,
+            Some(number) => TaskId(number),
+            None => TaskId::IDLE,
+        };
+        let own = |task: TaskId| Some(seen(task)).filter(|task| !task.is_idle());
+        Some(match kind {
+            EventKind::Switch { prev, prev_state, next } => {
+                let (shown, next) = (seen(prev), seen(next));
+                if shown.is_idle() && next.is_idle() {
+                    return None;
+                }
+                let prev_state = if shown.is_idle() { PrevState::Idle } else { prev_state };
+                EventKind::Switch { prev: shown, prev_state, next }
+            }
+            EventKind::Waking { task, target_cpu, waker } => {
+                EventKind::Waking { task: own(task)?, target_cpu, waker: seen(waker) }
+            }
+            EventKind::Wakeup { task } => EventKind::Wakeup { task: own(task)? },
+            EventKind::Migrate { task, from, to, kind } => EventKind::Migrate { task: own(task)?, from, to, kind },
+            EventKind::Fork { parent, child } => EventKind::Fork { parent: seen(parent), child: own(child)? },
+            EventKind::Exit { task } => EventKind::Exit { task: own(task)? },
+            EventKind::Affinity { task, restriction } => EventKind::Affinity { task: own(task)?, restriction },
+            EventKind::Counter { counter, task, value } => EventKind::Counter { counter, task: seen(task), value },
+            EventKind::Phase { task, phase } => EventKind::Phase { task: own(task)?, phase },
+            // A decision may be about nobody.
+            EventKind::Decision { decision, task, value } => {
+                let task = if task.is_idle() { task } else { own(task)? };
+                EventKind::Decision { decision, task, value }
+            }
+            EventKind::Score { score, task, value } => EventKind::Score { score, task: own(task)?, value },
+            EventKind::BalanceDetail { detail, task, value } => {
+                EventKind::BalanceDetail { detail, task: own(task)?, value }
+            }
+            EventKind::Overhead { .. } => kind,
+        })
+    }
+}
+
+/// The template, process and application of kernel threads: one past those of the workload.
+fn sleeping(workload: &Workload, visitor: &Visitor, thread: &KernelThread, restrictions: usize) -> Task {
+    let template = workload.tasks.len() as u32;
+    Task {
+        state: State::Blocked,
+        restriction: visitor.set.map_or(0, |set| restrictions as u32 + set),
+        nice: thread.nice,
+        policy: Policy::Normal,
+        process: workload.processes.len() as u32,
+        application: workload.applications.len() as u32,
+        waiting_for: WaitReason::Time,
+        kernel_thread: true,
+        ..Task::new(TaskTemplateId(template), 0, ProgramId(0), visitor.cpu, 0, Draws::new(0, template, 0))
+    }
+}
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// Creates the kernel's own threads, asleep, and arms their timers. They have been there for long: policies hear of them as of new tasks,
+    /// but none is queued before it wakes.
+    pub(crate) fn create_background(&mut self) {
+        for index in 0..self.background.visitors.len() {
+            let task = TaskId(index as u32);
+            let (visitor, thread) = (&self.background.visitors[index], self.background.thread(index));
+            let state = sleeping(self.workload, visitor, thread, self.core.restrictions.len());
+            self.core.process_threads[state.process as usize] += 1;
+            self.core.tasks.push(state);
+            if let Err(error) = self.memory.task_created(self.workload.tasks.len() as u32) {
+                self.core.error.get_or_insert(error);
+                return;
+            }
+            self.core.pages_of_new_task(task);
+            self.core.this_cpu = visitor.cpu;
+            self.scheduler.task_fork(&mut self.core, task, None);
+            let delay_ns = self.background.draw_first_ns(index);
+            self.arm_background(index, delay_ns);
+        }
+    }
+
+    /// Has a thread's timer run out after a time, on the CPU where the thread is now.
+    fn arm_background(&mut self, index: usize, delay_ns: u64) {
+        let (task, thread) = (&self.core.tasks[index], self.background.thread(index));
+        let (cpu, now_ns, tick_ns) = (task.cpu, self.core.now_ns, self.core.tick_ns);
+        let mut at_ns = now_ns + delay_ns;
+        if thread.at_tick {
+            let phase_ns = self.core.cpus[cpu.index()].tick_phase_ns;
+            // The nearest tick of this CPU, but not a past one.
+            let ticks = (at_ns + tick_ns / 2).saturating_sub(phase_ns) / tick_ns;
+            at_ns = phase_ns + ticks * tick_ns;
+            if at_ns <= now_ns {
+                at_ns += tick_ns;
+            }
+        }
+        self.core.queue.push(at_ns, Class::Background, cpu, index as u32, 0);
+    }
+
+    /// A thread's timer has run out on a CPU. False if nothing comes of it now.
+    pub(crate) fn visit(&mut self, index: u32, cpu: CpuId) -> bool {
+        if self.background.thread(index as usize).deferrable && self.core.curr_is_idle(cpu) {
+            self.background.deferred[cpu.index()].push(index);
+            self.core.cpus[cpu.index()].timers_deferred = true;
+            return false;
+        }
+        if self.background.visitors[index as usize].is_unbound() && self.core.curr_is_idle(cpu) {
+            self.core.this_cpu = self.busy_cpu_near(cpu).unwrap_or(cpu);
+        }
+        self.wake_background(index as usize);
+        true
+    }
+
+    /// The CPU that runs the timers of an idle one which need not run there: a busy one of its LLC, of its node, or any.
+    fn busy_cpu_near(&self, cpu: CpuId) -> Option<CpuId> {
+        let machine = self.core.machine;
+        let near =
+            [machine.cpus_of_llc(machine.llc_of(cpu)), machine.cpus_of_node(machine.node_of(cpu)), machine.all_cpus()];
+        near.into_iter().find_map(|cpus| cpus.iter().find(|&cpu| !self.core.curr_is_idle(cpu)))
+    }
+
+    /// The tick of a busy CPU runs the timers that had waited for it.
+    #[cold]
+    pub(crate) fn run_deferred_timers(&mut self, cpu: CpuId) {
+        self.core.cpus[cpu.index()].timers_deferred = false;
+        let mut deferred = std::mem::take(&mut self.background.deferred[cpu.index()]);
+        for index in deferred.drain(..) {
+            self.wake_background(index as usize);
+        }
+        self.background.deferred[cpu.index()] = deferred;
+    }
+
+    fn wake_background(&mut self, index: usize) {
+        self.background.wakeups[index] += 1;
+        let run_ns = self.background.draw_run_ns(index);
+        let interval_ns = self.background.draw_interval_ns(index);
+        let (task, cpu) = (TaskId(index as u32), self.core.tasks[index].cpu);
+        match self.core.tasks[index].state {
+            State::Blocked => {
+                let state = &mut self.core.tasks[index];
+                (state.activity, state.remaining_ns) = (Activity::CpuTime, run_ns);
+                state.waiting_for = WaitReason::None;
+                self.wake(task, WakeFlags::default());
+            }
+            // More to do for one that has not finished yet.
+            State::Running => {
+                self.settle(cpu);
+                self.core.tasks[index].remaining_ns += run_ns;
+                self.core.tasks[index].activity = Activity::CpuTime;
+                self.arm_progress(cpu);
+            }
+            _ => self.core.tasks[index].remaining_ns += run_ns,
+        }
+        self.arm_background(index, interval_ns);
+    }
+
+    /// A kernel thread has done what there was to do.
+    #[cold]
+    pub(crate) fn background_done(&mut self, task: TaskId) -> Now {
+        let state = &mut self.core.tasks[task.index()];
+        state.waiting_for = WaitReason::Time;
+        Now::Leaves(Leave::Blocked)
+    }
+}

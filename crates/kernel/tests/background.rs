@@ -1,0 +1,154 @@
+//! Threads of the kernel itself: when they wake, what they take, and who does not see them. The policy is `support/fifo.rs`.
+
+#[path = "support/fifo.rs"]
+mod fifo;
+
+use warmcore_kernel::{Setup, run};
+use warmcore_topology::{Background, Basis, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
+use warmcore_trace::{Event, EventKind, Outcome, Sink, TaskId};
+use warmcore_workload::{ProgramBuilder, Step, Task, Workload};
+
+use fifo::Fifo;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct Events(Vec<Event>);
+
+impl Sink for Events {
+    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
+        self.0.extend_from_slice(batch);
+        Ok(())
+    }
+}
+
+/// A thread that runs 50 µs every 10 ms.
+fn thread(place: ThreadPlace) -> KernelThread {
+    KernelThread {
+        name: "kworker".into(),
+        place,
+        nice: 0,
+        wakes: Wakes::Intervals(vec![10 * MS]),
+        at_tick: false,
+        deferrable: false,
+        run_ns: vec![50 * US],
+        origin: Origin::new(Basis::Assumed, ""),
+    }
+}
+
+fn machine(threads: Vec<KernelThread>) -> Machine {
+    let background = Background { name: "test".into(), summary: String::new(), threads };
+    resolve("1s1n1l4c1t").unwrap().with_background(background).unwrap()
+}
+
+/// One task that does this so many times.
+fn workload(times: u64, steps: &[Step]) -> Workload {
+    let mut workload = Workload::empty("scene");
+    let process = workload.add_process("process");
+    let program = (0..times).flat_map(|_| steps.iter().cloned()).fold(ProgramBuilder::new(), ProgramBuilder::step);
+    let program = workload.add_program(program.finish());
+    workload.add_task(Task::new("task", process, program));
+    workload
+}
+
+fn run_on(machine: &Machine, workload: &Workload, seed: u64) -> (Outcome, Vec<Event>) {
+    let mut setup = Setup::new(machine, workload, seed).unwrap();
+    setup.check_invariants = true;
+    let mut events = Events::default();
+    let outcome = run(&setup, Fifo::default(), Some(&mut events)).unwrap();
+    (outcome, events.0)
+}
+
+fn sleeper() -> Workload {
+    workload(100, &[Step::Run { work_ns: 100 * US }, Step::Sleep { duration_ns: 9 * MS }])
+}
+
+#[test]
+fn kernel_threads_run_at_their_rate_beside_the_workload_and_are_accounted_apart() {
+    let (outcome, _) = run_on(&machine(vec![thread(ThreadPlace::EachCpu)]), &sleeper(), 1);
+    let [row] = outcome.background.as_slice() else { panic!("{:?}", outcome.background) };
+    assert_eq!((row.name.as_str(), row.threads), ("kworker", 4));
+    let expected = 4 * outcome.elapsed_ns / (10 * MS);
+    assert!(row.wakeups.abs_diff(expected) <= 4, "{} of {expected}", row.wakeups);
+    // A turn at the end may be cut, and overhead is part of a turn.
+    assert!(row.cpu_time_ns.abs_diff(row.wakeups * 50 * US) <= 4 * 60 * US, "{}", row.cpu_time_ns);
+    assert_eq!(outcome.cpus.iter().map(|cpu| cpu.background_ns).sum::<u64>(), row.cpu_time_ns);
+    for cpu in &outcome.cpus {
+        assert_eq!(cpu.idle_ns + cpu.busy_ns + cpu.background_ns, outcome.elapsed_ns);
+    }
+}
+
+#[test]
+fn nobody_who_looks_at_the_workload_sees_them() {
+    let quiet = run_on(&machine(Vec::new()), &sleeper(), 1);
+    let (outcome, events) =
+        run_on(&machine(vec![thread(ThreadPlace::EachCpu), thread(ThreadPlace::AnyCpu)]), &sleeper(), 1);
+    assert_eq!(outcome.tasks.len(), 1);
+    assert_eq!((outcome.tasks[0].id, outcome.tasks[0].name.as_str()), (0, "task"));
+    assert_eq!(outcome.applications.len(), quiet.0.applications.len());
+    assert!(quiet.0.background.is_empty());
+    let mut running = [TaskId::IDLE; 4];
+    for event in &events {
+        match event.kind {
+            EventKind::Switch { prev, next, .. } => {
+                let running = &mut running[event.cpu.index()];
+                assert_eq!(*running, prev, "a switch is from what runs, as far as it is shown");
+                assert!(prev != next && [prev, next].iter().all(|task| task.is_idle() || task.0 == 0));
+                *running = next;
+            }
+            EventKind::Waking { task, .. } | EventKind::Wakeup { task } | EventKind::Fork { child: task, .. } => {
+                assert_eq!(task, TaskId(0));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_run_ends_with_the_workload_and_not_with_its_kernel_threads() {
+    let hog = workload(1, &[Step::Run { work_ns: 30 * MS }]);
+    let (outcome, _) = run_on(&machine(vec![thread(ThreadPlace::AnyCpu)]), &hog, 1);
+    assert_eq!(outcome.tasks[0].exited_ns, Some(outcome.elapsed_ns));
+    assert!(outcome.elapsed_ns < 31 * MS);
+}
+
+#[test]
+fn a_deferrable_timer_waits_for_a_busy_cpu() {
+    let deferrable = KernelThread { deferrable: true, ..thread(ThreadPlace::EachCpu) };
+    let spinner = workload(1000, &[Step::Run { work_ns: MS }, Step::Yield]);
+    let (outcome, _) = run_on(&machine(vec![deferrable]), &spinner, 3);
+    // One CPU of four is busy for a second; there a timer runs out every 10 ms or at the tick after that.
+    let wakeups = outcome.background[0].wakeups;
+    assert!((95..=103).contains(&wakeups), "{wakeups}");
+    let (outcome, _) = run_on(&machine(vec![thread(ThreadPlace::EachCpu)]), &spinner, 3);
+    assert!(outcome.background[0].wakeups >= 390, "{}", outcome.background[0].wakeups);
+}
+
+#[test]
+fn timers_that_count_jiffies_run_out_at_ticks() {
+    let at_tick = KernelThread { at_tick: true, ..thread(ThreadPlace::Cpus([0].into())) };
+    let hog = workload(100, &[Step::Run { work_ns: MS }, Step::Yield]);
+    // Of the first CPU alone: 10 ms are two ticks and a half, which are rounded to the next tick.
+    let (outcome, _) = run_on(&machine(vec![at_tick]), &hog, 1);
+    assert!((7..=9).contains(&outcome.background[0].wakeups), "{}", outcome.background[0].wakeups);
+}
+
+#[test]
+fn equal_seeds_give_equal_runs_and_others_other_phases() {
+    let random = KernelThread { wakes: Wakes::Random { mean_ns: 3 * MS }, ..thread(ThreadPlace::AnyCpu) };
+    let machine = machine(vec![thread(ThreadPlace::EachCpu), random]);
+    let spinner = workload(300, &[Step::Run { work_ns: MS }, Step::Yield]);
+    let made = |seed| run_on(&machine, &spinner, seed).1;
+    assert_eq!(made(1), made(1));
+    assert_ne!(made(1), made(2));
+}
+
+#[test]
+fn random_wakeups_have_the_mean_that_they_say() {
+    let random = KernelThread { wakes: Wakes::Random { mean_ns: 2 * MS }, ..thread(ThreadPlace::AnyCpu) };
+    let idle = workload(1, &[Step::Sleep { duration_ns: 4_000 * MS }]);
+    let (outcome, _) = run_on(&machine(vec![random]), &idle, 1);
+    // 2000 on average, with a standard deviation of 45: five of them.
+    assert!(outcome.background[0].wakeups.abs_diff(2000) < 225, "{}", outcome.background[0].wakeups);
+}

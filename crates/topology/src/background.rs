@@ -1,0 +1,226 @@
+//! What a kernel runs beside any workload: threads of its own, and how often, for how long and where they run.
+//!
+//! Data, not mechanism: the simulated kernel wakes such threads and charges what they take. Every thread says what its numbers rest
+//! on. Intervals and turns are given as values that are equally likely, which is how a measured distribution is carried over: bins of
+//! equally many samples, each with its mean, so that the mean stays exact. Not here: threads of real-time classes (the stopper, the
+//! watchdog), what a thread does to others when it has run, interrupts.
+
+use std::collections::BTreeSet;
+
+use crate::nearest::nearest;
+use crate::{Error, Machine, Origin, Result};
+
+include!(concat!(env!("OUT_DIR"), "/background_files.rs"));
+
+/// The name of a machine without kernel threads.
+pub const NO_BACKGROUND: &str = "none";
+
+/// Longest interval between two wakeups of a thread.
+pub(crate) const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
+/// Longest turn of a thread.
+pub(crate) const MAX_RUN_NS: u64 = 1_000_000_000;
+
+/// The threads that a kernel has of its own; none by default.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Background {
+    /// Short name: that of a shipped file, or what a file says.
+    pub name: String,
+    /// One line for lists; may be empty.
+    pub summary: String,
+    /// The threads.
+    pub threads: Vec<KernelThread>,
+}
+
+/// A thread of the kernel, or one for each CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelThread {
+    /// Its name as the kernel gives it (`comm`). One of each CPU has the CPU's number behind a slash.
+    pub name: String,
+    /// Where it may run.
+    pub place: ThreadPlace,
+    /// Nice value, −20 to 19.
+    pub nice: i8,
+    /// When it is woken.
+    pub wakes: Wakes,
+    /// Woken at a tick of its CPU, as by a timer that counts jiffies; otherwise at any time.
+    pub at_tick: bool,
+    /// Its timer does not bring a CPU out of idle (`TIMER_DEFERRABLE`): it waits for the first tick of a busy CPU.
+    pub deferrable: bool,
+    /// Time on its CPU after a wakeup, in ns: equally likely values.
+    pub run_ns: Vec<u64>,
+    /// What the numbers rest on.
+    pub origin: Origin,
+}
+
+/// Where a kernel thread may run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ThreadPlace {
+    /// One on each CPU, bound to it.
+    EachCpu,
+    /// One that may run anywhere.
+    AnyCpu,
+    /// One that may run on these CPUs, in the operating system's numbers.
+    Cpus(BTreeSet<u32>),
+}
+
+/// When a kernel thread is woken, counted from one wakeup to the next. The first comes after a random part of an interval.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wakes {
+    /// After intervals of these lengths in ns, equally likely; a single one is a period.
+    Intervals(Vec<u64>),
+    /// At random, so many ns apart on average (a Poisson process).
+    Random {
+        /// The mean interval.
+        mean_ns: u64,
+    },
+}
+
+impl Wakes {
+    /// Mean interval in ns.
+    #[must_use]
+    pub fn mean_ns(&self) -> u64 {
+        match self {
+            Self::Intervals(values) => mean(values),
+            Self::Random { mean_ns } => *mean_ns,
+        }
+    }
+}
+
+impl KernelThread {
+    /// Mean time on a CPU after a wakeup, in ns.
+    #[must_use]
+    pub fn mean_run_ns(&self) -> u64 {
+        mean(&self.run_ns)
+    }
+}
+
+/// Of at least one value; sums of what files may hold fit.
+fn mean(values: &[u64]) -> u64 {
+    values.iter().sum::<u64>() / values.len().max(1) as u64
+}
+
+/// One line about a background that comes with the program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackgroundSummary {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub summary: String,
+    /// Its file, as shipped.
+    pub text: &'static str,
+}
+
+/// The backgrounds that come with the program, by name.
+///
+/// # Errors
+/// When a shipped file cannot be read, which a test excludes.
+pub fn backgrounds() -> Result<Vec<BackgroundSummary>> {
+    let summary = |(name, text): &(&str, &'static str)| {
+        let background = crate::background_from_toml(text).map_err(|error| error.in_file(file_of(name)))?;
+        Ok(BackgroundSummary { name: (*name).to_owned(), summary: background.summary, text })
+    };
+    BACKGROUND_FILES.iter().map(summary).collect()
+}
+
+fn file_of(name: &str) -> String {
+    format!("machines/background/{name}.toml")
+}
+
+impl Background {
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// One that comes with the program, by its name; [`NO_BACKGROUND`] for none.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackground`] with the nearest name.
+    pub fn named(name: &str) -> Result<Self> {
+        if name == NO_BACKGROUND {
+            return Ok(Self::default());
+        }
+        if let Some((_, text)) = BACKGROUND_FILES.iter().find(|(known, _)| *known == name) {
+            return crate::background_from_toml(text).map_err(|error| error.in_file(file_of(name)));
+        }
+        let names = || BACKGROUND_FILES.iter().map(|(name, _)| *name).chain([NO_BACKGROUND]);
+        let hint = match nearest(name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}, or a file such as ./mine.toml", names().collect::<Vec<_>>().join(", ")),
+        };
+        Err(Error::UnknownBackground { name: name.to_owned(), hint })
+    }
+
+    /// Checks what each thread says of itself.
+    ///
+    /// # Errors
+    /// The first thread that cannot be, with the reason.
+    pub(crate) fn check(&self) -> Result<(), (usize, String)> {
+        self.threads.iter().enumerate().try_for_each(|(index, thread)| thread.check().map_err(|reason| (index, reason)))
+    }
+}
+
+impl KernelThread {
+    fn check(&self) -> Result<(), String> {
+        let fail = |reason: String| Err(format!("thread `{}`: {reason}", self.name));
+        if self.name.is_empty() || self.name.len() > 15 || self.name.chars().any(char::is_control) {
+            return fail("a name has 1 to 15 bytes and no control characters, as the kernel keeps it".to_owned());
+        }
+        if !(-20..=19).contains(&self.nice) {
+            return fail(format!("nice {} is not -20 to 19", self.nice));
+        }
+        let intervals = match &self.wakes {
+            Wakes::Intervals(values) => values.as_slice(),
+            Wakes::Random { mean_ns } => std::slice::from_ref(mean_ns),
+        };
+        for (values, what, most) in [(intervals, "interval", MAX_INTERVAL_NS), (&self.run_ns, "run", MAX_RUN_NS)] {
+            if values.is_empty() {
+                return fail(format!("its list of {what}s is empty"));
+            }
+            if let Some(value) = values.iter().find(|value| **value == 0 || **value > most) {
+                return fail(format!(
+                    "a{} {what} of {value} ns is not 1 to {most} ns",
+                    if what == "run" { "" } else { "n" }
+                ));
+            }
+        }
+        if matches!(&self.place, ThreadPlace::Cpus(cpus) if cpus.is_empty()) {
+            return fail("its list of CPUs is empty".to_owned());
+        }
+        if self.mean_run_ns() >= self.wakes.mean_ns() {
+            let (run, interval) = (self.mean_run_ns(), self.wakes.mean_ns());
+            return fail(format!("it runs {run} ns every {interval} ns on average, so it would never be done"));
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// The kernel threads that run on it beside any workload; none unless it was given some.
+    pub fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// The same machine with these kernel threads instead of those that it had.
+    ///
+    /// # Errors
+    /// [`Error::Impossible`] for a thread that cannot be, and for CPUs that the machine does not have.
+    pub fn with_background(mut self, background: Background) -> Result<Self> {
+        let impossible = |reason: String, hint: String| Error::Impossible { machine: self.name.clone(), reason, hint };
+        background.check().map_err(|(_, reason)| impossible(reason, String::new()))?;
+        for thread in &background.threads {
+            let ThreadPlace::Cpus(cpus) = &thread.place else { continue };
+            if let Some(missing) = cpus.iter().find(|cpu| self.cpu_by_os_index(**cpu).is_none()) {
+                let online = crate::format_cpu_list(self.cpus().map(|cpu| self.os_index(cpu)));
+                let name = &thread.name;
+                return Err(impossible(
+                    format!("background thread `{name}` is to run on CPU {missing}, which is not there"),
+                    format!("its online CPUs are {online}; `on = \"each-cpu\"` or \"any\" fits every machine"),
+                ));
+            }
+        }
+        self.background = background;
+        Ok(self)
+    }
+}
