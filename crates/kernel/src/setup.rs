@@ -155,23 +155,10 @@ impl<'a> Setup<'a> {
             }) as u32
         };
         let launchers = launchers(machine, workload, seed);
-        let mut template_restrictions = Vec::new();
-        let mut template_cpus = Vec::new();
-        for task in &workload.tasks {
-            let set = resolve(machine, &task.name, &task.affinity)?;
-            let launcher = launchers.iter().find(|(launch, _)| launch.processes.contains(&task.process.0));
-            let cpu = match task.start_cpu {
-                // A task that may not run where its launcher is begins where it may.
-                None => match launcher.expect("every process with a task has a launcher").1 {
-                    cpu if set.contains(cpu) => cpu,
-                    _ => set.first().expect("a resolved set is not empty"),
-                },
-                Some(cpu) if set.contains(CpuId(cpu)) => CpuId(cpu),
-                Some(cpu) => return Err(SetupError::BadStartCpu { task: task.name.clone(), cpu }),
-            };
-            template_restrictions.push(intern(set));
-            template_cpus.push(cpu);
-        }
+        let sets = workload.tasks.iter().map(|task| resolve(machine, &task.name, &task.affinity));
+        let sets: Vec<CpuSet> = sets.collect::<Result<_, _>>()?;
+        let template_cpus = template_cpus(machine, workload, &launchers, &sets)?;
+        let template_restrictions: Vec<u32> = sets.into_iter().map(&mut intern).collect();
         let mut step_restrictions = Vec::new();
         for (index, program) in workload.programs.iter().enumerate() {
             let mut of_program = Vec::with_capacity(program.steps.len());
@@ -300,6 +287,44 @@ fn launchers(machine: &Machine, workload: &Workload, seed: u64) -> Vec<(Launch, 
     workload.launches().into_iter().map(place).collect()
 }
 
+/// The CPU that each template's tasks are placed from: where their launcher is, or what the template says. A launcher takes the affinity
+/// of the tasks that it creates; where that does not have its CPU it goes to one that it has, and stays there when it has its own affinity
+/// again.
+fn template_cpus(
+    machine: &Machine,
+    workload: &Workload,
+    launchers: &[(Launch, CpuId)],
+    sets: &[CpuSet],
+) -> Result<Vec<CpuId>, SetupError> {
+    let mut cpus = vec![CpuId(0); sets.len()];
+    for (launch, first) in launchers {
+        let mut cpu = *first;
+        let own = |&template: &usize| launch.processes.contains(&workload.tasks[template].process.0);
+        let mut templates: Vec<usize> = (0..sets.len()).filter(own).collect();
+        templates.sort_by_key(|&template| workload.tasks[template].start_ns);
+        for template in templates {
+            let (task, set) = (&workload.tasks[template], &sets[template]);
+            cpus[template] = match task.start_cpu {
+                None if set.contains(cpu) => cpu,
+                None => displaced(machine, set),
+                Some(cpu) if set.contains(CpuId(cpu)) => CpuId(cpu),
+                Some(cpu) => return Err(SetupError::BadStartCpu { task: task.name.clone(), cpu }),
+            };
+            if task.start_cpu.is_none() && task.instances > 0 {
+                cpu = cpus[template];
+            }
+        }
+    }
+    Ok(cpus)
+}
+
+/// Where a thread goes that binds itself to CPUs without its own: to the next behind CPU 0, as nobody has asked before
+/// (`cpumask_any_and_distribute`).
+fn displaced(machine: &Machine, set: &CpuSet) -> CpuId {
+    let behind = set.iter().filter(|cpu| machine.os_index(*cpu) != 0).min_by_key(|cpu| machine.os_index(*cpu));
+    behind.or(set.first()).expect("a resolved set is not empty")
+}
+
 /// Each launcher creates its tasks one after the other; each takes the machine's time of a fork. Launchers begin a nanosecond apart,
 /// so that tasks have the same numbers wherever their launchers are.
 fn starts(machine: &Machine, workload: &Workload, launchers: &[(Launch, CpuId)]) -> Vec<StartEntry> {
@@ -352,6 +377,21 @@ mod tests {
     use super::*;
     use warmcore_topology::resolve;
     use warmcore_workload::{Options, from_rtapp};
+
+    #[test]
+    fn a_launcher_goes_where_the_tasks_may_run_that_it_creates_and_stays_there() {
+        let machine = resolve("1s1n2l4c1t").unwrap();
+        let text = r#"{"tasks": {"low": {"run": 5, "cpus": [0, 1]}, "free": {"run": 5}, "early": {"run": 5, "cpus": [6, 7]},
+                                 "only": {"run": 5, "cpus": [0]}},
+            "warmcore": {"tasks": {"low": {"start_ns": 10}, "free": {"start_ns": 20}, "only": {"start_ns": 30}}}}"#;
+        let workload = from_rtapp("bound", text, &Options::default()).unwrap();
+        for seed in 0..50 {
+            let setup = Setup::new(&machine, &workload, seed).unwrap();
+            let first = setup.launchers()[0].1;
+            let early = if first == CpuId(7) { CpuId(7) } else { CpuId(6) };
+            assert_eq!(setup.template_cpus, [CpuId(1), CpuId(1), early, CpuId(0)], "from {first}");
+        }
+    }
 
     #[test]
     fn launchers_are_anywhere_as_the_seed_says_and_apart() {

@@ -16,6 +16,9 @@
 //! - Pipes hold whole pages, and sockets what the kernel gives them.
 //! - A `Memory` step touches real memory, which takes the place of as much of the `Run` after it.
 //!
+//! Threads that are bound from their beginning have their affinity from who creates them (`start`). With a warm-up
+//! ([`Workload::warm_up_ns`](warmcore_workload::Workload::warm_up_ns)) CPU times and samples are of what comes after it (`window`).
+//!
 //! Deadlocks are not detected: use [`Options::time_limit_ns`]. Whatever a task waits for ends when the run is stopped:
 //! blocked system calls are interrupted with `SIGURG`, for which the first run installs a handler that does nothing,
 //! for the life of the process. A run may also raise the soft limit of open files.
@@ -36,9 +39,11 @@ mod preemption;
 mod run;
 mod shared;
 mod spin;
+mod start;
 mod sync;
 mod sys;
 mod task;
+mod window;
 
 pub use costs::{IdleWakeups, Sleeper, measure_costs, sleep_on_idle_cpu};
 pub use error::NativeError;

@@ -15,9 +15,11 @@ use crate::heap::SharedHeap;
 use crate::host::Host;
 use crate::shared::{Shared, own_tasks, several_processes};
 use crate::spin::{Calibration, calibrate};
+use crate::start::{Batch, Lent};
 use crate::sync::{self, flags, locked};
 use crate::sys;
 use crate::task::{Creator, spawn};
+use crate::window::warm_up_ns;
 
 /// How a workload is run.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +72,7 @@ pub struct TaskOutcome {
     pub number: u32,
     /// The thread that ran it, as the operating system numbers it.
     pub thread: i32,
-    /// CPU time.
+    /// CPU time; that after the warm-up, if there was one.
     pub cpu_ns: u64,
     /// Context switches because it waited.
     pub voluntary_switches: u64,
@@ -93,7 +95,8 @@ pub struct NativeOutcome {
     pub elapsed_ns: u64,
     /// Tasks in the order of creation.
     pub tasks: Vec<TaskOutcome>,
-    /// Samples (ns) of each recorder, by id; the samples of one task together, in the order of creation of tasks.
+    /// Samples (ns) of each recorder, by id; the samples of one task together, in the order of creation of tasks. Of a run with a warm-up those
+    /// whose beginning is behind it.
     pub samples: Vec<Vec<u64>>,
     /// The lines that the imitated program prints, if the workload imitates one.
     pub lines: Option<String>,
@@ -160,6 +163,8 @@ enum Action {
     Release,
     /// Creates the tasks of a template.
     Create(TaskTemplateId),
+    /// The warm-up is over. Comes after creations at the same time.
+    OpenWindow,
 }
 
 /// Creates and releases tasks at their times; returns when the run is to end, and why.
@@ -172,11 +177,13 @@ fn launch(shared: &Arc<Shared>, options: &Options) -> Ended {
         }
         actions.extend(task.release_ns.map(|at| (at, Action::Release)));
     }
+    actions.extend(warm_up_ns(&shared.workload).map(|at| (at, Action::OpenWindow)));
     actions.sort_unstable();
     actions.dedup();
     let mut actions = actions.into_iter().peekable();
     let duration = shared.workload.duration_ns.unwrap_or(u64::MAX);
     let limit = options.time_limit_ns.unwrap_or(u64::MAX);
+    let mut batch = Batch::default();
     loop {
         let bell = shared.bell.load(Ordering::Acquire);
         let now = now_ns() - shared.start_ns;
@@ -193,11 +200,12 @@ fn launch(shared: &Arc<Shared>, options: &Options) -> Ended {
             return Ended::Duration;
         }
         if let Some((at, action)) = actions.next_if(|(at, _)| *at <= now) {
-            if let Err(error) = act(shared, at, action) {
+            if let Err(error) = act(shared, at, action, &mut batch) {
                 shared.fail(error);
             }
             continue;
         }
+        batch.begin();
         let next = actions.peek().map(|(at, _)| *at);
         // A release alone does not keep a run going.
         if shared.pending.load(Ordering::Acquire) == 0 && shared.alive.load(Ordering::Acquire) == 0 {
@@ -213,15 +221,17 @@ fn launch(shared: &Arc<Shared>, options: &Options) -> Ended {
 }
 
 /// Creates what the launcher itself creates of a template's tasks.
-fn create(shared: &Arc<Shared>, template: TaskTemplateId) -> Result<(), NativeError> {
+fn create(shared: &Arc<Shared>, template: TaskTemplateId, batch: &mut Batch) -> Result<(), NativeError> {
     let tasks = &shared.workload.tasks;
     let process = tasks[template.index()].process;
     if !shared.separate {
-        return create_threads(shared, template);
+        return create_threads(shared, template, batch);
     }
     let of_process = || tasks.iter().enumerate().filter(|(_, task)| task.process == process && task.instances > 0);
     if of_process().map(|(_, task)| task.instances).sum::<u32>() == 1 {
-        spawn(shared, template, Creator::Launcher { same_process: false })?;
+        let task = &tasks[template.index()];
+        let _lent = Lent::of(&shared.host, task)?;
+        spawn(shared, template, Creator::Launcher { same_process: false, line: batch.line_of(task) })?;
         shared.pending.fetch_sub(1, Ordering::AcqRel);
         return Ok(());
     }
@@ -247,15 +257,17 @@ fn help(shared: &Arc<Shared>, process: ProcessId) {
     let mut starts: Vec<(u64, u32)> = own.map(|(index, task)| (task.start_ns, index as u32)).collect();
     starts.sort_unstable();
     let mut starts = starts.into_iter().peekable();
+    let mut batch = Batch::default();
     while !shared.stop.is_set() {
         let bell = shared.bell.load(Ordering::Acquire);
         let now = now_ns() - shared.start_ns;
         if let Some((_, template)) = starts.next_if(|(at, _)| *at <= now) {
-            if let Err(error) = create_threads(shared, TaskTemplateId(template)) {
+            if let Err(error) = create_threads(shared, TaskTemplateId(template), &mut batch) {
                 shared.fail(error);
             }
             continue;
         }
+        batch.begin();
         let timeout = starts.peek().map(|(at, _)| timespec(at - now));
         if !shared.stop.is_set() {
             let _ = futex::wait(&shared.bell, flags(), bell, timeout.as_ref());
@@ -276,20 +288,26 @@ pub(crate) fn outlive(shared: &Shared) {
 }
 
 /// Creates a template's tasks in the process that this is called in.
-fn create_threads(shared: &Arc<Shared>, template: TaskTemplateId) -> Result<(), NativeError> {
-    for _ in 0..shared.workload.tasks[template.index()].instances {
+fn create_threads(shared: &Arc<Shared>, template: TaskTemplateId, batch: &mut Batch) -> Result<(), NativeError> {
+    let task = &shared.workload.tasks[template.index()];
+    let _lent = Lent::of(&shared.host, task)?;
+    for _ in 0..task.instances {
         if shared.stop.is_set() {
             break;
         }
-        spawn(shared, template, Creator::Launcher { same_process: true })?;
+        spawn(shared, template, Creator::Launcher { same_process: true, line: batch.line_of(task) })?;
         shared.pending.fetch_sub(1, Ordering::AcqRel);
     }
     Ok(())
 }
 
-fn act(shared: &Arc<Shared>, at: u64, action: Action) -> Result<(), NativeError> {
+fn act(shared: &Arc<Shared>, at: u64, action: Action, batch: &mut Batch) -> Result<(), NativeError> {
     match action {
-        Action::Create(template) => create(shared, template),
+        Action::Create(template) => create(shared, template, batch),
+        Action::OpenWindow => {
+            locked(&shared.register).open_window();
+            Ok(())
+        }
         Action::Release => {
             // First the mark, then the threads that are registered: a thread that registers later sees the mark.
             shared.released_until_ns.store(at.max(1), Ordering::SeqCst);
@@ -346,7 +364,11 @@ fn collect(shared: &Shared, ended: Ended, elapsed_ns: u64) -> Result<NativeOutco
         start_ns: shared.start_ns,
         elapsed_ns,
         tasks: tasks.into_iter().map(|(_, task)| task).collect(),
-        lines: result_lines(&shared.workload, &samples, elapsed_ns),
+        lines: result_lines(
+            &shared.workload,
+            &samples,
+            elapsed_ns.saturating_sub(shared.workload.warm_up_ns.unwrap_or(0)),
+        ),
         samples,
         warnings: std::mem::take(&mut register.warnings),
         helpers: std::mem::take(&mut register.helpers),

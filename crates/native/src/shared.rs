@@ -16,6 +16,7 @@ use crate::memory::SharedMemory;
 use crate::run::{Options, TaskOutcome};
 use crate::spin::Calibration;
 use crate::sync::{Barrier, List, Lock, Semaphore, WaitQueue, flags, locked};
+use crate::window::Before;
 
 /// Set once, when the run is to end.
 #[derive(Default)]
@@ -91,6 +92,8 @@ pub(crate) struct Register {
     /// First failure of any thread.
     pub(crate) failure: Option<NativeError>,
     pub(crate) warnings: Vec<Warning>,
+    /// What threads had used when the warm-up was over.
+    pub(crate) before: Before,
 }
 
 /// Whether tasks of this run are in more than one process.

@@ -35,17 +35,17 @@ pub(crate) fn flags() -> futex::Flags {
 }
 
 /// Waits while the word has the value, until woken or interrupted. May return early for no reason.
-fn wait(word: &AtomicU32, value: u32) {
+pub(crate) fn wait(word: &AtomicU32, value: u32) {
     let _ = futex::wait(word, flags(), value, None);
 }
 
 /// Wakes up to `count` threads that wait on the word.
-fn wake(word: &AtomicU32, count: u32) {
+pub(crate) fn wake(word: &AtomicU32, count: u32) {
     let _ = futex::wake(word, flags(), count);
 }
 
 /// The kernel takes the number of threads to wake as a signed number.
-const ALL: u32 = i32::MAX as u32;
+pub(crate) const ALL: u32 = i32::MAX as u32;
 
 /// Locks data that is never held while anything blocks. A panic elsewhere does not make it unusable.
 ///

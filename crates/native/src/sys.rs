@@ -64,6 +64,19 @@ pub(crate) fn thread_number() -> i32 {
     gettid().as_raw_nonzero().get()
 }
 
+/// CPU time of a thread of this process, by its clock; of one of another process up to its last tick or switch, as `/proc` says. `None` if it is gone.
+pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
+    /// A clock of one thread (`CPUCLOCK_PERTHREAD_MASK`) of the scheduler's accounts (`CPUCLOCK_SCHED`), in `include/linux/posix-timers.h`.
+    const THREAD_CLOCK: libc::clockid_t = 4 | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a complete `timespec`, which the call fills.
+    if unsafe { libc::clock_gettime((!thread << 3) | THREAD_CLOCK, &raw mut time) } == 0 {
+        return Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
+    }
+    let accounts = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;
+    accounts.split_whitespace().next()?.parse().ok()
+}
+
 /// Interrupts whatever system call the thread is blocked in, of this process or of another one. Has no effect on a thread that computes.
 pub(crate) fn interrupt(thread: i32) {
     // SAFETY: no pointers are passed. The signal has a handler that does nothing, installed before the first thread
@@ -207,6 +220,14 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(getpriority_process(None), Ok(before), "other threads keep theirs");
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_thread_is_what_its_clock_says_and_that_of_another_process_what_its_accounts_say() {
+        let (own, clock_ns) = (cpu_ns_of(thread_number()).unwrap(), crate::clock::thread_cpu_ns());
+        assert!(own > 0 && own <= clock_ns);
+        assert!(cpu_ns_of(1).is_some(), "process 1 is always there");
+        assert_eq!(cpu_ns_of(0x7f_ffff), None, "the kernel gives no such number");
     }
 
     #[test]

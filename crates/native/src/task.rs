@@ -19,8 +19,10 @@ use crate::preemption::Watch;
 use crate::run::{TaskOutcome, outlive};
 use crate::shared::{Shared, Stopped};
 use crate::spin::Meter;
+use crate::start::Line;
 use crate::sync::{Family, Parker, locked};
 use crate::sys::{self, Attributes};
+use crate::window::warm_up_ns;
 
 /// Stack of a thread: the interpreter does not recurse.
 const STACK_BYTES: usize = 128 << 10;
@@ -42,6 +44,8 @@ pub(crate) enum Creator {
     Launcher {
         /// It is of the task's process.
         same_process: bool,
+        /// Where the task waits for those that begin with it. One that does has its affinity from its creator.
+        line: Option<Arc<Line>>,
     },
     /// A task of the template, whose family counts the exit.
     Task(TaskTemplateId, Arc<Family>),
@@ -60,15 +64,15 @@ pub(crate) fn spawn(shared: &Arc<Shared>, template: TaskTemplateId, creator: Cre
     let order = shared.creations.fetch_add(1, Ordering::Relaxed);
     let name: String = task.name.chars().map(|c| if c == '\0' { '?' } else { c }).collect();
     let place = Arc::clone(shared);
-    let (same_process, parent) = match creator {
-        Creator::Launcher { same_process } => (same_process, None),
+    let (same_process, line, parent) = match creator {
+        Creator::Launcher { same_process, line } => (same_process, line, None),
         Creator::Task(creator, family) => {
-            (shared.workload.tasks[creator.index()].process == task.process, Some(family))
+            (shared.workload.tasks[creator.index()].process == task.process, None, Some(family))
         }
     };
     let body = move || {
         let mut end = EndOfThread { shared: &place, template, number, order, parent, finished: None };
-        end.finished = Some(Thread::new(&place, template, number).run());
+        end.finished = Some(Thread::new(&place, template, number).run(line.as_deref()));
     };
     let spawned = if shared.separate && !same_process {
         let (place, process) = (Arc::clone(shared), task.process);
@@ -109,14 +113,16 @@ impl Drop for EndOfThread<'_> {
         let (voluntary_switches, involuntary_switches) = sys::context_switches();
         {
             let mut register = locked(&self.shared.register);
-            register.live.remove(&sys::thread_number());
+            let thread = sys::thread_number();
+            register.live.remove(&thread);
             match self.finished.take() {
                 Some(finished) => {
+                    let cpu_ns = register.counted_ns(&self.shared.workload, thread, thread_cpu_ns());
                     let outcome = TaskOutcome {
                         template: self.template,
                         number: self.number,
-                        thread: sys::thread_number(),
-                        cpu_ns: thread_cpu_ns(),
+                        thread,
+                        cpu_ns,
                         voluntary_switches,
                         involuntary_switches,
                         steps: finished.steps,
@@ -208,8 +214,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn run(mut self) -> Finished {
-        let left = self.start().and_then(|()| self.interpret());
+    fn run(mut self, line: Option<&Line>) -> Finished {
+        let left = self.start(line).and_then(|()| self.interpret());
         let completed = match left {
             Ok(()) | Err(Left::Exit) => true,
             Err(Left::Stopped) => false,
@@ -221,14 +227,16 @@ impl<'a> Thread<'a> {
         Finished { completed, steps: self.steps, samples: self.samples }
     }
 
-    /// Enters the register and takes the task's attributes.
-    fn start(&mut self) -> Result<(), Left> {
+    /// Enters the register, takes the task's attributes, and waits for those that begin with it.
+    fn start(&mut self, line: Option<&Line>) -> Result<(), Left> {
         let shared = self.shared;
         let task = &shared.workload.tasks[self.template.index()];
         locked(&shared.register).live.insert(sys::thread_number(), self.template);
         if task.affinity != Affinity::All {
-            self.set_affinity(&task.affinity)?;
-            // A release between entering the register and here found the old affinity.
+            if line.is_none() {
+                self.set_affinity(&task.affinity)?;
+            }
+            // A release before entering the register did not find it, one between that and here found the old affinity.
             let released = shared.released_until_ns.load(Ordering::SeqCst);
             if task.release_ns.is_some_and(|release| release <= released && released > 0) {
                 self.set_affinity(&Affinity::All)?;
@@ -246,6 +254,10 @@ impl<'a> Thread<'a> {
                 shared.warn("memory", reduced);
             }
             self.memory = memory.of_task(self.template.index());
+        }
+        if let Some(line) = line {
+            line.wait(&shared.stop)?;
+            self.start_ns = now_ns();
         }
         Ok(())
     }
@@ -324,7 +336,7 @@ impl<'a> Thread<'a> {
             Step::Enlist { list, recorder } => {
                 let latency_ns = objects.lists[list.index()].enlist(&self.parker, stop)?;
                 if let Some(recorder) = recorder {
-                    self.record(*recorder, latency_ns);
+                    self.record(*recorder, now_ns().saturating_sub(latency_ns), latency_ns);
                 }
             }
             Step::Serve(list) => objects.lists[list.index()].serve(&self.parker, stop)?,
@@ -349,7 +361,8 @@ impl<'a> Thread<'a> {
             Step::IoRun { bytes } => self.write_to_null(*bytes)?,
             Step::StartClock { slot } => self.clocks[usize::from(*slot)] = now_ns(),
             Step::RecordClock { slot, recorder } => {
-                self.record(*recorder, now_ns().saturating_sub(self.clocks[usize::from(*slot)]));
+                let began_ns = self.clocks[usize::from(*slot)];
+                self.record(*recorder, began_ns, now_ns().saturating_sub(began_ns));
             }
             Step::Phase(_) | Step::LoopStart { .. } | Step::LoopEnd { .. } => {}
             Step::Exit => return Err(Left::Exit),
@@ -382,8 +395,12 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn record(&mut self, recorder: RecorderId, ns: u64) {
-        self.samples[recorder.index()].push(ns);
+    /// Keeps a sample, if what it measures began in the window.
+    fn record(&mut self, recorder: RecorderId, began_ns: u64, ns: u64) {
+        let since_start_ns = began_ns.saturating_sub(self.shared.start_ns);
+        if warm_up_ns(&self.shared.workload).is_none_or(|warm_up_ns| since_start_ns > warm_up_ns) {
+            self.samples[recorder.index()].push(ns);
+        }
     }
 
     fn sleep(&self, duration_ns: u64) -> Result<(), Left> {

@@ -336,6 +336,21 @@ fn pinned_tasks_are_released_and_impossible_cpus_refused() {
     assert!(matches!(run(&workload, &quick()), Err(NativeError::NoCpus { .. })));
 }
 
+#[test]
+fn nothing_counts_of_a_run_that_ends_in_its_warm_up_and_all_behind_a_short_one() {
+    let mut workload = from_generator("pingpong:-n1,-l50,-p").unwrap();
+    let counted = |workload: &Workload| {
+        let outcome = outcome(workload);
+        assert!(all_completed(&outcome));
+        let cpu_ns: u64 = outcome.tasks.iter().map(|task| task.cpu_ns).sum();
+        (cpu_ns > 0, outcome.samples[0].len())
+    };
+    workload.warm_up_ns = Some(3_600_000_000_000);
+    assert_eq!(counted(&workload), (false, 0));
+    workload.warm_up_ns = Some(1);
+    assert_eq!(counted(&workload), (true, 50));
+}
+
 /// A CPU this process may use.
 fn first_cpu() -> usize {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
