@@ -189,9 +189,7 @@ impl From<BuildError> for Failure {
             BuildError::Experiment(_) => "warmcore::experiment",
             BuildError::Baseline(_) => "warmcore::baseline",
             BuildError::Memory(_) | BuildError::ExactMemory(_) | BuildError::NoSets(_) => "warmcore::memory",
-            BuildError::WarmUpTooLong { .. } | BuildError::WarmUpElsewhere | BuildError::WarmUpOfCommand => {
-                "warmcore::warm_up"
-            }
+            BuildError::WarmUpTooLong { .. } | BuildError::WarmUpOfCommand => "warmcore::warm_up",
             BuildError::ScoresWithoutTables | BuildError::SmtElsewhere | BuildError::SmtSlowdown(_) => {
                 "warmcore::usage"
             }

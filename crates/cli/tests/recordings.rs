@@ -136,6 +136,27 @@ fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() 
     assert!(document["schedulers"][0]["measures"]["hackbench_time_ns"]["points"][0].as_f64().unwrap() > 0.0);
 }
 
+#[test]
+fn a_workload_on_this_computer_has_a_warm_up_and_a_command_has_none() {
+    let scratch = Scratch::new();
+    let compare = |words: &str| {
+        scratch.run(&format!("compare --on host -s eevdf -n 1 --warm-up-rounds 0 --warm-up 20ms --no-out {words}"))
+    };
+    compare("-- true").exits_with(2).complains("measured as a whole");
+    compare("-w spin:-n2,-d20ms").exits_with(2).complains("nothing would count");
+    skip!(unless is_root());
+    let document: serde_json::Value =
+        serde_json::from_str(&compare("--json -w spin:-n2,-d60ms").exits_with(0).out).unwrap();
+    assert_eq!(document["experiment"]["warm_up_ns"], 20_000_000);
+    // It ends before its warm-up does: the run is an error, as in the simulator.
+    let brief = r#"{"tasks": {"brief": {"loop": 1, "run": 5}}}"#;
+    scratch.write("brief.json", brief);
+    scratch
+        .run("compare --on host -s eevdf -n 1 --warm-up-rounds 0 --warm-up 10s --no-out -w brief.json")
+        .exits_with(1)
+        .complains("in its warm-up of 10 s");
+}
+
 /// Records on the kernel that runs the tests, where that can be done.
 #[test]
 fn a_command_is_recorded_with_all_its_processes() {

@@ -79,9 +79,6 @@ pub enum BuildError {
         /// The workload's duration or the largest time.
         end_ns: u64,
     },
-    /// Real threads report what they did in whole runs.
-    #[error("only the simulator leaves a warm-up out: real threads report whole runs")]
-    WarmUpElsewhere,
     /// What a command prints and uses cannot be divided.
     #[error("a command is measured as a whole: what it prints and the CPU time it uses have no part after a warm-up")]
     WarmUpOfCommand,
@@ -114,7 +111,6 @@ impl BuildError {
                 "add `--memory exact` or another exact memory, such as `exact-by-address`; of its kind `dio` runs with `--memory analytic` too",
             ),
             Self::WarmUpTooLong { .. } => Some("make the run longer, or --warm-up shorter"),
-            Self::WarmUpElsewhere => Some("`--warm-up 0` counts all"),
             Self::WarmUpOfCommand => {
                 Some("use the program's own warm-up; `--warm-up-rounds` runs it before the first trial that counts")
             }
@@ -299,13 +295,6 @@ impl ExperimentBuilder {
             asked.unwrap_or_else(|| warm_up::default_ns(workload, self.max_time_ns, self.metric.as_deref()));
         if warm_up_ns == 0 {
             return Ok(0);
-        }
-        if !self.place.kind().simulated {
-            // Real threads report CPU times and samples of whole runs.
-            return match asked {
-                Some(_) => Err(BuildError::WarmUpElsewhere),
-                None => Ok(0),
-            };
         }
         if !workload.command.is_empty() {
             return match asked {
