@@ -23,16 +23,16 @@ pub struct MeasuredCosts {
     pub without_idle_exit: Option<String>,
 }
 
-/// Measures the costs of `machine`, on which this runs and whose tracefs is mounted there.
+/// Measures the costs of `machine`, on which this runs and whose tracefs is mounted there; what depends on caches only if CPUs have them.
 ///
 /// # Errors
 /// What the kernel refuses.
-pub fn measure(machine: &Machine, tracefs: &str) -> Result<MeasuredCosts, String> {
+pub fn measure(machine: &Machine, tracefs: &str, caches: bool) -> Result<MeasuredCosts, String> {
     let (idle_wakeups, without_idle_exit) = match idle_wakeups(machine, tracefs) {
         Ok(recorded) => (Some(recorded), None),
         Err(reason) => (None, Some(reason)),
     };
-    let values = warmcore_native::measure_costs(machine, idle_wakeups).map_err(|error| error.to_string())?;
+    let values = warmcore_native::measure_costs(machine, idle_wakeups, caches).map_err(|error| error.to_string())?;
     Ok(MeasuredCosts { values, without_idle_exit })
 }
 

@@ -102,8 +102,8 @@ fn guest() -> Result<(), String> {
         send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
         return Err(reason);
     }
-    if plan.purpose == Purpose::Costs
-        && let Err(reason) = runs::measure_costs(&mut channel)
+    if let Purpose::Costs { caches } = plan.purpose
+        && let Err(reason) = runs::measure_costs(caches, &mut channel)
     {
         send_failed(&mut channel, &Failed { run: None, reason: reason.clone(), scheduler_ejected: false });
         return Err(reason);

@@ -21,7 +21,10 @@ pub enum Purpose {
     /// The runs of the plan; with none, only the report.
     Run,
     /// Its own costs, once it is at rest.
-    Costs,
+    Costs {
+        /// Whether its CPUs have caches, so that what depends on them is measured as well.
+        caches: bool,
+    },
     /// The programs of a file ([`programs`](crate::programs)), each run once by the kernel.
     Programs,
     /// An interactive shell on the console.

@@ -63,13 +63,14 @@ fn cpu_ticks() -> Result<(u64, u64), String> {
 /// Trace buffer while costs are measured, KiB per CPU: what a full one does not take costs less.
 const COSTS_KIB: u32 = 16 << 10;
 
-/// Measures what the kernel's own actions cost here while they are recorded, as they are in runs.
-pub fn measure_costs(channel: &mut File) -> Result<(), String> {
+/// Measures what the kernel's own actions cost here while they are recorded, as they are in runs; what depends on caches only
+/// if CPUs have them.
+pub fn measure_costs(caches: bool, channel: &mut File) -> Result<(), String> {
     let machine = warmcore_topology::from_sysfs(std::path::Path::new("/")).map_err(|error| error.to_string())?;
     recorder::prepare()?;
     come_to_rest()?;
     recorder::start(COSTS_KIB)?;
-    let MeasuredCosts { values, without_idle_exit } = costs::measure(&machine, recorder::TRACEFS)?;
+    let MeasuredCosts { values, without_idle_exit } = costs::measure(&machine, recorder::TRACEFS, caches)?;
     recorder::stop()?;
     let values = values.into_iter().map(|value| (value.name, value.value, value.low, value.high)).collect();
     write_document(channel, FrameKind::Costs, &Costs { values, without_idle_exit })

@@ -52,12 +52,19 @@ const PAIRS: usize = 3;
 /// before the kernel makes the wakeup. So that and how late timers are is measured if there are the kernel's own times of
 /// `idle_wakeups` while [`sleep_on_idle_cpu`] ran.
 ///
+/// Without `caches`, what only caches and the speed of a CPU decide is left out: hand-offs of a line, migrations, additions. An
+/// emulated CPU has neither, and handing a line over takes most of the time there.
+///
 /// # Errors
 /// A system call that the kernel refuses, and a machine of which the process may use no CPU.
-pub fn measure_costs(machine: &Machine, idle_wakeups: Option<IdleWakeups>) -> Result<Vec<MeasuredValue>, NativeError> {
+pub fn measure_costs(
+    machine: &Machine,
+    idle_wakeups: Option<IdleWakeups>,
+    caches: bool,
+) -> Result<Vec<MeasuredValue>, NativeError> {
     // A thread of its own: affinity and policy are per thread.
     thread::scope(|scope| {
-        let measuring = scope.spawn(|| Measuring::new(machine)?.all(idle_wakeups));
+        let measuring = scope.spawn(|| Measuring::new(machine)?.all(idle_wakeups, caches));
         measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -124,7 +131,7 @@ impl<'a> Measuring<'a> {
         Ok(measuring)
     }
 
-    fn all(mut self, idle_wakeups: Option<IdleWakeups>) -> Result<Vec<MeasuredValue>, NativeError> {
+    fn all(mut self, idle_wakeups: Option<IdleWakeups>, caches: bool) -> Result<Vec<MeasuredValue>, NativeError> {
         let first = self.first;
         self.bind(first)?;
         self.add(
@@ -162,22 +169,39 @@ impl<'a> Measuring<'a> {
         let fork_ns = self.add("costs.fork_ns", new_threads());
         // To the child and back, and the wakeup of who waits for its end.
         self.add("costs.exit_ns", less(lives(), fork_ns + 2 * switch_ns + wakeup_ns));
-        self.values.push(exactly("costs.multiply_add_ns", measure_multiply_add_ps().get()));
+        if caches {
+            self.values.push(exactly("costs.multiply_add_ns", measure_multiply_add_ps().get()));
+        }
         // Another CPU, idle: write, wakeup, interrupt, way out of idle, switch.
         let other_ns = message_ns + wakeup_ns + idle_exit_ns + switch_ns;
         for relation in self.machine.relations() {
-            self.between(relation, other_ns)?;
+            let pairs = self.pairs(relation);
+            self.interrupts(relation, &pairs, other_ns)?;
+            if caches {
+                self.transfers(relation, &pairs)?;
+            }
         }
         Ok(self.values)
     }
 
-    /// What depends on where two CPUs are.
-    fn between(&mut self, relation: Relation, other_ns: u64) -> Result<(), NativeError> {
-        let (mut lines, mut hops, mut moves) = (Vec::new(), Vec::new(), Vec::new());
-        for (a, b) in self.pairs(relation) {
-            lines.extend(self.line(a, b)?);
-            hops.extend(self.hops(a, b)?);
-            moves.extend(self.moves(a, b)?);
+    /// What an interrupt to another CPU adds to a message to it.
+    fn interrupts(&mut self, relation: Relation, pairs: &[(CpuId, CpuId)], other_ns: u64) -> Result<(), NativeError> {
+        let mut hops = Vec::new();
+        for (a, b) in pairs {
+            hops.extend(self.hops(*a, *b)?);
+        }
+        if !hops.is_empty() {
+            self.add(&format!("costs.ipi_ns.{}", relation.name()), less(hops, other_ns));
+        }
+        Ok(())
+    }
+
+    /// What moves from cache to cache.
+    fn transfers(&mut self, relation: Relation, pairs: &[(CpuId, CpuId)]) -> Result<(), NativeError> {
+        let (mut lines, mut moves) = (Vec::new(), Vec::new());
+        for (a, b) in pairs {
+            lines.extend(self.line(*a, *b)?);
+            moves.extend(self.moves(*a, *b)?);
         }
         if lines.is_empty() {
             return Ok(());
@@ -185,7 +209,6 @@ impl<'a> Measuring<'a> {
         let name = relation.name();
         let line_ns = self.add(&format!("core_to_core_ns.{name}"), lines);
         self.values.push(exactly(&format!("costs.line_transfer_ns.{name}"), line_ns));
-        self.add(&format!("costs.ipi_ns.{name}"), less(hops, other_ns));
         self.add(&format!("costs.migration_ns.{name}"), moves);
         Ok(())
     }
@@ -460,7 +483,7 @@ mod tests {
     fn every_figure_of_this_computer_is_a_value_of_a_machine() {
         let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
         let recorded = IdleWakeups { latencies_ns: vec![5_000_000], late_ns: vec![1_300] };
-        let measured = measure_costs(&machine, Some(recorded)).unwrap();
+        let measured = measure_costs(&machine, Some(recorded), true).unwrap();
         let names: Vec<&str> = measured.iter().map(|value| value.name.as_str()).collect();
         let known =
             ["syscall_ns", "wakeup_ns", "context_switch_ns", "idle_exit_ns", "pipe_message_ns", "fork_ns", "exit_ns"];
@@ -475,9 +498,16 @@ mod tests {
     #[test]
     fn two_cpus_hand_a_line_on_and_wake_each_other() {
         let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
-        let measured = measure_costs(&machine, None).unwrap();
-        assert!(measured.iter().all(|value| value.name != "costs.idle_exit_ns"), "nobody saw it");
+        let measured = measure_costs(&machine, None, true).unwrap();
+        let has = |measured: &[MeasuredValue], name: &str| measured.iter().any(|value| value.name == name);
+        assert!(!has(&measured, "costs.idle_exit_ns"), "nobody saw it");
         let two = sched_getaffinity(None).unwrap().count() > 1;
-        assert_eq!(measured.iter().any(|value| value.name == "costs.ipi_ns.same_llc"), two);
+        assert_eq!(has(&measured, "costs.ipi_ns.same_llc"), two);
+        assert_eq!(has(&measured, "core_to_core_ns.same_llc"), two);
+        let measured = measure_costs(&machine, None, false).unwrap();
+        assert_eq!(has(&measured, "costs.ipi_ns.same_llc"), two);
+        for name in ["core_to_core_ns.same_llc", "costs.migration_ns.same_llc", "costs.multiply_add_ns"] {
+            assert!(!has(&measured, name), "{name} without caches");
+        }
     }
 }

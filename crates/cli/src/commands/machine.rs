@@ -213,7 +213,8 @@ pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
 /// This computer with the costs that are measured on it now.
 fn measured(machine: Machine, console: &Console) -> Result<Machine, Failure> {
     console.note("measuring this computer's costs: other work on it falsifies them");
-    let measured = costs::measure(&machine, TRACEFS).map_err(|reason| Failure::unable("warmcore::measure", reason))?;
+    let measured =
+        costs::measure(&machine, TRACEFS, true).map_err(|reason| Failure::unable("warmcore::measure", reason))?;
     if let Some(reason) = measured.without_idle_exit {
         console.warn(&format!("costs.idle_exit_ns stays as it was, not measured: {reason}"));
     }

@@ -19,7 +19,8 @@ impl Lab {
     /// # Errors
     /// Those of a boot, and a guest that does not say what it measured.
     pub fn measure_costs(&self, machine: &Machine, stop: &AtomicBool) -> Result<Vec<MeasuredValue>, VmError> {
-        let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Costs, runs: Vec::new() };
+        let caches = self.execution == Execution::Kvm;
+        let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Costs { caches }, runs: Vec::new() };
         let boot = Boot {
             machine,
             plan: &plan,
@@ -39,20 +40,14 @@ impl Lab {
             return Err(broken(format!("the guest could not measure its way out of idle: {reason}")));
         }
         let values = costs.values.into_iter().map(|(name, value, low, high)| MeasuredValue { name, value, low, high });
-        Ok(match self.execution {
-            Execution::Kvm => values.collect(),
-            _ => without_caches(values.collect()),
-        })
+        Ok(if caches { values.collect() } else { without_caches(values.collect()) })
     }
 }
 
-/// The figures of a computer whose CPUs have no caches.
+/// The figures of a computer whose CPUs have no caches: lines and migrations cost nothing.
 fn without_caches(mut values: Vec<MeasuredValue>) -> Vec<MeasuredValue> {
-    let is_of_caches = |name: &str| name.starts_with("core_to_core_ns.") || name == "costs.multiply_add_ns";
-    values.retain(|value| !is_of_caches(&value.name));
     let nothing = |name: String| MeasuredValue { name, value: 0, low: 0, high: 0 };
     for table in ["costs.line_transfer_ns", "costs.migration_ns"] {
-        values.retain(|value| !value.name.starts_with(table));
         values
             .extend(Relation::ALL.into_iter().skip(1).map(|relation| nothing(format!("{table}.{}", relation.name()))));
     }
@@ -66,8 +61,7 @@ mod tests {
     #[test]
     fn emulated_cpus_have_no_caches_and_keep_what_their_kernel_costs() {
         let value = |name: &str| MeasuredValue { name: name.into(), value: 700, low: 600, high: 900 };
-        let measured =
-            ["costs.wakeup_ns", "costs.ipi_ns.same_llc", "core_to_core_ns.same_llc", "costs.migration_ns.same_llc"];
+        let measured = ["costs.wakeup_ns", "costs.ipi_ns.same_llc"];
         let values = without_caches(measured.into_iter().map(value).collect());
         let machine = warmcore_topology::resolve("2s1n2l2c1t").unwrap();
         let before = machine.performance().core_to_core_ns;
