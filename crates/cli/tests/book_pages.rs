@@ -1,4 +1,5 @@
-//! The pages of the fidelity book in the project are what the program makes of the book and of its stored results.
+//! The pages of the fidelity book in the project are what the program makes of the book and of its stored results, and these agree with
+//! the simulator.
 
 mod common;
 
@@ -6,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::Scratch;
+use serde_json::Value;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -33,19 +35,36 @@ fn copy() -> Scratch {
     scratch
 }
 
-fn made(scratch: &Scratch, names: &[String]) {
+/// Makes the pages, and returns the document of the same comparison.
+fn made(scratch: &Scratch, names: &[String]) -> Value {
     let experiments: Vec<String> = names.iter().map(|name| format!("book/{name}")).collect();
-    scratch
-        .run(&format!("validate --between sim,vm --stored --page docs/fidelity.md {}", experiments.join(" ")))
-        .exits_with(0);
+    let words = format!("validate --between sim,vm --stored --json --page docs/fidelity.md {}", experiments.join(" "));
+    serde_json::from_str(&scratch.run(&words).exits_with(0).out).expect("a document")
+}
+
+/// Of all comparisons, or of those of one metric: how many are inside their bounds, and how many outside.
+fn judged(document: &Value, metric: Option<&str>) -> (usize, usize) {
+    let chapters = document["experiments"].as_array().expect("a list of experiments");
+    let lines = chapters.iter().flat_map(|chapter| chapter["lines"].as_array().into_iter().flatten());
+    let verdicts: Vec<&str> = lines
+        .filter(|line| metric.is_none_or(|metric| line["metric"] == metric))
+        .filter_map(|line| line["judgement"]["verdict"].as_str())
+        .collect();
+    let count = |wanted: &str| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+    (count("inside"), count("outside"))
 }
 
 const HELP: &str = "renew the pages: warmcore validate --between sim,vm --stored --page docs/fidelity.md book/*.toml";
 
 #[test]
-fn the_stored_pages_are_what_the_program_makes_of_the_stored_results() {
+fn the_stored_pages_are_what_the_program_makes_of_the_stored_results_and_most_comparisons_are_inside() {
     let scratch = copy();
-    made(&scratch, &files("book", ".toml"));
+    let document = made(&scratch, &files("book", ".toml"));
+    let (inside, outside) = judged(&document, None);
+    assert!(inside >= 350, "{inside} inside, {outside} outside");
+    assert!(inside * 100 >= (inside + outside) * 80, "{inside} inside, {outside} outside");
+    let (inside, outside) = judged(&document, Some("gathered"));
+    assert!(inside >= 8 && outside * 20 <= inside + outside, "placement decisions: {inside} inside, {outside} outside");
     let chapters = files("book", ".toml").into_iter().map(|name| name.replace(".toml", ".md")).collect::<Vec<_>>();
     assert_eq!(files("book/pages", ""), chapters, "one page for each experiment; {HELP}");
     let pages = chapters.iter().map(|name| format!("book/pages/{name}")).chain(["docs/fidelity.md".to_owned()]);
@@ -62,7 +81,7 @@ fn another_result_of_the_kernel_makes_another_chapter_and_another_summary() {
     let names = ["yield-two.toml".to_owned(), "policy-idle.toml".to_owned()];
     let pages = ["docs/fidelity.md", "book/pages/yield-two.md", "book/pages/policy-idle.md"];
     let read = || pages.map(|page| fs::read_to_string(scratch.path(page)).unwrap());
-    made(&scratch, &names);
+    let _ = made(&scratch, &names);
     let before = read();
     assert!(before[0].contains("(../book/pages/yield-two.md)"), "{}", before[0]);
     assert!(!before[0].contains("## What is outside"), "{}", before[0]);
@@ -76,7 +95,7 @@ fn another_result_of_the_kernel_makes_another_chapter_and_another_summary() {
     let path = scratch.path("book/yield-two.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text + "\n[outside]\nwhy = \"The boots.\"\nsettle = \"Other boots.\"\n").unwrap();
-    made(&scratch, &names);
+    let _ = made(&scratch, &names);
     let after = read();
     for part in [
         "**What is seen.** ",
