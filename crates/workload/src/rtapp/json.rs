@@ -1,15 +1,18 @@
-//! JSON as rt-app files use it: objects keep the order of their keys and keys may repeat.
+//! JSON as rt-app files use it: objects keep the order of their keys, and those of events may repeat.
 //!
 //! On top of `serde_json`, which does the parsing, text is first brought to strict JSON where rt-app's own reader
 //! (json-c in its tolerant mode) and its `workgen` script are more liberal: comments `/* */` and `//`, a comma before
 //! a closing bracket, and keys without a value (`"suspend",`), which become `null`. Lines and columns in errors are
 //! those of the original text.
 
+use std::collections::BTreeMap;
+
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::events::event_of;
 use crate::error::SyntaxError;
 
-/// A JSON value with ordered, repeatable keys.
+/// A JSON value with ordered keys.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Json {
     Null,
@@ -120,7 +123,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 }
 
-/// Parses a document.
+/// Parses a document. A key that is no event's may stand once in an object.
 pub(crate) fn parse(text: &str) -> Result<Json, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let strict = Strict::from_liberal(text)?;
@@ -142,6 +145,8 @@ struct Strict {
     insertions: Vec<(usize, usize)>,
     line: usize,
     line_start: usize,
+    /// For each object that is open: its keys that may not repeat, as they are written, with line and column.
+    keys: Vec<BTreeMap<String, (usize, usize)>>,
 }
 
 /// What may come next inside the innermost brackets.
@@ -168,7 +173,14 @@ impl Strict {
         while let Some(first) = rest.chars().next() {
             let length = match first {
                 '/' => strict.comment(rest)?,
-                '"' => strict.string(rest)?,
+                '"' => {
+                    let at = strict.place();
+                    let length = strict.string(rest)?;
+                    if inside.last() == Some(&Inside::ObjectKey) {
+                        strict.key(rest[..length].trim_matches('"'), at)?;
+                    }
+                    length
+                }
                 _ => {
                     strict.before(first, &mut inside, comma);
                     strict.push(first);
@@ -195,7 +207,10 @@ impl Strict {
     /// Bookkeeping before a character outside strings and comments is copied.
     fn before(&mut self, next: char, inside: &mut Vec<Inside>, comma: Option<usize>) {
         match next {
-            '{' => inside.push(Inside::ObjectKey),
+            '{' => {
+                inside.push(Inside::ObjectKey);
+                self.keys.push(BTreeMap::new());
+            }
             '[' => inside.push(Inside::Array),
             ':' => {
                 if let Some(place @ Inside::ObjectAfterKey) = inside.last_mut() {
@@ -213,9 +228,26 @@ impl Strict {
                 if let Some(comma) = comma {
                     self.text.replace_range(comma..=comma, " ");
                 }
-                inside.pop();
+                if inside.pop().is_some_and(|place| place != Inside::Array) {
+                    self.keys.pop();
+                }
             }
             _ => {}
+        }
+    }
+
+    /// A key of the innermost object, found at a place.
+    fn key(&mut self, key: &str, (line, column): (usize, usize)) -> Result<(), SyntaxError> {
+        let Some(keys) = self.keys.last_mut().filter(|_| event_of(key).is_none()) else { return Ok(()) };
+        match keys.insert(key.to_owned(), (line, column)) {
+            Some((first_line, first_column)) => {
+                let name: String = key.chars().take(40).collect();
+                let message = format!(
+                    "key \"{name}\" stands twice in one object, first at line {first_line}, column {first_column}; only events may repeat"
+                );
+                Err(SyntaxError { line, column, message })
+            }
+            None => Ok(()),
         }
     }
 
@@ -268,9 +300,14 @@ impl Strict {
         Ok(length)
     }
 
+    /// Line and column, in the original text, of what comes next.
+    fn place(&self) -> (usize, usize) {
+        (self.line, self.original_column(self.line, self.text.len() - self.line_start + 1))
+    }
+
     fn syntax_error(&self, message: &str) -> SyntaxError {
-        let column = self.text.len() - self.line_start + 1;
-        SyntaxError { line: self.line, column: self.original_column(self.line, column), message: message.to_owned() }
+        let (line, column) = self.place();
+        SyntaxError { line, column, message: message.to_owned() }
     }
 
     /// The column in the original text of a column in the strict one.
@@ -293,10 +330,24 @@ mod tests {
     }
 
     #[test]
-    fn order_and_repeated_keys_are_kept() {
+    fn order_and_repeated_events_are_kept() {
         let keys: Vec<String> =
             object(r#"{"run": 1, "sleep": 2, "run": 3, "a": 4}"#).into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["run", "sleep", "run", "a"]);
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_with_both_places() {
+        let error = parse("{\"tasks\": {\"a\": {\"loop\": 1,\n  \"run\": 10, \"run\": 5, \"loop\": 5}}}").unwrap_err();
+        assert_eq!((error.line, error.column), (2, 24), "{error}");
+        assert!(
+            error.message.contains("key \"loop\" stands twice in one object, first at line 1, column 18"),
+            "{error}"
+        );
+        let error = parse(r#"{"tasks": {"a": 1}, /* again */ "tasks": {"b": 1}}"#).unwrap_err();
+        assert_eq!((error.line, error.column), (1, 33), "{error}");
+        // One object's keys are not another's, nor are values.
+        assert!(parse(r#"{"a": {"loop": "loop"}, "loop": ["loop", "loop"], "b": [{"loop": 1}, {"loop": 2}]}"#).is_ok());
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value of a key; the last one if the key repeats, as in json-c.
+    /// The value of a key.
     pub(super) fn get(&self, key: &str) -> Option<Node<'a>> {
         match self.value {
             Json::Object(entries) => {

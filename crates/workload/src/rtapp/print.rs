@@ -126,7 +126,8 @@ mod tests {
         leaf.prop_recursive(4, 40, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Json::Array),
-                prop::collection::vec(("[a-c]{0,2}", inner), 0..6).prop_map(Json::Object),
+                prop::collection::btree_map("[a-c]{0,2}", inner, 0..6)
+                    .prop_map(|entries| Json::Object(entries.into_iter().collect())),
             ]
         })
     }
