@@ -63,7 +63,7 @@ pub fn workload_for(
 /// The memory profiles of a file given with `--profiles`; none if none is given.
 pub fn profiles(path: Option<&Path>) -> Result<Vec<Profile>, Failure> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    let text = warmcore_lab::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let text = warmcore_lab::files::text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let read = match text.trim_start().starts_with('{') {
         true => warmcore_workload::profiles_from_json(&text).map_err(|error| error.to_string()),
         false => profiles_from_toml(&text).map_err(|error| error.to_string()),

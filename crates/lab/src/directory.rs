@@ -38,6 +38,10 @@ pub const VERSIONS: &str = "versions.json";
 pub const TRIALS: &str = "trials";
 /// Name of the directory of what guests were like.
 pub const GUESTS: &str = "guests";
+/// Name of the directory of what this computer was like.
+const HOST: &str = "host";
+/// Name of the directory of what commands printed.
+pub const OUTPUTS: &str = "outputs";
 /// Name of the table of trials.
 pub const TRIAL_TABLE: &str = "trials.parquet";
 /// Name of the directory of traces.
@@ -82,6 +86,14 @@ pub enum DirectoryError {
         /// Line number, from 1.
         line: usize,
     },
+    /// The list of checksums names a file that no run writes, perhaps one that is elsewhere.
+    #[error("{path}: line {line} names no file of a run", path = path.display())]
+    Foreign {
+        /// The list.
+        path: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+    },
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),
@@ -96,7 +108,9 @@ impl DirectoryError {
                 "choose another --out, let --force replace the run in it, or continue that run with --resume"
             }
             Self::NotARun(_) => "only directories that hold a run are replaced or resumed; choose another one",
-            Self::Checksum(_) | Self::ChecksumLine { .. } => "the directory was changed after the run; run it again",
+            Self::Checksum(_) | Self::ChecksumLine { .. } | Self::Foreign { .. } => {
+                "the directory was changed after the run; run it again"
+            }
             Self::File(error) => error.advice(),
         }
     }
@@ -187,6 +201,7 @@ impl RunDirectory {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        debug_assert!(is_of_a_run(name), "{name} is listed, compared and replaced with the other files of a run");
         files::write_atomically(&self.path.join(name), bytes)
     }
 
@@ -263,6 +278,9 @@ impl RunDirectory {
             let Some((sum, name)) = line.split_once("  ") else {
                 return Err(DirectoryError::ChecksumLine { path: self.path.join(CHECKSUMS), line: number + 1 });
             };
+            if !is_of_a_run(name) {
+                return Err(DirectoryError::Foreign { path: self.path.join(CHECKSUMS), line: number + 1 });
+            }
             let path = self.path.join(name);
             if concerned(name) && files::sha256_of_file(&path)? != sum {
                 return Err(DirectoryError::Checksum(path));
@@ -275,7 +293,7 @@ impl RunDirectory {
 /// Whether the directory holds a run of this program; a file that merely has the right name does not count, because
 /// what holds a run may be removed.
 fn holds_a_run(path: &Path) -> bool {
-    fs::read_to_string(path.join(EXPERIMENT)).is_ok_and(|text| text.contains(EXPERIMENT_SCHEMA_PREFIX))
+    files::read_text(&path.join(EXPERIMENT)).is_ok_and(|text| text.contains(EXPERIMENT_SCHEMA_PREFIX))
 }
 
 /// Whether a file of this name, relative to the directory, is one that runs write: one of their own names, or named after a trial.
@@ -299,7 +317,8 @@ fn is_of_a_run(name: &str) -> bool {
     match name.split('/').collect::<Vec<_>>()[..] {
         [file] => own.contains(&file),
         [TRACE, trial, _] => is_trial(trial),
-        [TRIALS | GUESTS, file] => file.strip_suffix(".json").is_some_and(is_trial),
+        [TRIALS | GUESTS | HOST, file] => file.strip_suffix(".json").is_some_and(is_trial),
+        [OUTPUTS, file] => file.strip_suffix(".txt").is_some_and(is_trial),
         _ => false,
     }
 }
@@ -465,6 +484,39 @@ mod tests {
         run.write("trials/s0-t0000.json", b"three").unwrap();
         let error = run.verify().unwrap_err();
         assert!(matches!(&error, DirectoryError::Checksum(path) if path.ends_with("trials/s0-t0000.json")), "{error}");
+    }
+
+    #[test]
+    fn what_commands_printed_and_places_were_like_is_compared_as_well() {
+        let parent = tempfile::tempdir().unwrap();
+        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
+        run.write(EXPERIMENT, b"one").unwrap();
+        for name in ["outputs/s0-t0000.txt", "host/s0-t0000.json", "guests/s0-t0000.json"] {
+            fs::create_dir_all(run.path().join(name).parent().unwrap()).unwrap();
+            run.write(name, b"as it was").unwrap();
+        }
+        run.write_checksums().unwrap();
+        run.verify().unwrap();
+        for name in ["outputs/s0-t0000.txt", "host/s0-t0000.json", "guests/s0-t0000.json"] {
+            run.write(name, b"another").unwrap();
+            assert!(matches!(run.verify(), Err(DirectoryError::Checksum(path)) if path.ends_with(name)), "{name}");
+            run.write(name, b"as it was").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_list_of_checksums_names_files_of_the_run_only() {
+        let parent = tempfile::tempdir().unwrap();
+        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
+        run.write(EXPERIMENT, b"one").unwrap();
+        fs::write(parent.path().join("verdict.json"), "beside it").unwrap();
+        for name in ["/dev/zero", "../verdict.json", "trace/../../verdict.json", "trials/../x.json", "notes"] {
+            run.write(CHECKSUMS, format!("{}  {EXPERIMENT}\n00  {name}\n", files::sha256(b"one")).as_bytes()).unwrap();
+            assert!(matches!(run.verify(), Err(DirectoryError::Foreign { line: 2, .. })), "{name}");
+        }
+        std::os::unix::fs::symlink("/dev/zero", run.path().join(VERDICT)).unwrap();
+        run.write(CHECKSUMS, format!("00  {VERDICT}\n").as_bytes()).unwrap();
+        assert!(matches!(run.verify(), Err(DirectoryError::File(_))), "a link to what has no end");
     }
 
     #[test]

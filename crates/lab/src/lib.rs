@@ -23,7 +23,6 @@ pub mod environment;
 pub mod experiment;
 pub mod headroom;
 mod host_measures;
-pub mod input;
 pub mod load;
 pub mod making;
 pub mod measures;

@@ -8,7 +8,7 @@ use warmcore_topology::{Background, Basis, Machine};
 use warmcore_workload::{Options, Workload, WorkloadError};
 
 use crate::experiment::Named;
-use crate::input;
+use crate::files;
 
 /// The text that stands for this computer.
 pub const HOST: &str = "host";
@@ -144,7 +144,7 @@ pub fn background_called(text: &str) -> Result<Background, LoadError> {
         return Background::named(text).map_err(bad);
     }
     let read = |source| LoadError::Read { path: path.to_path_buf(), source };
-    warmcore_topology::background_from_toml(&input::file(path).map_err(read)?).map_err(|error| bad(error.in_file(path)))
+    warmcore_topology::background_from_toml(&files::text_of_file(path).map_err(read)?).map_err(|error| bad(error.in_file(path)))
 }
 
 /// The machine with the figures of the preset that fits its CPU model, if one does.
@@ -180,12 +180,12 @@ fn described(text: &str) -> Result<(Machine, Option<String>), LoadError> {
         HOST => with_model(Path::new("/"))?,
         "-" => {
             let read = |source| LoadError::Read { path: "standard input".into(), source };
-            in_text(&input::standard_input().map_err(read)?).map_err(bad)?
+            in_text(&files::text(io::stdin().lock()).map_err(read)?).map_err(bad)?
         }
         _ if path.is_dir() => with_model(path)?,
         _ if looks_like_path(text) => {
             let read = |source| LoadError::Read { path: path.to_path_buf(), source };
-            in_text(&input::file(path).map_err(read)?).map_err(|error| bad_machine_file(error, path))?
+            in_text(&files::text_of_file(path).map_err(read)?).map_err(|error| bad_machine_file(error, path))?
         }
         _ => (warmcore_topology::resolve(text).map_err(bad)?, None),
     })
@@ -237,7 +237,8 @@ pub fn warnings_of_machine(machine: &Machine) -> impl Iterator<Item = &String> {
 /// # Errors
 /// When there is none.
 pub fn workload(text: &str, options: &Options<'_>) -> Result<Named<Workload>, LoadError> {
-    let read = |path: &str| if path == "-" { input::standard_input() } else { input::file(Path::new(path)) };
+    let read =
+        |path: &str| if path == "-" { files::text(io::stdin().lock()) } else { files::text_of_file(Path::new(path)) };
     let value = warmcore_workload::resolve(text, options, read)
         .map_err(|source| LoadError::Workload { text: text.to_owned(), source: Box::new(source) })?;
     Ok(Named { source: text.to_owned(), value })

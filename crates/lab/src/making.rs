@@ -12,7 +12,7 @@ use warmcore_trace::{
     TaskOutcome, Tee,
 };
 
-use crate::directory::RunDirectory;
+use crate::directory::{OUTPUTS, RunDirectory};
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
 use crate::files::{At as _, FileError};
 use crate::host_measures;
@@ -23,9 +23,6 @@ use crate::runner::trial_name;
 use crate::time_split::{self, CriticalPaths};
 use crate::trial::{ApplicationRow, OperationRow, SCHEMA, TaskRow, Trial, TrialEnd};
 use crate::units::duration;
-
-/// Directory of what commands printed, in a run directory.
-const OUTPUTS: &str = "outputs";
 
 /// Why a trial was not finished.
 #[derive(Debug, thiserror::Error)]

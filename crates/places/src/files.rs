@@ -1,10 +1,12 @@
-//! Files of a run: written whole or not at all, and summed.
+//! Files: written whole or not at all, read up to a length, and summed.
+//!
+//! Nothing is read without a bound: an endless file (a device, a pipe) is an error, not the end of memory.
 //!
 //! A file is written under a temporary name in its own directory, flushed to the disk and then renamed, so that a full
 //! disk, a crash or Ctrl-C never leaves half a file under a name that others read.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -104,9 +106,12 @@ pub fn find_program(name: &str) -> PathBuf {
 /// The SHA-256 of a file, in hexadecimal.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When it cannot be read or is no ordinary file, which may have no end.
 pub fn sha256_of_file(path: &Path) -> Result<String, FileError> {
     let mut file = File::open(path).at("read", path)?;
+    if !file.metadata().at("read", path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no ordinary file")).at("read", path);
+    }
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -136,12 +141,53 @@ pub fn pretty<T: Serialize>(document: &T) -> String {
     text
 }
 
+/// The longest text that is read: 64 MiB. A workload of a million tasks has about as much.
+pub const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// The longest other file that is read whole, such as a kernel, a program or a recording: 4 GiB.
+pub const MAX_FILE_BYTES: u64 = 4 << 30;
+
+/// Reads a file.
+///
+/// # Errors
+/// When it cannot be read or is longer than [`MAX_FILE_BYTES`].
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
+    File::open(path).and_then(|file| limited(file, MAX_FILE_BYTES)).at("read", path)
+}
+
 /// Reads a text file.
 ///
 /// # Errors
-/// When it cannot be read or is not UTF-8.
+/// When it cannot be read, is not UTF-8 or longer than [`MAX_TEXT_BYTES`].
 pub fn read_text(path: &Path) -> Result<String, FileError> {
-    fs::read_to_string(path).at("read", path)
+    text_of_file(path).at("read", path)
+}
+
+/// As [`read_text`], for who says the path himself.
+///
+/// # Errors
+/// Those of [`read_text`].
+pub fn text_of_file(path: &Path) -> io::Result<String> {
+    text(File::open(path)?)
+}
+
+/// All of a text.
+///
+/// # Errors
+/// As of [`read_text`].
+pub fn text(source: impl Read) -> io::Result<String> {
+    let bytes = limited(source, MAX_TEXT_BYTES)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
+}
+
+fn limited(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let reason = format!("it is longer than {}, the most that is read", warmcore_topology::format_size(most));
+        return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -167,6 +213,17 @@ mod tests {
         write_atomically(&path, b"a longer first text").unwrap();
         write_atomically(&path, b"second").unwrap();
         assert_eq!(read_text(&path).unwrap(), "second");
+    }
+
+    #[test]
+    fn files_up_to_the_limit_are_read_and_longer_ones_refused() {
+        assert_eq!(limited(&b"12345678"[..], 8).unwrap(), b"12345678");
+        let error = limited(&b"123456789"[..], 8).unwrap_err();
+        assert_eq!(error.to_string(), "it is longer than 8B, the most that is read");
+        let endless = Path::new("/dev/zero");
+        assert_eq!(read_text(endless).unwrap_err().source.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(sha256_of_file(endless).unwrap_err().source.kind(), ErrorKind::InvalidInput);
+        assert_eq!(text(&[0xff][..]).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 use warmcore_kernel::{KernelParameters, Setup, SimulationError};
+use warmcore_topology::nearest;
 use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
 use crate::circumstances::{Circumstances, SEPARATOR};
@@ -13,7 +14,7 @@ use crate::fair::cfs::{LATENCY_NS, MIN_GRANULARITY_NS, WAKEUP_GRANULARITY_NS};
 use crate::fair::eevdf::{BASE_SLICE_NS, scaling_factor};
 use crate::kernel_tunables::KernelTunables;
 use crate::registry::{Floor, SCX, SchedulerInfo, list};
-use crate::tunables::{Scale, TunableError, TunableKind, TunableSet, nearest};
+use crate::tunables::{Scale, TunableError, TunableKind, TunableSet};
 
 /// A scheduler with its settings.
 #[derive(Clone, Debug)]

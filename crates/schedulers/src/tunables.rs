@@ -266,32 +266,6 @@ fn hint(nearest: &Option<&'static str>, elsewhere: &[&'static str]) -> String {
     }
 }
 
-/// Name within a small edit distance of `wanted`, whatever its case.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted = &wanted.to_lowercase();
-    let limit = (wanted.len() / 3).max(1) + 1;
-    names
-        .map(|name| (edit_distance(wanted, &name.to_lowercase()), name))
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 /// A set of tunables with values. A scheduler has one or several.
 pub trait TunableSet {
     /// What there is in it.
@@ -364,19 +338,6 @@ pub(crate) use tunables;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_near_name_is_suggested_and_a_far_one_is_not() {
-        let names = ["base_slice_ns", "migration_cost_ns", "hz"];
-        assert_eq!(nearest("base_slice", names.into_iter()), Some("base_slice_ns"));
-        assert_eq!(nearest("bas_slice_ns", names.into_iter()), Some("base_slice_ns"));
-        assert_eq!(nearest("quantum", names.into_iter()), None);
-    }
-
-    #[test]
-    fn a_name_in_capitals_is_near() {
-        assert_eq!(nearest("HZ", ["base_slice_ns", "hz"].into_iter()), Some("hz"));
-    }
 
     fn tunable(name: &'static str, range: (u64, u64), words: &'static [&'static str]) -> TunableInfo {
         TunableInfo {

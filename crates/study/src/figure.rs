@@ -323,7 +323,7 @@ impl<'a> Parser<'a> {
     fn call(&mut self, name: String, start: usize) -> Result<Node, ParseError> {
         let function = Function::ALL.iter().find(|(known, _)| *known == name).map(|(_, function)| *function);
         let Some(function) = function else {
-            let nearest = warmcore_workload::nearest(&name, Function::ALL.iter().map(|(known, _)| *known));
+            let nearest = warmcore_topology::nearest(&name, Function::ALL.iter().map(|(known, _)| *known));
             let nearest = nearest.map(str::to_owned);
             return Err(ParseError { at: start, problem: ParseProblem::Function { name, nearest } });
         };

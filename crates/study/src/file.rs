@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::Observation;
-use warmcore_lab::input;
+use warmcore_lab::files;
 
 use crate::figure::{Expression, Named, ParseError, did_you_mean};
 
@@ -331,7 +331,7 @@ impl Study {
     /// # Errors
     /// When it cannot be read or is not what it should be.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let text = input::file(path).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
+        let text = files::text_of_file(path).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
         Ok(Self::parse(path, &text)?)
     }
 
@@ -446,7 +446,7 @@ fn known<'a>(kind: &'static str, name: &str, all: impl Iterator<Item = &'a str> 
     all.clone().position(|known| known == name).ok_or_else(|| Problem::Unknown {
         kind,
         name: name.to_owned(),
-        nearest: warmcore_workload::nearest(name, all).map(str::to_owned),
+        nearest: warmcore_topology::nearest(name, all).map(str::to_owned),
     })
 }
 

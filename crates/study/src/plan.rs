@@ -15,10 +15,10 @@ use std::sync::Arc;
 use warmcore_kernel::MemoryChoice;
 use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
-use warmcore_lab::files::find_program;
+use warmcore_lab::files::{find_program, text_of_file};
 use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::measures::{self, Measure};
-use warmcore_lab::{input, verdict};
+use warmcore_lab::verdict;
 use warmcore_memory::Profile;
 use warmcore_places::place::{Options as PlaceOptions, Place, PlaceError, Trouble};
 use warmcore_schedulers::SchedulerSpec;
@@ -492,7 +492,7 @@ fn known(kind: &'static str, name: &str, all: &[String]) -> Result<(), Problem> 
     if all.iter().any(|known| known == name) {
         return Ok(());
     }
-    let nearest = warmcore_workload::nearest(name, all.iter().map(String::as_str)).map(str::to_owned);
+    let nearest = warmcore_topology::nearest(name, all.iter().map(String::as_str)).map(str::to_owned);
     Err(Problem::Unknown { kind, name: name.to_owned(), nearest })
 }
 
@@ -534,7 +534,7 @@ fn put_known(text: &str, bindings: &BTreeMap<String, String>) -> String {
 }
 
 fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap<String, String>) -> FileError {
-    let nearest = warmcore_workload::nearest(name, bindings.keys().map(String::as_str)).map(str::to_owned);
+    let nearest = warmcore_topology::nearest(name, bindings.keys().map(String::as_str)).map(str::to_owned);
     study.error_at(at, Problem::Unknown { kind: "axis", name: name.to_owned(), nearest })
 }
 
@@ -566,7 +566,7 @@ fn workload_of(
         let value = warmcore_workload::from_rtapp(name, text, &options).map_err(failed)?;
         return Ok(Named { source: name.to_owned(), value });
     }
-    let read = |path: &str| -> io::Result<String> { input::file(Path::new(&beside(study, path))) };
+    let read = |path: &str| -> io::Result<String> { text_of_file(Path::new(&beside(study, path))) };
     let value = warmcore_workload::resolve(text, &options, read).map_err(failed)?;
     Ok(Named { source: name.to_owned(), value })
 }

@@ -76,6 +76,7 @@ pub use hwloc_read::{from_hwloc_xml, hwloc_cpu_model};
 pub use hwloc_write::to_hwloc_xml;
 pub use ids::*;
 pub use machine::*;
+pub use nearest::nearest;
 pub use performance::*;
 pub use presets::{DEFAULT_BASE, PresetSummary, presets, resolve};
 pub use processor::{Processor, RECLAIM_DISTANCE, Vendor};

@@ -44,7 +44,6 @@ pub use generate::{
 };
 pub use groups::MAX_GROUP_DEPTH;
 pub use launch::Launch;
-pub use nearest::nearest;
 pub use program::*;
 pub use resolve::{resolve, workload_name};
 pub use rtapp::{Options, TEMPLATE, WriteError, from_rtapp, profiles_from_json, profiles_to_json, to_rtapp};

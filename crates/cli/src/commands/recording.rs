@@ -9,6 +9,7 @@ use warmcore_kernel::MemoryChoice;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, Named, TraceLevel};
+use warmcore_lab::files::read_bytes;
 use warmcore_lab::{runner, session};
 use warmcore_places::recorded::Recorded;
 use warmcore_replay::history::{Histories, histories};
@@ -183,7 +184,7 @@ impl Drop for Imported {
 }
 
 fn of_file(path: &Path) -> Result<Recording, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let bytes = read_bytes(path).map_err(|error| Failure::cannot_read(path, &error.source))?;
     warmcore_capture::read::read(&bytes)
         .map_err(|error| Failure::usage("warmcore::recording", format!("{}: {error}", path.display())))
 }

@@ -14,7 +14,7 @@ use warmcore_fidelity::reproduce::sensitivity::{SensitivityDocument, Variation};
 use warmcore_fidelity::reproduce::{REPRODUCTIONS, Reproduction, find};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
-use warmcore_lab::files::{FileError, create_directory, write_atomically};
+use warmcore_lab::files::{FileError, create_directory, text_of_file, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_report::figures;
 use warmcore_report::gallery::{self, Exhibit};
@@ -239,7 +239,7 @@ fn published(reproduction: &Reproduction, path: Option<&Path>) -> Result<Publish
     let (text, name) = match path {
         None => (reproduction.text, format!("published/{}.toml", reproduction.name)),
         Some(path) => {
-            read = fs::read_to_string(path).map_err(|error| Failure::cannot_read(path, &error))?;
+            read = text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
             (read.as_str(), path.display().to_string())
         }
     };

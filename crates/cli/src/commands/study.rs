@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::files;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
-use warmcore_lab::input;
 use warmcore_lab::session::pretty;
 use warmcore_study::document::{StudyDocument, decimal};
 use warmcore_study::file::{Cost, Expectation, ReadError, Study};
@@ -46,7 +46,7 @@ fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
         }
         let path = Path::new(name);
         if !path.exists() {
-            let near = warmcore_workload::nearest(name, library::names());
+            let near = warmcore_topology::nearest(name, library::names());
             let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
             return Err(Failure::usage("warmcore::study", format!("there is no study and no file `{name}`"))
                 .help(format!("{near}`warmcore study list` names the studies")));
@@ -296,7 +296,7 @@ fn describe(study: &Study, console: &Console) -> String {
 }
 
 fn show_result(path: &Path, page_path: Option<&Path>, json: bool, console: &Console) -> Result<(), Failure> {
-    let text = input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let text = files::text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let document = StudyDocument::from_json(&text).map_err(|reason| {
         Failure::usage("warmcore::study", format!("{}: {reason}", path.display()))
             .help("`warmcore study run NAME --out DIR` writes such a file")

@@ -1,6 +1,5 @@
 //! `warmcore sweep`: the same schedulers on many machines and workloads, as one table of gains.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use warmcore_lab::builder::Built;
 use warmcore_lab::directory::{Existing, ORACLE, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, trial_seeds};
-use warmcore_lab::files::write_atomically;
+use warmcore_lab::files::{text_of_file, write_atomically};
 use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
@@ -140,7 +139,7 @@ fn workload_texts(given: &[String]) -> Result<Vec<String>, Failure> {
             texts.push(text.clone());
             continue;
         };
-        let lines = fs::read_to_string(path).map_err(|error| Failure::cannot_read(path, &error))?;
+        let lines = text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
         let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         texts.extend(lines.map(str::to_owned));
     }

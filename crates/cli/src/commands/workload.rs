@@ -304,7 +304,7 @@ fn in_words(summary: &Summary, console: &Console) -> String {
 /// A profile from counters, with the points it was fitted to as comments.
 fn fit(path: &Path, to: ProfileFormat, (out, json): (Option<&Path>, bool), console: &Console) -> Result<(), Failure> {
     const CODE: &str = "warmcore::fit";
-    let text = warmcore_lab::input::file(path).map_err(|error| Failure::cannot_read(path, &error))?;
+    let text = warmcore_lab::files::text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let counters = Counters::from_toml(&text).map_err(|error| {
         Failure::usage(CODE, format!("{}: {error}", path.display())).help("docs/models/memory.md shows the form")
     })?;

@@ -1,7 +1,6 @@
 //! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine, and every run begins with that, in a process
 //! of its own.
 
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, Usage, b
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
-use crate::files::find_program;
+use crate::files::{find_program, read_bytes};
 use crate::place::{Observe, OperationCost, OperationUse, PlaceError, Report, Sequence, Trouble};
 #[cfg(target_arch = "x86_64")]
 use crate::sim::apart::Apart;
@@ -250,7 +249,7 @@ fn find_kernel() -> Result<TargetKernel, PlaceError> {
     let (kernels, _) = cached().map_err(|error| unable(error.to_string()))?;
     let mut reasons = Vec::new();
     for kernel in kernels {
-        let found = fs::read(&kernel.image).map_err(|error| error.to_string()).and_then(|image| {
+        let found = read_bytes(&kernel.image).map_err(|error| error.to_string()).and_then(|image| {
             let configuration = kernel.config_text().map_err(|error| error.to_string())?;
             TargetKernel::from_image(&kernel.release, &configuration, &image).map_err(|error| error.to_string())
         });

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use crate::files::read_bytes;
+
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const DATA: u32 = 0o100_644;
@@ -34,7 +36,8 @@ impl Initramfs {
     /// # Errors
     /// When it cannot be read.
     pub fn copy(&mut self, path: &Path) -> std::io::Result<()> {
-        let (bytes, mode) = (std::fs::read(path)?, std::fs::metadata(path)?.permissions().mode());
+        let (bytes, mode) =
+            (read_bytes(path).map_err(|error| error.source)?, std::fs::metadata(path)?.permissions().mode());
         self.add(&path.display().to_string(), if mode & 0o111 == 0 { DATA } else { PROGRAM }, bytes);
         Ok(())
     }

@@ -3,13 +3,12 @@
 //! What an image must be: `Documentation/arch/x86/boot.rst` of the kernel. Besides, libbpf wants to read the configuration
 //! of the running kernel, and cannot understand the version of a release candidate (`7.3` instead of `7.3.0`).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::VmError;
-use crate::files::sha256;
+use crate::files::{read_bytes, sha256, text_of_file};
 
 /// Options that a guest cannot do without.
 const REQUIRED: [(&str, &str); 12] = [
@@ -60,7 +59,7 @@ impl Kernel {
     /// What is no kernel image for x86-64, cut off, or lacks what a guest needs.
     pub fn open(image: &Path, config: Option<&Path>) -> Result<Self, VmError> {
         let refuse = |reason: String| VmError::Kernel { path: image.to_path_buf(), reason };
-        let bytes = fs::read(image).map_err(|error| refuse(format!("cannot read it: {error}")))?;
+        let bytes = read_bytes(image).map_err(|error| refuse(format!("cannot read it: {}", error.source)))?;
         let release = release_of(&bytes).map_err(refuse)?;
         let beside = image.with_file_name("config");
         let in_boot = PathBuf::from(format!("/boot/config-{release}"));
@@ -87,7 +86,7 @@ impl Kernel {
     pub fn config_text(&self) -> Result<String, VmError> {
         let Some(path) = &self.config else { return Ok(String::new()) };
         let refuse = |error| VmError::Kernel { path: path.clone(), reason: format!("cannot read it: {error}") };
-        fs::read_to_string(path).map_err(refuse)
+        text_of_file(path).map_err(refuse)
     }
 
     /// What it can do.
@@ -165,6 +164,8 @@ pub fn version_refusal(release: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// The smallest image that passes.

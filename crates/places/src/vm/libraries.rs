@@ -3,13 +3,12 @@
 //! The dynamic linker itself is asked which files those are (`ld.so --list`, what `ldd` does), so that its search rules
 //! need not be repeated here. A static program needs none.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::VmError;
 use super::initramfs::Initramfs;
-use crate::files::At as _;
+use crate::files::read_bytes;
 
 const INTERPRETER_SEGMENT: u32 = 3;
 
@@ -18,7 +17,7 @@ const INTERPRETER_SEGMENT: u32 = 3;
 /// # Errors
 /// What is no program for x86-64, cannot be read, or lacks a library.
 pub fn add_program(files: &mut Initramfs, program: &Path, place: &Path) -> Result<(), VmError> {
-    let bytes = fs::read(program).at("read", program)?;
+    let bytes = read_bytes(program)?;
     let refuse = |reason: String| VmError::Program { path: program.to_path_buf(), reason };
     let interpreter = interpreter(&bytes).map_err(refuse)?;
     files.program(&place.display().to_string(), bytes);
@@ -38,7 +37,7 @@ pub fn add_program(files: &mut Initramfs, program: &Path, place: &Path) -> Resul
     let mut needed: Vec<PathBuf> = listed(&text);
     needed.push(interpreter.into());
     for library in needed {
-        let bytes = fs::read(&library).at("read", &library)?;
+        let bytes = read_bytes(&library)?;
         files.program(&library.display().to_string(), bytes);
     }
     Ok(())

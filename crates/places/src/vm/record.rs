@@ -13,7 +13,7 @@ use super::boot::Lab;
 use super::kernel::Kernel;
 use super::qemu::{Execution, Qemu};
 use super::trial::Recorded;
-use crate::files::{At as _, find_program, sha256};
+use crate::files::{find_program, sha256_of_file};
 
 /// The makings of guests.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -178,7 +178,7 @@ impl Lab {
 
 fn identify(program: &str) -> Result<String, VmError> {
     let path = find_program(program);
-    Ok(sha256(&std::fs::read(&path).at("read", &path)?))
+    Ok(sha256_of_file(&path)?)
 }
 
 fn short(sum: &str) -> &str {

@@ -188,7 +188,7 @@ fn syntax(error: &toml::de::Error) -> At {
     let mut quoted = rest.split('`').skip(1).step_by(2).map(str::to_owned);
     let key = quoted.next().unwrap_or_default();
     let known: Vec<String> = quoted.collect();
-    let nearest = warmcore_workload::nearest(&key, known.iter().map(String::as_str)).map(str::to_owned);
+    let nearest = warmcore_topology::nearest(&key, known.iter().map(String::as_str)).map(str::to_owned);
     (at, Problem::UnknownKey { key, nearest, known })
 }
 
