@@ -7,7 +7,10 @@
 //!   receiver together.
 //! - *The channel's lock.* Who uses a channel keeps others out for a part of the call (`locked_percent`), and for as long as
 //!   the channel's lines are on their way to him. Others wait actively, as mutexes of the kernel do while the owner runs
-//!   (`mutex_spin_on_owner`), in order of arrival. So a channel whose users sit under different LLCs carries fewer messages.
+//!   (`mutex_spin_on_owner`). So a channel whose users sit under different LLCs carries fewer messages.
+//! - *Who comes again.* A pipe's lock is not handed to who waits for it: `mutex_unlock` leaves it free, and who had it may take it again while
+//!   its line is still on its way to the other CPU. That happens to a share of the calls that grows with the distance ([`Again`]), so
+//!   both sides of a pipe are not in step for long, and one of them comes to sleep.
 //! - *Lines of a wakeup*, told in `lifecycle`.
 //!
 //! Who waits for room is not woken by every message that is read (Linux 7.2):
@@ -77,6 +80,12 @@ impl Room {
         self.capacity_bytes - state.used_bytes - state.read_of_page_bytes
     }
 
+    /// Whether a message of so many bytes begins a page: nothing is in the pipe, or the last page has no room for it (`pipe_write`).
+    fn opens_page(self, state: &Channel, bytes: u64) -> bool {
+        let in_last_page = (state.used_bytes + state.read_of_page_bytes) % self.unit_bytes();
+        state.used_bytes == 0 || in_last_page == 0 || in_last_page + bytes > self.unit_bytes()
+    }
+
     /// No page is free (`pipe_full`), though the last one may have room.
     fn is_full(self, state: &Channel) -> bool {
         let unit = self.unit_bytes();
@@ -100,15 +109,17 @@ impl Room {
 }
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
-    /// The kernel's work for one side of a message.
-    pub(crate) fn message_ns(&self, channel: ChannelId, side: Side) -> u64 {
-        memory::message_ns(self.core.machine, self.workload.channels[channel.index()].kind, side)
+    /// The kernel's work for one side of a message of so many bytes, as the channel is now.
+    pub(crate) fn message_ns(&self, channel: ChannelId, side: Side, bytes: u64) -> u64 {
+        let room = Room::of(&self.workload.channels[channel.index()]);
+        let opens_page = room.opens_page(&self.objects.channels[channel.index()], bytes);
+        memory::message_ns(self.core.machine, room.kind, side, opens_page)
     }
 
     /// Pays for one side of a message. Where memory is modelled it is work: a busy sibling and cold caches make it slower,
     /// as they do the task's own code.
-    fn pay_message(&mut self, id: TaskId, channel: ChannelId, side: Side) -> bool {
-        let cost_ns = self.message_ns(channel, side);
+    fn pay_message(&mut self, id: TaskId, channel: ChannelId, side: Side, bytes: u64) -> bool {
+        let cost_ns = self.message_ns(channel, side, bytes);
         if !M::MODELLED {
             return self.pay(id, cost_ns);
         }
@@ -122,7 +133,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     pub(crate) fn send_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let room = Room::of(&self.workload.channels[channel.index()]);
-        if self.pay_message(id, channel, Side::Sender) {
+        if self.pay_message(id, channel, Side::Sender, bytes) {
             return Done::Busy;
         }
         let has_waited = self.core.tasks[id.index()].stage == Stage::Woken;
@@ -152,10 +163,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Charges the task, which has just done its call's work on the CPU, with the lines it needed and with its wait for the
     /// channel's lock. `other_side`: where the payload's lines were used last.
     fn use_channel(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, side: Side, other_side: Option<CpuId>) {
+        let machine = self.core.machine;
         let kind = self.workload.channels[channel.index()].kind;
         let now_ns = self.local_now(cpu);
         let mut lines_ns = 0;
-        let last_user = self.objects.channels[channel.index()].last_user_cpu;
+        let state = &mut self.objects.channels[channel.index()];
+        let again = state.again.take_for(cpu);
+        let last_user = if again.is_some() { Some(cpu) } else { state.last_user_cpu };
         let payload = payload_percent(self.core.machine.costs(), kind);
         for (from, percent) in [(last_user, 100 - payload), (other_side, payload)] {
             let Some(from) = from else { continue };
@@ -164,15 +178,35 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.memory.transferred(id, from, cpu, cost_ns);
             lines_ns += cost_ns;
         }
-        let locked = locked_percent(self.core.machine.costs(), kind);
-        let locked_ns = memory::message_ns(self.core.machine, kind, side) * locked / 100;
-        let state = &mut self.objects.channels[channel.index()];
+        let locked_ns = memory::message_ns(machine, kind, side, false) * locked_percent(machine.costs(), kind) / 100;
         // The part of the call under the lock lies behind the task already; the lines come on top.
-        let wait_ns = state.lock_free_at_ns.saturating_sub(now_ns.saturating_sub(locked_ns));
-        state.lock_free_at_ns = now_ns + wait_ns + lines_ns;
-        state.last_user_cpu = Some(cpu);
+        let had_ns = now_ns.saturating_sub(locked_ns);
+        let mut wait_ns;
+        if let Some(free_at_ns) = again {
+            wait_ns = free_at_ns.saturating_sub(had_ns);
+            self.objects.channels[channel.index()].again.free_at_ns = now_ns + wait_ns + lines_ns;
+        } else {
+            wait_ns = self.objects.channels[channel.index()].lock_free_at_ns.saturating_sub(had_ns);
+            let other_cpu = last_user.filter(|&from| from != cpu && wait_ns > 0 && kind == ChannelKind::Pipe);
+            wait_ns += other_cpu.map_or(0, |from| self.others_come_again(channel, side, from, cpu));
+            let state = &mut self.objects.channels[channel.index()];
+            state.lock_free_at_ns = now_ns + wait_ns + lines_ns;
+            state.last_user_cpu = Some(cpu);
+        }
         self.core.charge(cpu, lines_ns + wait_ns, OverheadKind::Syscall);
         self.memory.waited_for_line(id, wait_ns);
+    }
+
+    /// A task waits on a CPU for a pipe's lock, which another CPU had last. Decides how often that one comes again before it, and returns
+    /// the time that this takes.
+    fn others_come_again(&mut self, channel: ChannelId, side: Side, from: CpuId, cpu: CpuId) -> u64 {
+        let machine = self.core.machine;
+        let line_ns = self.memory.lines_ns(from, cpu, 1);
+        let call_ns = memory::message_ns(machine, ChannelKind::Pipe, side.other(), false);
+        let state = &mut self.objects.channels[channel.index()];
+        let calls = state.again.draw(line_ns, 2 * machine.costs().pipe_message_ns);
+        state.again.grant(from, calls, state.lock_free_at_ns);
+        u64::from(calls) * call_ns
     }
 
     /// The task has looked at the channel in vain and blocks. It has had the lines; the time that took is left out.
@@ -192,7 +226,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     pub(crate) fn receive_step(&mut self, cpu: CpuId, id: TaskId, channel: ChannelId, bytes: u64) -> Done {
         let room = Room::of(&self.workload.channels[channel.index()]);
-        if self.pay_message(id, channel, Side::Receiver) {
+        if self.pay_message(id, channel, Side::Receiver, bytes) {
             return Done::Busy;
         }
         let state = &mut self.objects.channels[channel.index()];

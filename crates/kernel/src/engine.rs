@@ -189,7 +189,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             due: Vec::new(),
             samples: MemorySamples::default(),
             scores: ScoreSamples::of(setup, traced),
-            objects: Objects::new(setup.workload),
+            objects: Objects::new(setup.workload, setup.seed),
             cache_groups: CacheGroups::new(setup.workload),
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
             actions: Actions::default(),

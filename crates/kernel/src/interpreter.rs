@@ -290,8 +290,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let costs = self.core.machine.costs();
         match step {
             Step::Sleep { .. } => costs.timer_ns,
-            Step::Send { channel, .. } if !M::MODELLED => self.message_ns(*channel, Side::Sender),
-            Step::Receive { channel, .. } if !M::MODELLED => self.message_ns(*channel, Side::Receiver),
+            Step::Send { channel, bytes } if !M::MODELLED => self.message_ns(*channel, Side::Sender, u64::from(*bytes)),
+            Step::Receive { channel, bytes } if !M::MODELLED => {
+                self.message_ns(*channel, Side::Receiver, u64::from(*bytes))
+            }
             Step::Yield => costs.syscall_ns,
             _ => 0,
         }
