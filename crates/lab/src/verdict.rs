@@ -245,11 +245,11 @@ pub fn conclude(
         measures: catalogue.clone(),
         time_split,
         replaced,
-        schedulers,
+        conditions: conditions(record).into_iter().chain(schedulers.iter().filter_map(left_apart)).collect(),
         headroom: None,
         sensitivity: None,
         verdict,
-        conditions: conditions(record),
+        schedulers,
         lockstep,
     })
 }
@@ -275,6 +275,26 @@ fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec<String> {
 fn conditions(record: &ExperimentRecord) -> Vec<String> {
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
     record.warm_up_ns.map(warm_up).into_iter().collect()
+}
+
+/// Cache-aware scheduling that chose an LLC and could gather nobody there, by its own count: in half of the trials or more, scans found every
+/// thread of the program that was elsewhere alone in its LLC, and none was ever pulled.
+fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
+    let points = |what: &str| scheduler.decisions.iter().find(|decision| decision.what == what).map(|d| &d.points);
+    let apart = points("threads left apart")?;
+    let pulled = points("task pulled");
+    let held = |(trial, count): &(usize, &u64)| **count > 0 && pulled.is_none_or(|pulled| pulled[*trial] == 0);
+    let trials: Vec<u64> = apart.iter().enumerate().filter(held).map(|(_, count)| *count).collect();
+    (2 * trials.len() >= apart.len()).then(|| {
+        format!(
+            "{} chose a preferred LLC and nobody could be pulled there in {} of {} trials: at up to {} scans of a trial each \
+             thread elsewhere ran alone in its LLC, from which balancing takes nobody (docs/models/cache-aware.md)",
+            scheduler.label,
+            trials.len(),
+            apart.len(),
+            trials.iter().max().copied().unwrap_or(0)
+        )
+    })
 }
 
 /// [`conclude`] for an experiment, with what its machine's costs rest on.

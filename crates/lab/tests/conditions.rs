@@ -10,9 +10,18 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_workload::{Options, from_rtapp};
 
 fn compared(machine: &str, workload: &str, smt_slowdown_percent: Option<u32>) -> Result<ComparisonDocument, String> {
+    compared_under(["eevdf", "rr"], machine, workload, smt_slowdown_percent)
+}
+
+fn compared_under(
+    schedulers: [&str; 2],
+    machine: &str,
+    workload: &str,
+    smt_slowdown_percent: Option<u32>,
+) -> Result<ComparisonDocument, String> {
     let named = Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() };
     let value = from_rtapp("test", workload, &Options::default()).unwrap();
-    let schedulers = ["eevdf", "rr"].map(|text| SchedulerSpec::parse(text).unwrap()).to_vec();
+    let schedulers = schedulers.map(|text| SchedulerSpec::parse(text).unwrap()).to_vec();
     let built = Experiment::builder(named, Named { source: "test".into(), value })
         .schedulers(schedulers)
         .seeds(trial_seeds(1, 3))
@@ -59,4 +68,20 @@ fn trials_in_lockstep_are_named_and_drawn_times_end_it() {
     assert!(constant.conditions.iter().any(|condition| condition.contains("3 trials of eevdf, rr are in lockstep")));
     let drawn = compared("1s1n1l4c1t", DRAWN, None).unwrap();
     assert!(drawn.lockstep.is_empty() && drawn.conditions.is_empty(), "{:?}", drawn.conditions);
+}
+
+/// `docs/models/cache-aware.md`: three threads that only run stay on the three LLCs where fork put them; a fourth makes a pair.
+#[test]
+fn a_verdict_says_that_an_llc_was_chosen_and_nobody_could_be_pulled_there() {
+    let said = |threads: u32, scheduler| {
+        let workload = format!(r#"{{ "tasks": {{ "a": {{ "instance": {threads}, "loop": 1, "run": 500000 }} }} }}"#);
+        let document = compared_under(["eevdf", scheduler], "1s1n3l4c1t", &workload, None).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("nobody could be pulled there"))
+    };
+    let apart = said(3, "cache-aware").expect("it says so");
+    for part in ["cache-aware chose a preferred LLC", "in 3 of 3 trials", "docs/models/cache-aware.md"] {
+        assert!(apart.contains(part), "{apart}");
+    }
+    assert_eq!(said(4, "cache-aware"), None, "the pair is balanced from, and the others follow");
+    assert_eq!(said(3, "cache-aware:enabled=0"), None, "nothing is chosen");
 }

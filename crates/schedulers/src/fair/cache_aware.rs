@@ -40,7 +40,7 @@ use self::permission::{Limits, Snapshot};
 use super::state::NONE;
 use crate::domains::Domains;
 
-pub(crate) use self::decisions::CacheAwareDecisions;
+pub(crate) use self::decisions::{ApartDecisions, CacheAwareDecisions};
 pub use self::tunables::CacheAwareTunables;
 
 /// Threads that are kept together: a cache group of the kernel's ([`Task::cache_group`](warmcore_kernel::Task::cache_group)).
@@ -123,6 +123,7 @@ pub(crate) struct Llc {
 /// State of cache-aware scheduling.
 pub(crate) struct CacheAware {
     pub(crate) decisions: CacheAwareDecisions,
+    apart: ApartDecisions,
     pub(crate) tunables: CacheAwareTunables,
     pub(crate) limits: Limits,
     /// Groups with more threads than an LLC has cores are refused.
@@ -169,6 +170,7 @@ impl CacheAware {
         let llcs = (0..domains.llc_count() as u32).map(|llc| new_llc(machine, domains, llc)).collect::<Vec<_>>();
         Some(Self {
             decisions: CacheAwareDecisions::default(),
+            apart: ApartDecisions::default(),
             limits: tunables.limits(machine.smt_width()),
             limits_threads: true,
             smt_width: machine.smt_width() as u64,

@@ -2,7 +2,7 @@
 
 use warmcore_trace::DecisionTable;
 
-use super::cache_aware::CacheAwareDecisions;
+use super::cache_aware::{ApartDecisions, CacheAwareDecisions};
 use super::numa::NumaDecisions;
 use super::topology_aware::TopologyAwareDecisions;
 
@@ -12,6 +12,7 @@ pub struct FairDecisions {
     pub(crate) cache_aware: CacheAwareDecisions,
     pub(crate) topology_aware: TopologyAwareDecisions,
     pub(crate) numa: NumaDecisions,
+    pub(crate) apart: ApartDecisions,
 }
 
 impl FairDecisions {
@@ -21,6 +22,7 @@ impl FairDecisions {
             cache_aware: CacheAwareDecisions::register(table),
             topology_aware: TopologyAwareDecisions::register(table),
             numa: NumaDecisions::register(table),
+            apart: ApartDecisions::register(table),
         }
     }
 }
@@ -41,9 +43,10 @@ mod tests {
             (told.topology_aware.pushed_in_scope, 25, "task pushed: it waits, the scope has an idle CPU"),
             (told.numa.preferred_chosen, 26, "preferred node chosen: most hint faults"),
             (told.numa.pages_moved, 34, "pages moved: to the node whose CPUs touch them"),
+            (told.apart.left_apart, 35, "threads left apart: each runs alone in its LLC, from which nobody pulls"),
         ];
         let kinds = table.into_kinds();
-        assert_eq!(kinds.len(), 35);
+        assert_eq!(kinds.len(), 36);
         for (id, number, name) in numbers {
             assert_eq!((id.0, kinds[id.0 as usize].name().as_str()), (number, name));
         }

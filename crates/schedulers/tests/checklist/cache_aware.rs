@@ -67,6 +67,27 @@ fn item_31_four_spinners_gather_within_130_ms_and_six_within_200() {
     }
 }
 
+/// Three threads that only run, one in each of three LLCs: the preferred LLC is chosen, and nobody looks at the others
+/// (`docs/models/cache-aware.md`). A fourth thread makes a pair, and the others follow.
+#[test]
+fn threads_that_run_alone_in_their_llcs_are_told_to_be_left_apart() {
+    const THREE_LLCS: &str = "1s1n3l4c1t";
+    for seed in 1..=4 {
+        let run = spinners(3, 2 * S).run_with_seed(THREE_LLCS, "cache-aware", seed);
+        assert_eq!(run.tasks_per_llc(2 * S), [1, 1, 1], "seed {seed}");
+        assert!(!decided(&run, "preferred LLC chosen").is_empty(), "seed {seed}");
+        assert!(decided(&run, "task pulled").is_empty(), "seed {seed}");
+        let apart = decided(&run, "threads left apart").len();
+        assert!(apart >= 50, "seed {seed}: told at {apart} scans of two seconds");
+
+        let run = spinners(4, 2 * S).run_with_seed(THREE_LLCS, "cache-aware", seed);
+        assert_eq!(run.tasks_per_llc(2 * S).iter().max(), Some(&4), "seed {seed}");
+        let late = decided(&run, "threads left apart").iter().filter(|(time_ns, _)| *time_ns > S).count();
+        assert_eq!(late, 0, "seed {seed}: they are together");
+        assert!(!decided(&run, "task pulled").is_empty(), "seed {seed}");
+    }
+}
+
 /// Seven spinners are let gather, until the eighth thread, a main thread that works now and then, is caught running.
 #[test]
 fn item_32_eight_spinners_are_refused_after_three_scans() {

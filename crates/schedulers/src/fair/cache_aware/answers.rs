@@ -6,6 +6,7 @@ use warmcore_trace::{DecisionId, TaskId};
 
 use super::CacheAware;
 use super::permission::{Direction, Snapshot, can_migrate_llc};
+use super::scan::Seen;
 use crate::domains::Domains;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
@@ -47,7 +48,7 @@ impl CacheAware {
 
 impl Gathering for CacheAware {
     fn init(&mut self, told: &FairDecisions) {
-        self.decisions = told.cache_aware;
+        (self.decisions, self.apart) = (told.cache_aware, told.apart);
     }
 
     fn set_tunable(&mut self, name: &str, value: u64) {
@@ -100,11 +101,12 @@ impl Gathering for CacheAware {
     fn scan<P: Policy>(fair: &mut Fair<P, Self>, core: &mut Core<'_>, task: TaskId) {
         let nodes = fair.numa_scan_cpus(core, task, fair.gathering.preferred_cpu(task));
         let Fair { gathering, domains, rqs, task_base, .. } = fair;
-        let running = |cpu: u32| match rqs[cpu as usize].curr_task {
-            NONE => None,
-            entity => Some(entity - *task_base),
+        let seen = |cpu: u32| {
+            let rq = &rqs[cpu as usize];
+            let running = (rq.curr_task != NONE).then(|| rq.curr_task - *task_base);
+            Seen { running, tasks: rq.nr_running }
         };
-        gathering.scan_llcs(core, domains, task, running, nodes.as_ref());
+        gathering.scan_llcs(core, domains, task, seen, nodes.as_ref());
     }
 
     fn record_llc(&self, cpu: CpuId, util: u64, capacity: u64) {

@@ -24,6 +24,13 @@ decisions! {
     }
 }
 
+decisions! {
+    /// What a scan finds of the group's threads. Numbered after the decisions of all parts, whose numbers stored traces have.
+    pub(crate) struct ApartDecisions {
+        left_apart: "threads left apart", "each runs alone in its LLC, from which nobody pulls", Llc;
+    }
+}
+
 impl CacheAwareDecisions {
     /// How a preference ends.
     pub(super) fn dropped(&self, why: Refusal) -> DecisionId {

@@ -9,6 +9,15 @@ use super::admission::Refusal;
 use crate::domains::Domains;
 use crate::fair::state::NONE;
 
+/// What a scan sees of a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// The task on it.
+    pub running: Option<u32>,
+    /// Tasks queued there, that one included.
+    pub tasks: u32,
+}
+
 /// What a scan found.
 #[derive(Clone, Copy, Debug, Default)]
 struct Findings {
@@ -20,6 +29,8 @@ struct Findings {
     running: i64,
     /// CPUs looked at.
     examined: u64,
+    /// Other LLCs than the present one with threads on CPUs, and those of them that have no task beside one such thread.
+    apart: (u32, u32),
 }
 
 impl CacheAware {
@@ -71,33 +82,38 @@ impl CacheAware {
         core.charge(core.task(task).cpu(), cost_ns * examined, OverheadKind::Balance);
     }
 
-    /// The scan (`task_cache_work`). `running` gives the task on a CPU, `nodes` limits it to LLCs of those nodes.
+    /// The scan (`task_cache_work`). `seen` looks at a CPU, `nodes` limits it to LLCs of those nodes. The kernel does not look whether
+    /// threads can be gathered at all; that is found and told here for who reads the verdict, and changes nothing.
     pub(super) fn scan_llcs(
         &mut self,
         core: &mut Core<'_>,
         domains: &Domains,
         task: TaskId,
-        running: impl Fn(u32) -> Option<u32>,
+        seen: impl Fn(u32) -> Seen,
         nodes: Option<&CpuSet>,
     ) {
         let Some((group, llc)) = self.begin_scan(core, task) else { return };
-        let findings = self.look_around(core.jiffies(), domains, group, running, nodes);
+        let findings = self.look_around(core.jiffies(), domains, group, seen, nodes);
         Self::pay_for_scan(core, task, findings.examined);
         if findings.best.0 > 2 * findings.current {
             self.choose(core, group, task, findings.best.1);
+        }
+        let (apart, alone) = findings.apart;
+        if apart > 0 && apart == alone && self.preferred_llc(group) != NONE {
+            core.decide(self.apart.left_apart, task, i64::from(self.preferred_llc(group)));
         }
         let divisor = self.llcs[llc as usize].divisor;
         let state = &mut self.groups[group as usize];
         state.nr_running_avg += (findings.running - state.nr_running_avg) / divisor;
     }
 
-    /// Sums up a group's occupancy by LLC. `running` gives the task on a CPU.
+    /// Sums up a group's occupancy by LLC.
     fn look_around(
         &mut self,
         jiffies: u64,
         domains: &Domains,
         group: u32,
-        running: impl Fn(u32) -> Option<u32>,
+        seen: impl Fn(u32) -> Seen,
         nodes: Option<&CpuSet>,
     ) -> Findings {
         let present = self.preferred_llc(group);
@@ -108,16 +124,23 @@ impl CacheAware {
                 continue;
             }
             let (mut sum, mut most) = (0, (0, NONE));
+            let (mut ours, mut tasks) = (0, 0);
             for &cpu in cpus {
                 let share = self.share(jiffies, group, cpu as usize);
                 sum += share;
                 if share > most.0 {
                     most = (share, cpu);
                 }
-                let ours = |task: u32| self.tasks[task as usize].group == group;
-                findings.running += i64::from(running(cpu).is_some_and(ours));
+                let Seen { running, tasks: queued } = seen(cpu);
+                ours += u32::from(running.is_some_and(|task| self.tasks[task as usize].group == group));
+                tasks += queued;
             }
+            findings.running += i64::from(ours);
             findings.examined += cpus.len() as u64;
+            if llc != present && ours > 0 {
+                findings.apart.0 += 1;
+                findings.apart.1 += u32::from(tasks == 1);
+            }
             if llc == present {
                 findings.current = sum;
             }
