@@ -180,12 +180,6 @@ impl Core<'_> {
         task.0 < self.kernel_threads
     }
 
-    /// Number of the kernel's own threads: the tasks with the lowest numbers.
-    #[inline]
-    pub fn kernel_thread_count(&self) -> u32 {
-        self.kernel_threads
-    }
-
     /// Name of a kernel thread, such as `kworker/3`; `None` for the workload's tasks.
     pub fn kernel_thread_name(&self, task: TaskId) -> Option<&str> {
         let visitor = self.visitors.get(task.index())?;
@@ -276,19 +270,24 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// Has a thread's timer run out after a time, on the CPU where the thread is now.
     fn arm_background(&mut self, index: usize, delay_ns: u64) {
-        let (task, thread) = (&self.core.tasks[index], self.background.thread(index));
-        let (cpu, now_ns, tick_ns) = (task.cpu, self.core.now_ns, self.core.tick_ns);
-        let mut at_ns = now_ns + delay_ns;
+        let (cpu, thread) = (self.core.tasks[index].cpu, self.background.thread(index));
+        let mut at_ns = self.core.now_ns + delay_ns;
         if thread.at_tick {
-            let phase_ns = self.core.cpus[cpu.index()].tick_phase_ns;
-            // The nearest tick of this CPU, but not a past one.
-            let ticks = (at_ns + tick_ns / 2).saturating_sub(phase_ns) / tick_ns;
-            at_ns = phase_ns + ticks * tick_ns;
-            if at_ns <= now_ns {
-                at_ns += tick_ns;
-            }
+            at_ns = self.before_tick(index, at_ns, thread.mean_run_ns() / 2);
         }
         self.core.queue.push(at_ns, Class::Background, cpu, index as u32, 0);
+    }
+
+    /// The time nearest to `at_ns`, but not past, that lies half a turn before a tick of a CPU drawn for it.
+    ///
+    /// All CPUs of a kernel tick at the same instants, one handler after the other (`docs/spec/linux-fair.md` 1.11), so what a tick's timers
+    /// have woken is there when another CPU's tick looks round. Simulated CPUs tick apart; there a short turn would hardly ever lie across a tick.
+    fn before_tick(&mut self, index: usize, at_ns: u64, half_turn_ns: u64) -> u64 {
+        let drawn = below(&mut self.background.streams[index], self.core.cpus.len());
+        let (now_ns, tick_ns) = (self.core.now_ns, self.core.tick_ns);
+        let phase_ns = (self.core.cpus[drawn].tick_phase_ns + tick_ns - half_turn_ns % tick_ns) % tick_ns;
+        let nearest_ns = phase_ns + (at_ns + tick_ns / 2).saturating_sub(phase_ns) / tick_ns * tick_ns;
+        if nearest_ns > now_ns { nearest_ns } else { nearest_ns + tick_ns }
     }
 
     /// A thread's timer has run out on a CPU. False if nothing comes of it now.

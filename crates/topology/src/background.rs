@@ -42,7 +42,7 @@ pub struct KernelThread {
     pub nice: i8,
     /// When it is woken.
     pub wakes: Wakes,
-    /// Woken at a tick of its CPU, as by a timer that counts jiffies; otherwise at any time.
+    /// Woken at a tick, as by a timer that counts jiffies; otherwise at any time.
     pub at_tick: bool,
     /// Its timer does not bring a CPU out of idle (`TIMER_DEFERRABLE`): it waits for the first tick of a busy CPU.
     pub deferrable: bool,

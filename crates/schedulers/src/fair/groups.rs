@@ -18,8 +18,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let cpus = self.rqs.len();
         let mut groups = core.task_groups().to_vec();
         let applications = core.application_count();
-        // One group with nothing beside it shares CPUs as no group does.
-        if self.policy.autogroup() && (applications > 1 || core.kernel_thread_count() > 0) {
+        if self.policy.autogroup() && applications > 1 {
             self.autogroup_base = Some(groups.len() as u32);
             groups.resize(groups.len() + applications, TaskGroup { shares: NICE_0_WEIGHT, parent: None });
         }

@@ -1,5 +1,7 @@
 //! Threads of the kernel itself beside a workload: tasks to every policy.
 
+use std::collections::BTreeSet;
+
 use warmcore_schedulers::list;
 use warmcore_topology::{Background, Basis, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
 use warmcore_trace::End;
@@ -78,4 +80,71 @@ fn what_kernel_threads_take_the_workload_lacks() {
         // What a thread could not do at once it does later.
         assert!(foreign > 50 * MS, "{scheduler}: {foreign}");
     }
+}
+
+#[test]
+fn a_turn_whose_timer_counts_jiffies_begins_just_before_a_tick_of_some_cpu() {
+    let phases = |at_tick| {
+        let odd = Wakes::Intervals(vec![9_310_000, 10_170_000, 10_520_000]);
+        let thread = KernelThread { at_tick, wakes: odd, ..thread(ThreadPlace::EachCpu) };
+        let run = hog().try_run_on(&machine("1s1n1l4c1t", vec![thread]), "eevdf", 1).unwrap();
+        let ends = run.stays("hog").into_iter().filter(|stay| stay.left.is_some()).map(|stay| stay.end_ns);
+        let phases: Vec<u64> = ends.map(|end_ns| end_ns % (4 * MS) / US).collect();
+        assert!(phases.len() > 90, "{}", phases.len());
+        phases.into_iter().collect::<BTreeSet<_>>().len()
+    };
+    // Four CPUs have four ticks, near which a tick's own work may hold a wakeup up.
+    assert!(phases(true) <= 12, "{}", phases(true));
+    assert!(phases(false) > 40, "{}", phases(false));
+}
+
+/// A machine with the threads of a 7.2 guest.
+fn guest(shape: &str) -> Machine {
+    resolve(shape).unwrap().with_background(Background::named("guest-7.2").unwrap()).unwrap()
+}
+
+/// The largest share of a LLC of 4 CPUs in the tasks' CPU time between two times.
+fn together(run: &Run, names: &[&str], from_ns: u64, to_ns: u64) -> f64 {
+    let mut of_llc = [0; 4];
+    for stay in names.iter().flat_map(|name| run.stays(name)) {
+        let within_ns = stay.end_ns.min(to_ns).saturating_sub(stay.start_ns.max(from_ns));
+        of_llc[stay.cpu as usize / 4] += within_ns;
+    }
+    let whole: u64 = of_llc.iter().sum();
+    of_llc.into_iter().max().unwrap_or(0) as f64 / whole as f64
+}
+
+#[test]
+fn spinners_one_on_each_llc_are_gathered_once_the_guests_threads_run_as_in_a_guest() {
+    let names = ["a", "b", "c"];
+    let mut scene = Scene::lasting(2 * S);
+    for name in names {
+        scene.task(name, spin());
+    }
+    let alone = resolve("1s1n3l4c1t").unwrap();
+    let mut shown = Vec::new();
+    for seed in 1..=4 {
+        let apart = scene.try_run_on(&alone, "cache-aware", seed).unwrap();
+        let beside = scene.try_run_on(&guest("1s1n3l4c1t"), "cache-aware", seed).unwrap();
+        shown.push((together(&apart, &names, S, 2 * S), together(&beside, &names, S, 2 * S)));
+    }
+    // A 7.2 kernel has all three in one LLC within half a second in four of four boots (docs/models/cache-aware.md).
+    assert!(shown.iter().all(|(apart, beside)| *apart < 0.34 && *beside > 0.9), "{shown:?}");
+}
+
+#[test]
+fn half_asleep_threads_on_four_llcs_come_together_once_the_guests_threads_run_as_in_a_guest() {
+    let names = ["a", "b", "c", "d"];
+    let mut scene = Scene::lasting(1200 * MS);
+    for name in names {
+        scene.task(name, forever([run_for(5 * MS), sleep(5 * MS)]));
+    }
+    let shares = |machine: &Machine| -> Vec<f64> {
+        let run = |seed| scene.try_run_on(machine, "cache-aware", seed).unwrap();
+        (1..=8).map(|seed| together(&run(seed), &names, 240 * MS, 480 * MS)).collect()
+    };
+    let (alone, beside) = (shares(&resolve("1s1n4l4c1t").unwrap()), shares(&guest("1s1n4l4c1t")));
+    assert!(alone.iter().all(|share| *share < 0.3), "{alone:?}");
+    // Two of four boots of a 7.2 guest have them together by then (docs/models/background.md).
+    assert!(beside.iter().filter(|share| **share > 0.9).count() >= 2, "{beside:?}");
 }
