@@ -36,6 +36,59 @@ fn a_replay_takes_the_time_that_was_recorded_and_less_on_a_machine_of_twice_the_
     scratch.run("compare -m 2s1n1l4c1t -w replay.json -s cfs,eevdf --trials 2 --no-report").exits_with(0);
 }
 
+/// Every list of measured times in a workload file, in order.
+fn measured_times(document: &serde_json::Value, found: &mut Vec<Vec<f64>>) {
+    match document {
+        serde_json::Value::Object(object) => {
+            for (key, value) in object {
+                match value.as_array().filter(|_| key == "values_ns") {
+                    Some(times) => found.push(times.iter().map(|time| time.as_f64().unwrap()).collect()),
+                    None => measured_times(value, found),
+                }
+            }
+        }
+        serde_json::Value::Array(array) => array.iter().for_each(|value| measured_times(value, found)),
+        _ => {}
+    }
+}
+
+/// Some 15,000 turns with sleeps of an exponential distribution (quantiles ln 2 and ln 100 times its mean) and work of a log-normal one, whose two
+/// parameters are its quantiles. A sleep is longer than it was asked for by the timer's slack, 50 us of 5 ms.
+#[test]
+fn a_recording_drawn_from_has_the_distributions_that_were_recorded() {
+    let scratch = Scratch::new();
+    let program = r#"{ "loop": -1, "steps": [ { "sleep_ns": { "exponential": { "mean_ns": 5000000 } } },
+        { "run_ns": { "log_normal": { "median_ns": 200000, "p99_ns": 1000000 } } } ] }"#;
+    scratch.write(
+        "service.json",
+        &format!(
+            r#"{{ "tasks": {{ "client": {{ "instance": 0 }} }}, "global": {{ "duration": 10 }},
+                "warmcore": {{ "tasks": {{ "client": {{ "instances": 8, "program": [ {program} ] }} }} }} }}"#
+        ),
+    );
+    scratch.run("sim -m 1s1n1l8c1t -w service.json --scheduler eevdf --trace full --out run").exits_with(0);
+    let said = scratch.run("replay run --drawn --out roles.json").exits_with(0);
+    said.complains("1 roles of 8 threads draw their work and their sleeps from 1");
+    let text = std::fs::read_to_string(scratch.path("roles.json")).unwrap();
+    let mut times = Vec::new();
+    measured_times(&serde_json::from_str(&text).unwrap(), &mut times);
+    let [work, sleep] = &times[..] else { panic!("{} distributions", times.len()) };
+    assert_eq!((work.len(), sleep.len()), (1000, 1000));
+    for (name, times, median_ns, p99_ns) in [("work", work, 200e3, 1e6), ("sleep", sleep, 3.466e6, 23.03e6)] {
+        for (quantile, wanted) in [(500, median_ns), (990, p99_ns)] {
+            let found = times[quantile];
+            assert!(
+                (found / wanted - 1.0).abs() < 0.05,
+                "{name}: {found} ns at {quantile} of 1000, drawn from {wanted}"
+            );
+        }
+    }
+    let json = |words: &str| elapsed_ns(&scratch.run(words).exits_with(0).out);
+    let lasts_ns = json("sim -m 1s1n1l8c1t -w roles.json --scheduler eevdf --json");
+    assert!((lasts_ns / 10e9 - 1.0).abs() < 0.001, "{lasts_ns} ns, as long as the recording");
+    scratch.run("compare -m 1s1n1l8c1t -w roles.json -s cfs,eevdf --trials 2 --no-report").exits_with(0);
+}
+
 #[test]
 fn groups_are_told_with_their_evidence_and_kept_in_a_workload() {
     let scratch = recorded();

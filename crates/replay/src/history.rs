@@ -42,6 +42,8 @@ pub enum Cause {
         waker: i32,
         /// Whether a softirq made it while that thread ran: a packet on the loopback device, or chance.
         soft_interrupt: bool,
+        /// How long it had slept, ns.
+        slept_ns: u64,
     },
     /// An interrupt, the kernel, or a thread that is not among the chosen.
     Outside {
@@ -256,7 +258,7 @@ impl Reader {
         let waker = record.waker().filter(|waker| self.threads.contains_key(waker));
         let slept_ns = now - asleep_since.unwrap_or(now);
         let cause = match waker {
-            Some(waker) => Cause::Signal { waker, soft_interrupt: record.context == Context::SoftInterrupt },
+            Some(waker) => Cause::Signal { waker, soft_interrupt: record.context == Context::SoftInterrupt, slept_ns },
             None => Cause::Outside { at_ns: now, slept_ns, interrupt: record.context != Context::Thread },
         };
         if asleep_since.is_none() {
@@ -334,7 +336,7 @@ mod tests {
             ],
             &[5, 6],
         );
-        let signal = Cause::Signal { waker: 5, soft_interrupt: false };
+        let signal = Cause::Signal { waker: 5, soft_interrupt: false, slept_ns: 20 };
         assert_eq!(
             found.threads[&5].actions,
             [Action::Run { cpu_ns: 50 }, Action::Wake { thread: 6 }, Action::Run { cpu_ns: 30 }, Action::Exit]
@@ -389,7 +391,7 @@ mod tests {
             ],
             &[5, 6],
         );
-        let signal = Action::Block(Cause::Signal { waker: 5, soft_interrupt: false });
+        let signal = Action::Block(Cause::Signal { waker: 5, soft_interrupt: false, slept_ns: 0 });
         assert_eq!(found.threads[&6].actions[1], signal);
         assert_eq!(found.threads[&6].actions[3], Action::Block(Cause::Never));
     }

@@ -4,12 +4,14 @@
 //! - [`selection`]: which threads of a recording are meant.
 //! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited.
 //! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
+//! - [`drawn`]: histories as roles that draw their times from those recorded (an open loop).
 //! - [`graph`]: who wakes whom, and what of that is more than chance. [`groups`]: which threads belong together.
 //! - [`events`]: a run of any place as a recording.
 //!
 //! The crate is given recordings and gives values: it reads no files and prints nothing. What a recording does not tell (affinities,
 //! nice values, memory) is not invented; see `docs/replay.md`.
 
+pub mod drawn;
 pub mod events;
 pub mod graph;
 pub mod groups;
@@ -17,6 +19,7 @@ pub mod history;
 pub mod selection;
 pub mod workload;
 
+pub use drawn::Roles;
 pub use graph::{Edge, Graph, Medium};
 pub use groups::{Group, Groups};
 pub use history::{Action, Cause, Histories, History};

@@ -91,6 +91,22 @@ pub struct Fidelity {
 }
 
 impl Fidelity {
+    /// What is known before anything is made of the histories.
+    pub(crate) fn of(histories: &Histories, recording: &Recording) -> Self {
+        let (events_lost, more_lost) = recording.events_lost();
+        Self {
+            threads: histories.threads.len() as u32,
+            cpu_ns: histories.threads.values().map(|history| history.cpu_ns).sum(),
+            other_cpu_ns: histories.other_cpu_ns,
+            span_ns: histories.span_ns,
+            idle_wakeup_ns: histories.idle_wakeups.1.checked_div(histories.idle_wakeups.0),
+            events_lost,
+            more_lost,
+            switches_assumed: recording.switches_assumed,
+            ..Self::default()
+        }
+    }
+
     /// What a reader of a result must know, one sentence each.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
@@ -160,23 +176,12 @@ pub struct Replay {
 /// Makes a workload of histories. The recording only tells what was lost.
 #[must_use]
 pub fn replay(name: &str, histories: &Histories, recording: &Recording, overheads: Overheads) -> Replay {
-    let (events_lost, more_lost) = recording.events_lost();
     let mut maker = Maker {
         workload: Workload::empty(name),
         tasks: (0..).zip(histories.threads.keys()).map(|(task, thread)| (*thread, TaskTemplateId(task))).collect(),
         semaphores: BTreeMap::new(),
         overheads,
-        fidelity: Fidelity {
-            threads: histories.threads.len() as u32,
-            cpu_ns: histories.threads.values().map(|history| history.cpu_ns).sum(),
-            other_cpu_ns: histories.other_cpu_ns,
-            span_ns: histories.span_ns,
-            idle_wakeup_ns: histories.idle_wakeups.1.checked_div(histories.idle_wakeups.0),
-            events_lost,
-            more_lost,
-            switches_assumed: recording.switches_assumed,
-            ..Fidelity::default()
-        },
+        fidelity: Fidelity::of(histories, recording),
     };
     let mut processes: BTreeMap<Option<i32>, ProcessId> = BTreeMap::new();
     for (thread, history) in &histories.threads {
@@ -295,7 +300,7 @@ impl Maker {
                     steps.push(Step::Fork(self.tasks[&child]));
                     debt.left_ns += self.overheads.fork_ns;
                 }
-                Action::Block(Cause::Signal { waker, soft_interrupt }) => {
+                Action::Block(Cause::Signal { waker, soft_interrupt, .. }) => {
                     self.fidelity.waits += 1;
                     self.fidelity.by_thread += 1;
                     self.fidelity.by_softirq += u64::from(soft_interrupt);
@@ -384,7 +389,7 @@ mod tests {
 
     #[test]
     fn two_threads_that_signal_each_other_share_a_semaphore_each_way() {
-        let signal = |waker| Action::Block(Cause::Signal { waker, soft_interrupt: false });
+        let signal = |waker| Action::Block(Cause::Signal { waker, soft_interrupt: false, slept_ns: 0 });
         let ping = thread(vec![Action::Run { cpu_ns: 9 }, Action::Wake { thread: 2 }, signal(2), Action::Exit]);
         let pong = thread(vec![signal(1), Action::Run { cpu_ns: 7 }, Action::Wake { thread: 1 }, Action::Exit]);
         let made = made(vec![(1, ping), (2, pong)], Overheads::default());

@@ -37,6 +37,10 @@ pub struct ReplayArguments {
     /// File for the workload; standard output if not given
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
+    /// Draw each thread's work and sleeps from those recorded of its role instead of replaying them: lasts as long as is wanted and varies with the
+    /// seed, but nobody waits for another
+    #[arg(long)]
+    pub drawn: bool,
     /// Print as JSON how far the workload is what was recorded; needs --out
     #[arg(long, requires = "out")]
     pub json: bool,

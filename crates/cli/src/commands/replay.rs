@@ -21,14 +21,20 @@ struct Document {
 /// Runs the verb.
 pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure> {
     let loaded = recording::load(&arguments.recording, console)?;
-    let made = warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
-    let text =
-        warmcore_workload::to_rtapp(&made.workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
-    let sentences = made.fidelity.sentences();
+    let (name, of, recording) = (&loaded.name, &loaded.histories, &loaded.recording);
+    let (workload, fidelity, sentences) = if arguments.drawn {
+        let made = warmcore_replay::drawn::roles(name, of, recording, loaded.overheads);
+        let sentences = made.sentences();
+        (made.workload, made.fidelity, sentences)
+    } else {
+        let made = warmcore_replay::workload::replay(name, of, recording, loaded.overheads);
+        let sentences = made.fidelity.sentences();
+        (made.workload, made.fidelity, sentences)
+    };
+    let text = warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
     write_output(arguments.out.as_deref(), &text, console)?;
     if arguments.json {
-        let document =
-            Document { schema: "warmcore-replay-1", tool_version: TOOL_VERSION, fidelity: made.fidelity, sentences };
+        let document = Document { schema: "warmcore-replay-1", tool_version: TOOL_VERSION, fidelity, sentences };
         return Ok(console.out(&pretty(&document))?);
     }
     sentences.iter().for_each(|sentence| console.note(sentence));
