@@ -258,4 +258,7 @@ fn kernel_threads_that_cannot_be_are_named() {
     refused("empty.toml", "its list of runs is empty");
     file("key.toml", "on = \"any\"\nrates_per_s = 1\nrun_us = [1]");
     refused("key.toml", "rates_per_s");
+    // A real kernel has threads of its own.
+    let words = format!("compare --on host -m host -w {WORKLOAD} -s eevdf -n 1 --no-out --background quiet");
+    scratch.run(&words).did_not_panic().exits_with(2).complains("a real kernel has threads of its own");
 }

@@ -321,4 +321,6 @@ fn kernel_threads_are_part_of_the_machine_that_a_run_directory_holds() {
     let trial = |run: &str| fs::read_to_string(scratch.path(&format!("{run}/trials/s1-t0002.json"))).unwrap();
     assert_eq!(trial("run"), trial("third"));
     assert!(trial("run").contains("\"background\":[{\"name\":"));
+    let verdict = scratch.run(&compare("--background quiet --no-out --json")).exits_with(0).out;
+    assert!(verdict.contains("count nowhere (--background quiet)"), "{verdict}");
 }

@@ -144,7 +144,8 @@ pub fn background_called(text: &str) -> Result<Background, LoadError> {
         return Background::named(text).map_err(bad);
     }
     let read = |source| LoadError::Read { path: path.to_path_buf(), source };
-    warmcore_topology::background_from_toml(&files::text_of_file(path).map_err(read)?).map_err(|error| bad(error.in_file(path)))
+    warmcore_topology::background_from_toml(&files::text_of_file(path).map_err(read)?)
+        .map_err(|error| bad(error.in_file(path)))
 }
 
 /// The machine with the figures of the preset that fits its CPU model, if one does.
