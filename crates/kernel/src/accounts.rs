@@ -47,7 +47,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 state.busy_ns += since;
                 let task = &mut self.core.tasks[state.curr.index()];
                 task.cpu_time_ns += now_ns - task.switched_in_ns;
-                if task.kernel_thread {
+                if state.curr.0 < self.core.hidden {
                     state.background_ns += now_ns - task.switched_in_ns;
                 }
                 task.switched_in_ns = now_ns;
@@ -116,7 +116,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn deadlock(&self) -> SimulationError {
         let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (index, task) in self.core.tasks.iter().enumerate() {
-            if task.state != State::Dead && !task.kernel_thread {
+            if task.state != State::Dead && index >= self.core.hidden as usize {
                 waiting.entry(self.describe_wait(task.waiting_for)).or_default().push(self.task_name(index));
             }
         }
@@ -160,6 +160,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             WaitReason::ChannelData(index) => format!("data in channel `{}`", workload.channels[index as usize].name),
             WaitReason::ListServed(index) => format!("being served on list `{}`", workload.lists[index as usize]),
             WaitReason::ListEntry(index) => format!("an entry on list `{}`", workload.lists[index as usize]),
+            WaitReason::Line => "the tasks that begin with it".to_owned(),
             WaitReason::Join => "the exit of tasks it created".to_owned(),
         }
     }
@@ -168,6 +169,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let task = &self.core.tasks[index];
         if task.kernel_thread {
             return self.background.visitors[index].name.clone();
+        }
+        if index < self.core.hidden as usize {
+            return format!("launcher-{}", task.instance);
         }
         let template = &self.workload.tasks[task.template.index()];
         if template.instances == 1 { template.name.clone() } else { format!("{}-{}", template.name, task.instance) }
@@ -194,7 +198,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     fn accounts(&self) -> Outcome {
         let elapsed_ns = self.core.now_ns;
         let tasks: Vec<TaskOutcome> =
-            (self.background.visitors.len()..self.core.tasks.len()).map(|index| self.task_outcome(index)).collect();
+            (self.core.hidden as usize..self.core.tasks.len()).map(|index| self.task_outcome(index)).collect();
         let applications = self
             .workload
             .applications
@@ -235,7 +239,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let task = &self.core.tasks[index];
         let sleeps = task.state == State::Blocked && task.waiting_for == WaitReason::Time;
         TaskOutcome {
-            id: index as u32 - self.core.kernel_threads,
+            id: index as u32 - self.core.hidden,
             name: self.task_name(index),
             role: self.workload.tasks[task.template.index()].role.clone(),
             application: task.application,

@@ -8,10 +8,11 @@ use warmcore_memory::HierarchyError;
 use warmcore_memory::analytic::{Analytic, Counters, TaskSpec};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
-use warmcore_workload::{ChannelKind, Workload};
+use warmcore_workload::ChannelKind;
 
 use crate::error::SimulationError;
 use crate::memory::Memory;
+use crate::setup::Setup;
 use crate::task_profiles::TaskProfiles;
 
 /// The model, and which profile each task has in it.
@@ -24,8 +25,9 @@ pub(crate) struct AnalyticMemory<'a> {
 }
 
 impl<'a> AnalyticMemory<'a> {
-    pub fn new(machine: &'a Machine, workload: &'a Workload) -> Result<Self, HierarchyError> {
-        let profiles = TaskProfiles::new(workload, !machine.background().is_empty());
+    pub fn new(setup: &'a Setup<'a>) -> Result<Self, HierarchyError> {
+        let machine = setup.machine;
+        let profiles = TaskProfiles::new(setup.workload, setup.hidden_tasks() > 0);
         let model = Analytic::new(machine, &profiles.used)?;
         Ok(Self { model, machine, profiles, current: Vec::new() })
     }

@@ -180,6 +180,12 @@ impl Core<'_> {
         task.0 < self.kernel_threads
     }
 
+    /// Whether a task is none of the workload's: a thread of the kernel itself, or a launcher.
+    #[inline]
+    pub(crate) fn is_hidden(&self, task: TaskId) -> bool {
+        task.0 < self.hidden
+    }
+
     /// Name of a kernel thread, such as `kworker/3`; `None` for the workload's tasks.
     pub fn kernel_thread_name(&self, task: TaskId) -> Option<&str> {
         let visitor = self.visitors.get(task.index())?;
@@ -190,7 +196,7 @@ impl Core<'_> {
     /// nothing of it is left.
     #[cold]
     pub(crate) fn shown(&self, kind: EventKind) -> Option<EventKind> {
-        let first = self.kernel_threads;
+        let first = self.hidden;
         let seen = |task: TaskId| match task.0.checked_sub(first) {
             _ if task.is_idle() => TaskId::IDLE,
             Some(number) => TaskId(number),

@@ -141,6 +141,8 @@ pub struct Core<'a> {
     pub(crate) visitors: &'a [Visitor],
     pub(crate) visitor_sets: &'a [CpuSet],
     pub(crate) kernel_threads: u32,
+    /// They and the launchers, which come next: tasks that are none of the workload's, and that events do not show.
+    pub(crate) hidden: u32,
     pub(crate) queue: EventQueue,
     pub(crate) tracer: Tracer<'a>,
     pub(crate) decisions: DecisionTable,
@@ -616,7 +618,7 @@ impl<'a> Core<'a> {
         if self.tracer.sink.is_none() {
             return;
         }
-        let shown = if self.kernel_threads == 0 { Some(kind) } else { self.shown(kind) };
+        let shown = if self.hidden == 0 { Some(kind) } else { self.shown(kind) };
         if let Some(kind) = shown {
             self.tracer.batch.push(Event { time_ns: self.now_ns, cpu, kind });
         }

@@ -24,6 +24,7 @@ use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
 use crate::exact_memory::ExactMemory;
 use crate::hint_faults::HomeChange;
+use crate::launching::Launcher;
 use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
 use crate::pages::Pages;
@@ -84,6 +85,8 @@ pub(crate) struct Engine<'a, S, M> {
     pub cache_groups: CacheGroups<'a>,
     /// Threads of the kernel itself.
     pub background: BackgroundState<'a>,
+    /// Launchers, where they are tasks.
+    pub launchers: Vec<Launcher>,
     pub actions: Actions,
     pub recorders: Vec<Histogram>,
     /// Tasks created so far from each template.
@@ -116,11 +119,11 @@ pub fn run<'a, S: Scheduler>(
         }
         MemoryChoice::None => run_with(setup, scheduler, ConstantMemory::new(setup.machine), sink),
         MemoryChoice::Analytic => {
-            let memory = AnalyticMemory::new(setup.machine, setup.workload)?;
+            let memory = AnalyticMemory::new(setup)?;
             run_with(setup, scheduler, memory, sink)
         }
         exact => {
-            let memory = ExactMemory::new(setup.machine, setup.workload, exact, setup.seed)?;
+            let memory = ExactMemory::new(setup, exact)?;
             run_with(setup, scheduler, memory, sink)
         }
     }
@@ -155,6 +158,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             visitors: &setup.visitors.all,
             visitor_sets: &setup.visitors.sets,
             kernel_threads: setup.visitors.all.len() as u32,
+            hidden: setup.hidden_tasks(),
             queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),
             decisions: DecisionTable::default(),
@@ -165,7 +169,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             timers: Timers::default(),
             class: ClassPath::default(),
             addressed: ClassPath::default(),
-            process_threads: vec![0; setup.workload.processes.len() + usize::from(!setup.visitors.all.is_empty())],
+            process_threads: vec![0; setup.workload.processes.len() + usize::from(setup.hidden_tasks() > 0)],
             task_groups: TaskGroup::all(setup.workload),
             application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1)
@@ -192,6 +196,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             objects: Objects::new(setup.workload, setup.seed),
             cache_groups: CacheGroups::new(setup.workload),
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
+            launchers: Launcher::all(setup),
             actions: Actions::default(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             instances: vec![0; setup.workload.tasks.len()],
@@ -210,11 +215,13 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.memory.record_sets(spec);
         }
         self.create_background();
+        self.create_launchers();
         for cpu in self.core.machine.cpus() {
             self.scheduler.enter_idle(&mut self.core, cpu);
             self.scheduler.tick_stopped(&mut self.core, cpu);
         }
-        for (index, start) in self.setup.starts.iter().enumerate() {
+        let appear = if self.setup.launchers_are_tasks { &[][..] } else { &self.setup.starts };
+        for (index, start) in appear.iter().enumerate() {
             let cpu = self.setup.template_cpus[start.template as usize];
             self.core.queue.push(start.time_ns, Class::Start, cpu, index as u32, 0);
         }
@@ -330,6 +337,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                     return false;
                 }
             }
+            Class::Start if self.setup.launchers_are_tasks => self.wake_launcher(event.payload),
             Class::Start => self.start(event.payload),
             Class::Release => self.release(TaskId(event.payload)),
             Class::Action if event.generation == LOOK => self.look(event.payload),
@@ -480,7 +488,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let task = &mut self.core.tasks[prev.index()];
         let ran_ns = now_ns - task.switched_in_ns;
         task.cpu_time_ns += ran_ns;
-        if task.kernel_thread {
+        if prev.0 < self.core.hidden {
             self.core.cpus[cpu.index()].background_ns += ran_ns;
         }
         task.state = State::Queued;

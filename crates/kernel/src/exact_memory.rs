@@ -11,11 +11,11 @@ use warmcore_memory::analytic::{Counters, SPEED_ONE};
 use warmcore_memory::exact::{ExactError, HistoryLevel, HistorySpec, Live, LiveSpec, Options, Share};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
-use warmcore_workload::{ChannelKind, Workload};
+use warmcore_workload::ChannelKind;
 
 use crate::error::SimulationError;
 use crate::memory::{Allotment, Memory, Progress};
-use crate::setup::MemoryChoice;
+use crate::setup::{MemoryChoice, Setup};
 use crate::task_profiles::TaskProfiles;
 
 /// Longest time between two looks at a CPU; all are looked at together.
@@ -38,14 +38,10 @@ pub(crate) struct ExactMemory<'a> {
 }
 
 impl<'a> ExactMemory<'a> {
-    pub fn new(
-        machine: &'a Machine,
-        workload: &'a Workload,
-        choice: MemoryChoice,
-        seed: u64,
-    ) -> Result<Self, ExactError> {
-        let profiles = TaskProfiles::new(workload, !machine.background().is_empty());
-        let options = Options { seed, ..choice.exact_options(machine) };
+    pub fn new(setup: &'a Setup<'a>, choice: MemoryChoice) -> Result<Self, ExactError> {
+        let machine = setup.machine;
+        let profiles = TaskProfiles::new(setup.workload, setup.hidden_tasks() > 0);
+        let options = Options { seed: setup.seed, ..choice.exact_options(machine) };
         let model = Live::new(machine, options, &profiles.used)?;
         let cpus = machine.cpu_count();
         let (speeds, running) = (vec![SPEED_ONE; cpus], vec![None; cpus]);

@@ -42,8 +42,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Executes steps of the running task until one takes time or makes it leave.
     pub(crate) fn advance(&mut self, cpu: CpuId) -> Now {
         let id = self.core.curr(cpu);
-        if self.core.is_kernel_thread(id) {
-            return self.background_done(id);
+        if self.core.is_hidden(id) {
+            return if self.core.is_kernel_thread(id) { self.background_done(id) } else { self.launcher_step(cpu, id) };
+        }
+        if self.core.tasks[id.index()].in_line {
+            return self.wait_in_line(id);
         }
         let workload = self.workload;
         let mut steps_done = 0;

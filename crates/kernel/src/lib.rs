@@ -25,6 +25,7 @@ mod exact_memory;
 mod hint_faults;
 mod interpreter;
 mod latch;
+mod launching;
 mod lifecycle;
 mod memory;
 #[cfg(test)]

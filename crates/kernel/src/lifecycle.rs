@@ -38,7 +38,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     fn queue_wakee(&mut self, task: TaskId, flags: WakeFlags) {
         let prev = self.core.tasks[task.index()].cpu;
         debug_assert_eq!(self.core.tasks[task.index()].state, State::Blocked);
-        self.live += usize::from(!self.core.is_kernel_thread(task));
+        self.live += usize::from(!self.core.is_hidden(task));
         let this_cpu = self.core.this_cpu;
         let waker = if flags.by_task { self.core.cpus[this_cpu.index()].curr } else { TaskId::IDLE };
         self.core.emit(EventKind::Waking { task, target_cpu: prev, waker });
@@ -178,8 +178,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let target = self.select_cpu(task, cpu, flags);
         self.core.tasks[task.index()].cpu = target;
         self.activate(target, task, Enqueue::INITIAL, flags);
+        // What a launcher that is a task has created it releases.
         if let Some(at) = self.workload.tasks[template.index()].release_ns
             && at > self.core.now_ns
+            && (parent.is_some() || !self.setup.launchers_are_tasks)
         {
             self.live += 1;
             self.core.queue.push(at, Class::Release, target, task.0, 0);

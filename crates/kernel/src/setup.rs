@@ -24,6 +24,8 @@ pub(crate) struct StartEntry {
     pub time_ns: u64,
     pub template: u32,
     pub instance: u32,
+    /// Who creates it.
+    pub launcher: u32,
 }
 
 /// How the memory is modelled.
@@ -133,6 +135,8 @@ pub struct Setup<'a> {
     pub(crate) starts: Vec<StartEntry>,
     /// The kernel's own threads, as the machine's background says.
     pub(crate) visitors: Visitors,
+    /// Launchers are tasks, as the background says.
+    pub(crate) launchers_are_tasks: bool,
     /// What somebody outside does, in the order of time.
     pub(crate) actions: Vec<Planned>,
 }
@@ -196,6 +200,7 @@ impl<'a> Setup<'a> {
             step_restrictions,
             starts,
             visitors: Visitors::of(machine, seed),
+            launchers_are_tasks: machine.background().launchers,
             actions: Vec::new(),
         })
     }
@@ -221,6 +226,12 @@ impl<'a> Setup<'a> {
             self.restrictions.push(set.clone());
             self.restrictions.len() - 1
         }) as u32
+    }
+
+    /// Number of tasks that are none of the workload's.
+    pub(crate) fn hidden_tasks(&self) -> u32 {
+        let launchers = if self.launchers_are_tasks { self.launchers.len() } else { 0 };
+        (self.visitors.all.len() + launchers) as u32
     }
 
     /// What a policy for this setup is made from.
@@ -333,7 +344,12 @@ fn starts(machine: &Machine, workload: &Workload, launchers: &[(Launch, CpuId)])
         let own = starts.len();
         for (template, task) in workload.tasks.iter().enumerate() {
             if launch.processes.contains(&task.process.0) {
-                let entry = |instance| StartEntry { time_ns: task.start_ns, template: template as u32, instance };
+                let entry = |instance| StartEntry {
+                    time_ns: task.start_ns,
+                    template: template as u32,
+                    instance,
+                    launcher: position as u32,
+                };
                 starts.extend((0..task.instances).map(entry));
             }
         }

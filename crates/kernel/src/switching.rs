@@ -57,7 +57,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 Leave::Yielded => self.scheduler.yield_task(&mut self.core, cpu, prev),
                 Leave::Blocked => {
                     self.core.tasks[prev.index()].state = State::Blocked;
-                    self.live -= usize::from(!self.core.is_kernel_thread(prev));
+                    self.live -= usize::from(!self.core.is_hidden(prev));
                     prev_state = PrevState::Sleeping;
                     self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::SLEEP);
                     runnable = false;
@@ -115,7 +115,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             let task = &mut self.core.tasks[prev.index()];
             let ran_ns = now_ns - task.switched_in_ns;
             task.cpu_time_ns += ran_ns;
-            if task.kernel_thread {
+            if prev.0 < self.core.hidden {
                 self.core.cpus[cpu.index()].background_ns += ran_ns;
             }
             if queued && runnable {

@@ -76,6 +76,8 @@ pub(crate) enum WaitReason {
     ListServed(u32),
     /// A task to appear on a list.
     ListEntry(u32),
+    /// Tasks that begin with it.
+    Line,
     /// Exits of tasks it created.
     Join,
 }
@@ -102,6 +104,8 @@ pub struct Task {
     pub(crate) template: TaskTemplateId,
     /// A thread of the kernel itself.
     pub(crate) kernel_thread: bool,
+    /// New, and waits for those that begin with it.
+    pub(crate) in_line: bool,
     /// Which of its template's instances this is.
     pub(crate) instance: u32,
     pub(crate) parent: Option<TaskId>,
@@ -172,6 +176,7 @@ impl Task {
             cache_group: None,
             template,
             kernel_thread: false,
+            in_line: false,
             instance,
             parent: None,
             program,

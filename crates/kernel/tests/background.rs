@@ -38,7 +38,7 @@ fn thread(place: ThreadPlace) -> KernelThread {
 }
 
 fn machine(threads: Vec<KernelThread>) -> Machine {
-    let background = Background { name: "test".into(), summary: String::new(), threads };
+    let background = Background { name: "test".into(), summary: String::new(), launchers: false, threads };
     resolve("1s1n1l4c1t").unwrap().with_background(background).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! What a kernel runs beside any workload: threads of its own, and how often, for how long and where they run.
+//! What runs beside any workload: threads of the kernel's own, how often, for how long and where they run; and the programs' launchers.
 //!
 //! Data, not mechanism: the simulated kernel wakes such threads and charges what they take. Every thread says what its numbers rest
 //! on. Intervals and turns are given as values that are equally likely, which is how a measured distribution is carried over: bins of
@@ -27,6 +27,9 @@ pub struct Background {
     pub name: String,
     /// One line for lists; may be empty.
     pub summary: String,
+    /// Launchers, the main threads that create a workload's tasks, are tasks too, as in real programs. Without it tasks appear when it is their
+    /// time.
+    pub launchers: bool,
     /// The threads.
     pub threads: Vec<KernelThread>,
 }
@@ -130,7 +133,7 @@ impl Background {
     /// Whether there is nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.threads.is_empty()
+        self.threads.is_empty() && !self.launchers
     }
 
     /// One that comes with the program, by its name; [`NO_BACKGROUND`] for none.

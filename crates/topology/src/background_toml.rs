@@ -25,6 +25,8 @@ pub(crate) struct RawBackground {
     #[serde(default)]
     summary: String,
     #[serde(default)]
+    launchers: bool,
+    #[serde(default)]
     thread: Vec<Spanned<RawThread>>,
 }
 
@@ -70,7 +72,7 @@ impl RawBackground {
             thread.into_inner().read().map_err(|reason| Error::invalid(place(position), reason))
         });
         let threads = threads.collect::<Result<_>>()?;
-        let background = Background { name: self.name, summary: self.summary, threads };
+        let background = Background { name: self.name, summary: self.summary, launchers: self.launchers, threads };
         background.check().map_err(|(index, reason)| Error::invalid(place(positions[index]), reason))?;
         Ok(background)
     }
@@ -125,6 +127,9 @@ pub(crate) fn background_table(background: &Background) -> String {
     let mut text = format!("\n[background]\nname = {}\n", quote(&background.name));
     if !background.summary.is_empty() {
         let _ = writeln!(text, "summary = {}", quote(&background.summary));
+    }
+    if background.launchers {
+        text.push_str("launchers = true\n");
     }
     for thread in &background.threads {
         text.push_str(&thread_table(thread));

@@ -62,6 +62,7 @@ struct MachineDocument {
 struct BackgroundRow {
     name: String,
     summary: String,
+    launchers: bool,
     threads: Vec<ThreadRow>,
 }
 
@@ -179,6 +180,7 @@ impl MachineDocument {
             background: (!machine.background().is_empty()).then(|| BackgroundRow {
                 name: machine.background().name.clone(),
                 summary: machine.background().summary.clone(),
+                launchers: machine.background().launchers,
                 threads: machine.background().threads.iter().map(ThreadRow::from).collect(),
             }),
             toml: warmcore_topology::to_toml(machine),

@@ -1,4 +1,4 @@
-//! Threads of the kernel itself beside a workload: tasks to every policy.
+//! Threads of the kernel itself and launchers beside a workload: tasks to every policy.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,10 @@ fn thread(place: ThreadPlace) -> KernelThread {
 }
 
 fn machine(shape: &str, threads: Vec<KernelThread>) -> Machine {
-    let background = Background { name: "test".into(), summary: String::new(), threads };
+    with(shape, Background { name: "test".into(), threads, ..Background::default() })
+}
+
+fn with(shape: &str, background: Background) -> Machine {
     resolve(shape).unwrap().with_background(background).unwrap()
 }
 
@@ -35,7 +38,7 @@ fn hog() -> Scene {
 }
 
 #[test]
-fn every_scheduler_keeps_its_accounts_beside_kernel_threads() {
+fn every_scheduler_keeps_its_accounts_beside_kernel_threads_and_launchers() {
     let busy = |place, nice| KernelThread {
         nice,
         wakes: Wakes::Random { mean_ns: 300 * US },
@@ -46,7 +49,8 @@ fn every_scheduler_keeps_its_accounts_beside_kernel_threads() {
         [busy(ThreadPlace::EachCpu, 0), busy(ThreadPlace::AnyCpu, -20), busy(ThreadPlace::Cpus([0].into()), 19)];
     for row in list().iter().filter(|row| row.name != "scx") {
         for (seed, shape) in ["1s1n1l1c1t", "1s1n2l2c1t", "2s2n1l2c2t"].into_iter().cycle().take(6).enumerate() {
-            let machine = machine(shape, threads.to_vec());
+            let (launchers, threads) = (seed % 2 == 1, threads.to_vec());
+            let machine = with(shape, Background { launchers, threads, ..Background::default() });
             let scene = Dice::new(seed as u64).scene(machine.cpu_count() as u32);
             let run = match scene.try_run_on(&machine, row.name, seed as u64) {
                 Ok(run) => run,
