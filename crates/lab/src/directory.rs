@@ -40,6 +40,8 @@ pub const TRIALS: &str = "trials";
 pub const GUESTS: &str = "guests";
 /// Name of the directory of what this computer was like.
 const HOST: &str = "host";
+/// Directory of what recorders say of a recording that was made into a run.
+const RECORDED: &str = "recorded";
 /// Name of the directory of what commands printed.
 pub const OUTPUTS: &str = "outputs";
 /// Name of the table of trials.
@@ -317,7 +319,7 @@ fn is_of_a_run(name: &str) -> bool {
     match name.split('/').collect::<Vec<_>>()[..] {
         [file] => own.contains(&file),
         [TRACE, trial, _] => is_trial(trial),
-        [TRIALS | GUESTS | HOST, file] => file.strip_suffix(".json").is_some_and(is_trial),
+        [TRIALS | GUESTS | HOST | RECORDED, file] => file.strip_suffix(".json").is_some_and(is_trial),
         [OUTPUTS, file] => file.strip_suffix(".txt").is_some_and(is_trial),
         _ => false,
     }
