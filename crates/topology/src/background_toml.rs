@@ -214,6 +214,17 @@ run_us = [25]
     }
 
     #[test]
+    fn launchers_alone_are_a_background_that_lives_on_in_the_machines_file() {
+        let launchers = Background::named("launchers").unwrap();
+        assert!(launchers.launchers && launchers.threads.is_empty() && !launchers.is_empty());
+        let machine = resolve("1s1n1l2c1t").unwrap().with_background(launchers.clone()).unwrap();
+        assert_eq!(*from_toml(&to_toml(&machine)).unwrap().background(), launchers);
+        let text = "schema = \"warmcore-background-1\"\nname = \"mine\"\nlaunchers = \"yes\"\n";
+        let error = background_from_toml(text).unwrap_err().to_string();
+        assert!(error.contains("line 3") && error.contains("expected a boolean"), "{error}");
+    }
+
+    #[test]
     fn shipped_backgrounds_can_be_read_and_say_what_they_rest_on() {
         for summary in backgrounds().unwrap() {
             let background = Background::named(&summary.name).unwrap();
