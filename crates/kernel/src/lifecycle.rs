@@ -103,8 +103,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     #[inline]
     fn select_cpu(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
+        // `select_task_rq` asks no class where `nr_cpus_allowed` is 1, be it that the task is bound or that there is no other CPU.
         let allowed = self.core.allowed(task);
-        if self.core.tasks[task.index()].restriction != 0
+        if (self.core.is_restricted(task) || self.core.cpus.len() == 1)
             && allowed.len() == 1
             && let Some(only) = allowed.first()
         {

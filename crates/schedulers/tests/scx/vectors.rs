@@ -293,3 +293,19 @@ fn a_timer_that_never_comes_does_not_come_before_the_run_either() {
     has_no_fault(&result);
     assert!(result.times("timer", 0).is_empty());
 }
+
+/// `select_task_rq` asks no class where `nr_cpus_allowed` is 1: of a task that is bound to a CPU, and of every task where there is one CPU.
+#[test]
+fn nobody_is_asked_for_the_cpu_of_a_task_that_may_use_one_only() {
+    let asked = |machine: &str, bound: bool| {
+        let mut scene = Scene::new();
+        let sleeper = scene.task("sleeps", times(3, [run_for(100 * US), sleep(MS)]));
+        if bound {
+            sleeper.affinity = on_cpu(0);
+        }
+        Program::fifo().run(&scene, machine).times("select_cpu", 0).len()
+    };
+    assert!(asked("1s1n1l2c1t", false) >= 2);
+    assert_eq!(asked("1s1n1l2c1t", true), 0);
+    assert_eq!(asked("1s1n1l1c1t", false), 0);
+}
