@@ -179,7 +179,7 @@ fn what_a_run_says_of_itself_reaches_the_trial_the_verdict_and_the_directory() {
     ] {
         assert!(document.warnings.iter().any(|warning| warning.contains(wanted)), "{:?}", document.warnings);
     }
-    assert_eq!(directory.read("conditions/s1-t0001.json").unwrap(), "{ \"weather\": \"fine\" }\n");
+    assert_eq!(directory.read("host/s1-t0001.json").unwrap(), "{ \"weather\": \"fine\" }\n");
 }
 
 #[test]

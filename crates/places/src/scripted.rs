@@ -191,7 +191,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             events_lost: answer.events_lost,
             departures: answer.departures,
             notes: answer.notes,
-            conditions: answer.conditions.map(|json| Conditions { directory: "conditions", json }),
+            conditions: answer.conditions.map(|json| Conditions { directory: "host", json }),
             ..Report::new(outcome)
         })
     });
