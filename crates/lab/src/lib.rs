@@ -1,6 +1,6 @@
 //! Experiments: machine × workload × schedulers × trials, run, kept and judged.
 //!
-//! - [`load`], [`input`]: texts that people type as machines, workloads and schedulers. [`builder`]: an experiment made of them.
+//! - [`load`]: texts that people type as machines, workloads and schedulers. [`builder`]: an experiment made of them.
 //! - [`experiment`]: the experiment, resolved, and its record.
 //! - [`making`]: trials made of the runs that a place hands over.
 //! - [`runner`]: all trials, skipping those that are finished.
