@@ -1,4 +1,4 @@
-//! JSON as rt-app files use it: objects keep the order of their keys, and those of events may repeat.
+//! JSON as rt-app files use it: objects keep the order of their keys, and those of events may repeat in a task or a phase.
 //!
 //! On top of `serde_json`, which does the parsing, text is first brought to strict JSON where rt-app's own reader
 //! (json-c in its tolerant mode) and its `workgen` script are more liberal: comments `/* */` and `//`, a comma before
@@ -123,7 +123,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 }
 
-/// Parses a document. A key that is no event's may stand once in an object.
+/// Parses a document. A key may stand once in an object, but for a task's or a phase's events.
 pub(crate) fn parse(text: &str) -> Result<Json, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let strict = Strict::from_liberal(text)?;
@@ -145,8 +145,19 @@ struct Strict {
     insertions: Vec<(usize, usize)>,
     line: usize,
     line_start: usize,
-    /// For each object that is open: its keys that may not repeat, as they are written, with line and column.
-    keys: Vec<BTreeMap<String, (usize, usize)>>,
+    /// The objects that are open.
+    objects: Vec<Object>,
+}
+
+/// An open object.
+#[derive(Default)]
+struct Object {
+    /// The key whose value it is; empty at the top and in arrays.
+    of: String,
+    /// Its last key.
+    last: String,
+    /// Line and column of each of its keys.
+    keys: BTreeMap<String, (usize, usize)>,
 }
 
 /// What may come next inside the innermost brackets.
@@ -177,7 +188,7 @@ impl Strict {
                     let at = strict.place();
                     let length = strict.string(rest)?;
                     if inside.last() == Some(&Inside::ObjectKey) {
-                        strict.key(rest[..length].trim_matches('"'), at)?;
+                        strict.key(&rest[..length], at)?;
                     }
                     length
                 }
@@ -208,8 +219,11 @@ impl Strict {
     fn before(&mut self, next: char, inside: &mut Vec<Inside>, comma: Option<usize>) {
         match next {
             '{' => {
+                let is_value = inside.last() == Some(&Inside::ObjectValue);
+                let of =
+                    self.objects.last().filter(|_| is_value).map_or_else(String::new, |object| object.last.clone());
                 inside.push(Inside::ObjectKey);
-                self.keys.push(BTreeMap::new());
+                self.objects.push(Object { of, ..Object::default() });
             }
             '[' => inside.push(Inside::Array),
             ':' => {
@@ -229,25 +243,39 @@ impl Strict {
                     self.text.replace_range(comma..=comma, " ");
                 }
                 if inside.pop().is_some_and(|place| place != Inside::Array) {
-                    self.keys.pop();
+                    self.objects.pop();
                 }
             }
             _ => {}
         }
     }
 
-    /// A key of the innermost object, found at a place.
-    fn key(&mut self, key: &str, (line, column): (usize, usize)) -> Result<(), SyntaxError> {
-        let Some(keys) = self.keys.last_mut().filter(|_| event_of(key).is_none()) else { return Ok(()) };
-        match keys.insert(key.to_owned(), (line, column)) {
-            Some((first_line, first_column)) => {
+    /// Whether the innermost object is a task or a phase of one.
+    fn holds_events(&self) -> bool {
+        let is = |depth: usize, key: &str| self.objects[depth].of == key;
+        match self.objects.len() {
+            3 => is(1, "tasks"),
+            5 => is(1, "tasks") && is(3, "phases"),
+            _ => false,
+        }
+    }
+
+    /// A key of the innermost object with its quotation marks, found at a place. What is no text is left for the parser.
+    fn key(&mut self, written: &str, (line, column): (usize, usize)) -> Result<(), SyntaxError> {
+        let Ok(key) = serde_json::from_str::<String>(written) else { return Ok(()) };
+        let may_repeat = event_of(&key).is_some() && self.holds_events();
+        let Some(object) = self.objects.last_mut() else { return Ok(()) };
+        object.last.clone_from(&key);
+        match object.keys.insert(key.clone(), (line, column)) {
+            Some((first_line, first_column)) if !may_repeat => {
                 let name: String = key.chars().take(40).collect();
                 let message = format!(
-                    "key \"{name}\" stands twice in one object, first at line {first_line}, column {first_column}; only events may repeat"
+                    "key \"{name}\" stands twice in one object, first at line {first_line}, column {first_column}; \
+                     only events of a task may repeat"
                 );
                 Err(SyntaxError { line, column, message })
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -331,9 +359,18 @@ mod tests {
 
     #[test]
     fn order_and_repeated_events_are_kept() {
-        let keys: Vec<String> =
-            object(r#"{"run": 1, "sleep": 2, "run": 3, "a": 4}"#).into_iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, ["run", "sleep", "run", "a"]);
+        let events = r#"{"run": 1, "sleep": 2, "run": 3, "a": 4}"#;
+        for (text, path) in [
+            (format!(r#"{{"tasks": {{"t": {events}}}}}"#), &["tasks", "t"][..]),
+            (format!(r#"{{"tasks": {{"t": {{"phases": {{"p": {events}}}}}}}}}"#), &["tasks", "t", "phases", "p"]),
+        ] {
+            let entries = path.iter().fold(object(&text), |entries, name| match entries.into_iter().next() {
+                Some((key, Json::Object(inner))) if key == *name => inner,
+                other => panic!("{other:?}"),
+            });
+            let keys: Vec<String> = entries.into_iter().map(|(key, _)| key).collect();
+            assert_eq!(keys, ["run", "sleep", "run", "a"]);
+        }
     }
 
     #[test]
@@ -346,6 +383,17 @@ mod tests {
         );
         let error = parse(r#"{"tasks": {"a": 1}, /* again */ "tasks": {"b": 1}}"#).unwrap_err();
         assert_eq!((error.line, error.column), (1, 33), "{error}");
+        // What begins as an event's name does is an event in a task alone.
+        for text in [
+            r#"{"global": {"mem_buffer_size": 1, "mem_buffer_size": 2}}"#,
+            r#"{"tasks": {"run": {}, "run": {}}}"#,
+            r#"{"tasks": {"t": {"phases": {"fork1": {}, "fork1": {}}}}}"#,
+            r#"{"tasks": {"t": {"timer": {"lock": 1, "lock": 2}}}}"#,
+            r#"{"warmcore": [{"wait": 1, "wait": 2}]}"#,
+            r#"{"tasks": {"a": {}, "\u0061": {}}}"#,
+        ] {
+            assert!(parse(text).is_err_and(|error| error.message.contains("stands twice")), "{text}");
+        }
         // One object's keys are not another's, nor are values.
         assert!(parse(r#"{"a": {"loop": "loop"}, "loop": ["loop", "loop"], "b": [{"loop": 1}, {"loop": 2}]}"#).is_ok());
     }
@@ -366,10 +414,10 @@ mod tests {
 
     #[test]
     fn keys_without_a_value_become_null() {
-        let entries = object("{\"suspend\",\n\"run\": 5, \"suspend\" /* here */ }");
+        let entries = object("{\"suspend\",\n\"run\": 5, \"resume\" /* here */ }");
         assert_eq!(entries.len(), 3);
         assert_eq!(entries[0], ("suspend".into(), Json::Null));
-        assert_eq!(entries[2], ("suspend".into(), Json::Null));
+        assert_eq!(entries[2], ("resume".into(), Json::Null));
         assert_eq!(parse(r#"["a", "b"]"#).unwrap(), Json::Array(vec!["a".into(), "b".into()]));
     }
 

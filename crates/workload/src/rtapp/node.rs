@@ -76,19 +76,15 @@ impl<'a> Node<'a> {
         self.get(key).ok_or_else(|| self.error(DocumentProblem::Missing { key, advice: advice.to_owned() }))
     }
 
-    /// Refuses keys outside the list and keys that repeat.
+    /// Refuses keys outside the list.
     pub(super) fn only_keys(&self, known: &[&str], expected: &str) -> Read<()> {
-        let entries = self.entries(expected)?;
-        for (position, (key, node)) in entries.iter().enumerate() {
-            if !known.contains(key) {
+        for (key, _) in self.entries(expected)? {
+            if !known.contains(&key) {
                 return Err(self.error(DocumentProblem::UnknownKey {
-                    key: (*key).to_owned(),
+                    key: key.to_owned(),
                     suggestion: suggestion(key, known.iter().copied()),
                     known: known.join(", "),
                 }));
-            }
-            if entries[..position].iter().any(|(earlier, _)| earlier == key) {
-                return Err(node.error(DocumentProblem::Duplicate { name: (*key).to_owned() }));
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The document as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::events::{DEFAULT_MEMORY_BYTES, Survey};
@@ -62,7 +62,6 @@ fn read_document(
     root.entries("an object with \"tasks\"")?;
     let tasks = root.require("tasks", "an rt-app file has an object \"tasks\" with one object per task")?;
     let tasks = tasks.entries("an object with one object per task")?;
-    refuse_repeated_names(&tasks)?;
 
     let mut workload = Workload::empty(name);
     let global = read_global(root, &mut workload)?;
@@ -150,14 +149,6 @@ fn read_task(
     }
     names.workload.add_task(task);
     Ok(())
-}
-
-fn refuse_repeated_names(tasks: &[(&str, Node<'_>)]) -> Read<()> {
-    let mut seen = BTreeSet::new();
-    match tasks.iter().find(|(name, _)| !seen.insert(*name)) {
-        Some((name, node)) => Err(node.error(DocumentProblem::Duplicate { name: (*name).to_owned() })),
-        None => Ok(()),
-    }
 }
 
 fn unknown_task(name: &str, node: &Node<'_>, tasks: &[(&str, Node<'_>)]) -> DocumentError {

@@ -114,7 +114,7 @@ fn unknown_names_are_named_with_the_nearest_one() {
     assert_says(&refused_document("[]").to_string(), &["expected an object"]);
     assert_says(&refused(r#""t": { "run": 1 }, "t": { "run": 1 }"#), &["key \"t\" stands twice", "first at line 1"]);
     // A task may be called as an event is.
-    assert_says(&refused(r#""run": { "run": 1 }, "run": { "run": 1 }"#), &["\"run\" is used twice"]);
+    assert_says(&refused(r#""run": { "run": 1 }, "run": { "run": 1 }"#), &["key \"run\" stands twice"]);
 }
 
 #[test]
