@@ -146,7 +146,7 @@ pub struct SubjectArguments {
     #[arg(long, value_name = "PRESET")]
     pub base: Option<String>,
     /// Threads of the kernel itself that run beside the workload: none, one of those that come with the program (quiet, guest-7.2,
-    /// host-6.18), or a file; in the simulator
+    /// host-6.18, launchers), or a file; in the simulator
     #[arg(long, value_name = "BACKGROUND")]
     pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
@@ -177,7 +177,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PRESET", conflicts_with = "resume")]
     pub base: Option<String>,
     /// Threads of the kernel itself that run beside the workload: none, one of those that come with the program (quiet, guest-7.2,
-    /// host-6.18), or a file; in the simulator
+    /// host-6.18, launchers), or a file; in the simulator
     #[arg(long, value_name = "BACKGROUND", conflicts_with = "resume")]
     pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:

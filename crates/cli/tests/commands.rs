@@ -406,3 +406,13 @@ fn a_warm_up_counts_nowhere_and_stands_in_the_verdict_s_conditions() {
     assert!(compare("").contains("Condition: the first 20 ms of each run do not count"));
     assert_eq!(of(&document("--metric work_ns")), None, "the work done is no matter of the tail");
 }
+
+#[test]
+fn help_names_every_background_that_comes_with_the_program() {
+    for command in ["compare", "sim", "machine show", "validate"] {
+        let help = Scratch::new().run(&format!("{command} --help")).exits_with(0).out;
+        for background in warmcore_topology::backgrounds().unwrap() {
+            assert!(help.contains(&background.name), "{command} --help does not name {}", background.name);
+        }
+    }
+}

@@ -17,7 +17,7 @@ pub enum MachineCommand {
     Show {
         /// Preset, file, /sys snapshot directory, short form, hwloc synthetic string, or `host`
         machine: String,
-        /// With these threads of the kernel itself: none, quiet, guest-7.2, host-6.18, or a file
+        /// With these threads of the kernel itself: none, quiet, guest-7.2, host-6.18, launchers, or a file
         #[arg(long, value_name = "BACKGROUND")]
         background: Option<String>,
         /// In which form.
