@@ -5,7 +5,7 @@
 //! | `experiment.toml` | the resolved experiment: schedulers with every tunable, trials, seeds, bounds |
 //! | `machine.toml` | the machine |
 //! | `workload.json` | the workload in rt-app's format |
-//! | `versions.json` | versions of the program and of the formats |
+//! | `versions.json` | versions of the program and of the formats, and the program's SHA-256 |
 //! | `trials/*.json` | one finished trial each, with the hash of everything it depends on |
 //! | `guests/*.json` | for trials on a real kernel: the kernel, its machine and domains, settings in force, buffers |
 //! | `trials.parquet` | all trials and metrics as one table |

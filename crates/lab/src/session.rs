@@ -1,5 +1,8 @@
 //! The files of a run around its trials: what is written before the first one, and what after the last.
 
+use std::path::Path;
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
@@ -12,7 +15,7 @@ use crate::directory::{
 use crate::environment::Environment;
 use crate::experiment::{self, Experiment, ExperimentRecord, Named, TOOL_VERSION};
 pub use crate::files::pretty;
-use crate::files::{At as _, FileError};
+use crate::files::{At as _, FileError, sha256_of_file};
 use crate::measures;
 use crate::table;
 use crate::trial::{self, Trial};
@@ -55,6 +58,9 @@ pub enum ResumeError {
         /// The scheduler.
         scheduler: String,
     },
+    /// The directory was written by another build, whose results may be others.
+    #[error("the run was started by another build of this program, whose results may differ")]
+    Build,
     /// A file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
@@ -71,6 +77,7 @@ struct SchemaOnly {
 struct Versions {
     schema: &'static str,
     warmcore: &'static str,
+    program_sha256: &'static str,
     experiment: &'static str,
     trial: &'static str,
     comparison: &'static str,
@@ -107,6 +114,7 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), Se
     let versions = Versions {
         schema: "warmcore-versions-1",
         warmcore: TOOL_VERSION,
+        program_sha256: program_sha256()?,
         experiment: experiment::SCHEMA,
         trial: trial::SCHEMA,
         comparison: verdict::SCHEMA,
@@ -117,6 +125,22 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), Se
     // Last, because it makes the directory a run directory.
     directory.write(EXPERIMENT, record.as_bytes())?;
     Ok(())
+}
+
+/// Of the versions in a run directory, which build wrote it.
+#[derive(Deserialize)]
+struct Build {
+    program_sha256: Option<String>,
+}
+
+/// SHA-256 of this program. What a trial gives depends on all of it, and a version has many builds.
+fn program_sha256() -> Result<&'static str, FileError> {
+    static SUM: OnceLock<String> = OnceLock::new();
+    if let Some(sum) = SUM.get() {
+        return Ok(sum);
+    }
+    let sum = sha256_of_file(Path::new("/proc/self/exe"))?;
+    Ok(SUM.get_or_init(|| sum))
 }
 
 /// Why the files of a run could not be written.
@@ -249,11 +273,17 @@ fn without_programs(mut record: ExperimentRecord) -> ExperimentRecord {
 /// Makes a directory one whose run goes on: it does not look finished.
 ///
 /// # Errors
-/// When a scheduler's program is not the one that the run was started with, or the list of checksums cannot be removed.
+/// When this program or a scheduler's is not the one that the run was started with, or the list of checksums cannot be removed.
 pub fn reopen(directory: &RunDirectory, experiment: &Experiment) -> Result<(), ResumeError> {
     let path = directory.path().join(EXPERIMENT);
     let record: ExperimentRecord = toml::from_str(&directory.read(EXPERIMENT)?)
         .map_err(|error| ResumeError::Invalid { file: path.display().to_string(), reason: error.to_string() })?;
+    let versions = directory.path().join(VERSIONS);
+    let build: Build = serde_json::from_str(&directory.read(VERSIONS)?)
+        .map_err(|error| ResumeError::Invalid { file: versions.display().to_string(), reason: error.to_string() })?;
+    if build.program_sha256.as_deref() != Some(program_sha256()?) {
+        return Err(ResumeError::Build);
+    }
     for (then, now) in record.schedulers.iter().zip(experiment.record().schedulers) {
         if then.program_sha256 != now.program_sha256 {
             return Err(ResumeError::Program { scheduler: now.label });

@@ -118,6 +118,23 @@ fn a_run_of_a_program_goes_on_only_with_that_program() {
     assert!(error.contains("is not the one that the run was started with"), "{error}");
 }
 
+/// Another build of the same version may simulate otherwise: its trials and this one's do not go into one table.
+#[test]
+fn a_run_goes_on_only_with_the_build_that_began_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let (experiment, _) = experiment(script(Vec::new()));
+    let directory = directory(parent.path(), &experiment);
+    session::reopen(&directory, &experiment).unwrap();
+    let versions = directory.read("versions.json").unwrap();
+    let mut document: serde_json::Value = serde_json::from_str(&versions).unwrap();
+    for other in [serde_json::json!("00"), serde_json::Value::Null] {
+        document["program_sha256"] = other;
+        directory.write("versions.json", document.to_string().as_bytes()).unwrap();
+        let error = session::reopen(&directory, &experiment).unwrap_err().to_string();
+        assert!(error.contains("another build"), "{error}");
+    }
+}
+
 #[test]
 fn a_trial_that_fails_is_named_ends_the_run_and_leaves_what_finished() {
     let parent = tempfile::tempdir().unwrap();
