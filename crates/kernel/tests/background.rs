@@ -1,27 +1,20 @@
 //! Threads of the kernel itself: when they wake, what they take, and who does not see them. The policy is `support/fifo.rs`.
 
+#[path = "support/events.rs"]
+mod events;
 #[path = "support/fifo.rs"]
 mod fifo;
 
 use warmcore_kernel::{Setup, run};
 use warmcore_topology::{Background, Basis, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
-use warmcore_trace::{Event, EventKind, Outcome, Sink, TaskId};
+use warmcore_trace::{Event, EventKind, Outcome, TaskId};
 use warmcore_workload::{ProgramBuilder, Step, Task, Workload};
 
+use events::Events;
 use fifo::Fifo;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-
-#[derive(Default)]
-struct Events(Vec<Event>);
-
-impl Sink for Events {
-    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
-        self.0.extend_from_slice(batch);
-        Ok(())
-    }
-}
 
 /// A thread that runs 50 µs every 10 ms.
 fn thread(place: ThreadPlace) -> KernelThread {

@@ -1,6 +1,8 @@
 //! What the kernel does, whatever the policy: clock and order of events, wakeups, pipes, locks, barriers, timers, ticks, affinity,
 //! errors, counters, and that equal input gives equal events. The policy is `support/fifo.rs`.
 
+#[path = "support/events.rs"]
+mod events;
 #[path = "support/fifo.rs"]
 mod fifo;
 
@@ -16,20 +18,11 @@ use warmcore_workload::{
     Affinity, BarrierWait, ChannelKind, GroupId, ProcessId, ProgramBuilder, Step, Task, TimerMode, Workload,
 };
 
+use events::Events;
 use fifo::Fifo;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-
-#[derive(Default)]
-struct Events(Vec<Event>);
-
-impl Sink for Events {
-    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
-        self.0.extend_from_slice(batch);
-        Ok(())
-    }
-}
 
 fn machine() -> Machine {
     resolve("1s1n2l2c1t").unwrap()

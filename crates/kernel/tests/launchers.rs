@@ -1,24 +1,17 @@
 //! Launchers as tasks: what they take, who begins when, and who does not see them. The policy is `support/fifo.rs`.
 
+#[path = "support/events.rs"]
+mod events;
 #[path = "support/fifo.rs"]
 mod fifo;
 
 use warmcore_kernel::{Setup, run};
 use warmcore_topology::{Background, Machine, resolve};
-use warmcore_trace::{Event, EventKind, Outcome, Sink, TaskId};
+use warmcore_trace::{Event, EventKind, Outcome, TaskId};
 use warmcore_workload::{Options, Workload, from_rtapp};
 
+use events::Events;
 use fifo::Fifo;
-
-#[derive(Default)]
-struct Events(Vec<Event>);
-
-impl Sink for Events {
-    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
-        self.0.extend_from_slice(batch);
-        Ok(())
-    }
-}
 
 fn machine() -> Machine {
     let background = Background { name: "test".into(), summary: String::new(), launchers: true, threads: Vec::new() };
