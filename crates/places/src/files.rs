@@ -163,7 +163,7 @@ pub fn read_text(path: &Path) -> Result<String, FileError> {
     text_of_file(path).at("read", path)
 }
 
-/// As [`read_text`], for who says the path himself.
+/// As [`read_text`], for callers whose errors name the path themselves.
 ///
 /// # Errors
 /// Those of [`read_text`].
