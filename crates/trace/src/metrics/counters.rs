@@ -73,6 +73,7 @@ pub struct Counters {
     pub(super) preempt_wait: Histogram,
     pub(super) off_cpu: Histogram,
     pub(super) slices: Histogram,
+    pub(super) response: Histogram,
     pub(super) ran_distance: PerRelation<u64>,
     pub(super) event_distance: PerRelation<u64>,
     pub(super) event_kinds: [u64; MIGRATION_KINDS],
@@ -110,6 +111,7 @@ impl Counters {
             preempt_wait: Histogram::new(),
             off_cpu: Histogram::new(),
             slices: Histogram::new(),
+            response: Histogram::new(),
             ran_distance: PerRelation::default(),
             event_distance: PerRelation::default(),
             event_kinds: [0; MIGRATION_KINDS],
@@ -155,7 +157,9 @@ impl Counters {
         self.tasks.iter_mut().for_each(|task| task.open_window(now_ns));
         self.work.open_window(now_ns);
         self.llc_run_ns.fill(0);
-        for histogram in [&mut self.wakeup_latency, &mut self.preempt_wait, &mut self.off_cpu, &mut self.slices] {
+        let distributions =
+            [&mut self.wakeup_latency, &mut self.preempt_wait, &mut self.off_cpu, &mut self.slices, &mut self.response];
+        for histogram in distributions {
             *histogram = Histogram::new();
         }
         (self.ran_distance, self.event_distance) = Default::default();
@@ -286,6 +290,9 @@ impl Counters {
             PrevState::Sleeping => {
                 task.voluntary += 1;
                 task.state = State::Sleeping;
+                if let Some(took) = task.end_response(now_ns, self.counts_from_ns) {
+                    self.response.record(took);
+                }
             }
             // Death is neither.
             PrevState::Dead => task.state = State::Dead,
@@ -355,6 +362,7 @@ impl Counters {
                 task.state = State::Waking;
                 task.wait = Wait::Wakeup;
                 task.since_ns = event.time_ns;
+                task.woken_ns = event.time_ns;
                 // Where it last ran, not where it will be placed: nothing to count.
                 task.cpu = target_cpu.0;
             }

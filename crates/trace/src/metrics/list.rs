@@ -79,6 +79,21 @@ fn ran(metrics: &Metrics, relation: warmcore_topology::Relation) -> Option<f64> 
     metrics.totals.migrations_ran.by_relation.get(&relation).map(|count| *count as f64)
 }
 
+fn longest_wait(metrics: &Metrics) -> Option<u64> {
+    let censored = &metrics.totals.censored;
+    let open =
+        [&censored.wakeup, &censored.preempt].into_iter().filter(|waits| waits.count > 0).map(|waits| waits.max_ns);
+    open.chain(metrics.totals.run_delay.max_ns).max()
+}
+
+/// A part of the window: tasks that waited for less at its end may have been about to run.
+const LEFT_WAITING: u64 = 10;
+
+fn never_ran_again(metrics: &Metrics) -> u64 {
+    let least = (metrics.window_ns / LEFT_WAITING).max(2 * metrics.totals.run_delay.max_ns.unwrap_or(0));
+    metrics.tasks.iter().filter(|task| task.censored_wait_ns.is_some_and(|wait| wait > least)).count() as u64
+}
+
 use warmcore_topology::Relation::{FarSocket, OtherSocket, SameCluster, SameLlc, SameNode, SameSocket, SmtSibling};
 
 metrics! {
@@ -90,6 +105,12 @@ metrics! {
     "wakeup_max_ns", "ns", Lower, |m| maybe(m.totals.wakeup_latency.max_ns), "longest wakeup latency";
     "wakeup_mean_ns", "ns", Lower, |m| m.totals.wakeup_latency.mean_ns, "mean wakeup latency";
     "wakeups", "1", Neither, |m| number(m.totals.wakeup_latency.count), "number of wakeup latencies, first runs after a fork included";
+    "response_p50_ns", "ns", Lower, |m| maybe(m.totals.response.p50_ns),
+        "median response time: from the waking of a task to the next time it sleeps, waiting for a CPU and work together";
+    "response_p99_ns", "ns", Lower, |m| maybe(m.totals.response.p99_ns), "99th percentile of response time";
+    "response_max_ns", "ns", Lower, |m| maybe(m.totals.response.max_ns), "longest response time";
+    "response_mean_ns", "ns", Lower, |m| m.totals.response.mean_ns, "mean response time";
+    "responses", "1", Neither, |m| number(m.totals.response.count), "number of response times";
     "preempt_wait_p50_ns", "ns", Lower, |m| maybe(m.totals.preempt_wait.p50_ns),
         "median preempt wait: from leaving the CPU still runnable to running again";
     "preempt_wait_p99_ns", "ns", Lower, |m| maybe(m.totals.preempt_wait.p99_ns), "99th percentile of preempt wait";
@@ -100,6 +121,10 @@ metrics! {
     "run_delay_ns", "ns", Lower, |m| number(m.totals.run_delay.sum_ns), "run delay of all tasks together";
     "censored_waits", "1", Lower, |m| number(m.totals.censored.wakeup.count + m.totals.censored.preempt.count),
         "waits that had not ended when the window closed; not in the latencies above";
+    "longest_wait_ns", "ns", Lower, |m| maybe(longest_wait(m)),
+        "longest wait for a CPU, those that had not ended when the window closed included";
+    "never_ran_again", "tasks", Lower, |m| number(never_ran_again(m)),
+        "tasks that waited for a CPU when the window closed, for more than a tenth of it and twice as long as any wait that ended";
     "off_cpu_mean_ns", "ns", Neither, |m| m.totals.off_cpu.mean_ns, "mean time from leaving a CPU to the next time on one, sleep included";
     "slice_p50_ns", "ns", Neither, |m| maybe(m.totals.slice.p50_ns), "median slice: one uninterrupted stay on a CPU";
     "slice_mean_ns", "ns", Neither, |m| m.totals.slice.mean_ns, "mean slice";

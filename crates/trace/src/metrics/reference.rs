@@ -37,6 +37,7 @@ struct History {
     preempts: Vec<u64>,
     off_cpu: Vec<u64>,
     slices: Vec<u64>,
+    responses: Vec<u64>,
     running: Vec<Interval>,
     queued: Vec<Interval>,
     ran: Vec<Relation>,
@@ -102,6 +103,7 @@ impl Reference<'_> {
         // Runnable since then, and whether after a preemption; runnable without knowing since when.
         let mut waiting: Option<(u64, bool)> = None;
         let mut sleeping_or_unknown = true;
+        let mut woken: Option<u64> = None;
         let mut slice: Option<(CpuId, usize)> = None;
         let mut queue: Option<(CpuId, usize)> = None;
         let mut left: Option<(u64, CpuId)> = None;
@@ -118,8 +120,9 @@ impl Reference<'_> {
                     waiting = Some((now, false));
                     sleeping_or_unknown = false;
                 }
-                EventKind::Waking { task: woken, .. } if woken == task && sleeping_or_unknown => {
+                EventKind::Waking { task: of, .. } if of == task && sleeping_or_unknown => {
                     waiting = Some((now, false));
+                    woken = Some(now);
                     sleeping_or_unknown = false;
                 }
                 EventKind::Wakeup { task: woken } if woken == task && slice.is_none() && queue.is_none() => {
@@ -170,6 +173,11 @@ impl Reference<'_> {
                     left = Some((now, event.cpu));
                     sleeping_or_unknown = prev_state == PrevState::Sleeping;
                     history.voluntary += u64::from(counts && prev_state == PrevState::Sleeping);
+                    if prev_state == PrevState::Sleeping {
+                        history
+                            .responses
+                            .extend(woken.take().filter(|since| self.counts(*since)).map(|since| now - since));
+                    }
                     if prev_state == PrevState::Runnable {
                         history.involuntary += u64::from(counts);
                         waiting = Some((now, true));
@@ -262,6 +270,7 @@ fn check(
     prop_assert_eq!(&totals.preempt_wait.histogram, &all(|h| &h.preempts));
     prop_assert_eq!(&totals.off_cpu.histogram, &all(|h| &h.off_cpu));
     prop_assert_eq!(&totals.slice.histogram, &all(|h| &h.slices));
+    prop_assert_eq!(&totals.response.histogram, &all(|h| &h.responses));
     let delays = histories.iter().flat_map(|h| h.wakeups.iter().chain(&h.preempts)).copied();
     prop_assert_eq!(&totals.run_delay.histogram, &histogram(delays));
     let sum = |figure: fn(&History) -> u64| histories.iter().map(figure).sum::<u64>();

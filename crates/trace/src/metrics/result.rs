@@ -128,6 +128,9 @@ pub struct Totals {
     pub off_cpu: Distribution,
     /// Uninterrupted stays on a CPU.
     pub slice: Distribution,
+    /// Waking, to the next sleep.
+    #[serde(default)]
+    pub response: Distribution,
     /// What had not ended.
     pub censored: Censored,
     /// Left the CPU asleep.
@@ -345,6 +348,7 @@ impl Counters {
             run_delay: run_delay.into(),
             off_cpu: self.off_cpu.clone().into(),
             slice: self.slices.clone().into(),
+            response: self.response.clone().into(),
             censored: self.censored(end_ns),
             voluntary_switches: tasks.iter().map(|task| task.voluntary_switches).sum(),
             involuntary_switches: tasks.iter().map(|task| task.involuntary_switches).sum(),

@@ -100,6 +100,8 @@ pub(crate) struct TaskState {
     pub(crate) preempt: Waits,
     pub(crate) off_cpu_ns: u64,
     pub(crate) slices: u64,
+    /// Its last waking that no sleep has followed, or [`NEVER`].
+    pub(crate) woken_ns: u64,
 
     pub(crate) involuntary: u64,
     pub(crate) migrations_ran: u64,
@@ -129,6 +131,7 @@ impl Default for TaskState {
             preempt: Waits::default(),
             off_cpu_ns: 0,
             slices: 0,
+            woken_ns: NEVER,
             resident_llc: 0,
             migrations_ran: 0,
             cross_llc_ran: 0,
@@ -179,6 +182,15 @@ impl TaskState {
         Some(away)
     }
 
+    /// **Response time**: from the first `sched_waking` of a sleeping task to the next time it leaves a CPU asleep: waiting, work, and what memory makes of
+    /// it. Of a task that sleeps until the next request, the time that a request takes. `None` if the beginning was not observed, or before
+    /// what counts.
+    #[inline]
+    pub(crate) fn end_response(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
+        let woken_ns = std::mem::replace(&mut self.woken_ns, NEVER);
+        (woken_ns != NEVER && woken_ns >= counts_from_ns).then(|| now_ns - woken_ns)
+    }
+
     /// **Slice**: one uninterrupted stay on a CPU. Returns its length if it counts.
     #[inline]
     pub(crate) fn end_slice(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
@@ -221,6 +233,7 @@ impl TaskState {
             class: self.class,
             since_ns: self.since_ns,
             left_ns: self.left_ns,
+            woken_ns: self.woken_ns,
             resident_llc: self.resident_llc,
             created_ns: self.created_ns,
             exited_ns: self.exited_ns,

@@ -212,6 +212,9 @@ fn waits_that_do_not_end_are_censored_not_dropped() {
     assert_eq!(metrics.totals.preempt_wait.count, 0);
     assert_eq!((metrics.totals.slice.count, metrics.totals.run_ns), (1, 1000));
     assert_eq!(metrics.tasks[2].censored_wait_ns, Some(1000));
+    let value = |name: &str| (super::metric(name).unwrap().value)(&metrics);
+    // Task 1 waited for 400, and ran: 600 are not much more than that.
+    assert_eq!((value("longest_wait_ns"), value("never_ran_again")), (Some(1000.0), Some(1.0)));
 }
 
 #[test]
