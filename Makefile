@@ -19,13 +19,13 @@ build: ## build target/release/warmcore
 	@scripts/toolchain build
 	cargo build --release --locked --package warmcore
 
-demo: ## build without the program of guests, then compare three schedulers on two workloads
+demo: ## build without the program of guests, then ask what cache-aware scheduling wins, and whose requests wait
 	@scripts/toolchain build
 	WARMCORE_WITHOUT_AGENT=yes cargo build --profile demo --locked --package warmcore
 	@echo
-	$(DEMO) compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f10,-g4,-l1000 --schedulers cfs,eevdf,rr
+	$(DEMO) machine show gnr72
 	@echo
-	$(DEMO) compare --machine 2s1n1l8c2t --workload spin:-n128,-p0,-u100ms,-d2s --schedulers cfs,eevdf,rr
+	$(DEMO) compare --machine gnr72 --workload verilator:-t8,-C10000 --schedulers eevdf,cache-aware,ule
 
 test: ## run the whole test suite; at its end it says what was skipped, which fails where CI is `true`
 	@scripts/toolchain build vm page tools

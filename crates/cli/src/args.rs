@@ -37,7 +37,8 @@ Exit codes: 0 done; 1 the operation failed; 2 bad usage or input; 3 it ran and a
 
 First steps:
   warmcore machine list
-  warmcore compare --machine 2s1n1l8c2t --workload hackbench:-T,-p,-f4,-g4,-l200 --schedulers cfs,eevdf,rr";
+  warmcore machine show gnr72
+  warmcore compare --machine gnr72 --workload verilator:-t8,-C10000 --schedulers eevdf,cache-aware,ule";
 
 /// Which CPU scheduler, with which settings, is best for a workload on a machine, and why
 #[derive(Parser, Debug)]
@@ -153,9 +154,9 @@ pub struct SubjectArguments {
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(short, long, value_name = "WORKLOAD")]
     pub workload: String,
-    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub profiles: Option<PathBuf>,
+    /// Memory profiles.
+    #[command(flatten)]
+    pub profiles: ProfileArguments,
     /// Make input that is accepted but not modelled an error
     #[arg(long)]
     pub strict: bool,
@@ -163,6 +164,18 @@ pub struct SubjectArguments {
     /// default) or =group:NAME; may be repeated
     #[arg(long, value_name = "CHOICE")]
     pub aggregate: Vec<String>,
+}
+
+/// Memory profiles beside those that the workload has.
+#[derive(Args, Debug)]
+pub struct ProfileArguments {
+    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub profiles: Option<PathBuf>,
+    /// Memory profile of tasks that name none, such as canneal (`memory profiles` lists them): what caches decide is then in the run, as
+    /// far as the tasks are like that
+    #[arg(long, value_name = "PROFILE")]
+    pub assume_profile: Option<String>,
 }
 
 /// Arguments of `compare`.
@@ -187,9 +200,9 @@ pub struct CompareArguments {
     /// Instead of a workload a program of this computer with its arguments, after `--`; with `--on host`
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["workload", "resume"])]
     pub command: Vec<String>,
-    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "resume")]
-    pub profiles: Option<PathBuf>,
+    /// Memory profiles.
+    #[command(flatten)]
+    pub profiles: ProfileArguments,
     /// Schedulers, with commas between them; may be repeated. Tunables follow a colon, themselves with commas between
     /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr
     #[arg(short, long, value_name = "LIST", required_unless_present = "resume")]
@@ -243,7 +256,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "smt_slowdown", "warm_up", "max_time", "trace", "scores", "out"])]
+          conflicts_with_all = ["profiles", "assume_profile", "machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "smt_slowdown", "warm_up", "max_time", "trace", "scores", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]

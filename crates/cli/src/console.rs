@@ -160,7 +160,7 @@ fn columns() -> Option<usize> {
 
 /// The text with all control characters shown as numbers but those of the colours that [`Tone::escape`] makes.
 fn without_orders(text: &str, color: bool) -> Cow<'_, str> {
-    let colours = [RESET, Tone::Good.escape(), Tone::Bad.escape()];
+    let colours = [RESET, Tone::Good.escape(), Tone::Bad.escape(), Tone::Faint.escape()];
     if !color || !colours.iter().any(|colour| text.contains(colour)) {
         return printable(text);
     }
@@ -187,6 +187,8 @@ pub enum Tone {
     Good,
     /// Worse than what it is compared with.
     Bad,
+    /// Not shown to be anything.
+    Faint,
 }
 
 /// A table of text.
@@ -305,6 +307,7 @@ impl Tone {
             Self::Plain => "",
             Self::Good => "\u{1b}[32m",
             Self::Bad => "\u{1b}[31m",
+            Self::Faint => "\u{1b}[2m",
         }
     }
 }

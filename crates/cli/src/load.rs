@@ -16,7 +16,7 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{Machine, parse_size};
 use warmcore_workload::{Options, Workload};
 
-use crate::args::{MemoryModel, MemoryOptions};
+use crate::args::{MemoryModel, MemoryOptions, ProfileArguments};
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::signals::Signals;
@@ -54,10 +54,12 @@ pub fn workload_for(
     machine: &Machine,
     text: &str,
     strict: bool,
-    profiles: &[Profile],
+    chosen: &ProfileArguments,
 ) -> Result<Named<Workload>, Failure> {
     let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
-    workload_with(text, &Options { strict, multiply_add_ps, profiles })
+    let profiles = profiles(chosen.profiles.as_deref())?;
+    let assume_profile = chosen.assume_profile.as_deref();
+    workload_with(text, &Options { strict, multiply_add_ps, profiles: &profiles, assume_profile })
 }
 
 /// The memory profiles of a file given with `--profiles`; none if none is given.
@@ -190,6 +192,7 @@ impl From<BuildError> for Failure {
             BuildError::Baseline(_) => "warmcore::baseline",
             BuildError::Memory(_) | BuildError::ExactMemory(_) | BuildError::NoSets(_) => "warmcore::memory",
             BuildError::WarmUpTooLong { .. } | BuildError::WarmUpOfCommand => "warmcore::warm_up",
+            BuildError::Endless { .. } => "warmcore::workload",
             BuildError::ScoresWithoutTables | BuildError::SmtElsewhere | BuildError::SmtSlowdown(_) => {
                 "warmcore::usage"
             }

@@ -20,7 +20,7 @@ fn compare_prints_a_line_per_scheduler_and_a_sentence() {
     let words: Vec<&str> = ran.out.split_whitespace().collect();
     assert!(words.join(" ").contains("10 paired trials, lower is better."), "{}", ran.out);
     assert!(
-        ran.out.contains("\nwhere the time went") && ran.out.contains("ended last there (under cfs "),
+        ran.out.contains("\nwhere the time went") && words.join(" ").contains("ended last there (under cfs "),
         "{}",
         ran.out
     );
@@ -31,7 +31,9 @@ fn compare_prints_a_line_per_scheduler_and_a_sentence() {
 fn compare_and_sim_tell_what_cache_awareness_decided_and_why() {
     let scratch = Scratch::new();
     let subject = "-m 1s1n2l8c1t -w spin:-n16,-p0,-u100ms,-d500ms";
-    let ran = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out")).exits_with(0);
+    let brief = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out")).exits_with(0);
+    assert!(!brief.out.contains("decided"), "{}", brief.out);
+    let ran = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out -v")).exits_with(0);
     assert!(ran.out.contains("\ncache-aware decided (median of the trials):\n"), "{}", ran.out);
     assert!(ran.out.contains(" times: more threads than cores\n"), "{}", ran.out);
     assert!(!ran.out.contains("eevdf decided"), "{}", ran.out);
@@ -271,7 +273,8 @@ fn a_sweep_is_a_table_of_machines_and_workloads_with_means_and_losses() {
         serde_json::from_str(&scratch.run(words).exits_with(0).out).expect("one document");
     assert_eq!(document["rows"].as_array().map(Vec::len), Some(4));
     assert_eq!((&document["baseline"], &document["candidates"][0]), (&"cfs".into(), &"rr".into()));
-    assert!(document["by_machine"].as_array().map(Vec::len) == Some(2));
+    // Two metrics: a mean over a machine's rows would mix them.
+    assert!(document["by_metric"].as_array().map(Vec::len) == Some(2) && document.get("by_machine").is_none());
     let files = scratch.files("kept");
     assert!(files.contains(&"sweep.md".into()) && files.contains(&"experiments/004-1s1n2l2c1t/verdict.json".into()));
     let verdicts = |margin: u32| {
@@ -364,7 +367,7 @@ fn a_template_is_written_shown_and_run_and_a_fitted_profile_is_taken_in_both_for
 fn compare_tells_what_placements_took_of_those_who_count_them() {
     let scratch = Scratch::new();
     let subject = "compare -m 2s1n2l4c1t -w periodic:-n8,-d50ms --trials 2";
-    let ran = scratch.run(&format!("{subject} -s rr,random --out run")).exits_with(0);
+    let ran = scratch.run(&format!("{subject} -s rr,random --out run -v")).exits_with(0);
     assert!(ran.out.contains(" placements decided, each looked at 4.0 things and took 40 ns\n"), "{}", ran.out);
     let verdict = fs::read_to_string(scratch.path("run/verdict.json")).unwrap();
     let document: serde_json::Value = serde_json::from_str(&verdict).unwrap();

@@ -82,6 +82,12 @@ pub enum BuildError {
     /// What a command prints and uses cannot be divided.
     #[error("a command is measured as a whole: what it prints and the CPU time it uses have no part after a warm-up")]
     WarmUpOfCommand,
+    /// It would run for ever.
+    #[error("the run would never end: task \"{task}\" loops for ever, and the workload has no duration")]
+    Endless {
+        /// The first such task.
+        task: String,
+    },
     /// Scores are about the event tables, which are not written.
     #[error("scores are about the event tables, which are not written")]
     ScoresWithoutTables,
@@ -114,6 +120,10 @@ impl BuildError {
             Self::WarmUpOfCommand => {
                 Some("use the program's own warm-up; `--warm-up-rounds` runs it before the first trial that counts")
             }
+            Self::Endless { .. } => Some(
+                "say how often it loops (\"loop\": 1000; without it rt-app's default is for ever), give the workload a \"duration\" in \"global\", \
+                 or end the run with --max-time",
+            ),
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
             Self::SmtElsewhere => Some("leave out --smt-slowdown, or run it with --on sim"),
@@ -340,6 +350,10 @@ impl ExperimentBuilder {
 /// Checks what can be known before anything runs or is written.
 fn check(experiment: &Experiment) -> Result<(), BuildError> {
     experiment.check()?;
+    let endless = experiment.workload.value.endless_task().filter(|_| experiment.max_time_ns.is_none());
+    if let Some(task) = endless {
+        return Err(BuildError::Endless { task: task.name.clone() });
+    }
     if let Some(spec) = experiment.schedulers.iter().find(|spec| spec.info().needs_sets)
         && !experiment.memory.is_exact()
     {

@@ -10,6 +10,9 @@ use warmcore_statistics::Better;
 
 use crate::measures::{Measure, Unit};
 
+/// Name of the measure of CPU time.
+pub(crate) const CPU_TIME: &str = "cpu_time_ns";
+
 /// Begins a metric of which more is better.
 const HIGHER: &str = "higher:";
 
@@ -74,11 +77,11 @@ pub(crate) fn all() -> Vec<Measure> {
     };
     let mut all = vec![
         measure(
-            "cpu_time_ns",
+            CPU_TIME,
             "CPU time",
             Unit::Ns,
             Better::Lower,
-            "CPU time of the trial's first process and of what it waited for, by the kernel's accounts, in steps of 10 ms",
+            "CPU time of the workload's tasks; of a command that of the trial's first process and of what it waited for, by the kernel's accounts, in steps of 10 ms",
         ),
         measure(
             "others_cpus",

@@ -81,6 +81,7 @@ impl LoadError {
                     "the format is rt-app's JSON; `warmcore workload new` prints an example, docs/workloads.md describes it",
                 ),
                 WorkloadError::Check(_) => None,
+                WorkloadError::NothingToAssume { .. } => Some("leave out --assume-profile"),
                 WorkloadError::Fixed { .. } => {
                     Some("take copies of the whole, joined by +, or change the numbers in the file")
                 }

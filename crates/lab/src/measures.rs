@@ -123,6 +123,8 @@ pub const ELAPSED: &str = "elapsed_ns";
 pub const HACKBENCH: &str = "hackbench_time_ns";
 /// Name of the measure of work done.
 pub const WORK: &str = "work_ns";
+/// Name of the measure of tasks that were left waiting.
+pub const NEVER_RAN_AGAIN: &str = "never_ran_again";
 /// Name of the measure of fairness.
 pub const DEVIATION: &str = "cpu_share_deviation";
 
@@ -372,6 +374,8 @@ pub fn of_run(
     values.insert(ELAPSED.into(), finished.then_some(outcome.window_ns() as f64));
     values.insert(WORK.into(), Some(outcome.tasks.iter().map(|task| task.progress_ns).sum::<u64>() as f64));
     values.insert(DEVIATION.into(), share_deviation(workload, outcome));
+    let cpu_time_ns = outcome.tasks.iter().map(|task| task.cpu_time_ns).sum::<u64>();
+    values.insert(host_measures::CPU_TIME.into(), (!outcome.tasks.is_empty()).then_some(cpu_time_ns as f64));
     if workload.applications.len() > 1 {
         values.extend(outcome.applications.iter().map(|application| {
             let elapsed = application.finished.then_some(application.elapsed_ns as f64);
@@ -409,6 +413,52 @@ pub fn of_run(
 #[must_use]
 pub fn instead(workload: &Workload) -> [&'static str; 2] {
     if workload.duration_ns.is_none() { [ELAPSED, WORK] } else { [WORK, ELAPSED] }
+}
+
+/// Latencies that a verdict on a workload is about whose elapsed time its arrivals fix: those that it records itself, then from waking to sleep, then
+/// to the first run.
+#[must_use]
+pub fn latencies(workload: &Workload) -> Vec<String> {
+    let recorders = workload.recorders.iter().filter(|name| *name != HACKBENCH_TIME);
+    let own = recorders.flat_map(|name| [recorder_percentile(name, "p99"), recorder_mean(name)]);
+    own.chain(["response_p99_ns", "response_mean_ns", "wakeup_p99_ns", "wakeup_mean_ns"].map(str::to_owned)).collect()
+}
+
+/// A measure that is a high percentile: what it is one of, and the part of events that lie above it.
+fn tail(measure: &str) -> Option<(&str, f64)> {
+    let (of, percentile) = measure.strip_suffix("_ns")?.rsplit_once('_')?;
+    match percentile {
+        "p90" => Some((of, 0.1)),
+        "p99" => Some((of, 0.01)),
+        "p999" => Some((of, 0.001)),
+        _ => None,
+    }
+}
+
+/// The mean of what a measure is a high percentile of.
+#[must_use]
+pub fn mean_beside(measure: &str) -> Option<String> {
+    tail(measure).map(|(of, _)| format!("{of}_mean_ns"))
+}
+
+/// Events that a high percentile must be one of; `fewest`, or as many as have one above it. Nothing for other measures.
+#[must_use]
+pub fn events_needed(measure: &str, fewest: f64) -> Option<f64> {
+    tail(measure).map(|(_, above)| fewest.max((1.0 / above).round()))
+}
+
+/// How many events a high percentile of a trial is one of, where that is known.
+#[must_use]
+pub fn events_behind(measure: &str, trial: &Trial) -> Option<f64> {
+    let (of, _) = tail(measure)?;
+    let count = |name: &str| trial.measure(name);
+    match of {
+        "wakeup" => count("wakeups"),
+        "response" => count("responses"),
+        "preempt_wait" => count("involuntary_switches"),
+        "run_delay" => Some(count("wakeups")? + count("involuntary_switches")?),
+        _ => Some((count(&format!("{of}_per_s"))? * trial.window_ns() as f64 / 1e9).round()),
+    }
 }
 
 /// A task that has a share of CPU time.

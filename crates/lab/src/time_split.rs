@@ -69,11 +69,17 @@ pub const CAUSES: [Cause; 19] = [
 
 /// What the thread that ended last, or the path that leads to its end, spent time on beside [`CAUSES`].
 pub const LAST_THREAD_CAUSES: [Cause; 4] = [
-    cause("on_cpu", "running, and the kernel meanwhile"),
+    cause(ON_CPU, "running, and the kernel meanwhile"),
     cause("kernel", "system calls, switches, ticks and cold caches"),
     cause("not_created", "not being created yet"),
     cause("uncounted", "what the metric does not count"),
 ];
+
+/// Time of a path on CPUs.
+const ON_CPU: &str = "on_cpu";
+
+/// Causes of [`CAUSES`] that are no time on a CPU.
+const OFF_CPU: [&str; 4] = ["run_queue", "waiting", "sleeping", "off_cpu"];
 
 /// Causes that follow from what other tasks, or the clock, do.
 const CONSEQUENCES: [&str; 4] = ["spinning", "waiting", "sleeping", "off_cpu"];
@@ -248,8 +254,12 @@ fn split(
     };
     let (explains, gaps) = verdict.and_then(explained).unwrap_or_else(|| {
         let side = |index: usize| (schedulers[index].label.as_str(), per_work[index].as_slice());
-        let about = verdict.map(|(metric, ..)| metric.title.as_str());
-        let gaps = others().map(|index| gap::of_task_time(side(index), side(baseline), about, works)).collect();
+        let about = |index: usize| {
+            verdict.map(|(metric, results, _)| {
+                (metric.title.as_str(), results.get(index).and_then(|result| result.finding))
+            })
+        };
+        let gaps = others().map(|index| gap::of_task_time(side(index), side(baseline), about(index), works)).collect();
         (Explains::TaskTime, gaps)
     });
     let occurs = |cause: &&Cause| schedulers.iter().any(|split| split.shares[cause.name] > 0.0);

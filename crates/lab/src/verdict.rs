@@ -12,7 +12,6 @@ use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, compare_trials, judge};
-use warmcore_topology::Machine;
 use warmcore_workload::{Warning, Workload};
 
 use crate::decisions::{self, DecisionCount};
@@ -24,8 +23,10 @@ use crate::operations::{self, OperationTake};
 use crate::sensitivity::Sensitivity;
 use crate::time_split::{self, TimeSplit};
 use crate::trial::{Trial, TrialEnd};
-use crate::units::{duration, with_unit};
 
+mod answerable;
+mod carries;
+mod conditions;
 mod finding;
 mod words;
 
@@ -221,7 +222,9 @@ pub fn conclude(
         }
     }
     let labels: Vec<String> = record.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
-    let (primary, replaced) = measurable(asked, workload, &catalogue, &schedulers, baseline);
+    let candidates = carries::Candidates { workload, catalogue: &catalogue, schedulers: &schedulers, trials, baseline };
+    let (primary, replaced) = candidates.choose(asked);
+    answerable::judge(record, place, primary, &mut schedulers, baseline);
     let basis = words::Basis {
         primary,
         replaced: replaced.as_ref(),
@@ -233,7 +236,7 @@ pub fn conclude(
     let of_primary: Vec<&MeasureResult> =
         schedulers.iter().filter_map(|scheduler| scheduler.measures.get(&primary.name)).collect();
     let time_split = time_split::explaining(&labels, baseline, trials, (primary, &of_primary, record.design));
-    let lockstep = lockstep(&schedulers, primary);
+    let lockstep = conditions::lockstep(&schedulers, primary);
     Ok(ComparisonDocument {
         schema: SCHEMA,
         tool_version: TOOL_VERSION,
@@ -245,55 +248,12 @@ pub fn conclude(
         measures: catalogue.clone(),
         time_split,
         replaced,
-        conditions: conditions(record).into_iter().chain(schedulers.iter().filter_map(left_apart)).collect(),
+        conditions: conditions::of_record(record, &schedulers),
         headroom: None,
         sensitivity: None,
         verdict,
         schedulers,
         lockstep,
-    })
-}
-
-/// What tells, beside the verdict's measure, that trials are the same sequence of events. One measure alone does not: percentiles are edges
-/// of buckets, and a run of a set length has always the same elapsed time.
-const SEQUENCE: [&str; 5] = ["wakeups", "slices", "migrations_ran", "voluntary_switches", "involuntary_switches"];
-
-/// Schedulers of at least two trials that have the same value of the verdict's measure and as many wakeups, slices, moves and switches in
-/// all of them. Nothing then varies but what a tick more or less takes: further trials are the same run again.
-fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec<String> {
-    let same = |scheduler: &SchedulerResult, name: &str| {
-        let points = scheduler.measures.get(name).map_or(&[][..], |result| &result.points);
-        points.len() > 1 && points[0].is_some() && points.iter().all(|point| *point == points[0])
-    };
-    let in_lockstep = |scheduler: &&SchedulerResult| {
-        SEQUENCE.iter().chain([&measure.name.as_str()]).all(|name| same(scheduler, name))
-    };
-    schedulers.iter().filter(in_lockstep).map(|scheduler| scheduler.label.clone()).collect()
-}
-
-/// What follows from the experiment's record.
-fn conditions(record: &ExperimentRecord) -> Vec<String> {
-    let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
-    record.warm_up_ns.map(warm_up).into_iter().collect()
-}
-
-/// Cache-aware scheduling that chose an LLC and could gather nobody there, by its own count: in half of the trials or more, scans found every
-/// thread of the program that was elsewhere alone in its LLC, and none was ever pulled.
-fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
-    let points = |what: &str| scheduler.decisions.iter().find(|decision| decision.what == what).map(|d| &d.points);
-    let apart = points("threads left apart")?;
-    let pulled = points("task pulled");
-    let held = |(trial, count): &(usize, &u64)| **count > 0 && pulled.is_none_or(|pulled| pulled[*trial] == 0);
-    let trials: Vec<u64> = apart.iter().enumerate().filter(held).map(|(_, count)| *count).collect();
-    (2 * trials.len() >= apart.len()).then(|| {
-        format!(
-            "{} chose a preferred LLC and nobody could be pulled there in {} of {} trials: at up to {} scans of a trial each \
-             thread elsewhere ran alone in its LLC, from which balancing takes nobody (docs/models/cache-aware.md)",
-            scheduler.label,
-            trials.len(),
-            apart.len(),
-            trials.iter().max().copied().unwrap_or(0)
-        )
     })
 }
 
@@ -309,41 +269,9 @@ pub fn conclude_experiment(
     let mut document = conclude(record, &experiment.workload.value, &*experiment.place, trials)?;
     if experiment.place.kind().simulated {
         document.warnings.extend(crate::load::generic_costs(&experiment.machine.value));
-        document.conditions.extend(shared_cores(&experiment.machine.value));
-        document.conditions.extend(background(&experiment.machine.value));
-        if !document.lockstep.is_empty() {
-            document.conditions.push(format!(
-                "the {} trials of {} are in lockstep, with the same {} and as many events: they say no more than one of \
-                 them; times that vary (docs/workloads.md) would end it",
-                record.seeds.len(),
-                document.lockstep.join(", "),
-                document.primary
-            ));
-        }
+        conditions::of_simulations(experiment, &mut document);
     }
     Ok(document)
-}
-
-/// Which threads of the kernel itself run beside the workload, if any do.
-fn background(machine: &Machine) -> Option<String> {
-    let background = machine.background();
-    let said = format!(
-        "threads of the kernel itself run beside the workload and count nowhere (--background {})",
-        background.name
-    );
-    (!background.is_empty()).then_some(said)
-}
-
-/// How far hardware threads of one core slow each other, where there are any.
-fn shared_cores(machine: &Machine) -> Option<String> {
-    let slowdown = machine.costs().smt_slowdown();
-    let origin = machine.origin("costs.smt_slowdown_percent").map_or_else(String::new, |origin| origin.short() + "; ");
-    (machine.smt_width() > 1).then(|| {
-        format!(
-            "beside a busy thread of its core work takes {} times as long ({origin}--smt-slowdown)",
-            decimal(1.0 + slowdown)
-        )
-    })
 }
 
 /// Checks, before anything runs, that the verdict's metric exists and will be measured.
@@ -400,43 +328,6 @@ fn similar(asked: &str, catalogue: &[Measure]) -> Vec<String> {
 
 fn among(similar: &[String], known: usize) -> String {
     format!("it has {known} metrics, among them {}", similar.join(", "))
-}
-
-/// The measure asked for if the baseline's value can be told from zero, otherwise another one, and why.
-fn measurable<'a>(
-    asked: &'a Measure,
-    workload: &Workload,
-    catalogue: &'a [Measure],
-    schedulers: &[SchedulerResult],
-    baseline: usize,
-) -> (&'a Measure, Option<Replaced>) {
-    let median = |scheduler: &SchedulerResult, measure: &Measure| scheduler.measures.get(&measure.name)?.summary.median;
-    let usable = |measure: &&Measure| median(&schedulers[baseline], measure).is_some_and(|m| m >= measure.least);
-    let of_baseline = median(&schedulers[baseline], asked);
-    let is_measured = schedulers.iter().any(|scheduler| median(scheduler, asked).is_some());
-    if schedulers.len() < 2 || is_measured && of_baseline.is_none_or(|median| median >= asked.least) {
-        return (asked, None);
-    }
-    let values: Vec<String> = schedulers
-        .iter()
-        .filter_map(|scheduler| {
-            Some(format!("{} under {}", with_unit(median(scheduler, asked)?, asked.unit), scheduler.label))
-        })
-        .collect();
-    let because = if is_measured {
-        format!("it is nearly zero under {} ({})", schedulers[baseline].label, values.join(", "))
-    } else {
-        "no trial has a value of it".into()
-    };
-    let because = format!("{} is not measurable here: {because}", asked.title);
-    let others = measures::instead(workload).into_iter().filter_map(|name| catalogue.iter().find(|m| m.name == name));
-    match others.filter(|measure| measure.name != asked.name).find(usable) {
-        Some(other) => {
-            let reason = format!("{because}, so the verdict is about {}", other.title);
-            (other, Some(Replaced { metric: asked.name.clone(), reason }))
-        }
-        None => (asked, None),
-    }
 }
 
 /// Results of one measure for all schedulers, judged together.
@@ -553,7 +444,7 @@ fn points_with_infinities<S: Serializer>(points: &[Option<f64>], serializer: S) 
     }))
 }
 
-/// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`; a dash where there is none, as over a baseline of zero.
+/// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`, `0.00043`; a dash where there is none, as over a baseline of zero.
 #[must_use]
 pub fn decimal(value: f64) -> String {
     if !value.is_finite() {
@@ -563,8 +454,11 @@ pub fn decimal(value: f64) -> String {
         0
     } else if value >= 10.0 {
         1
-    } else {
+    } else if value >= 0.01 || value <= 0.0 {
         3
+    } else {
+        // Two digits that are not 0; what is smaller still is 0 to any reader.
+        (3..12).find(|decimals| value * 10.0_f64.powi(*decimals) >= 10.0).unwrap_or(12) as usize
     };
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

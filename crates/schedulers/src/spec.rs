@@ -97,6 +97,16 @@ pub enum SpecError {
     Tunable(#[from] TunableError),
 }
 
+/// The scheduler of whose words, and "scheduling", a text is the initials: `cas` is cache-aware scheduling.
+fn by_initials(text: &str) -> Option<&'static str> {
+    let initials = |name: &str| name.split('-').filter_map(|word| word.chars().next()).collect::<String>() + "s";
+    list()
+        .iter()
+        .map(|info| info.name)
+        .filter(|name| name.contains('-'))
+        .find(|name| initials(name) == text.to_lowercase())
+}
+
 fn hint(nearest: &Option<&'static str>) -> String {
     let known = list().iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
     match nearest {
@@ -134,7 +144,7 @@ impl SchedulerSpec {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let name = name.trim();
         let Some(info) = list().iter().find(|info| info.name == name) else {
-            let nearest = nearest(name, list().iter().map(|info| info.name));
+            let nearest = by_initials(name).or_else(|| nearest(name, list().iter().map(|info| info.name)));
             return Err(SpecError::Unknown { name: name.to_owned(), nearest });
         };
         let mut spec = Self::new(info);
@@ -460,6 +470,7 @@ mod tests {
         assert!(message("cdf:tol=1.5").contains("0 to 1"));
         assert!(message("cdf:percentiles=75/25").contains("25/50/75"));
         assert!(message("cdf:window=0").contains("1 to 100000"));
+        assert!(message("cas").contains("did you mean `cache-aware`?"));
         assert!(message("CDF").contains("did you mean `cdf`?"));
         assert!(message("eevdf:hz").contains("name=value"));
         assert!(message("cache-aware:aggr_tolerence=1").contains("`cache-aware` has no tunable"));

@@ -1,19 +1,20 @@
 //! Many experiments as one table: every machine × every workload, each under the same schedulers.
 //!
 //! A cell is a *gain*: by which factor a scheduler improves the workload's own metric over the baseline, whichever direction of
-//! that metric is better; 1.1 is 10 % better, 0.9 is 10 % worse. Over workloads and machines gains are averaged
-//! geometrically, and the worst of them are listed, because an average hides them.
+//! that metric is better; 1.1 is 10 % better, 0.9 is 10 % worse. Gains of one metric are averaged geometrically over workloads and machines;
+//! those of different metrics have no mean. The worst of those that the trials show are listed, because an average hides them.
 
 use serde::Serialize;
 use warmcore_statistics::{Better, Interval, geometric_mean};
 
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::headroom::LEAST_HEADROOM;
+use warmcore_lab::units::with_unit;
 use warmcore_lab::verdict::{ComparisonDocument, Finding};
 use warmcore_memory::math::ln;
 
 /// Version of the document.
-pub const SCHEMA: &str = "warmcore-sweep-1";
+pub const SCHEMA: &str = "warmcore-sweep-2";
 
 /// A gain below this counts as a regression.
 pub const REGRESSION: f64 = 0.98;
@@ -33,17 +34,20 @@ pub struct SweepDocument {
     pub trials: usize,
     /// One for each machine and workload.
     pub rows: Vec<SweepRow>,
-    /// Geometric means over all rows, by candidate.
-    pub means: Vec<Option<f64>>,
-    /// Geometric means by machine.
+    /// Geometric means by metric.
+    pub by_metric: Vec<SweepMean>,
+    /// Geometric means by machine, where all rows have the same metric.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_machine: Vec<SweepMean>,
     /// Geometric means by workload.
     pub by_workload: Vec<SweepMean>,
     /// Of what the oracle wins, the part that each candidate wins, by workload, and over all of them last; empty where nobody asked the oracle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub won: Vec<SweepWon>,
-    /// Gains below [`REGRESSION`], worst first.
+    /// Gains below [`REGRESSION`] that the trials show, worst first.
     pub regressions: Vec<Regression>,
+    /// Gains below [`REGRESSION`] that the trials do not show: too few, or too different among themselves.
+    pub not_shown: usize,
 }
 
 /// One machine and workload.
@@ -55,6 +59,11 @@ pub struct SweepRow {
     pub workload: String,
     /// The metric that is compared.
     pub metric: String,
+    /// Its median under the baseline, in the metric's unit.
+    pub baseline: Option<f64>,
+    /// That with its unit, in words.
+    #[serde(skip)]
+    pub baseline_in_words: String,
     /// By candidate.
     pub gains: Vec<Gain>,
     /// Gain of the oracle's placement; absent where it was not asked for, or there is nothing to place.
@@ -73,10 +82,10 @@ pub struct Gain {
     pub finding: Option<Finding>,
 }
 
-/// Means over the rows of one machine or workload.
+/// Means over the rows of one metric, machine or workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SweepMean {
-    /// The machine or workload.
+    /// The metric, machine or workload.
     pub name: String,
     /// By candidate.
     pub means: Vec<Option<f64>>,
@@ -146,10 +155,16 @@ impl SweepRow {
                 finding: result.and_then(|result| result.finding),
             }
         });
+        let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
+        let baseline = base.and_then(|base| base.measures.get(&document.primary)?.summary.median);
+        let unit =
+            document.measures.iter().find(|measure| measure.name == document.primary).map(|measure| measure.unit);
         Self {
             machine: document.experiment.machine.source.clone(),
             workload: document.experiment.workload.source.clone(),
             metric: document.primary.clone(),
+            baseline,
+            baseline_in_words: baseline.zip(unit).map_or_else(|| "-".into(), |(value, unit)| with_unit(value, unit)),
             gains: gains.collect(),
             oracle: document.headroom.as_ref().and_then(|headroom| headroom.gain),
         }
@@ -178,39 +193,37 @@ impl SweepDocument {
             let mean = |wanted: &str| SweepMean { name: wanted.into(), means: means_of(&|row| name(row) == wanted) };
             names.into_iter().map(mean).collect::<Vec<_>>()
         };
+        let by_metric = by(|row| &row.metric);
         let mut won = Vec::new();
         if rows.iter().any(|row| row.oracle.is_some()) {
-            let mut names: Vec<&str> = Vec::new();
-            rows.iter().for_each(|row| {
-                if !names.contains(&row.workload.as_str()) {
-                    names.push(&row.workload)
-                }
-            });
             let of = |name: &str| SweepWon::of(name, candidates.len(), rows.iter().filter(|row| row.workload == name));
-            won = names.iter().map(|name| of(name)).collect();
+            won = by(|row| &row.workload).iter().map(|mean| of(&mean.name)).collect();
             won.push(SweepWon::of("everything", candidates.len(), rows.iter()));
         }
-        let mut regressions: Vec<Regression> = rows
-            .iter()
-            .flat_map(|row| {
-                row.gains.iter().zip(&candidates).filter_map(|(gain, candidate)| {
-                    let gain = gain.gain.filter(|gain| *gain < REGRESSION)?;
+        let losses = |shown: bool| {
+            rows.iter()
+                .flat_map(|row| row.gains.iter().zip(&candidates).map(move |(gain, name)| (row, gain, name)))
+                .filter_map(move |(row, gain, candidate)| {
+                    let lost = gain.gain.filter(|gain| *gain < REGRESSION)?;
                     let (machine, workload) = (row.machine.clone(), row.workload.clone());
-                    Some(Regression { candidate: candidate.clone(), machine, workload, gain })
+                    let regression = Regression { candidate: candidate.clone(), machine, workload, gain: lost };
+                    ((gain.finding == Some(Finding::Worse)) == shown).then_some(regression)
                 })
-            })
-            .collect();
+        };
+        let mut regressions: Vec<Regression> = losses(true).collect();
+        let not_shown = losses(false).count();
         regressions.sort_by(|a, b| a.gain.total_cmp(&b.gain));
         Self {
             schema: SCHEMA,
             tool_version: TOOL_VERSION,
             baseline,
             trials,
-            means: means_of(&|_| true),
-            by_machine: by(|row| &row.machine),
+            by_machine: if by_metric.len() > 1 { Vec::new() } else { by(|row| &row.machine) },
             by_workload: by(|row| &row.workload),
+            by_metric,
             won,
             regressions,
+            not_shown,
             candidates,
             rows,
         }
@@ -222,11 +235,13 @@ mod tests {
     use super::*;
 
     fn row(machine: &str, workload: &str, gains: &[f64]) -> SweepRow {
-        let gain = |gain: &f64| Gain { gain: Some(*gain), interval: None, finding: None };
+        let gain = |gain: &f64| Gain { gain: Some(*gain), interval: None, finding: Some(Finding::Worse) };
         SweepRow {
             machine: machine.into(),
             workload: workload.into(),
             metric: "m".into(),
+            baseline: None,
+            baseline_in_words: String::new(),
             gains: gains.iter().map(gain).collect(),
             oracle: None,
         }
@@ -254,7 +269,7 @@ mod tests {
     fn gains_are_averaged_geometrically_and_losses_listed_worst_first() {
         let rows = vec![row("a", "v", &[2.0, 0.9]), row("a", "w", &[0.5, 1.0]), row("b", "v", &[1.0, 0.7])];
         let document = SweepDocument::new("base".into(), vec!["x".into(), "y".into()], 3, rows);
-        assert!((document.means[0].unwrap() - 1.0).abs() < 1e-12);
+        assert!((document.by_metric[0].means[0].unwrap() - 1.0).abs() < 1e-12);
         let of = |means: &[SweepMean], name: &str, index: usize| {
             means.iter().find(|mean| mean.name == name).and_then(|mean| mean.means[index]).unwrap()
         };
@@ -262,5 +277,18 @@ mod tests {
         assert!((of(&document.by_workload, "v", 1) - 0.63_f64.sqrt()).abs() < 1e-12);
         let worst: Vec<(&str, f64)> = document.regressions.iter().map(|loss| (&*loss.candidate, loss.gain)).collect();
         assert_eq!(worst, [("x", 0.5), ("y", 0.7), ("y", 0.9)]);
+    }
+
+    #[test]
+    fn what_the_trials_do_not_show_is_no_loss_and_metrics_are_not_mixed() {
+        let mut rows = vec![row("a", "v", &[0.5]), row("a", "w", &[0.6])];
+        rows[1].metric = "n".into();
+        rows[1].gains[0].finding = Some(Finding::Unclear);
+        let document = SweepDocument::new("base".into(), vec!["x".into()], 3, rows);
+        assert_eq!((document.regressions.len(), document.not_shown), (1, 1));
+        let means: Vec<(&str, f64)> =
+            document.by_metric.iter().map(|mean| (&*mean.name, mean.means[0].unwrap())).collect();
+        assert_eq!(means, [("m", 0.5), ("n", 0.6)]);
+        assert!(document.by_machine.is_empty(), "a machine's rows have different metrics");
     }
 }

@@ -560,7 +560,7 @@ fn workload_of(
     profiles: &[Profile],
 ) -> Result<Named<Workload>, LoadError> {
     let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
-    let options = Options { strict: false, multiply_add_ps, profiles };
+    let options = Options { multiply_add_ps, profiles, ..Options::default() };
     let failed = |source: WorkloadError| LoadError::Workload { text: name.to_owned(), source: Box::new(source) };
     if study.workloads.iter().any(|inline| inline.name == name) {
         let value = warmcore_workload::from_rtapp(name, text, &options).map_err(failed)?;

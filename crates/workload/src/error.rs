@@ -44,6 +44,14 @@ pub enum WorkloadError {
         /// By what.
         what: &'static str,
     },
+    /// A memory profile was to be assumed, and no task lacks one.
+    #[error(
+        "every task of the workload has a memory profile of its own or no work, so there is nothing to assume \"{profile}\" of"
+    )]
+    NothingToAssume {
+        /// The profile.
+        profile: String,
+    },
     /// A file could not be read.
     #[error("cannot read workload file {path}: {source}")]
     Read {

@@ -24,6 +24,7 @@ mod groups;
 mod launch;
 pub mod library;
 mod nearest;
+mod pace;
 pub mod program;
 mod resolve;
 pub mod results;

@@ -18,14 +18,14 @@ pub fn resolve(
     mut read_file: impl FnMut(&str) -> std::io::Result<String>,
 ) -> Result<Workload, WorkloadError> {
     let spec = spec.trim();
-    let workload = if is_generator(spec) {
+    let mut workload = if is_generator(spec) {
         generate(spec, options)?
     } else if let Some(made) = named_or_scaled(spec, options, &mut read_file) {
         made?
     } else {
         let whole = read_file(spec);
         match (whole, parts(spec).as_slice()) {
-            (Ok(text), _) => return from_file(spec, &text, options),
+            (Ok(text), _) => from_file(spec, &text, options)?,
             (Err(error), [_]) => return Err(unreadable(spec, error)),
             (Err(_), several) => {
                 let workloads = several
@@ -49,6 +49,9 @@ pub fn resolve(
             }
         }
     };
+    if let Some(profile) = options.assume_profile {
+        workload.assume_profile(profile, options.profiles)?;
+    }
     if options.strict && !workload.warnings.is_empty() {
         return Err(WorkloadError::Strict { warnings: workload.warnings });
     }
@@ -150,6 +153,21 @@ mod tests {
         let both = resolve_with_file("ule-cfs/c-ray+spin:-n2,-d1s").unwrap();
         assert_eq!(both.applications, ["c-ray", "spin:-n2,-d1s"]);
         assert_eq!(workload_name("ule-cfs/c-ray"), "ule-cfs/c-ray");
+    }
+
+    #[test]
+    fn a_profile_is_assumed_of_tasks_that_have_work_and_none() {
+        let with = |spec: &str, profile| {
+            let options = Options { assume_profile: Some(profile), ..Options::default() };
+            resolve(spec, &options, |_| Ok(FILE.to_owned()))
+        };
+        let both = with("one.json+verilator:-t2", "canneal").unwrap();
+        let profiles: Vec<Option<&str>> = both.tasks.iter().map(|task| task.profile.as_deref()).collect();
+        assert!(profiles[0] == Some("canneal") && profiles[1..].iter().all(|name| *name == Some("verilator")));
+        let error = with("one.json", "cannael").unwrap_err().to_string();
+        assert!(error.contains("did you mean \"canneal\""), "{error}");
+        let error = with("verilator:-t2", "canneal").unwrap_err();
+        assert!(matches!(error, WorkloadError::NothingToAssume { .. }), "{error}");
     }
 
     #[test]

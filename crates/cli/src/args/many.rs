@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{MAX_SEED, MemoryOptions, parse_percent, parse_time, parse_time_or_0};
+use super::{MAX_SEED, MemoryOptions, ProfileArguments, parse_percent, parse_time, parse_time_or_0};
 
 /// How many experiments are run, and what becomes of their results.
 #[derive(Args, Debug)]
@@ -62,14 +62,14 @@ pub struct SweepArguments {
     /// A workload; may be repeated. @FILE stands for the lines of a file
     #[arg(short, long, value_name = "WORKLOAD", required = true)]
     pub workloads: Vec<String>,
-    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub profiles: Option<PathBuf>,
+    /// Memory profiles.
+    #[command(flatten)]
+    pub profiles: ProfileArguments,
     /// Schedulers, with commas between them, tunables as in `compare`; the first one is the baseline
     #[arg(short, long, value_name = "LIST", required = true)]
     pub schedulers: Vec<String>,
-    /// Runs of each scheduler in each cell
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Runs of each scheduler in each cell; from 8 on there are 95 % intervals
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: u32,
     /// Largest difference that does not matter, in per cent, as in `compare`
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]

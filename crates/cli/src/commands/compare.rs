@@ -136,12 +136,11 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         })?;
     }
     let machine = machine(arguments)?;
-    let profiles = load::profiles(arguments.profiles.as_deref())?;
     let mut workload = match arguments.command.as_slice() {
         // Clap demands a workload unless there is a command or a run is resumed.
         [] => {
             let text = arguments.workload.as_deref().unwrap_or_default();
-            load::workload_for(&machine.value, text, arguments.strict, &profiles)?
+            load::workload_for(&machine.value, text, arguments.strict, &arguments.profiles)?
         }
         words => Named { source: words.join(" "), value: Workload::of_command(words.to_vec()) },
     };

@@ -30,8 +30,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
     let machine = load::machine_on(&arguments.subject.machine, arguments.subject.base.as_deref())?;
     let machine = load::with_background(machine, arguments.subject.background.as_deref())?;
     let subject = &arguments.subject;
-    let profiles = load::profiles(subject.profiles.as_deref())?;
-    let mut workload = load::workload_for(&machine.value, &subject.workload, subject.strict, &profiles)?;
+    let mut workload = load::workload_for(&machine.value, &subject.workload, subject.strict, &subject.profiles)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
     let built = Experiment::builder(machine, workload)

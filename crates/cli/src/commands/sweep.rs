@@ -11,10 +11,10 @@ use warmcore_lab::files::{text_of_file, write_atomically};
 use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::session::{self, pretty};
-use warmcore_lab::verdict::{self, decimal};
-use warmcore_memory::Profile;
+use warmcore_lab::verdict::{self, Finding, decimal};
 use warmcore_search::oracle::{self, OracleError};
-use warmcore_search::sweep::{REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
+use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
+use warmcore_statistics::bootstrap::MIN_TRIALS;
 
 use crate::args::SweepArguments;
 use crate::commands::compare::{
@@ -73,12 +73,11 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
 /// Every machine with every workload, checked before anything runs: each is what `warmcore compare` would run.
 fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Experiment>, Failure> {
     let workloads = workload_texts(&arguments.workloads)?;
-    let profiles = load::profiles(arguments.profiles.as_deref())?;
     let mut found = Vec::new();
     let mut warnings: Vec<String> = Vec::new();
     for machine in machines(&arguments.machines)? {
         for workload in &workloads {
-            let built = experiment(arguments, &machine, workload, &profiles)?;
+            let built = experiment(arguments, &machine, workload)?;
             found.push(built.experiment);
             // Those of a machine come with each of its workloads.
             let told = built.warnings.into_iter().map(|warning| format!("{machine}: {warning}"));
@@ -96,14 +95,9 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Expe
     Ok(found)
 }
 
-fn experiment(
-    arguments: &SweepArguments,
-    machine: &str,
-    workload: &str,
-    profiles: &[Profile],
-) -> Result<Built, Failure> {
+fn experiment(arguments: &SweepArguments, machine: &str, workload: &str) -> Result<Built, Failure> {
     let machine = load::machine(machine)?;
-    let workload = load::workload_for(&machine.value, workload, false, profiles)?;
+    let workload = load::workload_for(&machine.value, workload, false, &arguments.profiles)?;
     Ok(Experiment::builder(machine, workload)
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
@@ -201,11 +195,15 @@ fn slug(text: &str) -> String {
 
 fn text(document: &SweepDocument, console: &Console) -> String {
     let mut names = headings(document, ["machine", "workload"]);
+    let columns = ["metric".to_owned(), format!(">{}", document.baseline)];
+    names.splice(2..2, columns);
     names.extend(asked(document).then(|| ">oracle".to_owned()));
     let mut table = Table::new(names.iter().map(String::as_str));
     for row in &document.rows {
-        let mut cells = vec![(row.machine.clone(), Tone::Plain), (row.workload.clone(), Tone::Plain)];
-        cells.extend(row.gains.iter().map(|gain| (factor(gain.gain), tone(gain.gain))));
+        let mut cells: Vec<(String, Tone)> = [&row.machine, &row.workload, &row.metric, &row.baseline_in_words]
+            .map(|text| (text.clone(), Tone::Plain))
+            .into();
+        cells.extend(row.gains.iter().map(|gain| (with_interval(gain), tone(gain))));
         cells.extend(asked(document).then(|| (factor(row.oracle), Tone::Plain)));
         table.toned_row(cells);
     }
@@ -248,6 +246,7 @@ fn won_markdown(won: &[SweepWon], columns: &str, rule: &str) -> String {
 fn markdown(document: &SweepDocument) -> String {
     let columns = document.candidates.iter().map(|name| format!(" `{name}` |")).collect::<String>();
     let rule = "--:|".repeat(document.candidates.len());
+    let base = format!(" `{}` |", document.baseline);
     let cells =
         |values: &[Option<f64>]| values.iter().map(|value| format!(" {} |", factor(*value))).collect::<String>();
     let mut text = format!(
@@ -261,11 +260,18 @@ fn markdown(document: &SweepDocument) -> String {
     if asked(document) {
         text.push_str(&won_markdown(&document.won, &columns, &rule));
     }
-    text.push_str(&format!("\n| machine | workload |{columns}{oracle}\n|---|---|{rule}{oracle_rule}\n"));
+    text.push_str(&format!(
+        "\n| machine | workload | metric |{base}{columns}{oracle}\n|---|---|---|--:|{rule}{oracle_rule}\n"
+    ));
     for row in &document.rows {
-        let mut gains: Vec<Option<f64>> = row.gains.iter().map(|gain| gain.gain).collect();
-        gains.extend(asked(document).then_some(row.oracle));
-        text.push_str(&format!("| {} | `{}` |{}\n", row.machine, row.workload, cells(&gains)));
+        let mut gains: String = row.gains.iter().map(|gain| format!(" {} |", with_interval(gain))).collect();
+        if asked(document) {
+            gains.push_str(&cells(&[row.oracle]));
+        }
+        text.push_str(&format!(
+            "| {} | `{}` | {} | {} |{gains}\n",
+            row.machine, row.workload, row.metric, row.baseline_in_words
+        ));
     }
     format!("{text}\n{}", losses(document))
 }
@@ -276,9 +282,7 @@ fn headings(document: &SweepDocument, first: [&str; 2]) -> Vec<String> {
 
 fn all_means(document: &SweepDocument) -> Vec<(String, Vec<Option<f64>>)> {
     let named = |mean: &SweepMean| (mean.name.clone(), mean.means.clone());
-    let all = ("everything".to_owned(), document.means.clone());
-    let by = document.by_machine.iter().chain(&document.by_workload).map(named);
-    std::iter::once(all).chain(by).collect()
+    document.by_metric.iter().chain(&document.by_machine).chain(&document.by_workload).map(named).collect()
 }
 
 /// How many losses the list shows.
@@ -290,6 +294,13 @@ fn losses(document: &SweepDocument) -> String {
     let mut text = format!("{count} of {} gains are losses of more than {share:.0} %", {
         document.rows.len() * document.candidates.len()
     });
+    if document.not_shown > 0 {
+        text.push_str(&format!(
+            "; {} more are below {REGRESSION} and not shown to be: {}",
+            document.not_shown,
+            if document.trials < MIN_TRIALS { "too few trials" } else { "trials differ as much among themselves" }
+        ));
+    }
     text.push_str(if count == 0 { ".\n" } else { "; the worst:\n\n" });
     for loss in document.regressions.iter().take(LOSSES) {
         text.push_str(&format!(
@@ -307,10 +318,21 @@ fn factor(gain: Option<f64>) -> String {
     gain.map_or_else(|| "-".into(), decimal)
 }
 
-fn tone(gain: Option<f64>) -> Tone {
-    match gain {
-        Some(gain) if gain < REGRESSION => Tone::Bad,
-        Some(gain) if gain > 1.0 / REGRESSION => Tone::Good,
-        _ => Tone::Plain,
+/// A factor with its interval, and what it is where that is no difference.
+fn with_interval(gain: &Gain) -> String {
+    let interval = gain.interval.map_or_else(String::new, |of| format!(" [{}, {}]", decimal(of.low), decimal(of.high)));
+    let finding = match gain.finding {
+        Some(Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials) | None => String::new(),
+        Some(finding) => format!(" {}", finding.words()),
+    };
+    format!("{}{interval}{finding}", factor(gain.gain))
+}
+
+/// Only what the trials show is good or bad.
+fn tone(gain: &Gain) -> Tone {
+    match gain.finding {
+        Some(Finding::Worse | Finding::Starves) => Tone::Bad,
+        Some(Finding::Better) => Tone::Good,
+        _ => Tone::Faint,
     }
 }

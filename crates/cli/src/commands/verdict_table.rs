@@ -14,39 +14,58 @@ use crate::units::with_unit;
 /// Longest text of a scheduler in tables and sentences; longer ones get a number there, and a line of a key.
 const LONGEST_LABEL: usize = 24;
 
-/// For standard output.
+/// For standard output; what schedulers decided is told in detail only.
 pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
-    text(document, |table| console.table(table), console.sentence_columns())
+    let told = if console.is_verbose() { decisions(document) } else { String::new() };
+    text(document, |table| console.table(table), console.sentence_columns()) + &told
 }
 
 /// For a file.
 pub fn plain(document: &ComparisonDocument) -> String {
-    text(document, Table::aligned, SENTENCE_COLUMNS)
+    text(document, Table::aligned, SENTENCE_COLUMNS) + &decisions(document)
 }
 
 fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let (document, key) = with_short_labels(document);
     format!(
-        "{key}{}\n{}\n{}{}{}{}{}{}",
+        "{key}{}\n{}\n{}{}{}{}{}",
         show(&table(&document)),
         wrapped(&document.verdict.sentence, columns),
         conditions(&document, columns),
         headroom(&document, columns),
         sensitivity(&document, &show, columns),
         time_split(&document, &show, columns),
-        operations(&document, &show),
-        decisions(&document)
+        operations(&document, &show)
     )
+}
+
+/// Whether a label names a program.
+fn is_program(label: &str) -> bool {
+    label.starts_with("scx:")
+}
+
+/// What a scheduler is called that is told apart by a number: of a program its file's name.
+fn short_name(label: &str) -> &str {
+    let (name, rest) = label.split_once(':').unwrap_or((label, ""));
+    let file = rest.split_whitespace().next().and_then(|path| path.rsplit('/').next()).filter(|file| !file.is_empty());
+    if is_program(label) { file.unwrap_or(name) } else { name }
 }
 
 /// The document with a name and a number for each scheduler whose text is long, and lines that say which is which.
 fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, String) {
     let mut document = document.clone();
     let mut short: Vec<(String, String)> = Vec::new();
+    let document_names: Vec<String> = document.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
     for scheduler in &document.schedulers {
         if scheduler.label.chars().count() > LONGEST_LABEL {
-            let name = scheduler.label.split(':').next().unwrap_or_default();
-            short.push((scheduler.label.clone(), format!("{name}#{}", short.len() + 1)));
+            let name = short_name(&scheduler.label);
+            let known = |name: &str| {
+                document_names.iter().any(|label| label == name) || short.iter().any(|(_, short)| short == name)
+            };
+            let mut numbered = (1..).map(|number| {
+                if number == 1 && is_program(&scheduler.label) { name.to_owned() } else { format!("{name}#{number}") }
+            });
+            short.push((scheduler.label.clone(), numbered.find(|name| !known(name)).unwrap_or_default()));
         }
     }
     let key: String = short.iter().map(|(long, short)| format!("{short} is {long}\n")).collect();
@@ -139,14 +158,14 @@ fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String, co
     text
 }
 
-/// Shares of the tasks' time by cause, one column per scheduler. Causes below a twentieth of a percent everywhere are
+/// Shares of the tasks' time by cause, one column per scheduler. Causes below half a percent everywhere are
 /// left out.
 pub fn time_table(split: &TimeSplit) -> Table {
     let headings: Vec<String> = split.schedulers.iter().map(|scheduler| format!(">{}", scheduler.label)).collect();
     let mut table = Table::new(std::iter::once("where the time went").chain(headings.iter().map(String::as_str)));
     for cause in &split.causes {
         let shares: Vec<f64> = split.schedulers.iter().map(|scheduler| scheduler.shares[cause.name]).collect();
-        if shares.iter().all(|share| *share < 5e-4) {
+        if shares.iter().all(|share| *share < 5e-3) {
             continue;
         }
         let shares = shares.iter().map(|share| format!("{:.1} %", share * 100.0));

@@ -1,8 +1,8 @@
 //! What explains the difference of a scheduler to the baseline: the number that the verdict is about, cause by cause.
 //!
 //! - An elapsed time is that of the thread that ended last, from the start of the run to its exit. Where it waited for other threads, the
-//!   causes are those of the path that leads to its end across threads ([`CriticalPath`]); where it depended on none, its own, which
-//!   tell more of its time on a CPU.
+//!   causes are those of the path that leads to its end across threads ([`CriticalPath`]), whose time on CPUs is divided as that of all
+//!   threads is; where it depended on none, its own.
 //! - Work done is explained by task time per work of all threads, every cause counted: where each thread lives as long as the run,
 //!   more work is less task time per work.
 //! - Other metrics are no sums of times. Task time per work stands beside them, and the sentence says that it does not explain them;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use warmcore_statistics::Design;
 
-use super::{CAUSES, CONSEQUENCES, Cause, LAST_THREAD_CAUSES, NO_GAP, SchedulerSplit, per_work};
+use super::{CAUSES, CONSEQUENCES, Cause, LAST_THREAD_CAUSES, NO_GAP, OFF_CPU, ON_CPU, SchedulerSplit, per_work};
 use crate::measures::{ELAPSED, HACKBENCH, Measure, WORK};
 use crate::trial::Trial;
 use crate::units::duration;
@@ -107,22 +107,19 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
     let (base, own) = (&pair.base_trials[of_base], &pair.own_trials[of_own]);
     let (base_value, own_value) = (judged.base.points[of_base]?, judged.own.points[of_own]?);
     let ratio = own_value / base_value;
-    let tie = match judged.own.finding {
-        Some(Finding::Identical) => Some("are identical"),
-        Some(Finding::Tied) => Some("are tied"),
-        _ => ((ratio - 1.0).abs() <= NO_GAP).then_some("differ by next to nothing"),
-    };
+    let next_to_nothing = (ratio - 1.0).abs() <= NO_GAP;
+    let tie = nothing_shown(judged.own.finding).or_else(|| next_to_nothing.then_some("differ by next to nothing"));
     let (causes, difference) = match explains {
         Explains::LastThread | Explains::CriticalPath => {
             let uncounted = [base.elapsed_ns as f64 - base_value, own.elapsed_ns as f64 - own_value];
             let spent = |trial: &'a Trial| {
                 let last = trial.last_thread.as_ref()?;
                 Some(match explains {
-                    Explains::CriticalPath => &last.path.as_ref()?.spent_ns,
-                    _ => &last.spent_ns,
+                    Explains::CriticalPath => divided(&last.path.as_ref()?.spent_ns, trial),
+                    _ => last.spent_ns.clone(),
                 })
             };
-            of_elapsed(spent(base)?, spent(own)?, uncounted)
+            of_elapsed(&spent(base)?, &spent(own)?, uncounted)
         }
         Explains::Work | Explains::TaskTime => {
             let (own, base) = (per_work(own, own_value)?, per_work(base, base_value)?);
@@ -141,7 +138,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
             let (own, base) = (own.last_thread.as_ref()?, base.last_thread.as_ref()?);
             let whose = match (&own.path, &base.path) {
                 (Some(own), Some(base)) if explains == Explains::CriticalPath => format!(
-                    "Back along who woke or created whom, over {} handover{} (under {base_label} {}) to the start, of the difference",
+                    "Following the critical path back to the start, over {} handover{} (under {base_label} {}), of the difference",
                     own.handovers,
                     if own.handovers == 1 { "" } else { "s" },
                     base.handovers
@@ -156,7 +153,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
                 duration(base_value),
                 own.task,
                 base.task,
-                listed(&lines),
+                listed(&lines, true),
                 over_all_threads(pair, ratio < 1.0),
             )
         }
@@ -164,11 +161,23 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
             "{label} does {} {} work than {base_label} {trials}: of the difference in task time per work {}{}",
             percent((ratio - 1.0).abs()),
             if ratio < 1.0 { "less" } else { "more" },
-            listed(&lines),
+            listed(&lines, false),
             lifetimes(own, base),
         ),
     };
     Some(Gap { label: label.clone(), trials: Some([of_base, of_own]), ratio: Some(ratio), difference, lines, sentence })
+}
+
+/// How schedulers compare between whom no difference is shown: what is not shown is not explained.
+fn nothing_shown(finding: Option<Finding>) -> Option<&'static str> {
+    Some(match finding? {
+        Finding::Identical => "are identical",
+        Finding::Tied => "are tied",
+        Finding::Unclear | Finding::NotMeasurable | Finding::Null => "are not shown to differ",
+        Finding::NotAnswerable | Finding::Starves => "cannot be compared",
+        // One trial is what it is, and the sentence names it.
+        Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials => return None,
+    })
 }
 
 /// Numbers of the trials whose ratio is nearest to the middle one of all, the baseline's first.
@@ -201,6 +210,25 @@ fn middle(judged: &Judged<'_>) -> Option<[usize; 2]> {
         }
         Design::Unpaired => Some([nearest(&of(&judged.base.points))?, nearest(&of(&judged.own.points))?]),
     }
+}
+
+/// The times of a path, its time on CPUs by cause as all threads of the trial divide theirs: events do not tell what a thread did in
+/// a part of its time.
+fn divided(path_ns: &BTreeMap<String, f64>, trial: &Trial) -> BTreeMap<String, f64> {
+    let mut divided_ns = path_ns.clone();
+    let of_cpu = || CAUSES.iter().filter(|cause| !OFF_CPU.contains(&cause.name));
+    let all_ns: f64 = of_cpu().filter_map(|cause| trial.time_of(cause.name)).sum();
+    if all_ns <= 0.0 {
+        return divided_ns;
+    }
+    let on_cpu_ns = divided_ns.remove(ON_CPU).unwrap_or(0.0);
+    for cause in of_cpu() {
+        let part = trial.time_of(cause.name).unwrap_or(0.0) / all_ns;
+        if part > 0.0 {
+            *divided_ns.entry(cause.name.to_owned()).or_default() += on_cpu_ns * part;
+        }
+    }
+    divided_ns
 }
 
 /// Differences of what the way to the end was spent on, and their sum: that of the metric, which may begin after the run does.
@@ -246,18 +274,22 @@ pub fn cause_title(name: &str) -> &'static str {
 /// Least share of a gap that a sentence names.
 const LEAST_SHARE: f64 = 0.05;
 
-/// The largest shares of a gap in words. Where they are more than the whole, also what offsets them.
-fn listed(lines: &[GapLine]) -> String {
-    let shares = || lines.iter().filter_map(|line| Some((line.name, line.share?)));
-    let top: Vec<(&str, f64)> = shares().filter(|(_, share)| *share >= LEAST_SHARE).take(3).collect();
-    let say = |(name, share): &(&str, f64)| format!("{} is {}", percent(share.abs()), cause_title(name));
+/// The largest shares of a gap in words, with their times if the gap is a time. Where they are more than the whole, also what offsets them.
+fn listed(lines: &[GapLine], is_time: bool) -> String {
+    let shares = || lines.iter().filter_map(|line| Some((line, line.share?)));
+    let much = |(line, share): &(&GapLine, f64)| match is_time {
+        true => format!("{} ({})", duration(line.difference.abs()), percent(share.abs())),
+        false => percent(share.abs()),
+    };
+    let top: Vec<(&GapLine, f64)> = shares().filter(|(_, share)| *share >= LEAST_SHARE).take(3).collect();
+    let say = |cause: &(&GapLine, f64)| format!("{} is {}", much(cause), cause_title(cause.0.name));
     let mut text = top.iter().map(say).collect::<Vec<_>>().join(", ");
     if top.iter().map(|(_, share)| share).sum::<f64>() > 1.005 {
-        let mut against: Vec<(&str, f64)> = shares().filter(|(_, share)| *share < 0.0).collect();
+        let mut against: Vec<(&GapLine, f64)> = shares().filter(|(_, share)| *share < 0.0).collect();
         against.sort_by(|a, b| a.1.total_cmp(&b.1));
         let large = against.iter().filter(|(_, share)| *share <= -LEAST_SHARE).count();
         against.truncate(large.clamp(1, 3));
-        let say = |(name, share): &(&str, f64)| format!("{} of {}", percent(share.abs()), cause_title(name));
+        let say = |cause: &(&GapLine, f64)| format!("{} of {}", much(cause), cause_title(cause.0.name));
         text.push_str(&format!(", offset by {}", against.iter().map(say).collect::<Vec<_>>().join(" and ")));
     }
     text
@@ -293,7 +325,7 @@ fn lifetimes(own: &Trial, base: &Trial) -> String {
 pub(super) fn of_task_time(
     (label, own): (&str, &[f64]),
     (base_label, base): (&str, &[f64]),
-    about: Option<&str>,
+    about: Option<(&str, Option<Finding>)>,
     works: bool,
 ) -> Gap {
     let explains = |cause: &Cause| !CONSEQUENCES.contains(&cause.name);
@@ -301,20 +333,24 @@ pub(super) fn of_task_time(
         CAUSES.iter().zip(values).filter(|(cause, _)| explains(cause)).map(|(_, value)| value).sum()
     };
     let (base_sum, difference) = (of_own(base), of_own(own) - of_own(base));
-    let differs = difference.abs() > NO_GAP * base_sum;
+    let unshown = about.and_then(|(metric, finding)| Some((metric, nothing_shown(finding)?)));
+    let differs = difference.abs() > NO_GAP * base_sum && unshown.is_none();
     let (causes, _) = of_causes(CAUSES.iter().zip(own.iter().zip(base).map(|(own, base)| own - base)));
     let lines = lines(&causes, |cause| (differs && explains(cause)).then_some(difference));
     let per = if works { "task time per work" } else { "task time" };
     let text = if differs {
         let way = if difference < 0.0 { "less" } else { "more" };
         let much = percent((difference / base_sum).abs());
-        format!("{label} needs {much} {way} {per} than {base_label}, of which {}", listed(&lines))
+        format!("{label} needs {much} {way} {per} than {base_label}, of which {}", listed(&lines, false))
     } else {
         format!("{label} and {base_label} need the same {per}")
     };
-    let sentence = match about {
-        Some(metric) => format!("Beside {metric}, which this does not explain: {text}"),
-        None => text,
+    let sentence = match (unshown, about) {
+        (Some((metric, how)), _) => {
+            format!("{label} and {base_label} {how} in {metric}: there is no difference to explain")
+        }
+        (None, Some((metric, _))) => format!("Beside {metric}, which this does not explain: {text}"),
+        (None, None) => text,
     };
     Gap { label: label.to_owned(), trials: None, ratio: None, difference, lines, sentence }
 }

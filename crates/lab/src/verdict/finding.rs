@@ -28,6 +28,10 @@ pub enum Finding {
     NotMeasurable,
     /// The baseline against itself: by so much others must differ at least.
     Null,
+    /// What one of the two schedulers acts on is not in the run.
+    NotAnswerable,
+    /// Tasks never ran again that did under the baseline.
+    Starves,
 }
 
 impl Finding {
@@ -70,6 +74,8 @@ impl Finding {
             Self::TooFewTrials => "too few",
             Self::NotMeasurable => "not measurable",
             Self::Null => "null",
+            Self::NotAnswerable => "not answerable",
+            Self::Starves => "starves",
         }
     }
 }

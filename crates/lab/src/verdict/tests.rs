@@ -148,6 +148,24 @@ fn a_candidate_that_is_nearly_zero_is_better_without_a_ratio() {
 }
 
 #[test]
+fn a_scheduler_that_leaves_more_tasks_waiting_for_ever_is_never_better() {
+    let side = |label: &str, wait_ns: f64, left: f64| -> Vec<Trial> {
+        let measures = [("wakeup_mean_ns", Some(wait_ns)), ("never_ran_again", Some(left))];
+        (0..10).map(|number| trial(label, number, &measures)).collect()
+    };
+    let document = |base_left: f64, own_left: f64| {
+        let record = ExperimentRecord { metric: Some("wakeup_mean_ns".into()), ..record(&["eevdf", "cfs"], 10) };
+        conclude(&record, &workload(), &Sim, &[side("eevdf", 5e4, base_left), side("cfs", 2e4, own_left)]).unwrap()
+    };
+    let starved = document(0.0, 16.0);
+    assert_eq!(starved.schedulers[1].measures["wakeup_mean_ns"].finding, Some(Finding::Starves));
+    let expected = "eevdf is best; cfs starves tasks, whatever its wakeup mean: 16 of them never ran again";
+    assert!(starved.verdict.sentence.starts_with(expected), "{}", starved.verdict.sentence);
+    assert_eq!(document(0.0, 0.0).verdict.best.as_deref(), Some("cfs"));
+    assert_eq!(document(50.0, 52.0).verdict.best.as_deref(), Some("cfs"), "most had no turn yet under either");
+}
+
+#[test]
 fn schedulers_as_good_as_the_best_are_named_beside_it() {
     let document = document(&[("cfs", 1.0), ("eevdf", 0.8), ("ule", 0.805)], 10);
     let expected = "eevdf is best, with ule as good within the margin of 1 %: elapsed time 0.8";

@@ -2,6 +2,7 @@
 
 use warmcore_statistics::{Better, Comparison, Design, Verdict};
 
+use super::answerable::left_waiting;
 use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, percent, spread};
 use crate::measures::Measure;
 use crate::units::with_unit;
@@ -18,6 +19,8 @@ pub(super) struct Basis<'a> {
 /// A scheduler that is compared with the baseline.
 struct Contender<'a> {
     label: &'a str,
+    /// Tasks that never ran again in the middle trial.
+    left_waiting: f64,
     result: &'a MeasureResult,
     comparison: &'a Comparison,
     finding: Finding,
@@ -33,7 +36,7 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
             let result = &scheduler.measures[&primary.name];
             let (comparison, finding) = (result.comparison.as_ref()?, result.finding?);
             let (label, is_yardstick) = (&scheduler.label, scheduler.is_yardstick);
-            Some(Contender { label, result, comparison, finding, is_yardstick })
+            Some(Contender { label, left_waiting: left_waiting(scheduler), result, comparison, finding, is_yardstick })
         })
         .collect();
     if others.is_empty() {
@@ -43,9 +46,10 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
     let real = || others.iter().filter(|other| !other.is_yardstick);
     let better = || real().filter(|other| other.finding == Finding::Better);
     let best = better().min_by(|a, b| gain(a).total_cmp(&gain(b)));
-    let is_best =
-        !schedulers[baseline].is_yardstick && real().count() > 0 && real().all(|other| other.finding == Finding::Worse);
-    let mut parts = Vec::new();
+    let is_best = !schedulers[baseline].is_yardstick
+        && real().count() > 0
+        && real().all(|other| matches!(other.finding, Finding::Worse | Finding::Starves));
+    let mut parts: Vec<String> = not_answerable(primary, &others, base).into_iter().collect();
     match best {
         Some(best) => {
             let as_good: Vec<&str> = better()
@@ -66,11 +70,25 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
         None => {}
     }
     let rest = others.iter().filter(|other| best.is_none_or(|best| best.label != other.label));
+    let rest = rest.filter(|other| other.finding != Finding::NotAnswerable);
     parts.extend(rest.map(|other| about(basis, other, base)));
     let replaced = basis.replaced.map_or_else(String::new, |replaced| format!("{}. ", replaced.reason));
     let sentence = format!("{replaced}{}; {}.", parts.join("; "), closing(primary, basis.design, basis.trials));
     let best = best.map(|best| best.label.to_owned()).or_else(|| is_best.then(|| base.clone()));
     Conclusion { best, sentence }
+}
+
+/// What stands before any number: comparisons that the run has no answer for, and what would have one.
+fn not_answerable(primary: &Measure, others: &[Contender<'_>], base: &str) -> Option<String> {
+    let names: Vec<&str> =
+        others.iter().filter(|other| other.finding == Finding::NotAnswerable).map(|other| other.label).collect();
+    let (last, before) = names.split_last()?;
+    let who = if before.is_empty() { (*last).to_owned() } else { format!("{} and {last}", before.join(", ")) };
+    Some(format!(
+        "how {who} and {base} compare in {} is not answerable here: cache-aware scheduling keeps threads together for what caches hold, \
+         and this run's memory has constant speed. With memory profiles it is (--assume-profile NAME, or --profiles FILE)",
+        primary.title
+    ))
 }
 
 /// A smallest effect that is no help to anybody, as a ratio.
@@ -102,8 +120,11 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
         ),
         Finding::Unclear => {
             let would_have_been = match comparison.smallest_effect.filter(|effect| *effect > 1.0 + margin) {
-                Some(effect) if effect > HOPELESS => " (not even ten times as much would have been)".into(),
-                Some(effect) => format!(" (a change of {} would have been)", percent(effect - 1.0)),
+                Some(effect) if effect > HOPELESS => {
+                    let trials = trials_in_words(basis.design, trials);
+                    format!(": with {trials} even a tenfold change would go undetected")
+                }
+                Some(effect) => format!("; a change of {} would have been", percent(effect - 1.0)),
                 None => String::new(),
             };
             format!(
@@ -113,6 +134,11 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
         Finding::Null => format!(
             "{base} differs from itself by up to {}, and less counts as no difference",
             percent(spread(comparison) - 1.0)
+        ),
+        Finding::NotAnswerable => format!("{label} and {base} cannot be compared in {title} here"),
+        Finding::Starves => format!(
+            "{label} starves tasks, whatever its {title}: {:.0} of them never ran again in the middle trial, more than under {base}",
+            other.left_waiting
         ),
         Finding::NotMeasurable => {
             format!("{label} cannot be compared with {base} in {title}, which is nearly zero there")

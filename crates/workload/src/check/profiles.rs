@@ -3,7 +3,8 @@
 use warmcore_memory::{Profile, Sharing};
 
 use super::{CheckError, CheckProblem};
-use crate::{Task, TaskTemplateId, Workload};
+use crate::nearest::suggestion;
+use crate::{Task, TaskTemplateId, Workload, WorkloadError};
 
 impl Workload {
     /// The memory profile a task names: one of the workload's own, or one that is shipped.
@@ -32,6 +33,24 @@ impl Workload {
         };
         let tasks = &self.tasks;
         self.profiles.retain(|own| !offered.contains(own) || tasks.iter().any(|task| named(&own.name, task)));
+    }
+
+    /// Gives tasks that name no memory profile this one, of those offered or shipped; tasks without work stay without.
+    ///
+    /// # Errors
+    /// When there is no such profile, or no such task.
+    pub(crate) fn assume_profile(&mut self, name: &str, offered: &[Profile]) -> Result<(), WorkloadError> {
+        self.offer(offered);
+        let programs = &self.programs;
+        let without = |task: &&mut Task| {
+            task.profile.is_none() && task.phase_profiles.is_empty() && !programs[task.program.index()].is_idle()
+        };
+        let assumed = self.tasks.iter_mut().filter(without).map(|task| task.profile = Some(name.to_owned())).count();
+        if assumed == 0 {
+            return Err(WorkloadError::NothingToAssume { profile: name.to_owned() });
+        }
+        self.drop_unused(offered);
+        Ok(self.check()?)
     }
 
     /// Whether any task that can run names a memory profile.
@@ -72,7 +91,10 @@ fn check_task(workload: &Workload, task: &Task) -> Result<(), CheckProblem> {
 /// A task's use of a profile.
 fn check_use(workload: &Workload, task: &Task, name: &str) -> Result<(), CheckProblem> {
     let Some(profile) = workload.profile_called(name) else {
-        return Err(CheckProblem::Profile { message: format!("there is no memory profile called \"{name}\"") });
+        let known = workload.profiles.iter().chain(warmcore_memory::library::profiles());
+        let nearest = suggestion(name, known.map(|profile| profile.name.as_str()));
+        let message = format!("there is no memory profile called \"{name}\"{nearest}");
+        return Err(CheckProblem::Profile { message });
     };
     for class in &profile.classes {
         let Sharing::Data(wanted) = &class.sharing else { continue };

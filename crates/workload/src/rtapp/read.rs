@@ -22,6 +22,8 @@ pub struct Options<'a> {
     pub multiply_add_ps: Option<NonZeroU64>,
     /// Memory profiles that tasks may name: after the workload's own, before those that are shipped. The workload keeps those that it names.
     pub profiles: &'a [warmcore_memory::Profile],
+    /// Memory profile of tasks that name none; [`resolve`](crate::resolve) alone heeds it.
+    pub assume_profile: Option<&'a str>,
 }
 
 /// Reads an rt-app JSON document. `name` becomes the workload's name, usually the file's stem.

@@ -1,0 +1,114 @@
+//! Which measure carries a verdict: the one asked for, or the workload's own, unless it cannot tell schedulers apart.
+//!
+//! It cannot where the baseline's value is nearly zero or no trial has one; where it is a percentile of so few events that it is one of the
+//! longest of them, whatever the percentile; and where it is an elapsed time that timers and sleeps of the workload set. Then the verdict is about the
+//! next measure that can, and says so.
+//!
+//! What is fixed is read from the workload and from the baseline alone, so that no candidate's result chooses the measure.
+
+use warmcore_workload::Workload;
+
+use super::{Replaced, SchedulerResult};
+use crate::measures::{self, ELAPSED, Measure};
+use crate::trial::Trial;
+use crate::units::{duration, with_unit};
+
+/// Events that a percentile is one of. With fewer, the 99th is the longest of all.
+pub const FEWEST_EVENTS: f64 = 100.0;
+
+/// Part of an elapsed time that timers and sleeps take where they fix it.
+const FIXED: f64 = 0.9;
+/// Part of the run that a task lasts whose timers and sleeps fix its end, if it does not last all of it.
+const LASTS: f64 = 0.5;
+
+/// What a measure is chosen by.
+pub(super) struct Candidates<'a, 'b> {
+    pub workload: &'b Workload,
+    pub catalogue: &'a [Measure],
+    pub schedulers: &'b [SchedulerResult],
+    pub trials: &'b [Vec<Trial>],
+    pub baseline: usize,
+}
+
+impl<'a> Candidates<'a, '_> {
+    /// The measure asked for, or another one and why.
+    pub fn choose(&self, asked: &'a Measure) -> (&'a Measure, Option<Replaced>) {
+        if self.schedulers.len() < 2 {
+            return (asked, None);
+        }
+        let Some(because) = self.objection(asked) else { return (asked, None) };
+        let mean = measures::mean_beside(&asked.name).into_iter();
+        let latencies = if asked.name == ELAPSED { measures::latencies(self.workload) } else { Vec::new() };
+        let others = mean.chain(latencies).chain(measures::instead(self.workload).map(str::to_owned));
+        let known = |name: String| self.catalogue.iter().find(|measure| measure.name == name && name != asked.name);
+        match others.filter_map(known).find(|measure| self.objection(measure).is_none()) {
+            Some(other) => {
+                let reason = format!("{because}, so the verdict is about {}", other.title);
+                (other, Some(Replaced { metric: asked.name.clone(), reason }))
+            }
+            None => (asked, None),
+        }
+    }
+
+    /// Why a measure cannot carry the verdict.
+    fn objection(&self, measure: &Measure) -> Option<String> {
+        self.next_to_nothing(measure)
+            .or_else(|| self.of_few_events(measure))
+            .or_else(|| self.fixed_by_arrivals(measure))
+    }
+
+    fn next_to_nothing(&self, measure: &Measure) -> Option<String> {
+        let median = |scheduler: &SchedulerResult| scheduler.measures.get(&measure.name)?.summary.median;
+        let base = &self.schedulers[self.baseline];
+        if self.schedulers.iter().all(|scheduler| median(scheduler).is_none()) {
+            return Some(format!("{} is not measurable here: no trial has a value of it", measure.title));
+        }
+        if median(base).is_none_or(|median| median >= measure.least) {
+            return None;
+        }
+        let value = |scheduler: &SchedulerResult| {
+            Some(format!("{} under {}", with_unit(median(scheduler)?, measure.unit), scheduler.label))
+        };
+        let values: Vec<String> = self.schedulers.iter().filter_map(value).collect();
+        Some(format!(
+            "{} is not measurable here: it is nearly zero under {} ({})",
+            measure.title,
+            base.label,
+            values.join(", ")
+        ))
+    }
+
+    fn of_few_events(&self, measure: &Measure) -> Option<String> {
+        let needed = measures::events_needed(&measure.name, FEWEST_EVENTS)?;
+        let events: Vec<f64> = self.trials[self.baseline]
+            .iter()
+            .filter_map(|trial| measures::events_behind(&measure.name, trial))
+            .collect();
+        let fewest = events.into_iter().min_by(f64::total_cmp).filter(|events| *events < needed)?;
+        Some(format!(
+            "{} is a percentile of {fewest:.0} events in a trial under {}, which take {needed:.0} to have one",
+            measure.title, self.schedulers[self.baseline].label
+        ))
+    }
+
+    fn fixed_by_arrivals(&self, measure: &Measure) -> Option<String> {
+        let trial = self.trials[self.baseline].first().filter(|_| measure.name == ELAPSED)?;
+        let elapsed_ns = trial.measure(ELAPSED)?;
+        let last = trial.tasks.iter().max_by_key(|task| task.exited_ns)?.exited_ns?;
+        let (name, least_ns) = trial.tasks.iter().find_map(|task| {
+            let template = self.workload.template_name(&task.name);
+            let template = self.workload.tasks.iter().find(|known| known.name == template)?;
+            let least_ns = self.workload.programs[template.program.index()].least_time_ns() as f64;
+            let exited_ns = task.exited_ns?;
+            let lifetime_ns = (exited_ns - task.started_ns) as f64;
+            let all = least_ns >= FIXED * elapsed_ns;
+            let end = exited_ns == last && least_ns >= FIXED * lifetime_ns && lifetime_ns >= LASTS * elapsed_ns;
+            (all || end).then_some((&task.name, least_ns))
+        })?;
+        Some(format!(
+            "elapsed time is fixed by when work arrives: timers and sleeps of {name} take {} of {}",
+            duration(least_ns),
+            duration(elapsed_ns)
+        ))
+    }
+}

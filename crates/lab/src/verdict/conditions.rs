@@ -1,0 +1,126 @@
+//! What a verdict holds for beside what was asked: memory, NUMA balancing, siblings, kernel threads, the warm-up, trials in lockstep.
+
+use warmcore_kernel::MemoryChoice;
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_topology::Machine;
+
+use super::{ComparisonDocument, SchedulerResult, decimal};
+use crate::experiment::{Experiment, ExperimentRecord};
+use crate::measures::Measure;
+use crate::units::duration;
+
+/// Adds what simulations of an experiment assume.
+pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonDocument) {
+    let machine = &experiment.machine.value;
+    document.conditions.extend(memory(experiment));
+    document.conditions.extend(numa_balancing(experiment));
+    document.conditions.extend(shared_cores(machine));
+    document.conditions.extend(background(machine));
+    if !document.lockstep.is_empty() {
+        document.conditions.push(format!(
+            "the {} trials of {} are in lockstep, with the same {} and as many events: they say no more than one of \
+             them; times that vary (docs/workloads.md) would end it",
+            experiment.seeds.len(),
+            document.lockstep.join(", "),
+            document.primary
+        ));
+    }
+}
+
+/// What tells, beside the verdict's measure, that trials are the same sequence of events. One measure alone does not: percentiles are edges
+/// of buckets, and a run of a set length has always the same elapsed time.
+const SEQUENCE: [&str; 5] = ["wakeups", "slices", "migrations_ran", "voluntary_switches", "involuntary_switches"];
+
+/// Schedulers of at least two trials that have the same value of the verdict's measure and as many wakeups, slices, moves and switches in
+/// all of them. Nothing then varies but what a tick more or less takes: further trials are the same run again.
+pub(super) fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec<String> {
+    let same = |scheduler: &SchedulerResult, name: &str| {
+        let points = scheduler.measures.get(name).map_or(&[][..], |result| &result.points);
+        points.len() > 1 && points[0].is_some() && points.iter().all(|point| *point == points[0])
+    };
+    let in_lockstep = |scheduler: &&SchedulerResult| {
+        SEQUENCE.iter().chain([&measure.name.as_str()]).all(|name| same(scheduler, name))
+    };
+    schedulers.iter().filter(in_lockstep).map(|scheduler| scheduler.label.clone()).collect()
+}
+
+/// What follows from the experiment's record and from what schedulers decided.
+pub(super) fn of_record(record: &ExperimentRecord, schedulers: &[SchedulerResult]) -> Vec<String> {
+    let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
+    record.warm_up_ns.map(warm_up).into_iter().chain(schedulers.iter().filter_map(left_apart)).collect()
+}
+
+/// Cache-aware scheduling that chose an LLC and could gather nobody there, by its own count: in half of the trials or more, scans found every
+/// thread of the program that was elsewhere alone in its LLC, and none was ever pulled.
+fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
+    let points = |what: &str| scheduler.decisions.iter().find(|decision| decision.what == what).map(|d| &d.points);
+    let apart = points("threads left apart")?;
+    let pulled = points("task pulled");
+    let held = |(trial, count): &(usize, &u64)| **count > 0 && pulled.is_none_or(|pulled| pulled[*trial] == 0);
+    let trials: Vec<u64> = apart.iter().enumerate().filter(held).map(|(_, count)| *count).collect();
+    (2 * trials.len() >= apart.len()).then(|| {
+        format!(
+            "{} chose a preferred LLC and nobody could be pulled there in {} of {} trials: at up to {} scans of a trial each \
+             thread elsewhere ran alone in its LLC, from which balancing takes nobody (docs/models/cache-aware.md)",
+            scheduler.label,
+            trials.len(),
+            apart.len(),
+            trials.iter().max().copied().unwrap_or(0)
+        )
+    })
+}
+
+/// How fast memory is, and whose profile says what tasks do to it.
+fn memory(experiment: &Experiment) -> Option<String> {
+    let workload = &experiment.workload.value;
+    if experiment.memory == MemoryChoice::None {
+        return Some("memory has constant speed: what caches hold decides nothing (--memory, --assume-profile)".into());
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for task in &workload.tasks {
+        for name in task.profile.iter().chain(task.phase_profiles.iter().map(|(_, name)| name)) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+    }
+    let level = if experiment.memory.is_exact() { "exact" } else { "analytic" };
+    let named = if names.len() > 1 { "profiles" } else { "profile" };
+    (!names.is_empty()).then(|| format!("{level} memory, with the {named} {}", names.join(", ")))
+}
+
+/// Under which schedulers pages follow tasks, on a machine of several memories.
+fn numa_balancing(experiment: &Experiment) -> Option<String> {
+    let machine = &experiment.machine.value;
+    let on = |spec: &&SchedulerSpec| {
+        spec.effective(machine.cpu_count()).iter().any(|(name, value)| *name == NUMA_BALANCING && *value != 0)
+    };
+    let names: Vec<String> = experiment.schedulers.iter().filter(on).map(ToString::to_string).collect();
+    (machine.nodes().count() > 1 && experiment.memory != MemoryChoice::None && !names.is_empty())
+        .then(|| format!("NUMA balancing is on under {} ({NUMA_BALANCING}=0 turns it off)", names.join(", ")))
+}
+
+/// The tunable of the fair class that lets pages follow tasks.
+const NUMA_BALANCING: &str = "numa_balancing";
+
+/// Which threads of the kernel itself run beside the workload, if any do.
+fn background(machine: &Machine) -> Option<String> {
+    let background = machine.background();
+    let said = format!(
+        "threads of the kernel itself run beside the workload and count nowhere (--background {})",
+        background.name
+    );
+    (!background.is_empty()).then_some(said)
+}
+
+/// How far hardware threads of one core slow each other, where there are any.
+fn shared_cores(machine: &Machine) -> Option<String> {
+    let slowdown = machine.costs().smt_slowdown();
+    let origin = machine.origin("costs.smt_slowdown_percent").map_or_else(String::new, |origin| origin.short() + "; ");
+    (machine.smt_width() > 1).then(|| {
+        format!(
+            "beside a busy thread of its core work takes {} times as long ({origin}--smt-slowdown)",
+            decimal(1.0 + slowdown)
+        )
+    })
+}

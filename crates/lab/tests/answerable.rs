@@ -1,0 +1,105 @@
+//! What a verdict is about, and where there is none: metrics that the arrivals fix, percentiles of few events, schedulers that act on what is
+//! not in the run, tasks that starve, runs without an end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use warmcore_lab::builder::BuildError;
+use warmcore_lab::experiment::{Experiment, Named, trial_seeds};
+use warmcore_lab::runner::{self, Conduct};
+use warmcore_lab::verdict::{self, ComparisonDocument, Finding};
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_workload::{Options, resolve};
+
+fn built(schedulers: &[&str], machine: &str, workload: &str, metric: Option<&str>) -> Result<Experiment, BuildError> {
+    let named = Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() };
+    let value = resolve(if workload.starts_with('{') { "w.json" } else { workload }, &Options::default(), |_| {
+        Ok(workload.to_owned())
+    });
+    let schedulers = schedulers.iter().map(|text| SchedulerSpec::parse(text).unwrap()).collect();
+    let built = Experiment::builder(named, Named { source: "w".into(), value: value.unwrap() })
+        .schedulers(schedulers)
+        .seeds(trial_seeds(1, 8))
+        .metric(metric.map(str::to_owned))
+        .build()?;
+    Ok(built.experiment)
+}
+
+fn compared(schedulers: &[&str], machine: &str, workload: &str, metric: Option<&str>) -> ComparisonDocument {
+    let experiment = built(schedulers, machine, workload, metric).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let finished = runner::run(&experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+    verdict::conclude_experiment(&experiment, &experiment.record(), &finished.trials).unwrap()
+}
+
+fn finding(document: &ComparisonDocument, scheduler: usize) -> Finding {
+    document.schedulers[scheduler].measures[&document.primary].finding.unwrap()
+}
+
+/// Requests every 5 ms: 100 of them take half a second under any scheduler.
+const SERVICE: &str = r#"{ "tasks": { "w": { "instance": 6, "loop": 100, "run": 1000,
+    "timer": { "ref": "unique", "period": 5000, "mode": "absolute" } } } }"#;
+
+#[test]
+fn a_service_whose_arrivals_fix_its_time_is_judged_by_how_long_requests_take() {
+    let document = compared(&["eevdf", "cfs"], "1s1n2l2c1t", SERVICE, None);
+    assert_eq!(document.primary, "response_p99_ns", "{}", document.verdict.sentence);
+    let said = "elapsed time is fixed by when work arrives: timers and sleeps of w-0 take 500 ms of 50";
+    assert!(document.verdict.sentence.starts_with(said), "{}", document.verdict.sentence);
+    // By hand: six requests arrive together at four CPUs, and two of them share a CPU each.
+    let p99 = document.schedulers[0].measures["response_p99_ns"].summary.median.unwrap();
+    assert!((1e6..3.1e6).contains(&p99), "{p99}");
+    let asked = compared(&["eevdf", "cfs"], "1s1n2l2c1t", SERVICE, Some("elapsed_ns"));
+    assert_eq!(asked.replaced.unwrap().metric, "elapsed_ns", "whoever asks for it is told, too");
+}
+
+#[test]
+fn a_program_that_sleeps_now_and_then_is_still_judged_by_its_time() {
+    let workload = r#"{ "tasks": { "w": { "instance": 6, "loop": 100, "run": 1000, "sleep": 200 } } }"#;
+    assert_eq!(compared(&["eevdf", "cfs"], "1s1n2l2c1t", workload, None).primary, "elapsed_ns");
+}
+
+#[test]
+fn a_percentile_of_few_events_gives_way_to_the_mean() {
+    let workload = |loops: u32| {
+        format!(
+            r#"{{ "tasks": {{ "w": {{ "loop": {loops}, "run": 900, "sleep": 100 }}, "hog": {{ "loop": 1, "run": 20000 }} }} }}"#
+        )
+    };
+    let few = compared(&["eevdf", "rr"], "1s1n1l1c1t", &workload(20), Some("wakeup_p99_ns"));
+    assert_eq!(few.primary, "wakeup_mean_ns");
+    assert!(few.verdict.sentence.starts_with("wakeup p99 is a percentile of 22 events"), "{}", few.verdict.sentence);
+    let many = compared(&["eevdf", "rr"], "1s1n1l1c1t", &workload(200), Some("wakeup_p99_ns"));
+    assert_eq!((many.primary.as_str(), many.replaced), ("wakeup_p99_ns", None));
+    let rare = compared(&["eevdf", "rr"], "1s1n1l1c1t", &workload(200), Some("wakeup_p999_ns"));
+    assert_eq!(rare.primary, "wakeup_mean_ns", "one in a thousand of 200");
+}
+
+#[test]
+fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
+    let workload = r#"{ "tasks": { "w": { "instance": 3, "loop": 1, "run": 50000 } } }"#;
+    let without = compared(&["eevdf", "cfs", "cache-aware"], "1s1n2l4c1t", workload, None);
+    assert_eq!(finding(&without, 2), Finding::NotAnswerable);
+    assert_ne!(finding(&without, 1), Finding::NotAnswerable, "cfs acts on nothing that is missing");
+    let sentence = &without.verdict.sentence;
+    assert!(
+        sentence.starts_with("how cache-aware and eevdf compare in elapsed time is not answerable here"),
+        "{sentence}"
+    );
+    assert!(sentence.contains("--assume-profile"), "{sentence}");
+    let under = compared(&["cache-aware", "eevdf"], "1s1n2l4c1t", workload, None);
+    assert_eq!(finding(&under, 1), Finding::NotAnswerable, "nor as the baseline");
+    // Where threads were is answered without caches.
+    let places = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", workload, Some("dominant_llc_share"));
+    assert_ne!(finding(&places, 1), Finding::NotAnswerable);
+    let with = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", "verilator:-t3,-C50", None);
+    assert_ne!(finding(&with, 1), Finding::NotAnswerable);
+    assert!(with.conditions.iter().any(|words| words == "analytic memory, with the profile verilator"));
+}
+
+#[test]
+fn a_run_that_would_never_end_is_refused_before_it_begins() {
+    let endless = built(&["eevdf"], "1s1n1l1c1t", r#"{ "tasks": { "a": { "run": 1000 } } }"#, None).unwrap_err();
+    assert!(matches!(&endless, BuildError::Endless { task } if task == "a"), "{endless}");
+    assert!(endless.advice().unwrap().contains("--max-time"));
+}

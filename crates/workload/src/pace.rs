@@ -1,0 +1,112 @@
+//! What no scheduler changes: the time that tasks take by their timers and sleeps alone, and tasks that never end.
+
+use crate::{Drawn, Program, Step, Task, Workload};
+
+impl Program {
+    /// Nanoseconds from a task's start to its end that its timers, or its sleeps, take alone, whichever are more; work and waiting for others
+    /// come on top, and sleeps that are drawn count with their mean. `u64::MAX` if they stand in a loop without end.
+    #[must_use]
+    pub fn least_time_ns(&self) -> u64 {
+        let timers = self.sum(|step| match step {
+            Step::Timer { period_ns, .. } => *period_ns,
+            _ => 0,
+        });
+        let sleeps = self.sum(|step| match step {
+            Step::Sleep { duration_ns } => *duration_ns,
+            Step::Draw { what: Drawn::Sleep, from } => from.mean_ns() as u64,
+            _ => 0,
+        });
+        timers.max(sleeps)
+    }
+
+    /// The sum of a number over all steps that are carried out, up to an exit.
+    fn sum(&self, of: impl Fn(&Step) -> u64) -> u64 {
+        // For each open loop how often it is carried out, and the sum of one iteration.
+        let mut open: Vec<(u64, u64)> = vec![(1, 0)];
+        for step in &self.steps {
+            match step {
+                Step::LoopStart { times, .. } => open.push((times.unwrap_or(u64::MAX), 0)),
+                Step::LoopEnd { .. } => {
+                    // Loops match in every workload that was checked.
+                    let (times, once) = open.pop().unwrap_or_default();
+                    if let Some(outer) = open.last_mut() {
+                        outer.1 = outer.1.saturating_add(once.saturating_mul(times));
+                    }
+                }
+                Step::Exit | Step::Stop => break,
+                step => {
+                    if let Some(inner) = open.last_mut() {
+                        inner.1 = inner.1.saturating_add(of(step));
+                    }
+                }
+            }
+        }
+        // After an exit within loops their first iteration is all there was.
+        open.into_iter().fold(0, |sum, (_, once)| sum.saturating_add(once))
+    }
+
+    /// Whether it has a loop without end that no exit leaves.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        let mut open: Vec<bool> = Vec::new();
+        for step in &self.steps {
+            match step {
+                Step::LoopStart { times, .. } => open.push(times.is_none()),
+                Step::LoopEnd { .. } if open.pop() == Some(true) => return true,
+                // Whatever loops are open, their first iteration ends here.
+                Step::Exit | Step::Stop => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
+impl Workload {
+    /// A task because of which the workload never ends: it loops for ever, and nothing else ends the workload, neither its duration nor a
+    /// task's [`Step::Stop`].
+    #[must_use]
+    pub fn endless_task(&self) -> Option<&Task> {
+        let stops = |program: &Program| program.steps.contains(&Step::Stop);
+        if self.duration_ns.is_some() || self.programs.iter().any(stops) {
+            return None;
+        }
+        self.tasks.iter().find(|task| self.programs[task.program.index()].is_endless())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, Workload, from_generator, from_rtapp};
+
+    fn made(tasks: &str) -> Workload {
+        from_rtapp("w", &format!(r#"{{ "tasks": {tasks} }}"#), &Options::default()).unwrap()
+    }
+
+    fn least_of(events: &str) -> u64 {
+        made(&format!(r#"{{ "a": {{ {events} }} }}"#)).programs[0].least_time_ns()
+    }
+
+    #[test]
+    fn timers_or_sleeps_count_each_as_often_as_it_comes() {
+        assert_eq!(least_of(r#""loop": 1, "run": 1000"#), 0);
+        let timer = r#""timer": { "ref": "t", "period": 100 }"#;
+        assert_eq!(least_of(&format!(r#""loop": 50, "run": 10, {timer}"#)), 5_000_000);
+        assert_eq!(least_of(&format!(r#""loop": 50, "run": 10, "sleep": 20, {timer}"#)), 5_000_000);
+        assert_eq!(least_of(&format!(r#""loop": 50, "run": 10, "sleep": 120, {timer}"#)), 6_000_000);
+        let phases = r#""loop": 2, "phases": { "p": { "loop": 3, "sleep": 10 }, "q": { "sleep": 5 } }"#;
+        assert_eq!(least_of(phases), 70_000);
+        assert_eq!(least_of(r#""sleep": 10"#), u64::MAX, "a loop is without end if nobody says how long it is");
+    }
+
+    #[test]
+    fn a_task_that_loops_for_ever_never_ends_unless_something_ends_it() {
+        let endless = |workload: &Workload| workload.endless_task().map(|task| task.name.clone());
+        assert_eq!(endless(&made(r#"{ "b": { "loop": 1, "run": 5 }, "a": { "run": 5 } }"#)), Some("a".into()));
+        assert_eq!(endless(&made(r#"{ "a": { "loop": 5, "run": 5 } }"#)), None);
+        let text = r#"{ "tasks": { "a": { "run": 5 } }, "global": { "duration": 2 } }"#;
+        assert_eq!(endless(&from_rtapp("w", text, &Options::default()).unwrap()), None);
+        assert_eq!(endless(&from_generator("schbench:-m1,-t2,-r1,-L").unwrap()), None);
+        assert_eq!(endless(&from_generator("hackbench:-g1,-f2,-l3").unwrap()), None);
+    }
+}
