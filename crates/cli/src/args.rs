@@ -146,7 +146,7 @@ pub struct SubjectArguments {
     /// CPU model of a /sys tree or hwloc XML
     #[arg(long, value_name = "PRESET")]
     pub base: Option<String>,
-    /// Threads of the kernel itself that run beside the workload: none, one of those that come with the program (quiet, guest-7.2,
+    /// Threads of the kernel itself and interrupts beside the workload: none, one of those that come with the program (quiet, guest-7.2,
     /// host-6.18, launchers), or a file; in the simulator
     #[arg(long, value_name = "BACKGROUND")]
     pub background: Option<String>,
@@ -189,7 +189,7 @@ pub struct CompareArguments {
     /// CPU model of a /sys tree or hwloc XML
     #[arg(long, value_name = "PRESET", conflicts_with = "resume")]
     pub base: Option<String>,
-    /// Threads of the kernel itself that run beside the workload: none, one of those that come with the program (quiet, guest-7.2,
+    /// Threads of the kernel itself and interrupts beside the workload: none, one of those that come with the program (quiet, guest-7.2,
     /// host-6.18, launchers), or a file; in the simulator
     #[arg(long, value_name = "BACKGROUND", conflicts_with = "resume")]
     pub background: Option<String>,

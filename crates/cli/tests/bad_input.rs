@@ -258,6 +258,19 @@ fn kernel_threads_that_cannot_be_are_named() {
     refused("empty.toml", "its list of runs is empty");
     file("key.toml", "on = \"any\"\nrates_per_s = 1\nrun_us = [1]");
     refused("key.toml", "rates_per_s");
+    let interrupt = |name: &str, keys: &str| {
+        let text =
+            format!("schema = \"warmcore-background-1\"\nname = \"x\"\n[[interrupt]]\nname = \"disk\"\n{keys}\n");
+        scratch.write(name, &text);
+    };
+    interrupt("irq-cpus.toml", "on = \"9\"\nrate_per_s = 1\nrun_us = [1]");
+    refused("irq-cpus.toml", "interrupt `disk` is to run on CPU 9, which is not there");
+    interrupt("irq-run.toml", "on = \"any\"\nrate_per_s = 1\nrun_us = [0]");
+    refused("irq-run.toml", "irq-run.toml:3 (background TOML): interrupt `disk`: a run of 0 ns is not 1 to");
+    interrupt("irq-always.toml", "on = \"each-cpu\"\ninterval_us = [5]\nrun_us = [6]");
+    refused("irq-always.toml", "interrupt `disk`: it runs 6000 ns every 5000 ns on average, so it would never be done");
+    interrupt("irq-key.toml", "on = \"any\"\nrate_per_s = 1\nrun_us = [1]\nnice = 3");
+    refused("irq-key.toml", "unknown field `nice`");
     // A real kernel has threads of its own.
     let words = format!("compare --on host -m host -w {WORKLOAD} -s eevdf -n 1 --no-out --background quiet");
     scratch.run(&words).did_not_panic().exits_with(2).complains("a real kernel has threads of its own");

@@ -5,7 +5,8 @@
 //! that runs one as idle, as recordings of real kernels do ([`Core::shown`]). What they took is told apart ([`BackgroundOutcome`]).
 //!
 //! Every thread draws from a stream of its own, so that what one does changes no other's times. Not modelled: what a thread does to
-//! others when it has run (a worker that completes a request wakes nobody), threads of real-time classes, interrupts.
+//! others when it has run (a worker that completes a request wakes nobody), threads of real-time classes. Interrupts are in
+//! [`interrupts`](crate::interrupts).
 //!
 //! Source of the mechanism: Linux 7.2 `kernel/kthread.c`, `kernel/time/timer.c` (`TIMER_DEFERRABLE`), `kernel/time/timer_migration.c` (a busy CPU runs
 //! what timers of idle ones need not run there; the hierarchy of its groups is LLC, node, machine here); of the numbers: the machine's background.
@@ -19,6 +20,7 @@ use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId, Workload};
 use crate::core::Core;
 use crate::engine::{Engine, Leave, Now};
 use crate::event_queue::Class;
+use crate::interrupts::Interrupts;
 use crate::memory::Memory;
 use crate::scheduler::{Scheduler, WakeFlags};
 use crate::task::{Activity, State, Task, WaitReason};
@@ -102,6 +104,7 @@ pub(crate) struct BackgroundState<'a> {
     wakeups: Vec<u64>,
     /// By CPU: threads whose timers have run out and wait for the CPU to be busy.
     deferred: Vec<Vec<u32>>,
+    pub interrupts: Interrupts<'a>,
 }
 
 impl<'a> BackgroundState<'a> {
@@ -114,6 +117,7 @@ impl<'a> BackgroundState<'a> {
             streams: (0..visitors.len()).map(stream).collect(),
             wakeups: vec![0; visitors.len()],
             deferred: vec![Vec::new(); cpus],
+            interrupts: Interrupts::of(machine, seed),
         }
     }
 
@@ -123,48 +127,64 @@ impl<'a> BackgroundState<'a> {
 
     /// From one wakeup of a thread to the next.
     fn draw_interval_ns(&mut self, index: usize) -> u64 {
-        let random = &mut self.streams[index];
-        match &self.background.threads[self.visitors[index].thread as usize].wakes {
-            Wakes::Intervals(values) => values[below(random, values.len())],
-            Wakes::Random { mean_ns } => exponential(random, *mean_ns),
-        }
+        let wakes = &self.thread(index).wakes;
+        interval_ns(&mut self.streams[index], wakes)
     }
 
-    /// From the beginning of the run to the first wakeup: the rest of an interval that has begun some time before.
+    /// From the beginning of the run to the first wakeup.
     fn draw_first_ns(&mut self, index: usize) -> u64 {
-        let interval_ns = self.draw_interval_ns(index);
-        match self.thread(index).wakes {
-            Wakes::Intervals(_) => {
-                ((u128::from(interval_ns) * u128::from(self.streams[index].next_u32())) >> 32) as u64
-            }
-            // What is left of such an interval is distributed as the whole.
-            Wakes::Random { .. } => interval_ns,
-        }
+        let wakes = &self.thread(index).wakes;
+        first_ns(&mut self.streams[index], wakes)
     }
 
     fn draw_run_ns(&mut self, index: usize) -> u64 {
-        let values = &self.background.threads[self.visitors[index].thread as usize].run_ns;
-        values[below(&mut self.streams[index], values.len())]
+        let values = &self.thread(index).run_ns;
+        one_of(&mut self.streams[index], values)
     }
 
-    /// What the threads took, those of one kind together.
+    /// What the threads took, those of one kind together, and then the interrupts.
     pub fn outcome(&self, tasks: &[Task]) -> Vec<BackgroundOutcome> {
         let outcome = |(number, thread): (usize, &KernelThread)| {
             let own = || (0..self.visitors.len()).filter(move |&index| self.visitors[index].thread as usize == number);
             BackgroundOutcome {
                 name: thread.name.clone(),
+                interrupt: false,
                 threads: own().count() as u32,
                 wakeups: own().map(|index| self.wakeups[index]).sum(),
                 cpu_time_ns: own().map(|index| tasks[index].cpu_time_ns).sum(),
             }
         };
-        self.background.threads.iter().enumerate().map(outcome).collect()
+        let threads = self.background.threads.iter().enumerate().map(outcome);
+        threads.chain(self.interrupts.outcome()).collect()
     }
 }
 
 /// A number below a count, each as likely as the others but for less than one in a million.
-fn below(random: &mut Pcg32, count: usize) -> usize {
+pub(crate) fn below(random: &mut Pcg32, count: usize) -> usize {
     ((u64::from(random.next_u32()) * count as u64) >> 32) as usize
+}
+
+/// From one time that something comes to the next.
+pub(crate) fn interval_ns(random: &mut Pcg32, wakes: &Wakes) -> u64 {
+    match wakes {
+        Wakes::Intervals(values) => one_of(random, values),
+        Wakes::Random { mean_ns } => exponential(random, *mean_ns),
+    }
+}
+
+/// From the beginning of the run to the first time: the rest of an interval that has begun some time before.
+pub(crate) fn first_ns(random: &mut Pcg32, wakes: &Wakes) -> u64 {
+    let interval_ns = interval_ns(random, wakes);
+    match wakes {
+        Wakes::Intervals(_) => ((u128::from(interval_ns) * u128::from(random.next_u32())) >> 32) as u64,
+        // What is left of such an interval is distributed as the whole.
+        Wakes::Random { .. } => interval_ns,
+    }
+}
+
+/// One of at least one value, all equally likely.
+pub(crate) fn one_of(random: &mut Pcg32, values: &[u64]) -> u64 {
+    values[below(random, values.len())]
 }
 
 /// A time of an exponential distribution, at least 1 ns.
@@ -253,9 +273,10 @@ fn sleeping(workload: &Workload, visitor: &Visitor, thread: &KernelThread, restr
 }
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
-    /// Creates the kernel's own threads, asleep, and arms their timers. They have been there for long: policies hear of them as of new tasks,
+    /// Creates the kernel's own threads, asleep, and arms their timers, and those of interrupts. They have been there for long: policies hear of them as of new tasks,
     /// but none is queued before it wakes.
     pub(crate) fn create_background(&mut self) {
+        self.arm_interrupts();
         for index in 0..self.background.visitors.len() {
             let task = TaskId(index as u32);
             let (visitor, thread) = (&self.background.visitors[index], self.background.thread(index));

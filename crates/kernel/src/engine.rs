@@ -3,7 +3,7 @@
 //! One simulation is one thread. It reads no clock and draws no random numbers but those of its seed. What tasks do is
 //! in [`interpreter`](crate::interpreter); what a scheduler may do is in [`core`](crate::core).
 //!
-//! Not modelled: contention for run-queue locks, interrupts of devices, hypervisor steal, CPU frequency. A context
+//! Not modelled: contention for run-queue locks, hypervisor steal, CPU frequency. A context
 //! switch, a tick or a wakeup costs the machine's fixed time. Wakeup latency is what the kernel's tracepoints show, from
 //! `sched_waking` to `sched_switch`: the wakeup takes its time, an idle CPU leaves its idle state, and only then the CPU
 //! switches; to another CPU the interrupt's way comes on top.
@@ -24,6 +24,7 @@ use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
 use crate::exact_memory::ExactMemory;
 use crate::hint_faults::HomeChange;
+use crate::interrupts::INTERRUPT;
 use crate::launching::Launcher;
 use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
@@ -83,7 +84,7 @@ pub(crate) struct Engine<'a, S, M> {
     pub scores: Option<ScoreSamples>,
     pub objects: Objects,
     pub cache_groups: CacheGroups<'a>,
-    /// Threads of the kernel itself.
+    /// Threads of the kernel itself, and interrupts.
     pub background: BackgroundState<'a>,
     /// Launchers, where they are tasks.
     pub launchers: Vec<Launcher>,
@@ -332,6 +333,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 self.core.addressed = class;
                 self.scheduler.timer(&mut self.core, cpu, payload);
             }
+            Class::Background if event.generation == INTERRUPT => self.interrupt(event.payload, cpu),
             Class::Background => {
                 if !self.visit(event.payload, cpu) {
                     return false;

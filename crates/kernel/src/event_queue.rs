@@ -63,7 +63,7 @@ impl Class {
             Class::Stopper => "stopper",
             Class::HrTick => "high-resolution tick",
             Class::Tick => "tick",
-            Class::Background => "timer of a kernel thread",
+            Class::Background => "timer of a kernel thread or interrupt",
             Class::NohzKick => "balancing kick",
             Class::Policy => "timer of the scheduler",
             Class::Progress => "progress of the running task",

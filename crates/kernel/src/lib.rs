@@ -24,6 +24,7 @@ mod event_queue;
 mod exact_memory;
 mod hint_faults;
 mod interpreter;
+mod interrupts;
 mod latch;
 mod launching;
 mod lifecycle;

@@ -6,8 +6,8 @@ mod events;
 mod fifo;
 
 use warmcore_kernel::{Setup, run};
-use warmcore_topology::{Background, Basis, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
-use warmcore_trace::{Event, EventKind, Outcome, TaskId};
+use warmcore_topology::{Background, Basis, Interrupt, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
+use warmcore_trace::{Event, EventKind, Outcome, OverheadKind, TaskId};
 use warmcore_workload::{ProgramBuilder, Step, Task, Workload};
 
 use events::Events;
@@ -31,8 +31,23 @@ fn thread(place: ThreadPlace) -> KernelThread {
 }
 
 fn machine(threads: Vec<KernelThread>) -> Machine {
-    let background = Background { name: "test".into(), summary: String::new(), launchers: false, threads };
-    resolve("1s1n1l4c1t").unwrap().with_background(background).unwrap()
+    machine_with("1s1n1l4c1t", threads, Vec::new())
+}
+
+fn machine_with(shape: &str, threads: Vec<KernelThread>, interrupts: Vec<Interrupt>) -> Machine {
+    let background = Background { name: "test".into(), summary: String::new(), launchers: false, threads, interrupts };
+    resolve(shape).unwrap().with_background(background).unwrap()
+}
+
+/// An interrupt that takes 20 µs every millisecond.
+fn interrupt(place: ThreadPlace) -> Interrupt {
+    Interrupt {
+        name: "disk".into(),
+        place,
+        arrives: Wakes::Intervals(vec![MS]),
+        run_ns: vec![20 * US],
+        origin: Origin::new(Basis::Assumed, ""),
+    }
 }
 
 /// One task that does this so many times.
@@ -145,4 +160,71 @@ fn random_wakeups_have_the_mean_that_they_say() {
     let (outcome, _) = run_on(&machine(vec![random]), &idle, 1);
     // 2000 on average, with a standard deviation of 45: five of them.
     assert!(outcome.background[0].wakeups.abs_diff(2000) < 225, "{}", outcome.background[0].wakeups);
+}
+
+#[test]
+fn interrupts_lengthen_what_they_interrupt_by_just_what_they_take() {
+    let hog = workload(1, &[Step::Run { work_ns: 100 * MS }]);
+    let run = |interrupts| run_on(&machine_with("1s1n1l1c1t", Vec::new(), interrupts), &hog, 1).0;
+    let (alone, beside) = (run(Vec::new()), run(vec![interrupt(ThreadPlace::EachCpu)]));
+    let [row] = beside.background.as_slice() else { panic!("{:?}", beside.background) };
+    assert_eq!((row.name.as_str(), row.interrupt, row.threads), ("disk", true, 1));
+    // By hand: 100 ms of work and n interrupts of 20 µs, one of which comes in each ms of that: n = 102.
+    assert_eq!(row.wakeups, 102);
+    assert_eq!(row.cpu_time_ns, 102 * 20 * US);
+    // No task and no tick but those of the same work; a tick more may fit into the longer run.
+    let ticks = |outcome: &Outcome| outcome.cpus[0].overhead_ns[OverheadKind::Tick as usize];
+    assert_eq!(beside.elapsed_ns - alone.elapsed_ns, row.cpu_time_ns + ticks(&beside) - ticks(&alone));
+    assert_eq!(beside.cpus[0].overhead_ns[OverheadKind::Interrupt as usize], row.cpu_time_ns);
+    // The kernel that is modelled accounts no interrupts apart: the task pays, and nobody is switched.
+    assert_eq!(beside.tasks[0].cpu_time_ns - alone.tasks[0].cpu_time_ns, beside.elapsed_ns - alone.elapsed_ns);
+    assert_eq!((beside.cpus[0].background_ns, beside.tasks[0].progress_ns), (0, 100 * MS));
+}
+
+#[test]
+fn an_interrupt_of_each_cpu_is_nothing_to_cpus_that_are_idle() {
+    let idle = workload(1, &[Step::Sleep { duration_ns: 50 * MS }, Step::Run { work_ns: MS }]);
+    let run = |interrupts| run_on(&machine_with("1s1n1l4c1t", Vec::new(), interrupts), &idle, 1).0;
+    let (alone, beside) = (run(Vec::new()), run(vec![interrupt(ThreadPlace::EachCpu)]));
+    assert_eq!(beside.background[0].threads, 4);
+    assert!(beside.background[0].wakeups.abs_diff(4 * 51) <= 4, "{:?}", beside.background);
+    // One, or none, hits the millisecond of work.
+    let longer_ns = beside.elapsed_ns - alone.elapsed_ns;
+    assert!([0, 20 * US, 40 * US].contains(&longer_ns), "{longer_ns}");
+    for cpu in &beside.cpus {
+        assert_eq!(cpu.idle_ns + cpu.busy_ns, beside.elapsed_ns);
+    }
+}
+
+#[test]
+fn a_device_interrupts_one_cpu_which_the_seed_or_a_list_names() {
+    let hogs = |seed, place| {
+        let machine = machine_with("1s1n1l4c1t", Vec::new(), vec![interrupt(place)]);
+        let idle = workload(1, &[Step::Sleep { duration_ns: 100 * MS }]);
+        let cpus = run_on(&machine, &idle, seed).0.cpus;
+        let of = |cpu: usize| cpus[cpu].overhead_ns[OverheadKind::Interrupt as usize] / (20 * US);
+        [of(0), of(1), of(2), of(3)]
+    };
+    let mut seen = [false; 4];
+    for seed in 0..16 {
+        let counts = hogs(seed, ThreadPlace::AnyCpu);
+        let on: Vec<usize> = (0..4).filter(|&cpu| counts[cpu] > 0).collect();
+        let [cpu] = on[..] else { panic!("{counts:?}") };
+        assert!(counts[cpu].abs_diff(100) <= 1, "{counts:?}");
+        seen[cpu] = true;
+        let counts = hogs(seed, ThreadPlace::Cpus([1, 3].into()));
+        assert_eq!((counts[0], counts[2]), (0, 0));
+    }
+    assert_eq!(seen, [true; 4]);
+}
+
+#[test]
+fn what_an_interrupt_does_changes_no_times_of_kernel_threads() {
+    let random = || KernelThread { wakes: Wakes::Random { mean_ns: 3 * MS }, ..thread(ThreadPlace::EachCpu) };
+    let idle = workload(1, &[Step::Sleep { duration_ns: 500 * MS }]);
+    let rows = |interrupts| {
+        let machine = machine_with("1s1n1l4c1t", vec![random()], interrupts);
+        run_on(&machine, &idle, 4).0.background.swap_remove(0)
+    };
+    assert_eq!(rows(Vec::new()).wakeups, rows(vec![interrupt(ThreadPlace::EachCpu)]).wakeups);
 }

@@ -14,7 +14,7 @@ use events::Events;
 use fifo::Fifo;
 
 fn machine() -> Machine {
-    let background = Background { name: "test".into(), summary: String::new(), launchers: true, threads: Vec::new() };
+    let background = Background { name: "test".into(), launchers: true, ..Background::default() };
     resolve("1s1n1l4c1t").unwrap().with_background(background).unwrap()
 }
 

@@ -16,8 +16,8 @@ pub const CAUSES: [&str; 19] = [
 ];
 
 /// The kinds of a scheduler's time beside switches, which have its own colour: class and fill.
-const KINDS: [(&str, &str); 4] =
-    [("wakeup", "#359e5f"), ("tick", "#5f872d"), ("balance", "#5ea04d"), ("numa", "#33857b")];
+const KINDS: [(&str, &str); 5] =
+    [("wakeup", "#359e5f"), ("tick", "#5f872d"), ("balance", "#5ea04d"), ("numa", "#33857b"), ("interrupt", "#7d8a1f")];
 
 /// Classes of the scale of magnitude.
 pub const STEPS: usize = 24;

@@ -1,9 +1,10 @@
-//! What runs beside any workload: threads of the kernel's own, how often, for how long and where they run; and the programs' launchers.
+//! What runs beside any workload: threads of the kernel's own and interrupts, how often, for how long and where they come; and the programs'
+//! launchers.
 //!
-//! Data, not mechanism: the simulated kernel wakes such threads and charges what they take. Every thread says what its numbers rest
+//! Data, not mechanism: the simulated kernel wakes such threads and charges what they take. Every thread and interrupt says what its numbers rest
 //! on. Intervals and turns are given as values that are equally likely, which is how a measured distribution is carried over: bins of
 //! equally many samples, each with its mean, so that the mean stays exact. Not here: threads of real-time classes (the stopper, the
-//! watchdog), what a thread does to others when it has run, interrupts.
+//! watchdog), what a thread does to others when it has run, interrupts that machines have as costs (ticks, timers, requests to other CPUs).
 
 use std::collections::BTreeSet;
 
@@ -15,12 +16,12 @@ include!(concat!(env!("OUT_DIR"), "/background_files.rs"));
 /// The name of a machine without kernel threads.
 pub const NO_BACKGROUND: &str = "none";
 
-/// Longest interval between two wakeups of a thread.
+/// Longest interval between two wakeups of a thread, or two interrupts.
 pub(crate) const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
-/// Longest turn of a thread.
+/// Longest turn of a thread, or time of an interrupt.
 pub(crate) const MAX_RUN_NS: u64 = 1_000_000_000;
 
-/// The threads that a kernel has of its own; none by default.
+/// The threads and interrupts that a kernel has of its own; none by default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Background {
     /// Short name: that of a shipped file, or what a file says.
@@ -32,6 +33,8 @@ pub struct Background {
     pub launchers: bool,
     /// The threads.
     pub threads: Vec<KernelThread>,
+    /// The interrupts.
+    pub interrupts: Vec<Interrupt>,
 }
 
 /// A thread of the kernel, or one for each CPU.
@@ -55,18 +58,33 @@ pub struct KernelThread {
     pub origin: Origin,
 }
 
-/// Where a kernel thread may run.
+/// An interrupt that devices or other CPUs cause, or one for each CPU. It takes time from whatever runs there, and switches nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interrupt {
+    /// Its name, as the kernel gives it (`/proc/interrupts`).
+    pub name: String,
+    /// Where it arrives. One that may arrive on several CPUs has one of them for a whole run, as a device's vector has.
+    pub place: ThreadPlace,
+    /// When it arrives.
+    pub arrives: Wakes,
+    /// From its handler's entry to the end of the softirqs on its return, in ns: equally likely values.
+    pub run_ns: Vec<u64>,
+    /// What the numbers rest on.
+    pub origin: Origin,
+}
+
+/// Where a kernel thread may run, or an interrupt may arrive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ThreadPlace {
     /// One on each CPU, bound to it.
     EachCpu,
-    /// One that may run anywhere.
+    /// One, anywhere.
     AnyCpu,
-    /// One that may run on these CPUs, in the operating system's numbers.
+    /// One, on these CPUs, in the operating system's numbers.
     Cpus(BTreeSet<u32>),
 }
 
-/// When a kernel thread is woken, counted from one wakeup to the next. The first comes after a random part of an interval.
+/// When a kernel thread is woken or an interrupt arrives, counted from one time to the next. The first comes after a random part of an interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wakes {
     /// After intervals of these lengths in ns, equally likely; a single one is a period.
@@ -133,7 +151,7 @@ impl Background {
     /// Whether there is nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.threads.is_empty() && !self.launchers
+        self.threads.is_empty() && self.interrupts.is_empty() && !self.launchers
     }
 
     /// One that comes with the program, by its name; [`NO_BACKGROUND`] for none.
@@ -155,70 +173,104 @@ impl Background {
         Err(Error::UnknownBackground { name: name.to_owned(), hint })
     }
 
-    /// Checks what each thread says of itself.
+    /// Checks what each thread and each interrupt says of itself.
     ///
     /// # Errors
-    /// The first thread that cannot be, with the reason.
+    /// The first that cannot be, threads before interrupts, with the reason.
     pub(crate) fn check(&self) -> Result<(), (usize, String)> {
-        self.threads.iter().enumerate().try_for_each(|(index, thread)| thread.check().map_err(|reason| (index, reason)))
+        let threads = self
+            .threads
+            .iter()
+            .map(|thread| thread.check().map_err(|reason| format!("thread `{}`: {reason}", thread.name)));
+        let interrupts = self
+            .interrupts
+            .iter()
+            .map(|interrupt| interrupt.check().map_err(|reason| format!("interrupt `{}`: {reason}", interrupt.name)));
+        threads.chain(interrupts).enumerate().try_for_each(|(index, checked)| checked.map_err(|reason| (index, reason)))
+    }
+
+    /// Name and place of all that is in it.
+    fn places(&self) -> impl Iterator<Item = (&'static str, &str, &ThreadPlace)> {
+        let threads = self.threads.iter().map(|thread| ("thread", thread.name.as_str(), &thread.place));
+        threads.chain(self.interrupts.iter().map(|own| ("interrupt", own.name.as_str(), &own.place)))
     }
 }
 
 impl KernelThread {
     fn check(&self) -> Result<(), String> {
-        let fail = |reason: String| Err(format!("thread `{}`: {reason}", self.name));
-        if self.name.is_empty() || self.name.len() > 15 || self.name.chars().any(char::is_control) {
-            return fail("a name has 1 to 15 bytes and no control characters, as the kernel keeps it".to_owned());
-        }
+        check_name(&self.name, 15)?;
         if !(-20..=19).contains(&self.nice) {
-            return fail(format!("nice {} is not -20 to 19", self.nice));
+            return Err(format!("nice {} is not -20 to 19", self.nice));
         }
-        let intervals = match &self.wakes {
-            Wakes::Intervals(values) => values.as_slice(),
-            Wakes::Random { mean_ns } => std::slice::from_ref(mean_ns),
-        };
-        for (values, what, most) in [(intervals, "interval", MAX_INTERVAL_NS), (&self.run_ns, "run", MAX_RUN_NS)] {
-            if values.is_empty() {
-                return fail(format!("its list of {what}s is empty"));
-            }
-            if let Some(value) = values.iter().find(|value| **value == 0 || **value > most) {
-                return fail(format!(
-                    "a{} {what} of {value} ns is not 1 to {most} ns",
-                    if what == "run" { "" } else { "n" }
-                ));
-            }
-        }
-        if matches!(&self.place, ThreadPlace::Cpus(cpus) if cpus.is_empty()) {
-            return fail("its list of CPUs is empty".to_owned());
-        }
-        if self.mean_run_ns() >= self.wakes.mean_ns() {
-            let (run, interval) = (self.mean_run_ns(), self.wakes.mean_ns());
-            return fail(format!("it runs {run} ns every {interval} ns on average, so it would never be done"));
-        }
-        Ok(())
+        check_load(&self.place, &self.wakes, &self.run_ns)
     }
 }
 
+impl Interrupt {
+    /// Mean time that one takes, in ns.
+    #[must_use]
+    pub fn mean_run_ns(&self) -> u64 {
+        mean(&self.run_ns)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_name(&self.name, 63)?;
+        check_load(&self.place, &self.arrives, &self.run_ns)
+    }
+}
+
+/// A name that fits where the kernel keeps it.
+fn check_name(name: &str, most: usize) -> Result<(), String> {
+    if name.is_empty() || name.len() > most || name.chars().any(char::is_control) {
+        return Err(format!("a name has 1 to {most} bytes and no control characters, as the kernel keeps it"));
+    }
+    Ok(())
+}
+
+/// Times that can be, and a CPU that has time for something else.
+fn check_load(place: &ThreadPlace, wakes: &Wakes, run_ns: &[u64]) -> Result<(), String> {
+    let intervals = match wakes {
+        Wakes::Intervals(values) => values.as_slice(),
+        Wakes::Random { mean_ns } => std::slice::from_ref(mean_ns),
+    };
+    for (values, what, most) in [(intervals, "interval", MAX_INTERVAL_NS), (run_ns, "run", MAX_RUN_NS)] {
+        if values.is_empty() {
+            return Err(format!("its list of {what}s is empty"));
+        }
+        if let Some(value) = values.iter().find(|value| **value == 0 || **value > most) {
+            let article = if what == "run" { "a" } else { "an" };
+            return Err(format!("{article} {what} of {value} ns is not 1 to {most} ns"));
+        }
+    }
+    if matches!(place, ThreadPlace::Cpus(cpus) if cpus.is_empty()) {
+        return Err("its list of CPUs is empty".to_owned());
+    }
+    let (run, interval) = (mean(run_ns), wakes.mean_ns());
+    if run >= interval {
+        return Err(format!("it runs {run} ns every {interval} ns on average, so it would never be done"));
+    }
+    Ok(())
+}
+
 impl Machine {
-    /// The kernel threads that run on it beside any workload; none unless it was given some.
+    /// The kernel threads and interrupts that take time on it beside any workload; none unless it was given some.
     pub fn background(&self) -> &Background {
         &self.background
     }
 
-    /// The same machine with these kernel threads instead of those that it had.
+    /// The same machine with this background instead of the one that it had.
     ///
     /// # Errors
-    /// [`Error::Impossible`] for a thread that cannot be, and for CPUs that the machine does not have.
+    /// [`Error::Impossible`] for a thread or interrupt that cannot be, and for CPUs that the machine does not have.
     pub fn with_background(mut self, background: Background) -> Result<Self> {
         let impossible = |reason: String, hint: String| Error::Impossible { machine: self.name.clone(), reason, hint };
         background.check().map_err(|(_, reason)| impossible(reason, String::new()))?;
-        for thread in &background.threads {
-            let ThreadPlace::Cpus(cpus) = &thread.place else { continue };
+        for (what, name, place) in background.places() {
+            let ThreadPlace::Cpus(cpus) = place else { continue };
             if let Some(missing) = cpus.iter().find(|cpu| self.cpu_by_os_index(**cpu).is_none()) {
                 let online = crate::format_cpu_list(self.cpus().map(|cpu| self.os_index(cpu)));
-                let name = &thread.name;
                 return Err(impossible(
-                    format!("background thread `{name}` is to run on CPU {missing}, which is not there"),
+                    format!("background {what} `{name}` is to run on CPU {missing}, which is not there"),
                     format!("its online CPUs are {online}; `on = \"each-cpu\"` or \"any\" fits every machine"),
                 ));
             }

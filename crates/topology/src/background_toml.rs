@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::background::{Background, KernelThread, ThreadPlace, Wakes};
+use crate::background::{Background, Interrupt, KernelThread, ThreadPlace, Wakes};
 use crate::toml_read::{given, line_of, optional_origin};
 use crate::toml_write::quote;
 use crate::units::{decimal, scaled};
@@ -28,6 +28,8 @@ pub(crate) struct RawBackground {
     launchers: bool,
     #[serde(default)]
     thread: Vec<Spanned<RawThread>>,
+    #[serde(default)]
+    interrupt: Vec<Spanned<RawInterrupt>>,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +50,19 @@ struct RawThread {
     origin: Option<Origin>,
 }
 
-/// Reads a file that describes kernel threads.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawInterrupt {
+    name: String,
+    on: String,
+    interval_us: Option<Vec<f64>>,
+    rate_per_s: Option<f64>,
+    run_us: Vec<f64>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    origin: Option<Origin>,
+}
+
+/// Reads a file that describes kernel threads and interrupts.
 ///
 /// # Errors
 /// [`Error::Invalid`] with the line.
@@ -66,14 +80,25 @@ pub fn background_from_toml(text: &str) -> Result<Background> {
 impl RawBackground {
     /// The background; `place` turns a position in the text into a place for messages.
     pub(crate) fn read(self, place: impl Fn(usize) -> Location) -> Result<Background> {
-        let positions: Vec<usize> = self.thread.iter().map(|thread| thread.span().start).collect();
-        let threads = self.thread.into_iter().map(|thread| {
-            let position = thread.span().start;
-            thread.into_inner().read().map_err(|reason| Error::invalid(place(position), reason))
-        });
-        let threads = threads.collect::<Result<_>>()?;
-        let background = Background { name: self.name, summary: self.summary, launchers: self.launchers, threads };
-        background.check().map_err(|(index, reason)| Error::invalid(place(positions[index]), reason))?;
+        let positions = self.thread.iter().map(|thread| thread.span().start);
+        let positions: Vec<usize> = positions.chain(self.interrupt.iter().map(|own| own.span().start)).collect();
+        let invalid = |index: usize, reason| Error::invalid(place(positions[index]), reason);
+        let first_interrupt = self.thread.len();
+        let threads = self.thread.into_iter().enumerate();
+        let threads = threads.map(|(index, raw)| raw.into_inner().read().map_err(|reason| invalid(index, reason)));
+        let interrupts = self
+            .interrupt
+            .into_iter()
+            .enumerate()
+            .map(|(index, raw)| raw.into_inner().read().map_err(|reason| invalid(first_interrupt + index, reason)));
+        let background = Background {
+            name: self.name,
+            summary: self.summary,
+            launchers: self.launchers,
+            threads: threads.collect::<Result<_>>()?,
+            interrupts: interrupts.collect::<Result<_>>()?,
+        };
+        background.check().map_err(|(index, reason)| invalid(index, reason))?;
         Ok(background)
     }
 }
@@ -81,41 +106,63 @@ impl RawBackground {
 impl RawThread {
     fn read(self) -> Result<KernelThread, String> {
         let fail = |reason: String| format!("thread `{}`: {reason}", self.name);
-        let place = match self.on.as_str() {
-            "each-cpu" => ThreadPlace::EachCpu,
-            "any" => ThreadPlace::AnyCpu,
-            list => ThreadPlace::Cpus(parse_cpu_list(list).map_err(|error| {
-                fail(format!("`on = \"{list}\"` is neither \"each-cpu\", \"any\" nor a list of CPUs ({error})"))
-            })?),
-        };
-        let times = |key: &str, values: &[f64]| -> Result<Vec<u64>, String> {
-            let time = |value: &f64| {
-                scaled(*value, 3).ok_or_else(|| {
-                    fail(format!("`{key}` has {value}, not microseconds above 0 with at most three decimals"))
-                })
-            };
-            values.iter().map(time).collect()
-        };
-        let wakes = match (&self.interval_us, self.rate_per_s) {
-            (Some(values), None) => Wakes::Intervals(times("interval_us", values)?),
-            // Above 0 and finite; what is too seldom is refused as too long an interval.
-            (None, Some(rate)) if rate > 0.0 && rate <= 1e6 => {
-                Wakes::Random { mean_ns: ((1e9 / rate).round() as u64).max(1) }
-            }
-            (None, Some(rate)) => {
-                return Err(fail(format!("`rate_per_s = {rate}` is not above 0 and at most 1000000")));
-            }
-            _ => return Err(fail("give one of `interval_us` and `rate_per_s`".to_owned())),
-        };
-        let run_ns = times("run_us", &self.run_us)?;
-        if let Some(tag) = self.origin.iter().flat_map(|origin| &origin.tags).next() {
-            let reason = format!(
-                "origin `{tag}` is not explained; begin with `measured:` or `assumed:` and say what it rests on"
-            );
-            return Err(fail(reason));
-        }
+        let place = place(&self.on).map_err(fail)?;
+        let wakes = wakes(self.interval_us.as_deref(), self.rate_per_s).map_err(fail)?;
+        let run_ns = times("run_us", &self.run_us).map_err(fail)?;
+        explained(self.origin.as_ref()).map_err(fail)?;
         let Self { name, nice, at_tick, deferrable, origin, .. } = self;
         Ok(KernelThread { name, place, nice, wakes, at_tick, deferrable, run_ns, origin: origin.unwrap_or_else(given) })
+    }
+}
+
+impl RawInterrupt {
+    fn read(self) -> Result<Interrupt, String> {
+        let fail = |reason: String| format!("interrupt `{}`: {reason}", self.name);
+        let place = place(&self.on).map_err(fail)?;
+        let arrives = wakes(self.interval_us.as_deref(), self.rate_per_s).map_err(fail)?;
+        let run_ns = times("run_us", &self.run_us).map_err(fail)?;
+        explained(self.origin.as_ref()).map_err(fail)?;
+        let Self { name, origin, .. } = self;
+        Ok(Interrupt { name, place, arrives, run_ns, origin: origin.unwrap_or_else(given) })
+    }
+}
+
+fn place(on: &str) -> Result<ThreadPlace, String> {
+    Ok(match on {
+        "each-cpu" => ThreadPlace::EachCpu,
+        "any" => ThreadPlace::AnyCpu,
+        list => ThreadPlace::Cpus(parse_cpu_list(list).map_err(|error| {
+            format!("`on = \"{list}\"` is neither \"each-cpu\", \"any\" nor a list of CPUs ({error})")
+        })?),
+    })
+}
+
+fn times(key: &str, values: &[f64]) -> Result<Vec<u64>, String> {
+    let time = |value: &f64| {
+        scaled(*value, 3)
+            .ok_or_else(|| format!("`{key}` has {value}, not microseconds above 0 with at most three decimals"))
+    };
+    values.iter().map(time).collect()
+}
+
+fn wakes(interval_us: Option<&[f64]>, rate_per_s: Option<f64>) -> Result<Wakes, String> {
+    match (interval_us, rate_per_s) {
+        (Some(values), None) => Ok(Wakes::Intervals(times("interval_us", values)?)),
+        // Above 0 and finite; what is too seldom is refused as too long an interval.
+        (None, Some(rate)) if rate > 0.0 && rate <= 1e6 => {
+            Ok(Wakes::Random { mean_ns: ((1e9 / rate).round() as u64).max(1) })
+        }
+        (None, Some(rate)) => Err(format!("`rate_per_s = {rate}` is not above 0 and at most 1000000")),
+        _ => Err("give one of `interval_us` and `rate_per_s`".to_owned()),
+    }
+}
+
+fn explained(origin: Option<&Origin>) -> Result<(), String> {
+    match origin.and_then(|origin| origin.tags.first()) {
+        Some(tag) => Err(format!(
+            "origin `{tag}` is not explained; begin with `measured:` or `assumed:` and say what it rests on"
+        )),
+        None => Ok(()),
     }
 }
 
@@ -134,39 +181,62 @@ pub(crate) fn background_table(background: &Background) -> String {
     for thread in &background.threads {
         text.push_str(&thread_table(thread));
     }
+    for interrupt in &background.interrupts {
+        text.push_str(&interrupt_table(interrupt));
+    }
     text
 }
 
 fn thread_table(thread: &KernelThread) -> String {
-    let on = match &thread.place {
-        ThreadPlace::EachCpu => "each-cpu".to_owned(),
-        ThreadPlace::AnyCpu => "any".to_owned(),
-        ThreadPlace::Cpus(cpus) => format_cpu_list(cpus.iter().copied()),
-    };
-    let times = |values: &[u64]| {
-        let values: Vec<String> = values.iter().map(|value| decimal(*value, 3)).collect();
-        format!("[{}]", values.join(", "))
-    };
-    let mut text = format!("\n[[background.thread]]\nname = {}\non = \"{on}\"\n", quote(&thread.name));
+    let mut text = format!("\n[[background.thread]]\n{}", identity_lines(&thread.name, &thread.place));
     if thread.nice != 0 {
         let _ = writeln!(text, "nice = {}", thread.nice);
     }
-    let _ = match &thread.wakes {
-        Wakes::Intervals(values) => writeln!(text, "interval_us = {}", times(values)),
-        // Shortest decimals that are read back as the same number, so the mean is, too.
-        Wakes::Random { mean_ns } => writeln!(text, "rate_per_s = {:?}", 1e9 / *mean_ns as f64),
-    };
+    text.push_str(&wakes_line(&thread.wakes));
     if thread.at_tick {
         text.push_str("at_tick = true\n");
     }
     if thread.deferrable {
         text.push_str("deferrable = true\n");
     }
-    let _ = writeln!(text, "run_us = {}", times(&thread.run_ns));
-    if thread.origin != Origin::new(Basis::Given, "") {
-        let _ = writeln!(text, "origin = {}", quote(&thread.origin.to_string()));
+    text.push_str(&run_lines(&thread.run_ns, &thread.origin));
+    text
+}
+
+fn interrupt_table(interrupt: &Interrupt) -> String {
+    let Interrupt { name, place, arrives, run_ns, origin } = interrupt;
+    let (identity, wakes, runs) = (identity_lines(name, place), wakes_line(arrives), run_lines(run_ns, origin));
+    format!("\n[[background.interrupt]]\n{identity}{wakes}{runs}")
+}
+
+fn identity_lines(name: &str, place: &ThreadPlace) -> String {
+    let on = match place {
+        ThreadPlace::EachCpu => "each-cpu".to_owned(),
+        ThreadPlace::AnyCpu => "any".to_owned(),
+        ThreadPlace::Cpus(cpus) => format_cpu_list(cpus.iter().copied()),
+    };
+    format!("name = {}\non = \"{on}\"\n", quote(name))
+}
+
+fn wakes_line(wakes: &Wakes) -> String {
+    match wakes {
+        Wakes::Intervals(values) => format!("interval_us = {}\n", in_us(values)),
+        // Shortest decimals that are read back as the same number, so the mean is, too.
+        Wakes::Random { mean_ns } => format!("rate_per_s = {:?}\n", 1e9 / *mean_ns as f64),
+    }
+}
+
+fn run_lines(run_ns: &[u64], origin: &Origin) -> String {
+    let mut text = format!("run_us = {}\n", in_us(run_ns));
+    if *origin != Origin::new(Basis::Given, "") {
+        let _ = writeln!(text, "origin = {}", quote(&origin.to_string()));
     }
     text
+}
+
+fn in_us(values: &[u64]) -> String {
+    let values: Vec<String> = values.iter().map(|value| decimal(*value, 3)).collect();
+    format!("[{}]", values.join(", "))
 }
 
 #[cfg(test)]
@@ -194,6 +264,19 @@ on = "0-1"
 nice = -20
 rate_per_s = 7.3
 run_us = [25]
+
+[[interrupt]]
+name = "virtio1-req.0"
+on = "any"
+interval_us = [100, 300]
+run_us = [4.5]
+
+[[interrupt]]
+name = "function-call"
+on = "each-cpu"
+rate_per_s = 30.0
+run_us = [1]
+origin = "measured: by hand"
 "#;
 
     fn refusal(from: &str, to: &str) -> String {
@@ -207,6 +290,12 @@ run_us = [25]
         assert_eq!(background.threads[0].run_ns, [10_000, 12_500, 30_000]);
         assert_eq!(background.threads[0].mean_run_ns(), 17_500);
         assert_eq!(background.threads[1].wakes, Wakes::Random { mean_ns: 136_986_301 });
+        let [device, calls] = &background.interrupts[..] else { panic!("{:?}", background.interrupts) };
+        assert_eq!(
+            (&device.place, device.arrives.mean_ns(), device.mean_run_ns()),
+            (&ThreadPlace::AnyCpu, 200_000, 4_500)
+        );
+        assert_eq!((&calls.place, &calls.arrives), (&ThreadPlace::EachCpu, &Wakes::Random { mean_ns: 33_333_333 }));
         let machine = resolve("1s1n1l2c1t").unwrap().with_background(background.clone()).unwrap();
         let again = from_toml(&to_toml(&machine)).unwrap();
         assert_eq!(*again.background(), background);
@@ -233,6 +322,9 @@ run_us = [25]
             for thread in &background.threads {
                 assert_ne!(thread.origin.basis, Basis::Given, "{} of {}", thread.name, summary.name);
             }
+            for interrupt in &background.interrupts {
+                assert_ne!(interrupt.origin.basis, Basis::Given, "{} of {}", interrupt.name, summary.name);
+            }
         }
     }
 
@@ -257,6 +349,38 @@ run_us = [25]
         assert!(refusal("\"measured: by hand\"", "\"S7: a table\"").contains("origin `S7` is not explained"));
         assert!(refusal("background-1", "background-9").contains("warmcore-background-1"));
         assert!(refusal("\"kworker\"", "\"a name too long to be one\"").contains("1 to 15 bytes"));
+    }
+
+    #[test]
+    fn interrupts_that_cannot_be_are_refused_with_the_line_and_their_name() {
+        let error = refusal("run_us = [4.5]", "run_us = []");
+        assert!(
+            error.contains("line 22") && error.contains("interrupt `virtio1-req.0`: its list of runs is empty"),
+            "{error}"
+        );
+        assert!(
+            refusal("run_us = [4.5]", "run_us = [-1]").contains("`virtio1-req.0`: `run_us` has -1, not microseconds")
+        );
+        assert!(refusal("run_us = [4.5]", "run_us = [200]").contains("it runs 200000 ns every 200000 ns on average"));
+        assert!(refusal("[100, 300]", "[100, 0]").contains("`virtio1-req.0`: an interval of 0 ns is not 1 to"));
+        assert!(
+            refusal("rate_per_s = 30.0", "").contains("`function-call`: give one of `interval_us` and `rate_per_s`")
+        );
+        assert!(refusal("rate_per_s = 30.0", "rate_per_s = inf").contains("`rate_per_s = inf` is not above 0"));
+        assert!(
+            refusal("on = \"any\"", "on = \"some\"").contains("interrupt `virtio1-req.0`: `on = \"some\"` is neither")
+        );
+        assert!(refusal("\"virtio1-req.0\"", "\"\"").contains("interrupt ``: a name has 1 to 63 bytes"));
+        // What a thread has and an interrupt has not: it comes when it comes.
+        assert!(refusal("interval_us = [100, 300]", "interval_us = [100]\ndeferrable = true").contains("deferrable"));
+    }
+
+    #[test]
+    fn an_interrupt_for_a_cpu_that_is_not_there_is_refused() {
+        let text = TEXT.replace("on = \"0-1\"", "on = \"any\"").replace("on = \"each-cpu\"\nrate", "on = \"1\"\nrate");
+        let background = background_from_toml(&text).unwrap();
+        let error = resolve("1s1n1l1c1t").unwrap().with_background(background).unwrap_err().to_string();
+        assert!(error.contains("interrupt `function-call` is to run on CPU 1, which is not there"), "{error}");
     }
 
     #[test]

@@ -254,10 +254,12 @@ pub enum OverheadKind {
     Syscall = 5,
     /// NUMA balancing: sampling memory, hint faults, moving pages.
     Numa = 6,
+    /// Interrupts that the machine's background has: of devices, and requests of other CPUs that no scheduler makes.
+    Interrupt = 7,
 }
 
 /// Number of [`OverheadKind`]s.
-pub const OVERHEAD_KINDS: usize = 7;
+pub const OVERHEAD_KINDS: usize = 8;
 
 impl OverheadKind {
     /// All kinds, in order of their discriminants.
@@ -269,6 +271,7 @@ impl OverheadKind {
         OverheadKind::Migration,
         OverheadKind::Syscall,
         OverheadKind::Numa,
+        OverheadKind::Interrupt,
     ];
 
     /// The name used in files and tables.
@@ -281,6 +284,7 @@ impl OverheadKind {
             OverheadKind::Migration => "migration",
             OverheadKind::Syscall => "syscall",
             OverheadKind::Numa => "numa",
+            OverheadKind::Interrupt => "interrupt",
         }
     }
 }

@@ -90,14 +90,17 @@ pub struct CpuOutcome {
     pub frequency_ghz: f64,
 }
 
-/// What kernel threads of one kind took, beside the workload.
+/// What kernel threads of one kind, or interrupts of one name, took beside the workload.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BackgroundOutcome {
     /// The kernel's name for them, without the CPU's number.
     pub name: String,
-    /// How many there are.
+    /// Interrupts, and no threads. What they took is part of the time of whoever they interrupted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub interrupt: bool,
+    /// How many there are: threads, or CPUs on which the interrupt arrives.
     pub threads: u32,
-    /// How often they were woken.
+    /// How often they were woken, or arrived.
     pub wakeups: u64,
     /// Their time on CPUs.
     pub cpu_time_ns: u64,
@@ -145,6 +148,10 @@ pub struct Outcome {
     pub memory_solutions: (u64, u64),
     /// Events the engine processed, overtaken ones not counted.
     pub engine_events: u64,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn is_zero(value: &u64) -> bool {

@@ -7,7 +7,7 @@ use warmcore_agent::costs;
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
 use warmcore_places::host::recorder::TRACEFS;
-use warmcore_topology::{Cache, CpuId, KernelThread, Machine, NodeId, Origin, ThreadPlace, format_cpu_list};
+use warmcore_topology::{Cache, CpuId, Interrupt, KernelThread, Machine, NodeId, Origin, ThreadPlace, format_cpu_list};
 
 use crate::args::{MachineCommand, MachineForm, MachineFormat};
 use crate::commands::{WrittenFile, print_written, write_result};
@@ -50,20 +50,21 @@ struct MachineDocument {
     /// What the values rest on, by name.
     origins: Vec<OriginRow>,
     notes: Vec<String>,
-    /// Threads of the kernel itself, where it was given some.
+    /// Threads of the kernel itself and interrupts, where it was given some.
     #[serde(skip_serializing_if = "Option::is_none")]
     background: Option<BackgroundRow>,
     /// The whole machine, with every value, in the format that `--machine` reads.
     toml: String,
 }
 
-/// Threads of the kernel itself, in it.
+/// Threads of the kernel itself and interrupts, in it.
 #[derive(Serialize)]
 struct BackgroundRow {
     name: String,
     summary: String,
     launchers: bool,
     threads: Vec<ThreadRow>,
+    interrupts: Vec<InterruptRow>,
 }
 
 /// One of them, or one for each CPU.
@@ -84,11 +85,7 @@ impl From<&KernelThread> for ThreadRow {
     fn from(thread: &KernelThread) -> Self {
         Self {
             name: thread.name.clone(),
-            on: match &thread.place {
-                ThreadPlace::EachCpu => "each-cpu".into(),
-                ThreadPlace::AnyCpu => "any".into(),
-                ThreadPlace::Cpus(cpus) => format_cpu_list(cpus.iter().copied()),
-            },
+            on: on(&thread.place),
             nice: thread.nice,
             mean_interval_ns: thread.wakes.mean_ns(),
             at_tick: thread.at_tick,
@@ -96,6 +93,37 @@ impl From<&KernelThread> for ThreadRow {
             mean_run_ns: thread.mean_run_ns(),
             origin: thread.origin.to_string(),
         }
+    }
+}
+
+/// An interrupt, or one of each CPU.
+#[derive(Serialize)]
+struct InterruptRow {
+    name: String,
+    /// As of a thread.
+    on: String,
+    mean_interval_ns: u64,
+    mean_run_ns: u64,
+    origin: String,
+}
+
+impl From<&Interrupt> for InterruptRow {
+    fn from(interrupt: &Interrupt) -> Self {
+        Self {
+            name: interrupt.name.clone(),
+            on: on(&interrupt.place),
+            mean_interval_ns: interrupt.arrives.mean_ns(),
+            mean_run_ns: interrupt.mean_run_ns(),
+            origin: interrupt.origin.to_string(),
+        }
+    }
+}
+
+fn on(place: &ThreadPlace) -> String {
+    match place {
+        ThreadPlace::EachCpu => "each-cpu".into(),
+        ThreadPlace::AnyCpu => "any".into(),
+        ThreadPlace::Cpus(cpus) => format_cpu_list(cpus.iter().copied()),
     }
 }
 
@@ -182,6 +210,7 @@ impl MachineDocument {
                 summary: machine.background().summary.clone(),
                 launchers: machine.background().launchers,
                 threads: machine.background().threads.iter().map(ThreadRow::from).collect(),
+                interrupts: machine.background().interrupts.iter().map(InterruptRow::from).collect(),
             }),
             toml: warmcore_topology::to_toml(machine),
         }

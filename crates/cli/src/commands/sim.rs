@@ -138,9 +138,9 @@ fn measure_table(trial: &Trial, workload: &Workload, definitions: bool) -> Table
     table
 }
 
-/// What threads of the kernel itself took, those of one kind together.
+/// What threads of the kernel itself and interrupts took, those of one kind together.
 fn background_table(trial: &Trial) -> Table {
-    let mut table = Table::new(["kernel threads", ">number", ">wakeups", ">CPU time"]);
+    let mut table = Table::new(["kernel threads, interrupts", ">number", ">wakeups, arrivals", ">CPU time"]);
     for thread in &trial.background {
         let time = with_unit(thread.cpu_time_ns as f64, measures::Unit::Ns);
         table.row([thread.name.clone(), thread.threads.to_string(), thread.wakeups.to_string(), time]);

@@ -103,11 +103,16 @@ fn numa_balancing(experiment: &Experiment) -> Option<String> {
 /// The tunable of the fair class that lets pages follow tasks.
 const NUMA_BALANCING: &str = "numa_balancing";
 
-/// Which threads of the kernel itself run beside the workload, if any do.
+/// What runs beside the workload, if anything does.
 fn background(machine: &Machine) -> Option<String> {
     let background = machine.background();
+    let interrupts = if background.interrupts.is_empty() {
+        ""
+    } else {
+        ", and what interrupts take is time of whoever they interrupt"
+    };
     let said = format!(
-        "threads of the kernel itself run beside the workload and count nowhere (--background {})",
+        "threads of the kernel itself run beside the workload and count nowhere{interrupts} (--background {})",
         background.name
     );
     (!background.is_empty()).then_some(said)

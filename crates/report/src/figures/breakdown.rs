@@ -224,7 +224,7 @@ enum From {
 }
 
 /// What CPU time is spent on: name in files, name for people, the cause whose colour it has, where its time is.
-const PARTS: [(&str, &str, &str, From); 19] = [
+const PARTS: [(&str, &str, &str, From); 20] = [
     ("compute", "computing", "compute", From::Cause("compute")),
     ("smt", "sharing the core with a sibling", "smt", From::Cause("smt")),
     ("l2", "L2 hits", "l2", From::Cause("l2")),
@@ -244,6 +244,7 @@ const PARTS: [(&str, &str, &str, From); 19] = [
     ("tick", "ticks", "scheduler", From::Measure("overhead_tick_ns")),
     ("balance", "load balancing", "scheduler", From::Measure("overhead_balance_ns")),
     ("numa", "NUMA balancing", "scheduler", From::Measure("overhead_numa_ns")),
+    ("interrupt", "interrupts", "scheduler", From::Measure("overhead_interrupt_ns")),
 ];
 /// What is left.
 const REST: (&str, &str) = ("idle", "idle, and what is not attributed");

@@ -1,10 +1,11 @@
-//! Threads of the kernel itself and launchers beside a workload: tasks to every policy.
+//! Threads of the kernel itself and launchers beside a workload, which are tasks to every policy; and interrupts, which are none.
 
 use std::collections::BTreeSet;
 
 use warmcore_schedulers::list;
-use warmcore_topology::{Background, Basis, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
+use warmcore_topology::{Background, Basis, Interrupt, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
 use warmcore_trace::End;
+use warmcore_workload::{Policy, Step, TimerMode};
 
 use crate::support::random::Dice;
 use crate::support::*;
@@ -19,6 +20,17 @@ fn thread(place: ThreadPlace) -> KernelThread {
         at_tick: false,
         deferrable: false,
         run_ns: vec![50 * US],
+        origin: Origin::new(Basis::Assumed, ""),
+    }
+}
+
+/// An interrupt that keeps its CPU for 0.9 ms of each.
+fn long_interrupt() -> Interrupt {
+    Interrupt {
+        name: "disk".into(),
+        place: ThreadPlace::EachCpu,
+        arrives: Wakes::Intervals(vec![MS]),
+        run_ns: vec![900 * US],
         origin: Origin::new(Basis::Assumed, ""),
     }
 }
@@ -38,7 +50,7 @@ fn hog() -> Scene {
 }
 
 #[test]
-fn every_scheduler_keeps_its_accounts_beside_kernel_threads_and_launchers() {
+fn every_scheduler_keeps_its_accounts_beside_kernel_threads_interrupts_and_launchers() {
     let busy = |place, nice| KernelThread {
         nice,
         wakes: Wakes::Random { mean_ns: 300 * US },
@@ -50,7 +62,13 @@ fn every_scheduler_keeps_its_accounts_beside_kernel_threads_and_launchers() {
     for row in list().iter().filter(|row| row.name != "scx") {
         for (seed, shape) in ["1s1n1l1c1t", "1s1n2l2c1t", "2s2n1l2c2t"].into_iter().cycle().take(6).enumerate() {
             let (launchers, threads) = (seed % 2 == 1, threads.to_vec());
-            let machine = with(shape, Background { launchers, threads, ..Background::default() });
+            let often = Interrupt {
+                arrives: Wakes::Random { mean_ns: 70 * US },
+                run_ns: vec![US, 30 * US],
+                ..long_interrupt()
+            };
+            let machine =
+                with(shape, Background { launchers, threads, interrupts: vec![often], ..Background::default() });
             let scene = Dice::new(seed as u64).scene(machine.cpu_count() as u32);
             let run = match scene.try_run_on(&machine, row.name, seed as u64) {
                 Ok(run) => run,
@@ -60,6 +78,27 @@ fn every_scheduler_keeps_its_accounts_beside_kernel_threads_and_launchers() {
             assert!(run.outcome.background.iter().any(|thread| thread.cpu_time_ns > 0), "{} on {shape}", row.name);
         }
     }
+}
+
+/// By hand: nine of ten wakeups come while the CPU is in an interrupt, with 0.45 ms of it left on average; the tenth waits for nothing.
+#[test]
+fn a_wakeup_during_an_interrupt_runs_when_the_interrupt_is_over() {
+    let mut scene = Scene::lasting(10 * S);
+    scene.task("hog", spin()).policy = Policy::Idle;
+    let timer = scene.workload.add_timer("grid");
+    // Its instants go through all hundredths of a millisecond.
+    let period = Step::Timer { timer, period_ns: 3_370 * US, mode: TimerMode::Absolute };
+    scene.task("light", forever([run_for(10 * US), period]));
+    let mean_ns = |interrupts| {
+        let background = Background { name: "test".into(), interrupts, ..Background::default() };
+        let run = scene.try_run_on(&with("1s1n1l1c1t", background), "eevdf", 1).unwrap();
+        let wakeups = run.wakeups("light");
+        assert!(wakeups.len() > 1500, "{}", wakeups.len());
+        wakeups.iter().map(WakeupSpan::latency_ns).sum::<u64>() / wakeups.len() as u64
+    };
+    let (alone, beside) = (mean_ns(Vec::new()), mean_ns(vec![long_interrupt()]));
+    assert!(alone < 5 * US, "{alone}");
+    assert!((beside - alone).abs_diff(405 * US) < 40 * US, "{beside}");
 }
 
 #[test]

@@ -177,6 +177,8 @@ metrics! {
     "overhead_balance_ns", "ns", Lower, |m| overhead(m, "balance"), "kernel time for load balancing";
     "overhead_migration_ns", "ns", Lower, |m| overhead(m, "migration"), "time lost to cold caches after migrations (tasks without a memory model)";
     "overhead_syscall_ns", "ns", Neither, |m| overhead(m, "syscall"), "kernel time for the program's own system calls";
+    "overhead_numa_ns", "ns", Lower, |m| overhead(m, "numa"), "kernel time for NUMA balancing: sampling, hint faults, moving pages";
+    "overhead_interrupt_ns", "ns", Neither, |m| overhead(m, "interrupt"), "kernel time for interrupts of the machine's background";
     "unexpected_events", "1", Lower, |m| number(m.totals.unexpected_events),
         "events that contradict earlier ones; 0 unless events were lost";
 }

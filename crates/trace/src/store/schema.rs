@@ -64,9 +64,9 @@ const MIGRATIONS: [&str; 8] = {
     [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name(), h.name()]
 };
 
-const OVERHEADS: [&str; 7] = {
-    let [a, b, c, d, e, f, g] = OverheadKind::ALL;
-    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name()]
+const OVERHEADS: [&str; 8] = {
+    let [a, b, c, d, e, f, g, h] = OverheadKind::ALL;
+    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name(), h.name()]
 };
 
 const SLICE_ENDS: [&str; 4] = {
