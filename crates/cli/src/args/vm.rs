@@ -69,10 +69,10 @@ pub struct ValidateArguments {
     /// Boot nothing: take the real kernel's results from the directory `results` beside each experiment
     #[arg(long, conflicts_with = "store")]
     pub stored: bool,
-    /// Threads of the kernel itself in the simulated counterpart: none, one of those that come with the program (quiet, guest-7.2,
-    /// host-6.18, launchers), or a file
-    #[arg(long, value_name = "BACKGROUND", default_value = "none")]
-    pub background: String,
+    /// Threads of the kernel itself and interrupts in the simulated counterpart, instead of what each experiment's file says: none, one of
+    /// those that come with the program (quiet, guest-7.2, host-6.18, launchers), or a file
+    #[arg(long, value_name = "BACKGROUND")]
+    pub background: Option<String>,
     /// New directory for the data of figures: threads per CPU and LLC over time, distributions, migrations, as CSV, and all
     /// values as JSON
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -13,6 +13,7 @@ use warmcore_fidelity::validate::run::{self, Chapter, StoredResult, ValidateErro
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files::write_atomically;
 use warmcore_lab::session::pretty;
+use warmcore_topology::NO_BACKGROUND;
 
 use crate::args::ValidateArguments;
 use crate::commands::{validate_memory, validate_programs, vm};
@@ -42,15 +43,17 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
         None => {}
     }
     let signals = Signals::listen()?;
-    let background = load::background_called(&arguments.background)?;
-    let experiments = arguments
-        .experiments
-        .iter()
-        .map(|path| Ok((path.clone(), BookExperiment::read(path)?.beside(&background)?)))
-        .collect::<Result<Vec<(PathBuf, BookExperiment)>, BookError>>()
-        .map_err(|error| {
-            Failure::usage("warmcore::book", error).help("docs/models/vm.md says what an experiment's file holds")
-        })?;
+    let background = arguments.background.as_deref().map(load::background_called).transpose()?;
+    let read = |path: &PathBuf| {
+        let experiment = BookExperiment::read(path)?;
+        Ok((path.clone(), background.iter().try_fold(experiment, BookExperiment::beside)?))
+    };
+    let experiments =
+        arguments.experiments.iter().map(read).collect::<Result<Vec<(PathBuf, BookExperiment)>, BookError>>().map_err(
+            |error| {
+                Failure::usage("warmcore::book", error).help("docs/models/vm.md says what an experiment's file holds")
+            },
+        )?;
     let failed = |error| validate_failure(error, &signals);
     // Found out before anything is booted.
     let out = arguments.out.as_deref().map(new_directory).transpose()?;
@@ -67,8 +70,17 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
             match result {
                 Some(result) if arguments.again && experiment.has_programs() && has_all(experiment, console) => {
                     console.info(&format!("simulating {} again", experiment.name));
-                    result.simulated = run::simulate_programs(experiment, result, &signals.stop).map_err(failed)?;
+                    run::simulate_programs(experiment, result, &signals.stop).map_err(failed)?;
                     keep(path, experiment, result)?;
+                }
+                Some(result) if result.is_beside_another(experiment) => {
+                    let [stored, wanted] = [result.simulated_beside.as_deref(), experiment.background()]
+                        .map(|name| name.unwrap_or(NO_BACKGROUND));
+                    console.warn(&format!(
+                        "{}: what is stored of its programs was simulated with --background {stored} and not {wanted}, so it is not \
+                         compared; --again simulates them",
+                        experiment.name
+                    ));
                 }
                 Some(_) => {}
                 None => console.warn(&format!("{}: no stored result of this experiment", experiment.name)),
@@ -180,8 +192,8 @@ fn boot(
             }
             let mut result = result;
             if experiment.has_programs() {
-                let simulated = run::simulate_programs(experiment, &result, &signals.stop);
-                result.simulated = simulated.map_err(|error| validate_failure(error, signals))?;
+                let simulated = run::simulate_programs(experiment, &mut result, &signals.stop);
+                simulated.map_err(|error| validate_failure(error, signals))?;
             }
             if arguments.store && !result.boots.is_empty() {
                 keep(path, experiment, &result)?;

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{Background, CpuSet, Machine};
+use warmcore_topology::{Background, CpuSet, Machine, NO_BACKGROUND};
 use warmcore_trace::{Event, Outcome};
 use warmcore_workload::{Action, Affinity, Deed, Destination, Options, Workload};
 
@@ -77,6 +77,7 @@ struct Document {
     buffer_kib: u32,
     #[serde(default)]
     note: String,
+    background: Option<String>,
     outside: Option<Cause>,
     #[serde(default)]
     at: Vec<AtDocument>,
@@ -264,7 +265,7 @@ pub struct BookExperiment {
     pub machine_text: String,
     /// The machine, as a guest of its shape is ([`as_guest`]).
     pub machine: Machine,
-    /// The machine as it is simulated: with the threads of the guest's kernel.
+    /// The machine as it is simulated: with the background of the file, or the one it is asked for instead.
     pub simulated: Machine,
     /// What runs.
     pub workload: Workload,
@@ -335,6 +336,9 @@ impl BookExperiment {
             return Err("it has no [[check]] or no scheduler".into());
         }
         let machine = as_guest(&warmcore_topology::resolve(&document.machine).map_err(|error| error.to_string())?);
+        let background = Background::named(document.background.as_deref().unwrap_or(NO_BACKGROUND));
+        let background = background.map_err(|error| format!("`background`: {error}"))?;
+        let simulated = machine.clone().with_background(background).map_err(|error| error.to_string())?;
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
@@ -413,7 +417,7 @@ impl BookExperiment {
             group: document.group,
             checklist: document.checklist,
             machine_text: document.machine,
-            simulated: machine.clone(),
+            simulated,
             machine,
             workload,
             schedulers,
@@ -426,7 +430,7 @@ impl BookExperiment {
         })
     }
 
-    /// The experiment with these kernel threads in its simulated runs.
+    /// The experiment with this background in its simulated runs instead of its own.
     ///
     /// # Errors
     /// When they are for CPUs that its machine does not have.
@@ -437,6 +441,13 @@ impl BookExperiment {
             reason: error.to_string(),
         };
         Ok(Self { simulated: simulated.map_err(invalid)?, ..self })
+    }
+
+    /// Name of the background that its simulated runs have, if they have one.
+    #[must_use]
+    pub fn background(&self) -> Option<&str> {
+        let background = self.simulated.background();
+        (!background.is_empty()).then_some(background.name.as_str())
     }
 
     /// Checks that are about a scheduler.
@@ -548,6 +559,21 @@ mod tests {
         assert!(refusal("cpu_share", "cpu_shares").contains("cpu_shares"));
         assert!(refusal("spin:-n2", "spun:-n2").contains("spun"));
         assert!(refusal("title", "titel").contains("titel"));
+        let unknown = refusal("duration_ms", "background = \"guest-7\"\n        duration_ms");
+        assert!(unknown.contains("`background`: unknown background `guest-7`; did you mean `guest-7.2`?"), "{unknown}");
+    }
+
+    #[test]
+    fn the_simulated_runs_have_the_background_of_the_file_or_the_one_asked_for_instead() {
+        let text = TEXT.replace("duration_ms", "background = \"guest-7.2\"\n        duration_ms");
+        let parse = |text: &str| BookExperiment::parse(Path::new("x"), text).unwrap();
+        let (alone, beside) = (parse(TEXT), parse(&text));
+        assert_eq!((alone.background(), beside.background()), (None, Some("guest-7.2")));
+        // A guest has its own, and its results are of the same experiment.
+        assert!(beside.machine.background().is_empty());
+        assert_eq!(alone.identity, beside.identity);
+        assert_eq!(beside.beside(&Background::default()).unwrap().background(), None);
+        assert_eq!(alone.beside(&Background::named("quiet").unwrap()).unwrap().background(), Some("quiet"));
     }
 
     #[test]

@@ -235,9 +235,13 @@ fn describe(text: &mut String, chapter: &Chapter) {
     let (cpus, llcs, nodes) = chapter.size;
     let items: Vec<String> = chapter.checklist.iter().map(ToString::to_string).collect();
     let items = if items.is_empty() { String::new() } else { format!("; checklist {}", items.join(", ")) };
+    let beside = match chapter.background.as_str() {
+        "" => String::new(),
+        name => format!("; simulated beside `{name}`"),
+    };
     let _ = write!(
         text,
-        "{}. {cpus} CPUs, {llcs} LLCs, {nodes} nodes; {} boots{items}.\n\n\
+        "{}. {cpus} CPUs, {llcs} LLCs, {nodes} nodes; {} boots{items}{beside}.\n\n\
          | scheduler | metric | of | simulated | real | error | bound | verdict |\n|---|---|---|---|---|---|---|---|\n",
         chapter.title, chapter.boots
     );

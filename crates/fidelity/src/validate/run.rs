@@ -115,6 +115,9 @@ pub struct StoredResult {
     pub costs: Vec<StoredCost>,
     /// By boot, then by run.
     pub boots: Vec<Vec<StoredRun>>,
+    /// The background that these simulated runs had, if they had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_beside: Option<String>,
     /// Simulated runs under schedulers that are programs of their own, which need not be there when the result is judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<StoredRun>,
@@ -166,6 +169,8 @@ pub struct Chapter {
     pub machine: String,
     /// CPUs, LLCs and nodes of it.
     pub size: (usize, usize, usize),
+    /// Background of its simulated runs; empty without one.
+    pub background: String,
     /// What a reader of the chapter should know.
     pub note: String,
     /// Why comparisons are outside their bounds, if any is.
@@ -189,6 +194,12 @@ impl StoredResult {
         is("kernel_sha256", &self.kernel_sha256) && is("qemu", &self.qemu) && is("execution", &self.execution)
     }
 
+    /// Whether its simulated runs are of another background than the experiment has now, so that they are not to be compared.
+    #[must_use]
+    pub fn is_beside_another(&self, experiment: &BookExperiment) -> bool {
+        !self.simulated.is_empty() && self.simulated_beside.as_deref() != experiment.background()
+    }
+
     /// Without any boot yet.
     fn new(experiment: &BookExperiment, place: &dyn Place) -> Self {
         let facts = place.facts();
@@ -204,6 +215,7 @@ impl StoredResult {
             execution: fact("execution"),
             costs: Vec::new(),
             boots: Vec::new(),
+            simulated_beside: None,
             simulated: Vec::new(),
             failed: Vec::new(),
         }
@@ -430,7 +442,8 @@ pub fn compare(
         };
         let simulate = |instead: Instead<'_>| simulated(experiment, &checks, instead, SIM_SEEDS, stop);
         let kept = |wrong: Option<&str>| -> Vec<Vec<Measured>> {
-            let stored = result.map_or(&[][..], |result| &result.simulated);
+            let comparable = result.filter(|result| !result.is_beside_another(experiment));
+            let stored = comparable.map_or(&[][..], |result| &result.simulated);
             let of_checks = |run: &StoredRun| {
                 let kept = |check: &&Check| run.metrics.get(&check.key(&experiment.schedulers)).cloned();
                 checks.iter().map(kept).collect::<Option<Vec<Measured>>>()
@@ -514,6 +527,7 @@ pub fn compare(
         checklist: experiment.checklist.clone(),
         machine: experiment.machine_text.clone(),
         size: (machine.cpu_count(), machine.llc_count(), machine.node_count()),
+        background: experiment.background().unwrap_or_default().to_owned(),
         note: experiment.note.clone(),
         outside: experiment.outside.clone(),
         source: result.map_or_else(String::new, |result| {
@@ -525,16 +539,16 @@ pub fn compare(
     })
 }
 
-/// Simulates an experiment under those of its schedulers that are programs, which must be there, for [`StoredResult::simulated`]; and what is
+/// Simulates an experiment under those of its schedulers that are programs, which must be there, and has that in the result; and what is
 /// wrong under them: the experiment's own controls and the models that are wrong for all. The machine has the costs of the result.
 ///
 /// # Errors
 /// When a simulation fails, or a program cannot be loaded.
 pub fn simulate_programs(
     experiment: &BookExperiment,
-    result: &StoredResult,
+    result: &mut StoredResult,
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<StoredRun>, ValidateError> {
+) -> Result<(), ValidateError> {
     let experiment = &with_costs_of(experiment, Some(result))?;
     let mut all = Vec::new();
     for (index, scheduler) in experiment.schedulers.iter().enumerate() {
@@ -573,7 +587,9 @@ pub fn simulate_programs(
             }
         }
     }
-    Ok(all)
+    result.simulated = all;
+    result.simulated_beside = experiment.background().map(str::to_owned);
+    Ok(())
 }
 
 /// Why a kernel's runs say nothing about their experiment, if they do not.
