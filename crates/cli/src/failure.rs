@@ -67,7 +67,7 @@ impl Failure {
 
     /// Any class.
     pub fn new(class: Class, code: &'static str, message: impl fmt::Display) -> Self {
-        let message = printable(&message.to_string()).into_owned();
+        let message = shortened(printable(&message.to_string()).into_owned());
         Self { class, code, message, help: None, closed_pipe: false }
     }
 
@@ -139,6 +139,20 @@ impl Diagnostic for Failure {
     }
 }
 
+/// Bytes of a message that are shown from its beginning, and as many from its end. A name in a file may be as long as the file.
+const SHOWN: usize = 4096;
+
+/// A message without its middle if it is very long.
+fn shortened(message: String) -> String {
+    if message.len() <= 2 * SHOWN {
+        return message;
+    }
+    let is_boundary = |at: &usize| message.is_char_boundary(*at);
+    let beginning = (0..=SHOWN).rev().find(is_boundary).unwrap_or(0);
+    let end = (message.len() - SHOWN..message.len()).find(is_boundary).unwrap_or(message.len());
+    format!("{} […{} bytes left out…] {}", &message[..beginning], end - beginning, &message[end..])
+}
+
 /// What a failed command with `--json` prints.
 #[derive(Serialize)]
 struct ErrorDocument<'a> {
@@ -176,6 +190,18 @@ mod tests {
         assert_eq!(Failure::unable("x", "").exit_code(), 4);
         assert_eq!(Failure::new(Class::Signal(2), "x", "").exit_code(), 130);
         assert_eq!(Failure::new(Class::Signal(15), "x", "").exit_code(), 143);
+    }
+
+    #[test]
+    fn a_message_as_long_as_a_file_is_shown_without_its_middle() {
+        let failure = Failure::usage("x", format!("there is no `{}`, but `ä`", "ä".repeat(200_000)));
+        let message = failure.to_string();
+        assert!(
+            message.len() < 9000 && message.starts_with("there is no `ä") && message.ends_with("ä`, but `ä`"),
+            "{message}"
+        );
+        assert!(message.contains("bytes left out"));
+        assert_eq!(Failure::usage("x", "as it is").to_string(), "as it is");
     }
 
     #[test]

@@ -1,19 +1,36 @@
 //! The known name nearest to a mistyped one, for error messages ("did you mean").
 
+/// The longest word, in letters, that is taken for a slip. Of a longer one, or to one, nothing is near: comparing takes as many steps as
+/// the product of both lengths, and what a file calls a name may be as long as the file.
+const LONGEST: usize = 64;
+
 /// The first of the names with the fewest edits from `text` (a letter more, less or other, two neighbours exchanged; letters of either case
-/// are one), if they are few enough to be a slip: one, and one more for every three letters of `text`.
+/// are one), if they are few enough to be a slip: one, and one more for every three letters of `text`. Words of more than 64 letters are
+/// near to nothing.
 pub fn nearest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_by(text, names, strsim::osa_distance)
+}
+
+fn nearest_by<'a>(
+    text: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    mut distance: impl FnMut(&str, &str) -> usize,
+) -> Option<&'a str> {
+    let length = short_length(text)?;
     let text = text.to_lowercase();
-    let length = text.chars().count();
     let limit = 1 + length / 3;
     names
         .into_iter()
-        // A text may be a whole file by mistake: it is not compared letter by letter.
-        .filter(|name| name.chars().count().abs_diff(length) <= limit)
-        .map(|name| (strsim::osa_distance(&text, &name.to_lowercase()), name))
+        .filter(|name| short_length(name).is_some_and(|other| other.abs_diff(length) <= limit))
+        .map(|name| (distance(&text, &name.to_lowercase()), name))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+/// Letters of a word that is short enough to be compared. A longer one is not even read to its end.
+fn short_length(word: &str) -> Option<usize> {
+    Some(word.chars().take(LONGEST + 1).count()).filter(|length| *length <= LONGEST)
 }
 
 #[cfg(test)]
@@ -31,5 +48,24 @@ mod tests {
         assert_eq!(nearest("raspberry", names), None);
         assert_eq!(nearest("", names), None);
         assert_eq!(nearest(&"x".repeat(1 << 20), names), None);
+        let word = "x".repeat(LONGEST);
+        assert_eq!(nearest(&word[1..], [word.as_str()]), Some(word.as_str()));
+    }
+
+    /// Names of a file may be as long as the file, and as many.
+    #[test]
+    fn words_of_any_length_are_compared_in_few_steps_each() {
+        let long = |end: &str| format!("{}{end}", "x".repeat(400_000));
+        let names: Vec<String> = (1..200).map(|length| "x".repeat(length)).chain([long("a"), long("b")]).collect();
+        for text in [long("c"), "x".repeat(LONGEST), "x".repeat(LONGEST + 1)] {
+            let (mut comparisons, mut steps) = (0, 0);
+            nearest_by(&text, names.iter().map(String::as_str), |one, other| {
+                comparisons += 1;
+                steps += one.len() * other.len();
+                usize::MAX
+            });
+            assert!(steps <= comparisons * LONGEST * LONGEST, "{steps}");
+            assert_eq!(comparisons > 0, text.len() == LONGEST);
+        }
     }
 }
