@@ -2,9 +2,19 @@
 //!
 //! Source: the format in the kernel's `Documentation/bpf/btf.rst`; special fields in `docs/spec/bpf-runtime.md` section 7.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use thiserror::Error;
+
+/// Types that one may stand behind, one after the other: `MAX_RESOLVE_DEPTH` of the kernel (7.2, kernel/bpf/btf.c), which refuses more.
+const MAX_DEPTH: u32 = 32;
+
+/// Bytes of a name and its end: `KSYM_NAME_LEN` of the kernel (7.2, include/linux/kallsyms.h), which refuses longer ones. Here they are
+/// empty, so that names of many types that share one text without an end are not as many copies of it.
+const MAX_NAME_BYTES: usize = 512;
+
+/// Members of a map's value that are looked at, and fields found in it: the kernel (7.2, `BTF_FIELDS_MAX`) takes 11 fields.
+const MAX_FIELDS: usize = 4096;
 
 /// Kinds of types, as numbered in the format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -148,10 +158,11 @@ impl Btf {
         self.data.get(offset..offset + 4).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
     }
 
+    /// A name by its place among the texts; empty if there is none, or it is longer than names are.
     fn string(&self, offset: u32) -> &str {
         let start = (self.strings + offset as usize).min(self.strings_end);
-        let bytes = &self.data[start..self.strings_end];
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        let bytes = &self.data[start..self.strings_end.min(start + MAX_NAME_BYTES)];
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
         std::str::from_utf8(&bytes[..end]).unwrap_or("")
     }
 
@@ -186,15 +197,19 @@ impl Btf {
     /// Size in bytes of a type that has one.
     #[must_use]
     pub fn size(&self, ty: u32) -> u32 {
-        let ty = self.resolved(ty);
-        match self.kind(ty) {
-            TypeKind::Pointer => 8,
-            TypeKind::Array => {
-                let (element, count) = self.array(ty);
-                self.size(element).saturating_mul(count)
+        let (mut ty, mut times) = (self.resolved(ty), 1_u32);
+        for _ in 0..MAX_DEPTH {
+            match self.kind(ty) {
+                TypeKind::Pointer => return times.saturating_mul(8),
+                TypeKind::Array => {
+                    let (element, count) = self.array(ty);
+                    ty = self.resolved(element);
+                    times = times.saturating_mul(count);
+                }
+                _ => return times.saturating_mul(self.size_or_type(ty)),
             }
-            _ => self.size_or_type(ty),
         }
+        0
     }
 
     /// The first type of this kind and name.
@@ -207,8 +222,8 @@ impl Btf {
     #[must_use]
     pub fn resolved(&self, ty: u32) -> u32 {
         let mut ty = ty;
-        // As long a chain as there are types, or it is a circle.
-        for _ in 0..self.types.len() {
+        // A longer chain is a circle, or refused by the kernel.
+        for _ in 0..MAX_DEPTH {
             match self.kind(ty) {
                 TypeKind::Typedef
                 | TypeKind::Volatile
@@ -240,7 +255,7 @@ impl Btf {
             let member = at + 12 + 12 * number;
             let (first, second, third) = (self.word(member), self.word(member + 4), self.word(member + 8));
             if kind == TypeKind::Section {
-                return Member { name: self.name(first), ty: first, bit_offset: second * 8 };
+                return Member { name: self.name(first), ty: first, bit_offset: second.saturating_mul(8) };
             }
             let bit_offset = if info >> 31 == 1 { third & 0x00ff_ffff } else { third };
             Member { name: self.string(first), ty: second, bit_offset }
@@ -251,27 +266,30 @@ impl Btf {
     #[must_use]
     pub fn offset(&self, structure: &str, path: &str) -> Option<u32> {
         let mut ty = self.find(TypeKind::Struct, structure)?;
-        let mut bits = 0;
+        let mut bits = 0_u32;
         for part in path.split('.') {
-            let (member, offset) = self.member(self.resolved(ty), part, 0)?;
+            let (member, offset) = self.member(self.resolved(ty), part, 0, &mut HashSet::new())?;
             ty = member;
-            bits += offset;
+            bits = bits.checked_add(offset)?;
         }
         Some(bits / 8)
     }
 
-    /// Type of a member and where it lies, in bits.
-    fn member(&self, ty: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
+    /// Type of a member and where it lies, in bits. What was seen is not searched again.
+    fn member(&self, ty: u32, name: &str, depth: u32, seen: &mut HashSet<u32>) -> Option<(u32, u32)> {
+        if !seen.insert(ty) {
+            return None;
+        }
         for member in self.members(ty) {
             if member.name == name {
                 return Some((member.ty, member.bit_offset));
             }
             let inner = self.resolved(member.ty);
             if member.name.is_empty()
-                && depth < 16
-                && let Some((ty, offset)) = self.member(inner, name, depth + 1)
+                && depth < MAX_DEPTH
+                && let Some((ty, offset)) = self.member(inner, name, depth + 1, seen)
             {
-                return Some((ty, member.bit_offset + offset));
+                return Some((ty, member.bit_offset.checked_add(offset)?));
             }
         }
         None
@@ -296,58 +314,19 @@ impl Btf {
     }
 
     /// Fields of a map's value that updates do not touch, as offset and length: locks, timers, work, lists, trees, counts and pointers to
-    /// objects of the kernel.
+    /// objects of the kernel. `None` if the value has far more members or fields than any kernel takes.
     #[must_use]
-    pub fn special_fields(&self, ty: u32) -> Vec<(u32, u32)> {
-        let mut fields = Vec::new();
-        self.collect_special(ty, 0, 0, &mut fields);
-        fields.sort_unstable();
-        fields
-    }
-
-    fn collect_special(&self, ty: u32, base: u32, depth: u32, fields: &mut Vec<(u32, u32)>) {
-        let outer = self.unqualified(ty);
-        match self.kind(outer) {
-            _ if depth > 16 => {}
-            TypeKind::Pointer => {
-                let mut target = self.size_or_type(outer);
-                while self.kind(target) == TypeKind::TypeTag {
-                    if self.name(target).contains("kptr") {
-                        fields.push((base, 8));
-                        return;
-                    }
-                    target = self.size_or_type(target);
-                }
-            }
-            TypeKind::Array => {
-                let (element, count) = self.array(outer);
-                let inner = self.resolved(element);
-                if matches!(self.kind(inner), TypeKind::Pointer | TypeKind::Struct) {
-                    let mut first = Vec::new();
-                    self.collect_special(element, 0, depth + 1, &mut first);
-                    let size = self.size(inner);
-                    let all = (0..count.min(65_536))
-                        .flat_map(|at| first.iter().map(move |&(o, l)| (base + at * size + o, l)));
-                    fields.extend(all);
-                }
-            }
-            TypeKind::Struct | TypeKind::Union | TypeKind::Section => match self.name(outer) {
-                "bpf_spin_lock" | "bpf_res_spin_lock" | "bpf_refcount" => fields.push((base, 4)),
-                "bpf_timer" | "bpf_wq" | "bpf_list_head" | "bpf_rb_root" | "bpf_task_work" => fields.push((base, 16)),
-                _ => {
-                    for member in self.members(outer) {
-                        self.collect_special(member.ty, base + member.bit_offset / 8, depth + 1, fields);
-                    }
-                }
-            },
-            _ => {}
-        }
+    pub fn special_fields(&self, ty: u32) -> Option<Vec<(u32, u32)>> {
+        let mut search = Search { btf: self, looked_at: 0, fields: Vec::new() };
+        search.collect(ty, 0, 0)?;
+        search.fields.sort_unstable();
+        Some(search.fields)
     }
 
     /// What is behind names and qualifiers, tags kept.
     fn unqualified(&self, ty: u32) -> u32 {
         let mut ty = ty;
-        for _ in 0..self.types.len() {
+        for _ in 0..MAX_DEPTH {
             match self.kind(ty) {
                 TypeKind::Typedef | TypeKind::Volatile | TypeKind::Const | TypeKind::Restrict | TypeKind::Variable => {
                     ty = self.size_or_type(ty);
@@ -356,5 +335,144 @@ impl Btf {
             }
         }
         0
+    }
+}
+
+/// A search for fields that only the kernel may change. It ends early where members or fields are too many.
+struct Search<'a> {
+    btf: &'a Btf,
+    looked_at: usize,
+    fields: Vec<(u32, u32)>,
+}
+
+impl Search<'_> {
+    fn push(&mut self, offset: u32, bytes: u32) -> Option<()> {
+        self.fields.push((offset, bytes));
+        (self.fields.len() <= MAX_FIELDS).then_some(())
+    }
+
+    fn collect(&mut self, ty: u32, base: u32, depth: u32) -> Option<()> {
+        self.looked_at += 1;
+        if self.looked_at > MAX_FIELDS || depth > MAX_DEPTH {
+            return None;
+        }
+        let btf = self.btf;
+        let outer = btf.unqualified(ty);
+        match btf.kind(outer) {
+            TypeKind::Pointer => self.pointer(outer, base),
+            TypeKind::Array => self.array(outer, base, depth),
+            TypeKind::Struct | TypeKind::Union | TypeKind::Section => match btf.name(outer) {
+                "bpf_spin_lock" | "bpf_res_spin_lock" | "bpf_refcount" => self.push(base, 4),
+                "bpf_timer" | "bpf_wq" | "bpf_list_head" | "bpf_rb_root" | "bpf_task_work" => self.push(base, 16),
+                _ => btf.members(outer).try_for_each(|member| {
+                    self.collect(member.ty, base.checked_add(member.bit_offset / 8)?, depth + 1)
+                }),
+            },
+            _ => Some(()),
+        }
+    }
+
+    fn pointer(&mut self, ty: u32, base: u32) -> Option<()> {
+        let mut target = self.btf.size_or_type(ty);
+        for _ in 0..MAX_DEPTH {
+            if self.btf.kind(target) != TypeKind::TypeTag {
+                return Some(());
+            }
+            if self.btf.name(target).contains("kptr") {
+                return self.push(base, 8);
+            }
+            target = self.btf.size_or_type(target);
+        }
+        None
+    }
+
+    fn array(&mut self, ty: u32, base: u32, depth: u32) -> Option<()> {
+        let (element, count) = self.btf.array(ty);
+        let inner = self.btf.resolved(element);
+        if !matches!(self.btf.kind(inner), TypeKind::Pointer | TypeKind::Struct) {
+            return Some(());
+        }
+        let of_others = std::mem::take(&mut self.fields);
+        self.collect(element, 0, depth + 1)?;
+        let first = std::mem::replace(&mut self.fields, of_others);
+        let size = self.btf.size(inner);
+        for at in 0..if first.is_empty() { 0 } else { count } {
+            for &(offset, bytes) in &first {
+                self.push(base.checked_add(at.checked_mul(size)?)?.checked_add(offset)?, bytes)?;
+            }
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Type information of these types, each as words after its name, and one text of names.
+    fn btf(types: &[(u32, &[u32])], names: &[u8]) -> Result<Btf, BtfError> {
+        let mut words = Vec::new();
+        for (name, rest) in types {
+            words.push(*name);
+            words.extend_from_slice(rest);
+        }
+        let bytes = 4 * words.len() as u32;
+        let mut data = vec![0x9f, 0xeb, 1, 0];
+        let header = [24, 0, bytes, bytes, names.len() as u32];
+        data.extend(header.iter().chain(&words).flat_map(|word| word.to_le_bytes()));
+        data.extend_from_slice(names);
+        Btf::parse(data)
+    }
+
+    const fn info(kind: TypeKind, count: u32) -> u32 {
+        (kind as u32) << 24 | count
+    }
+
+    #[test]
+    fn fields_that_only_the_kernel_changes_are_found_in_arrays_of_structures() {
+        // struct v { int; struct bpf_timer t[3]; } with a timer of 16 bytes.
+        let of = btf(
+            &[
+                (10, &[info(TypeKind::Struct, 0), 16]),
+                (0, &[info(TypeKind::Array, 0), 0, 1, 1, 3]),
+                (1, &[info(TypeKind::Struct, 2), 56, 0, 4, 0, 8, 2, 64]),
+                (3, &[info(TypeKind::Int, 0), 4, 32]),
+            ],
+            b"\0v\0int\0\0t\0bpf_timer\0",
+        )
+        .unwrap();
+        assert_eq!(of.name(1), "bpf_timer");
+        assert_eq!(of.special_fields(3), Some(vec![(8, 16), (24, 16), (40, 16)]));
+        assert_eq!(of.offset("v", "t"), Some(8));
+        assert_eq!(of.size(2), 48);
+    }
+
+    #[test]
+    fn types_in_a_circle_end_every_walk() {
+        // 1: an array of itself. 2: a tag of itself. 3: a pointer to 2. 4: a structure with itself as its member without a name, many times.
+        let members: Vec<u32> =
+            [info(TypeKind::Struct, 40), 8].into_iter().chain((0..40).flat_map(|_| [0, 4, 0])).collect();
+        let of = btf(
+            &[
+                (0, &[info(TypeKind::Array, 0), 0, 1, 1, 9]),
+                (0, &[info(TypeKind::TypeTag, 0), 2]),
+                (0, &[info(TypeKind::Pointer, 0), 2]),
+                (1, &members),
+            ],
+            b"\0s\0",
+        )
+        .unwrap();
+        assert_eq!(of.size(1), 0);
+        assert_eq!(of.special_fields(3), None);
+        assert_eq!(of.special_fields(4), None);
+        assert_eq!(of.offset("s", "x"), None);
+    }
+
+    #[test]
+    fn one_text_without_an_end_is_not_the_name_of_every_type() {
+        let types: Vec<(u32, &[u32])> = (0..100).map(|name| (name, &[8 << 24, 0][..])).collect();
+        let of = btf(&types, &[b'x'; 1 << 16]).unwrap();
+        assert!(of.by_name.keys().map(|(_, name)| name.len()).sum::<usize>() <= 100 * MAX_NAME_BYTES);
+        assert_eq!(of.name(1), "");
     }
 }

@@ -8,6 +8,9 @@ use thiserror::Error;
 use warmcore_bpf::btf::{Btf, BtfError};
 use warmcore_scx::bytecode::{Layout, LayoutError};
 
+/// Bytes of the longest image that is unpacked: 1 GiB, of which a kernel without its debugger's information has a tenth.
+const MAX_IMAGE_BYTES: u64 = 1 << 30;
+
 /// Why a kernel cannot be shown.
 #[derive(Debug, Error)]
 pub enum KernelError {
@@ -72,24 +75,29 @@ fn types_of_image(image: &[u8]) -> Result<Vec<u8>, KernelError> {
         return Err(wrong("it is too short"));
     };
     let start = (usize::from(sectors) + 1) * 512 + offset;
-    let payload = image.get(start..start + length).ok_or_else(|| wrong("it is cut off"))?;
+    let payload = image.get(start..start.saturating_add(length)).ok_or_else(|| wrong("it is cut off"))?;
     // The size of what was packed stands behind it and is no part of the stream.
     let packed = &payload[..payload.len().saturating_sub(4)];
     let unpacked = match packed {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
             let mut out = Vec::new();
             let decoder = zstd::Decoder::new(packed).map(|decoder| decoder.single_frame());
-            decoder.and_then(|mut decoder| decoder.read_to_end(&mut out)).map_err(|error| wrong(&error.to_string()))?;
+            decoder
+                .and_then(|decoder| decoder.take(MAX_IMAGE_BYTES).read_to_end(&mut out))
+                .map_err(|error| wrong(&error.to_string()))?;
             out
         }
         [0x1f, 0x8b, ..] => {
             let mut out = Vec::new();
-            let mut decoder = flate2::read::GzDecoder::new(packed);
-            decoder.read_to_end(&mut out).map_err(|error| wrong(&error.to_string()))?;
+            let decoder = flate2::read::GzDecoder::new(packed);
+            decoder.take(MAX_IMAGE_BYTES).read_to_end(&mut out).map_err(|error| wrong(&error.to_string()))?;
             out
         }
         _ => return Err(wrong("it is packed with neither zstd nor gzip")),
     };
+    if unpacked.len() as u64 >= MAX_IMAGE_BYTES {
+        return Err(wrong("it is longer than any kernel"));
+    }
     let file = object::File::parse(&*unpacked).map_err(|error| wrong(&error.to_string()))?;
     let section = file.section_by_name(".BTF").ok_or_else(|| wrong("it has no type information"))?;
     section.data().map(<[u8]>::to_vec).map_err(|error| wrong(&error.to_string()))

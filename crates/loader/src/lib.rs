@@ -40,6 +40,8 @@ pub use kernel::{KernelError, TargetKernel};
 #[cfg(target_arch = "x86_64")]
 pub use live::{Attached, Live, start};
 #[cfg(target_arch = "x86_64")]
+pub use server::messages::Messages;
+#[cfg(target_arch = "x86_64")]
 pub use worker::{Limits, Outbox, Sandbox, WorkerError, work_apart};
 
 /// An empty file in memory.

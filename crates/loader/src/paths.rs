@@ -146,7 +146,7 @@ pub fn serve(process: &Process, call: &Call, root: &Path, goes_on: bool) -> io::
                 use std::os::unix::ffi::OsStrExt as _;
                 let bytes = target.as_os_str().as_bytes();
                 let length = bytes.len().min(arguments[1] as usize);
-                process.write(call, arguments[0], &bytes[..length])?;
+                call.write(arguments[0], &bytes[..length])?;
                 process.answer(call, Ok(length as i64));
             }
             Err(error) => process.answer(call, Err(error.raw_os_error().unwrap_or(libc::EINVAL))),
@@ -168,7 +168,7 @@ fn answer_with_structure<T>(process: &Process, call: &Call, result: i32, address
     }
     // SAFETY: a structure of the kernel's, of plain numbers, that it has filled.
     let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
-    process.write(call, address, bytes)?;
+    call.write(address, bytes)?;
     process.answer(call, Ok(0));
     Ok(())
 }
@@ -177,7 +177,7 @@ fn answer_with_structure<T>(process: &Process, call: &Call, result: i32, address
 fn bind(process: &Process, call: &Call, root: &Path) -> io::Result<bool> {
     const FAMILY_BYTES: usize = 2;
     let length = (call.arguments[2] as usize).min(110);
-    let address = process.read(call, call.arguments[1], length)?;
+    let address = call.read(call.arguments[1], length)?;
     let is_unix = address.get(..FAMILY_BYTES) == Some(&(libc::AF_UNIX as u16).to_ne_bytes());
     let path = address.get(FAMILY_BYTES..).map(String::from_utf8_lossy).unwrap_or_default();
     if !is_unix || !path.starts_with(STATISTICS) {

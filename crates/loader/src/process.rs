@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 use crate::namespace::Mounts;
 use object::{Object as _, ObjectSymbol as _};
 
+/// Bytes of the longest piece of a process that is read at once: more than a value of a map, a program or type information has. A call may
+/// ask for as many as there are numbers.
+const LONGEST: usize = 64 << 20;
+
 /// A system call that waits for an answer (`struct seccomp_notif`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +31,39 @@ pub struct Call {
     instruction: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
+}
+
+impl Call {
+    /// One that this process makes, and that nobody waits for.
+    pub fn of_this_process() -> Self {
+        Self { thread: std::process::id(), ..Self::default() }
+    }
+
+    /// Memory of the caller; none that is longer than any structure of a call is.
+    pub fn read(&self, address: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        if bytes > LONGEST {
+            return Err(io::Error::from_raw_os_error(libc::E2BIG));
+        }
+        let mut buffer = vec![0; bytes];
+        let read = transfer(self.thread, address, &mut buffer, false)?;
+        if read == bytes { Ok(buffer) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
+    }
+
+    /// Writes to memory of the caller.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut copy = bytes.to_vec();
+        let written = transfer(self.thread, address, &mut copy, true)?;
+        if written == bytes.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
+    }
+
+    /// Names the file behind a descriptor of the caller.
+    pub fn inode(&self, descriptor: u32) -> Option<u64> {
+        let metadata = std::fs::metadata(format!("/proc/{}/fd/{descriptor}", self.thread));
+        metadata.ok().map(|metadata| metadata.ino())
+    }
 }
 
 #[repr(C)]
@@ -214,7 +251,7 @@ impl Process {
         let base = words.chunks_exact(2).find(|pair| pair[0] == libc::AT_SYSINFO_EHDR).map(|pair| pair[1]);
         // A kernel without it has nothing to hide.
         let Some(base) = base else { return Ok(()) };
-        let image = self.read(call, base, IMAGE_BYTES).or_else(|_| self.read(call, base, IMAGE_BYTES / 2))?;
+        let image = call.read(base, IMAGE_BYTES).or_else(|_| call.read(base, IMAGE_BYTES / 2))?;
         let memory = std::fs::OpenOptions::new().write(true).open(format!("/proc/{process}/mem"))?;
         let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*image).map_err(io::Error::other)?;
         for symbol in file.dynamic_symbols() {
@@ -255,13 +292,6 @@ impl Process {
         Some(threads)
     }
 
-    /// Memory of the process.
-    pub fn read(&self, call: &Call, address: u64, bytes: usize) -> io::Result<Vec<u8>> {
-        let mut buffer = vec![0; bytes];
-        let read = transfer(call.thread, address, &mut buffer, false)?;
-        if read == bytes { Ok(buffer) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
-    }
-
     /// Text of the process that ends with a zero.
     pub fn text(&self, call: &Call, address: u64) -> io::Result<String> {
         const PAGE: u64 = 4096;
@@ -278,22 +308,6 @@ impl Process {
             at += read as u64;
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    /// Writes to memory of the process.
-    pub fn write(&self, call: &Call, address: u64, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let mut copy = bytes.to_vec();
-        let written = transfer(call.thread, address, &mut copy, true)?;
-        if written == bytes.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
-    }
-
-    /// Names the file behind a descriptor of the process.
-    pub fn inode(&self, call: &Call, descriptor: u32) -> Option<u64> {
-        let metadata = std::fs::metadata(format!("/proc/{}/fd/{descriptor}", call.thread));
-        metadata.ok().map(|metadata| metadata.ino())
     }
 
     /// A descriptor of the process, as one of ours.

@@ -6,11 +6,12 @@
 
 mod commands;
 mod maps;
+pub(crate) mod messages;
 mod programs;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -61,9 +62,8 @@ enum Reply {
     Attached(Box<Capture>),
 }
 
-/// Who answers a loader. The kernel that it loads into is handed in with each call.
-pub(crate) struct Server {
-    process: Process,
+/// The kernel's side of `bpf(2)`: what was made by it, and what its commands give.
+struct Answers {
     machine: Machine,
     kernel: TargetKernel,
     programs: Programs,
@@ -72,6 +72,37 @@ pub(crate) struct Server {
     not_run: Vec<String>,
     /// Maps that were refused, for their kind.
     refused: Vec<String>,
+}
+
+impl Answers {
+    fn new(machine: &Machine, kernel: &TargetKernel) -> Self {
+        Self {
+            machine: machine.clone(),
+            kernel: kernel.clone(),
+            programs: Programs::default(),
+            things: HashMap::new(),
+            not_run: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    fn find(&self, call: &Call, descriptor: u32) -> Option<&Thing> {
+        let number = call.inode(descriptor)?;
+        self.things.get(&number).map(|(thing, _)| thing)
+    }
+
+    /// Remembers a thing by the file that stands for it.
+    fn keep(&mut self, thing: Thing, file: Arc<OwnedFd>) -> io::Result<()> {
+        let number = File::from(file.as_fd().try_clone_to_owned()?).metadata()?.ino();
+        self.things.insert(number, (thing, file));
+        Ok(())
+    }
+}
+
+/// Who answers a loader. The kernel that it loads into is handed in with each call.
+pub(crate) struct Server {
+    process: Process,
+    answers: Answers,
     /// What it prints.
     pub(crate) output: File,
     /// Its waits and clocks, if it is to go on in simulated time.
@@ -119,12 +150,7 @@ pub(crate) fn begin(
     })?;
     let mut server = Server {
         process,
-        machine: request.machine.clone(),
-        kernel: request.kernel.clone(),
-        programs: Programs::default(),
-        things: HashMap::new(),
-        not_run: Vec::new(),
-        refused: Vec::new(),
+        answers: Answers::new(request.machine, request.kernel),
         output,
         waits: goes_on.then(Waits::new),
         has_no_clock: !goes_on,
@@ -184,9 +210,12 @@ pub(crate) enum Stopped {
 /// The last lines that a loader printed, in one.
 pub(crate) fn last_words(output: &mut File) -> String {
     const LINES: usize = 4;
+    const LONGEST: u64 = 64 << 10;
     let mut text = Vec::new();
     // Nothing that can be read is nothing that it said.
-    let _ = output.rewind().and_then(|()| output.read_to_end(&mut text));
+    let length = output.metadata().map_or(0, |metadata| metadata.len());
+    let from = SeekFrom::Start(length.saturating_sub(LONGEST));
+    let _ = output.seek(from).and_then(|_| output.by_ref().take(LONGEST).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
@@ -202,10 +231,10 @@ impl Server {
         match stopped {
             Stopped::TimedOut(waited) => LoaderError::Hangs { program, seconds: waited.as_secs(), said },
             _ => {
-                let said = if self.refused.is_empty() {
+                let said = if self.answers.refused.is_empty() {
                     said
                 } else {
-                    format!("{said} (not modelled, and refused: {})", self.refused.join(", "))
+                    format!("{said} (not modelled, and refused: {})", self.answers.refused.join(", "))
                 };
                 let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
                 LoaderError::Ended { program, status, said }
@@ -247,7 +276,7 @@ impl Server {
     }
 
     fn answer_if_ours(&self, call: &Call, descriptor: u32) -> bool {
-        let ours = self.find(call, descriptor).is_some();
+        let ours = self.answers.find(call, descriptor).is_some();
         if ours {
             self.process.answer(call, Ok(0));
         }
@@ -262,20 +291,15 @@ impl Server {
             names
         };
         names.release.fill(0);
-        let release = self.kernel.release.bytes().take(names.release.len() - 1);
+        let release = self.answers.kernel.release.bytes().take(names.release.len() - 1);
         for (to, from) in names.release.iter_mut().zip(release) {
             *to = from as libc::c_char;
         }
         // SAFETY: a structure of plain bytes.
         let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(&names).cast::<u8>(), size_of_val(&names)) };
-        self.process.write(call, call.arguments[0], bytes)?;
+        call.write(call.arguments[0], bytes)?;
         self.process.answer(call, Ok(0));
         Ok(())
-    }
-
-    fn find(&self, call: &Call, descriptor: u32) -> Option<&Thing> {
-        let number = self.process.inode(call, descriptor)?;
-        self.things.get(&number).map(|(thing, _)| thing)
     }
 
     fn reply(&mut self, call: &Call, reply: Reply) -> Option<Box<Capture>> {
@@ -286,11 +310,8 @@ impl Server {
             Reply::New(thing, file) => match file.map_or_else(|| crate::memory_file(c"bpf").map(Arc::new), Ok) {
                 Ok(file) => {
                     self.process.answer_with(call, file.as_fd());
-                    match File::from(file.as_fd().try_clone_to_owned().ok()?).metadata() {
-                        Ok(metadata) => {
-                            self.things.insert(metadata.ino(), (thing, file));
-                        }
-                        Err(_) => self.process.answer(call, Err(libc::EMFILE)),
+                    if self.answers.keep(thing, file).is_err() {
+                        self.process.answer(call, Err(libc::EMFILE));
                     }
                 }
                 Err(_) => self.process.answer(call, Err(libc::EMFILE)),

@@ -123,12 +123,12 @@ impl Waits {
         Ok(match i64::from(call.number) {
             libc::SYS_clock_gettime => {
                 self.now_ns += READ_NS;
-                process.write(call, second, &timespec(self.clock(first)))?;
+                call.write(second, &timespec(self.clock(first)))?;
                 Then::Answer(Ok(0))
             }
             libc::SYS_clock_getres => {
                 if second != 0 {
-                    process.write(call, second, &timespec(1))?;
+                    call.write(second, &timespec(1))?;
                 }
                 Then::Answer(Ok(0))
             }
@@ -136,20 +136,20 @@ impl Waits {
                 self.now_ns += READ_NS;
                 let day = DAY_NS + self.now_ns;
                 let value = [day / 1_000_000_000, day % 1_000_000_000 / 1000].map(u64::to_le_bytes).concat();
-                process.write(call, first, &value)?;
+                call.write(first, &value)?;
                 Then::Answer(Ok(0))
             }
             libc::SYS_time => {
                 self.now_ns += READ_NS;
                 let seconds = (DAY_NS + self.now_ns) / 1_000_000_000;
                 if first != 0 {
-                    process.write(call, first, &seconds.to_le_bytes())?;
+                    call.write(first, &seconds.to_le_bytes())?;
                 }
                 Then::Answer(Ok(seconds as i64))
             }
-            libc::SYS_nanosleep => Then::Hold(self.now_ns + read_time(process, call, first)?, For::Time),
+            libc::SYS_nanosleep => Then::Hold(self.now_ns + read_time(call, first)?, For::Time),
             libc::SYS_clock_nanosleep => {
-                let time = read_time(process, call, third)?;
+                let time = read_time(call, third)?;
                 let absolute = second & libc::TIMER_ABSTIME as u64 != 0;
                 Then::Hold(if absolute { self.monotonic(first, time) } else { self.now_ns + time }, For::Time)
             }
@@ -158,16 +158,16 @@ impl Waits {
                 self.descriptors(vec![(first as u32, libc::POLLIN)], milliseconds(fourth))
             }
             libc::SYS_epoll_pwait2 => {
-                let time = if fourth == 0 { None } else { Some(read_time(process, call, fourth)?) };
+                let time = if fourth == 0 { None } else { Some(read_time(call, fourth)?) };
                 self.descriptors(vec![(first as u32, libc::POLLIN)], time)
             }
             libc::SYS_poll | libc::SYS_ppoll => {
                 let time = match i64::from(call.number) {
                     libc::SYS_poll => milliseconds(third),
                     _ if third == 0 => None,
-                    _ => Some(read_time(process, call, third)?),
+                    _ => Some(read_time(call, third)?),
                 };
-                let all = process.read(call, first, (second as usize).min(1024) * 8)?;
+                let all = call.read(first, (second as usize).min(1024) * 8)?;
                 let one = |entry: &[u8]| {
                     let descriptor = u32::from_le_bytes(entry[..4].try_into().expect("four bytes"));
                     (descriptor, i16::from_le_bytes([entry[4], entry[5]]))
@@ -175,16 +175,16 @@ impl Waits {
                 self.descriptors(all.chunks_exact(8).map(one).collect(), time)
             }
             libc::SYS_select | libc::SYS_pselect6 if first == 0 && fifth != 0 => {
-                let raw = process.read(call, fifth, 16)?;
+                let raw = call.read(fifth, 16)?;
                 let scale = if i64::from(call.number) == libc::SYS_select { 1000 } else { 1 };
                 Then::Hold(self.now_ns + time_of(&raw, scale), For::Time)
             }
             libc::SYS_timerfd_create => self.timer_create(process, call)?,
-            libc::SYS_timerfd_settime => self.timer_set(process, call)?,
+            libc::SYS_timerfd_settime => self.timer_set(call)?,
             libc::SYS_timerfd_gettime => {
                 let Some(timer) = self.timers.get(&first) else { return Ok(Then::Pass) };
                 let left = timer.at_ns.map_or(0, |at| at.saturating_sub(self.now_ns));
-                process.write(call, second, &[timespec(timer.every_ns), timespec(left)].concat())?;
+                call.write(second, &[timespec(timer.every_ns), timespec(left)].concat())?;
                 Then::Answer(Ok(0))
             }
             _ => Then::Pass,
@@ -206,11 +206,11 @@ impl Waits {
         let [address, operation, value, time, ..] = call.arguments;
         Ok(match operation & FUTEX_COMMAND {
             FUTEX_WAIT | FUTEX_WAIT_BITSET if time != 0 => {
-                let word = process.read(call, address, 4)?;
+                let word = call.read(address, 4)?;
                 if u32::from_le_bytes(word.try_into().expect("four bytes")) != value as u32 {
                     return Ok(Then::Answer(Err(libc::EAGAIN)));
                 }
-                let time = read_time(process, call, time)?;
+                let time = read_time(call, time)?;
                 let until = match operation & FUTEX_COMMAND {
                     FUTEX_WAIT => self.now_ns + time,
                     _ if operation & FUTEX_REALTIME != 0 => time.saturating_sub(DAY_NS),
@@ -261,15 +261,15 @@ impl Waits {
         })
     }
 
-    fn timer_set(&mut self, process: &Process, call: &Call) -> io::Result<Then> {
+    fn timer_set(&mut self, call: &Call) -> io::Result<Then> {
         let [descriptor, flags, new, old, ..] = call.arguments;
         let now_ns = self.now_ns;
         let Some(timer) = self.timers.get_mut(&descriptor) else { return Ok(Then::Pass) };
         if old != 0 {
             let left = timer.at_ns.map_or(0, |at| at.saturating_sub(now_ns));
-            process.write(call, old, &[timespec(timer.every_ns), timespec(left)].concat())?;
+            call.write(old, &[timespec(timer.every_ns), timespec(left)].concat())?;
         }
-        let raw = process.read(call, new, 32)?;
+        let raw = call.read(new, 32)?;
         let (every, first) = (time_of(&raw[..16], 1), time_of(&raw[16..], 1));
         let absolute = flags & libc::TFD_TIMER_ABSTIME as u64 != 0;
         timer.every_ns = every;
@@ -349,8 +349,8 @@ fn time_of(raw: &[u8], scale: u64) -> u64 {
     word(0).saturating_mul(1_000_000_000).saturating_add(word(8).saturating_mul(scale))
 }
 
-fn read_time(process: &Process, call: &Call, address: u64) -> io::Result<u64> {
-    Ok(time_of(&process.read(call, address, 16)?, 1))
+fn read_time(call: &Call, address: u64) -> io::Result<u64> {
+    Ok(time_of(&call.read(address, 16)?, 1))
 }
 
 /// A time in ms, below 0 for ever.

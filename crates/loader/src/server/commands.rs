@@ -5,7 +5,7 @@ use std::io;
 use warmcore_bpf::btf::Btf;
 use warmcore_scx::bytecode::{Host, ObjectError};
 
-use super::{Reply, Server, Thing};
+use super::{Answers, Reply, Server, Thing};
 use crate::capture::Capture;
 use crate::process::Call;
 
@@ -56,19 +56,32 @@ impl Server {
     pub(super) fn bpf(&mut self, host: &mut Host, call: &Call) -> Result<Option<Box<Capture>>, ObjectError> {
         const LARGEST: usize = 256;
         let [number, address, size, ..] = call.arguments;
-        let fields = match self.process.read(call, address, (size as usize).min(LARGEST)) {
+        let fields = match call.read(address, (size as usize).min(LARGEST)) {
             Ok(bytes) => Fields(bytes),
             Err(_) => {
                 self.process.answer(call, Err(libc::EFAULT));
                 return Ok(None);
             }
         };
-        let reply = match self.command(host, call, number, address, &fields) {
-            Ok(reply) => reply,
-            Err(Failure::Memory) => Reply::Error(libc::EFAULT),
-            Err(Failure::Object(error)) => return Err(error),
-        };
+        let reply = self.answers.answer(host, call, number, address, &fields)?;
         Ok(self.reply(call, reply))
+    }
+}
+
+impl Answers {
+    pub(super) fn answer(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        number: u64,
+        address: u64,
+        fields: &Fields,
+    ) -> Result<Reply, ObjectError> {
+        match self.command(host, call, number, address, fields) {
+            Ok(reply) => Ok(reply),
+            Err(Failure::Memory) => Ok(Reply::Error(libc::EFAULT)),
+            Err(Failure::Object(error)) => Err(error),
+        }
     }
 
     fn command(
@@ -89,7 +102,7 @@ impl Server {
             command::PROG_TEST_RUN => self.test_run(host, call, address, fields)?,
             command::OBJ_GET_INFO_BY_FD => self.info(host, call, fields)?,
             command::BTF_LOAD => {
-                let bytes = self.process.read(call, fields.u64(0), fields.u32(16) as usize)?;
+                let bytes = call.read(fields.u64(0), fields.u32(16) as usize)?;
                 match Btf::parse(bytes) {
                     Ok(btf) => Reply::New(Thing::Btf(Box::new(btf)), None),
                     Err(_) => Reply::Error(libc::EINVAL),
@@ -118,9 +131,9 @@ impl Server {
 
     fn info(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let (descriptor, length, at) = (fields.u32(0), fields.u32(4) as usize, fields.u64(8));
-        let Some(inode) = self.process.inode(call, descriptor) else { return Ok(Reply::Error(libc::EBADF)) };
+        let Some(inode) = call.inode(descriptor) else { return Ok(Reply::Error(libc::EBADF)) };
         let Some((thing, _)) = self.things.get(&inode) else { return Ok(Reply::Error(libc::EBADF)) };
-        let mut info = self.process.read(call, at, length.min(4096))?;
+        let mut info = call.read(at, length.min(4096))?;
         let mut put = |at: usize, value: u32| {
             if let Some(place) = info.get_mut(at..at + 4) {
                 place.copy_from_slice(&value.to_le_bytes());
@@ -148,7 +161,7 @@ impl Server {
             Thing::Btf(_) => put(16, number),
             Thing::Other => {}
         }
-        self.process.write(call, at, &info)?;
+        call.write(at, &info)?;
         Ok(Reply::Value(0))
     }
 }

@@ -7,10 +7,10 @@ use warmcore_bpf::{MapKind, MapSpec};
 use warmcore_scx::bytecode::{Host, ObjectError};
 
 use super::commands::{Failure, Fields, command};
-use super::{Reply, Server, Thing};
+use super::{Answers, Reply, Thing};
 use crate::process::Call;
 
-impl Server {
+impl Answers {
     pub(super) fn map_create(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let Some(kind) = MapKind::from_number(fields.u32(0)) else {
             self.refused.push(format!("map `{}` of kind {}", fields.name(28), fields.u32(0)));
@@ -18,7 +18,11 @@ impl Server {
         };
         let value_type = fields.u32(56);
         let special = match self.find(call, fields.u32(48)) {
-            Some(Thing::Btf(btf)) if value_type != 0 => btf.special_fields(value_type),
+            Some(Thing::Btf(btf)) if value_type != 0 => match btf.special_fields(value_type) {
+                Some(special) => special,
+                // As the kernel does.
+                None => return Ok(Reply::Error(libc::E2BIG)),
+            },
             _ => Vec::new(),
         };
         let spec = MapSpec {
@@ -54,7 +58,7 @@ impl Server {
         number: u64,
         fields: &Fields,
     ) -> Result<Reply, Failure> {
-        let Some(inode) = self.process.inode(call, fields.u32(0)) else { return Ok(Reply::Error(libc::EBADF)) };
+        let Some(inode) = call.inode(fields.u32(0)) else { return Ok(Reply::Error(libc::EBADF)) };
         let Some((Thing::Map { handle, value: kept }, _)) = self.things.get_mut(&inode) else {
             return Ok(Reply::Error(libc::EBADF));
         };
@@ -62,21 +66,20 @@ impl Server {
         let Some(map) = host.maps.get(handle) else { return Ok(Reply::Error(libc::EBADF)) };
         let (kind, bytes) = (map.spec.kind, map.spec.value_bytes as usize);
         let key_at = fields.u64(8);
-        let key =
-            if key_at == 0 { None } else { Some(self.process.read(call, key_at, map.spec.key_bytes as usize)?) };
+        let key = if key_at == 0 { None } else { Some(call.read(key_at, map.spec.key_bytes as usize)?) };
         let per_cpu = kind == MapKind::PercpuArray;
         let all = if per_cpu { bytes.next_multiple_of(8) * self.machine.cpu_count() } else { bytes };
         let result = match (number, key) {
             (command::MAP_GET_NEXT_KEY, key) => match host.maps.next_key(handle, key.as_deref()) {
                 Some(next) => {
-                    self.process.write(call, fields.u64(16), &next)?;
+                    call.write(fields.u64(16), &next)?;
                     Ok(())
                 }
                 None => Err(MapFault::NoEntry),
             },
             (_, None) => Err(MapFault::Invalid),
             (command::MAP_UPDATE_ELEM, Some(key)) => {
-                let value = self.process.read(call, fields.u64(16), all)?;
+                let value = call.read(fields.u64(16), all)?;
                 if kind == MapKind::StructOps {
                     *kept = value;
                     Ok(())
@@ -97,7 +100,7 @@ impl Server {
                     }
                     value.resize(value.len().next_multiple_of(8).min(all), 0);
                 }
-                self.process.write(call, fields.u64(16), &value)?;
+                call.write(fields.u64(16), &value)?;
                 Ok(())
             }
         };

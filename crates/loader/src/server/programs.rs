@@ -7,7 +7,7 @@ use warmcore_bpf::MapKind;
 use warmcore_scx::bytecode::{Attached, Host, ProgramId, ProgramSource};
 
 use super::commands::{Failure, Fields};
-use super::{Reply, Server, Thing};
+use super::{Answers, Reply, Thing};
 use crate::capture::Capture;
 use crate::process::Call;
 
@@ -19,20 +19,20 @@ mod program_type {
     pub const SYSCALL: u32 = 31;
 }
 
-impl Server {
+impl Answers {
     pub(super) fn program_load(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let (kind, count) = (fields.u32(0), fields.u32(4) as usize);
         const MOST: usize = 1_000_000;
         if count == 0 || count > MOST {
             return Ok(Reply::Error(libc::E2BIG));
         }
-        let bytes = self.process.read(call, fields.u64(8), count * 8)?;
+        let bytes = call.read(fields.u64(8), count * 8)?;
         let name = fields.name(48);
         let (record, records) = (fields.u32(76) as usize, fields.u32(88) as usize);
         let functions = if record < 8 || records > MOST {
             Vec::new()
         } else {
-            let info = Fields(self.process.read(call, fields.u64(80), record * records)?);
+            let info = Fields(call.read(fields.u64(80), record * records)?);
             (0..records).map(|number| info.u32(number * record)).collect()
         };
         let mut maps = BTreeMap::new();
@@ -94,10 +94,10 @@ impl Server {
         };
         let id = *id;
         let (bytes, at) = (fields.u32(40) as usize, fields.u64(48));
-        let mut context = if bytes == 0 { Vec::new() } else { self.process.read(call, at, bytes.min(65_536))? };
+        let mut context = if bytes == 0 { Vec::new() } else { call.read(at, bytes.min(65_536))? };
         let result = self.programs.run(host, id, &mut context)?;
-        self.process.write(call, at, &context)?;
-        self.process.write(call, address + RETURN_VALUE, &result.to_le_bytes())?;
+        call.write(at, &context)?;
+        call.write(address + RETURN_VALUE, &result.to_le_bytes())?;
         Ok(Reply::Value(0))
     }
 
