@@ -108,10 +108,7 @@ pub fn find_program(name: &str) -> PathBuf {
 /// # Errors
 /// When it cannot be read or is no ordinary file, which may have no end.
 pub fn sha256_of_file(path: &Path) -> Result<String, FileError> {
-    let mut file = File::open(path).at("read", path)?;
-    if !file.metadata().at("read", path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no ordinary file")).at("read", path);
-    }
+    let mut file = ordinary(path).at("read", path)?;
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -120,6 +117,14 @@ pub fn sha256_of_file(path: &Path) -> Result<String, FileError> {
             return Ok(hexadecimal(&digest.finalize()));
         }
         digest.update(&buffer[..count]);
+    }
+}
+
+/// Opens an ordinary file. Others are not opened even for a moment: one end of a pipe waits for the other.
+fn ordinary(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is no ordinary file")),
     }
 }
 
@@ -161,6 +166,14 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
 /// When it cannot be read, is not UTF-8 or longer than [`MAX_TEXT_BYTES`].
 pub fn read_text(path: &Path) -> Result<String, FileError> {
     text_of_file(path).at("read", path)
+}
+
+/// Reads a text file of a directory that this program wrote, in which there are ordinary files only.
+///
+/// # Errors
+/// Those of [`read_text`], and when it is no ordinary file.
+pub fn read_ordinary_text(path: &Path) -> Result<String, FileError> {
+    ordinary(path).and_then(text).at("read", path)
 }
 
 /// As [`read_text`], for callers whose errors name the path themselves.
@@ -223,6 +236,7 @@ mod tests {
         let endless = Path::new("/dev/zero");
         assert_eq!(read_text(endless).unwrap_err().source.kind(), ErrorKind::FileTooLarge);
         assert_eq!(sha256_of_file(endless).unwrap_err().source.kind(), ErrorKind::InvalidInput);
+        assert_eq!(read_ordinary_text(endless).unwrap_err().source.kind(), ErrorKind::InvalidInput);
         assert_eq!(text(&[0xff][..]).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 

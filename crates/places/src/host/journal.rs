@@ -11,13 +11,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::displaced::Displaced;
+use crate::files;
 
 /// The journal in its directory, and the lock beside it.
 const JOURNAL: &str = "journal.jsonl";
@@ -170,15 +171,16 @@ impl Journal {
     /// If somebody else is at work, an older journal is not undone yet, or it cannot be kept.
     pub fn begin(directory: &Path, root: &Path) -> Result<Self, JournalError> {
         let lock = lock(directory)?;
-        let left = entries(directory)?;
-        if is_of_this_boot(&left, root) && left.len() > 1 {
-            return Err(JournalError::Unfinished(left.len() - 1));
+        let left = lines(directory)?;
+        let changes = left.iter().filter(|line| !matches!(line, Line::Entry(Entry::Boot(_)))).count();
+        if changes > 0 && may_be_of_this_boot(&left, root) {
+            return Err(JournalError::Unfinished(changes));
         }
         let path = directory.join(JOURNAL);
         let file = File::create(&path).map_err(keep("make", &path))?;
         let mut journal =
             Self { directory: directory.into(), root: root.into(), file: Some(file), entries: Vec::new(), _lock: lock };
-        journal.note(Entry::Boot(boot_id(root)))?;
+        journal.note(Entry::Boot(boot_id(root).unwrap_or_default()))?;
         sync_directory(directory)?;
         Ok(journal)
     }
@@ -288,9 +290,9 @@ impl Drop for Journal {
 /// If an experiment is running, or the journal cannot be read.
 pub fn restore(directory: &Path, root: &Path, dry_run: bool) -> Result<Vec<Undone>, JournalError> {
     let _lock = lock(directory)?;
-    let left = entries(directory)?;
+    let left = lines(directory)?;
     let path = directory.join(JOURNAL);
-    if !is_of_this_boot(&left, root) {
+    if !may_be_of_this_boot(&left, root) {
         // The kernel forgot all of it.
         if path.exists() && !dry_run {
             std::fs::remove_file(&path).map_err(keep("remove", &path))?;
@@ -298,9 +300,9 @@ pub fn restore(directory: &Path, root: &Path, dry_run: bool) -> Result<Vec<Undon
         return Ok(Vec::new());
     }
     if dry_run {
-        return Ok(left.iter().rev().filter_map(|entry| would(entry, root)).collect());
+        return Ok(left.iter().rev().filter_map(|line| line.with(|entry| would(entry, root))).collect());
     }
-    let undone = undo_entries(&left, root);
+    let undone: Vec<Undone> = left.iter().rev().filter_map(|line| line.with(|entry| undo(entry, root))).collect();
     if undone.iter().all(Undone::is_good) && path.exists() {
         std::fs::remove_file(&path).map_err(keep("remove", &path))?;
     }
@@ -393,23 +395,64 @@ fn lock(directory: &Path) -> Result<Lock, JournalError> {
     }
 }
 
-/// Lines of a journal up to the first that is not whole.
-fn entries(directory: &Path) -> Result<Vec<Entry>, JournalError> {
+/// A line of a journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Line {
+    Entry(Entry),
+    /// It tells no change that can be undone: its number, and what is wrong with it.
+    Damaged(usize, String),
+}
+
+impl Line {
+    /// What becomes of its change; a damaged one cannot be undone, and the journal that says so is kept.
+    fn with(&self, undo: impl FnOnce(&Entry) -> Option<Undone>) -> Option<Undone> {
+        match self {
+            Self::Entry(entry) => undo(entry),
+            Self::Damaged(number, reason) => {
+                let path = format!("line {number} of {JOURNAL}");
+                Some(Undone::Failed { path, reason: format!("it is damaged, so its change is not known: {reason}") })
+            }
+        }
+    }
+}
+
+/// Lines of a journal. The change of one that was being written at its end was not made yet.
+fn lines(directory: &Path) -> Result<Vec<Line>, JournalError> {
     let path = directory.join(JOURNAL);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(keep("read", &path)(error)),
+    match files::text_of_file(&path) {
+        Ok(text) => Ok(parse(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(keep("read", &path)(error)),
+    }
+}
+
+fn parse(text: &str) -> Vec<Line> {
+    let last = text.lines().count();
+    let line = |(index, line): (usize, &str)| match serde_json::from_str(line) {
+        Ok(Entry::Value { path, .. } | Entry::Directory { path }) if !is_below_root(&path) => {
+            Some(Line::Damaged(index + 1, format!("`{path}` is no path below the root")))
+        }
+        Ok(entry) => Some(Line::Entry(entry)),
+        Err(_) if index + 1 == last && !text.ends_with('\n') => None,
+        Err(error) => Some(Line::Damaged(index + 1, error.to_string())),
     };
-    Ok(text.lines().map_while(|line| serde_json::from_str(line).ok()).collect())
+    text.lines().enumerate().filter_map(line).collect()
 }
 
-fn is_of_this_boot(entries: &[Entry], root: &Path) -> bool {
-    matches!(entries.first(), Some(Entry::Boot(id)) if *id == boot_id(root))
+fn is_below_root(path: &str) -> bool {
+    Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-fn boot_id(root: &Path) -> String {
-    std::fs::read_to_string(root.join(BOOT_ID)).unwrap_or_default().trim().to_owned()
+/// Whether a journal is of this boot, or does not say clearly of which: then it is better undone than forgotten.
+fn may_be_of_this_boot(lines: &[Line], root: &Path) -> bool {
+    match (lines.first(), boot_id(root)) {
+        (Some(Line::Entry(Entry::Boot(id))), Some(boot)) => *id == boot,
+        (first, _) => first.is_some(),
+    }
+}
+
+fn boot_id(root: &Path) -> Option<String> {
+    std::fs::read_to_string(root.join(BOOT_ID)).ok().map(|text| text.trim().to_owned())
 }
 
 /// When a process was started: field 22 of its `stat`, after the name in parentheses.
@@ -437,7 +480,7 @@ fn remove_group(path: &Path) -> io::Result<()> {
 /// `sched/features` the one that is meant, of a list of choices the one in brackets, of a list of controllers `+` and the one that is meant
 /// or `-` and it.
 fn current(path: &Path, meant: &str) -> io::Result<String> {
-    let text = std::fs::read_to_string(path)?;
+    let text = files::text_of_file(path)?;
     let text = text.trim_end();
     if path.ends_with(CONTROLLERS) {
         let controller = meant.trim_start_matches(['+', '-']);

@@ -1,7 +1,7 @@
 //! A command, run once, and what else went on meanwhile.
 
 use std::ffi::OsString;
-use std::io::Read as _;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,7 @@ use warmcore_capture::trace_dat::Contents;
 
 use super::recorder::{BETWEEN_READINGS, Recorder};
 use super::state::Bounds;
+use crate::files::MAX_TEXT_BYTES;
 use crate::place::PlaceError;
 
 /// Stops itself before it becomes the command, so that whatever has to be done about the process is done before its first instruction.
@@ -149,6 +150,19 @@ pub struct Task<'a> {
     pub recorder: Option<(&'a Recorder, u32)>,
 }
 
+/// What a command prints, up to a length; what is beyond is read as well, so that the command does not wait, and is counted.
+fn kept_output(mut stdout: impl Read, most: u64) -> String {
+    let mut bytes = Vec::new();
+    // What was read before an error is what there is.
+    let _ = stdout.by_ref().take(most).read_to_end(&mut bytes);
+    let more = io::copy(&mut stdout, &mut io::sink()).unwrap_or(0);
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if more > 0 {
+        text.push_str(&format!("\n({more} more bytes were printed, and not kept)\n"));
+    }
+    text
+}
+
 /// Runs a command to its end, in a process group of its own, and gives what was recorded of it.
 ///
 /// # Errors
@@ -165,12 +179,8 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     let process = pid.as_raw_nonzero().get();
     let watched = Watched::new(process).map_err(TrialError::Start)?;
     let stdout = child.0.stdout.take();
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What was read before an error is what there is.
-        let _ = stdout.map(|mut stdout| stdout.read_to_end(&mut bytes));
-        String::from_utf8_lossy(&bytes).into_owned()
-    });
+    let reader =
+        std::thread::spawn(move || stdout.map_or_else(String::new, |stdout| kept_output(stdout, MAX_TEXT_BYTES)));
     let mut reading = task.recorder.map(|(recorder, buffer_kib)| recorder.start(buffer_kib, process)).transpose()?;
     let before = Accounts::now()?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
@@ -269,6 +279,12 @@ impl Accounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_command_prints_is_kept_up_to_a_length_and_the_rest_counted() {
+        assert_eq!(kept_output(&b"12345678"[..], 8), "12345678");
+        assert_eq!(kept_output(&b"1234567890"[..], 8), "12345678\n(2 more bytes were printed, and not kept)\n");
+    }
 
     fn words(text: &str) -> Vec<OsString> {
         text.split(' ').map(OsString::from).collect()

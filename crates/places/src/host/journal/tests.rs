@@ -184,3 +184,35 @@ fn a_scheduler_of_somebody_else_is_ended_and_started_again() {
     );
     assert_eq!(starts(), 2);
 }
+
+/// A journal whose lines one cannot read tells of changes all the same.
+#[test]
+fn a_damaged_line_is_told_the_others_are_undone_and_the_journal_is_kept() {
+    for damaged in [0, 1, 2] {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        journal.set("sys/cpu1/online", "0").unwrap();
+        journal.set("sys/governor", "performance").unwrap();
+        let path = kept.path().join(JOURNAL);
+        let text = fs::read_to_string(&path).unwrap();
+        let line = text.lines().nth(damaged).unwrap();
+        let text = text.replace(line, &line[..line.len() / 2]);
+        // As after a process that was killed: nothing is undone.
+        journal.file = None;
+        drop(journal);
+        fs::write(&path, &text).unwrap();
+
+        let error = Journal::begin(kept.path(), root.path()).unwrap_err();
+        assert!(matches!(error, JournalError::Unfinished(_)), "{error}");
+        let undone = restore(kept.path(), root.path(), false).unwrap();
+        let told = undone.iter().filter(|undone| !undone.is_good()).collect::<Vec<_>>();
+        assert!(
+            matches!(&told[..], [Undone::Failed { path, .. }] if *path == format!("line {} of {JOURNAL}", damaged + 1)),
+            "{undone:?}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "it is kept");
+        let now = state(root.path());
+        assert_eq!(now[0], if damaged == 1 { "0" } else { "1" });
+        assert_eq!(now[3], if damaged == 2 { "performance" } else { "powersave" });
+    }
+}
