@@ -378,15 +378,61 @@ fn an_unfinished_run_is_shown_with_what_is_missing() {
 }
 
 #[test]
-fn a_changed_trial_and_lost_events_are_said_before_the_verdict_is_trusted() {
-    let scratch = compared("--no-report");
-    let trial = scratch.path("run/trials/s0-t0001.json");
-    let text = fs::read_to_string(&trial).unwrap();
-    fs::write(&trial, text.replace("\"events_lost\":0", "\"events_lost\":17")).unwrap();
-    scratch.run("report run").exits_with(0);
-    let page = read(&scratch, "run/report.html");
-    assert!(page.contains("the directory was changed after the run"));
-    assert!(page.contains("17 events were not recorded"));
+fn a_changed_trial_is_left_out_and_lost_events_are_said_before_the_verdict_is_trusted() {
+    for finished in [true, false] {
+        let scratch = compared("--no-report");
+        if !finished {
+            fs::remove_file(scratch.path("run/checksums.sha256")).unwrap();
+        }
+        let name = "run/trials/s0-t0001.json";
+        scratch.write(name, &read(&scratch, name).replace("\"events_lost\":0", "\"events_lost\":17"));
+        scratch
+            .run("report run")
+            .exits_with(0)
+            .complains("a trial was left out: run/trials/s0-t0001.json does not match its checksum")
+            .complains("7 of 8 trials are finished");
+        let page = read(&scratch, "run/report.html");
+        assert_eq!(page.contains("the directory was changed after the run"), finished);
+        assert!(!page.contains("17 events were not recorded"));
+        vouch_for(&scratch, name);
+        scratch.run("report run").exits_with(0);
+        assert!(read(&scratch, "run/report.html").contains("17 events were not recorded"));
+    }
+}
+
+/// Writes the sum of a trial into its list, as a program would have that wrote the trial as it is now.
+fn vouch_for(scratch: &Scratch, trial: &str) {
+    let list = trial.replace(".json", ".sha256");
+    let name = trial.trim_start_matches("run/");
+    let sum = warmcore_lab::files::sha256_of_file(&scratch.path(trial)).unwrap();
+    let lines = read(scratch, &list);
+    let line = |line: &str| if line.ends_with(name) { format!("{sum}  {name}\n") } else { format!("{line}\n") };
+    scratch.write(&list, &lines.lines().map(line).collect::<String>());
+}
+
+#[test]
+fn what_was_edited_in_a_run_that_was_cut_off_is_shown_by_nobody() {
+    let scratch = compared("--no-report --trace full --headroom");
+    fs::remove_file(scratch.path("run/checksums.sha256")).unwrap();
+    scratch.run("report run --markdown -").exits_with(0).complains("oracle.json is left out: the run is not finished");
+    let tables: Vec<String> =
+        scratch.files("run/trace").into_iter().filter(|name| name.ends_with("/sched_switch.parquet")).collect();
+    for name in &tables {
+        let path = scratch.path(&format!("run/trace/{name}"));
+        let mut bytes = fs::read(&path).unwrap();
+        let half = bytes.len() / 2;
+        bytes[half] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+    for words in ["report run", "explain run", "events run", "replay run --out replay.json", "group run"] {
+        let ran = scratch.run(words).exits_with(1).complains("are not as they were written");
+        ran.complains("sched_switch.parquet does not match its checksum");
+    }
+    scratch.run("report run --markdown -").exits_with(0).complains("sched_switch.parquet does not match its checksum");
+    // What it is of is what all of it rests on.
+    let experiment = read(&scratch, "run/experiment.toml");
+    scratch.write("run/experiment.toml", &format!("{experiment}\n"));
+    scratch.run("report run --markdown -").exits_with(2).complains("experiment.toml does not match its checksum");
 }
 
 #[test]
@@ -406,17 +452,17 @@ fn what_is_no_run_or_of_another_version_is_refused() {
 #[test]
 fn another_schema_version_is_named_and_refused_or_left_out() {
     let scratch = compared("--no-report");
-    let trial = scratch.path("run/trials/s1-t0003.json");
-    let of_another = |path: &std::path::Path| {
-        let text = fs::read_to_string(path).unwrap();
+    let of_another = |name: &str| {
+        let text = read(&scratch, name);
         assert!(text.contains("\"warmcore-trial-"));
-        fs::write(path, text.replace("\"warmcore-trial-", "\"warmcore-trial-9")).unwrap();
+        scratch.write(name, &text.replace("\"warmcore-trial-", "\"warmcore-trial-9"));
+        vouch_for(&scratch, name);
     };
-    of_another(&trial);
+    of_another("run/trials/s1-t0003.json");
     scratch.run("report run").exits_with(0).complains("1 trial file has another schema version");
     assert!(read(&scratch, "run/report.html").contains("1 trial file has another schema version"));
     for number in (0..8).filter(|number| *number != 3) {
-        of_another(&scratch.path(&format!("run/trials/s1-t{number:04}.json")));
+        of_another(&format!("run/trials/s1-t{number:04}.json"));
     }
     scratch.run("report run").exits_with(2).complains("8 trial files have another schema version");
     let experiment = read(&scratch, "run/experiment.toml");

@@ -41,11 +41,17 @@ fn a_run_directory_holds_what_the_guide_says() {
         "report.html",
         "trials.parquet",
         "trials/s0-t0000.json",
+        "trials/s0-t0000.sha256",
         "trials/s0-t0001.json",
+        "trials/s0-t0001.sha256",
         "trials/s0-t0002.json",
+        "trials/s0-t0002.sha256",
         "trials/s1-t0000.json",
+        "trials/s1-t0000.sha256",
         "trials/s1-t0001.json",
+        "trials/s1-t0001.sha256",
         "trials/s1-t0002.json",
+        "trials/s1-t0002.sha256",
         "verdict.json",
         "verdict.txt",
         "versions.json",
@@ -219,6 +225,75 @@ fn a_trial_that_was_edited_is_not_taken_over() {
     assert_eq!(trial, fs::read_to_string(scratch.path(file)).unwrap());
 }
 
+/// A run of three trials with every event, cut off after the first.
+fn cut_off_after_one() -> Scratch {
+    let scratch = Scratch::new();
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --trials 3 --trace full --no-report");
+    scratch.run(&format!("{words} --out whole")).exits_with(0);
+    scratch.run(&format!("{words} --out run")).exits_with(0);
+    for name in ["checksums.sha256", "verdict.json", "verdict.txt", "trials.parquet", "losses.json"] {
+        fs::remove_file(scratch.path("run").join(name)).unwrap();
+    }
+    for name in scratch.files("run").iter().filter(|name| name.contains("s0-t0001") || name.contains("s0-t0002")) {
+        fs::remove_file(scratch.path("run").join(name)).unwrap();
+    }
+    scratch
+}
+
+#[test]
+fn nothing_that_was_edited_is_signed_anew_by_a_run_that_goes_on() {
+    for name in ["trials/s0-t0000.json", "trace/s0-t0000/sched_switch.parquet", "versions.json", "machine.toml"] {
+        let scratch = cut_off_after_one();
+        let path = scratch.path("run").join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        let half = bytes.len() / 2;
+        match name {
+            // Cut off in the middle.
+            "trials/s0-t0000.json" => bytes.truncate(half),
+            // A comment changes no meaning.
+            "machine.toml" => bytes.extend(b"\n# measured again\n"),
+            "versions.json" => bytes.push(b'\n'),
+            _ => bytes[half] ^= 1,
+        }
+        fs::write(&path, bytes).unwrap();
+        let before = contents(&scratch, "run");
+        scratch.run("compare --resume run").exits_with(2).complains(name);
+        assert!(before == contents(&scratch, "run"), "{name}: nothing was touched");
+    }
+}
+
+#[test]
+fn a_simulated_trial_whose_table_is_lost_is_made_again_and_told() {
+    let scratch = cut_off_after_one();
+    fs::remove_file(scratch.path("run/trace/s0-t0000/sched_switch.parquet")).unwrap();
+    scratch
+        .run("compare --resume run")
+        .exits_with(0)
+        .complains("run/trace/s0-t0000/sched_switch.parquet is missing: its trial is made again");
+    assert_same(&scratch, "whole", "run");
+    // A finished run as well.
+    fs::remove_file(scratch.path("run/trace/s0-t0002/slices.parquet")).unwrap();
+    scratch.run("compare --resume run").exits_with(0).complains("slices.parquet is missing: its trial is made again");
+    assert_same(&scratch, "whole", "run");
+}
+
+#[test]
+fn force_leaves_nothing_of_the_run_before() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--trace full --out run")).exits_with(0);
+    for name in ["outputs/s0-t0000.txt", "host/s1-t0001.json", "recording.dat", "oracle.json", "trials/s9-t0000.sha256"]
+    {
+        fs::create_dir_all(scratch.path("run").join(name).parent().unwrap()).unwrap();
+        scratch.write(&format!("run/{name}"), "of the run before");
+    }
+    scratch.run(&compare("--out run --force")).exits_with(0);
+    scratch.run(&compare("--out other")).exits_with(0);
+    assert_same(&scratch, "other", "run");
+    for directory in ["outputs", "host", "trace"] {
+        assert!(!scratch.path("run").join(directory).exists(), "{directory}");
+    }
+}
+
 #[test]
 fn a_directory_that_cannot_be_made_is_an_error_of_the_operation() {
     let scratch = Scratch::new();
@@ -244,12 +319,18 @@ fn a_resumed_run_ends_as_if_it_had_never_stopped() {
     scratch.run(&compare("--out whole")).exits_with(0);
     scratch.run(&compare("--out cut")).exits_with(0);
     // What a crash could leave: trials missing, half a trial, files of the end missing.
-    for name in
-        ["trials/s1-t0002.json", "verdict.json", "verdict.txt", "trials.parquet", "losses.json", "checksums.sha256"]
-    {
+    for name in [
+        "trials/s1-t0002.json",
+        "trials/s0-t0001.json",
+        "verdict.json",
+        "verdict.txt",
+        "trials.parquet",
+        "losses.json",
+        "checksums.sha256",
+    ] {
         fs::remove_file(scratch.path("cut").join(name)).unwrap();
     }
-    scratch.write("cut/trials/s0-t0001.json", "{ \"schema\": \"warmcore-tr");
+    scratch.write("cut/trials/s0-t0001.json.partial", "{ \"schema\": \"warmcore-tr");
     scratch.write("cut/trials/s0-t0002.json.partial", "x");
     let marker = scratch.path("cut/trials/s1-t0000.json");
     let before = fs::metadata(&marker).unwrap().modified().unwrap();
@@ -258,7 +339,9 @@ fn a_resumed_run_ends_as_if_it_had_never_stopped() {
     assert_eq!(before, fs::metadata(&marker).unwrap().modified().unwrap(), "a finished trial is not run again");
     let environment = fs::read_to_string(scratch.path("cut/environment.json")).unwrap();
     assert!(environment.contains("\"trials_run\": 2"), "{environment}");
-    fs::remove_file(scratch.path("cut/trials/s0-t0002.json.partial")).unwrap();
+    for name in ["s0-t0001", "s0-t0002"] {
+        let _ = fs::remove_file(scratch.path(&format!("cut/trials/{name}.json.partial")));
+    }
     assert_same(&scratch, "whole", "cut");
     assert_eq!(ran.out, fs::read_to_string(scratch.path("whole/verdict.txt")).unwrap());
 }

@@ -135,9 +135,10 @@ fn a_study_goes_on_in_its_directory_and_gives_the_same_bytes() {
     scratch.write("it.toml", &halves("[0.49, 0.51]", ""));
     let first = scratch.run("study run it.toml --out kept --json --jobs 1").exits_with(0).out;
     assert_eq!(fs::read_to_string(scratch.path("kept/study.json")).unwrap(), first);
-    let trials: Vec<String> = scratch.files("kept").into_iter().filter(|name| name.contains("/trials/")).collect();
+    let is_trial = |name: &String| name.contains("/trials/") && name.ends_with(".json");
+    let trials: Vec<String> = scratch.files("kept").into_iter().filter(is_trial).collect();
     assert_eq!(trials.len(), 2, "{trials:?}");
-    // One trial is lost; the other is taken over as it is, even if its file says something else.
+    // One trial is lost; the other is taken over as it is.
     fs::remove_file(scratch.path("kept").join(&trials[0])).unwrap();
     let other = scratch.path("kept").join(&trials[1]);
     let before = fs::metadata(&other).unwrap().modified().unwrap();
@@ -145,6 +146,12 @@ fn a_study_goes_on_in_its_directory_and_gives_the_same_bytes() {
     assert_eq!(again, first);
     assert_eq!(fs::metadata(&other).unwrap().modified().unwrap(), before);
     assert!(scratch.path("kept").join(&trials[0]).is_file());
+    // One that says something else is not.
+    let text = fs::read_to_string(&other).unwrap();
+    fs::write(&other, text.replace("\"events_lost\":0", "\"events_lost\":9")).unwrap();
+    let refused =
+        scratch.run("study run it.toml --out kept --json").exits_with(2).complains("does not match its checksum");
+    assert!(refused.error.contains(&trials[1]), "{}", refused.error);
 }
 
 #[test]

@@ -7,7 +7,10 @@
 //! | `workload.json` | the workload in rt-app's format |
 //! | `versions.json` | versions of the program and of the formats, and the program's SHA-256 |
 //! | `trials/*.json` | one finished trial each, with the hash of everything it depends on |
+//! | `trials/*.sha256` | checksums of a trial, of what it left and of what it rests on, written with it |
 //! | `guests/*.json` | for trials on a real kernel: the kernel, its machine and domains, settings in force, buffers |
+//! | `host/*.json`, `outputs/*.txt` | for trials on this computer: what else went on; what a command printed |
+//! | `recording.dat`, `recorded/*.json` | of a recording: what the kernel wrote; how counters and page homes were had |
 //! | `trials.parquet` | all trials and metrics as one table |
 //! | `trace/*/` | event tables, when a trace was asked for |
 //! | `losses.json` | what was not recorded |
@@ -19,7 +22,8 @@
 //! | `checksums.sha256` | of all files but itself, `environment.json` and `report.html`, as `sha256sum -c` reads it |
 //!
 //! A directory is never written over: it is new, or the caller replaces it on purpose, or continues it. What finished
-//! stays valid whatever happens later, because each trial is a file of its own that appears whole.
+//! stays valid whatever happens later, because each trial is a file of its own that appears whole. What lists of checksums tell is in
+//! [`checksums`](crate::checksums).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,9 +43,11 @@ pub const TRIALS: &str = "trials";
 /// Name of the directory of what guests were like.
 pub const GUESTS: &str = "guests";
 /// Name of the directory of what this computer was like.
-const HOST: &str = "host";
+pub(crate) const HOST: &str = "host";
+/// Name of the file that the kernel's events were recorded into, of a run that was made of them.
+pub const RECORDING: &str = "recording.dat";
 /// Directory of what recorders say of a recording that was made into a run.
-const RECORDED: &str = "recorded";
+pub(crate) const RECORDED: &str = "recorded";
 /// Name of the directory of what commands printed.
 pub const OUTPUTS: &str = "outputs";
 /// Name of the table of trials.
@@ -80,16 +86,25 @@ pub enum DirectoryError {
     /// A file in it is not what its checksum says.
     #[error("{path} does not match its checksum", path = .0.display())]
     Checksum(PathBuf),
+    /// A file that has a checksum is not there.
+    #[error("{path} is missing", path = .0.display())]
+    Missing(PathBuf),
+    /// A file has the name of one that runs write, and no list of checksums names it.
+    #[error("{path} is in no list of checksums", path = .0.display())]
+    Unlisted(PathBuf),
+    /// A trial, or a run that is said to be finished, has no list of checksums.
+    #[error("{path} has no list of checksums", path = .0.display())]
+    NoList(PathBuf),
     /// The list of checksums cannot be read.
-    #[error("{path}: line {line} is not `checksum  file`", path = path.display())]
+    #[error("{path}: line {line} is not `checksum  file`, or names a file for the second time", path = path.display())]
     ChecksumLine {
         /// The list.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
     },
-    /// The list of checksums names a file that no run writes, perhaps one that is elsewhere.
-    #[error("{path}: line {line} names no file of a run", path = path.display())]
+    /// The list of checksums names a file that is not of its run or trial, perhaps one that is elsewhere.
+    #[error("{path}: line {line} names a file of something else", path = path.display())]
     Foreign {
         /// The list.
         path: PathBuf,
@@ -110,9 +125,19 @@ impl DirectoryError {
                 "choose another --out, let --force replace the run in it, or continue that run with --resume"
             }
             Self::NotARun(_) => "only directories that hold a run are replaced or resumed; choose another one",
-            Self::Checksum(_) | Self::ChecksumLine { .. } | Self::Foreign { .. } => {
-                "the directory was changed after the run; run it again"
+            Self::Checksum(path) | Self::Missing(path) | Self::Unlisted(path) | Self::NoList(path)
+                if path.components().rev().nth(1).is_some_and(|directory| directory.as_os_str() == TRIALS) =>
+            {
+                "it was changed after it was written; without its file the trial is run again when the run goes on"
             }
+            Self::Missing(_) => {
+                "its trial cannot be had again as it was; without the trial's file under `trials` another one is run in its place"
+            }
+            Self::Checksum(_)
+            | Self::Unlisted(_)
+            | Self::NoList(_)
+            | Self::ChecksumLine { .. }
+            | Self::Foreign { .. } => "the directory was changed after the run; run it again",
             Self::File(error) => error.advice(),
         }
     }
@@ -212,7 +237,7 @@ impl RunDirectory {
     /// # Errors
     /// When it cannot be read.
     pub fn read(&self, name: &str) -> Result<String, FileError> {
-        files::read_text(&self.path.join(name))
+        files::read_ordinary_text(&self.path.join(name))
     }
 
     /// An empty directory for the trace of one trial; what an interrupted trial left there is removed.
@@ -238,73 +263,22 @@ impl RunDirectory {
         found.sort();
         Ok(found)
     }
-
-    /// Writes the list of checksums, last of all.
-    ///
-    /// # Errors
-    /// When a file cannot be read or the list not be written.
-    pub fn write_checksums(&self) -> Result<(), FileError> {
-        let mut list = String::new();
-        let unlisted = [CHECKSUMS, ENVIRONMENT, REPORT];
-        let listed = |name: &&String| is_of_a_run(name) && !unlisted.contains(&name.as_str());
-        for name in self.files()?.iter().filter(listed) {
-            let sum = files::sha256_of_file(&self.path.join(name))?;
-            list.push_str(&format!("{sum}  {name}\n"));
-        }
-        self.write(CHECKSUMS, list.as_bytes())
-    }
-
-    /// Compares every file with its checksum.
-    ///
-    /// # Errors
-    /// With the first file that differs or is missing.
-    pub fn verify(&self) -> Result<(), DirectoryError> {
-        self.verify_files(|_| true)
-    }
-
-    /// Compares the files that a run goes on with, those of finished trials above all, with their checksums. Missing ones are made
-    /// again, and so is what is written at the end. A run that was cut off has no list yet, and nothing is compared.
-    ///
-    /// # Errors
-    /// With the first file that differs.
-    pub fn verify_kept(&self) -> Result<(), DirectoryError> {
-        if !self.path.join(CHECKSUMS).exists() {
-            return Ok(());
-        }
-        let rewritten = [TRIAL_TABLE, LOSSES, VERDICT, VERDICT_TEXT];
-        self.verify_files(|name| !rewritten.contains(&name) && self.path.join(name).exists())
-    }
-
-    fn verify_files(&self, concerned: impl Fn(&str) -> bool) -> Result<(), DirectoryError> {
-        for (number, line) in self.read(CHECKSUMS)?.lines().enumerate() {
-            let Some((sum, name)) = line.split_once("  ") else {
-                return Err(DirectoryError::ChecksumLine { path: self.path.join(CHECKSUMS), line: number + 1 });
-            };
-            if !is_of_a_run(name) {
-                return Err(DirectoryError::Foreign { path: self.path.join(CHECKSUMS), line: number + 1 });
-            }
-            let path = self.path.join(name);
-            if concerned(name) && files::sha256_of_file(&path)? != sum {
-                return Err(DirectoryError::Checksum(path));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Whether the directory holds a run of this program; a file that merely has the right name does not count, because
 /// what holds a run may be removed.
 fn holds_a_run(path: &Path) -> bool {
-    files::read_text(&path.join(EXPERIMENT)).is_ok_and(|text| text.contains(EXPERIMENT_SCHEMA_PREFIX))
+    files::read_ordinary_text(&path.join(EXPERIMENT)).is_ok_and(|text| text.contains(EXPERIMENT_SCHEMA_PREFIX))
 }
 
 /// Whether a file of this name, relative to the directory, is one that runs write: one of their own names, or named after a trial.
-fn is_of_a_run(name: &str) -> bool {
+pub(crate) fn is_of_a_run(name: &str) -> bool {
     let own = [
         EXPERIMENT,
         MACHINE,
         WORKLOAD,
         VERSIONS,
+        RECORDING,
         TRIAL_TABLE,
         LOSSES,
         ORACLE,
@@ -319,7 +293,8 @@ fn is_of_a_run(name: &str) -> bool {
     match name.split('/').collect::<Vec<_>>()[..] {
         [file] => own.contains(&file),
         [TRACE, trial, _] => is_trial(trial),
-        [TRIALS | GUESTS | HOST | RECORDED, file] => file.strip_suffix(".json").is_some_and(is_trial),
+        [TRIALS, file] => [".json", ".sha256"].iter().any(|ending| file.strip_suffix(ending).is_some_and(is_trial)),
+        [GUESTS | HOST | RECORDED, file] => file.strip_suffix(".json").is_some_and(is_trial),
         [OUTPUTS, file] => file.strip_suffix(".txt").is_some_and(is_trial),
         _ => false,
     }
@@ -330,6 +305,18 @@ fn is_trial(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix('s').and_then(|rest| rest.split_once("-t"));
     parts.is_some_and(|(scheduler, trial)| number(scheduler) && number(trial))
+}
+
+/// Removes a run that is there, and its directory if nothing else is in it.
+///
+/// # Errors
+/// When it holds no run of this program, or a file cannot be removed.
+pub fn remove(path: &Path) -> Result<(), DirectoryError> {
+    RunDirectory::view(path)?;
+    remove_run(path)?;
+    // It holds something else, which stays.
+    let _ = fs::remove_dir(path);
+    Ok(())
 }
 
 /// Removes the files of a run, and directories that are empty then.
@@ -434,22 +421,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_goes_on_with_must_match_its_checksum() {
-        let parent = tempfile::tempdir().unwrap();
-        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
-        for name in [EXPERIMENT, VERDICT, "trials/s0-t0000.json", "trials/s0-t0001.json"] {
-            run.write(name, b"one").unwrap();
-        }
-        run.write_checksums().unwrap();
-        run.write(VERDICT, b"rewritten at the end anyway").unwrap();
-        fs::remove_file(run.path().join("trials/s0-t0001.json")).unwrap();
-        run.verify_kept().unwrap();
-        run.write("trials/s0-t0000.json", b"two").unwrap();
-        let error = run.verify_kept().unwrap_err();
-        assert!(error.to_string().contains("trials/s0-t0000.json"), "{error}");
-    }
-
-    #[test]
     fn a_file_in_the_place_of_the_directory_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("file");
@@ -469,56 +440,6 @@ mod tests {
             })
             .collect();
         assert_eq!(names, ["id", "id-2", "id-3"]);
-    }
-
-    #[test]
-    fn a_changed_file_fails_its_checksum_and_the_environment_has_none() {
-        let parent = tempfile::tempdir().unwrap();
-        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
-        run.write(EXPERIMENT, b"one").unwrap();
-        run.write("trials/s0-t0000.json", b"two").unwrap();
-        run.write(ENVIRONMENT, b"host").unwrap();
-        run.write_checksums().unwrap();
-        run.verify().unwrap();
-
-        run.write(ENVIRONMENT, b"another host").unwrap();
-        run.verify().unwrap();
-        run.write("trials/s0-t0000.json", b"three").unwrap();
-        let error = run.verify().unwrap_err();
-        assert!(matches!(&error, DirectoryError::Checksum(path) if path.ends_with("trials/s0-t0000.json")), "{error}");
-    }
-
-    #[test]
-    fn what_commands_printed_and_places_were_like_is_compared_as_well() {
-        let parent = tempfile::tempdir().unwrap();
-        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
-        run.write(EXPERIMENT, b"one").unwrap();
-        for name in ["outputs/s0-t0000.txt", "host/s0-t0000.json", "guests/s0-t0000.json"] {
-            fs::create_dir_all(run.path().join(name).parent().unwrap()).unwrap();
-            run.write(name, b"as it was").unwrap();
-        }
-        run.write_checksums().unwrap();
-        run.verify().unwrap();
-        for name in ["outputs/s0-t0000.txt", "host/s0-t0000.json", "guests/s0-t0000.json"] {
-            run.write(name, b"another").unwrap();
-            assert!(matches!(run.verify(), Err(DirectoryError::Checksum(path)) if path.ends_with(name)), "{name}");
-            run.write(name, b"as it was").unwrap();
-        }
-    }
-
-    #[test]
-    fn a_list_of_checksums_names_files_of_the_run_only() {
-        let parent = tempfile::tempdir().unwrap();
-        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
-        run.write(EXPERIMENT, b"one").unwrap();
-        fs::write(parent.path().join("verdict.json"), "beside it").unwrap();
-        for name in ["/dev/zero", "../verdict.json", "trace/../../verdict.json", "trials/../x.json", "notes"] {
-            run.write(CHECKSUMS, format!("{}  {EXPERIMENT}\n00  {name}\n", files::sha256(b"one")).as_bytes()).unwrap();
-            assert!(matches!(run.verify(), Err(DirectoryError::Foreign { line: 2, .. })), "{name}");
-        }
-        std::os::unix::fs::symlink("/dev/zero", run.path().join(VERDICT)).unwrap();
-        run.write(CHECKSUMS, format!("00  {VERDICT}\n").as_bytes()).unwrap();
-        assert!(matches!(run.verify(), Err(DirectoryError::File(_))), "a link to what has no end");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! This crate reads and writes files and the host's inventory. It prints nothing, and simulates nothing itself.
 
 pub mod builder;
+pub mod checksums;
 pub mod decisions;
 pub mod directory;
 pub mod environment;

@@ -1,17 +1,20 @@
 //! A run directory read back to be shown: what is there, and what is wrong with it.
 //!
-//! Reading refuses what it cannot understand (another version, a changed machine or workload) and shows the rest with its
-//! faults named: a run that was cut off, files that do not match their checksums. It changes nothing in the directory.
+//! Reading refuses what it cannot understand (another version, a changed experiment, machine or workload) and shows the rest with its
+//! faults named: a run that was cut off, files that do not match their checksums. A trial that is not what its list of checksums says is
+//! left out, and events that are not are not shown. It changes nothing in the directory.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::checksums::{BEGINNING, Summed, Sums};
 use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, ORACLE, RunDirectory, SENSITIVITY, TRACE};
 use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::files::{FileError, sha256_of_file};
 use crate::headroom::{self, Headroom};
 use crate::observe::Observation;
-use crate::runner::{finished_trials, trial_file, trial_name};
+use crate::runner::{Found, trial_name, trials_in};
 use crate::sensitivity;
 use crate::session::{ResumeError, experiment_of};
 use crate::trial::Trial;
@@ -29,12 +32,14 @@ pub enum ReadError {
     #[error(transparent)]
     Experiment(#[from] ResumeError),
     /// No trial number is finished under every scheduler.
-    #[error("{path} holds no finished trial of every scheduler{}", left_out(*.unread), path = .path.display())]
+    #[error("{path} holds no finished trial of every scheduler{}{}", left_out(*.unread), because(.changed), path = .path.display())]
     NoTrials {
         /// The directory.
         path: PathBuf,
         /// Trial files there that were not understood.
         unread: usize,
+        /// What is wrong with the first one that is not what was written there.
+        changed: Option<DirectoryError>,
     },
     /// There is no verdict on it.
     #[error(transparent)]
@@ -56,8 +61,10 @@ impl ReadError {
             Self::Experiment(ResumeError::Version { .. } | ResumeError::Schema { .. }) => {
                 "show it with the version that wrote it, or run it again"
             }
+            Self::Experiment(ResumeError::Directory(error)) => error.advice(),
             Self::Experiment(ResumeError::Changed { .. }) => "the directory was changed after the run; run it again",
             Self::Experiment(_) => "the file was written by another version or changed since; run it again",
+            Self::NoTrials { changed: Some(error), .. } => error.advice(),
             Self::NoTrials { unread: 1.., .. } => "show it with the version that wrote it, or run it again",
             Self::NoTrials { .. } => "finish the run first: warmcore compare --resume DIR",
             Self::Verdict(_) => "run it again with a metric that it has",
@@ -87,8 +94,8 @@ pub struct RunOnDisk {
     pub checksum: Option<String>,
     /// What a reader must know before trusting it.
     pub faults: Vec<String>,
-    /// Names of the trials' directories of events, by scheduler and trial.
-    names: Vec<Vec<String>>,
+    /// By scheduler and trial: the name of its directory of events, and what is wrong with them.
+    events: Vec<Vec<(String, Option<String>)>>,
 }
 
 impl RunOnDisk {
@@ -115,34 +122,51 @@ impl RunOnDisk {
         let directory = RunDirectory::view(path)?;
         let mut experiment = experiment_of(&directory)?;
         let record = experiment.record();
-        let asked = record.seeds.len();
-        let mut finished = finished_trials(&directory, &record)?;
-        let schedulers = record.schedulers.len();
-        let files = (0..schedulers * asked)
-            .filter(|position| path.join(trial_file(position / asked, position % asked)).is_file())
-            .count();
-        let unread = files - finished.len();
+        let (asked, schedulers) = (record.seeds.len(), record.schedulers.len());
+        let mut lists = Lists::of(&directory);
+        let mut left_out = LeftOut::default();
+        let mut finished: BTreeMap<usize, Trial> = BTreeMap::new();
+        for (position, found) in trials_in(&directory, &record, lists.run.as_ref()) {
+            match found {
+                Ok(Found::Finished(trial)) => {
+                    lists.verify_beginning(&directory, &trial_name(position / asked, position % asked))?;
+                    finished.insert(position, *trial);
+                }
+                Ok(Found::Other) => left_out.unread += 1,
+                Err(error) => left_out.changed.push(error),
+            }
+        }
         let whole: Vec<usize> =
             (0..asked).filter(|n| (0..schedulers).all(|s| finished.contains_key(&(s * asked + n)))).collect();
         if whole.is_empty() {
-            return Err(ReadError::NoTrials { path: path.to_path_buf(), unread });
+            let LeftOut { unread, changed } = left_out;
+            return Err(ReadError::NoTrials { path: path.to_path_buf(), unread, changed: changed.into_iter().next() });
         }
         let trials: Vec<Vec<Trial>> =
             (0..schedulers).map(|s| whole.iter().filter_map(|n| finished.remove(&(s * asked + n))).collect()).collect();
-        let names = (0..schedulers).map(|s| whole.iter().map(|n| trial_name(s, *n)).collect()).collect();
         experiment.seeds = whole.iter().map(|n| record.seeds[*n]).collect();
         let record = experiment.record();
         let mut comparison = conclude_experiment(&experiment, &record, &trials)?;
-        let (checksum, mut faults) = integrity(&directory);
-        let kept = headroom::kept(&directory).and_then(|oracle| match oracle {
+        let mut faults = lists.faults(&directory);
+        let events = (0..schedulers)
+            .map(|s| whole.iter().map(|n| lists.events(&directory, trial_name(s, *n), &mut faults)).collect())
+            .collect();
+        let kept = lists.trusted(&directory, ORACLE).and_then(|trusted| match trusted {
+            true => headroom::kept(&directory),
+            false => Ok(None),
+        });
+        match kept.and_then(|oracle| match oracle {
             Some(oracle) => Headroom::of(&comparison, &oracle).map_err(|error| error.to_string()),
             None => Ok(None),
-        });
-        match kept {
+        }) {
             Ok(headroom) => comparison.headroom = headroom,
             Err(reason) => faults.push(format!("{ORACLE} is left out: {reason}")),
         }
-        match sensitivity::kept(&directory) {
+        let kept = lists.trusted(&directory, SENSITIVITY).and_then(|trusted| match trusted {
+            true => sensitivity::kept(&directory),
+            false => Ok(None),
+        });
+        match kept {
             Ok(kept) => comparison.sensitivity = kept,
             Err(reason) => faults.push(format!("{SENSITIVITY} is left out: {reason}")),
         }
@@ -152,9 +176,7 @@ impl RunOnDisk {
                 format!("the run is incomplete: {} of {asked} trials are finished under every scheduler", whole.len()),
             );
         }
-        if unread > 0 {
-            faults.push(left_out(unread).trim_start_matches(": ").to_owned());
-        }
+        faults.extend(left_out.faults());
         let lost: u64 = trials.iter().flatten().map(|trial| trial.events_lost).sum();
         if lost > 0 {
             faults
@@ -169,17 +191,44 @@ impl RunOnDisk {
             trials,
             comparison,
             environment,
-            checksum,
+            checksum: lists.checksum,
             faults,
-            names,
+            events,
         })
     }
 
     /// The directory of the events of a trial, if they were kept.
-    #[must_use]
-    pub fn trace(&self, scheduler: usize, trial: usize) -> Option<PathBuf> {
-        let path = self.path.join(TRACE).join(&self.names[scheduler][trial]);
-        path.is_dir().then_some(path)
+    ///
+    /// # Errors
+    /// What is wrong with it, if it is not as it was written.
+    pub fn trace(&self, scheduler: usize, trial: usize) -> Result<Option<PathBuf>, &str> {
+        let (name, fault) = &self.events[scheduler][trial];
+        let path = self.path.join(TRACE).join(name);
+        match fault {
+            _ if !path.is_dir() => Ok(None),
+            Some(fault) => Err(fault),
+            None => Ok(Some(path)),
+        }
+    }
+}
+
+/// Trials that are there and are not shown.
+#[derive(Default)]
+struct LeftOut {
+    /// Of another schema version, or of another experiment.
+    unread: usize,
+    /// What is wrong with those that are not what their lists of checksums say.
+    changed: Vec<DirectoryError>,
+}
+
+impl LeftOut {
+    fn faults(&self) -> impl Iterator<Item = String> {
+        let unread = (self.unread > 0).then(|| left_out(self.unread).trim_start_matches(": ").to_owned());
+        let changed = self.changed.first().map(|first| match self.changed.len() {
+            1 => format!("a trial was left out: {first}"),
+            count => format!("{count} trials were left out: {first}, and so on"),
+        });
+        unread.into_iter().chain(changed)
     }
 }
 
@@ -194,14 +243,76 @@ fn left_out(unread: usize) -> String {
     }
 }
 
-/// The checksum of the list of checksums, and what is wrong with the files it lists.
-fn integrity(directory: &RunDirectory) -> (Option<String>, Vec<String>) {
-    let list = directory.path().join(CHECKSUMS);
-    let Ok(sum) = sha256_of_file(&list) else {
-        return (None, vec!["the run is not finished: it has no list of checksums".into()]);
-    };
-    match directory.verify() {
-        Ok(()) => (Some(sum), Vec::new()),
-        Err(error) => (Some(sum), vec![format!("the directory was changed after the run: {error}")]),
+fn because(changed: &Option<DirectoryError>) -> String {
+    changed.as_ref().map_or(String::new(), |error| format!(": {error}"))
+}
+
+/// The lists of checksums of a directory that is read.
+struct Lists {
+    /// Of the whole run, if it finished.
+    run: Option<Sums>,
+    /// SHA-256 of that.
+    checksum: Option<String>,
+    /// Why it cannot be used.
+    fault: Option<String>,
+    summed: Summed,
+}
+
+impl Lists {
+    fn of(directory: &RunDirectory) -> Self {
+        let checksum = sha256_of_file(&directory.path().join(CHECKSUMS)).ok();
+        let (run, fault) = match directory.run_list() {
+            Ok(run) => (run, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self { run, checksum, fault, summed: Summed::default() }
+    }
+
+    /// What every trial rests on must be what it was when the trial was made.
+    fn verify_beginning(&mut self, directory: &RunDirectory, trial: &str) -> Result<(), DirectoryError> {
+        directory.verify_trial(trial, self.run.as_ref(), &mut self.summed, |name| BEGINNING.contains(&name))
+    }
+
+    /// What is wrong with the directory as a whole.
+    fn faults(&mut self, directory: &RunDirectory) -> Vec<String> {
+        let changed = |error: &dyn std::fmt::Display| vec![format!("the directory was changed after the run: {error}")];
+        match (&self.run, &self.fault) {
+            (_, Some(fault)) => changed(fault),
+            (None, None) => vec!["the run is not finished: it has no list of checksums".into()],
+            (Some(run), None) => match directory.verify_with(run, &mut self.summed) {
+                Ok(()) => Vec::new(),
+                Err(error) => changed(&error),
+            },
+        }
+    }
+
+    /// The name of a trial's directory of events, and what is wrong with them; what is wrong with anything that the trial left becomes
+    /// a fault of a run that has no list of its own.
+    fn events(
+        &mut self,
+        directory: &RunDirectory,
+        trial: String,
+        faults: &mut Vec<String>,
+    ) -> (String, Option<String>) {
+        let is_event = |name: &str| name.starts_with(&format!("{TRACE}/"));
+        let run = self.run.as_ref();
+        let events = directory.verify_trial(&trial, run, &mut self.summed, is_event).err();
+        let others = directory.verify_trial(&trial, run, &mut self.summed, |name| !is_event(name)).err();
+        if run.is_none() {
+            faults
+                .extend([&events, &others].into_iter().flatten().map(|error| format!("the run was changed: {error}")));
+        }
+        (trial, events.map(|error| error.to_string()))
+    }
+
+    /// Whether a file that is made of the trials is there and may be shown.
+    fn trusted(&self, directory: &RunDirectory, name: &str) -> Result<bool, String> {
+        if directory.path().join(name).symlink_metadata().is_err() {
+            return Ok(false);
+        }
+        if self.run.is_none() {
+            return Err("the run is not finished, and nothing says what it was".into());
+        }
+        directory.verify_file(name, self.run.as_ref()).map(|()| true).map_err(|error| error.to_string())
     }
 }

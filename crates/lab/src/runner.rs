@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use warmcore_places::place::{self, PlaceError, Request, Run};
 
-use crate::directory::{RunDirectory, TRIALS};
+use crate::checksums::Sums;
+use crate::directory::{DirectoryError, RunDirectory};
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::files::FileError;
 use crate::making::{self, TrialError};
@@ -41,6 +42,9 @@ pub enum RunError {
     /// The place could not begin.
     #[error(transparent)]
     Place(#[from] PlaceError),
+    /// A trial in the run directory is not the one that was written there.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// A file of the run could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -85,10 +89,19 @@ pub fn run(
 ) -> Result<Finished, RunError> {
     let record = experiment.record();
     let total = experiment.schedulers.len() * experiment.seeds.len();
-    let mut results: BTreeMap<usize, Result<Trial, RunError>> = match directory {
-        Some(directory) => finished_trials(directory, &record)?.into_iter().map(|(k, trial)| (k, Ok(trial))).collect(),
-        None => BTreeMap::new(),
-    };
+    let mut results: BTreeMap<usize, Result<Trial, RunError>> = BTreeMap::new();
+    let mut keep = None;
+    if let Some(directory) = directory {
+        let run = directory.run_list()?;
+        for (position, found) in trials_in(directory, &record, run.as_ref()) {
+            // One that was made for something else is run again and replaced.
+            if let Found::Finished(trial) = found? {
+                results.insert(position, Ok(*trial));
+            }
+        }
+        keep = Some((directory, directory.sums_of_beginning()?));
+    }
+    let keep = keep.as_ref();
     // Trial by trial rather than scheduler by scheduler, so that what an interruption leaves can be compared.
     let mut missing: Vec<usize> = (0..total).filter(|position| !results.contains_key(position)).collect();
     missing.sort_by_key(|position| (position % experiment.seeds.len(), position / experiment.seeds.len()));
@@ -104,7 +117,7 @@ pub fn run(
         let start = Instant::now();
         let before = run.as_ref().map_or(0.0, |run| run.seconds);
         let position = missing[index];
-        let result = make_and_keep(experiment, &record, position, run, directory, conduct);
+        let result = make_and_keep(experiment, &record, position, run, keep, conduct);
         let flow = match &result {
             Err(error) if !error.is_of_one_scheduler() => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -127,25 +140,26 @@ pub fn run(
     Ok(Finished { trials: in_order(results, experiment)?, run_now, seconds })
 }
 
-/// Makes the trial at `position` of its run and keeps its file.
+/// Makes the trial at `position` of its run and keeps its files, with what it rests on in its list of checksums.
 fn make_and_keep(
     experiment: &Experiment,
     record: &ExperimentRecord,
     position: usize,
     run: Result<Run<'_>, PlaceError>,
-    directory: Option<&RunDirectory>,
+    keep: Option<&(&RunDirectory, Sums)>,
     conduct: &Conduct<'_>,
 ) -> Result<Trial, RunError> {
     let (scheduler, number) = (position / experiment.seeds.len(), position % experiment.seeds.len());
     let made = run.map_err(TrialError::from);
+    let directory = keep.map(|(directory, _)| *directory);
     let made = made.and_then(|run| making::make(experiment, record, (scheduler, number), run, directory));
     let trial = made.map_err(|source| RunError::Trial {
         scheduler: record.schedulers[scheduler].label.clone(),
         trial: number,
         source,
     })?;
-    if let Some(directory) = directory {
-        directory.write(&trial_file(scheduler, number), trial.to_json().as_bytes())?;
+    if let Some((directory, beginning)) = keep {
+        directory.keep_trial(&trial_name(scheduler, number), &trial.to_json(), beginning)?;
     }
     (conduct.progress)(&trial);
     Ok(trial)
@@ -157,32 +171,34 @@ pub fn trial_name(scheduler: usize, number: usize) -> String {
     format!("s{scheduler}-t{number:04}")
 }
 
-/// The file of a trial in a run directory.
-pub(crate) fn trial_file(scheduler: usize, number: usize) -> String {
-    format!("{TRIALS}/{}.json", trial_name(scheduler, number))
+/// What a run directory has in the place of a trial.
+pub(crate) enum Found {
+    /// The trial that the experiment asks for.
+    Finished(Box<Trial>),
+    /// One of another schema version, or of another experiment.
+    Other,
 }
 
-/// The trials that a directory holds and that are still what the experiment asks for, by position.
-pub(crate) fn finished_trials(
+/// The trials that a directory holds, by position; of those that are not what their lists of checksums say, what is wrong.
+pub(crate) fn trials_in(
     directory: &RunDirectory,
     record: &ExperimentRecord,
-) -> Result<BTreeMap<usize, Trial>, FileError> {
-    let mut finished = BTreeMap::new();
+    run: Option<&Sums>,
+) -> BTreeMap<usize, Result<Found, DirectoryError>> {
+    let mut found = BTreeMap::new();
     for scheduler in 0..record.schedulers.len() {
         for (number, &seed) in record.seeds.iter().enumerate() {
-            let file = trial_file(scheduler, number);
-            if !directory.path().join(&file).is_file() {
-                continue;
-            }
-            // A file that cannot be understood is run again and replaced, like one with another hash.
-            if let Some(trial) = Trial::from_json(&directory.read(&file)?)
-                && trial.hash == record.trial_hash(scheduler, seed)
-            {
-                finished.insert(scheduler * record.seeds.len() + number, trial);
-            }
+            let Some(text) = directory.trial_text(&trial_name(scheduler, number), run).transpose() else { continue };
+            let is_asked_for =
+                |trial: &Trial| trial.trial == number && trial.hash == record.trial_hash(scheduler, seed);
+            let trial = text.map(|text| match Trial::from_json(&text).filter(is_asked_for) {
+                Some(trial) => Found::Finished(Box::new(trial)),
+                None => Found::Other,
+            });
+            found.insert(scheduler * record.seeds.len() + number, trial);
         }
     }
-    Ok(finished)
+    found
 }
 
 /// All trials by scheduler and number; or the first failure, and only if there is none the interruption.

@@ -1,6 +1,6 @@
 //! The files of a run around its trials: what is written before the first one, and what after the last.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,15 @@ use warmcore_topology::Machine;
 use warmcore_workload::{Workload, workload_name};
 
 use crate::directory::{
-    CHECKSUMS, ENVIRONMENT, EXPERIMENT, LOSSES, MACHINE, RunDirectory, TRIAL_TABLE, VERDICT, VERDICT_TEXT, VERSIONS,
-    WORKLOAD,
+    DirectoryError, ENVIRONMENT, EXPERIMENT, LOSSES, MACHINE, RunDirectory, TRIAL_TABLE, VERDICT, VERDICT_TEXT,
+    VERSIONS, WORKLOAD,
 };
 use crate::environment::Environment;
 use crate::experiment::{self, Experiment, ExperimentRecord, Named, TOOL_VERSION};
 pub use crate::files::pretty;
-use crate::files::{At as _, FileError, sha256_of_file};
+use crate::files::{At as _, FileError, sha256, sha256_of_file};
 use crate::measures;
+use crate::runner::trial_name;
 use crate::table;
 use crate::trial::{self, Trial};
 use crate::verdict::{self, ComparisonDocument};
@@ -61,6 +62,9 @@ pub enum ResumeError {
     /// The directory was written by another build, whose results may be others.
     #[error("the run was started by another build of this program, whose results may differ")]
     Build,
+    /// A file is not what was written there.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// A file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
@@ -253,7 +257,8 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     };
     let now = experiment.record();
     for (name, then, now) in [(MACHINE, &record.machine, &now.machine), (WORKLOAD, &record.workload, &now.workload)] {
-        if then.sha256 != now.sha256 {
+        // Neither what it means, nor a byte of it.
+        if then.sha256 != now.sha256 || then.sha256 != sha256_of_file(&directory.path().join(name))? {
             return Err(ResumeError::Changed { file: path(name) });
         }
     }
@@ -264,17 +269,38 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     Ok(experiment)
 }
 
+/// Whether a directory was begun with this experiment, and has its files as they were written then.
+///
+/// # Errors
+/// With the first file that is another.
+pub fn check_same(directory: &RunDirectory, experiment: &Experiment) -> Result<(), ResumeError> {
+    let record = experiment.record();
+    let of_record = sha256(record.to_toml().as_bytes());
+    let files = [(EXPERIMENT, &of_record), (MACHINE, &record.machine.sha256), (WORKLOAD, &record.workload.sha256)];
+    for (name, sum) in files {
+        let path = directory.path().join(name);
+        if sha256_of_file(&path)? != *sum {
+            return Err(ResumeError::Changed { file: path.display().to_string() });
+        }
+    }
+    Ok(())
+}
+
 /// A record without what programs are: a run can be read when they are gone.
 fn without_programs(mut record: ExperimentRecord) -> ExperimentRecord {
     record.schedulers.iter_mut().for_each(|scheduler| scheduler.program_sha256 = None);
     record
 }
 
-/// Makes a directory one whose run goes on: it does not look finished.
+/// Makes a directory one whose run goes on: it does not look finished. Nothing in it is taken over that is not what this program wrote
+/// there, and nothing is changed before that is known.
+///
+/// Returns the first missing file of each trial that is made again because of it.
 ///
 /// # Errors
-/// When this program or a scheduler's is not the one that the run was started with, or the list of checksums cannot be removed.
-pub fn reopen(directory: &RunDirectory, experiment: &Experiment) -> Result<(), ResumeError> {
+/// When this program or a scheduler's is not the one that the run was started with, a file is not what its list of checksums says, one
+/// is missing that the experiment's place cannot make again, or the directory cannot be changed.
+pub fn reopen(directory: &RunDirectory, experiment: &Experiment) -> Result<Vec<PathBuf>, ResumeError> {
     let path = directory.path().join(EXPERIMENT);
     let record: ExperimentRecord = toml::from_str(&directory.read(EXPERIMENT)?)
         .map_err(|error| ResumeError::Invalid { file: path.display().to_string(), reason: error.to_string() })?;
@@ -289,10 +315,7 @@ pub fn reopen(directory: &RunDirectory, experiment: &Experiment) -> Result<(), R
             return Err(ResumeError::Program { scheduler: now.label });
         }
     }
-    let path = directory.path().join(CHECKSUMS);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &path)?,
-        _ => {}
-    }
-    Ok(())
+    let trials = |scheduler| (0..record.seeds.len()).map(move |number| trial_name(scheduler, number));
+    let trials: Vec<String> = (0..record.schedulers.len()).flat_map(trials).collect();
+    Ok(directory.reopen(&trials, experiment.place.repeatable())?)
 }

@@ -79,8 +79,9 @@ fn a_run_that_goes_on_makes_what_is_missing_and_nothing_else() {
     let (experiment, _) = experiment(script(Vec::new()));
     let directory = directory(parent.path(), &experiment);
     run(&experiment, Some(&directory)).unwrap();
-    fs::remove_file(directory.path().join("trials/s1-t0001.json")).unwrap();
-    fs::write(directory.path().join("trials/s0-t0002.json"), "half a fi").unwrap();
+    for name in ["trials/s1-t0001.json", "trials/s0-t0002.json"] {
+        fs::remove_file(directory.path().join(name)).unwrap();
+    }
 
     // As another process finds it: the place is made of what the directory says.
     let again = session::experiment_of(&directory).unwrap();
@@ -92,6 +93,20 @@ fn a_run_that_goes_on_makes_what_is_missing_and_nothing_else() {
     assert_eq!(finished.run_now, 2);
     assert_eq!(run(&again, Some(&directory)).unwrap().run_now, 0);
     assert_eq!(place.asked().len(), 2, "nothing is asked of a place when nothing is missing");
+}
+
+/// Also where nobody opened the directory again for it.
+#[test]
+fn a_run_takes_over_no_trial_that_is_not_as_it_was_written() {
+    let parent = tempfile::tempdir().unwrap();
+    let (experiment, place) = experiment(script(Vec::new()));
+    let directory = directory(parent.path(), &experiment);
+    run(&experiment, Some(&directory)).unwrap();
+    let file = directory.path().join("trials/s0-t0002.json");
+    fs::write(&file, "half a fi").unwrap();
+    let error = run(&experiment, Some(&directory)).err().unwrap();
+    assert!(matches!(error, RunError::Directory(_)) && error.to_string().contains("s0-t0002.json"), "{error}");
+    assert_eq!(place.asked().len(), 6, "no run is made after that");
 }
 
 /// Results of a sched_ext program depend on what is in it. A run whose program is gone can be read; it does not go on with another.
@@ -147,7 +162,10 @@ fn a_trial_that_fails_is_named_ends_the_run_and_leaves_what_finished() {
     assert_eq!(source.advice(), "mend the script");
     assert_eq!(runs(&place), ["cfs 10", "eevdf 10", "cfs 20"]);
     let kept = directory.files().unwrap().into_iter().filter(|name| name.starts_with("trials/")).collect::<Vec<_>>();
-    assert_eq!(kept, ["trials/s0-t0000.json", "trials/s1-t0000.json"]);
+    assert_eq!(
+        kept,
+        ["trials/s0-t0000.json", "trials/s0-t0000.sha256", "trials/s1-t0000.json", "trials/s1-t0000.sha256"]
+    );
 }
 
 #[test]

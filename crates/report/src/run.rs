@@ -7,7 +7,7 @@
 //! scheduler, so that what is side by side has the same seed.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,6 +48,16 @@ pub enum ReportError {
         /// Why.
         source: std::io::Error,
     },
+    /// Its events are not those that were recorded.
+    #[error("the events of trial {trial} of {scheduler} are not as they were written: {reason}")]
+    Changed {
+        /// Label of the scheduler.
+        scheduler: String,
+        /// Number of the trial, from 0.
+        trial: usize,
+        /// Which file, and how.
+        reason: String,
+    },
     /// Its events cannot be read.
     #[error("the events of trial {trial} of {scheduler} cannot be read: {source}")]
     Trace {
@@ -68,7 +78,9 @@ impl ReportError {
             Self::Read(error) => error.advice(),
             Self::Rerun { source, .. } => source.advice(),
             Self::Write { .. } => "is the disk full?",
-            Self::Trace { .. } => "remove the trace directory of that trial: a simulated one is then simulated again",
+            Self::Changed { .. } | Self::Trace { .. } => {
+                "remove the trace directory of that trial: a simulated one is then simulated again"
+            }
         }
     }
 }
@@ -217,7 +229,7 @@ impl Run {
         stop: &Arc<AtomicBool>,
     ) -> Result<S, ReportError> {
         let (scene, number) = (&self.scenes[scheduler], self.representative);
-        let Some(path) = self.disk.trace(scheduler, number) else {
+        let Some(path) = self.kept_events(scheduler)? else {
             let extra = Extra { scores_every_ns: Some(scores_every_ns), ..Extra::default() };
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
             let rerun = rerun_trial(experiment, record, scheduler, number, extra, stop, |_| sink);
@@ -238,11 +250,20 @@ impl Run {
         self.disk.experiment.place.repeatable()
     }
 
+    /// The directory of the events of the representative trial of a scheduler, if they were kept.
+    fn kept_events(&self, scheduler: usize) -> Result<Option<PathBuf>, ReportError> {
+        self.disk.trace(scheduler, self.representative).map_err(|reason| ReportError::Changed {
+            scheduler: self.disk.record.schedulers[scheduler].label.clone(),
+            trial: self.disk.trials[scheduler][self.representative].trial,
+            reason: reason.to_owned(),
+        })
+    }
+
     fn look(&mut self, options: &Options, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
         let number = self.representative;
         for scheduler in 0..self.disk.trials.len() {
             let events = self.disk.trials[scheduler][number].engine_events;
-            let kept = self.disk.trace(scheduler, number).is_some();
+            let kept = self.kept_events(scheduler)?.is_some();
             let reason = if kept {
                 None
             } else if !self.is_repeatable() {
@@ -276,7 +297,7 @@ impl Run {
         let label = &self.disk.record.schedulers[scheduler].label;
         let clock = self.disk.experiment.place.kind().clock.1;
         let virtual_llcs = self.disk.virtual_llcs();
-        let mut scene = match self.disk.trace(scheduler, number) {
+        let mut scene = match self.kept_events(scheduler)? {
             Some(path) => stored_scene(&path, (machine, stored.warm_up_ns), virtual_llcs.clone(), options.limits, stop)
                 .map_err(|source| ReportError::Trace { scheduler: label.clone(), trial: stored.trial, source })?,
             None => Looked::default(),

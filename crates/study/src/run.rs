@@ -27,6 +27,8 @@ pub struct Means<'a> {
     pub out: Option<&'a Path>,
     /// The inventory of this computer, which goes to every run directory.
     pub environment: &'a Environment,
+    /// Told what a reader should know of a run that goes on.
+    pub note: &'a dyn Fn(&str),
 }
 
 /// Why a study was not finished.
@@ -61,7 +63,7 @@ pub fn run(plan: &Plan, means: &Means<'_>) -> Result<Vec<Vec<Vec<Trial>>>, Study
 
 fn run_one(planned: &PlannedExperiment, means: &Means<'_>) -> Result<Vec<Vec<Trial>>, StudyError> {
     let experiment = &planned.experiment;
-    let directory = means.out.map(|out| directory(out, planned)).transpose()?;
+    let directory = means.out.map(|out| directory(out, planned, means.note)).transpose()?;
     let conduct = Conduct { jobs: means.jobs, stop: Arc::clone(&means.stop), progress: means.progress };
     let finished = runner::run(experiment, directory.as_ref(), &conduct)
         .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })?;
@@ -72,12 +74,15 @@ fn run_one(planned: &PlannedExperiment, means: &Means<'_>) -> Result<Vec<Vec<Tri
 }
 
 /// The run directory of an experiment: a new one, or the one in which it was begun.
-fn directory(out: &Path, planned: &PlannedExperiment) -> Result<RunDirectory, StudyError> {
+fn directory(out: &Path, planned: &PlannedExperiment, note: &dyn Fn(&str)) -> Result<RunDirectory, StudyError> {
     let experiment = &planned.experiment;
     let path = out.join("experiments").join(format!("{}-{}", planned.study, experiment.record().short_hash()));
     if path.join(EXPERIMENT).is_file() {
         let directory = RunDirectory::open(&path)?;
-        session::reopen(&directory, experiment)?;
+        session::check_same(&directory, experiment)?;
+        for missing in session::reopen(&directory, experiment)? {
+            note(&format!("{} is missing: its trial is made again", missing.display()));
+        }
         return Ok(directory);
     }
     let directory = RunDirectory::create(&path, Existing::Refuse)?;

@@ -46,7 +46,7 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
     }
     let started = unix_seconds();
     let (experiment, directory) = match &arguments.resume {
-        Some(path) => resume(path, arguments.strict)?,
+        Some(path) => resume(path, arguments.strict, console)?,
         None => begin(&arguments, started, console)?,
     };
     let document = conclude(&arguments, &experiment, directory.as_ref(), started, &signals, console)?;
@@ -214,27 +214,28 @@ pub fn begin(
 }
 
 /// The experiment of a run directory.
-fn resume(path: &Path, strict: bool) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+fn resume(path: &Path, strict: bool, console: &Console) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     let directory = RunDirectory::open(path).map_err(directory_failure)?;
-    let failure = |error: ResumeError| {
-        let help = match &error {
-            ResumeError::File(error) => error.advice(),
-            _ => "start the experiment anew, in another directory",
-        };
-        Failure::usage("warmcore::resume", error).help(help)
-    };
-    let mut experiment = session::experiment_of(&directory).map_err(failure)?;
-    directory.verify_kept().map_err(|error| {
-        let advice = error.advice();
-        Failure::usage("warmcore::resume", error).help(advice)
-    })?;
+    let mut experiment = session::experiment_of(&directory).map_err(resume_failure)?;
     if strict && !experiment.workload.value.warnings.is_empty() {
         return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
             .help("without --strict these are warnings"));
     }
     experiment.place = experiment.place.reopen().map_err(|error| load::place_failure(error, None))?;
-    session::reopen(&directory, &experiment).map_err(failure)?;
+    for missing in session::reopen(&directory, &experiment).map_err(resume_failure)? {
+        console.warn(&format!("{} is missing: its trial is made again", missing.display()));
+    }
     Ok((experiment, Some(directory)))
+}
+
+/// The failure for a run that cannot go on.
+pub fn resume_failure(error: ResumeError) -> Failure {
+    let help = match &error {
+        ResumeError::File(error) => error.advice(),
+        ResumeError::Directory(error) => error.advice(),
+        _ => "start the experiment anew, in another directory",
+    };
+    Failure::usage("warmcore::resume", error).help(help)
 }
 
 /// Runs all trials with a progress bar.
@@ -329,6 +330,7 @@ pub fn run_failure(error: RunError, directory: Option<&RunDirectory>, signals: &
             let class = if source.leaves_state() { Class::State } else { Class::Failed };
             Failure::new(class, "warmcore::simulation", &error).help(advice)
         }
+        RunError::Directory(error) => directory_failure(error),
         RunError::File(ref source) => {
             let advice = source.advice();
             Failure::failed("warmcore::files", &error).help(advice)

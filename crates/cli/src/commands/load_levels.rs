@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
+use warmcore_lab::directory::{self, RunDirectory};
 use warmcore_lab::experiment::{Experiment, TOOL_VERSION};
 use warmcore_lab::runner::Conduct;
 use warmcore_lab::session::pretty;
@@ -13,7 +15,9 @@ use warmcore_search::load::{self as search, Loaded};
 use warmcore_workload::{LoadText, LoadTextError, load_text};
 
 use crate::args::CompareArguments;
-use crate::commands::compare::{available_jobs, begin, conclude, experiment, leave, run_failure, unix_seconds, warn};
+use crate::commands::compare::{
+    available_jobs, begin, conclude, directory_failure, experiment, leave, run_failure, unix_seconds, warn,
+};
 use crate::commands::verdict_table;
 use crate::console::Console;
 use crate::failure::Failure;
@@ -80,6 +84,9 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         return Err(Failure::usage("warmcore::directory", format!("{} exists already", out.display()))
             .help("give another directory with --out, or replace its runs with --force"));
     }
+    if let Some(out) = out.as_deref().filter(|out| out.exists()) {
+        remove_levels(out)?;
+    }
     let mut document = LoadsDocument {
         schema: SCHEMA,
         tool_version: TOOL_VERSION,
@@ -111,6 +118,19 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
     }
     if arguments.json {
         console.out(&pretty(&document))?;
+    }
+    Ok(())
+}
+
+/// Removes the runs of the levels that were compared before, whichever they were.
+fn remove_levels(out: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::failed("warmcore::output", format!("{}: {error}", out.display()));
+    for entry in fs::read_dir(out).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_level = entry.file_name().to_string_lossy().starts_with("load-");
+        if is_level && RunDirectory::view(&entry.path()).is_ok() {
+            directory::remove(&entry.path()).map_err(directory_failure)?;
+        }
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 use warmcore_capture::homes::ProcessHomes;
 use warmcore_capture::trace_dat::{self, Contents};
-use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::directory::{Existing, RECORDING, RunDirectory};
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
 use warmcore_places::host::recorder::{self, BETWEEN_READINGS, Backend, Recorder, TRACEFS};
@@ -35,8 +35,6 @@ use crate::failure::Failure;
 use crate::load;
 use crate::signals::Signals;
 
-/// The recording in the run directory.
-const FILE: &str = "recording.dat";
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -109,7 +107,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let overhead = if arguments.overhead > 0 { Some(measure(arguments, &tracing, &signals)?) } else { None };
     let recorded = record(arguments, &tracing, &signals)?;
     tracing.end().map_err(|error| load::place_failure(error, None))?;
-    let path = directory.path().join(FILE);
+    let path = directory.path().join(RECORDING);
     let kept = fs::File::create(&path).and_then(|mut file| trace_dat::write(&mut file, &recorded.contents));
     kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
     let loaded = loaded(&recorded, arguments, &machine)?;

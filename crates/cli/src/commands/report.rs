@@ -427,9 +427,10 @@ pub fn report_failure(error: &ReportError, path: &Path, signals: &Signals) -> Fa
     let message = format!("{place}{message}");
     let failure = match error {
         ReportError::Read(_) => Failure::usage("warmcore::report", message),
-        ReportError::Rerun { .. } | ReportError::Trace { .. } | ReportError::Write { .. } => {
-            Failure::failed("warmcore::report", message)
-        }
+        ReportError::Rerun { .. }
+        | ReportError::Changed { .. }
+        | ReportError::Trace { .. }
+        | ReportError::Write { .. } => Failure::failed("warmcore::report", message),
     };
     failure.help(error.advice())
 }

@@ -16,7 +16,9 @@ use warmcore_study::run::{self, Means, StudyError};
 use warmcore_study::{library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
-use crate::commands::compare::{available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
+use crate::commands::compare::{
+    available_jobs, directory_failure, resume_failure, run_failure, session_failure, unix_seconds,
+};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -114,6 +116,7 @@ fn run_plan(
         progress: &|_| bar.inc(1),
         out: arguments.out.as_deref(),
         environment: &environment,
+        note: &|words| console.warn(words),
     };
     let trials = run::run(plan, &means);
     bar.finish_and_clear();
@@ -129,7 +132,7 @@ fn run_plan(
         }
         StudyError::Directory(error) => directory_failure(error),
         StudyError::Session(error) => session_failure(error),
-        StudyError::Resume(error) => Failure::usage("warmcore::resume", error).help("choose another --out"),
+        StudyError::Resume(error) => resume_failure(error),
     })
 }
 
