@@ -28,7 +28,7 @@ pub use study::{StudyCommand, StudyRunArguments};
 pub use vm::{ValidateArguments, ValidateProgramsArguments, VmArguments, VmCommand};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
-use values::{parse_factor, parse_level, parse_percent, parse_time, parse_time_or_0};
+use values::{directory, page, parse_factor, parse_level, parse_percent, parse_time, parse_time_or_0};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -130,7 +130,7 @@ pub enum Command {
     /// Print the manual page, or write all of them to a directory
     Man {
         /// Directory for one page per command
-        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
         out: Option<PathBuf>,
     },
 }
@@ -246,7 +246,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "CORES", conflicts_with = "resume")]
     pub virtual_llcs: Option<VirtualLlcSize>,
     /// Run directory; by default a new one under runs/
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Write no run directory
     #[arg(long, conflicts_with_all = ["out", "force", "resume"])]
@@ -298,7 +298,7 @@ pub struct CompareArguments {
     pub no_report: bool,
     /// Write a page for a class too, of an experiment with a few tasks: a Gantt chart for each scheduler, and who was chosen
     /// and why
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_out")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_out", value_parser = page())]
     pub lesson: Option<PathBuf>,
 }
 
@@ -390,7 +390,7 @@ pub struct SimArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub max_time: Option<u64>,
     /// Directory for the result and the trace
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("trace", "full"))]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("trace", "full"), value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Replace the run in the directory given with --out
     #[arg(long, requires = "out")]

@@ -275,3 +275,46 @@ fn kernel_threads_that_cannot_be_are_named() {
     let words = format!("compare --on host -m host -w {WORKLOAD} -s eevdf -n 1 --no-out --background quiet");
     scratch.run(&words).did_not_panic().exits_with(2).complains("a real kernel has threads of its own");
 }
+
+#[test]
+fn standard_output_is_no_directory_and_no_page() {
+    let scratch = Scratch::new();
+    let compare = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --trials 1");
+    for words in [
+        format!("{compare} --out -"),
+        format!("{compare} --out run --lesson -"),
+        format!("sim -m {MACHINE} -w {WORKLOAD} -s cfs --out -"),
+        format!("sweep -m {MACHINE} -w {WORKLOAD} -s cfs,rr --out -"),
+        "report run --html -".to_owned(),
+        "report run --svg -".to_owned(),
+        "man --out -".to_owned(),
+        "machine snapshot -".to_owned(),
+    ] {
+        scratch.run(&words).did_not_panic().exits_with(2).complains("./-");
+    }
+    assert!(scratch.files(".").is_empty(), "nothing was made: {:?}", scratch.files("."));
+}
+
+#[test]
+fn names_as_long_as_the_file_are_refused_in_a_few_lines() {
+    let scratch = Scratch::new();
+    let name = "x".repeat(400_000);
+    scratch.write("key.json", &format!(r#"{{"tasks":{{"a":{{"loop":1,"{name}":1000}}}}}}"#));
+    scratch.write(
+        "wakes.json",
+        &format!(r#"{{"tasks":{{"{name}a":{{"loop":1,"run":9}},"b":{{"loop":1,"resume":"{name}b"}}}}}}"#),
+    );
+    scratch.write("key.toml", &format!("{name} = 1\n"));
+    for words in [
+        "workload show ./wakes.json",
+        "workload show ./key.json --strict",
+        "machine show ./key.toml",
+        "study check ./key.toml",
+        "validate --stored ./key.toml",
+        "reproduce topology-rfc --published ./key.toml",
+        "machine show 1s1n1l2c1t --background ./key.toml",
+    ] {
+        let ran = scratch.run(words).did_not_panic().exits_with(2);
+        assert!(ran.error.len() < 30_000, "{words}: {} bytes", ran.error.len());
+    }
+}

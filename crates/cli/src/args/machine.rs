@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use super::values::directory;
+
 /// Verbs of `machine`.
 #[derive(Subcommand, Debug)]
 pub enum MachineCommand {
@@ -54,6 +56,7 @@ pub enum MachineCommand {
     /// Copy what `detect` reads of /sys to a directory, without serial numbers or host names
     Snapshot {
         /// Directory to make
+        #[arg(value_parser = directory())]
         directory: PathBuf,
         /// Directory to read instead of /
         #[arg(long, value_name = "DIR", default_value = "/", value_hint = ValueHint::DirPath)]

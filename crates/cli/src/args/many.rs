@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::values::directory;
 use super::{MAX_SEED, MemoryOptions, ProfileArguments, parse_percent, parse_time, parse_time_or_0};
 
 /// How many experiments are run, and what becomes of their results.
@@ -13,7 +14,7 @@ pub struct BatchArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
     /// Directory for the result, and a run directory of every experiment; must not exist yet
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]

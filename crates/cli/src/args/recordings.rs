@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::values::directory;
+
 /// Which recording, and which of its threads.
 #[derive(Args, Debug)]
 pub struct RecordingArguments {
@@ -103,7 +105,7 @@ pub struct RecordArguments {
     #[arg(short, long, value_name = "TIME", value_parser = super::parse_time)]
     pub duration: Option<u64>,
     /// Run directory to make; recording-N in this directory if not given
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Write over a run directory that is there
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::values::{parse_length, parse_time};
+use super::values::{directory, page, parse_length, parse_time};
 
 /// Arguments of `report`.
 #[derive(Args, Debug)]
@@ -13,16 +13,16 @@ pub struct ReportArguments {
     #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
     pub runs: Vec<PathBuf>,
     /// Page to write; report.html in the run directory if nothing else is asked for
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub html: Option<PathBuf>,
     /// Show the page in a browser
     #[arg(long)]
     pub open: bool,
     /// Directory for every figure as SVG, with its data as CSV; with --figure the file for that one
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub svg: Option<PathBuf>,
     /// Directory for every figure as PDF; with --figure the file for that one
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub pdf: Option<PathBuf>,
     /// Draw one figure only, into the file that --svg or --pdf names
     #[arg(long, value_name = "NAME")]
@@ -42,7 +42,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
     pub events: Option<PathBuf>,
     /// Page for a class, of a run with a few tasks: a Gantt chart for each scheduler, and who was chosen and why
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline", value_parser = page())]
     pub lesson: Option<PathBuf>,
     /// Leave out the timeline and everything else that needs the events of a trial
     #[arg(long)]

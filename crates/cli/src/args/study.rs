@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::values::{directory, page};
+
 /// Verbs of `study`.
 #[derive(Subcommand, Debug)]
 pub enum StudyCommand {
@@ -21,7 +23,7 @@ pub enum StudyCommand {
         #[arg(value_name = "NAME|FILE")]
         study: String,
         /// Write the page of a result to this file, which it replaces
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
         page: Option<PathBuf>,
         /// Print one JSON document
         #[arg(long)]
@@ -48,10 +50,10 @@ pub struct StudyRunArguments {
     #[arg(long)]
     pub short: bool,
     /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Write the result as a Markdown page to this file, which it replaces
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub page: Option<PathBuf>,
     /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -1,6 +1,26 @@
-//! Numbers with units, as they are typed.
+//! Numbers with units and names of outputs, as they are typed.
+//!
+//! `-` is standard output for a file that is the command's result or a part of it as text (a workload, a machine, Markdown, a trace).
+//! For directories, and for pages, beside which a command prints something else, it is refused: otherwise there would be one of that name.
 
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use warmcore_workload::parse_duration;
+
+/// A directory that is written.
+pub(super) fn directory() -> impl TypedValueParser<Value = PathBuf> {
+    not_standard_output("standard output is no directory; one that is called `-` is `./-`")
+}
+
+/// A page that is written.
+pub(super) fn page() -> impl TypedValueParser<Value = PathBuf> {
+    not_standard_output("a page does not go to standard output; a file that is called `-` is `./-`")
+}
+
+fn not_standard_output(reason: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(move |path| if path == Path::new("-") { Err(reason) } else { Ok(path) })
+}
 
 /// A percentage of 0 to 50, as a fraction.
 pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
@@ -48,4 +68,117 @@ pub(super) fn parse_time(text: &str) -> Result<u64, String> {
 /// Reads a time that may be 0, which needs no unit.
 pub(super) fn parse_time_or_0(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { parse_duration(text).map_err(|error| error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use clap::builder::ValueParser;
+    use clap::{Arg, ArgAction, Command, CommandFactory as _};
+
+    use crate::args::Arguments;
+
+    fn accepts(parser: &ValueParser, text: &str) -> bool {
+        let argument = Arg::new("it").value_parser(parser.clone()).action(ArgAction::Set).allow_hyphen_values(true);
+        Command::new("one").arg(argument).try_get_matches_from(["one", text]).is_ok()
+    }
+
+    /// Every argument of a command and those below it that is a path, with its command.
+    fn paths(command: &Command, name: &str, found: &mut Vec<(String, bool)>) {
+        for argument in command.get_arguments() {
+            let parser = argument.get_value_parser();
+            if parser.type_id() == clap::value_parser!(PathBuf).type_id() {
+                assert!(accepts(parser, "./-") && accepts(parser, "a/b"), "{name} {argument}");
+                found.push((format!("{name}{}", argument.get_id()), accepts(parser, "-")));
+            }
+        }
+        command.get_subcommands().for_each(|inner| paths(inner, &format!("{name}{} ", inner.get_name()), found));
+    }
+
+    /// A new option that is a path belongs into one of these lists.
+    #[test]
+    fn every_path_of_the_command_line_takes_standard_output_or_refuses_it() {
+        let mut found = Vec::new();
+        paths(&Arguments::command(), "", &mut found);
+        let which = |wanted: bool| {
+            let names = found.iter().filter(|(_, accepts)| *accepts == wanted).map(|(name, _)| name.as_str());
+            names.collect::<BTreeSet<_>>()
+        };
+        assert_eq!(which(false), BTreeSet::from_iter(REFUSE.iter().copied()));
+        assert_eq!(which(true), BTreeSet::from_iter(TAKE.iter().copied()));
+    }
+
+    const REFUSE: &[&str] = &[
+        "compare out",
+        "compare lesson",
+        "sim out",
+        "reproduce out",
+        "report html",
+        "report svg",
+        "report pdf",
+        "report lesson",
+        "record out",
+        "sweep out",
+        "machine snapshot directory",
+        "study run out",
+        "study run page",
+        "study show page",
+        "validate out",
+        "validate page",
+        "vm run out",
+        "vm exec out",
+        "man out",
+    ];
+    /// Inputs are among them: whether one may be `-` is said where it is read.
+    const TAKE: &[&str] = &[
+        "compare profiles",
+        "compare resume",
+        "compare kernel",
+        "compare config",
+        "sim profiles",
+        "reproduce published",
+        "report runs",
+        "report markdown",
+        "report perfetto",
+        "report events",
+        "explain run",
+        "events run",
+        "replay recording",
+        "replay out",
+        "group recording",
+        "group out",
+        "sweep profiles",
+        "machine detect root",
+        "machine convert out",
+        "machine snapshot root",
+        "workload show profiles",
+        "workload convert profiles",
+        "workload convert out",
+        "workload new out",
+        "workload fit counters",
+        "workload fit out",
+        "memory run profiles",
+        "memory run trace",
+        "metrics list profiles",
+        "validate experiments",
+        "validate kernel",
+        "validate config",
+        "validate memory out",
+        "validate programs kernel",
+        "validate programs config",
+        "vm boot kernel",
+        "vm boot config",
+        "vm run profiles",
+        "vm run kernel",
+        "vm run config",
+        "vm exec program",
+        "vm exec file",
+        "vm exec kernel",
+        "vm exec config",
+        "vm shell program",
+        "vm shell kernel",
+        "vm shell config",
+    ];
 }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueHint};
 use warmcore_workload::parse_duration;
 
 use super::SimArguments;
+use super::values::{directory, page};
 
 /// How guests are made, as in every command that boots one.
 #[derive(Args, Clone, Debug, Default)]
@@ -75,7 +76,7 @@ pub struct ValidateArguments {
     pub background: Option<String>,
     /// New directory for the data of figures: threads per CPU and LLC over time, distributions, migrations, as CSV, and all
     /// values as JSON
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Simulate sched_ext programs (`scx:PROGRAM`) again, and keep that; otherwise --stored takes what is stored of them
     #[arg(long, requires = "stored")]
@@ -88,7 +89,7 @@ pub struct ValidateArguments {
     #[arg(long)]
     pub store: bool,
     /// Write the comparison as a page, with a chapter for each experiment in the directory `pages` beside it
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub page: Option<PathBuf>,
     /// Exit with code 3 when a comparison is outside its bound or a control is not rejected
     #[arg(long)]
@@ -155,7 +156,7 @@ pub enum VmCommand {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: Vec<PathBuf>,
         /// Directory for the files that it leaves in the directory that it runs in
-        #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
         out: Option<PathBuf>,
         /// Program with its arguments, after `--`; `warmcore` is this one
         #[arg(value_name = "COMMAND", last = true, required = true)]
