@@ -1,4 +1,5 @@
-//! Every reader of machine descriptions, on the same bytes; what is read must survive being written and read again.
+//! Every reader of machine descriptions and of what runs beside them, on the same bytes; what is read must survive being written and read
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,6 +10,7 @@ fuzz_target!(|text: &str| {
     let _ = topology::from_synthetic(text);
     let _ = topology::resolve(text);
     let _ = topology::CpuSet::parse_list(text);
+    let _ = topology::background_from_toml(text);
     if let Ok(machine) = topology::from_toml(text) {
         let written = topology::to_toml(&machine);
         let again = topology::from_toml(&written).expect("what was written is read");
