@@ -179,7 +179,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// What the run leaves: of a run with a warm-up, what came after it.
     pub(crate) fn outcome(&mut self) -> Outcome {
-        let whole = self.accounts();
+        let whole = Outcome { recorders_since_ns: std::mem::take(&mut self.recorders_since_ns), ..self.accounts() };
         let recorders = std::mem::take(&mut self.recorders);
         let Some(warm_up_ns) = self.workload.warm_up_ns.filter(|ns| *ns > 0) else {
             return Outcome { recorders, ..whole };
@@ -230,6 +230,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             placement: self.core.placement,
             background: self.background.outcome(&self.core.tasks),
             recorders: Vec::new(),
+            recorders_since_ns: Vec::new(),
             memory_solutions: self.memory.solutions(),
             engine_events: self.engine_events,
         }

@@ -90,6 +90,8 @@ pub(crate) struct Engine<'a, S, M> {
     pub launchers: Vec<Launcher>,
     pub actions: Actions,
     pub recorders: Vec<Histogram>,
+    /// When the first sample of each began; `u64::MAX` before there is one.
+    pub recorders_since_ns: Vec<u64>,
     /// Tasks created so far from each template.
     pub instances: Vec<u32>,
     /// Tasks not dead, and start entries not yet executed.
@@ -200,6 +202,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             launchers: Launcher::all(setup),
             actions: Actions::default(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
+            recorders_since_ns: vec![u64::MAX; setup.workload.recorders.len()],
             instances: vec![0; setup.workload.tasks.len()],
             alive: setup.starts.len(),
             live: setup.starts.len(),

@@ -197,8 +197,13 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
         }));
         let (title, definition) = (format!("{name} mean"), "mean of what the workload itself records");
         measures.push(Measure::of_outcome(&recorder_mean(name), &title, Unit::Ns, Better::Lower, definition));
-        let (title, definition) = (format!("{name} samples per second"), "samples of what the workload itself records");
+        let (title, definition) = (
+            format!("{name} samples per second"),
+            "samples of what the workload itself records, over the time from the beginning of the first to the end of the run",
+        );
         measures.push(Measure::of_outcome(&recorder_rate(name), &title, Unit::PerS, Better::Higher, definition));
+        let (title, definition) = (format!("{name} samples"), "samples of what the workload itself records");
+        measures.push(Measure::of_outcome(&recorder_samples(name), &title, Unit::One, Better::Neither, definition));
     }
     measures.extend(RATES.iter().map(|(name, counted, title)| {
         let title = format!("{title} per second");
@@ -259,6 +264,10 @@ fn recorder_mean(name: &str) -> String {
 
 fn recorder_rate(name: &str) -> String {
     format!("recorder_{}_per_s", as_name(name))
+}
+
+fn recorder_samples(name: &str) -> String {
+    format!("recorder_{}_samples", as_name(name))
 }
 
 /// A text as part of a name: letters and digits stay, what lies between them becomes one `_`.
@@ -382,7 +391,7 @@ pub fn of_run(
             (application_elapsed(&application.name), elapsed)
         }));
     }
-    for (name, histogram) in workload.recorders.iter().zip(&outcome.recorders) {
+    for (index, (name, histogram)) in workload.recorders.iter().zip(&outcome.recorders).enumerate() {
         if name == HACKBENCH_TIME {
             values.insert(HACKBENCH.into(), histogram.max().map(|time| time as f64));
             continue;
@@ -392,8 +401,11 @@ pub fn of_run(
             (recorder_percentile(name, percentile), value)
         }));
         values.insert(recorder_mean(name), histogram.mean());
-        let seconds = outcome.window_ns() as f64 / 1e9;
-        values.insert(recorder_rate(name), (seconds > 0.0).then(|| histogram.count() as f64 / seconds));
+        let (samples, seconds) = (histogram.count() as f64, outcome.recorder_window_ns(index) as f64 / 1e9);
+        values.insert(recorder_samples(name), Some(samples));
+        // Without a sample no time is known in which there could have been one.
+        let rate = if samples > 0.0 { samples / seconds } else { 0.0 };
+        values.insert(recorder_rate(name), rate.is_finite().then_some(rate));
     }
     if let Some(metrics) = metrics {
         values.extend(METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.value)(metrics))));
@@ -457,7 +469,7 @@ pub fn events_behind(measure: &str, trial: &Trial) -> Option<f64> {
         "response" => count("responses"),
         "preempt_wait" => count("involuntary_switches"),
         "run_delay" => Some(count("wakeups")? + count("involuntary_switches")?),
-        _ => Some((count(&format!("{of}_per_s"))? * trial.window_ns() as f64 / 1e9).round()),
+        _ => count(&format!("{of}_samples")),
     }
 }
 

@@ -18,7 +18,8 @@ pub fn result_lines(workload: &Workload, outcome: &Outcome) -> Vec<String> {
             time.map(|time| hackbench_lines(header, time))
         }
         ResultStyle::Sysbench { transaction } => {
-            outcome.recorders.get(transaction.index()).map(|latencies| sysbench_text(&sysbench(latencies, outcome)))
+            let elapsed_ns = outcome.recorder_window_ns(transaction.index());
+            outcome.recorders.get(transaction.index()).map(|latencies| sysbench_text(&sysbench(latencies, elapsed_ns)))
         }
         ResultStyle::Schbench { wakeup, request } => Some(schbench_text(&schbench(outcome, *wakeup, *request))),
     };
@@ -41,10 +42,10 @@ fn schbench(outcome: &Outcome, wakeup: RecorderId, request: RecorderId) -> Schbe
     report
 }
 
-fn sysbench(latencies: &Histogram, outcome: &Outcome) -> SysbenchReport {
+fn sysbench(latencies: &Histogram, elapsed_ns: u64) -> SysbenchReport {
     SysbenchReport {
         transactions: latencies.count(),
-        elapsed_ns: outcome.window_ns(),
+        elapsed_ns,
         min_ns: latencies.min().unwrap_or(0),
         p95_ns: latencies.quantile(0.95).unwrap_or(0),
         max_ns: latencies.max().unwrap_or(0),

@@ -97,6 +97,23 @@ fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
     assert!(with.conditions.iter().any(|words| words == "analytic memory, with the profile verilator"));
 }
 
+/// Closed loops: transactions per second are connections over the mean latency, whatever the program's warm-up took.
+#[test]
+fn transactions_per_second_are_of_the_time_in_which_there_were_transactions() {
+    for seconds in ["0", "1"] {
+        let workload = format!("sysbench:--test=oltp_point_select,--threads=4,--warmup-time={seconds},--events=4000");
+        let document = compared(&["eevdf", "cfs"], "clx26", &workload, None);
+        assert_eq!(document.primary, "recorder_transaction_latency_per_s");
+        for scheduler in &document.schedulers {
+            let median = |name: &str| scheduler.measures[name].summary.median.unwrap();
+            let by_hand = 4.0 / (median("recorder_transaction_latency_mean_ns") / 1e9);
+            let ratio = median("recorder_transaction_latency_per_s") / by_hand;
+            assert!((0.8..1.02).contains(&ratio), "{} after {seconds} s: {ratio} of {by_hand}", scheduler.label);
+            assert_eq!(median("recorder_transaction_latency_samples"), 4000.0);
+        }
+    }
+}
+
 #[test]
 fn a_run_that_would_never_end_is_refused_before_it_begins() {
     let endless = built(&["eevdf"], "1s1n1l1c1t", r#"{ "tasks": { "a": { "run": 1000 } } }"#, None).unwrap_err();

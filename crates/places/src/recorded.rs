@@ -370,6 +370,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         tasks,
         cpus: Vec::new(),
         recorders: Vec::new(),
+        recorders_since_ns: Vec::new(),
         placement: None,
         background: Vec::new(),
         memory_solutions: (0, 0),

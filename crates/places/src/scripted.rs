@@ -181,6 +181,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             tasks: Vec::new(),
             applications: Vec::new(),
             cpus: Vec::new(),
+            recorders_since_ns: Vec::new(),
             recorders: request.workload.recorders.iter().map(|_| warmcore_trace::Histogram::new()).collect(),
             placement: None,
             background: Vec::new(),

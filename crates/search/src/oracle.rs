@@ -19,7 +19,7 @@ use warmcore_memory::{HierarchyError, Profile, library};
 use warmcore_schedulers::{SchedulerSpec, SpecError};
 use warmcore_statistics::Better;
 use warmcore_topology::{CpuId, CpuSet, Machine, format_cpu_list};
-use warmcore_workload::{Affinity, Step, Workload};
+use warmcore_workload::{Affinity, Program, Step, Workload};
 
 use crate::placement::{Found, Goal, Problem, Thread};
 use crate::threads::{Unrolled, unroll};
@@ -184,10 +184,24 @@ fn problem<'a>(machine: &'a Machine, unrolled: &Unrolled) -> Problem<'a> {
         let data = task.data_groups.iter().map(|id| (id.0, workload.data_groups[id.index()].name.clone())).collect();
         threads.push(Thread { profile, process: task.process.0, data });
     }
-    let steps = |thread: &usize| &workload.programs[workload.tasks[*thread].program.index()].steps;
-    let meets = unrolled.threads.iter().flat_map(steps).any(|step| matches!(step, Step::Barrier(_)));
+    let meets =
+        unrolled.threads.iter().any(|thread| meets_often(&workload.programs[workload.tasks[*thread].program.index()]));
     let goal = if meets { Goal::Slowest } else { Goal::Total };
     Problem { machine, profiles, threads, partners: partners(workload, &unrolled.threads), goal }
+}
+
+/// Whether a program comes to barriers again and again: where all begin together and meet no more, nobody waits for the slowest.
+fn meets_often(program: &Program) -> bool {
+    let (mut depth, mut barriers) = (0, 0);
+    for step in &program.steps {
+        match step {
+            Step::LoopStart { .. } => depth += 1,
+            Step::LoopEnd { .. } => depth -= 1,
+            Step::Barrier(_) => barriers += if depth > 0 { 2 } else { 1 },
+            _ => {}
+        }
+    }
+    barriers > 1
 }
 
 /// Who has how many pipes, locks and other meeting points in common.

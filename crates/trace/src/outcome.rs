@@ -143,6 +143,9 @@ pub struct Outcome {
     /// What the workload's recorders collected, by index.
     #[serde(skip)]
     pub recorders: Vec<Histogram>,
+    /// When the first sample of each recorder began, by index; those of the window only. Empty where that is not known.
+    #[serde(skip)]
+    pub recorders_since_ns: Vec<u64>,
     /// Equations of loaded memory that were solved, and those among them that did not settle, where the last solution
     /// was kept.
     pub memory_solutions: (u64, u64),
@@ -159,6 +162,14 @@ fn is_zero(value: &u64) -> bool {
 }
 
 impl Outcome {
+    /// The time in which a recorder collected: from the beginning of its first sample, or of the window where that is not known, to the run's end.
+    /// A program's own warm-up may be longer than the one that was asked for.
+    #[must_use]
+    pub fn recorder_window_ns(&self, recorder: usize) -> u64 {
+        let since_ns = self.recorders_since_ns.get(recorder).copied().unwrap_or(0);
+        self.elapsed_ns.saturating_sub(since_ns.max(self.warm_up_ns))
+    }
+
     /// Length of the window that accounts are of: the run, or what came after its warm-up; 0 for a run that ended before.
     #[must_use]
     pub fn window_ns(&self) -> u64 {

@@ -419,6 +419,7 @@ mod tests {
             applications: Vec::new(),
             cpus: Vec::new(),
             recorders: Vec::new(),
+            recorders_since_ns: Vec::new(),
             placement: None,
             background: Vec::new(),
             memory_solutions: (0, 0),

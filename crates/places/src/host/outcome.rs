@@ -121,6 +121,7 @@ pub(super) fn of_command(
         tasks,
         cpus: Vec::new(),
         recorders: Vec::new(),
+        recorders_since_ns: Vec::new(),
         placement: None,
         background: Vec::new(),
         memory_solutions: (0, 0),

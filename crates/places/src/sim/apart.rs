@@ -53,6 +53,7 @@ struct Left {
     outcome: Outcome,
     /// What documents leave out of an outcome.
     recorders: Vec<Histogram>,
+    recorders_since_ns: Vec<u64>,
     task_memory: Vec<Option<MemoryCounters>>,
     cpus: Vec<(Option<MemoryCounters>, f64)>,
     operations: Vec<OperationUse>,
@@ -181,6 +182,7 @@ impl Left {
         let Report { mut outcome, operations, sequences, .. } = report;
         Self {
             recorders: std::mem::take(&mut outcome.recorders),
+            recorders_since_ns: std::mem::take(&mut outcome.recorders_since_ns),
             task_memory: outcome.tasks.iter_mut().map(|task| task.memory.take()).collect(),
             cpus: outcome.cpus.iter_mut().map(|cpu| (cpu.memory.take(), cpu.frequency_ghz)).collect(),
             outcome,
@@ -190,8 +192,8 @@ impl Left {
     }
 
     fn report(self) -> Report {
-        let Self { mut outcome, recorders, task_memory, cpus, operations, sequences } = self;
-        outcome.recorders = recorders;
+        let Self { mut outcome, recorders, recorders_since_ns, task_memory, cpus, operations, sequences } = self;
+        (outcome.recorders, outcome.recorders_since_ns) = (recorders, recorders_since_ns);
         for (task, memory) in outcome.tasks.iter_mut().zip(task_memory) {
             task.memory = memory;
         }

@@ -456,6 +456,7 @@ impl Roster {
             tasks,
             cpus: Vec::new(),
             recorders,
+            recorders_since_ns: Vec::new(),
             placement: None,
             background: Vec::new(),
             memory_solutions: (0, 0),

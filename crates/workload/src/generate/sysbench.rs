@@ -15,8 +15,8 @@
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};
 use crate::{
-    ChannelId, ChannelKind, GeneratorError, Latch, LockId, Program, ProgramBuilder, RecorderId, ResultStyle, Step,
-    Task, Workload, generate::channel_capacity,
+    BarrierId, BarrierWait, ChannelId, ChannelKind, GeneratorError, Latch, LockId, Program, ProgramBuilder, RecorderId,
+    ResultStyle, Step, Task, Workload, generate::channel_capacity,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -195,6 +195,9 @@ fn build(settings: &Settings) -> Workload {
     let mut workload = Workload::empty("sysbench");
     let (client, server) = (workload.add_process("sysbench"), workload.add_process("mysqld"));
     let transaction = workload.add_recorder("transaction latency");
+    // A warm-up is an amount of work, and takes each connection another time: all wait for the last one, so that what counts begins at one instant.
+    let warmed = (settings.warm_up > 0 && settings.threads > 1)
+        .then(|| workload.add_barrier("warmed up", settings.threads, BarrierWait::Block));
     workload.style = ResultStyle::Sysbench { transaction };
     let latches: Vec<(LockId, u64)> = settings
         .test
@@ -217,7 +220,7 @@ fn build(settings: &Settings) -> Workload {
             workload.add_channel(format!("{what}-{index}"), ChannelKind::Socket, capacity)
         };
         let channels = (channel("request", settings.test.request_bytes), channel("reply", settings.test.reply_bytes));
-        let program = workload.add_program(client_program(settings, channels, transaction));
+        let program = workload.add_program(client_program(settings, channels, (transaction, warmed)));
         let profile = settings.test.profile;
         let task = |name: String, role: &str, profile: &str, process, program| Task {
             role: role.to_owned(),
@@ -236,7 +239,11 @@ fn scaled(settings: &Settings, ns: u64) -> u64 {
     ns * settings.cost_percent / 100
 }
 
-fn client_program(settings: &Settings, channels: (ChannelId, ChannelId), recorder: RecorderId) -> Program {
+fn client_program(
+    settings: &Settings,
+    channels: (ChannelId, ChannelId),
+    (recorder, warmed): (RecorderId, Option<BarrierId>),
+) -> Program {
     let test = settings.test;
     let statement_of = |body: ProgramBuilder, work_ns: u64| {
         body.step(Step::Run { work_ns })
@@ -244,7 +251,12 @@ fn client_program(settings: &Settings, channels: (ChannelId, ChannelId), recorde
             .step(Step::Receive { channel: channels.1, bytes: test.reply_bytes })
     };
     let statement = |body| statement_of(body, scaled(settings, test.client_ns));
-    warmed_up(settings, |body| statement_of(body, scaled(settings, test.client_ns) * WARM_UP_FACTOR))
+    let warm_up = warmed_up(settings, |body| statement_of(body, scaled(settings, test.client_ns) * WARM_UP_FACTOR));
+    let begun = match warmed {
+        Some(barrier) => warm_up.step(Step::Barrier(barrier)),
+        None => warm_up,
+    };
+    begun
         .repeat(settings.transactions, |body| {
             let body = body.step(Step::StartClock { slot: 0 }).repeat(Some(test.statements), statement);
             let body = body.step(Step::RecordClock { slot: 0, recorder });
