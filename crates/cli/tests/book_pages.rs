@@ -99,7 +99,7 @@ fn another_result_of_the_kernel_makes_another_chapter_and_another_summary() {
     let after = read();
     for part in [
         "**What is seen.** ",
-        "slice_mean_ns under eevdf: error 66",
+        "slice_mean_ns under eevdf: error 69",
         "**Why, as far as known.** The boots.",
         "**What would settle it.** Other boots.",
         "**Data.** ",

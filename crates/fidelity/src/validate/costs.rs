@@ -80,7 +80,8 @@ pub fn with_costs_of(
         std::iter::once(&mut experiment.workload).chain(controls).for_each(work_is_cpu_time);
     }
     let note = "in the guest that it is compared with";
-    experiment.machine = with_measured_values(experiment.machine, &values, note)
+    // A guest has them as they are: it is the machine that is simulated which takes them over, and its background stays.
+    experiment.simulated = with_measured_values(experiment.simulated, &values, note)
         .map_err(|error| ValidateError::Stored { path: experiment.name.clone(), reason: error.to_string() })?;
     Ok(experiment)
 }
@@ -118,7 +119,7 @@ mod tests {
         let own = experiment.machine.costs().clone();
         let measured = result(r#"{"name": "costs.wakeup_ns", "value": 4162, "low": 3928, "high": 4304}"#);
         let with = with_costs_of(&experiment, Some(&measured)).unwrap();
-        assert_eq!((with.machine.costs().wakeup_ns, with.machine.costs().fork_ns), (4_162, own.fork_ns));
+        assert_eq!((with.simulated.costs().wakeup_ns, with.simulated.costs().fork_ns), (4_162, own.fork_ns));
         assert_eq!(with.identity, experiment.identity, "results stay those of the experiment");
         let works = |experiment: &BookExperiment| {
             let steps = experiment.workload.programs.iter().flat_map(|program| &program.steps);
@@ -126,7 +127,7 @@ mod tests {
         };
         assert!(works(&experiment) > 0);
         assert_eq!(works(&with), 0, "a guest's work is CPU time");
-        assert_eq!(with_costs_of(&experiment, Some(&result(""))).unwrap().machine.costs(), &own);
+        assert_eq!(with_costs_of(&experiment, Some(&result(""))).unwrap().simulated.costs(), &own);
         let unknown = result(r#"{"name": "costs.wake_ns", "value": 1, "low": 1, "high": 1}"#);
         assert!(with_costs_of(&experiment, Some(&unknown)).unwrap_err().to_string().contains("costs.wake_ns"));
     }
