@@ -54,6 +54,7 @@ pub static STUDIES: &[Packaged] = studies![
     "answers/siblings-share-an-l2",
     "answers/slices-of-three",
     "answers/smt-pool",
+    "answers/spinners-on-three-llcs",
     "answers/stream-clusters",
     "answers/topology-aware-hackbench-16",
     "answers/topology-aware-hackbench-2",
