@@ -327,7 +327,11 @@ impl BookExperiment {
         Self::parse(path, &text).map_err(|reason| BookError::Invalid { path: path.to_path_buf(), reason })
     }
 
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, String> {
+    /// The experiment of a file's text; the file's name is its own.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let document: Document = toml::from_str(text).map_err(|error| error.to_string())?;
         if document.schema != SCHEMA {
             return Err(format!("its schema is `{}`, not {SCHEMA}", document.schema));
