@@ -368,6 +368,13 @@ impl SysTree {
         };
         let line_bytes =
             self.number(&file("coherency_line_size"))?.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+        if line_bytes != 0 && !line_bytes.is_power_of_two() {
+            let words = format!("a line of {line_bytes} bytes is not a power of two");
+            return Err(self.invalid(&file("coherency_line_size"), words));
+        }
+        if line_bytes != 0 && !size_bytes.is_multiple_of(u64::from(line_bytes)) {
+            return Err(self.invalid(&file("size"), format!("{size_bytes} bytes are not whole lines of {line_bytes}")));
+        }
         let ways = match self.number(&file("ways_of_associativity"))?.and_then(|ways| u32::try_from(ways).ok()) {
             None | Some(0) => Ways::Unknown,
             Some(ways) => Ways::Count(ways),

@@ -221,6 +221,23 @@ fn binary_and_huge_sysfs_files_are_errors_with_their_path() {
     assert!(message.contains("cpu/online") && message.contains("longer than 1 MiB"), "{message}");
 }
 
+/// A tree is refused where the file of a machine would be: what was read can be written and read again.
+#[test]
+fn caches_that_no_machine_file_may_have_are_no_caches_of_a_tree() {
+    let directory = scratch();
+    write_sysfs_tree(&resolve("2c").unwrap(), directory.path()).unwrap();
+    let cache = directory.path().join("sys/devices/system/cpu/cpu0/cache/index0");
+    fs::create_dir_all(&cache).unwrap();
+    for (file, text) in [("type", "Data"), ("level", "1"), ("size", "32K"), ("coherency_line_size", "66")] {
+        fs::write(cache.join(file), text).unwrap();
+    }
+    let message = from_sysfs(directory.path()).unwrap_err().to_string();
+    assert!(message.contains("coherency_line_size") && message.contains("not a power of two"), "{message}");
+    fs::write(cache.join("coherency_line_size"), "65536").unwrap();
+    let message = from_sysfs(directory.path()).unwrap_err().to_string();
+    assert!(message.contains("index0/size") && message.contains("not whole lines"), "{message}");
+}
+
 #[test]
 fn snapshots_do_not_overwrite() {
     let (tree, out) = (scratch(), scratch());
