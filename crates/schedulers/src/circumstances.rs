@@ -74,6 +74,10 @@ mod tests {
         ] {
             assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
         }
+        for text in ["scx:/bin/x \t@ again", "scx:/bin/x a @", "scx:/bin/x @ y @ again"] {
+            let message = SchedulerSpec::parse(text).unwrap_err().to_string();
+            assert!(message.contains('@'), "{text}: {message}");
+        }
         assert_ne!(SchedulerSpec::parse("eevdf @ again").unwrap(), SchedulerSpec::parse("eevdf").unwrap());
     }
 

@@ -138,7 +138,12 @@ impl SchedulerSpec {
         if let Some(command) = text.trim().strip_prefix("scx:") {
             let mut words = command.split_whitespace().map(str::to_owned);
             let program = words.next().ok_or(SpecError::NoProgram)?;
-            let program = ScxProgram { program, arguments: words.collect() };
+            let arguments: Vec<String> = words.collect();
+            // Alone it stands before circumstances, wherever a text is read again.
+            if arguments.iter().any(|argument| argument == SEPARATOR.trim()) {
+                return Err(SpecError::Circumstance { word: SEPARATOR.trim().to_owned(), spec: text.to_owned() });
+            }
+            let program = ScxProgram { program, arguments };
             return Ok(Self { program: Some(program), ..Self::new(&SCX) });
         }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
