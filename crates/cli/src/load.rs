@@ -62,6 +62,17 @@ pub fn workload_for(
     workload_with(text, &Options { strict, multiply_add_ps, profiles: &profiles, assume_profile })
 }
 
+/// Refuses a memory profile that is to be assumed where no memory is modelled.
+pub fn check_profiles(chosen: &ProfileArguments, simulated: bool, memory: Option<MemoryModel>) -> Result<(), Failure> {
+    let why = match (&chosen.assume_profile, simulated, memory) {
+        (Some(_), false, _) => "in a real kernel tasks have the memory that there is",
+        (Some(_), true, Some(MemoryModel::None)) => "--memory none models no memory",
+        _ => return Ok(()),
+    };
+    Err(Failure::usage("warmcore::profiles", format!("--assume-profile has no effect here: {why}"))
+        .help("leave out --assume-profile, or ask the simulator with its memory"))
+}
+
 /// The memory profiles of a file given with `--profiles`; none if none is given.
 pub fn profiles(path: Option<&Path>) -> Result<Vec<Profile>, Failure> {
     let Some(path) = path else { return Ok(Vec::new()) };

@@ -28,6 +28,26 @@ fn an_unknown_machine_is_told_the_nearest_name() {
 }
 
 #[test]
+fn a_profile_is_not_assumed_where_it_would_change_nothing() {
+    let scratch = Scratch::new();
+    scratch.write("w.json", r#"{"tasks": {"a": {"loop": 9, "run": 1000}}}"#);
+    let compare = "compare -m 1s1n2l2c1t -w w.json -s eevdf,cache-aware -n 1 --no-out --assume-profile canneal";
+    scratch.run(compare).exits_with(0);
+    scratch.run(&format!("{compare} --memory none")).exits_with(2).complains("--memory none models no memory");
+    scratch.run(&format!("{compare} --on vm")).exits_with(2).complains("the memory that there is");
+    scratch
+        .run("sim -m 1s1n2l2c1t -w w.json -s eevdf --memory none --assume-profile canneal")
+        .exits_with(2)
+        .complains("has no effect");
+    scratch
+        .run("compare -m 1s1n2l2c1t -w w.json -s eevdf,cfs --assume-profile cannel")
+        .exits_with(2)
+        .complains("canneal");
+    let has_its_own = "compare -m 1s1n2l2c1t -w verilator:-t2 -s eevdf,cfs --assume-profile canneal";
+    scratch.run(has_its_own).exits_with(2).complains("nothing to assume");
+}
+
+#[test]
 fn a_machine_without_cpus_is_refused() {
     refused(&Scratch::new(), "0s1n1l1c1t", WORKLOAD, "rr", "0s1n1l1c1t");
 }

@@ -144,6 +144,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         }
         words => Named { source: words.join(" "), value: Workload::of_command(words.to_vec()) },
     };
+    load::check_profiles(&arguments.profiles, kind.is_none_or(|kind| kind.simulated), arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.aggregate)?;
     let schedulers = configurations(load::schedulers(&arguments.schedulers)?, &arguments.host);
     let baseline = arguments.baseline.as_deref().map(load::scheduler).transpose()?;

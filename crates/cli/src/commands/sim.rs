@@ -31,6 +31,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
     let machine = load::with_background(machine, arguments.subject.background.as_deref())?;
     let subject = &arguments.subject;
     let mut workload = load::workload_for(&machine.value, &subject.workload, subject.strict, &subject.profiles)?;
+    load::check_profiles(&subject.profiles, place.kind().simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
     let built = Experiment::builder(machine, workload)

@@ -98,6 +98,7 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Expe
 fn experiment(arguments: &SweepArguments, machine: &str, workload: &str) -> Result<Built, Failure> {
     let machine = load::machine(machine)?;
     let workload = load::workload_for(&machine.value, workload, false, &arguments.profiles)?;
+    load::check_profiles(&arguments.profiles, true, arguments.memory.memory)?;
     Ok(Experiment::builder(machine, workload)
         .schedulers(load::schedulers(&arguments.schedulers)?)
         .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
