@@ -5,7 +5,7 @@
 //! - [`calls`]: what calls of sched_ext operations call.
 //! - [`judge`]: errors and verdicts.
 //! - [`costs`]: what the kernel's own actions cost in guests, and so in what is simulated beside them.
-//! - [`run`]: both places; the real kernel's results as small files.
+//! - [`run`]: both places. [`stored`]: the real kernel's results as small files.
 //! - [`page`]: the book as a page.
 //!
 //! Bounds stand in an experiment's file before its results do. Not here: whether both places are right about hardware; no
@@ -20,4 +20,5 @@ pub mod page;
 pub mod plots;
 pub mod profile;
 pub mod run;
+pub mod stored;
 mod wrong;

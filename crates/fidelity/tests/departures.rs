@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use warmcore_fidelity::validate::book::BookExperiment;
 use warmcore_fidelity::validate::judge::Agreement;
 use warmcore_fidelity::validate::plots::Plots;
-use warmcore_fidelity::validate::run::{self, StoredResult};
+use warmcore_fidelity::validate::run;
+use warmcore_fidelity::validate::stored::{self, StoredResult};
 use warmcore_places::scripted::{Answer, Script, Scripted};
 use warmcore_statistics::Design;
 
@@ -67,8 +68,8 @@ fn what_was_not_done_is_said_at_once_and_stored_with_the_result() {
     let directory = tempfile::tempdir().unwrap();
     let (experiment, result, said) = booted(directory.path());
     assert!(said.iter().any(|line| line.contains("two: boot 2 under rr") && line.contains(DEPARTURE)), "{said:?}");
-    run::store(directory.path(), "two", &result).unwrap();
-    let stored = run::stored(directory.path(), &experiment).unwrap().unwrap();
+    stored::write(directory.path(), "two", &result).unwrap();
+    let stored = stored::read(directory.path(), &experiment).unwrap().unwrap();
     let departures: Vec<usize> = stored.boots.iter().flatten().map(|run| run.departures.len()).collect();
     assert_eq!((departures, &stored), (vec![0, 0, 0, 1], &result));
 }

@@ -9,7 +9,8 @@ use warmcore_fidelity::validate::costs::{StoredCost, measured_costs};
 use warmcore_fidelity::validate::judge::Agreement;
 use warmcore_fidelity::validate::page::{CHAPTERS, chapter, counts, summary};
 use warmcore_fidelity::validate::plots::Plots;
-use warmcore_fidelity::validate::run::{self, Chapter, StoredResult, ValidateError};
+use warmcore_fidelity::validate::run::{self, Chapter, ValidateError};
+use warmcore_fidelity::validate::stored::{self, StoredResult};
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files::write_atomically;
 use warmcore_lab::session::pretty;
@@ -61,7 +62,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     let mut results: Vec<Option<StoredResult>> = vec![None; experiments.len()];
     if arguments.stored {
         for ((path, experiment), result) in experiments.iter().zip(&mut results) {
-            *result = run::stored(&results_directory(path), experiment).map_err(failed)?;
+            *result = stored::read(&results_directory(path), experiment).map_err(failed)?;
         }
         if arguments.costs {
             measure_costs(arguments, &experiments, &mut results, &signals, console)?;
@@ -210,7 +211,7 @@ fn keep(path: &Path, experiment: &BookExperiment, result: &StoredResult) -> Resu
     std::fs::create_dir_all(&directory).map_err(|error| {
         Failure::failed("warmcore::output", format!("cannot create {}: {error}", directory.display()))
     })?;
-    run::store(&directory, &experiment.name, result)
+    stored::write(&directory, &experiment.name, result)
         .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))
 }
 

@@ -9,7 +9,8 @@ use warmcore_topology::{MeasuredValue, with_measured_values};
 use warmcore_workload::{Drawn, Step, Workload};
 
 use super::book::BookExperiment;
-use super::run::{StoredResult, ValidateError};
+use super::run::ValidateError;
+use super::stored::StoredResult;
 
 /// A figure that was measured where the boots were.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -89,8 +90,9 @@ pub fn with_costs_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::validate::run::RESULT_SCHEMA;
+    use crate::validate::stored::RESULT_SCHEMA;
     use std::path::Path;
+    use warmcore_topology::Background;
 
     const BOOK: &str = r#"
         schema = "warmcore-book-1"
@@ -121,6 +123,8 @@ mod tests {
         let with = with_costs_of(&experiment, Some(&measured)).unwrap();
         assert_eq!((with.simulated.costs().wakeup_ns, with.simulated.costs().fork_ns), (4_162, own.fork_ns));
         assert_eq!(with.identity, experiment.identity, "results stay those of the experiment");
+        let beside = with.clone().beside(&Background::named("quiet").unwrap()).unwrap();
+        assert_eq!(beside.simulated.costs(), with.simulated.costs(), "another background leaves them as they are");
         let works = |experiment: &BookExperiment| {
             let steps = experiment.workload.programs.iter().flat_map(|program| &program.steps);
             steps.filter(|step| matches!(step, Step::Run { .. })).count()

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use warmcore_kernel::MemoryChoice;
 use warmcore_places::place::{Conduct, Place, PlaceError, Request, Run};
 use warmcore_places::sim::Sim;
@@ -19,20 +18,18 @@ use warmcore_workload::{Action, Workload};
 
 use super::book::{BookExperiment, Cause, Check};
 use super::calls::{self, call_sequences};
-use super::costs::{StoredCost, measured_costs, with_costs_of};
+use super::costs::{measured_costs, with_costs_of};
 use super::judge::{Agreement, Judgement, judge};
 use super::metric::{Measured, Metric, operations_per_s};
 use super::plots::{Plots, RunOf};
 use super::profile::RunProfile;
+use super::stored::{StoredResult, StoredRun};
 use super::wrong::{self, WrongModel};
 use warmcore_lab::experiment::trial_seeds;
-use warmcore_lab::files::{FileError, read_text, write_atomically};
-use warmcore_lab::session::pretty;
+use warmcore_lab::files::FileError;
 
 /// The seed that seeds of runs are made of, in both places.
 const FIRST_SEED: u64 = 1;
-/// Version of stored results.
-pub const RESULT_SCHEMA: &str = "warmcore-book-result-1";
 /// Simulated runs of each experiment. The first have the seeds of the boots, and so launchers on the same CPUs.
 pub const SIM_SEEDS: u32 = 8;
 /// Simulated runs of a wrong model under a program, which are stored.
@@ -73,57 +70,6 @@ pub enum ValidateError {
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
-}
-
-/// One run of an experiment in one boot.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StoredRun {
-    /// Scheduler.
-    pub scheduler: String,
-    /// Of a simulated run of a wrong model, its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wrong: Option<String>,
-    /// Events that were not recorded.
-    pub events_lost: u64,
-    /// What was not done as the experiment asks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub departures: Vec<String>,
-    /// Metrics by the check's key.
-    pub metrics: BTreeMap<String, Measured>,
-}
-
-/// What a real kernel gave for an experiment.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StoredResult {
-    /// [`RESULT_SCHEMA`].
-    pub schema: String,
-    /// The experiment it is of: [`BookExperiment::identity`].
-    pub identity: String,
-    /// `uname -r`.
-    pub kernel: String,
-    /// Identifies the image.
-    pub kernel_sha256: String,
-    /// QEMU's version.
-    pub qemu: String,
-    /// How guests were executed.
-    pub execution: String,
-    /// What the kernel's own actions cost there, by the names that they have in a machine's file: what is simulated beside the boots has
-    /// them too, so that it is not these in which the places differ. Without them the machine's own hold.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub costs: Vec<StoredCost>,
-    /// By boot, then by run.
-    pub boots: Vec<Vec<StoredRun>>,
-    /// The background that these simulated runs had, if they had one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub simulated_beside: Option<String>,
-    /// Simulated runs under schedulers that are programs of their own, which need not be there when the result is judged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub simulated: Vec<StoredRun>,
-    /// Boots that failed, with the reason.
-    #[serde(default)]
-    pub failed: Vec<String>,
 }
 
 /// A comparison of the book.
@@ -183,43 +129,6 @@ pub struct Chapter {
     pub lines: Vec<Line>,
     /// Controls.
     pub controls: Vec<ControlLine>,
-}
-
-impl StoredResult {
-    /// Whether its boots are of that place: its kernel, QEMU and execution.
-    #[must_use]
-    pub fn is_from(&self, place: &dyn Place) -> bool {
-        let facts = place.facts();
-        let is = |name: &str, value: &String| facts.iter().any(|(known, fact)| *known == name && fact == value);
-        is("kernel_sha256", &self.kernel_sha256) && is("qemu", &self.qemu) && is("execution", &self.execution)
-    }
-
-    /// Whether its simulated runs are of another background than the experiment has now, so that they are not to be compared.
-    #[must_use]
-    pub fn is_beside_another(&self, experiment: &BookExperiment) -> bool {
-        !self.simulated.is_empty() && self.simulated_beside.as_deref() != experiment.background()
-    }
-
-    /// Without any boot yet.
-    fn new(experiment: &BookExperiment, place: &dyn Place) -> Self {
-        let facts = place.facts();
-        let fact = |name: &str| {
-            facts.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap_or_default()
-        };
-        Self {
-            schema: RESULT_SCHEMA.into(),
-            identity: experiment.identity.clone(),
-            kernel: fact("kernel"),
-            kernel_sha256: fact("kernel_sha256"),
-            qemu: fact("qemu"),
-            execution: fact("execution"),
-            costs: Vec::new(),
-            boots: Vec::new(),
-            simulated_beside: None,
-            simulated: Vec::new(),
-            failed: Vec::new(),
-        }
-    }
 }
 
 /// Runs experiments of one machine in a place with a real kernel, all of them in each of its boots, and gives each one's result;
@@ -370,37 +279,6 @@ fn made(
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
     let found = made.into_values().collect::<Result<Vec<_>, _>>()?;
     if found.len() < requests.len() { Err(PlaceError::interrupted()) } else { Ok(found) }
-}
-
-/// Where an experiment's result is stored.
-fn stored_path(directory: &Path, name: &str) -> std::path::PathBuf {
-    directory.join(format!("{name}.json"))
-}
-
-/// Stores a result.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn store(directory: &Path, name: &str, result: &StoredResult) -> Result<(), FileError> {
-    write_atomically(&stored_path(directory, name), pretty(result).as_bytes())
-}
-
-/// The stored result of an experiment, if there is one of this very experiment.
-///
-/// # Errors
-/// When there is one that cannot be read.
-pub fn stored(directory: &Path, experiment: &BookExperiment) -> Result<Option<StoredResult>, ValidateError> {
-    let path = stored_path(directory, &experiment.name);
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let invalid = |reason: String| ValidateError::Stored { path: path.display().to_string(), reason };
-    let result: StoredResult = serde_json::from_str(&read_text(&path)?).map_err(|error| invalid(error.to_string()))?;
-    if result.schema != RESULT_SCHEMA {
-        return Err(invalid(format!("its schema is `{}`, not {RESULT_SCHEMA}", result.schema)));
-    }
-    // An experiment that was changed has no result yet.
-    Ok(Some(result).filter(|result| result.identity == experiment.identity))
 }
 
 /// Simulates an experiment and compares it with a result; `plots` takes each simulated run's series.
