@@ -7,9 +7,10 @@
 //! watchdog), what a thread does to others when it has run, interrupts that machines have as costs (ticks, timers, requests to other CPUs).
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::nearest::nearest;
-use crate::{Error, Machine, Origin, Result};
+use crate::{Error, Machine, Origin, Result, format_cpu_list};
 
 include!(concat!(env!("OUT_DIR"), "/background_files.rs"));
 
@@ -82,6 +83,17 @@ pub enum ThreadPlace {
     AnyCpu,
     /// One, on these CPUs, in the operating system's numbers.
     Cpus(BTreeSet<u32>),
+}
+
+impl fmt::Display for ThreadPlace {
+    /// As files have it: `each-cpu`, `any`, or a list of CPUs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EachCpu => f.write_str("each-cpu"),
+            Self::AnyCpu => f.write_str("any"),
+            Self::Cpus(cpus) => f.write_str(&format_cpu_list(cpus.iter().copied())),
+        }
+    }
 }
 
 /// When a kernel thread is woken or an interrupt arrives, counted from one time to the next. The first comes after a random part of an interval.

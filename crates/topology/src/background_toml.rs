@@ -10,7 +10,7 @@ use crate::background::{Background, Interrupt, KernelThread, ThreadPlace, Wakes}
 use crate::toml_read::{given, line_of, optional_origin};
 use crate::toml_write::quote;
 use crate::units::{decimal, scaled};
-use crate::{Basis, Error, Location, Origin, Result, format_cpu_list, parse_cpu_list};
+use crate::{Basis, Error, Location, Origin, Result, parse_cpu_list};
 
 const FORMAT: &str = "background TOML";
 /// Version of the format of files of their own.
@@ -210,12 +210,7 @@ fn interrupt_table(interrupt: &Interrupt) -> String {
 }
 
 fn identity_lines(name: &str, place: &ThreadPlace) -> String {
-    let on = match place {
-        ThreadPlace::EachCpu => "each-cpu".to_owned(),
-        ThreadPlace::AnyCpu => "any".to_owned(),
-        ThreadPlace::Cpus(cpus) => format_cpu_list(cpus.iter().copied()),
-    };
-    format!("name = {}\non = \"{on}\"\n", quote(name))
+    format!("name = {}\non = \"{place}\"\n", quote(name))
 }
 
 fn wakes_line(wakes: &Wakes) -> String {

@@ -7,7 +7,7 @@ use warmcore_agent::costs;
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
 use warmcore_places::host::recorder::TRACEFS;
-use warmcore_topology::{Cache, CpuId, Interrupt, KernelThread, Machine, NodeId, Origin, ThreadPlace, format_cpu_list};
+use warmcore_topology::{Cache, CpuId, Interrupt, KernelThread, Machine, NodeId, Origin};
 
 use crate::args::{MachineCommand, MachineForm, MachineFormat};
 use crate::commands::{WrittenFile, print_written, write_result};
@@ -85,7 +85,7 @@ impl From<&KernelThread> for ThreadRow {
     fn from(thread: &KernelThread) -> Self {
         Self {
             name: thread.name.clone(),
-            on: on(&thread.place),
+            on: thread.place.to_string(),
             nice: thread.nice,
             mean_interval_ns: thread.wakes.mean_ns(),
             at_tick: thread.at_tick,
@@ -111,19 +111,11 @@ impl From<&Interrupt> for InterruptRow {
     fn from(interrupt: &Interrupt) -> Self {
         Self {
             name: interrupt.name.clone(),
-            on: on(&interrupt.place),
+            on: interrupt.place.to_string(),
             mean_interval_ns: interrupt.arrives.mean_ns(),
             mean_run_ns: interrupt.mean_run_ns(),
             origin: interrupt.origin.to_string(),
         }
-    }
-}
-
-fn on(place: &ThreadPlace) -> String {
-    match place {
-        ThreadPlace::EachCpu => "each-cpu".into(),
-        ThreadPlace::AnyCpu => "any".into(),
-        ThreadPlace::Cpus(cpus) => format_cpu_list(cpus.iter().copied()),
     }
 }
 
