@@ -224,7 +224,7 @@ pub fn conclude(
     let labels: Vec<String> = record.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
     let candidates = carries::Candidates { workload, catalogue: &catalogue, schedulers: &schedulers, trials, baseline };
     let (primary, replaced) = candidates.choose(asked);
-    answerable::judge(record, place, primary, &mut schedulers, baseline);
+    answerable::judge(record, place, (&catalogue, primary), &mut schedulers, (baseline, trials));
     let basis = words::Basis {
         primary,
         replaced: replaced.as_ref(),

@@ -51,6 +51,11 @@ fn a_service_whose_arrivals_fix_its_time_is_judged_by_how_long_requests_take() {
     assert!((1e6..3.1e6).contains(&p99), "{p99}");
     let asked = compared(&["eevdf", "cfs"], "1s1n2l2c1t", SERVICE, Some("elapsed_ns"));
     assert_eq!(asked.replaced.unwrap().metric, "elapsed_ns", "whoever asks for it is told, too");
+    // Who sleeps for ever is ended by somebody else, whose time that is.
+    let beside = r#"{ "tasks": { "w": { "loop": -1, "run": 10, "sleep": 990 }, "m": { "instance": 0 } }, "warmcore": { "tasks": {
+        "m": { "instances": 1, "program": [ { "run_ns": 50000000 }, "stop" ] } } } }"#;
+    let ended = compared(&["eevdf", "cfs"], "1s1n1l2c1t", beside, Some("elapsed_ns"));
+    assert_eq!((ended.primary.as_str(), ended.replaced), ("elapsed_ns", None));
 }
 
 #[test]
@@ -69,6 +74,9 @@ fn a_percentile_of_few_events_gives_way_to_the_mean() {
     let few = compared(&["eevdf", "rr"], "1s1n1l1c1t", &workload(20), Some("wakeup_p99_ns"));
     assert_eq!(few.primary, "wakeup_mean_ns");
     assert!(few.verdict.sentence.starts_with("wakeup p99 is a percentile of 22 events"), "{}", few.verdict.sentence);
+    let p999 = &few.schedulers[1].measures["wakeup_p999_ns"];
+    let ratio = p999.comparison.as_ref().unwrap().ratio;
+    assert_eq!((p999.finding, ratio), (Some(Finding::NotMeasurable), None), "no table calls it better or worse");
     let many = compared(&["eevdf", "rr"], "1s1n1l1c1t", &workload(200), Some("wakeup_p99_ns"));
     assert_eq!((many.primary.as_str(), many.replaced), ("wakeup_p99_ns", None));
     let rare = compared(&["eevdf", "rr"], "1s1n1l1c1t", &workload(200), Some("wakeup_p999_ns"));
@@ -87,6 +95,12 @@ fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
         "{sentence}"
     );
     assert!(sentence.contains("--assume-profile"), "{sentence}");
+    for (measure, answered) in
+        [("work_ns", false), ("response_mean_ns", false), ("migrations_ran", true), ("violation_ns", true)]
+    {
+        let finding = without.schedulers[2].measures[measure].finding;
+        assert_eq!(finding != Some(Finding::NotAnswerable), answered, "{measure}: {finding:?}");
+    }
     let under = compared(&["cache-aware", "eevdf"], "1s1n2l4c1t", workload, None);
     assert_eq!(finding(&under, 1), Finding::NotAnswerable, "nor as the baseline");
     // Where threads were is answered without caches.

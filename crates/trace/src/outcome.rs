@@ -143,7 +143,8 @@ pub struct Outcome {
     /// What the workload's recorders collected, by index.
     #[serde(skip)]
     pub recorders: Vec<Histogram>,
-    /// When the first sample of each recorder began, by index; those of the window only. Empty where that is not known.
+    /// When the first sample of each recorder began, by index; those of the window only. Empty where that is not known: real threads report
+    /// lengths alone.
     #[serde(skip)]
     pub recorders_since_ns: Vec<u64>,
     /// Equations of loaded memory that were solved, and those among them that did not settle, where the last solution

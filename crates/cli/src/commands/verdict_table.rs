@@ -39,33 +39,22 @@ fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns:
     )
 }
 
-/// Whether a label names a program.
-fn is_program(label: &str) -> bool {
-    label.starts_with("scx:")
-}
-
-/// What a scheduler is called that is told apart by a number: of a program its file's name.
+/// What a scheduler is called before its number: of a program its file's name.
 fn short_name(label: &str) -> &str {
     let (name, rest) = label.split_once(':').unwrap_or((label, ""));
-    let file = rest.split_whitespace().next().and_then(|path| path.rsplit('/').next()).filter(|file| !file.is_empty());
-    if is_program(label) { file.unwrap_or(name) } else { name }
+    let file = rest.split_whitespace().next().and_then(|path| path.rsplit('/').next());
+    if name == "scx" { file.unwrap_or(name) } else { name }
 }
 
 /// The document with a name and a number for each scheduler whose text is long, and lines that say which is which.
 fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, String) {
     let mut document = document.clone();
     let mut short: Vec<(String, String)> = Vec::new();
-    let document_names: Vec<String> = document.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
     for scheduler in &document.schedulers {
         if scheduler.label.chars().count() > LONGEST_LABEL {
             let name = short_name(&scheduler.label);
-            let known = |name: &str| {
-                document_names.iter().any(|label| label == name) || short.iter().any(|(_, short)| short == name)
-            };
-            let mut numbered = (1..).map(|number| {
-                if number == 1 && is_program(&scheduler.label) { name.to_owned() } else { format!("{name}#{number}") }
-            });
-            short.push((scheduler.label.clone(), numbered.find(|name| !known(name)).unwrap_or_default()));
+            let same = short.iter().filter(|(long, _)| short_name(long) == name).count();
+            short.push((scheduler.label.clone(), format!("{name}#{}", same + 1)));
         }
     }
     let key: String = short.iter().map(|(long, short)| format!("{short} is {long}\n")).collect();

@@ -70,6 +70,14 @@ pub struct Gap {
     pub sentence: String,
 }
 
+impl Gap {
+    /// Whether a difference is shown, so that there is one to explain.
+    #[must_use]
+    pub fn explains(&self) -> bool {
+        self.lines.iter().any(|line| line.share.is_some())
+    }
+}
+
 /// What one cause explains.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GapLine {
@@ -173,7 +181,7 @@ fn nothing_shown(finding: Option<Finding>) -> Option<&'static str> {
     Some(match finding? {
         Finding::Identical => "are identical",
         Finding::Tied => "are tied",
-        Finding::Unclear | Finding::NotMeasurable | Finding::Null => "are not shown to differ",
+        Finding::Unclear | Finding::NotMeasurable | Finding::Null => "are not shown to differ by more than the margin",
         Finding::NotAnswerable | Finding::Starves => "cannot be compared",
         // One trial is what it is, and the sentence names it.
         Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials => return None,

@@ -1,40 +1,54 @@
-//! Where numbers are no answer, whatever their interval: what a scheduler acts on is not in the run, or tasks starved.
+//! Where numbers are no answer, whatever their interval: what a scheduler acts on is not in the run, tasks starved, or a percentile is one of
+//! few events.
 //!
 //! - Cache-aware scheduling keeps threads together for what caches hold. Where memory has constant speed it pays for that with waiting and can win
-//!   nothing, so neither a gain nor a loss of time says anything about it.
+//!   nothing, so neither a gain nor a loss of time says anything about it. Where threads are, and what the kernel does, is answered.
 //! - A task that waits for ever ends no wait. Whatever improves by leaving tasks out is no improvement.
+//! - The 99th percentile of twenty waits is the longest of them.
+//!
+//! The verdict's own measure is never of few events: see [`carries`](super::carries).
 
 use warmcore_kernel::MemoryChoice;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 
+use super::carries::few_events;
 use super::{Finding, SchedulerResult};
 use crate::experiment::ExperimentRecord;
 use crate::measures::{Measure, NEVER_RAN_AGAIN, Unit};
+use crate::trial::Trial;
 
-/// Changes findings about the measure where the comparison with the baseline cannot answer.
+/// Changes findings where a comparison with the baseline cannot answer; `primary` is the verdict's measure.
 pub(super) fn judge(
     record: &ExperimentRecord,
     place: &dyn Place,
-    measure: &Measure,
+    (catalogue, primary): (&[Measure], &Measure),
     schedulers: &mut [SchedulerResult],
-    baseline: usize,
+    (baseline, trials): (usize, &[Vec<Trial>]),
 ) {
     let base_left = left_waiting(&schedulers[baseline]);
-    let without_caches = record.memory == MemoryChoice::None && place.kind().simulated && is_of_time(measure);
+    let without_caches = record.memory == MemoryChoice::None && place.kind().simulated;
     let base_gathers = gathers(&schedulers[baseline]);
-    for scheduler in schedulers.iter_mut() {
+    for (index, scheduler) in schedulers.iter_mut().enumerate() {
         let left = left_waiting(scheduler);
         // In a short run some may not have had their first turn, under any scheduler.
         let starves = left > base_left && left >= 2.0 * base_left;
         let unanswered = without_caches && (base_gathers || gathers(scheduler));
-        let Some(finding) = scheduler.measures.get_mut(&measure.name).and_then(|result| result.finding.as_mut()) else {
-            continue;
-        };
-        if starves && *finding != Finding::Worse {
-            *finding = Finding::Starves;
-        } else if unanswered {
-            *finding = Finding::NotAnswerable;
+        for measure in catalogue {
+            let Some(result) = scheduler.measures.get_mut(&measure.name) else { continue };
+            let Some(finding) = &mut result.finding else { continue };
+            let is_primary = measure.name == primary.name;
+            let few = || [baseline, index].iter().any(|of| few_events(measure, &trials[*of]).is_some());
+            if starves && (*finding == Finding::Better || is_primary && *finding != Finding::Worse) {
+                *finding = Finding::Starves;
+            } else if unanswered && is_of_time(measure) {
+                *finding = Finding::NotAnswerable;
+            } else if few() {
+                *finding = Finding::NotMeasurable;
+                if let Some(comparison) = &mut result.comparison {
+                    (comparison.ratio, comparison.interval, comparison.smallest_effect) = (None, None, None);
+                }
+            }
         }
     }
 }
@@ -48,7 +62,11 @@ fn gathers(scheduler: &SchedulerResult) -> bool {
     SchedulerSpec::parse(&scheduler.label).is_ok_and(|spec| spec.info().is_cache_aware)
 }
 
-/// Whether a measure depends on how fast memory is: times, and rates of what programs do. Places and moves do not.
+/// What measures begin with that are times of the kernel's, or of CPUs.
+const NOT_OF_TASKS: [&str; 4] = ["overhead_", "violation_", "idle_", "placement_"];
+
+/// Whether a measure depends on how fast memory is: times of tasks, and rates of what programs do.
 fn is_of_time(measure: &Measure) -> bool {
-    measure.unit == Unit::Ns || measure.name.starts_with("recorder_")
+    let is_of_tasks = !NOT_OF_TASKS.iter().any(|prefix| measure.name.starts_with(prefix));
+    measure.unit == Unit::Ns && is_of_tasks || measure.name.starts_with("recorder_") && measure.unit == Unit::PerS
 }

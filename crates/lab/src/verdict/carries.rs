@@ -4,7 +4,8 @@
 //! longest of them, whatever the percentile; and where it is an elapsed time that timers and sleeps of the workload set. Then the verdict is about the
 //! next measure that can, and says so.
 //!
-//! What is fixed is read from the workload and from the baseline alone, so that no candidate's result chooses the measure.
+//! What is fixed is read from the workload and from the baseline alone, and of the others only how many events they have, so that no candidate's
+//! result chooses the measure.
 
 use warmcore_workload::Workload;
 
@@ -16,10 +17,17 @@ use crate::units::{duration, with_unit};
 /// Events that a percentile is one of. With fewer, the 99th is the longest of all.
 pub const FEWEST_EVENTS: f64 = 100.0;
 
-/// Part of an elapsed time that timers and sleeps take where they fix it.
+/// Part of an elapsed time that timers and sleeps take where they fix it: what a scheduler could still win is a ninth of that.
 const FIXED: f64 = 0.9;
 /// Part of the run that a task lasts whose timers and sleeps fix its end, if it does not last all of it.
 const LASTS: f64 = 0.5;
+
+/// Of a high percentile the fewest events that it is one of in a trial, and how many it takes, if there are fewer.
+pub(super) fn few_events(measure: &Measure, trials: &[Trial]) -> Option<(f64, f64)> {
+    let needed = measures::events_needed(&measure.name, FEWEST_EVENTS)?;
+    let events = trials.iter().filter_map(|trial| measures::events_behind(&measure.name, trial));
+    events.min_by(f64::total_cmp).filter(|events| *events < needed).map(|fewest| (fewest, needed))
+}
 
 /// What a measure is chosen by.
 pub(super) struct Candidates<'a, 'b> {
@@ -79,15 +87,12 @@ impl<'a> Candidates<'a, '_> {
     }
 
     fn of_few_events(&self, measure: &Measure) -> Option<String> {
-        let needed = measures::events_needed(&measure.name, FEWEST_EVENTS)?;
-        let events: Vec<f64> = self.trials[self.baseline]
-            .iter()
-            .filter_map(|trial| measures::events_behind(&measure.name, trial))
-            .collect();
-        let fewest = events.into_iter().min_by(f64::total_cmp).filter(|events| *events < needed)?;
+        let of = |(scheduler, trials): (_, &Vec<Trial>)| Some((few_events(measure, trials)?, scheduler));
+        let all = self.schedulers.iter().zip(self.trials).filter_map(of);
+        let ((fewest, needed), scheduler) = all.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
         Some(format!(
             "{} is a percentile of {fewest:.0} events in a trial under {}, which take {needed:.0} to have one",
-            measure.title, self.schedulers[self.baseline].label
+            measure.title, scheduler.label
         ))
     }
 
@@ -98,9 +103,11 @@ impl<'a> Candidates<'a, '_> {
         let (name, least_ns) = trial.tasks.iter().find_map(|task| {
             let template = self.workload.template_name(&task.name);
             let template = self.workload.tasks.iter().find(|known| known.name == template)?;
-            let least_ns = self.workload.programs[template.program.index()].least_time_ns() as f64;
+            let program = &self.workload.programs[template.program.index()];
+            // A loop without end sets no end: something else does.
+            let least_ns = Some(program.least_time_ns()).filter(|ns| *ns < u64::MAX)? as f64;
             let exited_ns = task.exited_ns?;
-            let lifetime_ns = (exited_ns - task.started_ns) as f64;
+            let lifetime_ns = exited_ns.saturating_sub(task.started_ns) as f64;
             let all = least_ns >= FIXED * elapsed_ns;
             let end = exited_ns == last && least_ns >= FIXED * lifetime_ns && lifetime_ns >= LASTS * elapsed_ns;
             (all || end).then_some((&task.name, least_ns))

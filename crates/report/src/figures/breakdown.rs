@@ -104,8 +104,9 @@ pub fn gaps(run: &Run) -> Option<Figure> {
         lines.truncate(visible.max(1));
         lines
     };
+    // What is not shown to differ has nothing to explain.
     let drawn: Vec<(&Gap, Vec<_>)> =
-        split.gaps.iter().map(|gap| (gap, lines(gap))).filter(|(_, lines)| !lines.is_empty()).collect();
+        split.gaps.iter().filter(|gap| gap.explains()).map(|gap| (gap, lines(gap))).collect();
     if drawn.is_empty() {
         return None;
     }

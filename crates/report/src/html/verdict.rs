@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use warmcore_lab::time_split::Gap;
 use warmcore_lab::verdict::{Finding, decimal, trials_in_words};
 use warmcore_topology::Basis;
 
@@ -49,10 +50,14 @@ fn where_it_ran(run: &Run) -> String {
     if kind.simulated { "simulated".to_owned() } else { format!("real kernel, {identity}") }
 }
 
-/// What explains the largest difference to the baseline.
+/// What explains the largest difference to the baseline that is shown.
 fn why(run: &Run) -> Option<&str> {
     let gaps = &run.disk.comparison.time_split.as_ref()?.gaps;
-    let most = gaps.iter().max_by(|a, b| a.difference.abs().total_cmp(&b.difference.abs()))?;
+    let size = |gap: &&Gap| (gap.explains(), gap.difference.abs());
+    let most = gaps.iter().max_by(|a, b| {
+        let (a, b) = (size(a), size(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    })?;
     Some(&most.sentence)
 }
 

@@ -11,6 +11,9 @@
 //! broadcast). What a latch guards moves to its new owner, 64 lines for a delete in all, as `docs/spec/memory-model.md`
 //! section 6.2 has it. Durations are assumed: a point select is about 75 µs of one core in client and server together,
 //! the others in proportion to what they do. What memory costs is the profiles' matter.
+//!
+//! A warm-up is work that takes its time at nominal speed, in long statements that make few events. The real one ends at a time, and no connection
+//! waits for another there; here each connection that is done waits for the last one.
 
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};
