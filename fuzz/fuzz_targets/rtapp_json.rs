@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
     }
     let machine = warmcore_topology::resolve("1s1n2l2c1t").expect("a legal short form");
     let Ok(mut setup) = Setup::new(&machine, &workload, 1) else { return };
-    setup.max_time_ns = Some(1_000_000);
+    setup.options.max_time_ns = Some(1_000_000);
     setup.check_invariants = true;
     for scheduler in list() {
         let spec = SchedulerSpec::parse(scheduler.name).expect("a listed name");

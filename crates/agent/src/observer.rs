@@ -6,8 +6,8 @@
 use std::fs::{self, File};
 
 use warmcore_agent::files;
-use warmcore_agent::plan::Observe;
 use warmcore_agent::report::Sample;
+use warmcore_options::Observe;
 
 use crate::bpf;
 

@@ -1,6 +1,7 @@
 //! What the guest is told to do.
 
 use serde::{Deserialize, Serialize};
+use warmcore_options::Observe;
 
 /// Everything a boot is for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -188,17 +189,4 @@ pub struct ScxPlan {
     pub enable_ns: u64,
     /// What is noted of it.
     pub observe: Observe,
-}
-
-/// What is noted of a sched_ext scheduler in a run.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Observe {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// How often its operations are called, by the kernel's count, which costs each call two looks at the clock.
-    Operations,
-    /// That, and which functions of the kernel they call, which costs an interruption for each.
-    Calls,
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use warmcore_agent::costs::{self, MeasuredCosts};
-use warmcore_agent::plan::{Observe, Plan, RunPlan};
+use warmcore_agent::plan::{Plan, RunPlan};
 use warmcore_agent::report::{Costs, Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
 use warmcore_native::calibrate;
+use warmcore_options::Observe;
 
 use crate::actions::Actor;
 use crate::cgroups::Groups;

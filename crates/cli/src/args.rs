@@ -6,6 +6,7 @@ mod machine;
 mod many;
 mod recordings;
 mod reports;
+mod run;
 mod study;
 mod values;
 mod vm;
@@ -24,11 +25,12 @@ pub use machine::{MachineCommand, MachineForm, MachineFormat};
 pub use many::{ReproduceArguments, SweepArguments};
 pub use recordings::{BackendName, GroupArguments, RecordArguments, RecordingArguments, ReplayArguments};
 pub use reports::{EventsArguments, ExplainArguments, ReportArguments};
+pub use run::{RunArguments, TableArguments};
 pub use study::{StudyCommand, StudyRunArguments};
 pub use vm::{ValidateArguments, ValidateProgramsArguments, VmArguments, VmCommand};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
-use values::{directory, page, parse_factor, parse_level, parse_percent, parse_time, parse_time_or_0};
+use values::{directory, page, parse_factor, parse_level, parse_percent, parse_time};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -226,21 +228,16 @@ pub struct CompareArguments {
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
-    /// sysbench's --warmup-time), or 1 s, but at most a third, where the verdict is about a percentile of a workload that runs for a fixed time
-    #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
-    pub warm_up: Option<u64>,
-    /// End each run at this simulated time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub max_time: Option<u64>,
+    /// What each run is asked for.
+    #[command(flatten)]
+    pub run: RunArguments,
     /// What to record of each trial; counters if not given, with `--on vm` full, because a boot cannot be repeated to draw
     /// its timeline, and with `--on host` none, because recording takes time from the trial
     #[arg(long, value_name = "LEVEL")]
     pub trace: Option<TraceChoice>,
-    /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
-    /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub scores: Option<u64>,
+    /// What else is in event tables.
+    #[command(flatten)]
+    pub tables: TableArguments,
     /// Divide each LLC into virtual ones of so many cores, as `scx_lavd --virt-llc` does: 4, or 2-8, of which the first number that divides
     /// the LLC's cores counts. Moves within and between them become measures and figures
     #[arg(long, value_name = "CORES", conflicts_with = "resume")]
@@ -256,7 +253,7 @@ pub struct CompareArguments {
     pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
-          conflicts_with_all = ["profiles", "assume_profile", "machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "smt_slowdown", "warm_up", "max_time", "trace", "scores", "out"])]
+          conflicts_with_all = ["profiles", "assume_profile", "machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "page_size", "tlb", "ram", "smt_slowdown", "RunArguments", "trace", "TableArguments", "out"])]
     pub resume: Option<PathBuf>,
     /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -375,20 +372,15 @@ pub struct SimArguments {
     /// What to record
     #[arg(long, value_name = "LEVEL", default_value = "counters")]
     pub trace: TraceChoice,
-    /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
-    /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub scores: Option<u64>,
+    /// What else is in event tables.
+    #[command(flatten)]
+    pub tables: TableArguments,
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
-    /// sysbench's --warmup-time), or none
-    #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
-    pub warm_up: Option<u64>,
-    /// End the run at this simulated time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub max_time: Option<u64>,
+    /// What each run is asked for.
+    #[command(flatten)]
+    pub run: RunArguments,
     /// Directory for the result and the trace
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("trace", "full"), value_parser = directory())]
     pub out: Option<PathBuf>,

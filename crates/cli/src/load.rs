@@ -4,13 +4,13 @@
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::Named;
 use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::verdict::describe_warning;
 use warmcore_memory::exact::PagingSpec;
 use warmcore_memory::{Profile, profiles_from_toml};
+use warmcore_options::MemoryChoice;
 use warmcore_places::place::{PlaceError, Trouble};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{Machine, parse_size};

@@ -31,12 +31,13 @@ use crate::memory_samples::MemorySamples;
 use crate::pages::Pages;
 use crate::scheduler::{Enqueue, Scheduler, WakeFlags};
 use crate::score_samples::ScoreSamples;
-use crate::setup::{MemoryChoice, Setup};
+use crate::setup::Setup;
 use crate::shared_cores::SharedCores;
 use crate::sync::Objects;
 use crate::task::State;
 use crate::task_groups::TaskGroup;
 use crate::timers::{ClassPath, TimerId, Timers};
+use warmcore_options::MemoryChoice;
 use warmcore_trace::{End, Outcome};
 
 /// How often the stop flag is looked at, in engine events.
@@ -116,7 +117,7 @@ pub fn run<'a, S: Scheduler>(
     scheduler: S,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
-    match setup.memory {
+    match setup.options.memory {
         MemoryChoice::None if SharedCores::applies(setup.machine) => {
             run_with(setup, scheduler, SharedCores::new(setup.machine), sink)
         }
@@ -165,7 +166,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),
             decisions: DecisionTable::default(),
-            balance_details: setup.balance_details,
+            balance_details: setup.options.balance_details,
             placement: None,
             resched_list: Vec::new(),
             error: None,
@@ -231,7 +232,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.queue_actions();
         // The clock's own limit ends any run that nothing else ends.
-        let limits = [(self.workload.duration_ns, 0), (self.setup.max_time_ns, 1), (Some(TIME_LIMIT_NS), 1)];
+        let limits = [(self.workload.duration_ns, 0), (self.setup.options.max_time_ns, 1), (Some(TIME_LIMIT_NS), 1)];
         for (time_ns, payload) in limits {
             if let Some(time_ns) = time_ns {
                 self.core.queue.push(time_ns, Class::End, CpuId(0), payload, 0);

@@ -9,13 +9,14 @@
 
 use warmcore_memory::analytic::{Counters, SPEED_ONE};
 use warmcore_memory::exact::{ExactError, HistoryLevel, HistorySpec, Live, LiveSpec, Options, Share};
+use warmcore_options::MemoryChoice;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::ChannelKind;
 
 use crate::error::SimulationError;
 use crate::memory::{Allotment, Memory, Progress};
-use crate::setup::{MemoryChoice, Setup};
+use crate::setup::Setup;
 use crate::task_profiles::TaskProfiles;
 
 /// Longest time between two looks at a CPU; all are looked at together.

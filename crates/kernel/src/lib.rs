@@ -55,7 +55,7 @@ pub use crate::memory_samples::MEMORY_COUNTERS;
 pub use crate::pages::{LastTouch, PAGE_BYTES, RegionId};
 pub use crate::queue_lock::QueueLock;
 pub use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
-pub use crate::setup::{Boot, MemoryChoice, Setup};
+pub use crate::setup::{Boot, Setup};
 pub use crate::task::{State, Task};
 pub use crate::task_groups::TaskGroup;
 pub use crate::timers::{Level, TimerId};

@@ -1,6 +1,7 @@
 //! What the engine asks of a memory that knows progress only afterwards, with one that makes tasks as fast as constant speeds do.
 
 use warmcore_memory::analytic::SPEED_ONE;
+use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{Event, EventKind, Outcome, Sink, TaskId};
 use warmcore_workload::{Affinity, ChannelKind, ProgramBuilder, Step, Task, Workload};
@@ -138,14 +139,15 @@ fn the_end_of_work_is_seen_a_quantum_late_at_most() {
 }
 
 /// A program of every kind of step that takes time, on two nodes with siblings, under the exact level.
-fn under(memory: crate::MemoryChoice) -> (Outcome, Vec<Event>) {
+fn under(memory: MemoryChoice) -> (Outcome, Vec<Event>) {
     let machine = warmcore_topology::resolve("2s1n1l2c2t").unwrap();
     let mut workload = workload();
     for (task, profile) in workload.tasks.iter_mut().zip(["hackbench", "perlbench", "verilator"]) {
         task.affinity = Affinity::All;
         task.profile = Some(profile.to_owned());
     }
-    let setup = Setup { memory, check_invariants: true, ..Setup::new(&machine, &workload, 1).unwrap() };
+    let options = RunOptions { memory, ..RunOptions::default() };
+    let setup = Setup { options, check_invariants: true, ..Setup::new(&machine, &workload, 1).unwrap() };
     let mut events = Events::default();
     let outcome = crate::run(&setup, fifo::Fifo::default(), Some(&mut events)).unwrap();
     (outcome, events.0)
@@ -153,11 +155,11 @@ fn under(memory: crate::MemoryChoice) -> (Outcome, Vec<Event>) {
 
 #[test]
 fn the_exact_level_drives_a_run_of_the_same_work_in_about_the_analytic_ones_time() {
-    let (exact, events) = under(crate::MemoryChoice::Exact);
-    let (again, same_events) = under(crate::MemoryChoice::Exact);
+    let (exact, events) = under(MemoryChoice::Exact);
+    let (again, same_events) = under(MemoryChoice::Exact);
     assert_eq!(events, same_events, "equal seeds, equal events");
     assert_eq!(exact.elapsed_ns, again.elapsed_ns);
-    let (analytic, _) = under(crate::MemoryChoice::Analytic);
+    let (analytic, _) = under(MemoryChoice::Analytic);
     for (task, closed_form) in exact.tasks.iter().zip(&analytic.tasks) {
         assert_eq!(task.progress_ns, closed_form.progress_ns, "the program's work, whatever the memory");
     }

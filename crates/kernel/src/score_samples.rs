@@ -21,7 +21,7 @@ pub(crate) struct ScoreSamples {
 impl ScoreSamples {
     /// Nothing unless samples are wanted and somebody receives them.
     pub fn of(setup: &Setup<'_>, traced: bool) -> Option<Self> {
-        let every_ns = setup.scores_every_ns.filter(|_| traced)?;
+        let every_ns = setup.options.scores_every_ns.filter(|_| traced)?;
         Some(Self { every_ns, next_ns: vec![0; setup.machine.cpu_count()] })
     }
 }

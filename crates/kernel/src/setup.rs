@@ -5,9 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
-use serde::{Deserialize, Serialize};
-use warmcore_memory::exact::cache::SetIndex;
-use warmcore_memory::exact::{Options, PagingSpec};
+use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RunTables};
 use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload};
@@ -26,61 +24,6 @@ pub(crate) struct StartEntry {
     pub instance: u32,
     /// Who creates it.
     pub launcher: u32,
-}
-
-/// How the memory is modelled.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemoryChoice {
-    /// Constant speed, fixed costs per distance.
-    #[default]
-    None,
-    /// Caches, coherence and DRAM in closed forms.
-    Analytic,
-    /// Every line in simulated caches, coherence and DRAM.
-    Exact,
-    /// The same, with the sets of all caches chosen by address bits instead of a hash; for caches of a power of two of sets.
-    ExactByAddress,
-    /// Every line, whose addresses page tables translate: pages get a frame when they are touched first, and walks go through the caches.
-    ExactPaged(PagingSpec),
-    /// The same, with the sets of all caches chosen by address bits, which are those of the frames.
-    ExactPagedByAddress(PagingSpec),
-}
-
-impl MemoryChoice {
-    /// The name used on the command line and in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            MemoryChoice::None => "none",
-            MemoryChoice::Analytic => "analytic",
-            MemoryChoice::Exact => "exact",
-            MemoryChoice::ExactByAddress => "exact-by-address",
-            MemoryChoice::ExactPaged(_) => "exact-paged",
-            MemoryChoice::ExactPagedByAddress(_) => "exact-paged-by-address",
-        }
-    }
-
-    /// Options of the exact level on a machine: how lines are spread over the sets of caches, and whether addresses are translated.
-    pub fn exact_options(self, machine: &Machine) -> Options {
-        let index = match self {
-            MemoryChoice::ExactByAddress | MemoryChoice::ExactPagedByAddress(_) => SetIndex::LowBits,
-            _ => SetIndex::Hashed,
-        };
-        Options { index, paging: self.paging(), ..Options::for_machine(machine) }
-    }
-
-    /// How addresses are translated, if they are.
-    pub const fn paging(self) -> Option<PagingSpec> {
-        match self {
-            MemoryChoice::ExactPaged(paging) | MemoryChoice::ExactPagedByAddress(paging) => Some(paging),
-            _ => None,
-        }
-    }
-
-    /// Whether every line is simulated.
-    pub const fn is_exact(self) -> bool {
-        !matches!(self, MemoryChoice::None | MemoryChoice::Analytic)
-    }
 }
 
 /// What a kernel knows when it starts, before there is any task: all that a policy is made from.
@@ -110,15 +53,8 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// Parameters of the kernel.
     pub kernel: KernelParameters,
-    /// How the memory is modelled.
-    pub memory: MemoryChoice,
-    /// End of the run even if tasks still run.
-    pub max_time_ns: Option<u64>,
-    /// Shortest time between two samples of what the scheduler ranks a CPU's tasks by; `None` for no samples. Samples are
-    /// taken at ticks and switches, and cost the simulated machine nothing.
-    pub scores_every_ns: Option<u64>,
-    /// Have load balancers tell the figures that their moves rest on ([`Core::balance_detail`](crate::Core::balance_detail)).
-    pub balance_details: bool,
+    /// What the run is asked for.
+    pub options: RunOptions,
     /// Compare the scheduler's accounts with the kernel's again and again. Slower.
     pub check_invariants: bool,
     /// The run ends with [`SimulationError::Interrupted`](crate::SimulationError) soon after this becomes true.
@@ -187,10 +123,7 @@ impl<'a> Setup<'a> {
             workload,
             seed,
             kernel: KernelParameters::default(),
-            memory: MemoryChoice::None,
-            max_time_ns: None,
-            scores_every_ns: None,
-            balance_details: false,
+            options: RunOptions::default(),
             check_invariants: false,
             stop: None,
             restrictions,
@@ -269,7 +202,7 @@ impl<'a> Setup<'a> {
     pub fn run_tables(&self, decisions: Vec<DecisionKind>) -> RunTables {
         RunTables {
             restrictions: self.restrictions.clone(),
-            counters: match self.memory {
+            counters: match self.options.memory {
                 MemoryChoice::None => Vec::new(),
                 _ => MEMORY_COUNTERS.iter().map(ToString::to_string).collect(),
             },

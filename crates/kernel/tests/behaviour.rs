@@ -9,9 +9,8 @@ mod fifo;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warmcore_kernel::{
-    Core, Dequeue, Enqueue, MemoryChoice, READ_COUNTERS_NS, Scheduler, Setup, SimulationError, WakeFlags, run,
-};
+use warmcore_kernel::{Core, Dequeue, Enqueue, READ_COUNTERS_NS, Scheduler, Setup, SimulationError, WakeFlags, run};
+use warmcore_options::MemoryChoice;
 use warmcore_topology::{CpuId, Machine, resolve};
 use warmcore_trace::{Counters, Event, EventKind, MigrationKind, Outcome, OverheadKind, Sink, Start, TaskId};
 use warmcore_workload::{
@@ -292,7 +291,7 @@ fn counted(memory: MemoryChoice, opens_counters: bool) -> (Vec<Option<(f64, f64)
     };
     let machine = machine();
     let mut setup = Setup::new(&machine, &workload, 1).unwrap();
-    setup.memory = memory;
+    setup.options.memory = memory;
     let outcome = run(&setup, OnTick { fifo: Fifo::default(), opens_counters, act: Box::new(act) }, None).unwrap();
     (read.take(), outcome)
 }

@@ -3,7 +3,8 @@
 #[path = "support/fifo.rs"]
 mod fifo;
 
-use warmcore_kernel::{MemoryChoice, Setup, run};
+use warmcore_kernel::{Setup, run};
+use warmcore_options::MemoryChoice;
 use warmcore_topology::{Basis, Machine, Origin, resolve};
 use warmcore_trace::Outcome;
 use warmcore_workload::{Affinity, BarrierWait, ProgramBuilder, Step, Task, Workload};
@@ -30,7 +31,7 @@ fn tasks(of: &[(u32, u64, u64)]) -> Workload {
 
 fn outcome(machine: &Machine, workload: &Workload, memory: MemoryChoice) -> Outcome {
     let mut setup = Setup::new(machine, workload, 1).unwrap();
-    (setup.memory, setup.check_invariants) = (memory, true);
+    (setup.options.memory, setup.check_invariants) = (memory, true);
     run(&setup, Fifo::default(), None).unwrap()
 }
 

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use warmcore_kernel::MemoryChoice;
 use warmcore_memory::Hierarchy;
 use warmcore_memory::exact::{ExactError, Live};
+use warmcore_options::{MemoryChoice, RunOptions, TraceLevel};
 use warmcore_places::place::{Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
@@ -13,7 +13,7 @@ use warmcore_statistics::Design;
 use warmcore_topology::{Basis, Machine, Origin};
 use warmcore_workload::Workload;
 
-use crate::experiment::{Experiment, ExperimentError, Named, Observation, TraceLevel};
+use crate::experiment::{Experiment, ExperimentError, Named, Observation};
 use crate::load;
 use crate::making;
 use crate::units::duration;
@@ -28,13 +28,11 @@ pub struct ExperimentBuilder {
     schedulers: Vec<SchedulerSpec>,
     baseline: Option<SchedulerSpec>,
     seeds: Vec<u64>,
+    options: RunOptions,
     memory: Option<MemoryChoice>,
     smt_slowdown_percent: Option<u32>,
-    max_time_ns: Option<u64>,
-    warm_up_ns: Option<u64>,
     trace: Option<TraceLevel>,
     kept: bool,
-    scores_every_ns: Option<u64>,
     metric: Option<String>,
     margin: f64,
     observations: Vec<Observation>,
@@ -140,13 +138,11 @@ impl ExperimentBuilder {
             schedulers: Vec::new(),
             baseline: None,
             seeds: Vec::new(),
+            options: RunOptions::default(),
             memory: None,
             smt_slowdown_percent: None,
-            max_time_ns: None,
-            warm_up_ns: None,
             trace: None,
             kept: false,
-            scores_every_ns: None,
             metric: None,
             margin: verdict::DEFAULT_MARGIN,
             observations: Vec::new(),
@@ -172,6 +168,13 @@ impl ExperimentBuilder {
         Self { seeds, ..self }
     }
 
+    /// Asks each run for this. How memory is modelled and what is recorded follow from [`Self::memory`] and [`Self::trace`]. If there is no
+    /// warm-up, the workload's own counts, and if it has none, [`warm_up::default_ns`]; 0 is none.
+    #[must_use]
+    pub fn options(self, options: RunOptions) -> Self {
+        Self { options, ..self }
+    }
+
     /// With this model of memory; if there is none, with the one that fits the workload, where the place models memory.
     #[must_use]
     pub fn memory(self, memory: Option<MemoryChoice>) -> Self {
@@ -185,19 +188,6 @@ impl ExperimentBuilder {
         Self { smt_slowdown_percent, ..self }
     }
 
-    /// Ends each run at this time even if tasks still run.
-    #[must_use]
-    pub fn max_time_ns(self, max_time_ns: Option<u64>) -> Self {
-        Self { max_time_ns, ..self }
-    }
-
-    /// Counts nothing of a run that happens so long after its start; 0 counts all of it. If there is none, the workload's own warm-up, and
-    /// if it has none, [`warm_up::default_ns`].
-    #[must_use]
-    pub fn warm_up_ns(self, warm_up_ns: Option<u64>) -> Self {
-        Self { warm_up_ns, ..self }
-    }
-
     /// Records this much. If there is none: events where they are kept and cannot be had again, counters otherwise.
     #[must_use]
     pub fn trace(self, trace: Option<TraceLevel>) -> Self {
@@ -208,12 +198,6 @@ impl ExperimentBuilder {
     #[must_use]
     pub fn kept(self, kept: bool) -> Self {
         Self { kept, ..self }
-    }
-
-    /// Samples what schedulers rank tasks by, no more often than this.
-    #[must_use]
-    pub fn scores_every_ns(self, scores_every_ns: Option<u64>) -> Self {
-        Self { scores_every_ns, ..self }
     }
 
     /// Judges by this metric; by the workload's own if there is none.
@@ -278,16 +262,15 @@ impl ExperimentBuilder {
         }
         let mut workload = self.workload;
         workload.value.warm_up_ns = Some(warm_up_ns).filter(|ns| *ns > 0);
+        let trace = self.trace.unwrap_or(default_trace);
+        let options = RunOptions { memory, warm_up_ns: workload.value.warm_up_ns, trace, ..self.options };
         let experiment = Experiment {
             machine: self.machine,
             workload,
             schedulers,
             baseline,
             seeds: self.seeds,
-            memory,
-            max_time_ns: self.max_time_ns,
-            trace: self.trace.unwrap_or(default_trace),
-            scores_every_ns: self.scores_every_ns,
+            options,
             metric: self.metric,
             margin: self.margin,
             observations: self.observations,
@@ -300,9 +283,9 @@ impl ExperimentBuilder {
     /// The warm-up asked for, the workload's own, or the default, if the run can last longer.
     fn warm_up(&self) -> Result<u64, BuildError> {
         let workload = &self.workload.value;
-        let asked = self.warm_up_ns.or(workload.warm_up_ns);
+        let asked = self.options.warm_up_ns.or(workload.warm_up_ns);
         let warm_up_ns =
-            asked.unwrap_or_else(|| warm_up::default_ns(workload, self.max_time_ns, self.metric.as_deref()));
+            asked.unwrap_or_else(|| warm_up::default_ns(workload, self.options.max_time_ns, self.metric.as_deref()));
         if warm_up_ns == 0 {
             return Ok(0);
         }
@@ -312,7 +295,7 @@ impl ExperimentBuilder {
                 None => Ok(0),
             };
         }
-        match workload.duration_ns.into_iter().chain(self.max_time_ns).min() {
+        match workload.duration_ns.into_iter().chain(self.options.max_time_ns).min() {
             Some(end_ns) if end_ns <= warm_up_ns => Err(BuildError::WarmUpTooLong { warm_up_ns, end_ns }),
             _ => Ok(warm_up_ns),
         }
@@ -350,24 +333,21 @@ impl ExperimentBuilder {
 /// Checks what can be known before anything runs or is written.
 fn check(experiment: &Experiment) -> Result<(), BuildError> {
     experiment.check()?;
-    let endless = experiment.workload.value.endless_task().filter(|_| experiment.max_time_ns.is_none());
+    let endless = experiment.workload.value.endless_task().filter(|_| experiment.options.max_time_ns.is_none());
     if let Some(task) = endless {
         return Err(BuildError::Endless { task: task.name.clone() });
     }
     if let Some(spec) = experiment.schedulers.iter().find(|spec| spec.info().needs_sets)
-        && !experiment.memory.is_exact()
+        && !experiment.options.memory.is_exact()
     {
         return Err(BuildError::NoSets(spec.to_string()));
     }
-    let requests: Vec<Request<'_>> = (0..experiment.schedulers.len())
-        .map(|scheduler| Request {
-            scores_every_ns: experiment.scores_every_ns,
-            ..making::request(experiment, scheduler, 0)
-        })
-        .collect();
+    let requests: Vec<Request<'_>> =
+        (0..experiment.schedulers.len()).map(|scheduler| making::request(experiment, scheduler, 0)).collect();
     experiment.place.check(&requests)?;
-    if experiment.scores_every_ns.is_some() && experiment.trace != TraceLevel::Full {
+    let options = &experiment.options;
+    if options.scores_every_ns.is_some() && options.trace != TraceLevel::Full {
         return Err(BuildError::ScoresWithoutTables);
     }
-    Ok(verdict::check_metric(experiment.metric.as_deref(), experiment.trace, &experiment.workload.value)?)
+    Ok(verdict::check_metric(experiment.metric.as_deref(), options.trace, &experiment.workload.value)?)
 }

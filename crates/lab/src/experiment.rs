@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::RunOptions;
 use warmcore_places::place::Place;
 use warmcore_schedulers::{SchedulerSpec, TunableInfo, TunableKind};
 use warmcore_statistics::Design;
@@ -25,18 +25,6 @@ pub const SCHEMA: &str = "warmcore-experiment-2";
 
 /// Version of the program, part of everything that identifies a result.
 pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// What a run records.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TraceLevel {
-    /// Nothing but the outcome.
-    None,
-    /// Metrics, in constant memory.
-    Counters,
-    /// Metrics, and every event in Parquet tables.
-    Full,
-}
 
 /// Something that was named in a text: what was typed, and what it stands for.
 #[derive(Clone, Debug)]
@@ -60,15 +48,8 @@ pub struct Experiment {
     pub baseline: usize,
     /// One seed per trial; trial k of every scheduler has the same one.
     pub seeds: Vec<u64>,
-    /// How memory is modelled.
-    pub memory: MemoryChoice,
-    /// End of each run even if tasks still run.
-    pub max_time_ns: Option<u64>,
-    /// What each run records.
-    pub trace: TraceLevel,
-    /// Shortest time between two samples of what schedulers rank tasks by, in the event tables; `None` for no samples. Only
-    /// with [`TraceLevel::Full`], and only where a place tells it.
-    pub scores_every_ns: Option<u64>,
+    /// What each run is asked for.
+    pub options: RunOptions,
     /// Metric the verdict is about, if not the workload's own.
     pub metric: Option<String>,
     /// Differences up to this fraction do not matter.
@@ -173,11 +154,7 @@ impl Experiment {
             baseline: self.schedulers[self.baseline].to_string(),
             margin: self.margin,
             metric: self.metric.clone(),
-            memory: self.memory,
-            max_time_ns: self.max_time_ns,
-            warm_up_ns: self.workload.value.warm_up_ns,
-            trace: self.trace,
-            scores_every_ns: self.scores_every_ns,
+            options: RunOptions { warm_up_ns: self.workload.value.warm_up_ns, ..self.options },
             seeds: self.seeds.clone(),
             observations: self.observations.clone(),
             makings: self.place.record(),
@@ -240,20 +217,9 @@ pub struct ExperimentRecord {
     /// Differences up to this fraction do not matter.
     #[serde(default = "default_margin")]
     pub margin: f64,
-    /// How memory is modelled.
-    #[serde(default)]
-    pub memory: MemoryChoice,
-    /// End of each run even if tasks still run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_time_ns: Option<u64>,
-    /// How long after its start nothing of a run counts; `workload.json` has it too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warm_up_ns: Option<u64>,
-    /// What each run records.
-    pub trace: TraceLevel,
-    /// Shortest time between two samples of scores in the event tables.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scores_every_ns: Option<u64>,
+    /// What each run is asked for. `workload.json` has the warm-up too.
+    #[serde(flatten)]
+    pub options: RunOptions,
     /// Seed of each trial.
     pub seeds: Vec<u64>,
     /// What is looked at beside the usual measures.
@@ -279,7 +245,13 @@ impl ExperimentRecord {
     #[must_use]
     pub fn trial_hash(&self, scheduler: usize, seed: u64) -> String {
         // Numbers, names and lists of them can always be written.
-        let bounds = serde_json::to_string(&(self.max_time_ns, self.trace, &self.observations)).unwrap_or_default();
+        let json = |options: &RunOptions| serde_json::to_string(options).unwrap_or_default();
+        let RunOptions { memory, max_time_ns, trace, .. } = self.options;
+        let bounds = serde_json::to_string(&(max_time_ns, trace, &self.observations)).unwrap_or_default();
+        // Whatever else is asked for and recorded counts if it is asked for. The workload has the warm-up; scores change no trial.
+        let known = RunOptions { memory, max_time_ns, trace, ..RunOptions::default() };
+        let options = json(&RunOptions { warm_up_ns: None, scores_every_ns: None, ..self.options });
+        let others = (options != json(&known)).then_some(options);
         let seed = seed.to_string();
         let mut parts = vec![
             crate::trial::SCHEMA,
@@ -289,10 +261,11 @@ impl ExperimentRecord {
             &self.workload.sha256,
             &self.schedulers[scheduler].resolved,
             &seed,
-            self.memory.name(),
+            memory.name(),
             &bounds,
         ];
         parts.extend(self.schedulers[scheduler].program_sha256.as_deref());
+        parts.extend(others.as_deref());
         sha256(parts.join("\n").as_bytes())
     }
 
@@ -365,6 +338,49 @@ pub fn trial_seeds(seed: u64, count: u32) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmcore_memory::exact::PagingSpec;
+    use warmcore_options::{MemoryChoice, TraceLevel};
+
+    fn record(options: RunOptions) -> ExperimentRecord {
+        let machine = Named { source: "m".into(), value: warmcore_topology::resolve("1s1n1l2c1t").unwrap() };
+        let workload = warmcore_workload::from_generator("spin:-n1,-d1ms").unwrap();
+        let builder = Experiment::builder(machine, Named { source: "w".into(), value: workload }).seeds(vec![1]);
+        let experiment = builder.schedulers(vec![SchedulerSpec::parse("rr").unwrap()]).build().unwrap().experiment;
+        ExperimentRecord { options, ..experiment.record() }
+    }
+
+    #[test]
+    fn options_are_lines_of_the_record_and_come_back_from_it() {
+        let paged = MemoryChoice::ExactPaged(PagingSpec { tlb_entries: 64, ..PagingSpec::default() });
+        let all = RunOptions {
+            memory: paged,
+            max_time_ns: Some(u64::MAX >> 1),
+            warm_up_ns: Some(3),
+            trace: TraceLevel::Full,
+            scores_every_ns: Some(4),
+            ..RunOptions::default()
+        };
+        let lines =
+            "max_time_ns = 9223372036854775807\nwarm_up_ns = 3\ntrace = \"full\"\nscores_every_ns = 4\nseeds = [1]\n";
+        let text = record(all).to_toml();
+        assert!(text.contains(lines) && text.contains("[memory.exact_paged]\n"), "{text}");
+        assert!(record(RunOptions::default()).to_toml().contains("memory = \"none\"\ntrace = \"counters\"\nseeds"));
+        for options in [all, RunOptions::default()] {
+            assert_eq!(toml::from_str(&record(options).to_toml()), Ok(record(options)));
+        }
+        let unknown = text.replacen("trace =", "surprise = 1\ntrace =", 1);
+        let error = toml::from_str::<ExperimentRecord>(&unknown).unwrap_err().to_string();
+        assert!(error.contains("unknown field `surprise`"), "{error}");
+    }
+
+    #[test]
+    fn what_changes_no_result_changes_no_hash_of_trials() {
+        let hash = |options| record(options).trial_hash(0, 1);
+        let plain = RunOptions::default();
+        assert_eq!(hash(RunOptions { scores_every_ns: Some(1), balance_details: true, ..plain }), hash(plain));
+        assert_ne!(hash(RunOptions { max_time_ns: Some(1), ..plain }), hash(plain));
+        assert_ne!(hash(RunOptions { memory: MemoryChoice::Analytic, ..plain }), hash(plain));
+    }
 
     #[test]
     fn seeds_do_not_depend_on_the_number_of_trials() {

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use warmcore_options::{RunOptions, TraceLevel};
 use warmcore_places::place::{Conduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{
@@ -13,7 +14,7 @@ use warmcore_trace::{
 };
 
 use crate::directory::{OUTPUTS, RunDirectory};
-use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
+use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION};
 use crate::files::{At as _, FileError};
 use crate::host_measures;
 use crate::measures;
@@ -88,21 +89,9 @@ impl TrialError {
 
 /// The run of a trial, as a place is asked for it.
 pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) -> Request<'_> {
-    Request {
-        machine: &experiment.machine.value,
-        workload: &experiment.workload.value,
-        scheduler: &experiment.schedulers[scheduler],
-        seed: experiment.seeds[number],
-        memory: experiment.memory,
-        max_time_ns: experiment.max_time_ns,
-        scores_every_ns: experiment.scores_every_ns.filter(|_| experiment.trace == TraceLevel::Full),
-        balance_details: false,
-        buffer_kib: None,
-        events: experiment.trace != TraceLevel::None,
-        shared: None,
-        actions: &[],
-        observe: warmcore_places::place::Observe::Nothing,
-    }
+    let (machine, workload) = (&experiment.machine.value, &experiment.workload.value);
+    let asked = Request::new(machine, workload, &experiment.schedulers[scheduler], experiment.seeds[number]);
+    Request { options: experiment.options, ..asked }
 }
 
 /// Makes the trial of a run, which depends on the experiment's record and on nothing else.
@@ -123,7 +112,7 @@ pub(crate) fn make(
     let warm_up_ns = experiment.warm_up_ns();
     let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
     let mut paths = CriticalPaths::default();
-    let (report, counters) = match (experiment.trace, directory) {
+    let (report, counters) = match (experiment.options.trace, directory) {
         (TraceLevel::None, _) => {
             let sink = observer.as_mut().map(|observer| observer as &mut dyn Sink);
             (run.send(sink)?, None)
@@ -185,18 +174,9 @@ pub struct Rerun<S> {
     pub sink: S,
 }
 
-/// What the events of a trial that is run once more tell besides those of the experiment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Extra {
-    /// Samples of what the scheduler ranks tasks by, at most every so many nanoseconds.
-    pub scores_every_ns: Option<u64>,
-    /// The figures that moves by load balancers rest on.
-    pub balance_details: bool,
-}
-
 /// Runs a trial once more and hands its events to a sink: where runs are functions of their requests, events
-/// need not be kept to be looked at later. `sink` makes the sink for the run's tables. The events tell `extra` too, whether or not the
-/// experiment asked for it.
+/// need not be kept to be looked at later. `sink` makes the sink for the run's tables. `options` are the experiment's, but for what
+/// its events are to tell besides.
 ///
 /// # Errors
 /// When the place cannot have a run again, or the run fails; a failure of the sink is a failure of the run.
@@ -205,7 +185,7 @@ pub fn rerun_trial<S: Sink + Send>(
     record: &ExperimentRecord,
     scheduler: usize,
     number: usize,
-    extra: Extra,
+    options: RunOptions,
     stop: &Arc<AtomicBool>,
     sink: impl FnOnce(&RunTables) -> S + Send,
 ) -> Result<Rerun<S>, TrialError> {
@@ -221,7 +201,7 @@ pub fn rerun_trial<S: Sink + Send>(
         let tasks = task_infos(&report.outcome);
         let metrics = both.first.first.metrics(report.outcome.elapsed_ns, &tables, &tasks);
         // What the experiment did not record is not in its trials either.
-        let recorded = (experiment.trace != TraceLevel::None).then_some(&metrics);
+        let recorded = experiment.options.wants_events().then_some(&metrics);
         let mut trial = trial_of(experiment, record, scheduler, number, &report, recorded);
         if let Some(last) = &mut trial.last_thread {
             last.path = both.first.second.of(&report.outcome);
@@ -231,8 +211,7 @@ pub fn rerun_trial<S: Sink + Send>(
     // A place calls back from its own threads, and knows nothing of what is made there.
     let sink = Mutex::new(Some(sink));
     let result = Mutex::new(None);
-    let Extra { scores_every_ns, balance_details } = extra;
-    let asked = Request { scores_every_ns, balance_details, ..request(experiment, scheduler, number) };
+    let asked = Request { options, ..request(experiment, scheduler, number) };
     let conduct = Conduct { jobs: 1, stop: Arc::clone(stop) };
     experiment.place.run(&[asked], &conduct, &|_, run| {
         let made = run.and_then(|run| match taken(&sink) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use warmcore_options::TraceLevel;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
@@ -15,7 +16,7 @@ use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, 
 use warmcore_workload::{Warning, Workload};
 
 use crate::decisions::{self, DecisionCount};
-use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION, TraceLevel};
+use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION};
 use crate::headroom::Headroom;
 use crate::host_measures;
 use crate::measures::{self, Measure};

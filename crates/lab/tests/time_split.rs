@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::{Experiment, Named};
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::time_split;
 use warmcore_lab::trial::Trial;
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_workload::{Affinity, Latch, ProgramBuilder, Step, Task, Workload};
 

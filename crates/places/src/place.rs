@@ -11,11 +11,10 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-pub use warmcore_agent::plan::Observe;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::RunOptions;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Design;
 use warmcore_topology::{Machine, MeasuredValue};
@@ -137,24 +136,20 @@ pub struct Request<'a> {
     pub scheduler: &'a SchedulerSpec,
     /// Decides what is left to chance, as far as the place can.
     pub seed: u64,
-    /// How memory is modelled, where it is.
-    pub memory: MemoryChoice,
-    /// End of the run even if tasks still run.
-    pub max_time_ns: Option<u64>,
-    /// Shortest time between two samples of what schedulers rank tasks by; `None` for no samples.
-    pub scores_every_ns: Option<u64>,
-    /// Whether load balancers tell the figures that their moves rest on, as far as the place knows them.
-    pub balance_details: bool,
-    /// Whether events are wanted. Where they are recorded from outside, recording takes time from the run.
-    pub events: bool,
-    /// Room for events that wait to be taken, KiB per CPU; `None` for the place's own choice.
-    pub buffer_kib: Option<u32>,
+    /// What else it is asked for.
+    pub options: RunOptions,
     /// Runs with the same number and machine may share what is set up for them, such as a boot; `None` shares with no other.
     pub shared: Option<u32>,
     /// What somebody outside the workload does in the run.
     pub actions: &'a [Action],
-    /// What is noted of a sched_ext scheduler, where that costs something.
-    pub observe: Observe,
+}
+
+impl<'a> Request<'a> {
+    /// A run that shares nothing with another, with default options, and with nobody outside who does anything.
+    #[must_use]
+    pub fn new(machine: &'a Machine, workload: &'a Workload, scheduler: &'a SchedulerSpec, seed: u64) -> Self {
+        Self { machine, workload, scheduler, seed, options: RunOptions::default(), shared: None, actions: &[] }
+    }
 }
 
 /// Checks that the tunables which a run changes are ones that its scheduler lets change.

@@ -84,10 +84,7 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
     if let Err(error) = setup.set_actions(request.actions) {
         return take(position, Err(error.into()));
     }
-    setup.memory = request.memory;
-    setup.max_time_ns = request.max_time_ns;
-    setup.scores_every_ns = request.scores_every_ns;
-    setup.balance_details = request.balance_details;
+    setup.options = request.options;
     setup.stop = Some(Arc::clone(&conduct.stop));
     let tables = run_tables(request.scheduler, &setup);
     let run = Run::new(&tables, 0.0, |sink| {
@@ -96,7 +93,7 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
         let program = request.scheduler.program();
         let report = match program {
             None => Report::new(simulate(request.scheduler, &setup, sink)?),
-            Some(program) => programs::run(program, request.machine, &setup, sink, request.observe)?,
+            Some(program) => programs::run(program, request.machine, &setup, sink, request.options.observe)?,
         };
         let mut notes = notes(report.outcome.memory_solutions);
         notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use warmcore_lab::making::{Extra, TrialError, rerun_trial};
+use warmcore_lab::making::{TrialError, rerun_trial};
 use warmcore_lab::reading::{ReadError, RunOnDisk};
+use warmcore_options::RunOptions;
 use warmcore_statistics::Sample;
 use warmcore_topology::{Machine, VirtualLlcs};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
@@ -210,8 +211,8 @@ impl Run {
             return self.events_into(scheduler, sink, stop);
         }
         let (experiment, record) = (&self.disk.experiment, &self.disk.record);
-        let extra = Extra { balance_details: true, ..Extra::default() };
-        let rerun = rerun_trial(experiment, record, scheduler, self.representative, extra, stop, |_| sink);
+        let options = RunOptions { balance_details: true, scores_every_ns: None, ..experiment.options };
+        let rerun = rerun_trial(experiment, record, scheduler, self.representative, options, stop, |_| sink);
         let scene = &self.scenes[scheduler];
         rerun.map(|rerun| rerun.sink).map_err(|source| ReportError::Rerun {
             scheduler: scene.scheduler.clone(),
@@ -230,9 +231,9 @@ impl Run {
     ) -> Result<S, ReportError> {
         let (scene, number) = (&self.scenes[scheduler], self.representative);
         let Some(path) = self.kept_events(scheduler)? else {
-            let extra = Extra { scores_every_ns: Some(scores_every_ns), ..Extra::default() };
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
-            let rerun = rerun_trial(experiment, record, scheduler, number, extra, stop, |_| sink);
+            let options = RunOptions { scores_every_ns: Some(scores_every_ns), ..experiment.options };
+            let rerun = rerun_trial(experiment, record, scheduler, number, options, stop, |_| sink);
             return rerun.map(|rerun| rerun.sink).map_err(|source| ReportError::Rerun {
                 scheduler: scene.scheduler.clone(),
                 trial: scene.trial,
@@ -308,10 +309,10 @@ impl Run {
             && (scene.record.is_none() || stored.engine_events <= options.rerun_events);
         if again {
             let every_ns = ScoreTracks::interval_ns(stored.elapsed_ns);
-            let extra = Extra { scores_every_ns: Some(every_ns), ..Extra::default() };
             let recorder = Recorder::new(machine, virtual_llcs, stored.elapsed_ns, options.limits);
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
-            let rerun = rerun_trial(experiment, record, scheduler, number, extra, stop, |_| recorder)
+            let asked = RunOptions { scores_every_ns: Some(every_ns), ..experiment.options };
+            let rerun = rerun_trial(experiment, record, scheduler, number, asked, stop, |_| recorder)
                 .map_err(|source| ReportError::Rerun { scheduler: label.clone(), trial: stored.trial, source })?;
             let same = rerun.trial.measures.iter().all(|(name, value)| stored.measures.get(name) == Some(value));
             if !same || rerun.trial.elapsed_ns != stored.elapsed_ns {

@@ -13,7 +13,8 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use warmcore_kernel::{MemoryChoice, Setup};
+use warmcore_kernel::Setup;
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_topology::Machine;
 use warmcore_trace::{Counters, Sink, Start};
@@ -124,7 +125,7 @@ fn measure(
     let mut tasks = 0;
     for _ in 0..repeat {
         let mut setup = Setup::new(machine, workload, 1).map_err(|error| error.to_string())?;
-        setup.memory = memory;
+        setup.options.memory = memory;
         let mut counters = Counters::new(machine, &setup.run_tables(decisions(&spec)), Start::Idle { time_ns: 0 });
         let before = thread_cpu_s();
         let sink: &mut dyn Sink = &mut counters;

@@ -399,7 +399,7 @@ pub fn scores(spec: &SchedulerSpec) -> &'static [&'static str] {
 /// The tables that the events of a run under a scheduler refer to; names of scores only where they are sampled.
 pub fn run_tables(spec: &SchedulerSpec, setup: &Setup<'_>) -> RunTables {
     let mut tables = setup.run_tables(decisions(spec));
-    if setup.scores_every_ns.is_some() {
+    if setup.options.scores_every_ns.is_some() {
         tables.scores = scores(spec).iter().map(ToString::to_string).collect();
     }
     tables

@@ -3,9 +3,10 @@
 mod support;
 
 use support::*;
-use warmcore_kernel::{MemoryChoice, READ_COUNTERS_NS, Setup};
+use warmcore_kernel::{READ_COUNTERS_NS, Setup};
 use warmcore_memory::exact::PagingSpec;
 use warmcore_memory::{Class, Profile};
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_topology::{Machine, from_toml};
 use warmcore_trace::{Event, EventKind, OverheadKind, Sink};
@@ -31,7 +32,7 @@ fn run_with_caches(scene: &Scene, scheduler: &str) -> Run {
 
 fn run_with_memory(scene: &Scene, machine: &Machine, scheduler: &str, memory: MemoryChoice) -> Run {
     let mut setup = Setup::new(machine, &scene.workload, 1).unwrap();
-    setup.memory = memory;
+    setup.options.memory = memory;
     setup.check_invariants = true;
     let mut events: Vec<Event> = Vec::new();
     let sink: &mut dyn Sink = &mut events;
@@ -169,7 +170,7 @@ fn cdf_is_refused_where_no_sets_are_recorded() {
     for memory in [MemoryChoice::None, MemoryChoice::Analytic] {
         let scene = halves_of_sets();
         let mut setup = Setup::new(&machine, &scene.workload, 1).unwrap();
-        setup.memory = memory;
+        setup.options.memory = memory;
         let error = simulate(&SchedulerSpec::parse("cdf").unwrap(), &setup, None).unwrap_err();
         assert!(error.to_string().contains("only exact memory records"), "{error}");
     }

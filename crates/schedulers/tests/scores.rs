@@ -15,7 +15,7 @@ const ALL: [&str; 6] = ["rr", "cfs", "eevdf", "cache-aware", "topology-aware", "
 fn events(scene: &Scene, scheduler: &str, every_ns: Option<u64>) -> Vec<Event> {
     let machine = warmcore_topology::resolve("1s1n2l2c1t").unwrap();
     let mut setup = Setup::new(&machine, &scene.workload, 1).unwrap();
-    setup.scores_every_ns = every_ns;
+    setup.options.scores_every_ns = every_ns;
     let mut events: Vec<Event> = Vec::new();
     let sink: &mut dyn Sink = &mut events;
     simulate(&scheduler.parse::<SchedulerSpec>().unwrap(), &setup, Some(sink)).unwrap();
@@ -65,7 +65,7 @@ fn samples_are_named_and_no_more_often_than_asked_for() {
         let spec: SchedulerSpec = scheduler.parse().unwrap();
         let mut setup = Setup::new(&machine, &scene.workload, 1).unwrap();
         assert!(run_tables(&spec, &setup).scores.is_empty(), "none without samples");
-        setup.scores_every_ns = Some(5 * MS);
+        setup.options.scores_every_ns = Some(5 * MS);
         let names = run_tables(&spec, &setup).scores;
         let events = events(&scene, scheduler, Some(5 * MS));
         for score in 0..names.len() as u32 {

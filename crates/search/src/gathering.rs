@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 use serde::Serialize;
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_places::place::{Conduct, Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
@@ -105,25 +105,12 @@ pub fn gains(
             variants.push((Some((Some(group), *placing)), bound(workload, places.get(&group))));
         }
     }
+    let options = RunOptions { memory, ..RunOptions::default() };
     let requests: Vec<Request<'_>> = variants
         .iter()
         .flat_map(|(_, workload)| {
             let scheduler = &scheduler;
-            seeds.iter().map(move |seed| Request {
-                machine,
-                workload,
-                scheduler,
-                seed: *seed,
-                memory,
-                max_time_ns: None,
-                scores_every_ns: None,
-                balance_details: false,
-                buffer_kib: None,
-                events: true,
-                shared: None,
-                actions: &[],
-                observe: warmcore_places::place::Observe::Nothing,
-            })
+            seeds.iter().map(move |seed| Request { options, ..Request::new(machine, workload, scheduler, *seed) })
         })
         .collect();
     let measured = measure(&requests, conduct)?;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use warmcore_lab::experiment::{Experiment, TraceLevel};
+use warmcore_lab::experiment::Experiment;
 use warmcore_lab::runner::{self, Conduct, RunError};
+use warmcore_options::{RunOptions, TraceLevel};
 
 /// Most numbers that are tried for a level.
 const MOST_TRIED: usize = 12;
@@ -148,8 +149,7 @@ pub fn utilisation(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<f64
         schedulers: experiment.schedulers.get(experiment.baseline).cloned().into_iter().collect(),
         baseline: 0,
         seeds: experiment.seeds.first().copied().into_iter().collect(),
-        trace: TraceLevel::Counters,
-        scores_every_ns: None,
+        options: RunOptions { trace: TraceLevel::Counters, ..experiment.options.without_tables() },
         observations: Vec::new(),
         ..experiment.clone()
     };

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use warmcore_lab::experiment::{Experiment, Named, TraceLevel, trial_seeds};
+use warmcore_lab::experiment::{Experiment, Named, trial_seeds};
 use warmcore_lab::headroom::{OracleRun, PinnedThread, Rehearsal, SCHEMA};
 use warmcore_lab::measures::Measure;
 use warmcore_lab::runner::{self, Conduct, RunError};
@@ -268,8 +268,7 @@ fn pinned(
         schedulers: vec![SchedulerSpec::parse(KERNEL)?],
         baseline: 0,
         seeds,
-        trace: experiment.trace.min(TraceLevel::Counters),
-        scores_every_ns: None,
+        options: experiment.options.without_tables(),
         observations: Vec::new(),
         ..experiment.clone()
     })

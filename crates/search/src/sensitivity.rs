@@ -2,7 +2,7 @@
 //!
 //! A cost that the first trial under every scheduler does not feel is not looked at further: it does not enter the workload at all.
 
-use warmcore_lab::experiment::{Experiment, TraceLevel};
+use warmcore_lab::experiment::Experiment;
 use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::sensitivity::{Sensitivity, Variation, VariationOutcome, varied};
 use warmcore_lab::trial::Trial;
@@ -99,8 +99,7 @@ fn vary(
     }
     // Judged by the same measure, whatever it was that the unchanged machine could not measure. Events are not kept.
     changed.metric = Some(unchanged.primary.clone());
-    changed.trace = changed.trace.min(TraceLevel::Counters);
-    changed.scores_every_ns = None;
+    changed.options = changed.options.without_tables();
     let mut first = changed.clone();
     first.seeds.truncate(1);
     let looked = runner::run(&first, None, conduct)?.trials;

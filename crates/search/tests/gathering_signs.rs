@@ -9,7 +9,7 @@
 mod mixes;
 
 use mixes::{Mix, recorded};
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::MemoryChoice;
 use warmcore_places::place::Conduct;
 use warmcore_replay::history::histories;
 use warmcore_replay::workload::replay;

@@ -7,7 +7,7 @@
 mod mixes;
 
 use mixes::{Mix, recorded};
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::MemoryChoice;
 use warmcore_replay::history::histories;
 use warmcore_replay::{Graph, Groups};
 use warmcore_statistics::adjusted_rand_index;

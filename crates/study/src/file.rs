@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::Observation;
 use warmcore_lab::files;
+use warmcore_options::MemoryChoice;
 
 use crate::figure::{Expression, Named, ParseError, did_you_mean};
 

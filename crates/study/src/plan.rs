@@ -12,7 +12,6 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
 use warmcore_lab::files::{find_program, text_of_file};
@@ -20,6 +19,7 @@ use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::measures::{self, Measure};
 use warmcore_lab::verdict;
 use warmcore_memory::Profile;
+use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_places::place::{Options as PlaceOptions, Place, PlaceError, Trouble};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
@@ -337,13 +337,13 @@ impl Planner {
                 Err(source) => return Err(PlanError::Place { study: named, source }),
             };
             // Bands are about whole runs; only a workload that states a warm-up has one.
-            let warm_up_ns = group.workload.value.warm_up_ns.unwrap_or(0);
+            let warm_up_ns = Some(group.workload.value.warm_up_ns.unwrap_or(0));
+            let options = RunOptions { max_time_ns: group.max_time_ns, warm_up_ns, ..RunOptions::default() };
             let built = Experiment::builder(group.machine, group.workload)
                 .schedulers(group.schedulers)
                 .seeds(trial_seeds(group.seed, group.trials))
                 .memory(group.memory)
-                .max_time_ns(group.max_time_ns)
-                .warm_up_ns(Some(warm_up_ns))
+                .options(options)
                 .observations(group.observe)
                 .place(place)
                 .build();

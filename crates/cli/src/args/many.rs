@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::values::directory;
-use super::{MAX_SEED, MemoryOptions, ProfileArguments, parse_percent, parse_time, parse_time_or_0};
+use super::{MAX_SEED, MemoryOptions, ProfileArguments, RunArguments, parse_percent};
 
 /// How many experiments are run, and what becomes of their results.
 #[derive(Args, Debug)]
@@ -78,13 +78,9 @@ pub struct SweepArguments {
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
-    /// sysbench's --warmup-time), or as `compare` has it
-    #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
-    pub warm_up: Option<u64>,
-    /// End each run at this simulated time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub max_time: Option<u64>,
+    /// What each run is asked for.
+    #[command(flatten)]
+    pub run: RunArguments,
     /// Ask an oracle too, as in `compare`: a column for what placement could win, and who wins how much of it
     #[arg(long)]
     pub headroom: bool,

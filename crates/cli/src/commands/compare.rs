@@ -7,12 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use warmcore_lab::builder::Built;
 use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, Observation, TraceLevel, trial_seeds};
+use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, Observation, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::sensitivity::{self, Sensitivity};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
+use warmcore_options::TraceLevel;
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
 use warmcore_topology::Machine;
@@ -157,16 +158,14 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .seeds(trial_seeds(arguments.seed, arguments.trials))
         .memory(load::memory(&arguments.memory)?)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
-        .max_time_ns(arguments.max_time)
-        .warm_up_ns(arguments.warm_up)
+        .options(arguments.tables.options(&arguments.run))
         .trace(arguments.trace.map(trace_level))
         .kept(!arguments.no_out)
         .metric(metric)
         .margin(arguments.margin)
-        .scores_every_ns(arguments.scores)
         .observations(arguments.virtual_llcs.map(|cores| Observation::VirtualLlcs { cores }).into_iter().collect())
         .build()?;
-    if arguments.no_out && built.experiment.trace == TraceLevel::Full {
+    if arguments.no_out && built.experiment.options.trace == TraceLevel::Full {
         return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
     }
     Ok(built)
@@ -368,7 +367,7 @@ fn describe(
     console: &Console,
 ) {
     let memory = if experiment.place.kind().simulated {
-        format!(", {}", load::memory_in_words(record.memory))
+        format!(", {}", load::memory_in_words(record.options.memory))
     } else {
         String::new()
     };

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use warmcore_capture::Call;
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
 use warmcore_lab::session::pretty;
 use warmcore_memory::library;
+use warmcore_options::MemoryChoice;
 use warmcore_places::place::Conduct;
 use warmcore_replay::{Edge, Fidelity, Graph, Group, Groups};
 use warmcore_search::gathering::{Gain, GatheringError, Members, Placing, gains};

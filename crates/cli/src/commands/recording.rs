@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warmcore_capture::Recording;
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, Named, TraceLevel};
+use warmcore_lab::experiment::{Experiment, Named};
 use warmcore_lab::files::read_bytes;
 use warmcore_lab::{runner, session};
+use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_places::recorded::Recorded;
 use warmcore_replay::history::{Histories, histories};
 use warmcore_replay::{Fidelity, Overheads, Selection};

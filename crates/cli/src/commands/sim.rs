@@ -40,11 +40,9 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
         .seeds(vec![arguments.seed])
         .memory(load::memory(&arguments.memory)?)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
-        .max_time_ns(arguments.max_time)
-        .warm_up_ns(arguments.warm_up)
+        .options(arguments.tables.options(&arguments.run))
         .trace(Some(trace_level(arguments.trace)))
         .metric(Some("elapsed_ns".into()))
-        .scores_every_ns(arguments.scores)
         .build()?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
@@ -61,7 +59,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
         experiment.schedulers[0],
         arguments.seed,
         match experiment.place.kind().simulated {
-            true => load::memory_in_words(experiment.memory).to_owned(),
+            true => load::memory_in_words(experiment.options.memory).to_owned(),
             false => experiment.place.identity(),
         }
     ));

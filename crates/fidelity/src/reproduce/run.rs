@@ -19,6 +19,7 @@ use warmcore_lab::experiment::{Experiment, ExperimentError, Named};
 use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::session::{self, SessionError};
 use warmcore_lab::trial::Trial;
+use warmcore_options::RunOptions;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_workload::Options;
 
@@ -188,9 +189,8 @@ fn add_run(
     let built = Experiment::builder(machine, workload)
         .schedulers(vec![spec])
         .seeds(seeds.to_vec())
-        .max_time_ns(run.max_time_ns)
         // Bands were set for whole runs.
-        .warm_up_ns(Some(0))
+        .options(RunOptions { max_time_ns: run.max_time_ns, warm_up_ns: Some(0), ..RunOptions::default() })
         .observations(run.observations.clone())
         .build()
         .map_err(|error| error.to_string())?;

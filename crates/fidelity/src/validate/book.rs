@@ -35,8 +35,8 @@ use warmcore_workload::{Action, Affinity, Deed, Destination, Options, Workload};
 use super::metric::{Detail, Measured, Metric};
 use super::profile::View;
 use warmcore_lab::files::{FileError, read_text};
+use warmcore_options::Observe;
 use warmcore_places::files::find_program;
-use warmcore_places::place::Observe;
 use warmcore_places::vm::layout::as_guest;
 
 /// Version of the format.

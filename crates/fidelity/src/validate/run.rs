@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::RunOptions;
 use warmcore_places::place::{Conduct, Place, PlaceError, Request, Run};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
@@ -161,8 +161,6 @@ pub fn boot_all(
         let requests: Vec<Request<'_>> = runs
             .iter()
             .map(|(index, scheduler)| Request {
-                buffer_kib: Some(experiments[*index].buffer_kib),
-                events: true,
                 shared: Some(0),
                 machine: &first.machine,
                 ..request(experiments[*index], *scheduler, seed)
@@ -204,21 +202,10 @@ pub fn boot_all(
 
 /// The run of an experiment under one of its schedulers.
 fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<'_> {
-    Request {
-        machine: &experiment.machine,
-        workload: &experiment.workload,
-        scheduler: &experiment.schedulers[scheduler],
-        seed,
-        memory: MemoryChoice::None,
-        max_time_ns: None,
-        scores_every_ns: None,
-        balance_details: false,
-        buffer_kib: None,
-        events: true,
-        shared: None,
-        actions: &experiment.actions,
-        observe: experiment.observe(),
-    }
+    let options =
+        RunOptions { buffer_kib: Some(experiment.buffer_kib), observe: experiment.observe(), ..RunOptions::default() };
+    let asked = Request::new(&experiment.machine, &experiment.workload, &experiment.schedulers[scheduler], seed);
+    Request { options, actions: &experiment.actions, ..asked }
 }
 
 /// All events of a run.

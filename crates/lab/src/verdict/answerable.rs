@@ -8,7 +8,7 @@
 //!
 //! The verdict's own measure is never of few events: see [`carries`](super::carries).
 
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::MemoryChoice;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 
@@ -27,7 +27,7 @@ pub(super) fn judge(
     (baseline, trials): (usize, &[Vec<Trial>]),
 ) {
     let base_left = left_waiting(&schedulers[baseline]);
-    let without_caches = record.memory == MemoryChoice::None && place.kind().simulated;
+    let without_caches = record.options.memory == MemoryChoice::None && place.kind().simulated;
     let base_gathers = gathers(&schedulers[baseline]);
     for (index, scheduler) in schedulers.iter_mut().enumerate() {
         let left = left_waiting(scheduler);

@@ -1,6 +1,6 @@
 //! What a verdict holds for beside what was asked: memory, NUMA balancing, siblings, kernel threads, the warm-up, trials in lockstep.
 
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 
@@ -47,7 +47,7 @@ pub(super) fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec
 /// What follows from the experiment's record and from what schedulers decided.
 pub(super) fn of_record(record: &ExperimentRecord, schedulers: &[SchedulerResult]) -> Vec<String> {
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
-    record.warm_up_ns.map(warm_up).into_iter().chain(schedulers.iter().filter_map(left_apart)).collect()
+    record.options.warm_up_ns.map(warm_up).into_iter().chain(schedulers.iter().filter_map(left_apart)).collect()
 }
 
 /// Cache-aware scheduling that chose an LLC and could gather nobody there, by its own count: in half of the trials or more, scans found every
@@ -73,7 +73,7 @@ fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
 /// How fast memory is, and whose profile says what tasks do to it.
 fn memory(experiment: &Experiment) -> Option<String> {
     let workload = &experiment.workload.value;
-    if experiment.memory == MemoryChoice::None {
+    if experiment.options.memory == MemoryChoice::None {
         return Some("memory has constant speed: what caches hold decides nothing (--memory, --assume-profile)".into());
     }
     let mut names: Vec<&str> = Vec::new();
@@ -84,7 +84,7 @@ fn memory(experiment: &Experiment) -> Option<String> {
             }
         }
     }
-    let level = if experiment.memory.is_exact() { "exact" } else { "analytic" };
+    let level = if experiment.options.memory.is_exact() { "exact" } else { "analytic" };
     let named = if names.len() > 1 { "profiles" } else { "profile" };
     (!names.is_empty()).then(|| format!("{level} memory, with the {named} {}", names.join(", ")))
 }
@@ -96,7 +96,7 @@ fn numa_balancing(experiment: &Experiment) -> Option<String> {
         spec.effective(machine.cpu_count()).iter().any(|(name, value)| *name == NUMA_BALANCING && *value != 0)
     };
     let names: Vec<String> = experiment.schedulers.iter().filter(on).map(ToString::to_string).collect();
-    (machine.nodes().count() > 1 && experiment.memory != MemoryChoice::None && !names.is_empty())
+    (machine.nodes().count() > 1 && experiment.options.memory != MemoryChoice::None && !names.is_empty())
         .then(|| format!("NUMA balancing is on under {} ({NUMA_BALANCING}=0 turns it off)", names.join(", ")))
 }
 

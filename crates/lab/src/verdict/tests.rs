@@ -1,6 +1,7 @@
 use super::*;
 use crate::experiment::{SchedulerRecord, SubjectRecord};
 use crate::trial::tests::trial;
+use warmcore_options::RunOptions;
 use warmcore_places::sim::Sim;
 
 fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
@@ -13,12 +14,8 @@ fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         baseline: schedulers[0].into(),
         metric: Some("elapsed_ns".into()),
         margin: DEFAULT_MARGIN,
-        memory: warmcore_kernel::MemoryChoice::None,
-        max_time_ns: None,
-        warm_up_ns: None,
-        trace: TraceLevel::Counters,
+        options: RunOptions::default(),
         seeds: vec![1; trials],
-        scores_every_ns: None,
         observations: Vec::new(),
         makings: None,
         machine: subject(),

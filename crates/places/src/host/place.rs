@@ -157,7 +157,7 @@ impl Place for Host {
     }
 
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
-        let recorder = match requests.iter().any(|request| request.events) {
+        let recorder = match requests.iter().any(|request| request.options.wants_events()) {
             // Those of the kernel cost a trial little; those of the processor are asked for where nothing is compared.
             true => Some(Recorder::begin(recorder::Wanted {
                 counters: Some(counters::Wanted::Software),
@@ -203,7 +203,7 @@ fn order(count: usize, state: &mut u64) -> Vec<usize> {
 fn check(request: &Request<'_>) -> Result<(), PlaceError> {
     check_background(request)?;
     let unfit = |message: String, advice| Err(PlaceError::new(Trouble::Unfit, CODE, message, advice));
-    if request.scores_every_ns.is_some() {
+    if request.options.scores_every_ns.is_some() {
         return unfit("a real kernel does not tell what it ranks tasks by".into(), "leave out --scores");
     }
     if !request.actions.is_empty() {
@@ -326,7 +326,7 @@ impl Host {
                 if conduct.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let recorder = recorder.filter(|_| requests[position].events);
+                let recorder = recorder.filter(|_| requests[position].options.wants_events());
                 let flow = match self.one(&requests[position], conduct, recorder) {
                     Err(error) => take(position, Err(error)),
                     Ok(made) => {
@@ -356,11 +356,11 @@ impl Host {
             return Err(PlaceError::interrupted());
         }
         let wanted = self.wanted(request.machine, request.scheduler)?;
-        let program = Started::new(request.workload, &self.manner, request.max_time_ns)?;
+        let program = Started::new(request.workload, &self.manner, request.options.max_time_ns)?;
         let mut journal = Journal::begin(Path::new(JOURNAL), Path::new(ROOT))?;
         let result = wanted.establish(request.machine, Path::new(ROOT), &mut journal).map_err(PlaceError::from);
         let result = result.and_then(|mut established| {
-            let buffer_kib = request.buffer_kib.unwrap_or(DEFAULT_BUFFER_KIB);
+            let buffer_kib = request.options.buffer_kib.unwrap_or(DEFAULT_BUFFER_KIB);
             let task = Task {
                 command: &program.command,
                 bounds: &established.bounds,

@@ -9,12 +9,13 @@ use warmcore_kernel::Setup;
 #[cfg(target_arch = "x86_64")]
 use warmcore_loader::Sandbox;
 use warmcore_loader::{Capture, LoaderError, Paths, TargetKernel, capture};
+use warmcore_options::Observe;
 use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, Usage, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
 use crate::files::{find_program, read_bytes};
-use crate::place::{Observe, OperationCost, OperationUse, PlaceError, Report, Sequence, Trouble};
+use crate::place::{OperationCost, OperationUse, PlaceError, Report, Sequence, Trouble};
 #[cfg(target_arch = "x86_64")]
 use crate::sim::apart::Apart;
 use crate::vm::fetch::cached;

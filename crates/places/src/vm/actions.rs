@@ -8,7 +8,7 @@ use warmcore_workload::{Action, Deed, Destination, Workload};
 use super::VmError;
 use super::layout::Layout;
 use super::settings::setting_of;
-use super::trial::Request;
+use crate::place::Request;
 
 /// The kernel keeps so many bytes of a thread's name.
 const NAME_BYTES: usize = 15;

@@ -132,7 +132,7 @@ impl Place for Guests {
     }
 
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
-        if requests.iter().any(|request| request.scores_every_ns.is_some()) {
+        if requests.iter().any(|request| request.options.scores_every_ns.is_some()) {
             let message = "a real kernel does not tell what it ranks tasks by";
             return Err(PlaceError::new(Trouble::Unfit, "warmcore::usage", message, "leave out --scores"));
         }
@@ -141,7 +141,7 @@ impl Place for Guests {
             check_tunables(request)?;
             check_circumstances(request)?;
             check_background(request)?;
-            trial::check(lab, request.machine, &asked(lab, request))?;
+            trial::check(lab, request)?;
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ fn one_boot(
     take: &Take<'_>,
 ) -> ControlFlow<()> {
     let start = Instant::now();
-    let runs: Vec<trial::Request<'_>> = boot.iter().map(|position| asked(lab, &requests[*position])).collect();
+    let runs: Vec<Request<'_>> = boot.iter().map(|position| requests[*position]).collect();
     let machine = requests[boot[0]].machine;
     let result = trial::run_all(lab, machine, &runs, &conduct.stop);
     let seconds = start.elapsed().as_secs_f64() / boot.len() as f64;
@@ -200,19 +200,6 @@ fn one_boot(
         };
         take(*position, Ok(Run::new(&recorded.tables, seconds, send)))
     })
-}
-
-fn asked<'a>(lab: &Lab, request: &Request<'a>) -> trial::Request<'a> {
-    trial::Request {
-        workload: request.workload,
-        scheduler: request.scheduler,
-        max_time_ns: request.max_time_ns,
-        buffer_kib: request.buffer_kib.unwrap_or(lab.buffer_kib),
-        sample_ns: None,
-        seed: request.seed,
-        actions: request.actions,
-        observe: request.observe,
-    }
 }
 
 fn report(lab: &Lab, hello: &Hello, recorded: &Recorded, cpus: usize) -> Report {
@@ -254,8 +241,6 @@ impl From<VmError> for PlaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Observe;
-    use warmcore_kernel::MemoryChoice;
     use warmcore_schedulers::SchedulerSpec;
 
     #[test]
@@ -264,21 +249,7 @@ mod tests {
         let (small, large) = (machine("1s1n1l2c1t"), machine("1s1n1l4c1t"));
         let workload = warmcore_workload::from_generator("spin:-n1,-d1ms").unwrap();
         let scheduler = SchedulerSpec::parse("eevdf").unwrap();
-        let request = |machine, shared| Request {
-            machine,
-            workload: &workload,
-            scheduler: &scheduler,
-            seed: 1,
-            memory: MemoryChoice::None,
-            max_time_ns: None,
-            scores_every_ns: None,
-            balance_details: false,
-            buffer_kib: None,
-            events: true,
-            shared,
-            actions: &[],
-            observe: Observe::Nothing,
-        };
+        let request = |machine, shared| Request { shared, ..Request::new(machine, &workload, &scheduler, 1) };
         let requests = [
             request(&small, Some(1)),
             request(&small, None),

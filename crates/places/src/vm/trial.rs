@@ -10,11 +10,11 @@ use warmcore_agent::report::{ActionReport, CALLS, Frame, FrameKind, Hello, Proce
 use warmcore_capture::EventFormats;
 use warmcore_capture::convert::{Cast, Converted, Decoder};
 use warmcore_kernel::Setup;
-use warmcore_schedulers::SchedulerSpec;
+use warmcore_options::Observe;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{ApplicationOutcome, End, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
-use warmcore_workload::{Action, Affinity, Group, Launch, Step, TaskTemplateId, Workload, to_rtapp};
+use warmcore_workload::{Affinity, Group, Launch, Step, TaskTemplateId, Workload, to_rtapp};
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
@@ -26,7 +26,7 @@ use super::libraries;
 use super::qemu::Execution;
 use super::settings::{NUMA_BALANCING, settings_of};
 use crate::files::find_program;
-use crate::place::{Observe, OperationUse, Sequence};
+use crate::place::{OperationUse, Request, Sequence};
 
 /// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
 const ENABLE_NS: u64 = 180_000_000_000;
@@ -38,27 +38,6 @@ const BATCH: usize = 4096;
 const MOST_FOREIGN: f64 = 0.01;
 /// Directory of sched_ext schedulers in the guest.
 const SCX_DIRECTORY: &str = "/scx";
-
-/// One run to be done.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// What runs.
-    pub workload: &'a Workload,
-    /// Under which scheduler.
-    pub scheduler: &'a SchedulerSpec,
-    /// End of the run even if tasks still run.
-    pub max_time_ns: Option<u64>,
-    /// Trace buffer, KiB per CPU.
-    pub buffer_kib: u32,
-    /// Interval of samples of the kernel's accounts.
-    pub sample_ns: Option<u64>,
-    /// Decides at which time of the tick the run begins, and on which CPUs launchers are.
-    pub seed: u64,
-    /// What is done from outside.
-    pub actions: &'a [Action],
-    /// What is noted of a sched_ext scheduler.
-    pub observe: Observe,
-}
 
 /// A finished run.
 #[derive(Clone, Debug)]
@@ -107,21 +86,22 @@ pub fn run_all(
     let mut runs = Vec::new();
     for request in requests {
         let scx = request.scheduler.program();
-        let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments, request.observe)).transpose()?;
+        let scx =
+            scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments, request.options.observe)).transpose()?;
         runs.push(RunPlan {
             launches: launches(machine, &layout, request)?,
             groups: request.workload.groups.iter().map(group_plan).collect(),
             settings: settings_for(machine, request, &abilities)?,
             actions: super::actions::plan(machine, &layout, request)?,
             scx,
-            time_limit_ns: request.max_time_ns,
-            buffer_kib: request.buffer_kib,
-            sample_ns: request.sample_ns,
+            time_limit_ns: request.options.max_time_ns,
+            buffer_kib: request.options.buffer_kib.unwrap_or(lab.buffer_kib),
+            sample_ns: None,
             phase_ns: request.seed % PHASES_NS,
             forget_pass_costs: lab.execution != Execution::Kvm,
         });
     }
-    let buffers: u64 = requests.iter().map(|request| u64::from(request.buffer_kib)).max().unwrap_or(0);
+    let buffers: u64 = runs.iter().map(|run: &RunPlan| u64::from(run.buffer_kib)).max().unwrap_or(0);
     let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Run, runs };
     let extra_memory_mib = ((buffers * machine.cpu_count() as u64) >> 10) + 128;
     let boot = Boot { machine, plan: &plan, files, extra_memory_mib };
@@ -139,13 +119,14 @@ pub fn run_all(
 ///
 /// # Errors
 /// A machine that QEMU cannot build; a scheduler, its settings or its program, or a workload that a guest cannot have.
-pub fn check(lab: &Lab, machine: &Machine, request: &Request<'_>) -> Result<(), VmError> {
+pub fn check(lab: &Lab, request: &Request<'_>) -> Result<(), VmError> {
+    let machine = request.machine;
     let layout = Layout::new(machine, &lab.qemu.version)?;
     settings_of(request.scheduler, &lab.kernel.abilities()?)?;
     launches(machine, &layout, request)?;
     super::actions::plan(machine, &layout, request)?;
     if let Some(program) = request.scheduler.program() {
-        scx_plan(&mut Initramfs::default(), &program.program, &program.arguments, request.observe)?;
+        scx_plan(&mut Initramfs::default(), &program.program, &program.arguments, request.options.observe)?;
     }
     Ok(())
 }
@@ -494,6 +475,7 @@ impl Recorded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmcore_schedulers::SchedulerSpec;
     use warmcore_topology::resolve;
     use warmcore_workload::{Options, from_rtapp};
 
@@ -503,18 +485,10 @@ mod tests {
         );
         let workload = from_rtapp("one", &text, &Options::default()).unwrap();
         let scheduler = SchedulerSpec::parse(scheduler).unwrap();
-        let request = Request {
-            workload: &workload,
-            scheduler: &scheduler,
-            max_time_ns: None,
-            buffer_kib: 1,
-            sample_ns: None,
-            seed: 1,
-            actions: &[],
-            observe: Observe::Nothing,
-        };
+        let machine = resolve(machine).unwrap();
+        let request = Request::new(&machine, &workload, &scheduler, 1);
         let abilities = Abilities { hz: Some(250), cache_aware: true, sched_ext: true, numa_balancing: true };
-        let settings = settings_for(&resolve(machine).unwrap(), &request, &abilities).unwrap();
+        let settings = settings_for(&machine, &request, &abilities).unwrap();
         settings.into_iter().filter(|setting| setting.path == NUMA_BALANCING).map(|setting| setting.value).collect()
     }
 

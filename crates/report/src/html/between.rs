@@ -107,10 +107,10 @@ fn differences(first: &Run, other: &Run) -> Vec<String> {
     [
         subject("machine", &a.machine, &b.machine),
         subject("workload", &a.workload, &b.workload),
-        other_value("memory model", a.memory.name(), b.memory.name()),
+        other_value("memory model", a.options.memory.name(), b.options.memory.name()),
         other_value("place", &a.place, &b.place),
-        other_value("longest time", &time(a.max_time_ns), &time(b.max_time_ns)),
-        other_value("warm-up", &warm_up(a.warm_up_ns), &warm_up(b.warm_up_ns)),
+        other_value("longest time", &time(a.options.max_time_ns), &time(b.options.max_time_ns)),
+        other_value("warm-up", &warm_up(a.options.warm_up_ns), &warm_up(b.options.warm_up_ns)),
     ]
     .into_iter()
     .flatten()

@@ -70,7 +70,7 @@ fn limits(out: &mut String, run: &Run) {
         limits.push(format!("Not measured here: {}", place.unmeasured));
     }
     if place.simulated {
-        if run.disk.record.memory.name() == "none" {
+        if run.disk.record.options.memory.name() == "none" {
             limits
                 .push("Memory has a constant speed here: a scheduler that keeps data close is undervalued.".to_owned());
         }

@@ -102,7 +102,7 @@ pub static CDF: SchedulerInfo = SchedulerInfo {
     sets: &[CdfTunables::TABLE, PlacementTunables::TABLE],
     needs_sets: true,
     simulate: Some(|spec, setup, sink| {
-        if !setup.memory.is_exact() {
+        if !setup.options.memory.is_exact() {
             return Err(SimulationError::NoSets { scheduler: spec.to_string() });
         }
         let rule = Rule::Cdf { tunables: spec.tunables(), percentiles: None };

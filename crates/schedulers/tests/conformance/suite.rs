@@ -114,7 +114,7 @@ fn ends(simulate: Simulate<'_>, name: &str, scene: &Scene, machine: &str, seed: 
         Err(SetupError::NoAllowedCpu { .. }) if machine.cpu_count() == 1 => return Ok(()),
         Err(error) => return Err(format!("{place}: {error}")),
     };
-    setup.max_time_ns = Some(ENDLESS_NS);
+    setup.options.max_time_ns = Some(ENDLESS_NS);
     let (events, outcome) = run(simulate, &place, &setup, &machine)?;
     if outcome.end != End::AllExited {
         let left = outcome.tasks.iter().filter(|task| task.exited_ns.is_none());

@@ -8,7 +8,8 @@ pub mod trace_check;
 
 use std::collections::BTreeMap;
 
-use warmcore_kernel::{MemoryChoice, Setup, SimulationError};
+use warmcore_kernel::{Setup, SimulationError};
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::Outcome;
@@ -177,7 +178,7 @@ pub fn simulate_with_needs<'a>(
 ) -> Result<Outcome, SimulationError> {
     let mut setup = setup.clone();
     if scheduler.info().needs_sets {
-        setup.memory = MemoryChoice::Exact;
+        setup.options.memory = MemoryChoice::Exact;
     }
     simulate(scheduler, &setup, sink.map(|sink| sink as &mut dyn Sink))
 }

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 use warmcore_capture::Recording;
-use warmcore_kernel::MemoryChoice;
+use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_places::place::{Conduct, Place, Request};
 use warmcore_places::sim::Sim;
 use warmcore_replay::Selection;
@@ -190,21 +190,8 @@ impl Mix {
 /// A run under eevdf as a recording, and its threads.
 pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: MemoryChoice) -> (Recording, BTreeSet<i32>) {
     let scheduler = SchedulerSpec::parse("eevdf").unwrap();
-    let request = Request {
-        machine,
-        workload,
-        scheduler: &scheduler,
-        seed,
-        memory,
-        max_time_ns: None,
-        scores_every_ns: None,
-        balance_details: false,
-        buffer_kib: None,
-        events: true,
-        shared: None,
-        actions: &[],
-        observe: warmcore_places::place::Observe::Nothing,
-    };
+    let options = RunOptions { memory, ..RunOptions::default() };
+    let request = Request { options, ..Request::new(machine, workload, &scheduler, seed) };
     let found = Mutex::new(None);
     let take = |_: usize, run: Result<warmcore_places::place::Run<'_>, _>| {
         let mut events: Vec<Event> = Vec::new();

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 use toml::Spanned;
-use warmcore_kernel::MemoryChoice;
 use warmcore_lab::experiment::Observation;
+use warmcore_options::MemoryChoice;
 
 use super::{
     At, Axis, Band, Cell, Cost, Expectation, Inline, Missing, NamedFigure, Outside, Problem, SCHEDULER, SCHEMA, Study,
