@@ -36,6 +36,13 @@ fn documents_say_what_their_schemas_say() {
         (format!("{compare} --trials 8").as_str(), "comparison"),
         (&format!("{compare} --trials 8 --headroom"), "comparison"),
         (
+            &format!(
+                "compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --out all --json --trials 2 --trace full --scores 1ms --max-time 1s \
+                 --warm-up 1us --memory exact-paged"
+            ),
+            "comparison",
+        ),
+        (
             "compare -m 1s1n2l2c1t -w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --no-out --json --trials 8 --sensitivity=2",
             "comparison",
         ),
