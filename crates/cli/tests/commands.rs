@@ -224,7 +224,7 @@ fn tunables_are_typed_in_json() {
     };
     assert_eq!(
         without_doc("hz"),
-        serde_json::json!({ "name": "hz", "default": 250, "kind": "integer", "low": 100, "high": 1000, "unit": "Hz",
+        serde_json::json!({ "name": "hz", "default": 250, "kind": "count", "low": 100, "high": 1000, "unit": "Hz",
                             "scale": "logarithmic", "doc": null })
     );
     assert_eq!(

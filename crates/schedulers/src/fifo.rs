@@ -30,7 +30,7 @@ tunables! {
     /// Tunables of `fifo`.
     pub struct FifoTunables {
         /// Longest stay on a CPU while others wait.
-        slice_ns: 100_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
+        slice_ns: time 100_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
     }
 }
 

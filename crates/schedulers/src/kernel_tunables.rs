@@ -12,11 +12,11 @@ tunables! {
     /// Parameters of the kernel.
     pub struct KernelTunables {
         /// Ticks per second of the kernel.
-        hz: 250 "Hz" in 100..=1000 by ratio,
+        hz: count 250 "Hz" in 100..=1000 by ratio,
         /// How late timers of normal tasks may be.
-        timer_slack_ns: 50_000 "ns" in 0..=10_000_000 by ratio,
+        timer_slack_ns: time 50_000 "ns" in 0..=10_000_000 by ratio,
         /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
-        ttwu_queue: 1 "" in 0..=1,
+        ttwu_queue: switch on,
     }
 }
 

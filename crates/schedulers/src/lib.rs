@@ -23,6 +23,6 @@ pub use kernel_tunables::KernelTunables;
 pub use registry::{LinuxScheduler, SchedulerInfo, list};
 pub use scx_native::bytecode_trial;
 pub use spec::{SchedulerSpec, ScxProgram, SpecError, decisions, run_tables, scores, simulate};
-pub use tunables::{Scale, TunableError, TunableInfo, TunableKind, TunableSet};
+pub use tunables::{Numbers, Scale, TunableError, TunableInfo, TunableKind, TunableSet};
 pub use warmcore_scx::Operation;
 pub use warmcore_scx::bytecode::{Bytecode, MemoryError, Usage};

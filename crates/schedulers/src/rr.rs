@@ -21,9 +21,9 @@ tunables! {
     /// Tunables of `rr`.
     pub struct RoundRobinTunables {
         /// Longest stay on a CPU while others wait.
-        quantum_ns: 10_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
+        quantum_ns: time 10_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
         /// The queue's lock takes time and is taken by one CPU at a time; 0 = it costs nothing, which no machine offers.
-        global_lock: 1 "" in 0..=1,
+        global_lock: switch on,
     }
 }
 

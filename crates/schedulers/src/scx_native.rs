@@ -41,9 +41,9 @@ tunables! {
     /// Tunables of `scx-native`.
     pub struct ScxNativeTunables {
         /// The program: one queue for the machine, one for each LLC, or one in the order of weighted virtual time.
-        policy: 0 "" in 0..=2 as ["fifo", "fifo-llc", "vtime"],
+        policy: choice "fifo" of ["fifo", "fifo-llc", "vtime"],
         /// A dispatch queue's lock takes time and is taken by one CPU at a time; 0 = it costs nothing, which no machine offers.
-        dsq_lock: 1 "" in 0..=1,
+        dsq_lock: switch on,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::fair::cfs::{LATENCY_NS, MIN_GRANULARITY_NS, WAKEUP_GRANULARITY_NS};
 use crate::fair::eevdf::{BASE_SLICE_NS, scaling_factor};
 use crate::kernel_tunables::KernelTunables;
 use crate::registry::{Floor, SCX, SchedulerInfo, list};
-use crate::tunables::{Scale, TunableError, TunableKind, TunableSet};
+use crate::tunables::{Scale, TunableError, TunableSet};
 
 /// A scheduler with its settings.
 #[derive(Clone, Debug)]
@@ -211,10 +211,8 @@ impl SchedulerSpec {
         if !self.info.changeable.contains(&name) {
             return Err(TunableError::Fixed { scheduler: self.info.name, name, changeable: self.info.changeable });
         }
-        if value == 0
-            && tunable.default == 0
-            && matches!(tunable.kind, TunableKind::Integer { scale: Scale::Logarithmic, .. })
-        {
+        let by_ratio = tunable.kind.numbers().is_some_and(|numbers| numbers.scale == Scale::Logarithmic);
+        if value == 0 && tunable.default == 0 && by_ratio {
             return Err(TunableError::Automatic { name });
         }
         tunable.parse(&value.to_string()).map(|_| ())
@@ -433,6 +431,7 @@ mod tests {
     use crate::fair::eevdf::EevdfTunables;
     use crate::fair::numa::NumaTunables;
     use crate::fair::topology_aware::TopologyAwareTunables;
+    use crate::tunables::TunableKind;
 
     #[test]
     fn a_spec_prints_as_it_is_read() {
@@ -462,6 +461,17 @@ mod tests {
         assert_eq!(of("eevdf:tunable_scaling=none", 64, "base_slice_ns"), 700_000);
         assert_eq!(of("eevdf:base_slice_ns=5ms", 64, "base_slice_ns"), 5_000_000);
         assert_eq!(of("cfs", 4, "sched_latency_ns"), 18_000_000);
+    }
+
+    #[test]
+    fn every_default_is_read_back_and_every_time_may_have_a_unit() {
+        for tunable in list().iter().flat_map(|info| info.tunables()) {
+            assert_eq!(tunable.parse(&tunable.text(tunable.default)), Ok(tunable.default), "{}", tunable.name);
+            if let TunableKind::Time(numbers) = tunable.kind {
+                let most = format!("{}{}", numbers.high, numbers.unit);
+                assert_eq!(tunable.parse(&most), Ok(numbers.high), "{}", tunable.name);
+            }
+        }
     }
 
     #[test]

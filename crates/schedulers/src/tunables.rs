@@ -23,17 +23,12 @@ pub struct TunableInfo {
 pub enum TunableKind {
     /// 0 is off, 1 is on.
     Switch,
-    /// A whole number.
-    Integer {
-        /// Smallest value.
-        low: u64,
-        /// Largest value.
-        high: u64,
-        /// Unit, empty for counts.
-        unit: &'static str,
-        /// How its values are spaced.
-        scale: Scale,
-    },
+    /// A whole number of something.
+    Count(Numbers),
+    /// A time in ns, us, ms or s, also typed with a unit of its own.
+    Time(Numbers),
+    /// A whole number of per cent.
+    Share(Numbers),
     /// One of some words; the value is the word's position.
     Choice {
         /// The words, from 0 on.
@@ -46,12 +41,17 @@ pub enum TunableKind {
     Percentages,
 }
 
-/// How a tunable's values are written, where they are no plain whole numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Plain,
-    Fraction,
-    Percentages,
+/// Numbers that a tunable takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Numbers {
+    /// Smallest value.
+    pub low: u64,
+    /// Largest value.
+    pub high: u64,
+    /// Unit, empty for counts of nothing in particular.
+    pub unit: &'static str,
+    /// How they are spaced.
+    pub scale: Scale,
 }
 
 /// How the values of a number are spaced: what a step of the same importance is.
@@ -65,20 +65,12 @@ pub enum Scale {
 }
 
 impl TunableKind {
-    /// The kind of `low..=high`, given the words for its values, if there are any.
-    pub(crate) const fn new(
-        range: (u64, u64),
-        unit: &'static str,
-        scale: Scale,
-        words: &'static [&'static str],
-        form: Form,
-    ) -> Self {
-        match range {
-            _ if matches!(form, Form::Fraction) => Self::Fraction,
-            _ if matches!(form, Form::Percentages) => Self::Percentages,
-            _ if !words.is_empty() => Self::Choice { words },
-            (0, 1) => Self::Switch,
-            (low, high) => Self::Integer { low, high, unit, scale },
+    /// The numbers that it takes, if they are a range.
+    #[must_use]
+    pub const fn numbers(&self) -> Option<Numbers> {
+        match self {
+            Self::Count(numbers) | Self::Time(numbers) | Self::Share(numbers) => Some(*numbers),
+            _ => None,
         }
     }
 }
@@ -89,7 +81,9 @@ impl TunableInfo {
     pub const fn bounds(&self) -> (u64, u64) {
         match self.kind {
             TunableKind::Switch => (0, 1),
-            TunableKind::Integer { low, high, .. } => (low, high),
+            TunableKind::Count(Numbers { low, high, .. })
+            | TunableKind::Time(Numbers { low, high, .. })
+            | TunableKind::Share(Numbers { low, high, .. }) => (low, high),
             TunableKind::Choice { words } => (0, words.len() as u64 - 1),
             TunableKind::Fraction => (0, THOUSAND),
             TunableKind::Percentages => (1, (1 << (PACKED_BITS * MOST_PERCENTAGES as u32)) - 1),
@@ -98,27 +92,38 @@ impl TunableInfo {
 
     /// Unit, empty for counts, switches and words.
     #[must_use]
-    pub const fn unit(&self) -> &'static str {
-        match self.kind {
-            TunableKind::Integer { unit, .. } => unit,
-            _ => "",
-        }
+    pub fn unit(&self) -> &'static str {
+        self.kind.numbers().map_or("", |numbers| numbers.unit)
     }
 
     /// Legal values in words.
     #[must_use]
     pub fn range(&self) -> String {
+        let either = |words: &[&str]| {
+            let meaning = |(number, word): (usize, &&str)| format!("{word} ({number})");
+            words.iter().enumerate().map(meaning).collect::<Vec<_>>().join(" or ")
+        };
         match self.kind {
-            TunableKind::Switch => "0 or 1".to_owned(),
-            TunableKind::Integer { low, high, .. } => format!("{low} to {high}"),
-            TunableKind::Choice { words } => {
-                let meaning = |(number, word): (usize, &&str)| format!("{word} ({number})");
-                words.iter().enumerate().map(meaning).collect::<Vec<_>>().join(" or ")
+            TunableKind::Switch => either(&["off", "on"]),
+            TunableKind::Choice { words } => either(words),
+            TunableKind::Count(numbers) | TunableKind::Time(numbers) | TunableKind::Share(numbers) => {
+                format!("{} to {}", numbers.low, numbers.high)
             }
             TunableKind::Fraction => "0 to 1, in thousandths".to_owned(),
             TunableKind::Percentages => {
                 format!("up to {MOST_PERCENTAGES} rising whole percentages from 0 to 100, as 25/50/75")
             }
+        }
+    }
+
+    /// What can be typed, in words.
+    fn typed(&self) -> String {
+        let range = self.range();
+        match self.kind {
+            TunableKind::Time(numbers) => format!("{range} {}, or a time such as 3ms", numbers.unit),
+            TunableKind::Share(_) => format!("{range} %, with or without the sign"),
+            TunableKind::Fraction => format!("{range}, or per cent such as 60%"),
+            _ => range,
         }
     }
 
@@ -135,34 +140,32 @@ impl TunableInfo {
         }
     }
 
-    /// Reads a value: a number within the range, also as a time with a unit (`3ms`) where it is a time, `on` or `off` for a switch, a word
-    /// of a choice, a fraction, or a list of percentages.
+    /// Reads a value, as its kind is typed: `on` or `off`, a number within the range, also as a time with a unit (`3ms`) or with a sign of
+    /// per cent where it is one, a word of a choice, a fraction (`0.6`, `60%`), a list of percentages. Switches and choices may be numbers.
     ///
     /// # Errors
     /// [`TunableError::Value`] for everything else.
     pub fn parse(&self, value: &str) -> Result<u64, TunableError> {
-        let (low, high) = self.bounds();
-        let number = match (self.kind, value) {
-            (TunableKind::Switch, "true" | "on" | "Y") => Some(1),
-            (TunableKind::Switch, "false" | "off" | "N") => Some(0),
-            (TunableKind::Choice { words }, value) if words.contains(&value) => {
-                words.iter().position(|word| *word == value).map(|position| position as u64)
-            }
-            (TunableKind::Fraction, value) => thousandths(value),
-            (TunableKind::Percentages, value) => packed(value),
-            (TunableKind::Integer { unit, .. }, value) if value.ends_with(|c: char| c.is_ascii_alphabetic()) => {
-                in_unit(value, unit)
-            }
-            _ => value.parse().ok(),
-        };
-        number.filter(|number| (low..=high).contains(number)).ok_or_else(|| TunableError::Value {
-            name: self.name,
-            value: value.to_owned(),
-            range: match UNITS.iter().any(|(unit, _)| *unit == self.unit()) {
-                true => format!("{} {}, or a time such as 3ms", self.range(), self.unit()),
-                false => self.range(),
+        let whole = |value: &str| value.parse().ok();
+        let number = match self.kind {
+            TunableKind::Switch => match value {
+                "true" | "on" | "Y" => Some(1),
+                "false" | "off" | "N" => Some(0),
+                _ => whole(value),
             },
-        })
+            TunableKind::Choice { words } => {
+                let position = words.iter().position(|word| *word == value);
+                position.map(|position| position as u64).or_else(|| whole(value))
+            }
+            TunableKind::Time(Numbers { unit, .. }) => whole(value).or_else(|| in_unit(value, unit)),
+            TunableKind::Share(_) => whole(value.strip_suffix('%').unwrap_or(value)),
+            TunableKind::Count(_) => whole(value),
+            TunableKind::Fraction => thousandths(value),
+            TunableKind::Percentages => packed(value),
+        };
+        let (low, high) = self.bounds();
+        let legal = number.filter(|number| (low..=high).contains(number));
+        legal.ok_or_else(|| TunableError::Value { name: self.name, value: value.to_owned(), range: self.typed() })
     }
 }
 
@@ -172,9 +175,12 @@ const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("
 /// One, in thousandths.
 const THOUSAND: u64 = 1000;
 
-/// A fraction in thousandths, if it is a whole number of them.
+/// A fraction, or per cent, in thousandths, if it is a whole number of them.
 fn thousandths(value: &str) -> Option<u64> {
-    let thousandths = value.parse::<f64>().ok()? * THOUSAND as f64;
+    let thousandths = match value.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().ok()? * (THOUSAND / 100) as f64,
+        None => value.parse::<f64>().ok()? * THOUSAND as f64,
+    };
     let whole = thousandths.round();
     ((thousandths - whole).abs() < 1e-6 && whole >= 0.0).then_some(whole as u64)
 }
@@ -188,7 +194,33 @@ const MOST_PERCENTAGES: usize = 7;
 fn packed(value: &str) -> Option<u64> {
     let parts: Vec<u64> = value.split('/').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let legal = parts.len() <= MOST_PERCENTAGES && parts.is_sorted_by(|a, b| a < b) && parts.last() <= Some(&100);
-    legal.then(|| parts.iter().rev().fold(0, |packed, percent| packed << PACKED_BITS | (percent + 1)))
+    legal.then(|| pack(&parts))
+}
+
+/// The same of numbers.
+pub(crate) const fn pack(percentages: &[u64]) -> u64 {
+    let (mut packed, mut left) = (0, percentages.len());
+    while left > 0 {
+        left -= 1;
+        packed = packed << PACKED_BITS | (percentages[left] + 1);
+    }
+    packed
+}
+
+/// The position of a word that is there: a default that is none of its choice's words does not compile.
+pub(crate) const fn position(words: &[&str], word: &str) -> u64 {
+    let mut position = 0;
+    loop {
+        let (known, asked) = (words[position].as_bytes(), word.as_bytes());
+        let mut same = 0;
+        while same < known.len() && same < asked.len() && known[same] == asked[same] {
+            same += 1;
+        }
+        if same == known.len() && same == asked.len() {
+            return position as u64;
+        }
+        position += 1;
+    }
 }
 
 /// The percentages of a tunable that holds a list of them, in order.
@@ -278,19 +310,46 @@ pub trait TunableSet {
     fn set(&mut self, name: &str, value: u64) -> bool;
 }
 
-/// Declares a struct of tunables, all stored as `u64` (switches as 0 and 1), with their table.
+/// Declares a struct of tunables, all stored as `u64`, with their table. The word behind a name says what kind of value it has:
 ///
-/// `name: default "unit" in low..=high` is a number, or a switch if that is `0..=1`; `by ratio` behind it says that ratios matter;
-/// `as ["word", ...]` names the values; `of fraction` and `of percentages` are other ways to write them.
+/// - `name: switch on`, or `off`;
+/// - `name: count 250 "Hz" in 100..=1000`, a number with a unit or `""`; `by ratio` behind it says that ratios matter;
+/// - `name: time 50_000 "ns" in 0..=10_000_000 by ratio`, the same in a unit of time;
+/// - `name: share 20 in 0..=1000`, the same in per cent;
+/// - `name: choice "none" of ["none", "log"]`;
+/// - `name: fraction 600`, in thousandths; `name: percentages [25, 50, 75]`.
 macro_rules! tunables {
     (@scale) => { $crate::tunables::Scale::Linear };
     (@scale ratio) => { $crate::tunables::Scale::Logarithmic };
-    (@form) => { $crate::tunables::Form::Plain };
-    (@form fraction) => { $crate::tunables::Form::Fraction };
-    (@form percentages) => { $crate::tunables::Form::Percentages };
+    (@default switch on) => { 1 };
+    (@default switch off) => { 0 };
+    (@default choice $word:literal of $words:tt) => { const { $crate::tunables::position(&$words, $word) } };
+    (@default percentages $list:tt) => { $crate::tunables::pack(&$list) };
+    (@default $kind:ident $default:literal $($range:tt)*) => { $default };
+    (@kind switch $default:ident) => { $crate::tunables::TunableKind::Switch };
+    (@kind choice $word:literal of $words:tt) => { $crate::tunables::TunableKind::Choice { words: &$words } };
+    (@kind percentages $list:tt) => { $crate::tunables::TunableKind::Percentages };
+    (@kind fraction $default:literal) => { $crate::tunables::TunableKind::Fraction };
+    (@kind share $default:literal $($range:tt)+) => {
+        $crate::tunables::TunableKind::Share($crate::tunables::tunables!(@numbers "%" $($range)+))
+    };
+    (@kind time $default:literal $($range:tt)+) => {
+        $crate::tunables::TunableKind::Time($crate::tunables::tunables!(@numbers $($range)+))
+    };
+    (@kind count $default:literal $($range:tt)+) => {
+        $crate::tunables::TunableKind::Count($crate::tunables::tunables!(@numbers $($range)+))
+    };
+    (@numbers $unit:literal in $low:literal ..= $high:literal $(by $scale:ident)?) => {
+        $crate::tunables::Numbers {
+            low: $low,
+            high: $high,
+            unit: $unit,
+            scale: $crate::tunables::tunables!(@scale $($scale)?),
+        }
+    };
     ($(#[$meta:meta])* $vis:vis struct $type:ident {
-        $( $(#[doc = $doc:literal])+ $name:ident: $default:literal $unit:literal in $low:literal ..= $high:literal
-            $(by $scale:ident)? $(as [$($word:literal),+])? $(of $form:ident)?, )+
+        $( $(#[doc = $doc:literal])+ $name:ident: $kind:ident $default:tt $($unit:literal)?
+            $(in $low:literal ..= $high:literal)? $(by $scale:ident)? $(of $words:tt)?, )+
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -300,27 +359,22 @@ macro_rules! tunables {
 
         impl Default for $type {
             fn default() -> Self {
-                Self { $( $name: $default, )+ }
+                Self { $( $name: $crate::tunables::tunables!(@default $kind $default $($unit)? $(in $low ..= $high)? $(by $scale)? $(of $words)?), )+ }
             }
         }
 
         impl $crate::tunables::TunableSet for $type {
             const TABLE: &'static [$crate::tunables::TunableInfo] = &[ $( $crate::tunables::TunableInfo {
                 name: stringify!($name),
-                default: $default,
-                kind: $crate::tunables::TunableKind::new(
-                    ($low, $high),
-                    $unit,
-                    $crate::tunables::tunables!(@scale $($scale)?),
-                    &[$($($word),+)?],
-                    $crate::tunables::tunables!(@form $($form)?),
-                ),
+                default: $crate::tunables::tunables!(@default $kind $default $($unit)? $(in $low ..= $high)? $(by $scale)? $(of $words)?),
+                kind: $crate::tunables::tunables!(@kind $kind $default $($unit)? $(in $low ..= $high)? $(by $scale)? $(of $words)?),
                 doc: concat!($($doc),+).trim_ascii_start(),
             }, )+ ];
 
             fn from_values(values: &[u64]) -> Self {
                 let mut values = values.iter().copied();
-                Self { $( $name: values.next().unwrap_or($default), )+ }
+                let default = Self::default();
+                Self { $( $name: values.next().unwrap_or(default.$name), )+ }
             }
 
             fn set(&mut self, name: &str, value: u64) -> bool {
@@ -339,23 +393,61 @@ pub(crate) use tunables;
 mod tests {
     use super::*;
 
-    fn tunable(name: &'static str, range: (u64, u64), words: &'static [&'static str]) -> TunableInfo {
-        TunableInfo {
-            name,
-            default: range.0,
-            kind: TunableKind::new(range, "", Scale::Linear, words, Form::Plain),
-            doc: "",
+    tunables! {
+        /// One of each kind.
+        struct Kinds {
+            /// A switch.
+            hrtick: switch on,
+            /// A count.
+            hz: count 250 "Hz" in 100..=1000,
+            /// A time.
+            slice_us: time 700 "us" in 0..=10_000 by ratio,
+            /// A share.
+            imb_pct: share 20 in 0..=200,
+            /// A choice.
+            mode: choice "ladder" of ["prefix", "ladder"],
+            /// A fraction.
+            tol: fraction 600,
+            /// A list.
+            quartiles: percentages [25, 50, 75],
         }
+    }
+
+    fn named(name: &str) -> TunableInfo {
+        *Kinds::TABLE.iter().find(|tunable| tunable.name == name).unwrap()
     }
 
     #[test]
     fn values_outside_their_range_are_refused() {
-        let hz = tunable("hz", (100, 1000), &[]);
+        let hz = named("hz");
         assert_eq!(hz.parse("250"), Ok(250));
-        assert!(hz.parse("0").is_err());
-        assert!(hz.parse("-5").is_err());
-        assert!(hz.parse("off").is_err());
-        assert_eq!(tunable("hrtick", (0, 1), &[]).parse("off"), Ok(0));
+        for bad in ["0", "-5", "off", "3ms", "250%", ""] {
+            assert!(hz.parse(bad).unwrap_err().to_string().contains("it takes 100 to 1000"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_typed_as_its_kind_is() {
+        let parsed = |name, values: &[&str]| values.iter().map(|value| named(name).parse(value)).collect::<Vec<_>>();
+        assert_eq!(parsed("hrtick", &["off", "on", "0", "1", "N", "true"]), [0, 1, 0, 1, 0, 1].map(Ok));
+        assert_eq!(parsed("slice_us", &["700", "3ms", "2000ns"]), [700, 3000, 2].map(Ok));
+        assert_eq!(parsed("imb_pct", &["25", "25%"]), [25, 25].map(Ok));
+        assert_eq!(parsed("tol", &["0.6", "60%", "12.5%"]), [600, 600, 125].map(Ok));
+        let refused = |name, value: &str| named(name).parse(value).unwrap_err().to_string();
+        assert!(refused("hrtick", "2").ends_with("it takes off (0) or on (1)"));
+        assert!(refused("slice_us", "1ns").ends_with("it takes 0 to 10000 us, or a time such as 3ms"));
+        assert!(refused("imb_pct", "201%").ends_with("it takes 0 to 200 %, with or without the sign"));
+        assert!(refused("imb_pct", "25%%").contains("0 to 200"));
+    }
+
+    #[test]
+    fn defaults_are_values_of_their_kinds_and_texts_are_read_back() {
+        let defaults = Kinds::TABLE.iter().map(|tunable| tunable.text(tunable.default)).collect::<Vec<_>>();
+        assert_eq!(defaults, ["1", "250", "700", "20", "ladder", "0.6", "25/50/75"]);
+        for (tunable, text) in Kinds::TABLE.iter().zip(&defaults) {
+            assert_eq!(tunable.parse(text), Ok(tunable.default));
+        }
+        assert_eq!(Kinds::from_values(&[]), Kinds::default());
     }
 
     fn of_kind(kind: TunableKind) -> TunableInfo {
@@ -389,7 +481,7 @@ mod tests {
 
     #[test]
     fn words_stand_for_numbers() {
-        let mode = tunable("mode", (0, 1), &["prefix", "ladder"]);
+        let mode = named("mode");
         assert_eq!(["prefix", "ladder", "1"].map(|word| mode.parse(word)), [Ok(0), Ok(1), Ok(1)]);
         assert!(mode.parse("stairs").unwrap_err().to_string().contains("prefix (0) or ladder (1)"));
         assert!(mode.parse("2").is_err());

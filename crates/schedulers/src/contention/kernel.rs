@@ -35,9 +35,9 @@ tunables! {
     /// Tunables of all placements against contention.
     pub struct PlacementTunables {
         /// Longest stay on a CPU while others of its LLC wait.
-        slice_ns: 10_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
+        slice_ns: time 10_000_000 "ns" in 10_000..=10_000_000_000 by ratio,
         /// Time that a decision takes for each thing it looks at: an LLC, a CPU, a comparison of two tasks. Assumed.
-        look_ns: 10 "ns" in 0..=1_000_000 by ratio,
+        look_ns: time 10 "ns" in 0..=1_000_000 by ratio,
     }
 }
 
@@ -45,11 +45,11 @@ tunables! {
     /// Tunables of `dio`.
     pub struct DioTunables {
         /// Which reading: tasks sorted and dealt out every period, or each to the LLC with the smallest sum of miss ratios.
-        variant: 0 "" in 0..=1 as ["published", "coded"],
+        variant: choice "published" of ["published", "coded"],
         /// Time between two deals (published).
-        period_ns: 1_000_000_000 "ns" in 1_000_000..=60_000_000_000 by ratio,
+        period_ns: time 1_000_000_000 "ns" in 1_000_000..=60_000_000_000 by ratio,
         /// Periods over which a rate is taken (published).
-        window: 3 "" in 1..=100 by ratio,
+        window: count 3 "" in 1..=100 by ratio,
     }
 }
 
@@ -57,17 +57,17 @@ tunables! {
     /// Tunables of `cdf`.
     pub struct CdfTunables {
         /// Which reading: among LLCs of which at least half the percentiles differ the one with the fewest tasks, or that where most do.
-        variant: 0 "" in 0..=1 as ["published", "coded"],
+        variant: choice "published" of ["published", "coded"],
         /// Fraction of the LLC's percentile by which a task's must differ.
-        tol: 600 "" in 0..=1000 of fraction,
+        tol: fraction 600,
         /// Whose sets are compared: of the cores' L1 or L2, of the LLC, or of whichever had the line (of farther lines the L1's).
-        level: 2 "" in 0..=3 as ["l1", "l2", "llc", "mixed"],
+        level: choice "llc" of ["l1", "l2", "llc", "mixed"],
         /// Percentiles that are compared.
-        percentiles: 1_251_738 "" in 0..=0 of percentages,
+        percentiles: percentages [25, 50, 75],
         /// Accesses to that level that are remembered of a task.
-        window: 300 "accesses" in 1..=100_000 by ratio,
+        window: count 300 "accesses" in 1..=100_000 by ratio,
         /// What is taken from an LLC's histogram when a task leaves: as the reading has it, what it joined with, or what it used since.
-        bookkeeping: 0 "" in 0..=2 as ["reading", "exact", "coded"],
+        bookkeeping: choice "reading" of ["reading", "exact", "coded"],
     }
 }
 

@@ -25,40 +25,40 @@ tunables! {
     /// Tunables of `cfs`.
     pub struct CfsTunables {
         /// Period in which every task runs once; 0 = 6 ms × the factor of `tunable_scaling`.
-        sched_latency_ns: 0 "ns" in 0..=1_000_000_000 by ratio,
+        sched_latency_ns: time 0 "ns" in 0..=1_000_000_000 by ratio,
         /// Shortest slice; 0 = 0.75 ms × the factor.
-        sched_min_granularity_ns: 0 "ns" in 0..=1_000_000_000 by ratio,
+        sched_min_granularity_ns: time 0 "ns" in 0..=1_000_000_000 by ratio,
         /// Lead in virtual runtime a woken task needs to preempt; 0 = 1 ms × the factor.
-        sched_wakeup_granularity_ns: 0 "ns" in 0..=1_000_000_000 by ratio,
+        sched_wakeup_granularity_ns: time 0 "ns" in 0..=1_000_000_000 by ratio,
         /// Factor for the three above by number of CPUs (at most 8): 0 none, 1 = 1 + log2, 2 linear.
-        tunable_scaling: 1 "" in 0..=2 as ["none", "log", "linear"],
+        tunable_scaling: choice "log" of ["none", "log", "linear"],
         /// Window in which a task counts as cache-hot; also scales new-idle balancing.
-        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000 by ratio,
+        migration_cost_ns: time 500_000 "ns" in 0..=1_000_000_000 by ratio,
         /// Tasks examined per balance pass.
-        nr_migrate: 32 "tasks" in 1..=1024 by ratio,
+        nr_migrate: count 32 "tasks" in 1..=1024 by ratio,
         /// Each application of the workload is a group of its own (`sched_autogroup`).
-        autogroup: 1 "" in 0..=1,
+        autogroup: switch on,
         /// Feature GENTLE_FAIR_SLEEPERS: half the sleeper credit.
-        gentle_fair_sleepers: 1 "" in 0..=1,
+        gentle_fair_sleepers: switch on,
         /// Feature START_DEBIT: a new task starts one slice late.
-        start_debit: 1 "" in 0..=1,
+        start_debit: switch on,
         /// Feature NEXT_BUDDY: a woken task that preempts is preferred.
-        next_buddy: 0 "" in 0..=1,
+        next_buddy: switch off,
         /// Feature LAST_BUDDY: a task preempted by a wakeup is preferred afterwards.
-        last_buddy: 1 "" in 0..=1,
+        last_buddy: switch on,
         /// Feature WAKEUP_PREEMPTION.
-        wakeup_preemption: 1 "" in 0..=1,
+        wakeup_preemption: switch on,
         /// Feature SIS_UTIL (6.0): limit idle CPU searches by the LLC's utilisation; 0 = search all.
-        sis_util: 1 "" in 0..=1,
+        sis_util: switch on,
         /// Kernel whose rules hold: 4.9 balances and places by load, and balances with `imbalance_pct` and `busy_factor` of 125 and
         /// 32; more can be set, less is refused.
-        kernel: 0 "" in 0..=1 as ["6.5", "4.9"],
+        kernel: choice "6.5" of ["6.5", "4.9"],
         /// Balance by load alone, as 4.9 to 5.4 did.
-        balance_by_load: 0 "" in 0..=1,
+        balance_by_load: switch off,
         /// A group is busier only if by more than this, in percent (125 before 5.10).
-        imbalance_pct: 117 "%" in 101..=400,
+        imbalance_pct: share 117 in 101..=400,
         /// Balance intervals of busy CPUs are longer by this factor (32 before 5.10).
-        busy_factor: 16 "" in 1..=64,
+        busy_factor: count 16 "" in 1..=64,
     }
 }
 

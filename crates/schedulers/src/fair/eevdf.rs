@@ -21,45 +21,45 @@ tunables! {
     /// Tunables of `eevdf`.
     pub struct EevdfTunables {
         /// Request size of a normal task; 0 = 700 000 × the factor of `tunable_scaling`.
-        base_slice_ns: 0 "ns" in 0..=100_000_000 by ratio,
+        base_slice_ns: time 0 "ns" in 0..=100_000_000 by ratio,
         /// Factor for `base_slice_ns` by number of CPUs (at most 8): 0 none, 1 = 1 + log2, 2 linear.
-        tunable_scaling: 1 "" in 0..=2 as ["none", "log", "linear"],
+        tunable_scaling: choice "log" of ["none", "log", "linear"],
         /// Window in which a task counts as cache-hot; also scales new-idle balancing.
-        migration_cost_ns: 500_000 "ns" in 0..=1_000_000_000 by ratio,
+        migration_cost_ns: time 500_000 "ns" in 0..=1_000_000_000 by ratio,
         /// Tasks examined per balance pass.
-        nr_migrate: 32 "tasks" in 1..=1024 by ratio,
+        nr_migrate: count 32 "tasks" in 1..=1024 by ratio,
         /// Preemption among fair tasks waits for the return to user mode (`PREEMPT_LAZY`); 0 = full preemption.
-        preempt_lazy: 1 "" in 0..=1,
+        preempt_lazy: switch on,
         /// Each application of the workload is a group of its own (`sched_autogroup`).
-        autogroup: 1 "" in 0..=1,
+        autogroup: switch on,
         /// Feature PLACE_LAG: keep lag across sleep and migration.
-        place_lag: 1 "" in 0..=1,
+        place_lag: switch on,
         /// Feature PLACE_DEADLINE_INITIAL: a new task's first request is half a slice.
-        place_deadline_initial: 1 "" in 0..=1,
+        place_deadline_initial: switch on,
         /// Feature PLACE_REL_DEADLINE: a moved task keeps its relative deadline.
-        place_rel_deadline: 1 "" in 0..=1,
+        place_rel_deadline: switch on,
         /// Feature RUN_TO_PARITY: protect a running task up to the shortest slice queued.
-        run_to_parity: 1 "" in 0..=1,
+        run_to_parity: switch on,
         /// Feature PREEMPT_SHORT: a task with a shorter slice may cancel that protection.
-        preempt_short: 1 "" in 0..=1,
+        preempt_short: switch on,
         /// Feature PICK_BUDDY: a `next` buddy goes first if eligible.
-        pick_buddy: 1 "" in 0..=1,
+        pick_buddy: switch on,
         /// Feature NEXT_BUDDY: a woken task becomes the `next` buddy.
-        next_buddy: 0 "" in 0..=1,
+        next_buddy: switch off,
         /// Feature DELAY_DEQUEUE: a task that sleeps with negative lag stays queued until it has paid.
-        delay_dequeue: 1 "" in 0..=1,
+        delay_dequeue: switch on,
         /// Feature DELAY_ZERO: lag gained while so queued is cut to zero.
-        delay_zero: 1 "" in 0..=1,
+        delay_zero: switch on,
         /// Feature WAKEUP_PREEMPTION.
-        wakeup_preemption: 1 "" in 0..=1,
+        wakeup_preemption: switch on,
         /// Feature HRTICK: end slices by a high-resolution timer.
-        hrtick: 1 "" in 0..=1,
+        hrtick: switch on,
         /// Feature SIS_UTIL: limit idle CPU searches by the LLC's utilisation; 0 = search all.
-        sis_util: 1 "" in 0..=1,
+        sis_util: switch on,
         /// Feature NI_RANDOM: skip new-idle passes at random when they rarely succeed.
-        ni_random: 1 "" in 0..=1,
+        ni_random: switch on,
         /// Feature NI_RATE: let new-idle passes through at a minimum rate.
-        ni_rate: 1 "" in 0..=1,
+        ni_rate: switch on,
     }
 }
 

@@ -7,45 +7,45 @@ tunables! {
     /// Tunables of `ule`. A value of 0 that is described as the profile's own follows `profile`.
     pub struct UleTunables {
         /// Whose ULE: FreeBSD 11's sources, the port to Linux that the paper measured, the paper's text, or FreeBSD 14's sources.
-        profile: 0 "" in 0..=3 as ["freebsd11", "paper-port", "paper-text", "modern"],
+        profile: choice "freebsd11" of ["freebsd11", "paper-port", "paper-text", "modern"],
         /// Accounting ticks of the longest slice; 0 = the profile's own: a tenth of a second (12), 10 in the port. The shortest is a
         /// sixth of a value that is given.
-        slice: 0 "ticks" in 0..=10_000,
+        slice: count 0 "ticks" in 0..=10_000,
         /// Accounting ticks of the shortest slice; 0 = a sixth of the longest (2), 1 in the port.
-        slice_min: 0 "ticks" in 0..=10_000,
+        slice_min: count 0 "ticks" in 0..=10_000,
         /// Score below which a thread is interactive.
-        interact: 30 "" in 0..=100,
+        interact: count 30 "" in 0..=100,
         /// Worst priority that preempts at once; 0 never.
-        preempt_thresh: 80 "" in 0..=255,
+        preempt_thresh: count 80 "" in 0..=255,
         /// Priority that a thread has at least when it goes to sleep, until it runs; 0 = its own, 256 = the profile's: the best batch
         /// priority. 1 is 1, as for waits of FreeBSD that name no priority.
-        static_boost: 256 "" in 0..=256,
+        static_boost: count 256 "" in 0..=256,
         /// Ticks of the clock for which a thread's data is taken to stay in a cache of one level; 0 = the profile's own (1; 100 in
         /// the port).
-        affinity: 0 "ticks" in 0..=10_000,
+        affinity: count 0 "ticks" in 0..=10_000,
         /// Idle CPUs take threads from others.
-        steal_idle: 1 "" in 0..=1,
+        steal_idle: switch on,
         /// Levels of groups in which a CPU that runs out of threads looks for one before it switches to its idle thread, in FreeBSD 14;
         /// 0 = it does not.
-        trysteal_limit: 2 "levels" in 0..=64,
+        trysteal_limit: count 2 "levels" in 0..=64,
         /// An idle CPU looks for a thread whenever its idle thread wakes, which is at every accounting tick here; otherwise only when
         /// something was switched there. The port's idle CPUs always do.
-        always_steal: 0 "" in 0..=1,
+        always_steal: switch off,
         /// Turns of the loop in which an idle CPU that has switched often waits for a thread, so that none needs to interrupt it; a turn
         /// takes 20 ns (assumed). The port's idle CPUs, and hardware threads of a core, do not.
-        idlespins: 10_000 "" in 0..=1_000_000,
+        idlespins: count 10_000 "" in 0..=1_000_000,
         /// Switches in this and the last accounting tick above which it does; 0 = FreeBSD's own (157 at 127 Hz).
-        idlespinthresh: 0 "" in 0..=1_000_000,
+        idlespinthresh: count 0 "" in 0..=1_000_000,
         /// Load from which a CPU is stolen from. Between the hardware threads of a core it is 1 in FreeBSD 11.
-        steal_thresh: 2 "threads" in 1..=1000,
+        steal_thresh: count 2 "threads" in 1..=1000,
         /// The periodic balancer runs. In FreeBSD 11.0 as released it never does.
-        balance: 1 "" in 0..=1,
+        balance: switch on,
         /// Accounting ticks between passes of the periodic balancer, in the mean; 0 = the profile's own (a second; 128 in the port).
-        balance_interval: 0 "ticks" in 0..=1_000_000,
+        balance_interval: count 0 "ticks" in 0..=1_000_000,
         /// Charge run time by what a thread used; otherwise who runs at the accounting tick pays the whole tick, as the original does.
-        exact_charging: 0 "" in 0..=1,
+        exact_charging: switch off,
         /// Time that a look at one CPU takes in a search: two lines that another CPU has written. Assumed.
-        visit_ns: 50 "ns" in 0..=100_000,
+        visit_ns: time 50 "ns" in 0..=100_000,
     }
 }
 

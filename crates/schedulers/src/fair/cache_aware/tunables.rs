@@ -7,18 +7,18 @@ tunables! {
     /// Tunables of cache-aware scheduling (`docs/spec/linux-fair.md` section 6.11).
     pub struct CacheAwareTunables {
         /// The user's switch. Without several LLCs in a node or machine there is nothing to switch on.
-        enabled: 1 "" in 0..=1,
+        enabled: switch on,
         /// How far a process may exceed its LLC, in threads and in bytes: 0 never aggregates, 1 up to 80 % of the
         /// LLC's cores and its size, 100 without limit. The kernel takes more than 100 for 100.
-        aggr_tolerance: 1 "" in 0..=100,
+        aggr_tolerance: count 1 "" in 0..=100,
         /// Period of the scans and of the decay of occupancy; 0 = hz / 100. The kernel takes 0 for 1.
-        epoch_period: 0 "jiffies" in 0..=10_000 by ratio,
+        epoch_period: count 0 "jiffies" in 0..=10_000 by ratio,
         /// Epochs without a scan after which a process has no preferred LLC any more.
-        epoch_affinity_timeout: 5 "epochs" in 0..=1_000_000 by ratio,
+        epoch_affinity_timeout: count 5 "epochs" in 0..=1_000_000 by ratio,
         /// Utilisation up to which an LLC takes tasks freely; half as much again without SMT.
-        overaggr_pct: 50 "%" in 0..=1000,
+        overaggr_pct: share 50 in 0..=1000,
         /// How much fuller than the other LLC the preferred one may be.
-        imb_pct: 20 "%" in 0..=1000,
+        imb_pct: share 20 in 0..=1000,
     }
 }
 
