@@ -29,6 +29,7 @@ pub mod reproduce_table;
 pub mod schedulers;
 pub mod sim;
 pub mod study;
+pub mod study_drawings;
 pub mod sweep;
 pub mod validate;
 pub mod validate_memory;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::TOOL_VERSION;
 
-use crate::file::{Cost, Expectation, Missing, Outside, Study};
+use crate::file::{Cost, Expectation, Missing, NotAsked, Outside, Study};
 use crate::judge::{self, Judged, Judgement, Trials, is_of_the_size};
 use crate::plan::{Plan, PlannedCell};
 
@@ -58,6 +58,9 @@ pub struct StudyResult {
     pub not_expressible: Option<Missing>,
     /// The expectations.
     pub expectations: Vec<ExpectationResult>,
+    /// What was published and cannot be asked here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_asked: Vec<NotAsked>,
     /// The wrong models.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrong_models: Vec<WrongModelResult>,
@@ -244,20 +247,19 @@ impl StudyDocument {
     pub fn rows(&self) -> Vec<[String; 7]> {
         let mut rows = Vec::new();
         for study in &self.studies {
-            if study.expectations.is_empty() {
-                let missing = study.not_expressible.as_ref().map_or("", |missing| missing.missing.as_str());
-                let blank = String::new;
-                let what = format!("{}: {missing}", study.title);
-                rows.push([
-                    study.name.clone(),
-                    what,
-                    blank(),
-                    blank(),
-                    blank(),
-                    blank(),
-                    study.judgement.words().into(),
-                ]);
+            let row = |what: String, judgement: &str| {
+                let mut row: [String; 7] = Default::default();
+                (row[0], row[1], row[6]) = (study.name.clone(), what, judgement.to_owned());
+                row
+            };
+            if let Some(missing) = &study.not_expressible {
+                rows.push(row(format!("{}: {}", study.title, missing.missing), study.judgement.words()));
             }
+            let not_asked = study.not_asked.iter();
+            rows.extend(
+                not_asked
+                    .map(|of| row(format!("{}: {}", of.name, of.missing.missing), Judgement::NotExpressible.words())),
+            );
             for of in &study.expectations {
                 let judgement = match (of.unexpected, of.counted) {
                     (true, _) => format!("{} (!)", of.judgement.words()),
@@ -330,6 +332,7 @@ impl StudyResult {
                 .map(|cell| CellResult::new(study, cell))
                 .collect(),
             expectations,
+            not_asked: study.not_asked.clone(),
         }
     }
 

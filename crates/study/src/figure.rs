@@ -10,6 +10,11 @@
 //! | `median mean min max` | of the trials, one number |
 //! | `quantile(x, p)` | the same, `p` from 0 to 1 |
 //! | `abs(x) sqrt(x)` | of each trial |
+//! | `share(x, y)` | x over y in each trial, and nothing of nothing |
+//! | `[cell, each=TASK]` | of CPU time, a list: that of every instance of a task, in the order in which they were made |
+//! | `count_above(list, x)` | how many of a list are above x |
+//! | `above_after(list, x)` | how many of a list are above x after the first that is not |
+//! | `sum_over(axis, x) mean_over(axis, x)` | over all values of an axis, of x in the cells of each |
 //! | `name` | another figure of the study |
 //!
 //! What is left with a value for each trial is its median. Trial k of two cells has the same seed, so that arithmetic pairs them.
@@ -51,7 +56,28 @@ pub enum Node {
     Binary(Operator, Box<Expression>, Box<Expression>),
     /// A function and what it is of.
     Call(Function, Vec<Expression>),
+    /// A sum or mean over the values of an axis.
+    Over(Fold),
 }
+
+/// A sum or mean over the values of an axis.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fold {
+    /// Whether the sum is divided by the number of values.
+    pub mean: bool,
+    /// Name of the axis.
+    pub axis: String,
+    /// Of what.
+    pub of: Box<Expression>,
+    /// The same for each value; nothing as long as nobody has looked the axis up.
+    pub each: Vec<Expression>,
+}
+
+/// Key of a selection that is a list of tasks.
+pub const EACH: &str = "each";
+
+/// Names of folds, and whether they divide.
+const FOLDS: [(&str, bool); 2] = [("sum_over", false), ("mean_over", true)];
 
 /// A measure of a cell.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,22 +120,28 @@ pub enum Function {
     Abs,
     /// The square root.
     Sqrt,
+    /// A ratio, and nothing of nothing.
+    Share,
+    /// How many of a list are above a number.
+    CountAbove,
+    /// How many of a list are above a number after the first that is not.
+    AboveAfter,
 }
 
 impl Function {
-    const ALL: [(&'static str, Self); 7] = [
-        ("median", Self::Median),
-        ("mean", Self::Mean),
-        ("min", Self::Min),
-        ("max", Self::Max),
-        ("quantile", Self::Quantile),
-        ("abs", Self::Abs),
-        ("sqrt", Self::Sqrt),
+    /// Each with its name and of how many values it is.
+    const ALL: [(&'static str, Self, usize); 10] = [
+        ("median", Self::Median, 1),
+        ("mean", Self::Mean, 1),
+        ("min", Self::Min, 1),
+        ("max", Self::Max, 1),
+        ("quantile", Self::Quantile, 2),
+        ("abs", Self::Abs, 1),
+        ("sqrt", Self::Sqrt, 1),
+        ("share", Self::Share, 2),
+        ("count_above", Self::CountAbove, 2),
+        ("above_after", Self::AboveAfter, 2),
     ];
-
-    fn arguments(self) -> usize {
-        if self == Self::Quantile { 2 } else { 1 }
-    }
 }
 
 /// Why a text is no expression.
@@ -321,9 +353,12 @@ impl<'a> Parser<'a> {
     }
 
     fn call(&mut self, name: String, start: usize) -> Result<Node, ParseError> {
-        let function = Function::ALL.iter().find(|(known, _)| *known == name).map(|(_, function)| *function);
-        let Some(function) = function else {
-            let nearest = warmcore_topology::nearest(&name, Function::ALL.iter().map(|(known, _)| *known));
+        if let Some((_, mean)) = FOLDS.iter().find(|(known, _)| *known == name) {
+            return self.fold(*mean);
+        }
+        let Some((_, function, wanted)) = Function::ALL.into_iter().find(|(known, ..)| *known == name) else {
+            let known = Function::ALL.iter().map(|(known, ..)| *known).chain(FOLDS.map(|(known, _)| known));
+            let nearest = warmcore_topology::nearest(&name, known);
             let nearest = nearest.map(str::to_owned);
             return Err(ParseError { at: start, problem: ParseProblem::Function { name, nearest } });
         };
@@ -335,11 +370,26 @@ impl<'a> Parser<'a> {
         if !self.take(')') {
             return Err(self.expected("`,` or `)`"));
         }
-        let (wanted, found) = (function.arguments(), arguments.len());
+        let found = arguments.len();
         if wanted != found {
             return Err(ParseError { at: start, problem: ParseProblem::Arguments { name, wanted, found } });
         }
         Ok(Node::Call(function, arguments))
+    }
+
+    fn fold(&mut self, mean: bool) -> Result<Node, ParseError> {
+        self.at += 1;
+        self.skip_space();
+        let axis =
+            self.take_while(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-').to_owned();
+        if axis.is_empty() || !self.take(',') {
+            return Err(self.expected("the name of an axis and `,`"));
+        }
+        let of = Box::new(self.sum()?);
+        if !self.take(')') {
+            return Err(self.expected("`)`"));
+        }
+        Ok(Node::Over(Fold { mean, axis, of, each: Vec::new() }))
     }
 
     fn selection(&mut self, measure: String) -> Result<Selection, ParseError> {
@@ -381,6 +431,26 @@ impl Expression {
                 right.each_name(visit);
             }
             Node::Call(_, arguments) => arguments.iter().for_each(|argument| argument.each_name(visit)),
+            Node::Over(Fold { of, each, .. }) if each.is_empty() => of.each_name(visit),
+            Node::Over(Fold { each, .. }) => each.iter().for_each(|one| one.each_name(visit)),
+        }
+    }
+
+    /// Shows every measure to `change`.
+    pub fn each_selection_mut(&mut self, change: &mut dyn FnMut(&mut Selection)) {
+        match &mut self.node {
+            Node::Number(_) | Node::Named(_) => {}
+            Node::Measure(selection) => change(selection),
+            Node::Negated(inner) => inner.each_selection_mut(change),
+            Node::Binary(_, left, right) => {
+                left.each_selection_mut(change);
+                right.each_selection_mut(change);
+            }
+            Node::Call(_, arguments) => arguments.iter_mut().for_each(|argument| argument.each_selection_mut(change)),
+            Node::Over(Fold { of, each, .. }) => {
+                of.each_selection_mut(change);
+                each.iter_mut().for_each(|one| one.each_selection_mut(change));
+            }
         }
     }
 }
@@ -411,9 +481,13 @@ impl fmt::Display for Expression {
                 write!(f, "({left} {sign} {right})")
             }
             Node::Call(function, arguments) => {
-                let name = Function::ALL.iter().find(|(_, known)| known == function).map_or("", |(name, _)| name);
+                let name = Function::ALL.iter().find(|(_, known, _)| known == function).map_or("", |(name, ..)| name);
                 let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
                 write!(f, "{name}({})", arguments.join(", "))
+            }
+            Node::Over(Fold { mean, axis, of, .. }) => {
+                let name = FOLDS.iter().find(|(_, divides)| divides == mean).map_or("", |(name, _)| name);
+                write!(f, "{name}({axis}, {of})")
             }
         }
     }

@@ -9,15 +9,20 @@
 //! | `[not_expressible]` | a question that this program cannot ask: `missing`, and what would `settle` it; such a study has nothing else |
 //! | `[[machine]]`, `[[workload]]` | `name` and `text` of a machine (TOML) or workload (rt-app's format) of the study's own |
 //! | `profiles` | memory profiles (TOML) that workloads may name |
-//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `observe` |
-//! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` |
+//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe` |
+//! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` but [those that say what is expected](Expected) |
 //! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
-//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; `fitted`: the parameter that was fitted to it, so that it is shown and not scored; `counted = false`: shown and judged without consequence; `[expect.outside]`: a known answer outside of the band, see [`Outside`] |
+//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; `fitted`: the parameter that was fitted to it, so that it is shown and not scored; `counted = false`: shown and judged without consequence; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
+//! | `[[not_asked]]` | `name` of a published figure for which something is `missing` here, and what would `settle` it |
+//! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]` |
 //! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
 //!
 //! What is not what it should be is an error with line and column. Does not load machines or workloads: that is [`plan`](crate::plan)'s.
 
+mod expect;
 mod form;
+mod part;
+pub(crate) mod placeholders;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,7 +34,8 @@ use warmcore_lab::experiment::Observation;
 use warmcore_lab::files;
 use warmcore_options::MemoryChoice;
 
-use crate::figure::{Expression, Named, ParseError, did_you_mean};
+pub use self::expect::Expected;
+use crate::figure::{EACH, Expression, Named, ParseError, Selection, did_you_mean};
 
 /// Version of the form.
 pub const SCHEMA: &str = "warmcore-study-form-1";
@@ -67,8 +73,14 @@ pub struct Study {
     pub figures: Vec<NamedFigure>,
     /// What is expected.
     pub expectations: Vec<Expectation>,
+    /// What was published and cannot be asked here.
+    pub not_asked: Vec<NotAsked>,
+    /// What is drawn.
+    pub drawings: Vec<Drawing>,
     /// Models that must be rejected.
     pub wrong: Vec<WrongModel>,
+    /// Whether only what its figures name is run.
+    partial: bool,
     text: String,
 }
 
@@ -91,6 +103,53 @@ pub struct Missing {
     pub missing: String,
     /// What would answer the question.
     pub settle: String,
+}
+
+/// A figure of the source over time, drawn again from a cell's first trial.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Drawing {
+    /// Name of its files.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What is to be seen in the published one, and its axes.
+    pub published: String,
+    /// Of what: the kind, with a score's name after a dot, and a cell.
+    pub of: Selection,
+    /// How it is drawn.
+    pub kind: DrawingKind,
+    pub(crate) at: usize,
+}
+
+/// What is drawn over time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrawingKind {
+    /// Run time of each application so far.
+    RunTimeOfApplications,
+    /// Run time of each task so far.
+    RunTimeOfTasks,
+    /// A score of the scheduler.
+    Score,
+    /// Runnable tasks on each CPU.
+    TasksPerCpu,
+}
+
+/// Their names.
+const DRAWN: [(&str, DrawingKind); 4] = [
+    ("run_time_of_applications", DrawingKind::RunTimeOfApplications),
+    ("run_time_of_tasks", DrawingKind::RunTimeOfTasks),
+    ("score", DrawingKind::Score),
+    ("tasks_per_cpu", DrawingKind::TasksPerCpu),
+];
+
+/// A published figure that cannot be asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NotAsked {
+    /// What it is, in a few words.
+    pub name: String,
+    /// What is lacking for it.
+    #[serde(flatten)]
+    pub missing: Missing,
 }
 
 /// A machine or workload within the file.
@@ -126,6 +185,8 @@ pub struct Cell {
     pub seed: u64,
     /// End of each run even if tasks still run.
     pub max_time_ns: Option<u64>,
+    /// What counts in nothing, if not what the workload says.
+    pub warm_up_ns: Option<u64>,
     /// What is looked at beside the usual measures.
     pub observe: Vec<Observation>,
     /// Axes that its texts name.
@@ -139,6 +200,8 @@ pub struct Axis {
     pub name: String,
     /// For each value what is put for which placeholder.
     pub values: Vec<Vec<(String, String)>>,
+    /// For each value what is expected of it.
+    pub expected: Vec<Expected>,
 }
 
 /// A figure with a name.
@@ -172,6 +235,7 @@ pub struct Expectation {
     /// What is known of an answer outside of the band.
     pub outside: Option<Outside>,
     pub(crate) at: usize,
+    pub(crate) named_at: usize,
 }
 
 /// Both ends of a band, which belong to it. Infinite ones are open.
@@ -349,9 +413,9 @@ impl Study {
 
     /// Checks that figures name cells, axes and figures that are there, and not each other in a circle.
     fn check_names(&self, spans: impl Iterator<Item = usize>) -> Result<(), At> {
-        let figures = self.figures.iter().map(|figure| &figure.of);
-        let all = figures.chain(self.expectations.iter().map(|expectation| &expectation.figure));
-        for (expression, span) in all.zip(spans) {
+        let figures = self.figures.iter().map(|figure| &figure.of).zip(spans);
+        let all = figures.chain(self.expectations.iter().map(|of| (&of.figure, of.at)));
+        for (expression, span) in all {
             let mut found = Ok(());
             expression.each_name(&mut |name, at| {
                 if found.is_ok() {
@@ -360,6 +424,9 @@ impl Study {
                 }
             });
             found?;
+        }
+        for drawing in &self.drawings {
+            self.check_name(Named::Measure(&drawing.of)).map_err(|problem| (drawing.at, problem))?;
         }
         let (mut path, mut done) = (Vec::new(), BTreeSet::new());
         let mut look = |figure| self.circle_from(figure, &mut path, &mut done);
@@ -375,7 +442,7 @@ impl Study {
         };
         let cell = known("cell", &selection.cell, self.cells.iter().map(|cell| cell.name.as_str()))?;
         let cell = &self.cells[cell];
-        let mut keys: Vec<&str> = vec![SCHEDULER, "task", "application"];
+        let mut keys: Vec<&str> = vec![SCHEDULER, "task", "application", EACH];
         keys.extend(cell.axes.iter().flat_map(|axis| &self.axes[*axis].values[0]).map(|(key, _)| key.as_str()));
         for (key, _) in selection.choices.iter().filter(|(key, _)| !key.is_empty()) {
             known("axis of this cell", key, keys.iter().copied())?;
@@ -466,6 +533,7 @@ impl Expectation {
             counted: true,
             outside: None,
             at: 0,
+            named_at: 0,
         }
     }
 }

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use warmcore_lab::trial::Trial;
 use warmcore_memory::math::ln;
 
-use crate::figure::{self, Lookup, Selection, Value, ValueError};
+use crate::figure::{self, EACH, Lookup, Selection, Value, ValueError};
 use crate::file::{Expectation, OutsideKind};
-use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan};
+use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan, SPEED, WORK};
 
 /// What becomes of an expectation, from good to bad, and what is none of both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -141,17 +141,27 @@ struct InStudy<'a> {
     known: RefCell<BTreeMap<String, Result<Value, ValueError>>>,
 }
 
-impl Lookup for InStudy<'_> {
-    fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
+impl InStudy<'_> {
+    /// The experiment that a selection is of, and the trials that count.
+    fn trials(&self, selection: &Selection) -> Result<(usize, &[Trial]), ValueError> {
         let cell = self.plan.cell(self.study, self.wrong, selection).map_err(ValueError::Missing)?;
         let (experiment, scheduler) = cell.runs.clone().map_err(ValueError::NotHere)?;
         let missing = || ValueError::Missing(selection.to_string());
         let trials = self.trials.get(experiment).and_then(|of| of.get(scheduler)).ok_or_else(missing)?;
+        Ok((experiment, &trials[..trials.len().min(cell.trials)]))
+    }
+}
+
+impl Lookup for InStudy<'_> {
+    fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
+        let (experiment, trials) = self.trials(selection)?;
+        let missing = || ValueError::Missing(selection.to_string());
         let measure = self.plan.measure(experiment, &selection.measure);
         let chosen = selection.choices.iter().find(|(key, _)| key == "task" || key == "application");
         let value = |trial: &Trial| match (chosen, selection.measure.strip_prefix(CAUSE_PREFIX)) {
             (Some((key, name)), _) => Some(cpu_time(trial, key, name)),
             (None, Some(cause)) => trial.time_of(cause),
+            (None, None) if selection.measure == SPEED => speed(trial, self.plan.duration_ns(experiment)),
             (None, None) => match &measure {
                 Some(measure) => measure.value(trial),
                 // Measures of observations have names that say when.
@@ -159,7 +169,17 @@ impl Lookup for InStudy<'_> {
             }
             .or_else(|| (selection.measure == CPU_TIME).then(|| cpu_time(trial, "", ""))),
         };
-        trials.iter().take(cell.trials).map(|trial| value(trial).ok_or_else(missing)).collect()
+        trials.iter().map(|trial| value(trial).ok_or_else(missing)).collect()
+    }
+
+    fn lists(&self, selection: &Selection) -> Result<Vec<Vec<f64>>, ValueError> {
+        let (_, trials) = self.trials(selection)?;
+        let name = selection.choices.iter().find(|(key, _)| key == EACH).map_or("", |(_, name)| name);
+        let list = |trial: &Trial| {
+            let rows = trial.tasks.iter().filter(|row| is_instance(&row.name, name));
+            rows.map(|row| row.cpu_time_ns as f64).collect()
+        };
+        Ok(trials.iter().map(list).collect())
     }
 
     fn figure(&self, name: &str) -> Result<Value, ValueError> {
@@ -183,16 +203,26 @@ fn cpu_time(trial: &Trial, key: &str, name: &str) -> f64 {
         let rows = trial.applications.iter().filter(|row| row.name == name);
         return rows.map(|row| row.cpu_time_ns as f64).sum();
     }
-    let is_instance = |task: &str| {
-        if key.is_empty() {
-            return true;
-        }
-        let rest = task.strip_prefix(name);
-        rest.is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
-        })
-    };
-    trial.tasks.iter().filter(|row| is_instance(&row.name)).map(|row| row.cpu_time_ns as f64).sum()
+    let rows = trial.tasks.iter().filter(|row| key.is_empty() || is_instance(&row.name, name));
+    rows.map(|row| row.cpu_time_ns as f64).sum()
+}
+
+/// Whether a task is one of this name: the only one, or `NAME-2`.
+fn is_instance(task: &str, name: &str) -> bool {
+    let rest = task.strip_prefix(name);
+    rest.is_some_and(|rest| {
+        rest.is_empty() || rest.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+/// [`SPEED`] of a trial of a workload with this duration, if it has one.
+fn speed(trial: &Trial, duration_ns: Option<u64>) -> Option<f64> {
+    let elapsed_ns = trial.elapsed_ns as f64;
+    Some(match trial.applications.first() {
+        Some(first) if first.finished => 1.0 / first.elapsed_ns as f64,
+        _ if duration_ns != Some(trial.elapsed_ns) => 1.0 / elapsed_ns,
+        _ => trial.measure(WORK)? / elapsed_ns,
+    })
 }
 
 #[cfg(test)]

@@ -69,6 +69,10 @@ pub static STUDIES: &[Packaged] = studies![
     "answers/underloaded-stays",
     "answers/video-two-sockets",
     "answers/yield-of-two",
+    "papers/cache-aware-slides",
+    "papers/characterisation",
+    "papers/topology-rfc",
+    "papers/ule-cfs",
 ];
 
 /// Those of a name: one study, or all of a collection.
@@ -91,14 +95,22 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// A collection of studies: its name, and title and introduction of its page.
-const COLLECTIONS: [(&str, &str, &str); 1] = [(
-    "answers",
-    "Known answers",
-    "What this program says to questions whose answer somebody measured elsewhere. One file under `studies/answers` has a question, what it runs, \
+const COLLECTIONS: [(&str, &str, &str); 2] = [
+    (
+        "papers",
+        "Papers",
+        "Figures of papers, slides and patch letters beside those that are simulated. One file under `studies/papers` has a paper: what runs for each of its figures, \
+         what was published, and the band in which ours must lie, with the reason; bands were written before the runs. `docs/reproductions.md` says what is known of those outside.",
+    ),
+    (
+        "answers",
+        "Known answers",
+        "What this program says to questions whose answer somebody measured elsewhere. One file under `studies/answers` has a question, what it runs, \
      the measured answer with its source, and the band in which ours must lie, with the reason; bands were written before the runs. A wrong answer \
      stays in the list as wrong, with its cause; the tests run the short studies and fail when an answer changes. \
      `warmcore study run answers --page docs/answers.md` makes this page.",
-)];
+    ),
+];
 
 /// Title and introduction of the page of what was asked for.
 #[must_use]

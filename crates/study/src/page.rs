@@ -114,6 +114,12 @@ fn section(study: &StudyResult) -> String {
         }
         text.push('\n');
     }
+    for of in &study.not_asked {
+        text.push_str(&format!(
+            "\n**Not asked: {}.** Missing: {}\n\n**What would settle it.** {}\n",
+            of.name, of.missing.missing, of.missing.settle
+        ));
+    }
     for of in &study.expectations {
         if let Some(outside) = &of.outside {
             text.push_str(&format!(

@@ -25,7 +25,8 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload, WorkloadError};
 
-use crate::figure::{Named as NamedPart, Selection};
+use crate::figure::{EACH, Named as NamedPart, Selection};
+use crate::file::placeholders::{put_known, substitute};
 use crate::file::{Cell, FileError, Problem, SCHEDULER, Study};
 
 /// Most cells that one command plans.
@@ -128,6 +129,7 @@ struct Key {
     place: String,
     memory: Option<&'static str>,
     max_time_ns: Option<u64>,
+    warm_up_ns: Option<u64>,
     seed: u64,
     observe: String,
 }
@@ -140,6 +142,7 @@ struct Group {
     place: String,
     memory: Option<MemoryChoice>,
     max_time_ns: Option<u64>,
+    warm_up_ns: Option<u64>,
     seed: u64,
     observe: Vec<Observation>,
     trials: u32,
@@ -233,6 +236,9 @@ impl Planner {
                 };
                 let mut bindings = bindings.clone();
                 bindings.insert(SCHEDULER.to_owned(), put(scheduler)?);
+                if !study.needs(&cell.name, &bindings) {
+                    continue;
+                }
                 let (machine_text, workload_text, scheduler_text) = (put(machine)?, put(workload)?, put(instead)?);
                 let background = cell.background.as_ref().map(|text| put(text).map(|put| (text, put))).transpose()?;
                 let error = |text: &toml::Spanned<String>, words: String| {
@@ -246,6 +252,7 @@ impl Planner {
                     place: cell.place.clone(),
                     memory: cell.memory.map(MemoryChoice::name),
                     max_time_ns: cell.max_time_ns,
+                    warm_up_ns: cell.warm_up_ns,
                     seed: cell.seed,
                     // Numbers and names can always be written.
                     observe: serde_json::to_string(&cell.observe).unwrap_or_default(),
@@ -271,6 +278,7 @@ impl Planner {
                             place: cell.place.clone(),
                             memory: cell.memory,
                             max_time_ns: cell.max_time_ns,
+                            warm_up_ns: cell.warm_up_ns,
                             seed: cell.seed,
                             observe: cell.observe.clone(),
                             trials: cell.trials,
@@ -337,7 +345,7 @@ impl Planner {
                 Err(source) => return Err(PlanError::Place { study: named, source }),
             };
             // Bands are about whole runs; only a workload that states a warm-up has one.
-            let warm_up_ns = Some(group.workload.value.warm_up_ns.unwrap_or(0));
+            let warm_up_ns = Some(group.warm_up_ns.or(group.workload.value.warm_up_ns).unwrap_or(0));
             let options = RunOptions { max_time_ns: group.max_time_ns, warm_up_ns, ..RunOptions::default() };
             let built = Experiment::builder(group.machine, group.workload)
                 .schedulers(group.schedulers)
@@ -390,6 +398,10 @@ impl Plan {
                 });
                 found.map_err(|problem| study.error_at(0, problem))?;
             }
+            for drawing in study.drawings.iter().filter(|_| !study.is_partial()) {
+                self.cell(index, None, &drawing.of)
+                    .map_err(|words| study.error_at(drawing.at, Problem::Value(words)))?;
+            }
         }
         Ok(())
     }
@@ -398,7 +410,7 @@ impl Plan {
         let cell = self.cell(study, None, selection).map_err(Problem::Value)?;
         let Ok((experiment, _)) = cell.runs else { return Ok(()) };
         let workload = &self.experiments[experiment].experiment.workload.value;
-        let by_task = selection.choices.iter().find(|(key, _)| key == "task" || key == "application");
+        let by_task = selection.choices.iter().find(|(key, _)| matches!(key.as_str(), "task" | "application" | EACH));
         if let Some((key, name)) = by_task {
             if selection.measure != CPU_TIME {
                 let words = format!("`{key}=` chooses of {CPU_TIME} only, not of {}", selection.measure);
@@ -422,7 +434,11 @@ impl Plan {
             return Ok(());
         }
         let all: Vec<String> = measures::of_workload(workload).into_iter().map(|measure| measure.name).collect();
-        if selection.measure == CPU_TIME { Ok(()) } else { known("measure", &selection.measure, &all) }
+        if [CPU_TIME, SPEED].contains(&selection.measure.as_str()) {
+            Ok(())
+        } else {
+            known("measure", &selection.measure, &all)
+        }
     }
 
     /// The one simulation that a selection means.
@@ -431,14 +447,7 @@ impl Plan {
     /// In words, when it means none or several.
     pub fn cell(&self, study: usize, wrong: Option<usize>, selection: &Selection) -> Result<&PlannedCell, String> {
         let of = &self.studies[study];
-        let fits = |cell: &&PlannedCell| {
-            of.cells[cell.cell].name == selection.cell
-                && selection.choices.iter().all(|(key, value)| match key.as_str() {
-                    "task" | "application" => true,
-                    "" => cell.bindings.get(SCHEDULER) == Some(value),
-                    key => cell.bindings.get(key) == Some(value),
-                })
-        };
+        let fits = |cell: &&PlannedCell| selection.fits(&of.cells[cell.cell].name, &cell.bindings);
         let of_model = |model: Option<usize>| {
             self.cells[study].iter().filter(move |cell| cell.wrong == model).filter(fits).collect::<Vec<_>>()
         };
@@ -475,6 +484,11 @@ impl Plan {
         self.experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum()
     }
 
+    /// The duration of an experiment's workload, if it has one.
+    pub(crate) fn duration_ns(&self, experiment: usize) -> Option<u64> {
+        self.experiments[experiment].experiment.workload.value.duration_ns
+    }
+
     /// The measures of an experiment, by which infinite times of runs that were cut off are known.
     #[must_use]
     pub fn measure(&self, experiment: usize, name: &str) -> Option<Measure> {
@@ -483,6 +497,11 @@ impl Plan {
     }
 }
 
+/// How fast a run is: one over the time of the first application where that ends, over the run's time where a task ended the run before
+/// its duration; else the work done over the duration. Compares a program under two schedulers, whatever its end is.
+pub const SPEED: &str = "speed";
+/// The work done.
+pub(crate) const WORK: &str = "work_ns";
 /// CPU time of all tasks, or of some.
 pub const CPU_TIME: &str = "cpu_time_ns";
 /// What time by cause begins with.
@@ -512,25 +531,6 @@ fn combinations(study: &Study, cell: &Cell) -> Vec<BTreeMap<String, String>> {
         found = found.iter().flat_map(with).collect();
     }
     found
-}
-
-/// A text with what is put for its placeholders; fails with the name of one for which there is nothing.
-fn substitute(text: &str, bindings: &BTreeMap<String, String>) -> Result<String, String> {
-    let put = put_known(text, bindings);
-    // JSON has braces of its own, but never around a name alone.
-    let mut rest = put.as_str();
-    while let Some(open) = rest.find('{') {
-        rest = &rest[open + 1..];
-        let name: String = rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
-        if !name.is_empty() && rest[name.len()..].starts_with('}') {
-            return Err(name);
-        }
-    }
-    Ok(put)
-}
-
-fn put_known(text: &str, bindings: &BTreeMap<String, String>) -> String {
-    bindings.iter().fold(text.to_owned(), |text, (key, value)| text.replace(&format!("{{{key}}}"), value))
 }
 
 fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap<String, String>) -> FileError {

@@ -3,7 +3,7 @@
 //! With a directory every experiment has a run directory in it, `experiments/STUDY-HASH`, which other commands read like any other.
 //! A second start in the same directory goes on: what is finished there is not run again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -73,10 +73,18 @@ fn run_one(planned: &PlannedExperiment, means: &Means<'_>) -> Result<Vec<Vec<Tri
     Ok(finished.trials)
 }
 
+impl PlannedExperiment {
+    /// Its run directory in a directory of studies.
+    #[must_use]
+    pub fn path(&self, out: &Path) -> PathBuf {
+        out.join("experiments").join(format!("{}-{}", self.study, self.experiment.record().short_hash()))
+    }
+}
+
 /// The run directory of an experiment: a new one, or the one in which it was begun.
 fn directory(out: &Path, planned: &PlannedExperiment, note: &dyn Fn(&str)) -> Result<RunDirectory, StudyError> {
     let experiment = &planned.experiment;
-    let path = out.join("experiments").join(format!("{}-{}", planned.study, experiment.record().short_hash()));
+    let path = planned.path(out);
     if path.join(EXPERIMENT).is_file() {
         let directory = RunDirectory::open(&path)?;
         session::check_same(&directory, experiment)?;

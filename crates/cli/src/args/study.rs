@@ -49,6 +49,12 @@ pub struct StudyRunArguments {
     /// Leave out studies that say that they take long
     #[arg(long)]
     pub short: bool,
+    /// Only what is expected under names that contain this, and what must run for it; commas between several
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// So many trials of every cell instead of its own
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: Option<u32>,
     /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,

@@ -19,6 +19,7 @@ use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{
     available_jobs, directory_failure, resume_failure, run_failure, session_failure, unix_seconds,
 };
+use crate::commands::study_drawings;
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -69,6 +70,12 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     if chosen.len() < all {
         console.note(&format!("{} studies that take long are left out", all - chosen.len()));
     }
+    if !arguments.only.is_empty() {
+        keep_only(&mut chosen, &arguments.only)?;
+    }
+    if let Some(trials) = arguments.trials {
+        chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials);
+    }
     let plan = plan::plan(chosen, &|words| console.note(words)).map_err(plan_failure)?;
     plan.notes.iter().for_each(|words| console.warn(words));
     if let Some(out) = &arguments.out {
@@ -82,6 +89,11 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         write_atomically(result, pretty(&document).as_bytes()).map_err(file_failure)?;
         console.note(&format!("result: {}", result.display()));
     }
+    if let Some(out) = &arguments.out {
+        for page in study_drawings::draw(&plan, out, &signals)? {
+            console.note(&format!("figures of the source: {}", out.join(page).display()));
+        }
+    }
     if let Some(path) = &arguments.page {
         write_page(&document, heading, path, result.as_deref())?;
     }
@@ -92,6 +104,22 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     let words = format!("{} not as the files say: {}", document.unexpected, document.surprises().join("; "));
     let help = "mend the model; or say in the study what is outside and why, with [expect.outside]";
     Err(Failure::new(Class::Check, "warmcore::study", words).help(help))
+}
+
+/// Leaves what is expected under names that contain one of these texts, and studies that have such.
+fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Failure> {
+    let named = |study: &Study| {
+        let expected = study.expectations.iter().map(|of| of.name.clone());
+        expected.chain(study.not_asked.iter().map(|of| of.name.clone())).collect::<Vec<_>>()
+    };
+    let names: Vec<String> = chosen.iter().flat_map(named).collect();
+    if let Some(missed) = wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str()))) {
+        let words = format!("nothing is expected under a name that contains `{missed}`");
+        let help = format!("--only takes parts of names, with commas; there are: {}", names.join("; "));
+        return Err(Failure::usage("warmcore::study", words).help(help));
+    }
+    chosen.retain_mut(|study| study.keep_only(wanted));
+    Ok(())
 }
 
 /// Trials of every experiment.

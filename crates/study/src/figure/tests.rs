@@ -16,6 +16,10 @@ impl Lookup for Table {
         })
     }
 
+    fn lists(&self, _: &Selection) -> Result<Vec<Vec<f64>>, ValueError> {
+        Ok(vec![vec![5.0, 1.0, 7.0], vec![9.0, 8.0, 0.0], vec![2.0]])
+    }
+
     fn figure(&self, name: &str) -> Result<Value, ValueError> {
         Ok(Value::One(name.len() as f64))
     }
@@ -40,6 +44,11 @@ fn figures_are_computed_trial_by_trial_and_their_middle_counts() {
         ("sqrt(16) * 1e-3 * 1_000", 4.0),
         ("abs(m[a] - 5)", 3.0),
         ("four * 2", 8.0),
+        ("max(share(m[a], m[b]))", 0.5),
+        ("share(0, 0)", 0.0),
+        ("max(count_above(m[a, each=x], 4))", 2.0),
+        ("max(above_after(m[a, each=x], 4))", 1.0),
+        ("count_above(m[a, each=x], 4)", 2.0),
     ] {
         assert_eq!(value(text), Ok(expected), "{text}");
     }

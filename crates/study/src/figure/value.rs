@@ -2,7 +2,7 @@
 
 use warmcore_statistics::Sample;
 
-use super::{Expression, Function, Node, Operator, Selection};
+use super::{EACH, Expression, Fold, Function, Node, Operator, Selection};
 
 /// A value in the making.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,6 +44,9 @@ pub enum ValueError {
     /// What comes out is no number, such as the root of a negative one.
     #[error("it is no number")]
     NotANumber,
+    /// A list stands where a number should, or the other way round.
+    #[error("a list is what `each=` chooses, and goes into `count_above` and `above_after` only")]
+    List,
     /// What it needs cannot be had on this computer.
     #[error("{0}")]
     NotHere(String),
@@ -57,11 +60,25 @@ pub trait Lookup {
     /// Why there are none.
     fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError>;
 
+    /// The lists that a measure with `each=` is, one for each trial.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn lists(&self, selection: &Selection) -> Result<Vec<Vec<f64>>, ValueError>;
+
     /// The value of another figure.
     ///
     /// # Errors
     /// Why there is none.
     fn figure(&self, name: &str) -> Result<Value, ValueError>;
+}
+
+impl Selection {
+    /// Whether it is a list for each trial.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        self.choices.iter().any(|(key, _)| key == EACH)
+    }
 }
 
 /// The value of an expression.
@@ -71,6 +88,7 @@ pub trait Lookup {
 pub fn evaluate(expression: &Expression, lookup: &dyn Lookup) -> Result<Value, ValueError> {
     let value = match &expression.node {
         Node::Number(number) => Value::One(*number),
+        Node::Measure(selection) if selection.is_list() => return Err(ValueError::List),
         Node::Measure(selection) => Value::Trials(lookup.measure(selection)?),
         Node::Named(name) => lookup.figure(name)?,
         Node::Negated(inner) => map(evaluate(inner, lookup)?, |number| -number),
@@ -86,6 +104,27 @@ pub fn evaluate(expression: &Expression, lookup: &dyn Lookup) -> Result<Value, V
                 Operator::Divide => a / b,
             })?
         }
+        Node::Over(Fold { mean, each, .. }) => {
+            let add = |sum, one| zip(sum, evaluate(one, lookup)?, |a, b| a + b);
+            let sum = each.iter().try_fold(Value::One(0.0), add)?;
+            if *mean { map(sum, |sum| sum / each.len() as f64) } else { sum }
+        }
+        Node::Call(function @ (Function::CountAbove | Function::AboveAfter), arguments) => {
+            let Node::Measure(selection) = &arguments[0].node else { return Err(ValueError::List) };
+            let limit = middle(&evaluate(&arguments[1], lookup)?)?;
+            let above = |list: &Vec<f64>| {
+                let skipped = list.iter().skip_while(|number| *function == Function::AboveAfter && **number > limit);
+                skipped.filter(|number| **number > limit).count() as f64
+            };
+            if !selection.is_list() {
+                return Err(ValueError::List);
+            }
+            Value::Trials(lookup.lists(selection)?.iter().map(above).collect())
+        }
+        Node::Call(Function::Share, arguments) => {
+            let of = |index: usize| evaluate(&arguments[index], lookup);
+            zip(of(0)?, of(1)?, |part, all| if part == 0.0 { 0.0 } else { part / all })?
+        }
         Node::Call(function, arguments) => {
             let of = evaluate(&arguments[0], lookup)?;
             match function {
@@ -99,6 +138,8 @@ pub fn evaluate(expression: &Expression, lookup: &dyn Lookup) -> Result<Value, V
                 Function::Mean => Value::One(of_sample(&of, Sample::mean)?),
                 Function::Min => Value::One(of_sample(&of, Sample::min)?),
                 Function::Max => Value::One(of_sample(&of, Sample::max)?),
+                // Above.
+                Function::Share | Function::CountAbove | Function::AboveAfter => return Err(ValueError::List),
             }
         }
     };

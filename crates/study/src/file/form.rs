@@ -8,11 +8,12 @@ use toml::Spanned;
 use warmcore_lab::experiment::Observation;
 use warmcore_options::MemoryChoice;
 
+use super::expect::{self, ExpectForm, Expected};
 use super::{
-    At, Axis, Band, Cell, Cost, Expectation, Inline, Missing, NamedFigure, Outside, Problem, SCHEDULER, SCHEMA, Study,
-    WrongModel, known,
+    At, Axis, Cell, Cost, DRAWN, Drawing, Expectation, Inline, Missing, NamedFigure, NotAsked, Problem, SCHEDULER,
+    SCHEMA, Study, WrongModel, known,
 };
-use crate::figure::{self, Expression};
+use crate::figure::{self, EACH};
 
 /// Most trials of a cell.
 const MOST_TRIALS: u32 = 10_000;
@@ -49,6 +50,10 @@ struct FileForm {
     #[serde(default)]
     expect: Vec<ExpectForm>,
     #[serde(default)]
+    not_asked: Vec<NotAskedForm>,
+    #[serde(default)]
+    drawing: Vec<DrawingForm>,
+    #[serde(default)]
     wrong: Vec<WrongForm>,
 }
 
@@ -65,6 +70,7 @@ struct CellForm {
     trials: Option<Spanned<u32>>,
     seed: Option<u64>,
     max_time: Option<Spanned<String>>,
+    warm_up: Option<Spanned<String>>,
     #[serde(default)]
     observe: Vec<Observation>,
 }
@@ -73,7 +79,7 @@ struct CellForm {
 #[serde(deny_unknown_fields)]
 struct AxisForm {
     name: Spanned<String>,
-    values: Spanned<Vec<toml::Value>>,
+    values: Spanned<Vec<Spanned<toml::Value>>>,
 }
 
 #[derive(Deserialize)]
@@ -85,16 +91,19 @@ struct FigureForm {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ExpectForm {
+struct NotAskedForm {
     name: Spanned<String>,
-    figure: Spanned<String>,
-    published: Option<f64>,
-    band: Spanned<[f64; 2]>,
-    reason: String,
-    neutral: Option<Spanned<toml::Value>>,
-    fitted: Option<String>,
-    counted: Option<bool>,
-    outside: Option<Outside>,
+    missing: String,
+    settle: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrawingForm {
+    name: Spanned<String>,
+    title: String,
+    published: String,
+    of: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +129,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         ("vary", form.vary.is_empty()),
         ("figure", form.figure.is_empty()),
         ("wrong", form.wrong.is_empty()),
+        ("not_asked", form.not_asked.is_empty()),
+        ("drawing", form.drawing.is_empty()),
     ];
     match &form.not_expressible {
         Some(_) => {
@@ -138,11 +149,11 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         return Err((figure.name.span().start, Problem::Value(words)));
     }
     let axes = form.vary.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
-    unique("vary", form.vary.iter().map(|axis| &axis.name))?;
-    unique("cell", form.cell.iter().map(|cell| &cell.name))?;
-    unique("figure", form.figure.iter().map(|figure| &figure.name))?;
-    unique("expect", form.expect.iter().map(|expect| &expect.name))?;
-    unique("wrong", form.wrong.iter().map(|wrong| &wrong.name))?;
+    unique("vary", names(form.vary.iter().map(|axis| &axis.name)))?;
+    unique("cell", names(form.cell.iter().map(|cell| &cell.name)))?;
+    unique("figure", names(form.figure.iter().map(|figure| &figure.name)))?;
+    unique("drawing", names(form.drawing.iter().map(|drawing| &drawing.name)))?;
+    unique("wrong", names(form.wrong.iter().map(|wrong| &wrong.name)))?;
     check_axes(&form, &axes)?;
     let cells = form.cell.iter().map(|of| cell(of, &form, &axes)).collect::<Result<Vec<_>, _>>()?;
     if let Some((index, unused)) =
@@ -151,10 +162,19 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         let problem = Problem::Axis { name: unused.name.clone(), reason: "is in the text of no cell" };
         return Err((form.vary[index].name.span().start, problem));
     }
-    let figures =
-        form.figure.iter().map(|form| Ok(NamedFigure { name: form.name.get_ref().clone(), of: expression(&form.of)? }));
+    let varied = expect::Varied { axes: &axes, cells: &cells };
+    let figures = form
+        .figure
+        .iter()
+        .map(|form| Ok(NamedFigure { name: form.name.get_ref().clone(), of: varied.expression(&form.of, &[])? }));
     let figures = figures.collect::<Result<Vec<_>, At>>()?;
-    let expectations = form.expect.iter().map(expectation).collect::<Result<Vec<_>, At>>()?;
+    varied.check_expected(&form.expect, &form.vary.iter().map(|axis| axis.name.span().start).collect::<Vec<_>>())?;
+    let mut expectations = Vec::new();
+    for form in &form.expect {
+        varied.expectations(form, &mut expectations)?;
+    }
+    let named = expectations.iter().map(|of: &Expectation| (of.name.as_str(), of.named_at));
+    unique("expect", named.chain(form.not_asked.iter().map(|of| (of.name.get_ref().as_str(), of.name.span().start))))?;
     let wrong = form.wrong.iter().map(|form| wrong_model(form, &cells, &expectations));
     let study = Study {
         name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -172,17 +192,23 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         figures,
         wrong: wrong.collect::<Result<_, At>>()?,
         expectations,
+        drawings: form.drawing.iter().map(drawing).collect::<Result<_, At>>()?,
+        not_asked: form.not_asked.into_iter().map(NotAskedForm::into_part).collect(),
         cells,
+        partial: false,
         text: text.to_owned(),
     };
-    let spans = form.figure.iter().map(|figure| figure.of.span().start);
-    study.check_names(spans.chain(form.expect.iter().map(|expect| expect.figure.span().start)))?;
+    study.check_names(form.figure.iter().map(|figure| figure.of.span().start))?;
     Ok(study)
 }
 
 /// What the reader of TOML says, with our own words for a key that is none.
 fn syntax(error: &toml::de::Error) -> At {
-    let at = error.span().map_or(0, |span| span.start);
+    syntax_at(error, error.span().map_or(0, |span| span.start))
+}
+
+/// The same of a part that was read by itself, whose place is known.
+pub(super) fn syntax_at(error: &toml::de::Error, at: usize) -> At {
     let message = error.message();
     let Some(rest) = message.strip_prefix("unknown field ") else { return (at, Problem::Syntax(message.to_owned())) };
     let mut quoted = rest.split('`').skip(1).step_by(2).map(str::to_owned);
@@ -192,11 +218,23 @@ fn syntax(error: &toml::de::Error) -> At {
     (at, Problem::UnknownKey { key, nearest, known })
 }
 
-fn unique<'a>(kind: &'static str, names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), At> {
+impl NotAskedForm {
+    fn into_part(self) -> NotAsked {
+        let missing = Missing { missing: self.missing, settle: self.settle };
+        NotAsked { name: self.name.into_inner(), missing }
+    }
+}
+
+/// Names and where they are.
+fn names<'a>(all: impl Iterator<Item = &'a Spanned<String>>) -> impl Iterator<Item = (&'a str, usize)> {
+    all.map(|name| (name.get_ref().as_str(), name.span().start))
+}
+
+fn unique<'a>(kind: &'static str, names: impl Iterator<Item = (&'a str, usize)>) -> Result<(), At> {
     let mut seen = BTreeSet::new();
-    for name in names {
-        if !seen.insert(name.get_ref()) {
-            return Err((name.span().start, Problem::Twice { kind, name: name.get_ref().clone() }));
+    for (name, at) in names {
+        if !seen.insert(name) {
+            return Err((at, Problem::Twice { kind, name: name.to_owned() }));
         }
     }
     Ok(())
@@ -211,8 +249,11 @@ fn axis(form: &AxisForm) -> Result<Axis, At> {
         _ => None,
     };
     let mut values: Vec<Vec<(String, String)>> = Vec::new();
+    let mut expected = Vec::new();
     for value in form.values.get_ref() {
-        let bindings = match value {
+        let (value, of_it) = Expected::taken_from(value)?;
+        expected.push(of_it);
+        let bindings = match &value {
             toml::Value::Table(table) => {
                 table.iter().map(|(key, value)| Some((key.clone(), scalar(value)?))).collect::<Option<Vec<_>>>()
             }
@@ -233,12 +274,12 @@ fn axis(form: &AxisForm) -> Result<Axis, At> {
     if values.is_empty() {
         return wrong("has no values");
     }
-    Ok(Axis { name, values })
+    Ok(Axis { name, values, expected })
 }
 
 /// No two axes put something for the same placeholder, and none for the schedulers.
 fn check_axes(form: &FileForm, axes: &[Axis]) -> Result<(), At> {
-    let mut seen: BTreeSet<&str> = [SCHEDULER, "task", "application"].into();
+    let mut seen: BTreeSet<&str> = [SCHEDULER, "task", "application", EACH].into();
     for (axis, form) in axes.iter().zip(&form.vary) {
         for (key, _) in &axis.values[0] {
             if !seen.insert(key) {
@@ -264,10 +305,11 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         let at = form.trials.as_ref().map_or(0, |trials| trials.span().start);
         return Err((at, Problem::Value(format!("{trials} trials; there are 1 to {MOST_TRIALS}"))));
     }
-    let max_time_ns = form.max_time.as_ref().map(|text| {
-        warmcore_workload::parse_duration(text.get_ref())
-            .map_err(|error| (text.span().start, Problem::Value(error.to_string())))
-    });
+    let duration = |text: &Option<Spanned<String>>| {
+        let Some(text) = text else { return Ok(None) };
+        let parsed = warmcore_workload::parse_duration(text.get_ref());
+        parsed.map(Some).map_err(|error| (text.span().start, Problem::Value(error.to_string())))
+    };
     let texts = [&form.machine, &form.workload].into_iter().chain(&form.background).chain(form.schedulers.get_ref());
     let texts = texts.map(Spanned::get_ref);
     let own = |all: &'_ [Inline], name: &str| all.iter().find(|own| own.name == name).map(|own| own.text.clone());
@@ -286,53 +328,29 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         memory: memory.transpose()?,
         trials,
         seed: form.seed.unwrap_or(1),
-        max_time_ns: max_time_ns.transpose()?,
+        max_time_ns: duration(&form.max_time)?,
+        warm_up_ns: duration(&form.warm_up)?,
         observe: form.observe.clone(),
         axes: (0..axes.len()).filter(|index| names(&axes[*index])).collect(),
     })
 }
 
-fn expression(text: &Spanned<String>) -> Result<Expression, At> {
-    figure::parse(text.get_ref()).map_err(|error| (text.span().start + 1 + error.at, Problem::Figure(error)))
-}
-
-fn expectation(form: &ExpectForm) -> Result<Expectation, At> {
-    let [low, high] = *form.band.get_ref();
-    let wrong = |words: String| Err((form.band.span().start, Problem::Value(words)));
-    if low.is_nan() || high.is_nan() || (low.is_infinite() && high.is_infinite()) {
-        return wrong("a band has at least one end".into());
-    }
-    if low > high {
-        return wrong(format!("the band's ends are swapped: {low} is more than {high}"));
-    }
-    if form.reason.trim().is_empty() {
-        return wrong("a band has a reason".into());
-    }
-    if form.published.is_some_and(|value| !value.is_finite()) {
-        return Err((form.name.span().start, Problem::Value("what was published is a finite number".into())));
-    }
-    let neutral = match form.neutral.as_ref().map(Spanned::get_ref) {
-        None => Some(1.0),
-        Some(toml::Value::Float(number)) if number.is_finite() => Some(*number),
-        Some(toml::Value::Integer(number)) => Some(*number as f64),
-        Some(toml::Value::String(text)) if text == "none" => None,
-        Some(_) => {
-            let at = form.neutral.as_ref().map_or(0, |neutral| neutral.span().start);
-            return Err((at, Problem::Value("`neutral` is a number, or \"none\"".into())));
-        }
+/// A drawing of `KIND[cell]`.
+fn drawing(form: &DrawingForm) -> Result<Drawing, At> {
+    // The text begins after its quotation mark.
+    let at = form.of.span().start + 1;
+    let parsed = figure::parse(form.of.get_ref()).map_err(|error| (at + error.at, Problem::Figure(error)))?;
+    let figure::Node::Measure(of) = parsed.node else {
+        return Err((at, Problem::Value("a drawing is of one cell: `tasks_per_cpu[cell]`".into())));
     };
-    Ok(Expectation {
-        name: form.name.get_ref().clone(),
-        figure: expression(&form.figure)?,
-        published: form.published,
-        band: Band { low, high },
-        reason: form.reason.clone(),
-        neutral,
-        fitted: form.fitted.clone(),
-        counted: form.counted.unwrap_or(true),
-        outside: form.outside.clone(),
-        at: form.figure.span().start,
-    })
+    let name = form.name.get_ref().clone();
+    if !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-') {
+        let words = format!("`{name}` is no name of a file: letters, digits and `-`");
+        return Err((form.name.span().start, Problem::Value(words)));
+    }
+    let kind = of.measure.split_once('.').map_or(of.measure.as_str(), |(kind, _)| kind);
+    let kind = DRAWN[known("drawing", kind, DRAWN.iter().map(|(name, _)| *name)).map_err(|problem| (at, problem))?].1;
+    Ok(Drawing { name, title: form.title.clone(), published: form.published.clone(), of, kind, at })
 }
 
 fn wrong_model(form: &WrongForm, cells: &[Cell], expectations: &[Expectation]) -> Result<WrongModel, At> {

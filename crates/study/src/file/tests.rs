@@ -99,6 +99,108 @@ fn what_is_wrong_is_said_with_its_place() {
     }
 }
 
+/// An axis whose values say what is expected of them, and one expectation for each.
+const ROWS: &str = "[[vary]]\nname = \"n\"\nvalues = [\n{ n = 1, w = \"2us\", published = 1.5, band = [1, 2] },\n\
+    { n = 2, w = \"1us\", published = 3, band = [2, 4], reason = \"of two\", fitted = \"w of {n}\" },\n]\n\
+    [[expect]]\nname = \"row {n}\"\neach = [\"n\"]\nfigure = \"m[a] / m[a, n=1]\"\nreason = \"of all\"\n";
+
+fn rows() -> String {
+    format!("{HEAD}{}{ROWS}", CELL.replace("-n{n}", "-n{n},-w{w}"))
+}
+
+#[test]
+fn one_expectation_may_stand_for_one_of_every_value_of_an_axis() {
+    let study = parse(&rows()).unwrap();
+    let [one, two] = &study.expectations[..] else { panic!("{:?}", study.expectations) };
+    assert_eq!((one.name.as_str(), two.name.as_str()), ("row 1", "row 2"));
+    assert_eq!((one.published, two.published), (Some(1.5), Some(3.0)));
+    assert_eq!((one.band, two.band), (Band { low: 1.0, high: 2.0 }, Band { low: 2.0, high: 4.0 }));
+    assert_eq!((one.reason.as_str(), two.reason.as_str()), ("of all", "of two"), "the value's own goes before");
+    assert_eq!((one.fitted.as_deref(), two.fitted.as_deref()), (None, Some("w of 2")));
+    // Cells that choose keep their choice; the axis' own name tells its value.
+    assert_eq!(two.figure.to_string(), "(m[a, n=2] / m[a, n=1])");
+    assert_eq!(study.axes[0].values[0].len(), 2, "what is expected is no placeholder: {:?}", study.axes[0].values);
+}
+
+#[test]
+fn what_is_wrong_with_rows_is_said_with_its_place() {
+    let with = |from: &str, to: &str| {
+        let text = rows();
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    };
+    for (text, place, words) in [
+        (with("each = [\"n\"]", "each = [\"nn\"]"), "18:9", "there is no axis `nn`; did you mean `n`?"),
+        (with("each = [\"n\"]", "eech = [\"n\"]"), "18:1", "there is no key `eech` here; did you mean `each`?"),
+        (with("each = [\"n\"]\n", ""), "11:8", "says what is expected of its values, and no [[expect]]"),
+        (with("m[a] /", "m[a, n=2] /"), "18:9", "the figure has no cell that axis `n` varies"),
+        (with("row {n}", "row"), "17:8", "two of [[expect]] are called `row`"),
+        (with(", band = [2, 4]", ""), "14:1", "there is no `band` for `row 2`"),
+        (with("band = [2, 4]", "band = [4, 2]"), "14:1", "the band's ends are swapped"),
+        (with("published = 3", "published = nan"), "14:1", "a finite number"),
+        (with("band = [2, 4]", "band = 2"), "14:1", "invalid type"),
+        (with("reason = \"of all\"\n", ""), "13:1", "a band has a reason"),
+        (with("m[a] /", "mean_over(k, m[a]) /"), "19:11", "there is no axis `k`; did you mean `n`?"),
+        (with("m[a] /", "m[a] * mean_over(n, m[a, n=1]) /"), "19:18", "it has no cell that axis `n` varies"),
+        (with("m[a] /", "mean_ovr(n, m[a]) /"), "19:11", "did you mean `mean_over`?"),
+        (
+            with(
+                "reason = \"of all\"\n",
+                "reason = \"of all\"\n[[not_asked]]\nname = \"row 1\"\nmissing = \"x\"\nsettle = \"y\"\n",
+            ),
+            "22:8",
+            "two of [[expect]] are called `row 1`",
+        ),
+        (
+            with(
+                "reason = \"of all\"\n",
+                "reason = \"of all\"\n[[drawing]]\nname = \"f\"\ntitle = \"x\"\npublished = \"y\"\nof = \"task_per_cpu[a, n=1]\"\n",
+            ),
+            "25:7",
+            "there is no drawing `task_per_cpu`; did you mean `tasks_per_cpu`?",
+        ),
+        (with("machine = \"m\"", "machine = \"m\"\nwarm_up = \"2\""), "8:11", "is no duration"),
+    ] {
+        let error = parse(&text).map(|_| ()).expect_err(&format!("accepted:\n{text}"));
+        assert!(error.to_string().contains(words), "wanted {words}\nfound {error}");
+        assert_eq!(format!("{}:{}", error.line, error.column), place, "{error}\n{text}");
+    }
+}
+
+#[test]
+fn a_fold_over_an_axis_is_of_every_value_and_bounded() {
+    let study = parse(&whole().replace("m[a, n=1] /", "sum_over(n, m[a] + 1) /")).unwrap();
+    let mut named = Vec::new();
+    study.expectations[0].figure.each_name(&mut |name, _| {
+        if let Named::Measure(selection) = name {
+            named.push(selection.to_string());
+        }
+    });
+    assert_eq!(named, ["m[a, n=1]", "m[a, n=2]", "m[a, n=2]"]);
+    assert_eq!(study.expectations[0].figure.to_string(), "(sum_over(n, (m[a] + 1)) / m[a, n=2])");
+    let many: Vec<String> = (1..=40).map(|n| n.to_string()).collect();
+    let axes =
+        AXIS.replace("1, 2", &many.join(", ")) + &AXIS.replace("\"n\"", "\"k\"").replace("1, 2", &many.join(", "));
+    let cell = CELL.replace("-n{n}", "-n{n},-k{k}");
+    let expect = EXPECT.replace("m[a, n=1] / m[a, n=2]", "mean_over(n, sum_over(k, m[a]))");
+    let error = parse(&format!("{HEAD}{cell}{axes}{expect}")).unwrap_err();
+    assert!(error.to_string().contains("at most 1000 expressions"), "{error}");
+}
+
+#[test]
+fn a_part_of_a_study_has_what_its_figures_need() {
+    let figures = "[[figure]]\nname = \"x\"\nof = \"2 * y\"\n[[figure]]\nname = \"y\"\nof = \"m[a, n=2]\"\n[[figure]]\nname = \"z\"\nof = \"1\"\n";
+    let other = EXPECT.replace("\"e\"", "\"other\"").replace("m[a, n=1] / m[a, n=2]", "x");
+    let mut study = parse(&format!("{}{figures}{other}", whole())).unwrap();
+    let bindings = |n: &str| [("n".to_owned(), n.to_owned()), (SCHEDULER.to_owned(), "s".to_owned())].into();
+    assert!(study.needs("a", &bindings("1")) && study.needs("a", &bindings("2")));
+    assert!(study.keep_only(&["oth".to_owned()]));
+    assert_eq!(study.expectations.len(), 1);
+    assert_eq!(study.figures.iter().map(|figure| figure.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+    assert!(!study.needs("a", &bindings("1")) && study.needs("a", &bindings("2")));
+    assert!(!study.keep_only(&["nothing".to_owned()]));
+}
+
 #[test]
 fn figures_that_name_each_other_are_refused() {
     let figures = "[[figure]]\nname = \"x\"\nof = \"y + 1\"\n[[figure]]\nname = \"y\"\nof = \"2 * x\"\n";

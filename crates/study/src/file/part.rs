@@ -1,0 +1,75 @@
+//! A part of a study: some of its expectations, and what they need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{SCHEDULER, Study};
+use crate::figure::{Expression, Named, Selection};
+
+impl Study {
+    /// Leaves only the expectations whose names contain one of these texts, and what runs for them; says whether there is any.
+    pub fn keep_only(&mut self, wanted: &[String]) -> bool {
+        let is_wanted = |name: &str| wanted.iter().any(|text| name.contains(text.as_str()));
+        let mut kept: BTreeMap<usize, usize> = BTreeMap::new();
+        for (index, expectation) in self.expectations.iter().enumerate() {
+            if is_wanted(&expectation.name) {
+                kept.insert(index, kept.len());
+            }
+        }
+        // A wrong model is one of all that reject it.
+        self.wrong.retain(|wrong| wrong.rejects.iter().all(|of| kept.contains_key(of)));
+        for of in self.wrong.iter_mut().flat_map(|wrong| &mut wrong.rejects) {
+            *of = kept.get(of).copied().unwrap_or_default();
+        }
+        self.expectations.retain(|expectation| is_wanted(&expectation.name));
+        self.not_asked.retain(|of| is_wanted(&of.name));
+        let mut named = BTreeSet::new();
+        self.expectations.iter().for_each(|of| self.figures_of(&of.figure, &mut named));
+        self.figures.retain(|figure| named.contains(&figure.name));
+        self.partial = true;
+        !(self.expectations.is_empty() && self.not_asked.is_empty())
+    }
+
+    /// Whether it was one.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    fn figures_of(&self, expression: &Expression, found: &mut BTreeSet<String>) {
+        expression.each_name(&mut |name, _| {
+            let Named::Figure(name) = name else { return };
+            if found.insert(name.to_owned())
+                && let Some(figure) = self.figures.iter().find(|figure| figure.name == name)
+            {
+                self.figures_of(&figure.of, found);
+            }
+        });
+    }
+
+    /// Whether a simulation of a cell is one that runs: all of a whole study, those that figures name of a part.
+    pub(crate) fn needs(&self, cell: &str, bindings: &BTreeMap<String, String>) -> bool {
+        let figures = self.figures.iter().map(|figure| &figure.of);
+        let mut all = figures.chain(self.expectations.iter().map(|of| &of.figure));
+        !self.partial
+            || all.any(|expression| {
+                let mut found = false;
+                expression.each_name(&mut |name, _| {
+                    if let Named::Measure(selection) = name {
+                        found |= selection.fits(cell, bindings);
+                    }
+                });
+                found
+            })
+    }
+}
+
+impl Selection {
+    /// Whether it may mean the simulation of a cell for which this was put.
+    pub(crate) fn fits(&self, cell: &str, bindings: &BTreeMap<String, String>) -> bool {
+        self.cell == cell
+            && self.choices.iter().all(|(key, value)| match key.as_str() {
+                "task" | "application" | "each" => true,
+                "" => bindings.get(SCHEDULER) == Some(value),
+                key => bindings.get(key) == Some(value),
+            })
+    }
+}
