@@ -1,10 +1,9 @@
-//! Every reader of experiments and what belongs to them in TOML, on the same text: the book's, published results, studies, threads of a kernel.
+//! Every reader of experiments and what belongs to them in TOML, on the same text: the book's, studies, threads of a kernel.
 #![no_main]
 
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use warmcore_fidelity::reproduce::published::PublishedFile;
 use warmcore_fidelity::validate::book::BookExperiment;
 use warmcore_study::file::Study;
 
@@ -14,9 +13,6 @@ fuzz_target!(|text: &str| {
         for scheduler in 0..experiment.schedulers.len() {
             experiment.checks_of(scheduler).for_each(|check| assert!(check.bound.limit().is_finite()));
         }
-    }
-    if let Ok(published) = PublishedFile::parse(text) {
-        assert_eq!(published.row_ids().len(), published.rows.len());
     }
     let _ = Study::parse(path, text);
     let _ = warmcore_topology::background_from_toml(text);

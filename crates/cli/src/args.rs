@@ -77,7 +77,7 @@ pub enum Command {
     Compare(CompareArguments),
     /// Run one simulation
     Sim(SimArguments),
-    /// Repeat published measurements in the simulator and compare, row by row; `list` names them
+    /// Compute the figures of a paper that has a program of its own (cdf-dio); other papers are studies
     Reproduce(ReproduceArguments),
     /// Show finished runs: a page, figures, tables
     Report(ReportArguments),

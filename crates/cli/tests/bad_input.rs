@@ -331,7 +331,6 @@ fn names_as_long_as_the_file_are_refused_in_a_few_lines() {
         "machine show ./key.toml",
         "study check ./key.toml",
         "validate --stored ./key.toml",
-        "reproduce topology-rfc --published ./key.toml",
         "machine show 1s1n1l2c1t --background ./key.toml",
     ] {
         let ran = scratch.run(words).did_not_panic().exits_with(2);

@@ -96,8 +96,7 @@ impl Project {
     fn check_pages(&self, path: &str, text: &str, flat: &str, found: &mut Vec<String>) {
         for word in path_words(flat) {
             let page = word.starts_with("docs/") && word.ends_with(".md");
-            let named =
-                ["results/2", "crates/", "scripts/", "book/", "machines/", "published/", "workloads/", "tests/"];
+            let named = ["results/2", "crates/", "scripts/", "book/", "machines/", "studies/", "workloads/", "tests/"];
             let file = path.ends_with(".md") && named.iter().any(|begin| word.starts_with(begin));
             let result = word.starts_with("results/2");
             if (page || file || result) && !self.paths.contains(word.trim_end_matches('/')) {

@@ -2,12 +2,10 @@
 //!
 //! - [`bytecode`]: programs of schedulers, run by a real kernel and here.
 //! - [`validate`]: the fidelity book: the simulator against a real kernel.
-//! - [`reproduce`]: published results, simulated and compared row by row, and how much that depends on assumed parameters.
+//! - [`cdf_dio`]: a paper whose figures are of a simulator of its own, with that simulator.
 //!
 //! Experiments and their trials are crate `lab`'s; pages that people look at are `report`'s and the command line's.
 
 pub mod bytecode;
-pub mod reproduce;
-#[cfg(test)]
-mod test_trial;
+pub mod cdf_dio;
 pub mod validate;

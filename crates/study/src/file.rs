@@ -9,7 +9,7 @@
 //! | `[not_expressible]` | a question that this program cannot ask: `missing`, and what would `settle` it; such a study has nothing else |
 //! | `[[machine]]`, `[[workload]]` | `name` and `text` of a machine (TOML) or workload (rt-app's format) of the study's own |
 //! | `profiles` | memory profiles (TOML) that workloads may name |
-//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe` |
+//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe`, `assumed` (a [change](warmcore_topology::changed) of what nobody measured of the machine: `wakeup x 1.3`) |
 //! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` but [those that say what is expected](Expected) |
 //! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
 //! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; `fitted`: the parameter that was fitted to it, so that it is shown and not scored; `counted = false`: shown and judged without consequence; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
@@ -173,6 +173,8 @@ pub struct Cell {
     pub background: Option<Spanned<String>>,
     /// What.
     pub workload: Spanned<String>,
+    /// With which change of what of the machine rests on nothing; an empty text is none.
+    pub assumed: Option<Spanned<String>>,
     /// Under which schedulers.
     pub schedulers: Vec<Spanned<String>>,
     /// In which place.

@@ -5,6 +5,7 @@
 //! - [`plan`]: cells as experiments, equal ones once.
 //! - [`run`](mod@run): one loop over all of them, which can be gone on with in a directory.
 //! - [`judge`]: figures against what was published.
+//! - [`sensitivity`]: what judgements rest on: the same with assumed costs changed.
 //! - [`document`]: the result: one document, one table. [`page`]: the same as a Markdown page.
 //!
 //! A study says in data what differs between a paper, a table of known answers and a gate. Nothing here simulates, and no benchmark,
@@ -18,3 +19,4 @@ pub mod library;
 pub mod page;
 pub mod plan;
 pub mod run;
+pub mod sensitivity;

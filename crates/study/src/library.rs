@@ -94,6 +94,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     collections.into_iter().chain(STUDIES.iter().map(|packaged| packaged.name))
 }
 
+/// What a study is called on the command line: with its collection if it comes with the program, a file otherwise.
+pub(crate) fn name_of(study: &str) -> String {
+    let packaged = STUDIES.iter().find(|packaged| packaged.name.rsplit('/').next() == Some(study));
+    packaged.map_or_else(|| format!("{study}.toml"), |packaged| packaged.name.to_owned())
+}
+
 /// A collection of studies: its name, and title and introduction of its page.
 const COLLECTIONS: [(&str, &str, &str); 2] = [
     (

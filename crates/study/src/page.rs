@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
 use crate::file::Cost;
 use crate::judge::Judgement;
+use crate::library;
 
 /// The sections of the page: which studies, heading, and what a reader should know of them.
 const SECTIONS: [(Judgement, &str, &str); 6] = [
@@ -136,7 +137,7 @@ fn section(study: &StudyResult) -> String {
         });
     }
     let long = if study.cost == Cost::Long { ", not run by the tests" } else { "" };
-    text.push_str(&format!("\nCommand: `warmcore study run answers/{}`{long}.\n", study.name));
+    text.push_str(&format!("\nCommand: `warmcore study run {}`{long}.\n", library::name_of(&study.name)));
     text
 }
 

@@ -48,8 +48,10 @@ pub struct Plan {
 pub struct PlannedExperiment {
     /// The experiment.
     pub experiment: Experiment,
-    /// The study that it was planned for first.
+    /// The study that it was planned for first, or what else it belongs to.
     pub study: String,
+    /// Name of its directory, if that is not one of the study and a hash.
+    pub directory: Option<String>,
 }
 
 /// A cell under values of its axes and a scheduler.
@@ -124,6 +126,7 @@ impl PlanError {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     machine: String,
+    assumed: String,
     background: Option<String>,
     workload: String,
     place: String,
@@ -241,12 +244,14 @@ impl Planner {
                 }
                 let (machine_text, workload_text, scheduler_text) = (put(machine)?, put(workload)?, put(instead)?);
                 let background = cell.background.as_ref().map(|text| put(text).map(|put| (text, put))).transpose()?;
+                let assumed = cell.assumed.as_ref().map(put).transpose()?.unwrap_or_default();
                 let error = |text: &toml::Spanned<String>, words: String| {
                     study.error_at(text.span().start, Problem::Value(words))
                 };
                 let spec = load::scheduler(&scheduler_text).map_err(|found| error(instead, found.to_string()))?;
                 let key = Key {
                     machine: own_text(&study.machines, &machine_text, &bindings),
+                    assumed: assumed.clone(),
                     background: background.as_ref().map(|(_, text)| text.clone()),
                     workload: own_text(&study.workloads, &workload_text, &bindings),
                     place: cell.place.clone(),
@@ -265,6 +270,10 @@ impl Planner {
                         let made = match &background {
                             Some((at, text)) => load::background(made, &beside(study, text))
                                 .map_err(|found| error(at, found.to_string()))?,
+                            None => made,
+                        };
+                        let made = match cell.assumed.as_ref().filter(|_| !assumed.is_empty()) {
+                            Some(at) => with_assumed(made, &assumed).map_err(|words| error(at, words))?,
                             None => made,
                         };
                         let load = workload_of(study, &made.value, (&workload_text, &key.workload), profiles)
@@ -296,6 +305,7 @@ impl Planner {
                     trials: cell.trials as usize,
                     machine: match &background {
                         Some((_, text)) => format!("{machine_text} with background {text}"),
+                        None if !assumed.is_empty() => format!("{machine_text} with {assumed}"),
                         None => machine_text,
                     },
                     workload: workload_text,
@@ -359,7 +369,11 @@ impl Planner {
                 Ok(built) => {
                     self.notes.extend(built.warnings.iter().map(|words| format!("{}: {words}", study.name)));
                     found.push(Ok(experiments.len()));
-                    experiments.push(PlannedExperiment { experiment: built.experiment, study: study.name.clone() });
+                    experiments.push(PlannedExperiment {
+                        experiment: built.experiment,
+                        study: study.name.clone(),
+                        directory: None,
+                    });
                 }
                 Err(BuildError::Place(error)) if error.trouble == Trouble::Unable => found.push(Err(error.to_string())),
                 Err(source) => return Err(PlanError::Build { study: named, source: Box::new(source) }),
@@ -551,6 +565,14 @@ fn machine_of(study: &Study, name: &str, text: &str) -> Result<Named<Machine>, L
         return Ok(Named { source: name.to_owned(), value });
     }
     load::machine(&beside(study, name))
+}
+
+/// A machine with a change of what of it rests on nothing; as it is if it has no such.
+fn with_assumed(machine: Named<Machine>, change: &str) -> Result<Named<Machine>, String> {
+    Ok(match warmcore_topology::changed(&machine.value, change)? {
+        Some(value) => Named { source: format!("{} with {change}", machine.source), value },
+        None => machine,
+    })
 }
 
 fn workload_of(

@@ -9,9 +9,11 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_lab::directory::{DirectoryError, EXPERIMENT, Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::runner::{self, Conduct, RunError};
+use warmcore_lab::experiment::{Experiment, ExperimentRecord};
+use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError};
 use warmcore_lab::trial::Trial;
+use warmcore_lab::verdict::ComparisonDocument;
 
 use crate::plan::{Plan, PlannedExperiment};
 
@@ -27,6 +29,8 @@ pub struct Means<'a> {
     pub out: Option<&'a Path>,
     /// The inventory of this computer, which goes to every run directory.
     pub environment: &'a Environment,
+    /// Reads the clock.
+    pub unix_seconds: fn() -> u64,
     /// Told what a reader should know of a run that goes on.
     pub note: &'a dyn Fn(&str),
 }
@@ -58,26 +62,77 @@ pub enum StudyError {
 /// # Errors
 /// The first failure. What finished is in the directory.
 pub fn run(plan: &Plan, means: &Means<'_>) -> Result<Vec<Vec<Vec<Trial>>>, StudyError> {
-    plan.experiments.iter().map(|planned| run_one(planned, means)).collect()
+    each(&plan.experiments, means, &mut |done: Done<'_>| {
+        done.keep(None)?;
+        Ok(done.finished.trials)
+    })
 }
 
-fn run_one(planned: &PlannedExperiment, means: &Means<'_>) -> Result<Vec<Vec<Trial>>, StudyError> {
+/// An experiment that was run.
+pub struct Done<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Its run directory.
+    pub directory: Option<RunDirectory>,
+    /// Its trials.
+    pub finished: Finished,
+    environment: Environment,
+}
+
+impl Done<'_> {
+    /// Writes what belongs into its directory, if it has one, besides trials.
+    ///
+    /// # Errors
+    /// When files cannot be written.
+    pub fn keep(&self, verdict: Option<(&ComparisonDocument, &str)>) -> Result<(), SessionError> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        session::finish(directory, self.experiment, &self.finished.trials, verdict, &self.environment)
+    }
+}
+
+/// Runs experiments one after the other, equal ones once, and makes something of each.
+///
+/// # Errors
+/// The first failure of a run, or of `then`. What finished is in the directory.
+pub fn each<T: Clone, E: From<StudyError>>(
+    experiments: &[PlannedExperiment],
+    means: &Means<'_>,
+    then: &mut dyn FnMut(Done<'_>) -> Result<T, E>,
+) -> Result<Vec<T>, E> {
+    let mut known: Vec<(ExperimentRecord, T)> = Vec::with_capacity(experiments.len());
+    let mut all = Vec::with_capacity(experiments.len());
+    for planned in experiments {
+        let record = planned.experiment.record();
+        let one = match known.iter().find(|(other, _)| *other == record) {
+            Some((_, one)) => one.clone(),
+            None => then(run_one(planned, means)?)?,
+        };
+        known.push((record, one.clone()));
+        all.push(one);
+    }
+    Ok(all)
+}
+
+fn run_one<'a>(planned: &'a PlannedExperiment, means: &Means<'_>) -> Result<Done<'a>, StudyError> {
     let experiment = &planned.experiment;
     let directory = means.out.map(|out| directory(out, planned, means.note)).transpose()?;
     let conduct = Conduct { jobs: means.jobs, stop: Arc::clone(&means.stop), progress: means.progress };
     let finished = runner::run(experiment, directory.as_ref(), &conduct)
         .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })?;
-    if let Some(directory) = &directory {
-        session::finish(directory, experiment, &finished.trials, None, means.environment)?;
-    }
-    Ok(finished.trials)
+    let mut environment = means.environment.clone();
+    environment.at_end((means.unix_seconds)(), finished.run_now, finished.seconds);
+    Ok(Done { experiment, directory, finished, environment })
 }
 
 impl PlannedExperiment {
-    /// Its run directory in a directory of studies.
+    /// Its run directory in a directory of many.
     #[must_use]
     pub fn path(&self, out: &Path) -> PathBuf {
-        out.join("experiments").join(format!("{}-{}", self.study, self.experiment.record().short_hash()))
+        let name = match &self.directory {
+            Some(name) => name.clone(),
+            None => format!("{}-{}", self.study, self.experiment.record().short_hash()),
+        };
+        out.join("experiments").join(name)
     }
 }
 

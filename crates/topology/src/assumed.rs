@@ -151,6 +151,48 @@ impl Assumption {
     }
 }
 
+/// What names another of a machine's own core-to-core tables.
+const TABLE: &str = "core-to-core table ";
+
+/// Every change of what of a machine rests on nothing, as [`changed`] reads it: its other core-to-core tables, and every assumption times
+/// each factor.
+#[must_use]
+pub fn changes(machine: &Machine, factors: &[f64]) -> Vec<String> {
+    let tables = machine.performance.core_to_core_variants.iter().map(|variant| format!("{TABLE}{}", variant.name));
+    let scaled = |factor: &f64| {
+        let factor = *factor;
+        assumptions(machine).into_iter().map(move |assumption| format!("{} x {factor}", assumption.name))
+    };
+    tables.chain(factors.iter().flat_map(scaled)).collect()
+}
+
+/// A machine with a change: `wakeup x 1.3`, an [`Assumption`] times a factor, or `core-to-core table NAME`; nothing if that is none of this
+/// machine's.
+///
+/// # Errors
+/// When the text is no change, or the machine would be impossible.
+pub fn changed(machine: &Machine, change: &str) -> Result<Option<Machine>, String> {
+    if let Some(name) = change.strip_prefix(TABLE) {
+        let mut file: toml::Table =
+            crate::to_toml(machine).parse().map_err(|error: toml::de::Error| error.to_string())?;
+        let table = file.get("core_to_core_variants").and_then(|tables| tables.get(name)).cloned();
+        let Some(table) = table else { return Ok(None) };
+        file.insert("core_to_core_ns".into(), table);
+        return crate::from_toml(&file.to_string()).map(Some).map_err(|error| error.to_string());
+    }
+    let known = || GROUPS.iter().map(|(name, _)| *name).chain([CACHE_LATENCY]);
+    let (name, factor) =
+        change.rsplit_once(" x ").ok_or_else(|| format!("`{change}` is no change; write `wakeup x 1.3`"))?;
+    if !known().any(|of| of == name) {
+        let near = crate::nearest(name, known()).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        return Err(format!("nothing that is assumed is called `{name}`{near}"));
+    }
+    let factor = factor.parse().ok().filter(|factor: &f64| (0.01..=100.0).contains(factor));
+    let factor = factor.ok_or_else(|| format!("`{change}`: a factor is a number from 0.01 to 100"))?;
+    let found = assumptions(machine).into_iter().find(|assumption| assumption.name == name);
+    found.map(|assumption| assumption.scaled(machine, factor)).transpose()
+}
+
 /// A number times a factor, in whole units.
 fn times(number: u64, factor: f64) -> u64 {
     (number as f64 * factor).round() as u64
@@ -211,6 +253,32 @@ mod tests {
         assert_eq!(from_toml(&to_toml(&after)).unwrap(), after);
         let doubled = named(&before, "wakeup").unwrap().scaled(&before, 2.0).unwrap();
         assert_eq!(doubled.costs().wakeup_ns, 2 * before.costs().wakeup_ns);
+    }
+
+    #[test]
+    fn a_change_is_named_by_a_text_and_nothing_where_a_machine_has_no_such() {
+        let machine = resolve("hygon384").unwrap();
+        let named_ = |change: &str| changed(&machine, change);
+        assert_eq!(
+            named_("wakeup x 2").unwrap(),
+            Some(named(&machine, "wakeup").unwrap().scaled(&machine, 2.0).unwrap())
+        );
+        let naples = named_("core-to-core table naples").unwrap().unwrap();
+        assert_eq!(naples.costs().line_transfer_ns[Relation::OtherSocket], 368);
+        assert_eq!(named_("core-to-core table venice"), Ok(None));
+        assert_eq!(changed(&resolve("genoa96").unwrap(), "cache latency x 2"), Ok(None), "it was measured");
+        for (change, words) in
+            [("wakeups x 2", "did you mean `wakeup`?"), ("wakeup x fast", "a factor is"), ("wakeup", "is no change")]
+        {
+            assert!(named_(change).unwrap_err().contains(words), "{change}: {:?}", named_(change));
+        }
+        let all = changes(&machine, &[0.7, 1.3]);
+        assert!(
+            all.contains(&"core-to-core table naples".to_owned()) && all.contains(&"wakeup x 0.7".to_owned()),
+            "{all:?}"
+        );
+        // Each is a machine, or says why not.
+        all.iter().for_each(|change| assert!(!matches!(named_(change), Ok(None)), "{change}"));
     }
 
     #[test]

@@ -26,8 +26,7 @@ documents! {
     Comparison "comparison" "`compare --json` and verdict.json";
     Loads "loads" "`compare --load --json`";
     Trial "trial" "`sim --json`, `vm run --json` and trials/*.json";
-    Reproduction "reproduction" "`reproduce --json` and reproduction.json";
-    Reproductions "reproductions" "`reproduce list --json`";
+    CdfDio "cdf-dio" "`reproduce cdf-dio --json` and cdf-dio.json";
     Workload "workload" "Workload files; docs/workloads.md has examples";
     Error "error" "What a command with `--json` prints when it fails";
     Metrics "metrics" "`metrics list --json`";
@@ -46,6 +45,7 @@ documents! {
     Replay "replay" "`replay --json`";
     Groups "groups" "`group --json`";
     Study "study" "`study run --json`, study.json, and `study show RESULT --json`";
+    StudySensitivity "study-sensitivity" "`study run --sensitivity --json` and sensitivity.json";
     StudyPlan "study-plan" "`study list --json`, `study show --json` of a study, and `study check --json`";
     Sweep "sweep" "`sweep --json` and sweep.json";
     MemoryProfiles "memory-profiles" "`memory profiles --json`";

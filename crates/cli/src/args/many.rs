@@ -30,28 +30,24 @@ pub struct BatchArguments {
 /// Arguments of `reproduce`.
 #[derive(Args, Debug)]
 pub struct ReproduceArguments {
-    /// Which published source; `list` names all of them and what of each is covered
+    /// cdf-dio, whose figures are of a program of its own; every other paper is a study (`study list`)
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Only rows whose names contain this; commas between several
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',')]
-    pub rows: Vec<String>,
-    /// Read the rows from this file instead of the built-in one: other rows of the same source, in the same format
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub published: Option<PathBuf>,
-    /// Simulations of each scheduler and workload; from 8 on there are 95 % intervals
+    /// Workloads that figures are medians over
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: u32,
-    /// Two simulations of each instead: a quick look, without intervals
-    #[arg(long, conflicts_with = "trials")]
-    pub quick: bool,
-    /// Repeat the rows with assumed parameters of their machines 30 % smaller and larger, and with the machines' other
-    /// core-to-core tables, and say which conclusions change
+    /// Seed that the workloads' seeds are derived from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    pub seed: u64,
+    /// Directory for the result, the table of all readings and the figures; must not exist yet
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
+    pub out: Option<PathBuf>,
+    /// Readings to compute at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Print one JSON document instead of a table
     #[arg(long)]
-    pub sensitivity: bool,
-    /// What becomes of it.
-    #[command(flatten)]
-    pub batch: BatchArguments,
+    pub json: bool,
 }
 
 /// Arguments of `sweep`.

@@ -138,7 +138,6 @@ mod tests {
         "compare kernel",
         "compare config",
         "sim profiles",
-        "reproduce published",
         "report runs",
         "report markdown",
         "report perfetto",

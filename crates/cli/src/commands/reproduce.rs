@@ -1,252 +1,94 @@
-//! `warmcore reproduce`: published measurements, simulated and compared row by row.
+//! `warmcore reproduce cdf-dio`: a paper whose figures are of a program of its own, which is no machine, workload and scheduler; all other
+//! papers are studies. Its rows with both dispatchers; and in a directory the table of all readings, the paper's figures drawn from it, and
+//! a search for workloads in which CDF is the best.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
-use warmcore_fidelity::reproduce::check::Coverage;
-use warmcore_fidelity::reproduce::document::ReproductionDocument;
-use warmcore_fidelity::reproduce::figures::Drawing;
-use warmcore_fidelity::reproduce::published::PublishedFile;
-use warmcore_fidelity::reproduce::run::{self, Means, PlannedExperiment, PlannedRow, ReproduceError};
-use warmcore_fidelity::reproduce::sensitivity::{SensitivityDocument, Variation};
-use warmcore_fidelity::reproduce::{REPRODUCTIONS, Reproduction, find};
-use warmcore_lab::environment::Environment;
+use warmcore_fidelity::cdf_dio::search::{Judged, candidates, judge, screen};
+use warmcore_fidelity::cdf_dio::{READINGS, Row, TableRow, rows, table};
 use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
-use warmcore_lab::files::{FileError, create_directory, text_of_file, write_atomically};
+use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
-use warmcore_report::figures;
+use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
-use warmcore_report::run::{Options, Run};
+use warmcore_schedulers::contention::ContentionError;
+use warmcore_study::document::decimal;
+use warmcore_study::library;
 
 use crate::args::ReproduceArguments;
-use crate::commands::compare::{available_jobs, directory_failure, run_failure, session_failure, unix_seconds};
-use crate::commands::report::report_failure;
-use crate::commands::{reproduce_contention, reproduce_table};
-use crate::console::{Console, Table};
+use crate::commands::compare::available_jobs;
+use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
-use crate::signals::Signals;
 
-/// The source whose runs are not experiments.
-const CONTENTION: &str = "cdf-dio";
+/// The only source.
+const NAME: &str = "cdf-dio";
 
-/// The page of figures in the directory.
-const GALLERY: &str = "figures.html";
+/// Where it was published.
+const SOURCE: &str = "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts, Nolasco, Penna, Freitas";
 
-/// Trials of `--quick`.
-const QUICK_TRIALS: u32 = 2;
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    source: &'static str,
+    seeds: &'a [u64],
+    rows: &'a [Row],
+    outside: usize,
+}
 
 /// Runs the verb.
 pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Failure> {
-    if arguments.name == "list" {
-        return list(arguments.batch.json, console);
+    if arguments.name != NAME {
+        return Err(elsewhere(&arguments.name));
     }
-    let reproduction = find(&arguments.name).ok_or_else(|| {
-        let names: Vec<&str> = REPRODUCTIONS.iter().map(|reproduction| reproduction.name).collect();
-        Failure::usage("warmcore::reproduce", format!("there is no reproduction `{}`", arguments.name))
-            .help(format!("there are {}", names.join(", ")))
-    })?;
-    let signals = Signals::listen()?;
-    let work = Work::new(reproduction, arguments, &signals)?;
-    if let Some(out) = &arguments.batch.out {
+    if let Some(out) = &arguments.out {
         make_directory(out)?;
     }
-    if arguments.sensitivity {
-        return sensitivity(&work, arguments, console);
-    }
-    let document = work.run(None, arguments.batch.out.as_deref(), console)?;
-    if let Some(out) = &arguments.batch.out {
-        let count = if reproduction.name == CONTENTION {
-            let (seed, trials) = (arguments.batch.seed, work.seeds.len() as u32);
-            reproduce_contention::write(out, reproduction.source, seed, trials, work.jobs)?
-        } else {
-            draw(&work, out)?
-        };
-        if count > 0 {
-            console.note(&format!("{count} figures of the source: {}", out.join(GALLERY).display()));
-        }
+    let seeds = trial_seeds(arguments.seed, arguments.trials);
+    let rows = rows(&seeds);
+    let outside = rows.iter().filter(|row| !row.inside).count();
+    let document = Document {
+        schema: "warmcore-cdf-dio-1",
+        tool_version: TOOL_VERSION,
+        source: SOURCE,
+        seeds: &seeds,
+        rows: &rows,
+        outside,
+    };
+    if let Some(out) = &arguments.out {
+        write_atomically(&out.join("cdf-dio.json"), pretty(&document).as_bytes())
+            .map_err(|error| Failure::failed("warmcore::directory", error))?;
+        let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+        write(out, arguments.seed, arguments.trials, jobs)?;
         console.note(&format!("directory: {}", out.display()));
     }
-    let text = match (arguments.batch.json, arguments.batch.markdown) {
-        (true, _) => pretty(&document),
-        (_, true) => reproduce_table::markdown(&document),
-        _ => reproduce_table::text(&document, console),
-    };
-    console.out(&text)?;
-    if document.holds() {
+    console.out(&if arguments.json { pretty(&document) } else { text(&rows, console) })?;
+    if outside == 0 {
         return Ok(());
     }
-    let failure = Failure::new(Class::Check, "warmcore::reproduce", reproduce_table::conclusion(&document));
-    Err(failure.help("docs/reproductions.md says what is known about rows outside their bands"))
+    let failure = Failure::new(
+        Class::Check,
+        "warmcore::reproduce",
+        format!("{outside} of {} rows are outside of their bands", rows.len()),
+    );
+    Err(failure.help("docs/reproductions.md says what is known about them"))
 }
 
-/// What is to be simulated.
-struct Work<'a> {
-    reproduction: &'static Reproduction,
-    rows: Vec<PlannedRow>,
-    seeds: Vec<u64>,
-    jobs: usize,
-    signals: &'a Signals,
-}
-
-impl<'a> Work<'a> {
-    fn new(
-        reproduction: &'static Reproduction,
-        arguments: &ReproduceArguments,
-        signals: &'a Signals,
-    ) -> Result<Self, Failure> {
-        let file = published(reproduction, arguments.published.as_deref())?;
-        let seeds = trial_seeds(arguments.batch.seed, if arguments.quick { QUICK_TRIALS } else { arguments.trials });
-        let rows = run::plan(reproduction, &file, &arguments.rows).map_err(|error| failure(error, signals))?;
-        let jobs = arguments.batch.jobs.map_or_else(available_jobs, usize::from);
-        let work = Self { reproduction, rows, seeds, jobs, signals };
-        // What cannot be made is told before anything is written.
-        work.experiments(None)?;
-        Ok(work)
+/// Says where what was asked for is.
+fn elsewhere(name: &str) -> Failure {
+    let paper = format!("papers/{name}");
+    let failure = Failure::usage("warmcore::reproduce", format!("`{name}` is not reproduced here"));
+    if name == "list" || library::names().any(|known| known == paper) {
+        let command = if name == "list" { "list".to_owned() } else { format!("run {paper}") };
+        return failure.help(format!("papers are studies: `warmcore study {command}`; only {NAME} stays here"));
     }
-
-    fn experiments(&self, variation: Option<&Variation>) -> Result<Vec<PlannedExperiment>, Failure> {
-        run::experiments(&self.rows, &self.seeds, variation).map_err(|error| failure(error, self.signals))
-    }
-
-    /// Simulates all rows, on machines with a variation if there is one.
-    fn run(
-        &self,
-        variation: Option<&Variation>,
-        out: Option<&Path>,
-        console: &Console,
-    ) -> Result<ReproductionDocument, Failure> {
-        let experiments = self.experiments(variation)?;
-        let total: usize = experiments.iter().map(simulations).sum();
-        let what = variation.map_or(String::new(), |variation| format!(", {}", variation.name));
-        let name = self.reproduction.name;
-        console.note(&format!("{name}{what}: {} rows, {total} simulations, {} at a time", self.rows.len(), self.jobs));
-        let mut environment = Environment::at_start(std::env::args().collect(), self.jobs, unix_seconds());
-        let bar = console.progress(total, "simulations");
-        let means = Means {
-            jobs: self.jobs,
-            stop: Arc::clone(&self.signals.stop),
-            progress: &|_| bar.inc(1),
-            out,
-            environment: &environment,
-        };
-        let document = run::run(self.reproduction, &self.rows, &experiments, &self.seeds, &means);
-        bar.finish_and_clear();
-        let document = document.map_err(|error| failure(error, self.signals))?;
-        if let Some(out) = out {
-            environment.at_end(unix_seconds(), total, 0.0);
-            keep(out, &document, &environment).map_err(file_failure)?;
-        }
-        Ok(document)
-    }
-}
-
-/// The rows as they are, and with every variation of their machines.
-fn sensitivity(work: &Work<'_>, arguments: &ReproduceArguments, console: &Console) -> Result<(), Failure> {
-    let directory = |name: &str| arguments.batch.out.as_ref().map(|out| out.join(name));
-    let unchanged = work.run(None, directory("unchanged").as_deref(), console)?;
-    let mut varied = Vec::new();
-    let (variations, impossible) = run::variations_of(&work.rows).map_err(|error| failure(error, work.signals))?;
-    for reason in &impossible {
-        console.warn(&format!("left out: {reason}"));
-    }
-    for variation in variations {
-        let out = directory(&format!("variation-{:02}", varied.len() + 1));
-        let document = work.run(Some(&variation), out.as_deref(), console)?;
-        varied.push((variation, document));
-    }
-    let document = SensitivityDocument::new(&unchanged, &varied);
-    if let Some(out) = &arguments.batch.out {
-        for (name, text) in [
-            ("sensitivity.json", pretty(&document)),
-            ("sensitivity.md", reproduce_table::sensitivity_markdown(&document)),
-        ] {
-            write_atomically(&out.join(name), text.as_bytes()).map_err(file_failure)?;
-        }
-        console.note(&format!("directory: {}", out.display()));
-    }
-    let text = match (arguments.batch.json, arguments.batch.markdown) {
-        (true, _) => pretty(&document),
-        (_, true) => reproduce_table::sensitivity_markdown(&document),
-        _ => reproduce_table::sensitivity_text(&document, console),
-    };
-    Ok(console.out(&text)?)
-}
-
-/// Draws the source's figures from the runs in the directory, each as SVG with its data, and all of them on a page; returns how
-/// many.
-fn draw(work: &Work<'_>, out: &Path) -> Result<usize, Failure> {
-    let experiments = work.experiments(None)?;
-    let mut loaded: Option<(&str, Run)> = None;
-    let mut exhibits = Vec::new();
-    for wanted in work.reproduction.figures {
-        // A figure whose row was not asked for has no run.
-        let found = experiments.iter().find_map(|planned| {
-            Some((planned.name.as_str(), planned.scheduler_of(wanted.workload, wanted.scheduler)?))
-        });
-        let Some((name, scheduler)) = found else { continue };
-        if loaded.as_ref().is_none_or(|(other, _)| *other != name) {
-            let path = out.join("experiments").join(name);
-            let run = Run::load(&path, &Options::default(), &work.signals.stop)
-                .map_err(|error| report_failure(&error, &path, work.signals))?;
-            loaded = Some((name, run));
-        }
-        let Some((_, run)) = &loaded else { continue };
-        let scene = &run.scenes[scheduler];
-        let axes = figures::Axes::of(&run.scenes);
-        let figure = match wanted.drawing {
-            Drawing::RunTimeOfApplications => figures::lines::cumulative_by_application(scheduler, scene),
-            Drawing::RunTimeOfTasks => figures::lines::cumulative(scheduler, scene, &axes),
-            Drawing::Score(score) => figures::lines::scores(scheduler, scene, &axes)
-                .into_iter()
-                .find(|figure| figure.id.ends_with(&format!("-{}", figures::file_name(score)))),
-            Drawing::TasksPerCpu => {
-                Some(figures::time::threads_per_cpu(scheduler, scene, &run.disk.experiment.machine.value, &axes))
-            }
-        };
-        let figure = figure.ok_or_else(|| {
-            Failure::failed("warmcore::reproduce", format!("{}: the run of {name} has nothing to draw", wanted.id))
-        })?;
-        let heading = format!("{}: {}", wanted.id.replace("figure-", "Figure "), wanted.title);
-        exhibits.push((wanted.id, Exhibit { heading, words: wanted.published.to_owned(), figure }));
-    }
-    let directory = out.join("figures");
-    for (id, exhibit) in &exhibits {
-        create_directory(&directory).map_err(file_failure)?;
-        let svg = exhibit.figure.svg.standalone(&exhibit.heading);
-        write_atomically(&directory.join(format!("{id}.svg")), svg.as_bytes()).map_err(file_failure)?;
-        write_atomically(&directory.join(format!("{id}.csv")), exhibit.figure.csv.as_bytes()).map_err(file_failure)?;
-    }
-    if !exhibits.is_empty() {
-        let title = format!("{}: figures", work.reproduction.name);
-        let introduction =
-            format!("{}. What was published in words, and what the first trial gives.", work.reproduction.source);
-        let exhibits: Vec<Exhibit> = exhibits.iter().map(|(_, exhibit)| exhibit.clone()).collect();
-        let page = gallery::page(&title, &introduction, &exhibits);
-        write_atomically(&out.join(GALLERY), page.as_bytes()).map_err(file_failure)?;
-    }
-    Ok(exhibits.len())
-}
-
-fn simulations(planned: &PlannedExperiment) -> usize {
-    planned.experiment.schedulers.len() * planned.experiment.seeds.len()
-}
-
-/// The figures: the built-in ones, or those of a file in the same format.
-fn published(reproduction: &Reproduction, path: Option<&Path>) -> Result<PublishedFile, Failure> {
-    let read;
-    let (text, name) = match path {
-        None => (reproduction.text, format!("published/{}.toml", reproduction.name)),
-        Some(path) => {
-            read = text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
-            (read.as_str(), path.display().to_string())
-        }
-    };
-    PublishedFile::parse(text).map_err(|error| {
-        Failure::usage("warmcore::published", format!("{name}: {error}"))
-            .help("published/README.md explains the format")
-    })
+    failure.help(format!("there is {NAME}; `warmcore study list` names all other papers"))
 }
 
 /// A directory that does not exist yet or is empty.
@@ -261,77 +103,254 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Writes the result in its three forms.
-fn keep(out: &Path, document: &ReproductionDocument, environment: &Environment) -> Result<(), FileError> {
-    create_directory(out)?;
-    for (name, text) in [
-        ("reproduction.json", pretty(document)),
-        ("reproduction.md", reproduce_table::markdown(document)),
-        ("reproduction.txt", reproduce_table::plain(document)),
-        ("environment.json", pretty(environment)),
-    ] {
-        write_atomically(&out.join(name), text.as_bytes())?;
+fn text(rows: &[Row], console: &Console) -> String {
+    let mut table = Table::new(["figure", "dispatcher", ">published", ">here", ">band", "verdict", "why this band"]);
+    for row in rows {
+        let (verdict, tone) = if row.inside { ("inside", Tone::Good) } else { ("OUTSIDE", Tone::Bad) };
+        let band = row.band.map(|end| decimal(Some(end))).join(" to ");
+        let cells = [
+            (row.figure.to_owned(), Tone::Plain),
+            (row.dispatcher.to_owned(), Tone::Plain),
+            (decimal(row.published), Tone::Plain),
+            (decimal(row.ours), Tone::Plain),
+            (band, Tone::Plain),
+            (verdict.to_owned(), tone),
+            (row.reason.to_owned(), Tone::Plain),
+        ];
+        table.toned_row(cells);
     }
+    console.table(&table)
+}
+
+/// Seeds of the table where as many trials are asked for as have intervals.
+const SEEDS: u32 = 20;
+/// Trials from which on there are intervals.
+const ENOUGH: u32 = 8;
+
+/// The paper's figures: what each shows, and the column that it is drawn from.
+const FIGURES: [(&str, &str, &str, &str); 3] = [
+    (
+        "figure-3",
+        "L2 hit rate over that of round robin",
+        "L2 hit rate",
+        "Hit rates over those of round robin: L1 about 1; L2 up to 1.17 for DIO and 1.26 for CDF, every CDF above DIO.",
+    ),
+    (
+        "figure-4",
+        "Variation of the groups' loads over that of round robin",
+        "load variation",
+        "All are worse than round robin, DIO the worst; the best CDF is 18 % below DIO.",
+    ),
+    (
+        "figure-5",
+        "99th percentile of waits over that of round robin",
+        "wait p99 ms",
+        "Round robin is the best; CDF 0.3 the best of the others, at about 1.17, 14 % below DIO.",
+    ),
+];
+
+/// Computes the table and writes it with the figures.
+fn write(out: &Path, seed: u64, trials: u32, jobs: usize) -> Result<(), Failure> {
+    let seeds = if trials < ENOUGH { trials } else { trials.max(SEEDS) };
+    let reading_seeds = trial_seeds(seed, seeds);
+    let rows = on_threads(READINGS.len(), jobs, |index| table(READINGS[index], &reading_seeds))?.concat();
+    let failed = |error: FileError| Failure::failed("warmcore::directory", error);
+    write_atomically(&out.join("table.csv"), csv(&rows).as_bytes()).map_err(failed)?;
+    write_atomically(&out.join("table.md"), markdown(&rows).as_bytes()).map_err(failed)?;
+    write_atomically(&out.join("table.json"), json(&rows).as_bytes()).map_err(failed)?;
+    if seeds >= ENOUGH {
+        let judged = searched(seed, jobs)?;
+        write_atomically(&out.join("search.md"), search_table(&judged).as_bytes()).map_err(failed)?;
+    }
+    let exhibits: Vec<Exhibit> = FIGURES.iter().map(|figure| exhibit(&rows, figure)).collect();
+    create_directory(&out.join("figures")).map_err(failed)?;
+    for exhibit in &exhibits {
+        let path = |ending: &str| out.join("figures").join(format!("{}.{ending}", exhibit.figure.id));
+        write_atomically(&path("svg"), exhibit.figure.svg.standalone(&exhibit.heading).as_bytes()).map_err(failed)?;
+        write_atomically(&path("csv"), exhibit.figure.csv.as_bytes()).map_err(failed)?;
+    }
+    let introduction = format!(
+        "{SOURCE}. What was published in words, and ours with the dispatcher of the published program, which waits, and with one that does not."
+    );
+    let page = gallery::page("cdf-dio: figures", &introduction, &exhibits);
+    write_atomically(&out.join("figures.html"), page.as_bytes()).map_err(failed)?;
     Ok(())
 }
 
-fn file_failure(error: FileError) -> Failure {
-    let advice = error.advice();
-    Failure::failed("warmcore::files", error).help(advice)
-}
-
-fn failure(error: ReproduceError, signals: &Signals) -> Failure {
-    match error {
-        ReproduceError::Plan { .. } => Failure::usage("warmcore::reproduce", &error)
-            .help("`warmcore machine list`, `workload list` and `schedulers list` show what there is"),
-        ReproduceError::NoSuchRow { .. } => {
-            Failure::usage("warmcore::reproduce", &error).help("--rows takes parts of rows' names, with commas")
+/// The table as JSON; an interval of 0 is none, or that of equal values.
+fn json(rows: &[TableRow]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'static str,
+        rows: Vec<Row<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Row<'a> {
+        caches: &'a str,
+        addresses: &'a str,
+        dispatcher: &'a str,
+        strategy: &'a str,
+        decisions: f64,
+        values: BTreeMap<&'a str, Value>,
+    }
+    #[derive(Serialize)]
+    struct Value {
+        mean: f64,
+        half_interval: f64,
+    }
+    fn row(row: &TableRow) -> Row<'_> {
+        let value =
+            |(name, mean, half): &(&'static str, f64, f64)| (*name, Value { mean: *mean, half_interval: *half });
+        Row {
+            caches: row.geometry,
+            addresses: row.addresses,
+            dispatcher: row.dispatch,
+            strategy: &row.strategy,
+            decisions: row.decisions,
+            values: row.values.iter().map(value).collect(),
         }
-        ReproduceError::Experiment(_) => Failure::usage("warmcore::reproduce", &error),
-        ReproduceError::Run(error) => run_failure(error, None, signals),
-        ReproduceError::Directory(error) => directory_failure(error),
-        ReproduceError::Session(error) => session_failure(error),
     }
+    pretty(&Document { schema: "warmcore-cdf-dio-table-1", rows: rows.iter().map(row).collect() })
 }
 
-/// A line of `list`.
-#[derive(Serialize)]
-struct Listed {
-    name: &'static str,
-    summary: &'static str,
-    source: &'static str,
-    rows: usize,
-    simulated: usize,
+/// Parts that do not depend on each other, in order, on several threads.
+fn on_threads<T: Clone + Send>(
+    parts: usize,
+    jobs: usize,
+    part: impl Fn(usize) -> Result<T, ContentionError> + Sync,
+) -> Result<Vec<T>, Failure> {
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![None; parts]));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, parts.max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= parts {
+                        return;
+                    }
+                    let result = part(index);
+                    if let Ok(mut found) = found.lock() {
+                        found[index] = Some(result);
+                    }
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap_or_default();
+    found
+        .into_iter()
+        .flatten()
+        .map(|part| part.map_err(|error| Failure::failed("warmcore::reproduce", error)))
+        .collect()
 }
 
-#[derive(Serialize)]
-struct List {
-    schema: &'static str,
-    tool_version: &'static str,
-    reproductions: Vec<Listed>,
+/// Seeds with which the search looks at everything, pairs that it judges, and seeds with which it does.
+const SCREENED_WITH: u32 = 2;
+const JUDGED: usize = 12;
+const JUDGED_WITH: u32 = 20;
+
+/// Looks for workloads in which CDF is the best, and judges those that promise most with other seeds.
+fn searched(seed: u64, jobs: usize) -> Result<Vec<Judged>, Failure> {
+    let all = candidates();
+    let seeds = trial_seeds(seed, SCREENED_WITH + JUDGED_WITH);
+    let (few, fresh) = seeds.split_at(SCREENED_WITH as usize);
+    let screened = on_threads(all.len(), jobs, |index| screen(&all[index], few))?;
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by(|a, b| screened[*a].1.total_cmp(&screened[*b].1));
+    order.truncate(JUDGED);
+    on_threads(order.len(), jobs, |place| {
+        let (rule, seen) = &screened[order[place]];
+        judge(&all[order[place]], rule, *seen, fresh)
+    })
 }
 
-fn list(json: bool, console: &Console) -> Result<(), Failure> {
-    let mut reproductions = Vec::new();
-    for reproduction in &REPRODUCTIONS {
-        let file = published(reproduction, None)?;
-        let covered = |row| matches!((reproduction.cover)(&file, row).if_known(), Coverage::Checks(_));
-        reproductions.push(Listed {
-            name: reproduction.name,
-            summary: reproduction.summary,
-            source: reproduction.source,
-            rows: file.rows.len(),
-            simulated: file.rows.iter().filter(|row| covered(row)).count(),
-        });
+fn search_table(judged: &[Judged]) -> String {
+    let mut text = format!(
+        "Of {} workloads the {} in which a CDF promised most with {SCREENED_WITH} seeds, judged with {JUDGED_WITH} others, paired: mean time \
+         of an access over that of each other strategy, then the end of the last task over theirs, then the mean time of an access over that of `fewest-tasks` if tasks of equal kind are kept \
+         apart, or together, for good. {} of them are below all three by more \
+         than the interval.\n\n| workload | CDF | seen | over `fewest-tasks` | over DIO as coded | over DIO as published | makespan over the \
+         same three | equal kinds apart, together | best |\n|---|---|--:|--:|--:|--:|---|---|---|\n",
+        candidates().len(),
+        judged.len(),
+        judged.iter().filter(|row| row.beats_all()).count()
+    );
+    for row in judged {
+        let access = row.access_over.map(|(ratio, half)| format!("{ratio:.4} ± {half:.4}")).join(" | ");
+        let makespan = row.makespan_over.map(|(ratio, half)| format!("{ratio:.3} ± {half:.3}")).join(", ");
+        let bounds = row.apart_and_together.map(|(ratio, half)| format!("{ratio:.4} ± {half:.4}")).join(", ");
+        let best = if row.beats_all() { "yes" } else { "no" };
+        text.push_str(&format!(
+            "| {} | {} | {:.4} | {access} | {makespan} | {bounds} | {best} |\n",
+            row.workload, row.rule, row.seen
+        ));
     }
-    if json {
-        let list = List { schema: "warmcore-reproductions-1", tool_version: TOOL_VERSION, reproductions };
-        return Ok(console.out(&pretty(&list))?);
+    text
+}
+
+fn csv(rows: &[TableRow]) -> String {
+    let values = rows.first().map_or(&[][..], |row| &row.values);
+    let names: Vec<String> =
+        values.iter().flat_map(|(name, ..)| [(*name).to_owned(), format!("{name} half interval")]).collect();
+    let mut heading = vec!["caches", "addresses", "dispatcher", "strategy"];
+    heading.extend(names.iter().map(String::as_str));
+    let mut csv = Csv::new(&heading);
+    for row in rows {
+        let mut cells =
+            vec![row.geometry.to_owned(), row.addresses.to_owned(), row.dispatch.to_owned(), row.strategy.clone()];
+        cells.extend(row.values.iter().flat_map(|(_, value, half)| [value.to_string(), half.to_string()]));
+        csv.row(&cells);
     }
-    let mut table = Table::new(["reproduction", ">rows", ">simulated", "what it is"]);
-    for listed in reproductions {
-        let row = [listed.name.into(), listed.rows.to_string(), listed.simulated.to_string(), listed.summary.into()];
-        table.row(row);
+    csv.finish()
+}
+
+fn markdown(rows: &[TableRow]) -> String {
+    let mut text = String::new();
+    let mut before = None;
+    for row in rows {
+        let reading = (row.geometry, row.addresses, row.dispatch);
+        if before != Some(reading) {
+            before = Some(reading);
+            text.push_str(&format!(
+                "\n### caches of the {}, {}, {} dispatcher\n\n| strategy |",
+                row.geometry, row.addresses, row.dispatch
+            ));
+            row.values.iter().for_each(|(name, ..)| text.push_str(&format!(" {name} |")));
+            text.push_str(&format!("\n|---|{}\n", "--:|".repeat(row.values.len())));
+        }
+        text.push_str(&format!("| {} |", row.strategy));
+        for (_, value, half) in &row.values {
+            let digits = if *value < 1.0 { 4 } else { 2 };
+            let interval = if *half > 0.0 { format!(" ± {half:.digits$}") } else { String::new() };
+            text.push_str(&format!(" {value:.digits$}{interval} |"));
+        }
+        text.push('\n');
     }
-    Ok(console.out(&console.table(&table))?)
+    text
+}
+
+/// A column of the paper's caches and addresses over round robin's, with both dispatchers.
+fn exhibit(rows: &[TableRow], (id, title, column, published): &(&str, &str, &str, &str)) -> Exhibit {
+    let value =
+        |row: &TableRow| row.values.iter().find(|(name, ..)| name == column).map_or((0.0, 0.0), |(_, v, h)| (*v, *h));
+    let of = |dispatch: &str| -> Vec<&TableRow> {
+        let ours = |row: &&TableRow| (row.geometry, row.addresses, row.dispatch) == ("paper", "page-aligned", dispatch);
+        rows.iter().filter(ours).collect()
+    };
+    let mut candidates: Vec<String> = Vec::new();
+    let mut all: Vec<against::Series> = Vec::new();
+    for (name, dispatch) in [("dispatcher that waits", "blocking"), ("dispatcher with queues", "queue")] {
+        let rows = of(dispatch);
+        let Some((baseline, _)) = rows.iter().find(|row| row.strategy == "rr").map(|row| value(row)) else { continue };
+        let others: Vec<&&TableRow> = rows.iter().filter(|row| row.strategy != "rr").collect();
+        candidates =
+            others.iter().map(|row| row.strategy.replace(":coded", "").replace("published", "publ.")).collect();
+        let ratios = others.iter().map(|row| value(row)).map(|(value, half)| (value / baseline, half / baseline));
+        all.push((name.to_owned(), ratios.collect()));
+    }
+    Exhibit {
+        heading: format!("{}: {title}", id.replace("figure-", "Figure ")),
+        words: (*published).to_owned(),
+        figure: against::baseline(id, title, "over round robin", &candidates, &all),
+    }
 }

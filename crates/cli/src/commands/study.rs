@@ -19,7 +19,7 @@ use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{
     available_jobs, directory_failure, resume_failure, run_failure, session_failure, unix_seconds,
 };
-use crate::commands::study_drawings;
+use crate::commands::{study_drawings, study_sensitivity};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -81,7 +81,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     if let Some(out) = &arguments.out {
         directory(out)?;
     }
-    let trials = run_plan(&plan, arguments, &signals, console)?;
+    let trials = run_plan(&plan, arguments.out.as_deref(), arguments, &signals, console)?;
     let document = StudyDocument::new(&plan, &trials);
     let heading = library::heading(&arguments.studies);
     let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
@@ -93,6 +93,9 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         for page in study_drawings::draw(&plan, out, &signals)? {
             console.note(&format!("figures of the source: {}", out.join(page).display()));
         }
+    }
+    if !arguments.sensitivity.is_empty() {
+        return study_sensitivity::run((&plan, &document), arguments, &signals, console);
     }
     if let Some(path) = &arguments.page {
         write_page(&document, heading, path, result.as_deref())?;
@@ -123,8 +126,9 @@ fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Failure> 
 }
 
 /// Trials of every experiment.
-fn run_plan(
+pub fn run_plan(
     plan: &Plan,
+    out: Option<&Path>,
     arguments: &StudyRunArguments,
     signals: &Signals,
     console: &Console,
@@ -142,30 +146,34 @@ fn run_plan(
         jobs,
         stop: Arc::clone(&signals.stop),
         progress: &|_| bar.inc(1),
-        out: arguments.out.as_deref(),
+        out,
         environment: &environment,
+        unix_seconds,
         note: &|words| console.warn(words),
     };
     let trials = run::run(plan, &means);
     bar.finish_and_clear();
-    trials.map_err(|error| match error {
+    trials.map_err(|error| study_failure(error, out, signals))
+}
+
+/// What to say of a run of many experiments that was not finished.
+pub fn study_failure(error: StudyError, out: Option<&Path>, signals: &Signals) -> Failure {
+    match error {
         StudyError::Run { source, study } => {
             let failure = run_failure(*source, None, signals);
-            match &arguments.out {
-                Some(out) => {
-                    failure.help(format!("in study {study}; the same command with --out {} goes on", out.display()))
-                }
+            match out {
+                Some(out) => failure.help(format!("in {study}; the same command with --out {} goes on", out.display())),
                 None => failure,
             }
         }
         StudyError::Directory(error) => directory_failure(error),
         StudyError::Session(error) => session_failure(error),
         StudyError::Resume(error) => resume_failure(error),
-    })
+    }
 }
 
 /// A directory that is not there yet, is empty, or holds a study's runs.
-fn directory(out: &Path) -> Result<(), Failure> {
+pub fn directory(out: &Path) -> Result<(), Failure> {
     let occupied = out.is_dir() && std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
     if out.is_file() || (occupied && !out.join("experiments").is_dir()) {
         return Err(Failure::usage("warmcore::directory", format!("{} holds something else", out.display()))
@@ -369,7 +377,7 @@ fn check(names: &[String], json: bool, console: &Console) -> Result<(), Failure>
     Ok(console.out(&format!("{}\n{total}", console.table(&table)))?)
 }
 
-fn plan_failure(error: PlanError) -> Failure {
+pub fn plan_failure(error: PlanError) -> Failure {
     let advice = error.advice();
     match error {
         PlanError::Place { source, .. } => place_failure(source, None),
@@ -380,7 +388,7 @@ fn plan_failure(error: PlanError) -> Failure {
     }
 }
 
-fn file_failure(error: FileError) -> Failure {
+pub fn file_failure(error: FileError) -> Failure {
     let advice = error.advice();
     Failure::failed("warmcore::files", error).help(advice)
 }

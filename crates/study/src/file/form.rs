@@ -64,6 +64,7 @@ struct CellForm {
     machine: Spanned<String>,
     background: Option<Spanned<String>>,
     workload: Spanned<String>,
+    assumed: Option<Spanned<String>>,
     schedulers: Spanned<Vec<Spanned<String>>>,
     place: Option<String>,
     memory: Option<Spanned<String>>,
@@ -310,7 +311,11 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         let parsed = warmcore_workload::parse_duration(text.get_ref());
         parsed.map(Some).map_err(|error| (text.span().start, Problem::Value(error.to_string())))
     };
-    let texts = [&form.machine, &form.workload].into_iter().chain(&form.background).chain(form.schedulers.get_ref());
+    let texts = [&form.machine, &form.workload]
+        .into_iter()
+        .chain(&form.background)
+        .chain(&form.assumed)
+        .chain(form.schedulers.get_ref());
     let texts = texts.map(Spanned::get_ref);
     let own = |all: &'_ [Inline], name: &str| all.iter().find(|own| own.name == name).map(|own| own.text.clone());
     let inner = [own(&study.machine, form.machine.get_ref()), own(&study.workload, form.workload.get_ref())];
@@ -323,6 +328,7 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         machine: form.machine.clone(),
         background: form.background.clone(),
         workload: form.workload.clone(),
+        assumed: form.assumed.clone(),
         schedulers: form.schedulers.get_ref().clone(),
         place: form.place.clone().unwrap_or_else(|| warmcore_places::sim::KIND.name.to_owned()),
         memory: memory.transpose()?,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::reproduce::cdf_dio::machine::Level;
+use crate::cdf_dio::machine::Level;
 
 const SEEDS: u64 = 20;
 

@@ -43,6 +43,17 @@ pub enum Dispatch {
     Blocking,
 }
 
+impl Dispatch {
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Blocking => "blocking",
+        }
+    }
+}
+
 /// What the histograms are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {

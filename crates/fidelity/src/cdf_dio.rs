@@ -10,11 +10,10 @@ pub mod workload;
 
 use serde::Serialize;
 use warmcore_schedulers::contention::{Cdf, ContentionError, Strategy, Variant};
+use warmcore_statistics::Sample;
 
 use self::machine::{Addresses, Dispatch, Geometry, LAST_COMMIT, Outcome, PAPER, Setup, variation};
 use self::workload::Accesses;
-use crate::reproduce::check::{Band, Check, Coverage, Figure, Stated};
-use crate::reproduce::published::{PublishedFile, PublishedRow};
 
 /// Tasks.
 const TASKS: usize = 80;
@@ -50,76 +49,78 @@ fn p99(outcome: &Outcome) -> f64 {
     outcome.wait_ns(99.0)
 }
 
-/// What stands for a row.
-pub(super) fn cover(_: &PublishedFile, row: &PublishedRow) -> Coverage {
-    use Dispatch::{Blocking, Queue};
-    use Strategy::RoundRobin;
-    let candidate = row.candidate.as_deref().unwrap_or_default();
-    let metric = row.metric.as_deref().unwrap_or_default();
-    let stated = Stated::of_ratio(row);
-    let figures: [Figure; 2] = match (candidate, metric) {
-        ("dio", _) => [
-            Figure::OfSeed("L2 hit rate, DIO over RR", |seed| ratio(Blocking, [&DIO, &RoundRobin], seed, l2)),
-            Figure::OfSeed("L2 hit rate, DIO over RR", |seed| ratio(Queue, [&DIO, &RoundRobin], seed, l2)),
-        ],
-        ("cdf(0.7)", _) => [
-            Figure::OfSeed("L2 hit rate, CDF 0.7 over RR", |seed| ratio(Blocking, [&cdf(7), &RoundRobin], seed, l2)),
-            Figure::OfSeed("L2 hit rate, CDF 0.7 over RR", |seed| ratio(Queue, [&cdf(7), &RoundRobin], seed, l2)),
-        ],
-        ("cdf(0.7) against dio", _) => [
-            Figure::OfSeed("L2 hit rate, CDF 0.7 over DIO", |seed| ratio(Blocking, [&cdf(7), &DIO], seed, l2)),
-            Figure::OfSeed("L2 hit rate, CDF 0.7 over DIO", |seed| ratio(Queue, [&cdf(7), &DIO], seed, l2)),
-        ],
-        ("cdf(0.3) against dio", "L2 hit rate") => [
-            Figure::OfSeed("L2 hit rate, CDF 0.3 over DIO", |seed| ratio(Blocking, [&cdf(3), &DIO], seed, l2)),
-            Figure::OfSeed("L2 hit rate, CDF 0.3 over DIO", |seed| ratio(Queue, [&cdf(3), &DIO], seed, l2)),
-        ],
-        ("cdf(0.3) against dio", _) => [
-            Figure::OfSeed("p99 of waits, CDF 0.3 over DIO", |seed| ratio(Blocking, [&cdf(3), &DIO], seed, p99)),
-            Figure::OfSeed("p99 of waits, CDF 0.3 over DIO", |seed| ratio(Queue, [&cdf(3), &DIO], seed, p99)),
-        ],
-        ("cdf against dio", _) => [
-            Figure::OfSeed("variation of group loads, the best CDF over DIO", |seed| variation_of_best(Blocking, seed)),
-            Figure::OfSeed("variation of group loads, the best CDF over DIO", |seed| variation_of_best(Queue, seed)),
-        ],
-        ("cdf (best) against round robin", _) => [
-            Figure::OfSeed("p99 of waits, the best CDF over RR", |seed| wait_of_best(Blocking, seed)),
-            Figure::OfSeed("p99 of waits, the best CDF over RR", |seed| wait_of_best(Queue, seed)),
-        ],
-        ("cdf, dio", "L1 hit rate") => {
-            let unchanged = "L1 hit rate, the farther of DIO and CDF 0.7 from RR, over RR";
-            let [blocking, queue] = [
-                Figure::OfSeed(unchanged, |seed| l1_of_farthest(Blocking, seed)),
-                Figure::OfSeed(unchanged, |seed| l1_of_farthest(Queue, seed)),
-            ];
-            let same = || Band::within(0.97, 1.03, "the row's note: unchanged by the strategy");
-            return Coverage::Checks(vec![
-                check("L1 hit rate, dispatcher that waits", blocking, Stated::Words, same()),
-                check("L1 hit rate, dispatcher with queues", queue, Stated::Words, same()),
-            ]);
-        }
-        _ => return Coverage::missing("a reading of this row"),
-    };
-    let value = row.value.unwrap_or(1.0);
-    let [blocking, queue] = figures;
-    Coverage::Checks(vec![
-        check(
-            &format!("{metric}, {candidate}: dispatcher that waits"),
-            blocking,
-            stated,
-            Band::around(value, 0.1, "a tenth: five runs whose noise is the host's"),
-        ),
-        check(
-            &format!("{metric}, {candidate}: dispatcher with queues"),
-            queue,
-            Stated::Words,
-            Band::within(0.9, 1.1, "docs/spec/cdf-dio.md section 5: the difference vanishes; within a tenth of none"),
-        ),
-    ])
+/// A figure of the paper and what it is here, on the workload of a seed.
+type FigureOf = fn(Dispatch, u64) -> Option<f64>;
+
+/// The paper's figures: what each is, what was published (nothing where that is words), and how it follows.
+const FIGURES: [(&str, Option<f64>, FigureOf); 8] = [
+    ("L2 hit rate, DIO over RR", Some(1.17), |dispatch, seed| ratio(dispatch, [&DIO, &Strategy::RoundRobin], seed, l2)),
+    ("L2 hit rate, CDF 0.7 over RR", Some(1.26), |dispatch, seed| {
+        ratio(dispatch, [&cdf(7), &Strategy::RoundRobin], seed, l2)
+    }),
+    ("L2 hit rate, CDF 0.7 over DIO", Some(1.082), |dispatch, seed| ratio(dispatch, [&cdf(7), &DIO], seed, l2)),
+    ("L2 hit rate, CDF 0.3 over DIO", Some(1.03), |dispatch, seed| ratio(dispatch, [&cdf(3), &DIO], seed, l2)),
+    ("variation of group loads, the best CDF over DIO", Some(0.82), variation_of_best),
+    ("p99 of waits, CDF 0.3 over DIO", Some(0.86), |dispatch, seed| ratio(dispatch, [&cdf(3), &DIO], seed, p99)),
+    ("p99 of waits, the best CDF over RR", Some(1.17), wait_of_best),
+    ("L1 hit rate, the farther of DIO and CDF 0.7 from RR, over RR", None, l1_of_farthest),
+];
+
+/// One of the paper's figures, computed with a dispatcher.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// What it is.
+    pub figure: &'static str,
+    /// `blocking`, the published program's, which waits for busy CPUs, or `queue`.
+    pub dispatcher: &'static str,
+    /// What was published; nothing where that is words, or about the other dispatcher.
+    pub published: Option<f64>,
+    /// Median of ours over the seeds; nothing if a seed has none.
+    pub ours: Option<f64>,
+    /// Ours for each seed.
+    pub points: Vec<Option<f64>>,
+    /// Where ours must lie.
+    pub band: [f64; 2],
+    /// Why there.
+    pub reason: &'static str,
+    /// Whether it does.
+    pub inside: bool,
 }
 
-fn check(title: &str, figure: Figure, stated: Stated, band: Band) -> Check {
-    Check { title: title.to_owned(), runs: Vec::new(), figure, unit: "", stated, band, fitted: None }
+/// Every figure with both dispatchers, the published program's first.
+#[must_use]
+pub fn rows(seeds: &[u64]) -> Vec<Row> {
+    let of = |(figure, published, compute): &(&'static str, Option<f64>, FigureOf)| {
+        [Dispatch::Blocking, Dispatch::Queue].map(|dispatch| {
+            let (band, reason) = band(*published, dispatch);
+            let points: Vec<Option<f64>> = seeds.iter().map(|seed| compute(dispatch, *seed)).collect();
+            let values: Option<Vec<f64>> = points.iter().copied().collect();
+            let ours = values.and_then(|values| Sample::new(&values).ok()?.median());
+            Row {
+                figure,
+                dispatcher: dispatch.name(),
+                published: published.filter(|_| dispatch == Dispatch::Blocking),
+                ours,
+                points,
+                band,
+                reason,
+                inside: ours.is_some_and(|ours| (band[0]..=band[1]).contains(&ours)),
+            }
+        })
+    };
+    FIGURES.iter().flat_map(of).collect()
+}
+
+fn band(published: Option<f64>, dispatch: Dispatch) -> ([f64; 2], &'static str) {
+    match (published, dispatch) {
+        (None, _) => ([0.97, 1.03], "the paper's words: unchanged by the strategy"),
+        (Some(value), Dispatch::Blocking) => {
+            ([value * 0.9, value * 1.1], "a tenth: five runs whose noise is the host's")
+        }
+        (Some(_), Dispatch::Queue) => {
+            ([0.9, 1.1], "docs/spec/cdf-dio.md section 5: the difference vanishes; within a tenth of none")
+        }
+    }
 }
 
 fn variation_of_best(dispatch: Dispatch, seed: u64) -> Option<f64> {
@@ -239,10 +240,7 @@ fn table_row(
             Addresses::PageAligned => "page-aligned",
             Addresses::LineSpread => "line-spread",
         },
-        dispatch: match dispatch {
-            Dispatch::Queue => "queue",
-            Dispatch::Blocking => "blocking",
-        },
+        dispatch: dispatch.name(),
         strategy: strategy.name(),
         decisions: mean(&outcomes.iter().map(|outcome| outcome.decisions[0] as f64).collect::<Vec<_>>()),
         values,

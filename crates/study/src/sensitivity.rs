@@ -1,0 +1,139 @@
+//! What judgements rest on: studies again with every figure of their machines that nobody measured made smaller and larger, and with the
+//! other core-to-core tables that machines come with.
+//!
+//! A change is that of a cell's `assumed`, for all cells at once; what can be changed is
+//! [`warmcore_topology::assumptions`]' matter. A machine that has no such figure stays as it is.
+
+use serde::Serialize;
+use toml::Spanned;
+use warmcore_lab::experiment::TOOL_VERSION;
+
+use crate::document::{ExpectationResult, StudyDocument};
+use crate::file::Study;
+use crate::judge::Judgement;
+use crate::plan::Plan;
+
+/// Version of the document.
+pub const SCHEMA: &str = "warmcore-study-sensitivity-1";
+
+/// Figures that are nearer to 1 than this are on no side of it.
+const NO_SIDE: f64 = 0.02;
+
+/// Every change of the machines of a plan, and of those that are impossible why.
+#[must_use]
+pub fn changes(plan: &Plan, factors: &[f64]) -> (Vec<String>, Vec<String>) {
+    let (mut found, mut impossible): (Vec<String>, Vec<String>) = Default::default();
+    for planned in &plan.experiments {
+        let machine = &planned.experiment.machine.value;
+        for change in warmcore_topology::changes(machine, factors) {
+            match warmcore_topology::changed(machine, &change) {
+                Ok(_) if found.contains(&change) => {}
+                Ok(_) => found.push(change),
+                Err(reason) => impossible.push(format!("{} with {change}: {reason}", machine.name())),
+            }
+        }
+    }
+    impossible.sort();
+    impossible.dedup();
+    // What is impossible for one machine is left out for all: a study compares machines that changed alike.
+    found.retain(|change| !impossible.iter().any(|reason| reason.contains(&format!(" with {change}: "))));
+    (found, impossible)
+}
+
+/// Studies with a change of the machines of all cells.
+#[must_use]
+pub fn changed(studies: &[Study], change: &str) -> Vec<Study> {
+    let mut studies = studies.to_vec();
+    for cell in studies.iter_mut().flat_map(|study| &mut study.cells) {
+        cell.assumed = Some(Spanned::new(cell.machine.span(), change.to_owned()));
+    }
+    studies
+}
+
+/// Judgements under every change.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SensitivityDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of the program.
+    pub tool_version: &'static str,
+    /// What every assumed figure was multiplied by.
+    pub factors: Vec<f64>,
+    /// The expectations: study and name.
+    pub expectations: Vec<String>,
+    /// Figures without a change.
+    pub values: Vec<Option<f64>>,
+    /// Judgements without a change.
+    pub judgements: Vec<Judgement>,
+    /// One for each change.
+    pub changes: Vec<ChangeResult>,
+}
+
+/// What one change does.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ChangeResult {
+    /// The change.
+    pub change: String,
+    /// Figures with it.
+    pub values: Vec<Option<f64>>,
+    /// Judgements with it.
+    pub judgements: Vec<Judgement>,
+    /// How many judgements are others than without the change.
+    pub judgements_changed: usize,
+    /// How many ratios are on the other side of 1 than without the change; those within 2 % of it do not count.
+    pub directions_changed: usize,
+    /// Largest change of a figure, as a fraction of it.
+    pub largest_change: Option<f64>,
+}
+
+impl SensitivityDocument {
+    /// Compares results of the same studies.
+    #[must_use]
+    pub fn new(plan: &Plan, factors: &[f64], unchanged: &StudyDocument, changed: &[(String, StudyDocument)]) -> Self {
+        let expectations = plan.studies.iter().flat_map(|study| &study.expectations);
+        let ratios: Vec<bool> = expectations.map(|of| of.neutral == Some(1.0)).collect();
+        let named = unchanged
+            .studies
+            .iter()
+            .flat_map(|study| study.expectations.iter().map(|of| format!("{}: {}", study.name, of.name)));
+        Self {
+            schema: SCHEMA,
+            tool_version: TOOL_VERSION,
+            factors: factors.to_vec(),
+            expectations: named.collect(),
+            values: all(unchanged).map(|of| of.value).collect(),
+            judgements: all(unchanged).map(|of| of.judgement).collect(),
+            changes: changed
+                .iter()
+                .map(|(change, document)| ChangeResult::new(change, &ratios, (unchanged, document)))
+                .collect(),
+        }
+    }
+}
+
+fn all(document: &StudyDocument) -> impl Iterator<Item = &ExpectationResult> {
+    document.studies.iter().flat_map(|study| &study.expectations)
+}
+
+impl ChangeResult {
+    fn new(change: &str, ratios: &[bool], (unchanged, document): (&StudyDocument, &StudyDocument)) -> Self {
+        let pairs = || all(unchanged).zip(all(document));
+        let side = |figure: f64| i32::from(figure > 1.0 + NO_SIDE) - i32::from(figure < 1.0 - NO_SIDE);
+        let turns = |((before, after), ratio): &((&ExpectationResult, &ExpectationResult), &bool)| {
+            let sides = before.value.zip(after.value).map(|(before, after)| side(before) * side(after));
+            **ratio && sides.is_some_and(|sides| sides < 0)
+        };
+        let part = |(before, after): (&ExpectationResult, &ExpectationResult)| {
+            let (before, after) = (before.value.filter(|value| *value != 0.0)?, after.value?);
+            Some((after / before - 1.0).abs())
+        };
+        Self {
+            change: change.to_owned(),
+            values: all(document).map(|of| of.value).collect(),
+            judgements: all(document).map(|of| of.judgement).collect(),
+            judgements_changed: pairs().filter(|(before, after)| before.judgement != after.judgement).count(),
+            directions_changed: pairs().zip(ratios).filter(turns).count(),
+            largest_change: pairs().filter_map(part).max_by(f64::total_cmp),
+        }
+    }
+}
