@@ -13,7 +13,7 @@ pub struct BatchArguments {
     /// Seed that all simulations' seeds are derived from
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
-    /// Directory for the result, and a run directory of every experiment; must not exist yet
+    /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result

@@ -92,7 +92,7 @@ fn elsewhere(name: &str) -> Failure {
 }
 
 /// A directory that does not exist yet or is empty.
-pub fn make_directory(path: &Path) -> Result<(), Failure> {
+fn make_directory(path: &Path) -> Result<(), Failure> {
     if path.exists() && !fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
         return Err(Failure::usage("warmcore::directory", format!("{} exists and is not empty", path.display()))
             .help("choose another --out"));

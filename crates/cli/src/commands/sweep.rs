@@ -4,23 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use warmcore_lab::builder::Built;
-use warmcore_lab::directory::{Existing, ORACLE, RunDirectory};
+use warmcore_lab::directory::ORACLE;
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, trial_seeds};
 use warmcore_lab::files::{text_of_file, write_atomically};
 use warmcore_lab::headroom::OracleRun;
-use warmcore_lab::runner::{self, Conduct};
-use warmcore_lab::session::{self, pretty};
+use warmcore_lab::runner::Conduct;
+use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::{self, Finding, decimal};
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
 use warmcore_statistics::bootstrap::MIN_TRIALS;
+use warmcore_study::plan::PlannedExperiment;
+use warmcore_study::run::{self, Done, Means, StudyError};
 
 use crate::args::SweepArguments;
-use crate::commands::compare::{
-    available_jobs, directory_failure, headroom_of, oracle_failure, run_failure, session_failure, unix_seconds,
-};
-use crate::commands::reproduce::make_directory;
+use crate::commands::compare::{available_jobs, headroom_of, oracle_failure, session_failure, unix_seconds};
+use crate::commands::study::{self, study_failure};
 use crate::commands::verdict_table;
 use crate::console::{Console, Table, Tone};
 use crate::failure::Failure;
@@ -34,22 +34,32 @@ const SEVERAL_LLCS: &str = "several-llcs";
 pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let experiments = experiments(arguments, console)?;
-    if let Some(out) = &arguments.batch.out {
-        make_directory(out)?;
-    }
+    let out = arguments.batch.out.as_deref();
+    out.map(study::directory).transpose()?;
     let jobs = arguments.batch.jobs.map_or_else(available_jobs, usize::from);
-    let total: usize = experiments.iter().map(|one| one.schedulers.len() * one.seeds.len()).sum();
+    let total: usize = experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum();
     console.note(&format!("{} experiments, {total} simulations, {jobs} at a time", experiments.len()));
     let bar = console.progress(total, "simulations");
-    let mut rows = Vec::new();
-    for (index, experiment) in experiments.iter().enumerate() {
-        let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| bar.inc(1) };
-        let out = arguments.batch.out.as_deref();
-        rows.push(run_one(experiment, index, (out, arguments.headroom), &conduct, &signals)?);
-    }
+    let environment = Environment::at_start(std::env::args().collect(), jobs, unix_seconds());
+    let means = Means {
+        jobs,
+        stop: Arc::clone(&signals.stop),
+        progress: &|_| bar.inc(1),
+        out,
+        environment: &environment,
+        unix_seconds,
+        note: &|words| console.warn(words),
+    };
+    let rows = run::each(&experiments, &means, &mut |done| row(&done, arguments.headroom, jobs, &signals));
     bar.finish_and_clear();
-    let labels: Vec<String> =
-        experiments.first().map(|one| one.schedulers.iter().map(ToString::to_string).collect()).unwrap_or_default();
+    let rows = rows.map_err(|error| match error {
+        SweepError::Run(error) => study_failure(error, out, &signals),
+        SweepError::Row(failure) => failure,
+    })?;
+    let labels: Vec<String> = experiments
+        .first()
+        .map(|one| one.experiment.schedulers.iter().map(ToString::to_string).collect())
+        .unwrap_or_default();
     let baseline = labels.first().cloned().unwrap_or_default();
     let candidates = labels.into_iter().skip(1).collect();
     let document = SweepDocument::new(baseline, candidates, arguments.trials as usize, rows);
@@ -71,14 +81,16 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
 }
 
 /// Every machine with every workload, checked before anything runs: each is what `warmcore compare` would run.
-fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Experiment>, Failure> {
+fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<PlannedExperiment>, Failure> {
     let workloads = workload_texts(&arguments.workloads)?;
     let mut found = Vec::new();
     let mut warnings: Vec<String> = Vec::new();
     for machine in machines(&arguments.machines)? {
         for workload in &workloads {
             let built = experiment(arguments, &machine, workload)?;
-            found.push(built.experiment);
+            let (experiment, number) = (built.experiment, found.len() + 1);
+            let directory = Some(format!("{number:03}-{}", slug(&experiment.machine.source)));
+            found.push(PlannedExperiment { experiment, study: format!("{machine}: {workload}"), directory });
             // Those of a machine come with each of its workloads.
             let told = built.warnings.into_iter().map(|warning| format!("{machine}: {warning}"));
             told.for_each(|warning| {
@@ -90,7 +102,7 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Expe
     }
     warnings.iter().for_each(|warning| console.warn(warning));
     for cell in found.iter().take(workloads.len()) {
-        load::warn_unmodelled(&cell.workload.value, console);
+        load::warn_unmodelled(&cell.experiment.workload.value, console);
     }
     Ok(found)
 }
@@ -140,48 +152,47 @@ fn workload_texts(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(texts)
 }
 
-fn run_one(
-    experiment: &Experiment,
-    index: usize,
-    (out, headroom): (Option<&Path>, bool),
-    conduct: &Conduct<'_>,
-    signals: &Signals,
-) -> Result<SweepRow, Failure> {
-    let mut environment = Environment::at_start(std::env::args().collect(), conduct.jobs, unix_seconds());
-    let directory = match out {
-        None => None,
-        Some(out) => {
-            let path = out.join("experiments").join(format!("{:03}-{}", index + 1, slug(&experiment.machine.source)));
-            let directory = RunDirectory::create(&path, Existing::Refuse).map_err(directory_failure)?;
-            session::begin(&directory, experiment).map_err(session_failure)?;
-            Some(directory)
-        }
-    };
-    let finished = runner::run(experiment, directory.as_ref(), conduct)
-        .map_err(|error| run_failure(error, directory.as_ref(), signals))?;
+/// Why a sweep was not finished.
+enum SweepError {
+    /// An experiment.
+    Run(StudyError),
+    /// What follows from one.
+    Row(Failure),
+}
+
+impl From<StudyError> for SweepError {
+    fn from(error: StudyError) -> Self {
+        Self::Run(error)
+    }
+}
+
+impl From<Failure> for SweepError {
+    fn from(failure: Failure) -> Self {
+        Self::Row(failure)
+    }
+}
+
+/// A row of the table, of an experiment that was run.
+fn row(done: &Done<'_>, headroom: bool, jobs: usize, signals: &Signals) -> Result<SweepRow, SweepError> {
+    let experiment = done.experiment;
     let mut document =
-        verdict::conclude(&experiment.record(), &experiment.workload.value, &*experiment.place, &finished.trials)
+        verdict::conclude(&experiment.record(), &experiment.workload.value, &*experiment.place, &done.finished.trials)
             .map_err(|error| Failure::usage("warmcore::metric", error))?;
-    if headroom && let Some(oracle) = ask_oracle(experiment, conduct, signals)? {
+    // The bar counts the table's own simulations.
+    let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    if headroom && let Some(oracle) = ask_oracle(experiment, &conduct, signals)? {
         document.headroom = headroom_of(&document, &oracle)?;
-        if let Some(directory) = &directory {
+        if let Some(directory) = &done.directory {
             directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
         }
     }
-    if let Some(directory) = &directory {
-        environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
-        let text = verdict_table::plain(&document);
-        session::finish(directory, experiment, &finished.trials, Some((&document, &text)), &environment)
-            .map_err(session_failure)?;
-    }
+    done.keep(Some((&document, &verdict_table::plain(&document)))).map_err(StudyError::from)?;
     Ok(SweepRow::new(&document))
 }
 
 /// What the oracle of a cell reaches; none where nothing lives long enough to be placed.
 fn ask_oracle(experiment: &Experiment, conduct: &Conduct<'_>, signals: &Signals) -> Result<Option<OracleRun>, Failure> {
-    // The bar counts the table's own simulations.
-    let conduct = Conduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop), progress: &|_| {} };
-    match oracle::run(experiment, &conduct) {
+    match oracle::run(experiment, conduct) {
         Ok(oracle) => Ok(Some(oracle)),
         Err(OracleError::NoThreads(_)) => Ok(None),
         Err(error) => Err(oracle_failure(error, None, signals)),
