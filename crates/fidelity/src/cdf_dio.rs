@@ -30,15 +30,34 @@ fn cdf(tenths: u32) -> Strategy {
 
 const DIO: Strategy = Strategy::Dio { variant: Variant::Coded };
 
-/// The paper's run of a strategy; `None` never, as the setup makes sense.
-fn outcome(dispatch: Dispatch, strategy: &Strategy, seed: u64) -> Option<Outcome> {
-    let setup = Setup::paper(PAPER, Addresses::PageAligned, dispatch);
-    machine::run(&setup, &Accesses::new(TASKS, ACCESSES, RANKS, seed), strategy, seed).ok()
+/// The paper's strategies on the same workload.
+struct Runs {
+    round_robin: Outcome,
+    dio: Outcome,
+    /// By tolerance, in tenths from 1 on.
+    cdf: Vec<Outcome>,
 }
 
-/// A figure of one strategy over that of another, on equal workloads.
-fn ratio(dispatch: Dispatch, [one, other]: [&Strategy; 2], seed: u64, of: impl Fn(&Outcome) -> f64) -> Option<f64> {
-    Some(of(&outcome(dispatch, one, seed)?) / of(&outcome(dispatch, other, seed)?))
+impl Runs {
+    fn new(dispatch: Dispatch, seed: u64) -> Result<Self, ContentionError> {
+        let setup = Setup::paper(PAPER, Addresses::PageAligned, dispatch);
+        let accesses = Accesses::new(TASKS, ACCESSES, RANKS, seed);
+        let run = |strategy: &Strategy| machine::run(&setup, &accesses, strategy, seed);
+        Ok(Self {
+            round_robin: run(&Strategy::RoundRobin)?,
+            dio: run(&DIO)?,
+            cdf: TENTHS.map(|tenths| run(&cdf(tenths))).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn cdf(&self, tenths: usize) -> &Outcome {
+        &self.cdf[tenths - 1]
+    }
+
+    /// The smallest figure of a CDF.
+    fn best(&self, of: impl Fn(&Outcome) -> f64) -> f64 {
+        self.cdf.iter().map(of).fold(f64::INFINITY, f64::min)
+    }
 }
 
 const fn l2(outcome: &Outcome) -> f64 {
@@ -49,21 +68,24 @@ fn p99(outcome: &Outcome) -> f64 {
     outcome.wait_ns(99.0)
 }
 
-/// A figure of the paper and what it is here, on the workload of a seed.
-type FigureOf = fn(Dispatch, u64) -> Option<f64>;
+/// How a figure of the paper follows.
+type FigureOf = fn(&Runs) -> f64;
 
 /// The paper's figures: what each is, what was published (nothing where that is words), and how it follows.
 const FIGURES: [(&str, Option<f64>, FigureOf); 8] = [
-    ("L2 hit rate, DIO over RR", Some(1.17), |dispatch, seed| ratio(dispatch, [&DIO, &Strategy::RoundRobin], seed, l2)),
-    ("L2 hit rate, CDF 0.7 over RR", Some(1.26), |dispatch, seed| {
-        ratio(dispatch, [&cdf(7), &Strategy::RoundRobin], seed, l2)
+    ("L2 hit rate, DIO over RR", Some(1.17), |runs| l2(&runs.dio) / l2(&runs.round_robin)),
+    ("L2 hit rate, CDF 0.7 over RR", Some(1.26), |runs| l2(runs.cdf(7)) / l2(&runs.round_robin)),
+    ("L2 hit rate, CDF 0.7 over DIO", Some(1.082), |runs| l2(runs.cdf(7)) / l2(&runs.dio)),
+    ("L2 hit rate, CDF 0.3 over DIO", Some(1.03), |runs| l2(runs.cdf(3)) / l2(&runs.dio)),
+    ("variation of group loads, the best CDF over DIO", Some(0.82), |runs| {
+        runs.best(Outcome::load_variation) / runs.dio.load_variation()
     }),
-    ("L2 hit rate, CDF 0.7 over DIO", Some(1.082), |dispatch, seed| ratio(dispatch, [&cdf(7), &DIO], seed, l2)),
-    ("L2 hit rate, CDF 0.3 over DIO", Some(1.03), |dispatch, seed| ratio(dispatch, [&cdf(3), &DIO], seed, l2)),
-    ("variation of group loads, the best CDF over DIO", Some(0.82), variation_of_best),
-    ("p99 of waits, CDF 0.3 over DIO", Some(0.86), |dispatch, seed| ratio(dispatch, [&cdf(3), &DIO], seed, p99)),
-    ("p99 of waits, the best CDF over RR", Some(1.17), wait_of_best),
-    ("L1 hit rate, the farther of DIO and CDF 0.7 from RR, over RR", None, l1_of_farthest),
+    ("p99 of waits, CDF 0.3 over DIO", Some(0.86), |runs| p99(runs.cdf(3)) / p99(&runs.dio)),
+    ("p99 of waits, the best CDF over RR", Some(1.17), |runs| runs.best(p99) / p99(&runs.round_robin)),
+    ("L1 hit rate, the farther of DIO and CDF 0.7 from RR, over RR", None, |runs| {
+        let [dio, cdf] = [&runs.dio, runs.cdf(7)].map(|run| run.hit_rates[0] / runs.round_robin.hit_rates[0]);
+        if (dio - 1.0).abs() > (cdf - 1.0).abs() { dio } else { cdf }
+    }),
 ];
 
 /// One of the paper's figures, computed with a dispatcher.
@@ -75,10 +97,10 @@ pub struct Row {
     pub dispatcher: &'static str,
     /// What was published; nothing where that is words, or about the other dispatcher.
     pub published: Option<f64>,
-    /// Median of ours over the seeds; nothing if a seed has none.
+    /// Median of ours over the seeds; nothing without a seed.
     pub ours: Option<f64>,
     /// Ours for each seed.
-    pub points: Vec<Option<f64>>,
+    pub points: Vec<f64>,
     /// Where ours must lie.
     pub band: [f64; 2],
     /// Why there.
@@ -88,14 +110,19 @@ pub struct Row {
 }
 
 /// Every figure with both dispatchers, the published program's first.
-#[must_use]
-pub fn rows(seeds: &[u64]) -> Vec<Row> {
+///
+/// # Errors
+/// None but of parameters, which are the paper's.
+pub fn rows(seeds: &[u64]) -> Result<Vec<Row>, ContentionError> {
+    const DISPATCHERS: [Dispatch; 2] = [Dispatch::Blocking, Dispatch::Queue];
+    let runs = |dispatch: Dispatch| seeds.iter().map(|seed| Runs::new(dispatch, *seed)).collect::<Result<Vec<_>, _>>();
+    let runs = [runs(Dispatch::Blocking)?, runs(Dispatch::Queue)?];
     let of = |(figure, published, compute): &(&'static str, Option<f64>, FigureOf)| {
-        [Dispatch::Blocking, Dispatch::Queue].map(|dispatch| {
+        [0, 1].map(|index: usize| {
+            let dispatch = DISPATCHERS[index];
             let (band, reason) = band(*published, dispatch);
-            let points: Vec<Option<f64>> = seeds.iter().map(|seed| compute(dispatch, *seed)).collect();
-            let values: Option<Vec<f64>> = points.iter().copied().collect();
-            let ours = values.and_then(|values| Sample::new(&values).ok()?.median());
+            let points: Vec<f64> = runs[index].iter().map(compute).collect();
+            let ours = Sample::new(&points).ok().as_ref().and_then(Sample::median);
             Row {
                 figure,
                 dispatcher: dispatch.name(),
@@ -108,7 +135,7 @@ pub fn rows(seeds: &[u64]) -> Vec<Row> {
             }
         })
     };
-    FIGURES.iter().flat_map(of).collect()
+    Ok(FIGURES.iter().flat_map(of).collect())
 }
 
 fn band(published: Option<f64>, dispatch: Dispatch) -> ([f64; 2], &'static str) {
@@ -121,25 +148,6 @@ fn band(published: Option<f64>, dispatch: Dispatch) -> ([f64; 2], &'static str) 
             ([0.9, 1.1], "docs/spec/cdf-dio.md section 5: the difference vanishes; within a tenth of none")
         }
     }
-}
-
-fn variation_of_best(dispatch: Dispatch, seed: u64) -> Option<f64> {
-    let dio = outcome(dispatch, &DIO, seed)?.load_variation();
-    let best = TENTHS.filter_map(|tenths| Some(outcome(dispatch, &cdf(tenths), seed)?.load_variation()));
-    Some(best.reduce(f64::min)? / dio)
-}
-
-fn wait_of_best(dispatch: Dispatch, seed: u64) -> Option<f64> {
-    let rr = p99(&outcome(dispatch, &Strategy::RoundRobin, seed)?);
-    let best = TENTHS.filter_map(|tenths| Some(p99(&outcome(dispatch, &cdf(tenths), seed)?)));
-    Some(best.reduce(f64::min)? / rr)
-}
-
-fn l1_of_farthest(dispatch: Dispatch, seed: u64) -> Option<f64> {
-    let l1 = |outcome: &Outcome| outcome.hit_rates[0];
-    let dio = ratio(dispatch, [&DIO, &Strategy::RoundRobin], seed, l1)?;
-    let cdf = ratio(dispatch, [&cdf(7), &Strategy::RoundRobin], seed, l1)?;
-    Some(if (dio - 1.0).abs() > (cdf - 1.0).abs() { dio } else { cdf })
 }
 
 /// One line of the paper's table: a strategy in one of the ways to read the experiment.

@@ -51,7 +51,7 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
         make_directory(out)?;
     }
     let seeds = trial_seeds(arguments.seed, arguments.trials);
-    let rows = rows(&seeds);
+    let rows = rows(&seeds).map_err(|error| Failure::failed("warmcore::reproduce", error))?;
     let outside = rows.iter().filter(|row| !row.inside).count();
     let document = Document {
         schema: "warmcore-cdf-dio-1",
