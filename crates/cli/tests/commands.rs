@@ -265,6 +265,26 @@ fn a_workload_runs_with_real_threads() {
 }
 
 #[test]
+fn a_sweep_runs_equal_experiments_once_and_goes_on_in_its_directory() {
+    let scratch = Scratch::new();
+    let words = "sweep -m 2s1n1l2c1t,1s1n2l2c1t,2s1n1l2c1t -w spin:-n3,-d5ms -s cfs,rr -n 2 --json --out kept";
+    let first = scratch.run(words).exits_with(0).out;
+    let document: serde_json::Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(document["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(document["rows"][0], document["rows"][2]);
+    let trials =
+        |files: Vec<String>| files.into_iter().filter(|name| name.ends_with("-t0001.json")).collect::<Vec<_>>();
+    let kept = trials(scratch.files("kept"));
+    assert_eq!(kept.len(), 4, "two machines under two schedulers: {kept:?}");
+    let [lost, other] = [0, 1].map(|index: usize| scratch.path("kept").join(&kept[index]));
+    let before = std::fs::metadata(&other).unwrap().modified().unwrap();
+    std::fs::remove_file(&lost).unwrap();
+    assert_eq!(scratch.run(words).exits_with(0).out, first);
+    assert!(lost.is_file() && std::fs::metadata(&other).unwrap().modified().unwrap() == before);
+    scratch.run(&words.replace("-n 2", "-n 3")).exits_with(2).did_not_panic();
+}
+
+#[test]
 fn a_sweep_is_a_table_of_machines_and_workloads_with_means_and_losses() {
     let scratch = Scratch::new();
     scratch.write("workloads.txt", "# a comment\nhackbench:-T,-p,-f2,-g1,-l20\n\nspin:-n4,-d20ms\n");

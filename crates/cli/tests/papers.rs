@@ -105,7 +105,7 @@ fn judgements_are_repeated_with_assumed_costs_changed() {
     let text = paper("[0.5, 1]").replace("[0.49, 0.51]", "[0.5, 1]");
     let text = text.replace(figure, "work_ns[one CPU] / elapsed_ns[one CPU]");
     scratch.write("paper.toml", &text);
-    let ran = scratch.run("study run paper.toml --sensitivity --json --out kept").exits_with(0);
+    let ran = scratch.run("study run paper.toml --sensitivity=0.7,1.3 --json --out kept").exits_with(0);
     let document: Value = serde_json::from_str(&ran.out).expect("one document");
     assert_eq!(fs::read_to_string(scratch.path("kept/sensitivity.json")).unwrap(), ran.out);
     let changes = document["changes"].as_array().expect("changes");

@@ -56,8 +56,8 @@ pub struct StudyRunArguments {
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: Option<u32>,
     /// Repeat everything with every assumed cost of the machines multiplied by each of these factors, and with the machines' other
-    /// core-to-core tables, and say which judgements change. 0.7,1.3 if none are given; others as --sensitivity=0.5,2
-    #[arg(long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.7,1.3",
+    /// core-to-core tables, and say which judgements change. 0.5,2 if none are given, as in `compare`; others as --sensitivity=0.7,1.3
+    #[arg(long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.5,2",
           value_delimiter = ',', value_parser = parse_factor, conflicts_with = "page")]
     pub sensitivity: Vec<f64>,
     /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
