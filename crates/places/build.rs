@@ -3,7 +3,7 @@
 //! It must be linked statically, which takes a flag for the whole build and so a build of its own: cargo is run once
 //! more, in its own directory below ours. That needs no network, because all it depends on is needed by this program
 //! too. Where it fails (no static C library, another architecture), the rest is built all the same, and the reason is
-//! told by `warmcore vm doctor`.
+//! told by `warmcore doctor vm`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -32,7 +32,6 @@ pub mod study_sensitivity;
 pub mod sweep;
 pub mod validate;
 pub mod validate_memory;
-pub mod validate_programs;
 pub mod verdict_table;
 pub mod vm;
 pub mod workload;
@@ -86,12 +85,8 @@ fn write_output(path: Option<&Path>, text: &str, console: &Console) -> Result<()
 
 /// The same for a command whose whole result the text is; with `json` the document says what was written, and holds a text that went to
 /// no file.
-fn write_result(
-    path: Option<&Path>,
-    (what, text): (&'static str, &str),
-    json: bool,
-    console: &Console,
-) -> Result<(), Failure> {
+fn write_result(path: Option<&Path>, (what, text): (&'static str, &str), console: &Console) -> Result<(), Failure> {
+    let json = console.json();
     match path.filter(|path| *path != Path::new("-")) {
         None if json => print_written(&[], Some(text), console),
         None => Ok(console.out(text)?),

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use warmcore_report::printable::printable;
 
+use crate::args::OutputArguments;
 use crate::failure::Failure;
 
 /// When to use colours.
@@ -28,6 +29,10 @@ pub enum ColorChoice {
 pub struct Console {
     /// Number of `-v` minus one for `--quiet`.
     verbosity: i8,
+    /// Results are documents.
+    json: bool,
+    /// What is not modelled is an error.
+    strict: bool,
     out_is_terminal: bool,
     error_is_terminal: bool,
     color: bool,
@@ -39,8 +44,13 @@ pub struct Console {
 }
 
 impl Console {
+    /// What was asked for.
+    pub fn of(output: &OutputArguments) -> Self {
+        Self { strict: output.strict, ..Self::new(output.color, output.quiet, output.verbose, output.json) }
+    }
+
     /// Looks at the streams and the environment.
-    pub fn new(choice: ColorChoice, quiet: bool, verbose: u8) -> Self {
+    pub fn new(choice: ColorChoice, quiet: bool, verbose: u8, json: bool) -> Self {
         let out_is_terminal = io::stdout().is_terminal();
         let error_is_terminal = io::stderr().is_terminal();
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -54,12 +64,24 @@ impl Console {
         Self {
             has_printed: AtomicBool::new(false),
             verbosity,
+            json,
+            strict: false,
             out_is_terminal,
             error_is_terminal,
             color: color_on(out_is_terminal),
             error_color: color_on(error_is_terminal),
             columns: columns().filter(|_| out_is_terminal),
         }
+    }
+
+    /// Whether the result is printed as one JSON document.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether what is accepted of a workload but not modelled is an error.
+    pub fn strict(&self) -> bool {
+        self.strict
     }
 
     /// Writes a result to standard output. Control characters are shown as numbers, apart from the colours of tables.

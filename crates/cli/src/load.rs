@@ -16,7 +16,7 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{Machine, parse_size};
 use warmcore_workload::{Options, Workload};
 
-use crate::args::{MemoryModel, MemoryOptions, ProfileArguments};
+use crate::args::ProfileArguments;
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::signals::Signals;
@@ -26,22 +26,12 @@ pub fn machine(text: &str) -> Result<Named<Machine>, Failure> {
     Ok(load::machine(text)?)
 }
 
-/// The same with the figures of a preset, if one is named.
-pub fn machine_on(text: &str, base: Option<&str>) -> Result<Named<Machine>, Failure> {
-    base.map_or_else(|| machine(text), |base| machine(&format!("{text}@{base}")))
-}
-
-/// The same with the kernel threads that `--background` names, if it is given.
+/// A machine with the kernel threads that `--background` names, if it is given.
 pub fn with_background(machine: Named<Machine>, background: Option<&str>) -> Result<Named<Machine>, Failure> {
     match background {
         None => Ok(machine),
         Some(text) => Ok(load::background(machine, text)?),
     }
-}
-
-/// The machine whose `/sys` lies under `root`.
-pub fn detect(root: &Path) -> Result<Machine, Failure> {
-    Ok(load::detect(root)?)
 }
 
 /// A workload from whatever can be typed.
@@ -63,10 +53,10 @@ pub fn workload_for(
 }
 
 /// Refuses a memory profile that is to be assumed where no memory is modelled.
-pub fn check_profiles(chosen: &ProfileArguments, simulated: bool, memory: Option<MemoryModel>) -> Result<(), Failure> {
+pub fn check_profiles(chosen: &ProfileArguments, simulated: bool, memory: Option<MemoryChoice>) -> Result<(), Failure> {
     let why = match (&chosen.assume_profile, simulated, memory) {
         (Some(_), false, _) => "in a real kernel tasks have the memory that there is",
-        (Some(_), true, Some(MemoryModel::None)) => "--memory none models no memory",
+        (Some(_), true, Some(MemoryChoice::None)) => "--memory none models no memory",
         _ => return Ok(()),
     };
     Err(Failure::usage("warmcore::profiles", format!("--assume-profile has no effect here: {why}"))
@@ -119,38 +109,44 @@ pub fn warn_of_machine(machine: &Machine, console: &Console) {
     load::warnings_of_machine(machine).for_each(|note| console.warn(note));
 }
 
-/// The library's word for options' values.
-pub fn memory(chosen: &MemoryOptions) -> Result<Option<MemoryChoice>, Failure> {
-    let MemoryOptions { memory, page_size, tlb, ram, smt_slowdown: _ } = chosen;
-    let paging = paging(page_size.as_deref(), tlb.unwrap_or(0), ram.as_deref())?;
-    let translated = matches!(memory, Some(MemoryModel::ExactPaged | MemoryModel::ExactPagedByAddress));
-    if !translated && (page_size.is_some() || tlb.is_some() || ram.is_some()) {
-        let message = "--page-size, --tlb and --ram are about memory whose addresses are translated";
-        return Err(
-            Failure::usage(PAGING, message).help("add `--memory exact-paged` or `--memory exact-paged-by-address`")
-        );
+/// How memory is modelled: a level, and of those that translate addresses how.
+pub fn memory(text: &str) -> Result<MemoryChoice, String> {
+    let (name, settings) = text.split_once(':').map_or((text, None), |(name, settings)| (name, Some(settings)));
+    let paging = settings.map_or(Ok(PagingSpec::default()), paging);
+    let unpaged = |choice| match settings {
+        None => Ok(choice),
+        Some(_) => {
+            Err(format!("`{name}` has no settings: those of pages are of exact-paged and exact-paged-by-address"))
+        }
+    };
+    match name {
+        "none" => unpaged(MemoryChoice::None),
+        "analytic" => unpaged(MemoryChoice::Analytic),
+        "exact" => unpaged(MemoryChoice::Exact),
+        "exact-by-address" => unpaged(MemoryChoice::ExactByAddress),
+        "exact-paged" => paging.map(MemoryChoice::ExactPaged),
+        "exact-paged-by-address" => paging.map(MemoryChoice::ExactPagedByAddress),
+        _ => Err("it is none, analytic, exact, exact-by-address, exact-paged or exact-paged-by-address".into()),
     }
-    let Some(memory) = memory else { return Ok(None) };
-    Ok(Some(match memory {
-        MemoryModel::None => MemoryChoice::None,
-        MemoryModel::Analytic => MemoryChoice::Analytic,
-        MemoryModel::Exact => MemoryChoice::Exact,
-        MemoryModel::ExactByAddress => MemoryChoice::ExactByAddress,
-        MemoryModel::ExactPaged => MemoryChoice::ExactPaged(paging),
-        MemoryModel::ExactPagedByAddress => MemoryChoice::ExactPagedByAddress(paging),
-    }))
 }
 
-/// How addresses are translated.
-pub fn paging(page_size: Option<&str>, tlb: u32, ram: Option<&str>) -> Result<PagingSpec, Failure> {
-    let size = |text: Option<&str>| text.map(parse_size).transpose().map_err(|error| Failure::usage(PAGING, error));
-    let page_bytes = size(page_size)?.unwrap_or(PagingSpec::default().page_bytes);
-    let paging = PagingSpec { page_bytes, tlb_entries: tlb, node_bytes: size(ram)? };
-    paging.check().map_err(|error| Failure::usage(PAGING, error))?;
+/// How addresses are translated: page=SIZE, tlb=ENTRIES and ram=SIZE of each node, with commas between them.
+pub fn paging(settings: &str) -> Result<PagingSpec, String> {
+    let size = |text: &str| parse_size(text).map_err(|error| error.to_string());
+    let mut paging = PagingSpec::default();
+    for setting in settings.split(',') {
+        match setting.split_once('=') {
+            Some(("page", text)) => paging.page_bytes = size(text)?,
+            Some(("tlb", text)) => {
+                paging.tlb_entries = text.parse().map_err(|_| format!("tlb={text}: it is no number of entries"))?;
+            }
+            Some(("ram", text)) => paging.node_bytes = Some(size(text)?),
+            _ => return Err(format!("`{setting}`: it is page=SIZE, tlb=ENTRIES or ram=SIZE")),
+        }
+    }
+    paging.check().map_err(|error| error.to_string())?;
     Ok(paging)
 }
-
-const PAGING: &str = "warmcore::paging";
 
 /// For the lines that say what is run.
 pub fn memory_in_words(memory: MemoryChoice) -> &'static str {

@@ -7,29 +7,30 @@ mod console;
 mod failure;
 mod load;
 mod memory_args;
+mod moved;
 mod signals;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser as _;
-use warmcore_places::sim::Sim;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, DoctorOf, ListArguments, Listed};
 use crate::console::Console;
 use crate::failure::Failure;
 use warmcore_report::units;
 
 fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        let error = moved::told(error, &words);
         if error.use_stderr() && wants_json() {
             // The text for people follows on standard error, so a closed standard output loses nothing.
-            let _ =
-                Console::new(console::ColorChoice::Never, true, 0).out(&failure::usage_document(&error.to_string()));
+            let _ = Console::new(console::ColorChoice::Never, true, 0, true)
+                .out(&failure::usage_document(&error.to_string()));
         }
         error.exit()
     });
-    let console = Console::new(arguments.output.color, arguments.output.quiet, arguments.output.verbose);
+    let console = Console::of(&arguments.output);
     match run(arguments.command, &console) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -55,26 +56,45 @@ fn wants_json() -> bool {
 fn run(command: Command, console: &Console) -> Result<(), Failure> {
     match command {
         Command::Compare(arguments) => commands::compare::run(arguments, console),
-        Command::Sim(arguments) => commands::sim::run(arguments, Arc::new(Sim), console),
-        Command::Reproduce(arguments) => commands::reproduce::run(&arguments, console),
+        Command::Sim(arguments) => commands::sim::run(arguments, console),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments, console),
+        Command::Study(command) => commands::study::run(command, console),
         Command::Report(arguments) => commands::report::run(arguments, console),
+        Command::Explain(arguments) if arguments.events => commands::explain::events(&arguments, console),
         Command::Explain(arguments) => commands::explain::explain(&arguments, console),
-        Command::Events(arguments) => commands::explain::events(&arguments, console),
-        Command::Host(command) => commands::host::run(command, console),
         Command::Record(arguments) => commands::record::run(&arguments, console),
         Command::Replay(arguments) => commands::replay::run(&arguments, console),
         Command::Group(arguments) => commands::group::run(&arguments, console),
-        Command::Sweep(arguments) => commands::sweep::run(&arguments, console),
+        Command::List(arguments) => list(&arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
-        Command::Memory(command) => commands::memory::run(command, console),
-        Command::Metrics(command) => commands::metrics::run(command, console),
-        Command::Schedulers(command) => commands::schedulers::run(command, console),
-        Command::Study(command) => commands::study::run(command, console),
+        Command::Scheduler { scheduler, machine } => commands::schedulers::show(&scheduler, &machine, console),
+        Command::Memory(arguments) => commands::memory::run(&arguments, console),
         Command::Validate(arguments) => commands::validate::run(&arguments, console),
-        Command::Vm(command) => commands::vm::run(command, console),
-        Command::Schema { name } => commands::reference::schema(name, console),
-        Command::Completions { shell } => commands::reference::completions(shell, console),
-        Command::Man { out } => commands::reference::manual(out.as_deref(), console),
+        Command::Vm(arguments) => commands::vm::run(arguments, console),
+        Command::Doctor { of: DoctorOf::Host, fetch_kernel: false } => commands::host::doctor(console),
+        Command::Doctor { of: DoctorOf::Host, fetch_kernel: true } => {
+            Err(Failure::usage("warmcore::usage", "--fetch-kernel: this computer has its kernel")
+                .help("`warmcore doctor vm --fetch-kernel` fetches one for guests"))
+        }
+        Command::Doctor { of: DoctorOf::Vm, fetch_kernel } => commands::vm::doctor(fetch_kernel, console),
+        Command::Restore { dry_run } => commands::host::restore(dry_run, console),
+        Command::Reference(arguments) => commands::reference::run(&arguments, console),
+    }
+}
+
+fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure> {
+    if arguments.workload.is_some() && arguments.kind != Listed::Metrics {
+        return Err(Failure::usage("warmcore::usage", "only the list of metrics takes a workload")
+            .help("leave it out, or list metrics"));
+    }
+    match arguments.kind {
+        Listed::Machines => commands::machine::list(console),
+        Listed::Workloads => commands::workload::list(console),
+        Listed::Schedulers => commands::schedulers::list(console),
+        Listed::Metrics => commands::metrics::list(arguments, console),
+        Listed::Profiles => commands::memory::profiles(console),
+        Listed::Studies => commands::study::list(console),
+        Listed::Kernels => commands::vm::kernels(console),
     }
 }

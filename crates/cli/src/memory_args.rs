@@ -2,25 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use warmcore_memory::exact::{LlcFill, Protocol};
+use clap::{Args, Subcommand, ValueHint};
+use warmcore_memory::exact::{LlcFill, PagingSpec, Protocol};
 use warmcore_memory::{Replacement, exact::cache::SetIndex};
 use warmcore_workload::parse_duration;
 
-/// Verbs of `memory`.
-#[derive(Subcommand, Debug)]
-pub enum MemoryCommand {
-    /// Run memory profiles or an address trace through simulated caches, coherence and memory
-    Run(Box<MemoryRunArguments>),
-    /// List the memory profiles that come with this program
-    Profiles {
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// Arguments of `memory run`.
+/// Arguments of `memory`.
 #[derive(Args, Debug)]
 pub struct MemoryRunArguments {
     /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
@@ -50,31 +37,17 @@ pub struct MemoryRunArguments {
     /// Simulate one line in this many: 1, 16 or 64
     #[arg(long, value_name = "COUNT", default_value = "1", conflicts_with = "trace", value_parser = ["1", "16", "64"])]
     pub sample: String,
-    /// How lines get into the last-level cache; the machine's if not given
-    #[arg(long, value_name = "RULE")]
-    pub llc_fill: Option<FillChoice>,
-    /// Replacement in the last-level cache
-    #[arg(long, value_name = "RULE", default_value = "lru")]
-    pub llc_replacement: ReplacementChoice,
-    /// Replacement in the private caches
-    #[arg(long, value_name = "RULE", default_value = "lru")]
-    pub private_replacement: ReplacementChoice,
-    /// How lines are spread over sets
-    #[arg(long, value_name = "RULE", default_value = "hashed")]
-    pub sets: SetsChoice,
-    /// Coherence protocol between last-level caches
-    #[arg(long, value_name = "NAME", default_value = "mesi")]
-    pub protocol: ProtocolChoice,
-    /// Size of a page, such as 4KiB or 2MiB. Of a trace, 4KiB if not given: neighbouring lines stay neighbours within a page. With tasks:
-    /// translate their addresses by page tables, with a frame for each page that is touched and walks through the caches
-    #[arg(long, value_name = "SIZE")]
-    pub page_size: Option<String>,
-    /// With tasks and --page-size: entries of each core's translation buffer, a power of two; 0 for none, so that every touch walks
-    #[arg(long, value_name = "ENTRIES", default_value_t = 0, requires = "page_size", conflicts_with = "trace")]
-    pub tlb: u32,
-    /// With tasks and --page-size: memory of each node, such as 4GiB, instead of what the machine states
-    #[arg(long, value_name = "SIZE", requires = "page_size", conflicts_with = "trace")]
-    pub ram: Option<String>,
+    /// How caches work, with commas between settings: fill=RULE, how lines get into the last-level cache (inclusive, fill-both, victim, exclusive; the machine's if
+    /// not given), llc=RULE and private=RULE, replacement there and in the private caches (lru, tree-plru, srrip, random; lru if not given), sets=hashed or
+    /// sets=address, which needs a power of two of sets, protocol=mesi (the default), moesi or mesif between last-level caches
+    #[arg(long, value_name = "SETTINGS", default_value = "", hide_default_value = true, value_parser = parse_caches)]
+    pub caches: CacheRules,
+    /// Pages: page=SIZE, such as page=2MiB, is the size. Of a trace, 4KiB if not given: neighbouring lines stay neighbours within a page. With
+    /// tasks: translate their addresses by page tables, with a frame for each page that is touched and walks through the caches; then also
+    /// tlb=ENTRIES of each core's translation buffer, a power of two (none if not given: every touch walks), and ram=SIZE of each node instead of
+    /// what the machine states
+    #[arg(long, value_name = "SETTINGS", value_parser = crate::load::paging)]
+    pub pages: Option<PagingSpec>,
     /// Accept accesses of a trace that are not aligned to their size
     #[arg(long, requires = "trace")]
     pub allow_unaligned: bool,
@@ -84,9 +57,6 @@ pub struct MemoryRunArguments {
     /// Threads to simulate with. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Print one JSON document instead of tables
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What `validate` compares besides the two places.
@@ -95,8 +65,6 @@ pub enum ValidateCommand {
     /// The two memory models against each other (experiments X1 to X14) and against measurements of hardware (P1, P2,
     /// P11), each demand with its bound
     Memory(ValidateMemoryArguments),
-    /// BPF programs in a real kernel, by the definition of each instruction, and translated: they must do the same
-    Programs(crate::args::ValidateProgramsArguments),
 }
 
 /// Arguments of `validate memory`.
@@ -120,94 +88,62 @@ pub struct ValidateMemoryArguments {
     /// Threads to simulate with. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
-/// Fill rules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum FillChoice {
-    /// With the private caches, which lose what it evicts
-    Inclusive,
-    /// With the private caches, which keep what it evicts
-    FillBoth,
-    /// By what the private caches evict; a line fetched back stays
-    Victim,
-    /// By what the private caches evict; a line fetched back leaves
-    Exclusive,
+/// How caches work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheRules {
+    /// How lines get into the last-level cache; the machine's way if `None`.
+    pub fill: Option<LlcFill>,
+    /// Replacement in the last-level cache.
+    pub llc: Replacement,
+    /// Replacement in the private caches.
+    pub private: Replacement,
+    /// How lines are spread over sets.
+    pub sets: SetIndex,
+    /// Between last-level caches.
+    pub protocol: Protocol,
 }
 
-impl From<FillChoice> for LlcFill {
-    fn from(choice: FillChoice) -> Self {
-        match choice {
-            FillChoice::Inclusive => Self::Inclusive,
-            FillChoice::FillBoth => Self::FillBoth,
-            FillChoice::Victim => Self::Victim,
-            FillChoice::Exclusive => Self::Exclusive,
+const FILLS: [(&str, LlcFill); 4] = [
+    ("inclusive", LlcFill::Inclusive),
+    ("fill-both", LlcFill::FillBoth),
+    ("victim", LlcFill::Victim),
+    ("exclusive", LlcFill::Exclusive),
+];
+const REPLACEMENTS: [(&str, Replacement); 4] = [
+    ("lru", Replacement::Lru),
+    ("tree-plru", Replacement::TreePlru),
+    ("srrip", Replacement::Srrip),
+    ("random", Replacement::Random),
+];
+const SETS: [(&str, SetIndex); 2] = [("hashed", SetIndex::Hashed), ("address", SetIndex::LowBits)];
+const PROTOCOLS: [(&str, Protocol); 3] =
+    [("mesi", Protocol::Mesi), ("moesi", Protocol::Moesi), ("mesif", Protocol::Mesif)];
+
+fn parse_caches(text: &str) -> Result<CacheRules, String> {
+    let mut rules = CacheRules {
+        fill: None,
+        llc: Replacement::Lru,
+        private: Replacement::Lru,
+        sets: SetIndex::Hashed,
+        protocol: Protocol::Mesi,
+    };
+    for setting in text.split(',').filter(|_| !text.is_empty()) {
+        match setting.split_once('=') {
+            Some(("fill", rule)) => rules.fill = Some(one_of(setting, rule, &FILLS)?),
+            Some(("llc", rule)) => rules.llc = one_of(setting, rule, &REPLACEMENTS)?,
+            Some(("private", rule)) => rules.private = one_of(setting, rule, &REPLACEMENTS)?,
+            Some(("sets", rule)) => rules.sets = one_of(setting, rule, &SETS)?,
+            Some(("protocol", rule)) => rules.protocol = one_of(setting, rule, &PROTOCOLS)?,
+            _ => return Err(format!("`{setting}`: it is fill=, llc=, private=, sets= or protocol=")),
         }
     }
+    Ok(rules)
 }
 
-/// Replacement rules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum ReplacementChoice {
-    /// The least recently used line
-    Lru,
-    /// The line a tree of bits points to
-    TreePlru,
-    /// Re-reference interval prediction with two bits
-    Srrip,
-    /// Any line
-    Random,
-}
-
-impl From<ReplacementChoice> for Replacement {
-    fn from(choice: ReplacementChoice) -> Self {
-        match choice {
-            ReplacementChoice::Lru => Self::Lru,
-            ReplacementChoice::TreePlru => Self::TreePlru,
-            ReplacementChoice::Srrip => Self::Srrip,
-            ReplacementChoice::Random => Self::Random,
-        }
-    }
-}
-
-/// Set indices.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum SetsChoice {
-    /// Independently of each other
-    Hashed,
-    /// By address bits; needs a power of two of sets
-    Address,
-}
-
-impl From<SetsChoice> for SetIndex {
-    fn from(choice: SetsChoice) -> Self {
-        match choice {
-            SetsChoice::Hashed => Self::Hashed,
-            SetsChoice::Address => Self::LowBits,
-        }
-    }
-}
-
-/// Protocols.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum ProtocolChoice {
-    /// Memory serves shared lines
-    Mesi,
-    /// A modified line's owner serves readers
-    Moesi,
-    /// The last reader serves clean lines
-    Mesif,
-}
-
-impl From<ProtocolChoice> for Protocol {
-    fn from(choice: ProtocolChoice) -> Self {
-        match choice {
-            ProtocolChoice::Mesi => Self::Mesi,
-            ProtocolChoice::Moesi => Self::Moesi,
-            ProtocolChoice::Mesif => Self::Mesif,
-        }
-    }
+fn one_of<T: Copy>(setting: &str, text: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let known = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let found = all.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| format!("`{setting}`: it is one of {}", known()))
 }

@@ -31,7 +31,7 @@ fn an_unknown_machine_is_told_the_nearest_name() {
 fn a_profile_is_not_assumed_where_it_would_change_nothing() {
     let scratch = Scratch::new();
     scratch.write("w.json", r#"{"tasks": {"a": {"loop": 9, "run": 1000}}}"#);
-    let compare = "compare -m 1s1n2l2c1t -w w.json -s eevdf,cache-aware -n 1 --no-out --assume-profile canneal";
+    let compare = "compare -m 1s1n2l2c1t -w w.json -s eevdf,cache-aware -n 1 --keep nothing --assume-profile canneal";
     scratch.run(compare).exits_with(0);
     scratch.run(&format!("{compare} --memory none")).exits_with(2).complains("--memory none models no memory");
     scratch.run(&format!("{compare} --on vm")).exits_with(2).complains("the memory that there is");
@@ -179,9 +179,9 @@ fn a_workload_without_end_is_bounded_by_max_time() {
 #[test]
 fn experiments_that_make_no_sense_are_refused() {
     let scratch = Scratch::new();
-    let compare = |rest: &str| scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} --no-out {rest}"));
+    let compare = |rest: &str| scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} --keep nothing {rest}"));
     compare("-s rr,rr").exits_with(2).complains("twice");
-    compare("-s rr --replace").exits_with(2).complains("--replace: only --on host");
+    compare("-s rr --dry-run").exits_with(2).complains("`--on host:dry-run` now");
     compare("-s rr,cfs --baseline eevdf").exits_with(2).complains("not among --schedulers");
     compare("-s rr,,cfs").exits_with(2).complains("there is no scheduler");
     compare("-s rr,cfs --metric speed").exits_with(2).complains("there is no metric `speed`");
@@ -210,8 +210,8 @@ fn bad_usage_exits_with_two_and_help_with_zero() {
 fn a_machine_that_cannot_be_detected_is_said_so() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.path("empty")).unwrap();
-    scratch.run("machine detect --root empty").did_not_panic().exits_with(2).complains("empty");
-    scratch.run("machine detect --root nowhere").did_not_panic().exits_with(2).complains("nowhere");
+    scratch.run("machine show empty").did_not_panic().exits_with(2).complains("empty");
+    scratch.run("machine show nowhere").did_not_panic().exits_with(2).complains("nowhere");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn cache_awareness_needs_to_know_the_caches() {
 fn a_warm_up_that_leaves_nothing_to_count_is_refused() {
     let scratch = Scratch::new();
     let compare =
-        |rest: &str| scratch.run(&format!("compare -m {MACHINE} -s rr,cfs -n 2 --no-out {rest}")).did_not_panic();
+        |rest: &str| scratch.run(&format!("compare -m {MACHINE} -s rr,cfs -n 2 --keep nothing {rest}")).did_not_panic();
     // Where the end is known, before anything runs.
     compare("-w periodic:-n2,-d20ms --warm-up 20ms")
         .exits_with(2)
@@ -292,7 +292,7 @@ fn kernel_threads_that_cannot_be_are_named() {
     interrupt("irq-key.toml", "on = \"any\"\nrate_per_s = 1\nrun_us = [1]\nnice = 3");
     refused("irq-key.toml", "unknown field `nice`");
     // A real kernel has threads of its own.
-    let words = format!("compare --on host -m host -w {WORKLOAD} -s eevdf -n 1 --no-out --background quiet");
+    let words = format!("compare --on host -m host -w {WORKLOAD} -s eevdf -n 1 --keep nothing --background quiet");
     scratch.run(&words).did_not_panic().exits_with(2).complains("a real kernel has threads of its own");
 }
 
@@ -302,13 +302,11 @@ fn standard_output_is_no_directory_and_no_page() {
     let compare = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --trials 1");
     for words in [
         format!("{compare} --out -"),
-        format!("{compare} --out run --lesson -"),
         format!("sim -m {MACHINE} -w {WORKLOAD} -s cfs --out -"),
         format!("sweep -m {MACHINE} -w {WORKLOAD} -s cfs,rr --out -"),
         "report run --html -".to_owned(),
         "report run --svg -".to_owned(),
-        "man --out -".to_owned(),
-        "machine snapshot -".to_owned(),
+        "reference man --out -".to_owned(),
     ] {
         scratch.run(&words).did_not_panic().exits_with(2).complains("./-");
     }
@@ -329,7 +327,7 @@ fn names_as_long_as_the_file_are_refused_in_a_few_lines() {
         "workload show ./wakes.json",
         "workload show ./key.json --strict",
         "machine show ./key.toml",
-        "study check ./key.toml",
+        "study run --dry-run ./key.toml",
         "validate --stored ./key.toml",
         "machine show 1s1n1l2c1t --background ./key.toml",
     ] {

@@ -38,7 +38,7 @@ fn copy() -> Scratch {
 /// Makes the pages, and returns the document of the same comparison.
 fn made(scratch: &Scratch, names: &[String]) -> Value {
     let experiments: Vec<String> = names.iter().map(|name| format!("book/{name}")).collect();
-    let words = format!("validate --between sim,vm --stored --json --page docs/fidelity.md {}", experiments.join(" "));
+    let words = format!("validate --stored --json --page docs/fidelity.md {}", experiments.join(" "));
     serde_json::from_str(&scratch.run(&words).exits_with(0).out).expect("a document")
 }
 
@@ -54,7 +54,7 @@ fn judged(document: &Value, metric: Option<&str>) -> (usize, usize) {
     (count("inside"), count("outside"))
 }
 
-const HELP: &str = "renew the pages: warmcore validate --between sim,vm --stored --page docs/fidelity.md book/*.toml";
+const HELP: &str = "renew the pages: warmcore validate --stored --page docs/fidelity.md book/*.toml";
 
 #[test]
 fn the_stored_pages_are_what_the_program_makes_of_the_stored_results_and_most_comparisons_are_inside() {

@@ -10,8 +10,9 @@ use warmcore_testing::skip;
 #[test]
 fn compare_prints_a_line_per_scheduler_and_a_sentence() {
     let scratch = Scratch::new();
-    let ran =
-        scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf:hz=1000,rr --no-out")).exits_with(0);
+    let ran = scratch
+        .run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf:hz=1000,rr --keep nothing"))
+        .exits_with(0);
     let lines: Vec<&str> = ran.out.lines().collect();
     assert!(lines[0].starts_with("scheduler") && lines[0].contains(" time ") && lines[0].contains("ratio [95 %]"));
     assert!(lines[1].starts_with("cfs ") && lines[1].contains("baseline"));
@@ -31,13 +32,14 @@ fn compare_prints_a_line_per_scheduler_and_a_sentence() {
 fn compare_and_sim_tell_what_cache_awareness_decided_and_why() {
     let scratch = Scratch::new();
     let subject = "-m 1s1n2l8c1t -w spin:-n16,-p0,-u100ms,-d500ms";
-    let brief = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out")).exits_with(0);
+    let brief = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --keep nothing")).exits_with(0);
     assert!(!brief.out.contains("decided"), "{}", brief.out);
-    let ran = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out -v")).exits_with(0);
+    let ran =
+        scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --keep nothing -v")).exits_with(0);
     assert!(ran.out.contains("\ncache-aware decided (median of the trials):\n"), "{}", ran.out);
     assert!(ran.out.contains(" times: more threads than cores\n"), "{}", ran.out);
     assert!(!ran.out.contains("eevdf decided"), "{}", ran.out);
-    let json = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --no-out --json"));
+    let json = scratch.run(&format!("compare {subject} -s eevdf,cache-aware --trials 3 --keep nothing --json"));
     let document: serde_json::Value = serde_json::from_str(&json.exits_with(0).out).unwrap();
     assert_eq!(document["schedulers"][0]["decisions"], serde_json::json!([]));
     let decisions = document["schedulers"][1]["decisions"].as_array().unwrap();
@@ -51,7 +53,7 @@ fn compare_and_sim_tell_what_cache_awareness_decided_and_why() {
 #[test]
 fn the_baseline_is_the_first_scheduler_or_the_one_asked_for() {
     let scratch = Scratch::new();
-    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --trials 2");
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --keep nothing --trials 2");
     let baseline = |ran: common::Ran| {
         let line = ran.out.lines().find(|line| line.contains("baseline")).map(str::to_owned);
         line.expect("there is a baseline").split(' ').next().unwrap().to_owned()
@@ -63,7 +65,8 @@ fn the_baseline_is_the_first_scheduler_or_the_one_asked_for() {
 #[test]
 fn few_trials_give_no_verdict_and_a_warning() {
     let scratch = Scratch::new();
-    let ran = scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --trials 3")).exits_with(0);
+    let ran =
+        scratch.run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --keep nothing --trials 3")).exits_with(0);
     assert!(ran.out.contains("too few"), "{}", ran.out);
     ran.complains("use at least 8");
 }
@@ -71,7 +74,7 @@ fn few_trials_give_no_verdict_and_a_warning() {
 #[test]
 fn a_run_cut_off_counts_as_infinite_only_where_a_time_is_compared() {
     let scratch = Scratch::new();
-    let words = format!("compare -m {MACHINE} -w spin:-n4 -s cfs,rr --no-out --trials 2 --max-time 20ms");
+    let words = format!("compare -m {MACHINE} -w spin:-n4 -s cfs,rr --keep nothing --trials 2 --max-time 20ms");
     let ran = scratch.run(&words).exits_with(0).complains("what they did until then counts");
     assert!(!ran.error.contains("infinite"), "{}", ran.error);
     scratch.run(&format!("{words} --metric elapsed_ns")).exits_with(0).complains("counts as infinite");
@@ -80,7 +83,7 @@ fn a_run_cut_off_counts_as_infinite_only_where_a_time_is_compared() {
 #[test]
 fn shares_by_weight_are_fair_and_equal_shares_of_unequal_weights_are_not() {
     let scratch = Scratch::new();
-    let words = "compare -m 1s1n1l1c1t -w spin:-n3,-N0:0:5 -s eevdf,rr --no-out --trials 1 --max-time 3s --json";
+    let words = "compare -m 1s1n1l1c1t -w spin:-n3,-N0:0:5 -s eevdf,rr --keep nothing --trials 1 --max-time 3s --json";
     let document: serde_json::Value =
         serde_json::from_str(&scratch.run(words).exits_with(0).out).expect("one document");
     let spread = |index: usize| {
@@ -96,7 +99,7 @@ fn long_texts_of_schedulers_have_short_names_and_a_key() {
     let scratch = Scratch::new();
     let tuned = |tolerance: u32| format!("cache-aware:aggr_tolerance={tolerance},epoch_affinity_timeout=7");
     let schedulers = format!("eevdf -s {} -s {}", tuned(3), tuned(30));
-    let words = format!("compare -m 2s1n2l2c1t -w {WORKLOAD} --no-out --trials 2 -s {schedulers}");
+    let words = format!("compare -m 2s1n2l2c1t -w {WORKLOAD} --keep nothing --trials 2 -s {schedulers}");
     let out = scratch.run(&words).exits_with(0).out;
     assert!(out.starts_with(&format!("cache-aware#1 is {}\ncache-aware#2 is {}\n\n", tuned(3), tuned(30))), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
@@ -107,7 +110,7 @@ fn long_texts_of_schedulers_have_short_names_and_a_key() {
 #[test]
 fn every_preset_is_listed_shown_and_converted() {
     let scratch = Scratch::new();
-    let list = scratch.run("machine list").exits_with(0).out;
+    let list = scratch.run("list machines").exits_with(0).out;
     assert!(list.lines().count() > 12, "{list}");
     for name in ["genoa96", "hygon384"] {
         assert!(list.contains(name), "{list}");
@@ -132,16 +135,16 @@ fn a_synthetic_string_names_a_machine() {
 #[test]
 fn this_computer_is_detected_and_its_snapshot_is_the_same_machine() {
     let scratch = Scratch::new();
-    let live = scratch.run("machine detect --toml");
+    let live = scratch.run("machine show host --toml");
     if live.code == Some(4) {
         skip!("this computer's /sys has no topology");
     }
     let live = live.exits_with(0);
-    scratch.run("machine snapshot snapshot").exits_with(0);
-    let copied = scratch.run("machine detect --root snapshot --toml").exits_with(0);
+    scratch.run("machine convert host --to snapshot --out snapshot").exits_with(0);
+    let copied = scratch.run("machine show snapshot --toml").exits_with(0);
     let cpus = |text: &str| text.lines().filter(|line| line.contains("cpu")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(cpus(&live.out), cpus(&copied.out));
-    scratch.run("machine snapshot snapshot").exits_with(2).complains("exists already");
+    scratch.run("machine convert host --to snapshot --out snapshot").exits_with(2).complains("exists already");
 }
 
 #[test]
@@ -184,11 +187,11 @@ fn a_workload_comes_from_standard_input() {
 #[test]
 fn workloads_and_schedulers_are_listed_with_what_can_be_set() {
     let scratch = Scratch::new();
-    let workloads = scratch.run("workload list").exits_with(0).out;
+    let workloads = scratch.run("list workloads").exits_with(0).out;
     for name in ["hackbench", "schbench", "spin", "periodic", "pingpong", "forkjoin", "pipeline"] {
         assert!(workloads.contains(&format!("{name}: ")), "{name}");
     }
-    let schedulers = scratch.run("schedulers list").exits_with(0).out;
+    let schedulers = scratch.run("list schedulers").exits_with(0).out;
     for name in [
         "cache-aware",
         "cfs",
@@ -204,7 +207,7 @@ fn workloads_and_schedulers_are_listed_with_what_can_be_set() {
     ] {
         assert!(schedulers.contains(&format!("\n{name} ")), "{name}");
     }
-    let eevdf = scratch.run("schedulers show eevdf:hz=1000").exits_with(0).out;
+    let eevdf = scratch.run("scheduler eevdf:hz=1000").exits_with(0).out;
     let hz = eevdf.lines().find(|line| line.starts_with("hz ")).expect("hz is a tunable");
     assert_eq!(hz.split_whitespace().take(3).collect::<Vec<_>>(), ["hz", "1000", "250"]);
 }
@@ -213,7 +216,7 @@ fn workloads_and_schedulers_are_listed_with_what_can_be_set() {
 #[test]
 fn tunables_are_typed_in_json() {
     let scratch = Scratch::new();
-    let text = scratch.run("schedulers show topology-aware --json").exits_with(0).out;
+    let text = scratch.run("scheduler topology-aware --json").exits_with(0).out;
     let document: serde_json::Value = serde_json::from_str(&text).expect("one document");
     let tunables = document["schedulers"][0]["tunables"].as_array().expect("a list");
     let named = |name: &str| tunables.iter().find(|tunable| tunable["name"] == name).expect("it is a tunable").clone();
@@ -245,10 +248,10 @@ fn a_tunable_set_twice_is_bad_input() {
 fn completions_and_manual_pages_are_made() {
     let scratch = Scratch::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(scratch.run(&format!("completions {shell}")).exits_with(0).out.contains("warmcore"));
+        assert!(scratch.run(&format!("reference completions {shell}")).exits_with(0).out.contains("warmcore"));
     }
-    assert!(scratch.run("man").exits_with(0).out.contains(".TH warmcore"));
-    scratch.run("man --out pages").exits_with(0);
+    assert!(scratch.run("reference man").exits_with(0).out.contains(".TH warmcore"));
+    scratch.run("reference man --out pages").exits_with(0);
     assert!(scratch.files("pages").contains(&"warmcore-compare.1".to_owned()));
 }
 
@@ -335,7 +338,7 @@ fn a_metric_that_no_trial_has_a_value_of_is_replaced_and_no_error_after_the_run(
     let scratch = Scratch::new();
     // Page tables are walked with `--memory exact-paged` alone.
     let words =
-        format!("compare -m {MACHINE} -w spin:-n2,-d5ms,--profile=mysql-select -s cfs,eevdf --trials 8 --no-out");
+        format!("compare -m {MACHINE} -w spin:-n2,-d5ms,--profile=mysql-select -s cfs,eevdf --trials 8 --keep nothing");
     let ran = scratch.run(&format!("{words} --metric page_walks_pki")).exits_with(0);
     let said = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
@@ -348,24 +351,25 @@ fn a_metric_that_no_trial_has_a_value_of_is_replaced_and_no_error_after_the_run(
 fn the_margin_decides_what_a_tie_is() {
     let scratch = Scratch::new();
     let finding = |margin: &str| {
-        let words =
-            format!("compare -m 2s1n1l2c1t -w spin:-n9,-d200ms -s cfs,rr --no-out --json --trials 8 --margin {margin}");
+        let words = format!(
+            "compare -m 2s1n1l2c1t -w spin:-n9,-d200ms -s cfs,rr --keep nothing --json --trials 8 --margin {margin}"
+        );
         let document: serde_json::Value =
             serde_json::from_str(&scratch.run(&words).exits_with(0).out).expect("one document");
         document["schedulers"][1]["measures"]["work_ns"]["finding"].as_str().unwrap().to_owned()
     };
     assert_eq!((finding("50%").as_str(), finding("0").as_str()), ("tied", "worse"));
-    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --no-out --margin much");
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --keep nothing --margin much");
     scratch.run(&words).exits_with(2).complains("not a percentage");
 }
 
 #[test]
 fn a_template_is_written_shown_and_run_and_a_fitted_profile_is_taken_in_both_formats() {
     let scratch = Scratch::new();
-    scratch.run("workload new --out mine.json").exits_with(0);
-    scratch.run("workload new --out mine.json").exits_with(2).complains("exists already");
+    scratch.run("reference workload --out mine.json").exits_with(0);
+    scratch.run("reference workload --out mine.json").exits_with(2).complains("exists already");
     assert!(!scratch.run("workload show mine.json").exits_with(0).out.contains("Not modelled"));
-    scratch.run(&format!("compare -m {MACHINE} -w mine.json -s cfs,eevdf --trials 1 --no-out")).exits_with(0);
+    scratch.run(&format!("compare -m {MACHINE} -w mine.json -s cfs,eevdf --trials 1 --keep nothing")).exits_with(0);
     let counters = "name = \"own\"\n[[point]]\ncapacity = \"48KiB\"\nways = 12\nmpki = 25.0\n[[point]]\ncapacity = \"2MiB\"\nways = 16\nmpki = 6.1\n";
     scratch.write("counters.toml", counters);
     for format in ["toml", "json"] {
@@ -401,9 +405,10 @@ fn compare_tells_what_placements_took_of_those_who_count_them() {
     scratch.run("report run --html again.html --markdown again.md").exits_with(0);
     let again = |name: &str| fs::read_to_string(scratch.path(name)).unwrap();
     assert!(again("again.html").contains("placements</th>") && again("again.md").contains("- random: "), "told again");
-    let json = scratch.run(&format!("{subject} -s rr,eevdf --no-out --json")).exits_with(0).out;
+    let json = scratch.run(&format!("{subject} -s rr,eevdf --keep nothing --json")).exits_with(0).out;
     assert!(!json.contains("placement_decisions"));
-    let judged = scratch.run(&format!("{subject} -s fewest-tasks,random --no-out --metric placement_decision_ns"));
+    let judged =
+        scratch.run(&format!("{subject} -s fewest-tasks,random --keep nothing --metric placement_decision_ns"));
     assert!(judged.exits_with(0).out.contains("cost of a placement"), "it can be judged");
 }
 
@@ -411,7 +416,7 @@ fn compare_tells_what_placements_took_of_those_who_count_them() {
 fn a_warm_up_counts_nowhere_and_stands_in_the_verdict_s_conditions() {
     let scratch = Scratch::new();
     let compare = |rest: &str| {
-        let words = format!("compare -m {MACHINE} -w periodic:-n6,-d60ms -s cfs,rr -n 2 --no-out {rest}");
+        let words = format!("compare -m {MACHINE} -w periodic:-n6,-d60ms -s cfs,rr -n 2 --keep nothing {rest}");
         scratch.run(&words).exits_with(0).out
     };
     let document =

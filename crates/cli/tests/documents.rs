@@ -8,11 +8,14 @@ use common::{MACHINE, Scratch, WORKLOAD};
 fn json_is_one_document_with_schema_and_version() {
     let scratch = Scratch::new();
     for (words, schema) in [
-        (format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json --trials 2"), "warmcore-comparison-2"),
-        ("machine list --json".into(), "warmcore-machines-1"),
-        ("workload list --json".into(), "warmcore-generators-1"),
-        ("schedulers list --json".into(), "warmcore-schedulers-2"),
-        ("schedulers show eevdf --json".into(), "warmcore-schedulers-2"),
+        (
+            format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --keep nothing --json --trials 2"),
+            "warmcore-comparison-2",
+        ),
+        ("list machines --json".into(), "warmcore-machines-1"),
+        ("list workloads --json".into(), "warmcore-generators-1"),
+        ("list schedulers --json".into(), "warmcore-schedulers-2"),
+        ("scheduler eevdf --json".into(), "warmcore-schedulers-2"),
     ] {
         let ran = scratch.run(&words).exits_with(0);
         let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
@@ -31,69 +34,69 @@ fn documents_say_what_their_schemas_say() {
     scratch
         .run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s eevdf,rr --trials 2 --trace full --out run --quiet"))
         .exits_with(0);
-    let compare = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out --json");
+    let compare = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --keep nothing --json");
     for (words, schema) in [
         (format!("{compare} --trials 8").as_str(), "comparison"),
         (&format!("{compare} --trials 8 --headroom"), "comparison"),
         (
             &format!(
-                "compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --out all --json --trials 2 --trace full --scores 1ms --max-time 1s \
+                "compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --out all --json --trials 2 --trace full:1ms --max-time 1s \
                  --warm-up 1us --memory exact-paged"
             ),
             "comparison",
         ),
         (
-            "compare -m 1s1n2l2c1t -w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --no-out --json --trials 8 --sensitivity=2",
+            "compare -m 1s1n2l2c1t -w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --keep nothing --json --trials 8 --sensitivity=2",
             "comparison",
         ),
-        ("compare -m 2s1n1l2c1t -w spin:-d20ms -s cfs,rr --no-out --json --trials 2 --load 50", "loads"),
+        ("compare -m 2s1n1l2c1t -w spin:-d20ms -s cfs,rr --keep nothing --json --trials 2 --load 50", "loads"),
         (&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
         ("workload convert schbench:-m2,-t3+spin:-n2,-d1s,--profile=perlbench+hackbench:-g1", "workload"),
         ("workload convert sysbench:--threads=4", "workload"),
-        ("metrics list --json", "metrics"),
-        ("metrics list schbench:-m1,-t2 --json", "metrics"),
-        ("machine list --json", "machines"),
+        ("list metrics --json", "metrics"),
+        ("list metrics schbench:-m1,-t2 --json", "metrics"),
+        ("list machines --json", "machines"),
         ("machine show genoa96 --json", "machine"),
         ("machine show 2s2n2l2c2t --json", "machine"),
         ("machine convert 1s1n1l2c1t --json", "written"),
         ("machine convert 1s1n1l2c1t --json --out machine.toml", "written"),
-        ("workload list --json", "generators"),
+        ("list workloads --json", "generators"),
         ("workload show schbench:-m1,-t2,-r1 --json", "workload-summary"),
         ("workload convert spin:-n2 --json --out spin.json", "written"),
-        ("workload new --json", "written"),
+        ("reference workload --json", "written"),
         ("workload fit counters.toml --json", "fit"),
         ("workload fit counters.toml --json --to json --out own.json", "fit"),
         ("workload run hackbench:-T,-p,-f1,-g1,-l5 --json", "native"),
-        ("schedulers list --json", "schedulers"),
-        ("schedulers show topology-aware --json", "schedulers"),
+        ("list schedulers --json", "schedulers"),
+        ("scheduler topology-aware --json", "schedulers"),
         ("report run --json", "written"),
         ("report run --json --svg figures --markdown report.md --perfetto traces/", "written"),
         ("explain run --json --count 50", "explanation"),
-        ("events run --json", "events"),
+        ("explain --events run --json", "events"),
         ("replay run --json --out again.json", "replay"),
         ("group run --json --machine 2s1n1l2c1t --trials 8", "groups"),
         ("sweep -m 2s1n1l2c1t -w spin:-n4,-d20ms -s cfs,rr -n 8 --json", "sweep"),
         ("sweep -m 1s1n2l2c1t -w spin:-n4,-d5ms -s cfs,rr -n 1 --json --headroom", "sweep"),
-        ("memory profiles --json", "memory-profiles"),
-        ("memory run -m 2s1n1l2c1t --task mysql-select@0,2 --time 100us --warm-up 50us --json", "memory-run"),
-        ("memory run -m 2s1n1l2c1t --task spin@0 --time 50us --warm-up 0us --page-size 4KiB --json", "memory-run"),
+        ("list profiles --json", "memory-profiles"),
+        ("memory -m 2s1n1l2c1t --task mysql-select@0,2 --time 100us --warm-up 50us --json", "memory-run"),
+        ("memory -m 2s1n1l2c1t --task spin@0 --time 50us --warm-up 0us --pages page=4KiB --json", "memory-run"),
         ("validate memory X5 --seeds 1 --quick --json", "memory-validation"),
-        ("reproduce cdf-dio --json --trials 1", "cdf-dio"),
+        ("study run papers/cdf-dio --json --trials 1", "cdf-dio"),
         ("study run papers/ule-cfs --only left --trials 1 --json", "study"),
         ("study run answers/nice-shares --sensitivity=2 --trials 1 --json", "study-sensitivity"),
-        ("study list --json", "study-plan"),
+        ("list studies --json", "study-plan"),
         ("study show answers/cpu-quota --json", "study-plan"),
-        ("study check answers/nice-shares --json", "study-plan"),
+        ("study run --dry-run answers/nice-shares --json", "study-plan"),
         ("study run answers/nice-shares answers/cpu-quota --json", "study"),
-        ("host doctor --json", "host-survey"),
-        ("compare --on host --dry-run --json -s eevdf --cpus 0 -- true", "host-plan"),
-        ("vm doctor --json", "vm-doctor"),
+        ("doctor host --json", "host-survey"),
+        ("compare --on host:cpus=0,dry-run --json -s eevdf -- true", "host-plan"),
+        ("doctor vm --json", "vm-doctor"),
     ] {
         let ran = scratch.run(words);
         let document: serde_json::Value = serde_json::from_str(&ran.out)
             .unwrap_or_else(|error| panic!("warmcore {words}: {error}\n{}\n{}", ran.out, ran.error));
         let schema: serde_json::Value =
-            serde_json::from_str(&scratch.run(&format!("schema {schema}")).exits_with(0).out).unwrap();
+            serde_json::from_str(&scratch.run(&format!("reference schema {schema}")).exits_with(0).out).unwrap();
         check(&document, &schema, &schema, &format!("the document of `{words}`"));
     }
 }
@@ -105,7 +108,7 @@ const COUNTERS: &str = "name = \"own\"\n[[point]]\ncapacity = \"48KiB\"\nways = 
 fn what_was_written_is_where_the_document_says() {
     let scratch = Scratch::new();
     scratch
-        .run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s eevdf,rr --trials 1 --no-report --out run"))
+        .run(&format!("compare -m {MACHINE} -w {WORKLOAD} -s eevdf,rr --trials 1 --keep run --out run"))
         .exits_with(0);
     let words = "report run --json --html page.html --svg figures --pdf drawings --markdown report.md --events traces/";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
@@ -119,8 +122,9 @@ fn what_was_written_is_where_the_document_says() {
     assert_eq!(kinds, ["figures", "figures", "markdown", "events", "events", "page"]);
     assert!(files.iter().all(|(_, path)| scratch.path(path).exists()), "{files:?}");
     scratch.run("report run --json --markdown -").exits_with(2).complains("standard output is for the document");
-    let text: serde_json::Value = serde_json::from_str(&scratch.run("workload new --json").exits_with(0).out).unwrap();
-    assert_eq!(text["text"], scratch.run("workload new").exits_with(0).out);
+    let text: serde_json::Value =
+        serde_json::from_str(&scratch.run("reference workload --json").exits_with(0).out).unwrap();
+    assert_eq!(text["text"], scratch.run("reference workload").exits_with(0).out);
 }
 
 /// The part of JSON Schema that our schemas use.
@@ -171,10 +175,11 @@ fn check(value: &serde_json::Value, schema: &serde_json::Value, root: &serde_jso
 #[test]
 fn a_command_with_json_that_fails_prints_one_document_of_its_error() {
     let scratch = Scratch::new();
-    let schema: serde_json::Value = serde_json::from_str(&scratch.run("schema error").exits_with(0).out).unwrap();
+    let schema: serde_json::Value =
+        serde_json::from_str(&scratch.run("reference schema error").exits_with(0).out).unwrap();
     for (words, exit_code, code) in [
-        ("compare -m nothing -w spin:-n1 -s cfs --no-out --json", 2, "warmcore::machine"),
-        ("schedulers show eevfd --json", 2, "warmcore::scheduler"),
+        ("compare -m nothing -w spin:-n1 -s cfs --keep nothing --json", 2, "warmcore::machine"),
+        ("scheduler eevfd --json", 2, "warmcore::scheduler"),
         ("sim --json --no-such-option", 2, "warmcore::usage"),
     ] {
         let ran = scratch.run(words).exits_with(exit_code);
@@ -183,5 +188,5 @@ fn a_command_with_json_that_fails_prints_one_document_of_its_error() {
         assert_eq!((document["code"].as_str(), document["exit_code"].as_i64()), (Some(code), Some(exit_code.into())));
         assert!(!ran.error.is_empty(), "people are told too");
     }
-    assert_eq!(scratch.run("schedulers show eevfd").exits_with(2).out, "");
+    assert_eq!(scratch.run("scheduler eevfd").exits_with(2).out, "");
 }

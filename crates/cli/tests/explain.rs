@@ -8,7 +8,7 @@ use common::Scratch;
 
 fn compared() -> Scratch {
     let scratch = Scratch::new();
-    let words = "compare -m 2s1n2l4c1t -w spin:-n6,-p0,-u5ms,-d60ms -s cfs,rr --trials 2 --no-report --out run";
+    let words = "compare -m 2s1n2l4c1t -w spin:-n6,-p0,-u5ms,-d60ms -s cfs,rr --trials 2 --keep run --out run";
     scratch.run(words).exits_with(0);
     scratch
 }
@@ -66,7 +66,7 @@ fn a_balancers_move_is_told_with_the_figures_it_rests_on_and_other_moves_without
 #[test]
 fn events_have_a_line_for_every_slice_and_migration() {
     let scratch = compared();
-    let printed = scratch.run("events run --scheduler rr").exits_with(0).out;
+    let printed = scratch.run("explain --events run --scheduler rr").exits_with(0).out;
     assert!(
         printed
             .lines()
@@ -86,7 +86,7 @@ fn events_have_a_line_for_every_slice_and_migration() {
 #[test]
 fn one_figure_is_drawn_as_wide_as_a_column_of_a_paper() {
     let scratch = compared();
-    scratch.run("report run --figure ratio --svg ratio.svg --width 85mm").exits_with(0);
+    scratch.run("report run --figure ratio:85mm --svg ratio.svg").exits_with(0);
     let svg = fs::read_to_string(scratch.path("ratio.svg")).unwrap();
     assert!(svg.contains(" width=\"85mm\" role=\"img\">") && svg.contains("viewBox=\"0 0 760 "), "{}", &svg[..300]);
     assert!(!scratch.path("run/report.html").exists(), "nothing else was asked for");
@@ -94,6 +94,6 @@ fn one_figure_is_drawn_as_wide_as_a_column_of_a_paper() {
         .run("report run --figure nothing --svg other.svg")
         .exits_with(2)
         .complains("its figures are ratio, values,");
-    scratch.run("report run --figure ratio --svg other.svg --width 85").exits_with(2).complains("such as 85mm");
+    scratch.run("report run --figure ratio:85 --svg other.svg").exits_with(2).complains("such as 85mm");
     scratch.run("report run --figure ratio").exits_with(2).complains("--svg");
 }

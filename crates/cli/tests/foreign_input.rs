@@ -28,7 +28,7 @@ fn a_run_says_once_what_the_reader_of_its_machine_assumed() {
     let machine = corpus("four-threads-without-packages");
     for words in [
         format!("sim -m {machine} -w spin:-n2,-d1ms -s eevdf"),
-        format!("compare -m {machine} -w spin:-n2,-d1ms -s eevdf,rr --trials 2 --no-out"),
+        format!("compare -m {machine} -w spin:-n2,-d1ms -s eevdf,rr --trials 2 --keep nothing"),
         format!("sweep -m {machine} -w spin:-n2,-d1ms -w spin:-n3,-d1ms -s eevdf,rr -n 2"),
     ] {
         let ran = scratch.run(&words).exits_with(0);
@@ -161,7 +161,8 @@ fn a_sys_tree_takes_the_costs_of_its_cpu_model_s_preset_or_the_verdict_says_that
     lay_out("tree/sys/devices/system/cpu/online", "0-3");
     lay_out("tree/sys/devices/system/cpu/possible", "0-3");
     let compare = |machine: &str| {
-        let words = format!("compare -m {machine} -w {WORKLOAD} -s cfs,eevdf --trials 1 --no-out --json --memory none");
+        let words =
+            format!("compare -m {machine} -w {WORKLOAD} -s cfs,eevdf --trials 1 --keep nothing --json --memory none");
         let ran = scratch.run(&words).exits_with(0);
         let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
         let elapsed = document["schedulers"][0]["measures"]["hackbench_time_ns"]["points"][0].as_f64().unwrap();
@@ -180,9 +181,11 @@ model name	: AMD EPYC 9354 32-Core Processor
     ran.complains("those of genoa96: the CPU model is AMD EPYC 9354");
     assert_ne!(generic, fitting);
     assert_eq!(compare("tree@genoa96").0, fitting);
-    assert_eq!(compare("tree --base genoa96").0, fitting);
-    assert_ne!(compare("tree --base milan64").0, fitting);
-    scratch.run("machine snapshot copy --root tree").exits_with(0);
+    assert_ne!(compare("tree@milan64").0, fitting);
+    scratch.run("machine convert tree --to snapshot --out copy").exits_with(0);
     assert_eq!(compare("copy").0, fitting, "a snapshot keeps the model's name");
-    scratch.run(&format!("compare -m tree@nothing -w {WORKLOAD} -s cfs --no-out")).exits_with(2).complains("nothing");
+    scratch
+        .run(&format!("compare -m tree@nothing -w {WORKLOAD} -s cfs --keep nothing"))
+        .exits_with(2)
+        .complains("nothing");
 }

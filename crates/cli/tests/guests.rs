@@ -48,7 +48,7 @@ fn search_path(scratch: &Scratch) -> String {
 
 fn boot(scratch: &Scratch) -> Child {
     let mut command =
-        scratch.command("vm run --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t --workload spin:-n1,-d1s --scheduler eevdf --out run");
+        scratch.command("sim --on vm:kernel=vmlinuz,virtual-time --machine 1s1n1l2c1t --workload spin:-n1,-d1s --scheduler eevdf --out run");
     command.env("PATH", search_path(scratch)).env("XDG_CACHE_HOME", scratch.path("cache"));
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program can be started")
 }
@@ -92,17 +92,17 @@ fn no_guest_outlives_a_killed_program() {
 #[test]
 fn a_guest_that_says_nothing_is_killed_at_the_limit_and_the_advice_is_said() {
     let scratch = scratch();
-    let words = "vm boot --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t --boot-limit 1s";
+    let words = "vm --guest kernel=vmlinuz,virtual-time,boot-limit=1s --machine 1s1n1l2c1t";
     let ran = scratch.run_in_path(&search_path(&scratch), words);
     assert_eq!(ran.code, Some(1), "{}", ran.error);
     assert!(ran.error.contains("not done within 1 s"), "{}", ran.error);
-    assert!(ran.error.contains("--boot-limit"), "{}", ran.error);
+    assert!(ran.error.contains("boot-limit"), "{}", ran.error);
 }
 
 #[test]
 fn without_qemu_it_is_said_what_to_install() {
     let scratch = scratch();
-    let ran = scratch.run_in_path("/nonexistent", "vm boot --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t");
+    let ran = scratch.run_in_path("/nonexistent", "vm --guest kernel=vmlinuz,virtual-time --machine 1s1n1l2c1t");
     assert_ne!(ran.code, Some(0));
     assert!(ran.error.contains("no QEMU"), "{}", ran.error);
     assert!(ran.error.contains("qemu-system-x86"), "{}", ran.error);
@@ -116,7 +116,7 @@ fn a_broken_image_is_refused_before_anything_is_started() {
     arm[0x38..0x3c].copy_from_slice(b"ARM\x64");
     fs::write(scratch.path("arm"), arm).unwrap();
     for (file, part) in [("cut", "cut off"), ("arm", "arm64"), ("missing", "cannot read it")] {
-        let words = format!("vm boot --kernel {file} --virtual-time --machine 1s1n1l2c1t");
+        let words = format!("vm --guest kernel={file},virtual-time --machine 1s1n1l2c1t");
         let ran = scratch.run_in_path(&search_path(&scratch), &words);
         assert_eq!(ran.code, Some(2), "{}", ran.error);
         assert!(ran.error.contains(part), "{}", ran.error);
@@ -130,7 +130,7 @@ fn a_scheduler_that_is_no_program_for_a_guest_is_refused() {
     scratch.write("script.sh", "#!/bin/sh\n");
     for (program, part) in [("./script.sh", "no ELF"), ("./missing", "missing")] {
         let words = format!(
-            "vm run --kernel vmlinuz --virtual-time --machine 1s1n1l2c1t --workload spin:-n1,-d1s --scheduler scx:{program}"
+            "sim --on vm:kernel=vmlinuz,virtual-time --machine 1s1n1l2c1t --workload spin:-n1,-d1s --scheduler scx:{program}"
         );
         let ran = scratch.run_in_path(&search_path(&scratch), &words);
         assert_ne!(ran.code, Some(0));
@@ -142,7 +142,7 @@ fn a_scheduler_that_is_no_program_for_a_guest_is_refused() {
 #[test]
 fn a_machine_too_large_for_a_guest_is_bad_input_before_anything_is_made() {
     let scratch = scratch();
-    let words = "compare --on vm --kernel vmlinuz --virtual-time -m 3s1n1l100c1t -w spin:-n2,-d1ms -s eevdf --out run";
+    let words = "compare --on vm:kernel=vmlinuz,virtual-time -m 3s1n1l100c1t -w spin:-n2,-d1ms -s eevdf --out run";
     let mut command = scratch.command(words);
     command.env("PATH", search_path(&scratch)).env("XDG_CACHE_HOME", scratch.path("cache"));
     let output = command.output().unwrap();
@@ -154,7 +154,7 @@ fn a_machine_too_large_for_a_guest_is_bad_input_before_anything_is_made() {
 
 /// Runs a program in a guest that never says anything, and gives the exit code and the words.
 fn exec(scratch: &Scratch, words: &str, last: &[&str]) -> (Option<i32>, String) {
-    let mut command = scratch.command(&format!("vm exec --kernel vmlinuz --virtual-time -m 1s1n1l2c1t {words}"));
+    let mut command = scratch.command(&format!("vm --guest kernel=vmlinuz,virtual-time -m 1s1n1l2c1t {words}"));
     command.args(last).env("PATH", search_path(scratch)).env("XDG_CACHE_HOME", scratch.path("cache"));
     let output = command.output().expect("the program can be started");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -180,7 +180,7 @@ fn what_cannot_run_in_a_guest_is_told_before_it_is_booted() {
         assert!(error.contains(part), "{words} {last:?}: {error}");
         assert!(!scratch.path("pid").exists(), "{words} {last:?} was booted");
     }
-    assert_eq!(exec(&scratch, "--", &[]).0, Some(2), "a command is demanded");
+    assert_eq!(exec(&scratch, "--file script.sh", &[]).0, Some(2), "files are for a command");
 }
 
 #[test]

@@ -43,14 +43,14 @@ fn table_json_and_page_say_how_far_every_scheduler_is_from_the_oracle() {
 #[test]
 fn threads_that_share_are_kept_on_one_socket_and_nobody_is_better() {
     let scratch = Scratch::new();
-    let json = scratch.run(&format!("{SHARING} --no-out --json")).exits_with(0).out;
+    let json = scratch.run(&format!("{SHARING} --keep nothing --json")).exits_with(0).out;
     let document: Value = serde_json::from_str(&json).unwrap();
     for scheduler in document["headroom"]["schedulers"].as_array().unwrap() {
         assert!(scheduler["of_oracle"].as_f64().unwrap() <= 1.01, "{scheduler}");
     }
     assert_eq!(
         json,
-        scratch.run(&format!("{SHARING} --no-out --json --jobs 1")).exits_with(0).out,
+        scratch.run(&format!("{SHARING} --keep nothing --json --jobs 1")).exits_with(0).out,
         "equal input, equal bytes"
     );
 }
@@ -59,7 +59,7 @@ fn threads_that_share_are_kept_on_one_socket_and_nobody_is_better() {
 fn what_has_no_threads_to_place_is_refused_and_an_empty_cell_of_a_sweep() {
     let scratch = Scratch::new();
     scratch
-        .run("compare -m 2s1n1l2c1t -w spin:-n4,-p0,-u10ms,-d20ms -s eevdf --trials 1 --no-out --headroom")
+        .run("compare -m 2s1n1l2c1t -w spin:-n4,-p0,-u10ms,-d20ms -s eevdf --trials 1 --keep nothing --headroom")
         .exits_with(2)
         .complains("no long-lived threads");
     let sweep =

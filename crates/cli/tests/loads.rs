@@ -11,7 +11,7 @@ const QUARTERS: &str = "compare -m 1s1n2l4c1t -w periodic:-n3,-r500us,-s1500us,-
 #[test]
 fn every_level_has_its_line_its_table_its_verdict_and_its_run_directory() {
     let scratch = Scratch::new();
-    let ran = scratch.run(&format!("{QUARTERS} --load 25,75,25 --out runs --no-report")).exits_with(0);
+    let ran = scratch.run(&format!("{QUARTERS} --load 25,75,25 --out runs --keep run")).exits_with(0);
     let lines: Vec<&str> = ran.out.lines().filter(|line| line.starts_with("load ")).collect();
     assert_eq!(lines.len(), 2, "{}", ran.out);
     assert!(
@@ -31,14 +31,14 @@ fn every_level_has_its_line_its_table_its_verdict_and_its_run_directory() {
     }
     // What the line says can be run by itself.
     let text = lines[1].rsplit_once('(').unwrap().1.trim_end_matches(')').to_owned();
-    let alone = format!("compare -m 1s1n2l4c1t -w {text} -s eevdf,rr --trials 2 --no-out");
+    let alone = format!("compare -m 1s1n2l4c1t -w {text} -s eevdf,rr --trials 2 --keep nothing");
     assert!(ran.out.ends_with(&scratch.run(&alone).exits_with(0).out), "the same table");
 }
 
 #[test]
 fn the_utilisation_is_the_one_that_was_asked_for_and_that_the_trials_show() {
     let scratch = Scratch::new();
-    let json = scratch.run(&format!("{QUARTERS} --load 25,75 --no-out --json")).exits_with(0).out;
+    let json = scratch.run(&format!("{QUARTERS} --load 25,75 --keep nothing --json")).exits_with(0).out;
     let document: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&document["scaled"], &document["baseline"]), (&"tasks".into(), &"eevdf".into()));
     for (level, asked) in document["levels"].as_array().unwrap().iter().zip([0.25, 0.75]) {
@@ -47,7 +47,7 @@ fn the_utilisation_is_the_one_that_was_asked_for_and_that_the_trials_show() {
         let busy = level["comparison"]["schedulers"][0]["measures"]["busy_share"]["points"][0].as_f64().unwrap();
         assert!((measured - busy).abs() < 0.02, "{measured} where the trial says {busy}");
     }
-    let again = scratch.run(&format!("{QUARTERS} --load 25,75 --no-out --json --jobs 1")).exits_with(0).out;
+    let again = scratch.run(&format!("{QUARTERS} --load 25,75 --keep nothing --json --jobs 1")).exits_with(0).out;
     assert_eq!(json, again, "equal input, equal bytes");
 }
 
@@ -56,7 +56,7 @@ fn several_generators_grow_in_the_proportion_in_which_they_were_typed() {
     let scratch = Scratch::new();
     let words =
         "compare -m 1s1n2l4c1t -w periodic:-n4,-r500us,-s1500us,-o,-d100ms+spin:-n1,-d100ms -s eevdf,rr --trials 2";
-    let ran = scratch.run(&format!("{words} --load 50 --no-out")).exits_with(0);
+    let ran = scratch.run(&format!("{words} --load 50 --keep nothing")).exits_with(0);
     // Four quarters and one whole are 2 of 8 CPUs; twice of each are 4.
     let line = ran.out.lines().next().unwrap_or_default();
     assert!(line.contains("% of the numbers that were typed; ") && line.contains("(periodic:-n8,"), "{line}");
@@ -69,7 +69,7 @@ fn a_files_tasks_are_as_many_as_the_load_needs_and_the_text_runs_by_itself() {
     let text = r#"{ "tasks": { "quarter": { "instance": 2, "loop": 50, "run": 500, "timer": { "ref": "unique", "period": 2000 } },
                                "eighth": { "loop": 50, "run": 250, "timer": { "ref": "unique", "period": 2000 } } } }"#;
     scratch.write("mine.json", text);
-    let words = "compare -m 1s1n2l4c1t -s eevdf,rr --trials 2 --no-out --json";
+    let words = "compare -m 1s1n2l4c1t -s eevdf,rr --trials 2 --keep nothing --json";
     let json = scratch.run(&format!("{words} -w mine.json --load 30,60")).exits_with(0).out;
     let document: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(document["scaled"], "% of the file's instances");

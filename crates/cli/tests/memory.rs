@@ -16,7 +16,7 @@ fn json(text: &str) -> serde_json::Value {
 fn a_text_trace_moves_a_line_between_sockets() {
     let scratch = Scratch::new();
     fs::write(scratch.path("trace.txt"), TRACE).unwrap();
-    let ran = scratch.run("memory run -m spr32 --trace trace.txt --cpus 0,40 --json").exits_with(0);
+    let ran = scratch.run("memory -m spr32 --trace trace.txt --cpus 0,40 --json").exits_with(0);
     let document = json(&ran.out);
     assert_eq!(document["schema"], "warmcore-memory-run-1");
     assert_eq!((&document["rows"][0]["dram_local"], &document["rows"][1]["cpu"]), (&1.into(), &40.into()));
@@ -25,7 +25,7 @@ fn a_text_trace_moves_a_line_between_sockets() {
         (&transfers["relation"], &transfers["reads"], &transfers["rfos"]),
         (&"other_socket".into(), &1.into(), &1.into())
     );
-    let table = scratch.run("memory run -m spr32 --trace trace.txt --cpus 0,40").exits_with(0).out;
+    let table = scratch.run("memory -m spr32 --trace trace.txt --cpus 0,40").exits_with(0).out;
     assert!(table.contains("lines from other LLCs: other socket, one hop: 1 read, 1 taken to write"), "{table}");
 }
 
@@ -33,7 +33,7 @@ fn a_text_trace_moves_a_line_between_sockets() {
 fn lackeys_output_is_read_and_left_out_instructions_are_counted() {
     let scratch = Scratch::new();
     fs::write(scratch.path("lackey"), "==1== Lackey\nI  04001090,3\n L 1ffeffe7e,8\n S 1ffeffe3e,8\n").unwrap();
-    let ran = scratch.run("memory run -m spr32 --trace lackey --json").exits_with(0);
+    let ran = scratch.run("memory -m spr32 --trace lackey --json").exits_with(0);
     let row = &json(&ran.out)["rows"][0];
     assert_eq!((&row["accesses"], &row["touches"], &row["split_accesses"]), (&2.into(), &4.into(), &2.into()));
     ran.complains("1 instruction fetches are left out");
@@ -42,20 +42,19 @@ fn lackeys_output_is_read_and_left_out_instructions_are_counted() {
 #[test]
 fn profiles_run_and_the_number_of_threads_changes_nothing() {
     let scratch = Scratch::new();
-    let words = "memory run -m 2s1n2l2c1t --task verilator@0-7 --time 100us --warm-up 100us --json";
+    let words = "memory -m 2s1n2l2c1t --task verilator@0-7 --time 100us --warm-up 100us --json";
     let one = scratch.run(&format!("{words} --jobs 1")).exits_with(0).out;
     assert_eq!(scratch.run(&format!("{words} --jobs 2")).exits_with(0).out, one);
     let document = json(&one);
     assert_eq!(document["rows"].as_array().unwrap().len(), 8);
     assert!(document["rows"][0]["cross_llc_rfos"].as_u64().unwrap() > 0);
-    assert!(scratch.run("memory profiles").exits_with(0).out.contains("perlbench"));
+    assert!(scratch.run("list profiles").exits_with(0).out.contains("perlbench"));
 }
 
 #[test]
 fn page_tables_are_walked_counted_and_charged_in_memory_run_and_in_whole_experiments() {
     let scratch = Scratch::new();
-    let words =
-        "memory run -m 2s1n1l2c1t --task perlbench@0,1 --time 100us --warm-up 100us --page-size 4KiB --ram 4GiB";
+    let words = "memory -m 2s1n1l2c1t --task perlbench@0,1 --time 100us --warm-up 100us --pages page=4KiB,ram=4GiB";
     let row = |words: &str| json(&scratch.run(&format!("{words} --json")).exits_with(0).out)["rows"][0].clone();
     let walked = row(words);
     let tables = &walked["page_tables"];
@@ -63,12 +62,12 @@ fn page_tables_are_walked_counted_and_charged_in_memory_run_and_in_whole_experim
     assert!(count("walks") > 1000 && count("accesses") >= 4 * count("walks"), "{tables}");
     assert!(walked["time_ns"]["page_walks"].as_f64().unwrap() > 1000.0);
     assert!(scratch.run(words).exits_with(0).out.contains("page tables of perlbench on CPU 0: "));
-    let buffered = row(&format!("{words} --tlb 1024"));
+    let buffered = row(&format!("{words},tlb=1024"));
     assert!(buffered["page_tables"]["walks"].as_u64().unwrap() < count("walks") / 10);
-    let without = row("memory run -m 2s1n1l2c1t --task perlbench@0,1 --time 100us --warm-up 100us");
+    let without = row("memory -m 2s1n1l2c1t --task perlbench@0,1 --time 100us --warm-up 100us");
     assert!(without.get("page_tables").is_none() && without["time_ns"].get("page_walks").is_none());
 
-    let compare = "compare -m 2s1n1l2c1t -w spin:-n4,-d3ms,--profile=perlbench -s eevdf,rr -n 1 --no-out --json";
+    let compare = "compare -m 2s1n1l2c1t -w spin:-n4,-d3ms,--profile=perlbench -s eevdf,rr -n 1 --keep nothing --json";
     let split = |memory: &str| {
         let document = json(&scratch.run(&format!("{compare} --memory {memory}")).exits_with(0).out);
         let measure =
@@ -78,7 +77,7 @@ fn page_tables_are_walked_counted_and_charged_in_memory_run_and_in_whole_experim
     assert_eq!(split("exact"), (0.0, false));
     let (all, counted) = split("exact-paged");
     assert!(all > 0.02 && counted, "{all}");
-    let (few, _) = split("exact-paged --tlb 1024 --page-size 64KiB");
+    let (few, _) = split("exact-paged:tlb=1024,page=64KiB");
     assert!(few < all / 2.0, "{few} of {all}");
     assert!(split("exact-paged-by-address").0 > 0.02);
 }
@@ -86,19 +85,20 @@ fn page_tables_are_walked_counted_and_charged_in_memory_run_and_in_whole_experim
 #[test]
 fn impossible_pages_and_memory_that_is_full_are_refused_with_what_to_try() {
     let scratch = Scratch::new();
-    let run = "memory run -m 1s1n1l2c1t --task perlbench@0 --time 1ms";
-    let compare = "compare -m 1s1n1l2c1t -w spin:-n2,-d2ms,--profile=perlbench -s eevdf,rr -n 1 --no-out";
+    let run = "memory -m 1s1n1l2c1t --task perlbench@0 --time 1ms";
+    let compare = "compare -m 1s1n1l2c1t -w spin:-n2,-d2ms,--profile=perlbench -s eevdf,rr -n 1 --keep nothing";
     let fails = |words: &str, complaint: &str| scratch.run(words).exits_with(2).complains(complaint).did_not_panic();
-    for paged in [run.to_owned(), format!("{compare} --memory exact-paged")] {
-        fails(&format!("{paged} --page-size 2GiB --ram 1GiB"), "does not fit into the 1073741824 bytes");
-        fails(&format!("{paged} --page-size 6KiB"), "write a power of two of at least 4096");
-        fails(&format!("{paged} --page-size 4KiB --tlb 100"), "a translation buffer of 100 entries is impossible");
+    for paged in [format!("{run} --pages "), format!("{compare} --memory exact-paged:")] {
+        fails(&format!("{paged}page=2GiB,ram=1GiB"), "does not fit into the 1073741824 bytes");
+        fails(&format!("{paged}page=6KiB"), "write a power of two of at least 4096");
+        fails(&format!("{paged}page=4KiB,tlb=100"), "a translation buffer of 100 entries is impossible");
+        fails(&format!("{paged}tbl=100"), "it is page=SIZE, tlb=ENTRIES or ram=SIZE");
     }
-    fails(&format!("{run} --page-size 4KiB --ram 64KiB"), "give the machine more memory or the tasks less");
-    fails(&format!("{run} --page-size 4KiB --sample 16"), "simulate every line");
-    fails(&format!("{compare} --memory exact --page-size 4KiB"), "add `--memory exact-paged`");
+    fails(&format!("{run} --pages ram=64KiB"), "give the machine more memory or the tasks less");
+    fails(&format!("{run} --pages page=4KiB --sample 16"), "simulate every line");
+    fails(&format!("{compare} --memory exact:page=4KiB"), "has no settings");
     scratch
-        .run(&format!("{compare} --memory exact-paged --ram 64KiB"))
+        .run(&format!("{compare} --memory exact-paged:ram=64KiB"))
         .exits_with(1)
         .complains("give the machine more memory or the tasks less")
         .did_not_panic();
@@ -111,18 +111,18 @@ fn what_cannot_be_run_is_said_and_why() {
     fs::write(scratch.path("short.txt"), &TRACE[..TRACE.len() - 3]).unwrap();
     fs::write(scratch.path("odd.txt"), "warmcore-address-trace 1\n0 R 1001 8\n").unwrap();
     let fails = |words: &str, complaint: &str| scratch.run(words).exits_with(2).complains(complaint);
-    fails("memory run -m spr32 --trace trace.txt", "name a CPU for every thread with --cpus");
-    fails("memory run -m spr32 --trace short.txt --cpus 0,1", "cut short");
-    fails("memory run -m spr32 --trace odd.txt", "--allow-unaligned");
-    scratch.run("memory run -m spr32 --trace odd.txt --allow-unaligned").exits_with(0);
-    fails("memory run -m spr32 --trace missing.txt", "cannot read missing.txt");
-    fails("memory run -m spr32 --trace trace.txt --cpus 0,1 --page-size 5KiB", "impossible");
-    fails("memory run -m spr32 --task nonsense@0", "`warmcore memory profiles` lists");
-    fails("memory run -m spr32 --task perlbench@99", "has no CPU 99");
-    fails("memory run -m spr32 --task perlbench@", "has no members");
-    fails("memory run -m spr32 --task perlbench", "is not PROFILE@CPUS");
-    fails("memory run -m spr32 --task perlbench@0 --task spin@0", "is taken by task 0");
-    fails("memory run -m clx26 --task perlbench@0 --sets address", "cannot be chosen by address bits");
+    fails("memory -m spr32 --trace trace.txt", "name a CPU for every thread with --cpus");
+    fails("memory -m spr32 --trace short.txt --cpus 0,1", "cut short");
+    fails("memory -m spr32 --trace odd.txt", "--allow-unaligned");
+    scratch.run("memory -m spr32 --trace odd.txt --allow-unaligned").exits_with(0);
+    fails("memory -m spr32 --trace missing.txt", "cannot read missing.txt");
+    fails("memory -m spr32 --trace trace.txt --cpus 0,1 --pages page=5KiB", "write a power of two");
+    fails("memory -m spr32 --task nonsense@0", "`warmcore list profiles` lists");
+    fails("memory -m spr32 --task perlbench@99", "has no CPU 99");
+    fails("memory -m spr32 --task perlbench@", "has no members");
+    fails("memory -m spr32 --task perlbench", "is not PROFILE@CPUS");
+    fails("memory -m spr32 --task perlbench@0 --task spin@0", "is taken by task 0");
+    fails("memory -m clx26 --task perlbench@0 --caches sets=address", "cannot be chosen by address bits");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn impossible_caches_are_refused() {
         ("size = \"32KiB\"\nways = 64", "at most 32"),
     ] {
         fs::write(scratch.path("m.toml"), machine(cache)).unwrap();
-        scratch.run("memory run -m m.toml --task spin@0 --time 1us --warm-up 1us").exits_with(2).complains(complaint);
+        scratch.run("memory -m m.toml --task spin@0 --time 1us --warm-up 1us").exits_with(2).complains(complaint);
     }
 }
 
@@ -186,12 +186,12 @@ fn a_profile_is_fitted_to_counters_and_can_be_run() {
     fs::write(scratch.path("counters.toml"), format!("name = \"mine\"\n{points}")).unwrap();
     let ran = scratch.run("workload fit counters.toml --out mine.toml").exits_with(0);
     ran.complains("no timing: cpi0 0.6 and mlp 2 are assumed");
-    let words = "memory run -m spr32 --profiles mine.toml --task mine@0 --time 100us --warm-up 100us";
+    let words = "memory -m spr32 --profiles mine.toml --task mine@0 --time 100us --warm-up 100us";
     assert!(scratch.run(words).exits_with(0).out.contains("mine"));
     // Whatever takes a workload takes it: a generator's tasks and a file's can name it, and the run directory keeps it.
     let spin = "-w forkjoin:-n2,-i3,-w1ms,--profile=mine";
     scratch
-        .run(&format!("compare -m spr32 {spin} -s eevdf,cfs --trials 1 --no-out"))
+        .run(&format!("compare -m spr32 {spin} -s eevdf,cfs --trials 1 --keep nothing"))
         .exits_with(2)
         .complains("no memory profile called");
     scratch

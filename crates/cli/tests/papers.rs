@@ -125,7 +125,7 @@ fn judgements_are_repeated_with_assumed_costs_changed() {
     let by_hand: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(by_hand["studies"][0]["expectations"][3]["value"], switch["values"][1], "{}", ran.out);
     scratch.write("axis.toml", &format!("{text}{}", axis.replace("switch x", "swich x")));
-    scratch.run("study check axis.toml").exits_with(2).complains("did you mean `context switch`?");
+    scratch.run("study run --dry-run axis.toml").exits_with(2).complains("did you mean `context switch`?");
 }
 
 /// The page has a row for each of the 37 applications of the ULE paper, and the study what stands for it.

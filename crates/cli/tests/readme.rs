@@ -56,12 +56,12 @@ fn the_readme_s_picture_is_what_the_program_draws_of_its_sample() {
     assert!(page.contains("(docs/first-verdict.svg)"), "it is shown");
     let (command, _) = samples(&page).into_iter().next().expect("a sample");
     let scratch = Scratch::new();
-    scratch.run(&format!("{command} --no-report --out run")).exits_with(0);
-    scratch.run("report run --figure ratio --svg drawn.svg --width 640px").exits_with(0);
+    scratch.run(&format!("{command} --keep run --out run")).exits_with(0);
+    scratch.run("report run --figure ratio:640px --svg drawn.svg").exits_with(0);
     let drawn = std::fs::read_to_string(scratch.path("drawn.svg")).expect("it was drawn");
     assert!(
         drawn == read("docs/first-verdict.svg"),
-        "draw it again: warmcore {command} …; report … --figure ratio --svg docs/first-verdict.svg --width 640px"
+        "draw it again: warmcore {command} …; report … --figure ratio:640px --svg docs/first-verdict.svg"
     );
 }
 

@@ -26,10 +26,10 @@ fn can_boot() -> &'static Result<(), String> {
     static CAN: OnceLock<Result<(), String>> = OnceLock::new();
     CAN.get_or_init(|| {
         let ready = |output: &Output| output.status.success();
-        if ready(&warmcore(&["vm", "doctor"])) {
+        if ready(&warmcore(&["doctor", "vm"])) {
             return Ok(());
         }
-        let fetched = warmcore(&["vm", "kernels", "--fetch"]);
+        let fetched = warmcore(&["doctor", "vm", "--fetch-kernel"]);
         let reason = String::from_utf8_lossy(&fetched.stderr).into_owned();
         if ready(&fetched) { Ok(()) } else { Err(format!("no guest can be booted here: {reason}")) }
     })
@@ -48,7 +48,7 @@ const MOST_BOOTS: u32 = 13;
 fn some_boot_agrees(experiments: &[String], disagrees: impl Fn(&Value) -> Vec<String>) {
     let mut found = Vec::new();
     for _ in 0..MOST_BOOTS {
-        let mut arguments = vec!["validate", "--virtual-time=1", "--boots", "1", "--json"];
+        let mut arguments = vec!["validate", "--guest", "virtual-time=1", "--boots", "1", "--json"];
         arguments.extend(experiments.iter().map(String::as_str));
         let output = warmcore(&arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -120,7 +120,7 @@ fn what_is_done_from_outside_is_done_by_a_guest_as_by_the_simulator() {
 #[test]
 fn a_guest_that_panics_is_reported_with_its_last_lines() {
     skip!(unless can_boot());
-    let output = warmcore(&["vm", "boot", "--real-time", "--machine", "1s1n1l1c1t", "--fault", "panic"]);
+    let output = warmcore(&["vm", "--guest", "real-time", "--machine", "1s1n1l1c1t", "--fault", "panic"]);
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("the guest died"), "{message}");
@@ -131,8 +131,8 @@ fn a_guest_that_panics_is_reported_with_its_last_lines() {
 fn a_guest_compares_schedulers_on_one_socket_and_on_two_and_is_as_before() {
     skip!(unless can_boot());
     let out = tempfile::tempdir().unwrap();
-    let words = "vm exec -m 2s1n1l1c1t --out OUT -- warmcore compare --on host -s eevdf,cache-aware --cpus all --cpus one-socket \
-                 --set-cpus partition --trace counters --virtual-llcs 1 -n 1 --warm-up-rounds 0 --no-report -o run -w hackbench:-T,-p,-f1,-g1,-l20";
+    let words = "vm -m 2s1n1l1c1t --out OUT -- warmcore compare --on host:cpus=all,cpus=one-socket,set-cpus=partition,warm-up-rounds=0 \
+                 -s eevdf,cache-aware --trace counters --virtual-llcs 1 -n 1 --keep run -o run -w hackbench:-T,-p,-f1,-g1,-l20";
     let out_path = out.path().display().to_string();
     let words: Vec<&str> =
         words.split_whitespace().map(|word| if word == "OUT" { out_path.as_str() } else { word }).collect();

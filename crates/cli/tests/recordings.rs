@@ -33,7 +33,7 @@ fn a_replay_takes_the_time_that_was_recorded_and_less_on_a_machine_of_twice_the_
     // All four threads on one CPU: the waits follow, so it takes about as long as all their work.
     let alone = json("sim -m 1s1n1l1c1t -w replay.json --scheduler eevdf --json");
     assert!(alone > 1.6 * original, "{alone} ns on one CPU, recorded {original} ns");
-    scratch.run("compare -m 2s1n1l4c1t -w replay.json -s cfs,eevdf --trials 2 --no-report").exits_with(0);
+    scratch.run("compare -m 2s1n1l4c1t -w replay.json -s cfs,eevdf --trials 2 --keep run").exits_with(0);
 }
 
 /// Every list of measured times in a workload file, in order.
@@ -86,7 +86,7 @@ fn a_recording_drawn_from_has_the_distributions_that_were_recorded() {
     let json = |words: &str| elapsed_ns(&scratch.run(words).exits_with(0).out);
     let lasts_ns = json("sim -m 1s1n1l8c1t -w roles.json --scheduler eevdf --json");
     assert!((lasts_ns / 10e9 - 1.0).abs() < 0.001, "{lasts_ns} ns, as long as the recording");
-    scratch.run("compare -m 1s1n1l8c1t -w roles.json -s cfs,eevdf --trials 2 --no-report").exits_with(0);
+    scratch.run("compare -m 1s1n1l8c1t -w roles.json -s cfs,eevdf --trials 2 --keep run").exits_with(0);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn what_is_no_recording_is_an_error_that_says_what_to_do() {
     scratch.write("text", "this is nothing\n");
     scratch.run("replay text").exits_with(2).complains("text");
     scratch.run("replay missing").exits_with(2).complains("check the path");
-    scratch.run("group run --thread nobody").exits_with(2).complains("is called nobody; it has ping-0");
+    scratch.run("group run --only thread:nobody").exits_with(2).complains("is called nobody; it has ping-0");
     scratch.run("group run -m 2s1n1l4c1t --profile none").exits_with(2).complains("no memory profile `none`");
     scratch.run("replay run --scheduler cfs").exits_with(2).complains("it has eevdf");
     scratch.run("report text --html page.html").exits_with(2);
@@ -126,21 +126,27 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     scratch.run("record").exits_with(2).complains("nothing to record");
     scratch.run("record -- no-such-program").exits_with(2).complains("there is no program no-such-program");
     scratch.run("record --pid 2147483646").exits_with(2).complains("there is no process");
-    let host = |words: &str| scratch.run(&format!("compare --on host --no-out {words}"));
-    host("-s eevdf --cpus 9999 -- true").exits_with(2).complains("there is no CPU 9999 online");
-    host("-s eevdf --set /etc/passwd=x -- true").exits_with(2).complains("is no setting of the kernel");
-    host("-s eevdf,rr -- true").exits_with(2).complains("has no `rr`; there are");
-    host("-s eevdf -- no-such-program").exits_with(2).complains("there is no program no-such-program");
-    host("-s eevdf -m genoa96 -- true").exits_with(2).complains("is another machine than this computer");
-    host("-s eevdf --metric regex:( -- true").exits_with(2).complains("is no regular expression");
-    let plan = host("-s eevdf --dry-run --cpus 0 -- true").exits_with(0).out;
+    let host =
+        |settings: &str, words: &str| scratch.run(&format!("compare --on host{settings} --keep nothing {words}"));
+    host(":cpus=9999", "-s eevdf -- true").exits_with(2).complains("there is no CPU 9999 online");
+    host(":set=/etc/passwd=x", "-s eevdf -- true").exits_with(2).complains("is no setting of the kernel");
+    host("", "-s eevdf,rr -- true").exits_with(2).complains("has no `rr`; there are");
+    host("", "-s eevdf -- no-such-program").exits_with(2).complains("there is no program no-such-program");
+    host("", "-s eevdf -m genoa96 -- true").exits_with(2).complains("is another machine than this computer");
+    host("", "-s eevdf --metric regex:( -- true").exits_with(2).complains("is no regular expression");
+    let plan = host(":cpus=0,dry-run", "-s eevdf -- true").exits_with(0).out;
     assert!(plan.contains("eevdf @ cpus=0:\n  the command is bound to CPUs 0\n"), "{plan}");
     // Elsewhere a program is no workload, and there is no choice of CPUs.
-    scratch.run("compare -m 1s1n1l2c1t -s eevdf --no-out -- true").exits_with(2).complains("run it with --on host");
-    let elsewhere = scratch.run("compare -m 1s1n1l2c1t -s cfs,eevdf --cpus 0 -w spin:-n1,-d1ms --no-out");
-    elsewhere.exits_with(2).complains("there is no choice of `cpus=0` here");
-    scratch.run("compare -s eevdf --no-out -w spin:-n1,-d1ms").exits_with(2).complains("there is no machine");
-    let survey = scratch.run("host doctor --json").exits_with(0).out;
+    scratch
+        .run("compare -m 1s1n1l2c1t -s eevdf --keep nothing -- true")
+        .exits_with(2)
+        .complains("run it with --on host");
+    let mut elsewhere = scratch.command("compare -m 1s1n1l2c1t -w spin:-n1,-d1ms --keep nothing -s");
+    let elsewhere = elsewhere.arg("cfs,eevdf @ cpus=0").output().unwrap();
+    let words = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+    assert!(elsewhere.status.code() == Some(2) && words.contains("there is no choice of `cpus=0` here"), "{words}");
+    scratch.run("compare -s eevdf --keep nothing -w spin:-n1,-d1ms").exits_with(2).complains("there is no machine");
+    let survey = scratch.run("doctor host --json").exits_with(0).out;
     let survey: serde_json::Value = serde_json::from_str(&survey).unwrap();
     assert!(survey["interfaces"].as_array().unwrap().len() > 10);
 }
@@ -155,7 +161,7 @@ fn is_root() -> Result<(), &'static str> {
 fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_itself() {
     let scratch = Scratch::new();
     skip!(unless is_root());
-    let words = "compare --on host -s eevdf --cpus all --cpus 0 -n 2 --warm-up-rounds 0 --metric after:Time: --json --out run -- echo Time: 2.5";
+    let words = "compare --on host:cpus=all,cpus=0,warm-up-rounds=0 -s eevdf -n 2 --metric after:Time: --json --out run -- echo Time: 2.5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!((&document["experiment"]["design"], &document["primary"]), (&"blocked".into(), &"after:Time:".into()));
     let results = document["schedulers"].as_array().unwrap();
@@ -174,7 +180,7 @@ fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_it
     assert_eq!(std::fs::read(scratch.path("run/trials/s0-t0000.json")).unwrap(), kept);
     assert!(scratch.path("run/trials/s1-t0001.json").is_file());
     scratch
-        .run("compare --on host -s eevdf --no-out -n 1 --warm-up-rounds 0 -- false")
+        .run("compare --on host:warm-up-rounds=0 -s eevdf --keep nothing -n 1 -- false")
         .exits_with(1)
         .complains("exit code 1");
 }
@@ -183,7 +189,7 @@ fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_it
 fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() {
     let scratch = Scratch::new();
     skip!(unless is_root());
-    let words = "compare --on host -s eevdf -n 1 --warm-up-rounds 0 --json --no-out -w hackbench:-T,-p,-f2,-g1,-l5";
+    let words = "compare --on host:warm-up-rounds=0 -s eevdf -n 1 --json --keep nothing -w hackbench:-T,-p,-f2,-g1,-l5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!(document["primary"], "hackbench_time_ns");
     assert!(document["schedulers"][0]["measures"]["hackbench_time_ns"]["points"][0].as_f64().unwrap() > 0.0);
@@ -193,7 +199,7 @@ fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() 
 fn a_workload_on_this_computer_has_a_warm_up_and_a_command_has_none() {
     let scratch = Scratch::new();
     let compare = |words: &str| {
-        scratch.run(&format!("compare --on host -s eevdf -n 1 --warm-up-rounds 0 --warm-up 20ms --no-out {words}"))
+        scratch.run(&format!("compare --on host:warm-up-rounds=0 -s eevdf -n 1 --warm-up 20ms --keep nothing {words}"))
     };
     compare("-- true").exits_with(2).complains("measured as a whole");
     compare("-w spin:-n2,-d20ms").exits_with(2).complains("nothing would count");
@@ -205,7 +211,7 @@ fn a_workload_on_this_computer_has_a_warm_up_and_a_command_has_none() {
     let brief = r#"{"tasks": {"brief": {"loop": 1, "run": 5}}}"#;
     scratch.write("brief.json", brief);
     scratch
-        .run("compare --on host -s eevdf -n 1 --warm-up-rounds 0 --warm-up 10s --no-out -w brief.json")
+        .run("compare --on host:warm-up-rounds=0 -s eevdf -n 1 --warm-up 10s --keep nothing -w brief.json")
         .exits_with(1)
         .complains("in its warm-up of 10 s");
 }
@@ -232,7 +238,7 @@ fn a_command_is_recorded_with_all_its_processes() {
     assert!(scratch.files("recorded").contains(&"report.html".to_owned()));
     let threads = scratch.run("group recorded/recording.dat --json").exits_with(0).out;
     assert!(threads.contains("\"sleep\""), "the file names threads");
-    scratch.run("events recorded").exits_with(0);
+    scratch.run("explain --events recorded").exits_with(0);
     scratch.run("replay recorded --out replay.json").exits_with(0);
     scratch.run("sim -m 1s1n1l2c1t -w replay.json --scheduler eevdf").exits_with(0);
 }
@@ -310,7 +316,7 @@ fn the_two_back_ends_record_the_same_of_the_same_command() {
         }
         assert!(output.status.success(), "{said}");
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let metrics = scratch.run(&format!("events {backend}")).exits_with(0).out;
+        let metrics = scratch.run(&format!("explain --events {backend}")).exits_with(0).out;
         let count = |kind: &str| metrics.lines().filter(|line| line.contains(kind)).count();
         found.push((
             document["fidelity"]["threads"].clone(),

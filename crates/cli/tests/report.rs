@@ -72,7 +72,7 @@ fn stored_events_and_a_trial_simulated_again_give_the_same_figures() {
 
 #[test]
 fn what_tasks_are_ranked_by_is_drawn_and_stored_samples_are_the_ones_that_are_shown() {
-    let scratch = compared("--trace full --scores 10us");
+    let scratch = compared("--trace full:10us");
     assert!(scratch.files("run/trace/s0-t0000").contains(&"scores.parquet".to_owned()));
     scratch.run("report run --svg figures").exits_with(0);
     let names = scratch.files("figures");
@@ -112,14 +112,14 @@ fn virtual_llcs_are_a_level_of_measures_and_figures() {
     let page = read(&scratch, "run/report.html");
     assert!(page.contains("id=\"figure-crossings\"") && page.contains("id=\"figure-virtual-transitions-0-cfs\""));
 
-    scratch.run("compare -w spin -s rr --virtual-llcs 4-2 --no-out").exits_with(2).complains("such as 2-8");
+    scratch.run("compare -w spin -s rr --virtual-llcs 4-2 --keep nothing").exits_with(2).complains("such as 2-8");
 }
 
 #[test]
 fn cumulative_run_times_side_by_side_share_their_axes() {
     let scratch = Scratch::new();
     let words =
-        "compare -m 1s1n1l4c1t -w spin:-n5,-d40ms+periodic:-n2,-d40ms -s rr,cfs --trials 1 --no-report --out run";
+        "compare -m 1s1n1l4c1t -w spin:-n5,-d40ms+periodic:-n2,-d40ms -s rr,cfs --trials 1 --keep run --out run";
     scratch.run(words).exits_with(0);
     scratch.run("report run --svg figures").exits_with(0);
     let of = |name: &str| read(&scratch, &format!("figures/{name}"));
@@ -139,12 +139,12 @@ fn cumulative_run_times_side_by_side_share_their_axes() {
 }
 
 #[test]
-fn scores_without_event_tables_are_a_mistake_that_is_named() {
+fn scores_without_event_tables_cannot_be_said() {
     let scratch = Scratch::new();
-    for words in ["compare --trials 2 -s cfs,eevdf --no-out", "sim -s cfs"] {
+    for words in ["compare --trials 2 -s cfs,eevdf --keep nothing", "sim -s cfs"] {
         let (verb, rest) = words.split_once(' ').unwrap();
-        let run = scratch.run(&format!("{verb} -m {MACHINE} -w {WORKLOAD} {rest} --scores 1ms"));
-        run.exits_with(2).complains("add --trace full");
+        let run = scratch.run(&format!("{verb} -m {MACHINE} -w {WORKLOAD} {rest} --trace counters:1ms"));
+        run.exits_with(2).complains("full:TIME");
     }
 }
 
@@ -212,7 +212,7 @@ fn where_the_time_went_is_drawn_cause_by_cause_with_the_run_s_own_shares_and_gap
 
 #[test]
 fn a_perfetto_trace_is_written_per_scheduler_with_the_topology_beside_it() {
-    let scratch = compared("--no-report");
+    let scratch = compared("--keep run");
     scratch.run("report run --perfetto trace.pftrace").exits_with(0).complains("trace-cfs.pftrace");
     let topology: Value = serde_json::from_str(&read(&scratch, "trace-cfs.topology.json")).unwrap();
     assert_eq!(topology["llc"].as_array().unwrap().len(), 4, "one entry per CPU");
@@ -229,7 +229,7 @@ fn a_perfetto_trace_is_written_per_scheduler_with_the_topology_beside_it() {
 
 #[test]
 fn a_directory_as_target_of_traces_means_files_in_it() {
-    let scratch = compared("--no-report");
+    let scratch = compared("--keep run");
     scratch.run("report run --perfetto traces/ --events traces/").exits_with(0).complains("traces/trace-cfs.pftrace");
     let expected = [
         "trace-cfs.pftrace",
@@ -248,7 +248,7 @@ fn a_directory_as_target_of_traces_means_files_in_it() {
 
 #[test]
 fn one_trace_goes_to_the_file_named_or_to_standard_output_and_several_do_not_fit_there() {
-    let scratch = compared("--no-report");
+    let scratch = compared("--keep run");
     for option in ["--perfetto", "--events"] {
         let ran = scratch.run(&format!("report run {option} -")).exits_with(2);
         ran.complains("standard output holds one trace");
@@ -296,7 +296,7 @@ fn a_reader_of_events_who_has_seen_enough_ends_the_program_quietly() {
 
 #[test]
 fn markdown_needs_no_events_and_is_written_where_they_are_damaged() {
-    let scratch = compared("--trace full --no-report");
+    let scratch = compared("--trace full --keep run");
     for name in scratch.files("run/trace") {
         scratch.write(&format!("run/trace/{name}"), "damaged");
     }
@@ -309,7 +309,7 @@ fn markdown_needs_no_events_and_is_written_where_they_are_damaged() {
 #[test]
 fn the_page_opens_in_the_user_s_browser_and_says_so_where_there_is_none() {
     use std::os::unix::fs::PermissionsExt as _;
-    let scratch = compared("--no-report");
+    let scratch = compared("--keep run");
     fs::create_dir(scratch.path("bin")).unwrap();
     let opened = scratch.path("opened");
     scratch.write("bin/xdg-open", &format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display()));
@@ -365,7 +365,7 @@ fn runs_of_different_experiments_are_compared_with_what_differs() {
 
 #[test]
 fn an_unfinished_run_is_shown_with_what_is_missing() {
-    let scratch = compared("--no-report");
+    let scratch = compared("--keep run");
     fs::remove_file(scratch.path("run/trials/s1-t0003.json")).unwrap();
     fs::remove_file(scratch.path("run/checksums.sha256")).unwrap();
     scratch.run("report run").exits_with(0).complains("the run is incomplete: 7 of 8 trials are finished");
@@ -380,7 +380,7 @@ fn an_unfinished_run_is_shown_with_what_is_missing() {
 #[test]
 fn a_changed_trial_is_left_out_and_lost_events_are_said_before_the_verdict_is_trusted() {
     for finished in [true, false] {
-        let scratch = compared("--no-report");
+        let scratch = compared("--keep run");
         if !finished {
             fs::remove_file(scratch.path("run/checksums.sha256")).unwrap();
         }
@@ -412,7 +412,7 @@ fn vouch_for(scratch: &Scratch, trial: &str) {
 
 #[test]
 fn what_was_edited_in_a_run_that_was_cut_off_is_shown_by_nobody() {
-    let scratch = compared("--no-report --trace full --headroom");
+    let scratch = compared("--keep run --trace full --headroom");
     fs::remove_file(scratch.path("run/checksums.sha256")).unwrap();
     scratch.run("report run --markdown -").exits_with(0).complains("oracle.json is left out: the run is not finished");
     let tables: Vec<String> =
@@ -424,7 +424,7 @@ fn what_was_edited_in_a_run_that_was_cut_off_is_shown_by_nobody() {
         bytes[half] ^= 1;
         fs::write(path, bytes).unwrap();
     }
-    for words in ["report run", "explain run", "events run", "replay run --out replay.json", "group run"] {
+    for words in ["report run", "explain run", "explain --events run", "replay run --out replay.json", "group run"] {
         let ran = scratch.run(words).exits_with(1).complains("are not as they were written");
         ran.complains("sched_switch.parquet does not match its checksum");
     }
@@ -437,7 +437,7 @@ fn what_was_edited_in_a_run_that_was_cut_off_is_shown_by_nobody() {
 
 #[test]
 fn what_is_no_run_or_of_another_version_is_refused() {
-    let scratch = compared("--no-report");
+    let scratch = compared("--keep run");
     scratch.write("file", "x");
     for words in ["report nothing", "report ."] {
         scratch.run(words).exits_with(2).complains("is not a run directory");
@@ -451,7 +451,7 @@ fn what_is_no_run_or_of_another_version_is_refused() {
 
 #[test]
 fn another_schema_version_is_named_and_refused_or_left_out() {
-    let scratch = compared("--no-report");
+    let scratch = compared("--keep run");
     let of_another = |name: &str| {
         let text = read(&scratch, name);
         assert!(text.contains("\"warmcore-trial-"));
@@ -472,7 +472,7 @@ fn another_schema_version_is_named_and_refused_or_left_out() {
 
 #[test]
 fn a_run_without_its_machine_or_with_broken_events_is_refused_with_what_to_try() {
-    let scratch = compared("--no-report --trace full");
+    let scratch = compared("--keep run --trace full");
     for name in scratch.files("run/trace").iter().filter(|name| name.ends_with("meta.parquet")) {
         fs::write(scratch.path(&format!("run/trace/{name}")), "PAR1").unwrap();
     }
@@ -505,7 +505,8 @@ fn names_in_a_workload_are_text_and_never_markup() {
 fn a_lesson_shows_who_was_chosen_and_why_under_every_scheduler() {
     let scratch = Scratch::new();
     let compare = "compare -m 1s1n1l1c1t -w lesson/three-tasks -s rr,cfs,eevdf,ule --trials 1";
-    scratch.run(&format!("{compare} --out run --lesson lesson.html")).exits_with(0);
+    scratch.run(&format!("{compare} --out run")).exits_with(0);
+    scratch.run("report run --lesson lesson.html").exits_with(0);
     let page = read(&scratch, "lesson.html");
     for scheduler in ["rr", "cfs", "eevdf", "ule"] {
         assert!(page.contains(&format!("<h2>{scheduler}</h2>")), "{scheduler}");
@@ -542,8 +543,9 @@ fn a_lesson_shows_who_was_chosen_and_why_under_every_scheduler() {
     scratch.run("report run --lesson lesson.html").exits_with(2).complains("lesson.html").did_not_panic();
     scratch.run("report run --lesson again.html").exits_with(0);
     assert!(read(&scratch, "again.html") == page);
-    let crowd = "compare -m 2s1n1l2c1t -w spin:-n9,-d10ms -s eevdf --trials 1 --out crowd --lesson crowd.html";
-    scratch.run(crowd).exits_with(2).complains("8 tasks at most").did_not_panic();
+    let crowd = "compare -m 2s1n1l2c1t -w spin:-n9,-d10ms -s eevdf --trials 1 --out crowd";
+    scratch.run(crowd).exits_with(0);
+    scratch.run("report crowd --lesson crowd.html").exits_with(2).complains("8 tasks at most").did_not_panic();
 }
 
 #[test]

@@ -1,24 +1,24 @@
-//! `reproduce`: the paper whose figures are of a program of its own; all others are studies, which is said.
+//! `study run papers/cdf-dio`: the paper whose figures are of a program of its own.
 
 mod common;
 
 use common::Scratch;
 
 #[test]
-fn other_papers_are_named_with_the_command_that_runs_them() {
+fn it_is_computed_whole_and_into_a_directory_of_its_own() {
     let scratch = Scratch::new();
-    scratch.run("reproduce ule-cfs").exits_with(2).complains("`warmcore study run papers/ule-cfs`");
-    scratch.run("reproduce list").exits_with(2).complains("`warmcore study list`");
-    scratch.run("reproduce cfs-ule").exits_with(2).complains("there is cdf-dio; `warmcore study list` names all other");
+    scratch.run("reproduce ule-cfs").exits_with(2).complains("`warmcore study run papers/NAME` now");
+    scratch.run("study run papers/cdf-dio --only CDF").exits_with(2).complains("without --only");
+    scratch.run("study run papers/cdf-dio answers").exits_with(2).complains("without other studies");
     scratch.write("kept", "");
-    scratch.run("reproduce cdf-dio --out kept").exits_with(2).complains("not empty");
+    scratch.run("study run papers/cdf-dio --out kept").exits_with(2).complains("not empty");
 }
 
 /// The strategies against contention: rows without experiments, a table of all readings, and figures.
 #[test]
 fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
     let scratch = Scratch::new();
-    let ran = scratch.run("reproduce cdf-dio --trials 2 --json --out kept").exits_with(3);
+    let ran = scratch.run("study run papers/cdf-dio --trials 2 --json --out kept").exits_with(3);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
     assert_eq!(std::fs::read_to_string(scratch.path("kept/cdf-dio.json")).unwrap(), ran.out);
     let rows = document["rows"].as_array().unwrap();

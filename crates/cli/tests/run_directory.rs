@@ -228,7 +228,7 @@ fn a_trial_that_was_edited_is_not_taken_over() {
 /// A run of three trials with every event, cut off after the first.
 fn cut_off_after_one() -> Scratch {
     let scratch = Scratch::new();
-    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --trials 3 --trace full --no-report");
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --trials 3 --trace full --keep run");
     scratch.run(&format!("{words} --out whole")).exits_with(0);
     scratch.run(&format!("{words} --out run")).exits_with(0);
     for name in ["checksums.sha256", "verdict.json", "verdict.txt", "trials.parquet", "losses.json"] {
@@ -309,7 +309,7 @@ fn without_out_every_run_gets_a_new_directory() {
     scratch.run(&compare("")).exits_with(0);
     assert_eq!(fs::read_dir(scratch.path("runs")).unwrap().count(), 2);
     let scratch = Scratch::new();
-    scratch.run(&compare("--no-out")).exits_with(0);
+    scratch.run(&compare("--keep nothing")).exits_with(0);
     assert!(!scratch.path("runs").exists());
 }
 
@@ -384,7 +384,7 @@ fn generated_workloads_and_machines_come_back_from_their_files() {
 fn a_run_of_a_workload_file_can_be_continued_too() {
     let scratch = Scratch::new();
     scratch.write("work.json", r#"{"tasks": {"worker": {"loop": 3, "run": 1000, "sleep": 500}}}"#);
-    scratch.run(&format!("compare -m {MACHINE} -w ./work.json -s cfs --trials 2 --out run --no-report")).exits_with(0);
+    scratch.run(&format!("compare -m {MACHINE} -w ./work.json -s cfs --trials 2 --out run --keep run")).exits_with(0);
     scratch.run("compare --resume run").exits_with(0);
 }
 
@@ -407,6 +407,6 @@ fn kernel_threads_are_part_of_the_machine_that_a_run_directory_holds() {
     let trial = |run: &str| fs::read_to_string(scratch.path(&format!("{run}/trials/s1-t0002.json"))).unwrap();
     assert_eq!(trial("run"), trial("third"));
     assert!(trial("run").contains("\"background\":[{\"name\":"));
-    let verdict = scratch.run(&compare("--background quiet --no-out --json")).exits_with(0).out;
+    let verdict = scratch.run(&compare("--background quiet --keep nothing --json")).exits_with(0).out;
     assert!(verdict.contains("count nowhere (--background quiet)"), "{verdict}");
 }

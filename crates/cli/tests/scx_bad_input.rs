@@ -319,7 +319,7 @@ fn a_check_names_what_is_not_modelled_and_fails_where_the_program_does() {
     skip!(unless can_load());
     let scratch = Scratch::new();
     let check = |loader: &str| {
-        let mut command = scratch.command("schedulers check -m 1s1n2l2c1t");
+        let mut command = scratch.command("scheduler -m 1s1n2l2c1t");
         let output = command.arg(scheduler(loader)).output().expect("the program can be started");
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };

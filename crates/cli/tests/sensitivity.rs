@@ -13,8 +13,10 @@ const MESSAGES: &str = "-w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --trials 8"
 #[test]
 fn a_changed_cost_gives_what_a_machine_with_that_cost_gives() {
     let scratch = Scratch::new();
-    let json =
-        scratch.run(&format!("compare -m 1s1n2l2c1t {MESSAGES} --no-out --json --sensitivity=3")).exits_with(0).out;
+    let json = scratch
+        .run(&format!("compare -m 1s1n2l2c1t {MESSAGES} --keep nothing --json --sensitivity=3"))
+        .exits_with(0)
+        .out;
     let document: Value = serde_json::from_str(&json).unwrap();
     let variations = document["sensitivity"]["variations"].as_array().unwrap();
     let pipes = variations.iter().find(|variation| variation["cost"] == "pipe message").unwrap();
@@ -23,7 +25,7 @@ fn a_changed_cost_gives_what_a_machine_with_that_cost_gives() {
     let machine = scratch.run("machine convert 1s1n2l2c1t").exits_with(0).out;
     assert!(!machine.contains("pipe_message_ns"));
     scratch.write("slow-pipes.toml", &format!("{machine}\n[costs]\norigin = \"given\"\npipe_message_ns = 1500\n"));
-    let alone = format!("compare -m slow-pipes.toml {MESSAGES} --no-out --json --memory analytic");
+    let alone = format!("compare -m slow-pipes.toml {MESSAGES} --keep nothing --json --memory analytic");
     let alone: Value = serde_json::from_str(&scratch.run(&alone).exits_with(0).out).unwrap();
     let comparison = &alone["schedulers"][1]["measures"]["hackbench_time_ns"];
     assert_eq!(pipes["schedulers"][0]["ratio"], comparison["comparison"]["ratio"]);
@@ -32,7 +34,7 @@ fn a_changed_cost_gives_what_a_machine_with_that_cost_gives() {
     // What the workload never does has no effect, and what the user gave is not varied.
     let sockets = variations.iter().find(|variation| variation["cost"] == "socket message").unwrap();
     assert_eq!((&sockets["outcome"], &sockets["schedulers"]), (&"no_effect".into(), &Value::Array(Vec::new())));
-    let given = format!("compare -m slow-pipes.toml {MESSAGES} --no-out --json --sensitivity=3 --jobs 1");
+    let given = format!("compare -m slow-pipes.toml {MESSAGES} --keep nothing --json --sensitivity=3 --jobs 1");
     let given: Value = serde_json::from_str(&scratch.run(&given).exits_with(0).out).unwrap();
     let given = given["sensitivity"]["variations"].as_array().unwrap();
     assert!(given.len() + 1 == variations.len() && given.iter().all(|variation| variation["cost"] != "pipe message"));
@@ -78,10 +80,11 @@ fn a_place_that_does_not_simulate_has_no_assumed_costs_and_no_load_to_find() {
 fn factors_that_make_no_sense_are_refused_and_a_lone_scheduler_has_nothing_to_turn() {
     let scratch = Scratch::new();
     for (factors, words) in [("=1", "other than 1"), ("=0", "0.01 to 100"), ("=fast", "0.01 to 100")] {
-        let compare = format!("compare -m 1s1n2l2c1t {MESSAGES} --no-out --sensitivity{factors}");
+        let compare = format!("compare -m 1s1n2l2c1t {MESSAGES} --keep nothing --sensitivity{factors}");
         scratch.run(&compare).exits_with(2).complains(words);
     }
-    let json = scratch.run("compare -m 1s1n1l2c1t -w spin:-n2,-d5ms -s eevdf --trials 1 --no-out --sensitivity --json");
+    let json =
+        scratch.run("compare -m 1s1n1l2c1t -w spin:-n2,-d5ms -s eevdf --trials 1 --keep nothing --sensitivity --json");
     let document: Value = serde_json::from_str(&json.exits_with(0).out).unwrap();
     assert!(document["sensitivity"]["sentence"].as_str().unwrap().starts_with("None of "));
 }

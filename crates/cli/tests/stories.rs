@@ -27,7 +27,7 @@ fn counters_of_a_service_become_a_profile_a_workload_and_an_answer_for_a_server(
     scratch.write("service.json", service);
     // Without the profile the file means nothing, and the error says so.
     scratch.run("workload show service.json").exits_with(2).complains("service");
-    let words = "compare -m genoa96 -w service.json --profiles service.toml -s eevdf,cache-aware --trials 8 --no-report --out run";
+    let words = "compare -m genoa96 -w service.json --profiles service.toml -s eevdf,cache-aware --trials 8 --keep run --out run";
     let ran = scratch.run(words).exits_with(0);
     let answer = words_of(&ran.out);
     let document: Value = serde_json::from_str(&fs::read_to_string(scratch.path("run/verdict.json")).unwrap()).unwrap();
@@ -91,11 +91,11 @@ fn a_copied_sys_tree_becomes_a_machine_with_its_models_costs_a_verdict_and_a_fig
         toml.lines().find(|line| line.starts_with("context_switch_ns")).map(str::to_owned)
     };
     assert_eq!(cost(&shown), cost(&preset), "the costs of the preset that fits the CPU model");
-    let words = "compare -m server -w hackbench:-T,-p,-f2,-g2,-l30 -s eevdf,eevdf:base_slice_ns=400us,ule --trials 8 --no-report --out run";
+    let words = "compare -m server -w hackbench:-T,-p,-f2,-g2,-l30 -s eevdf,eevdf:base_slice_ns=400us,ule --trials 8 --keep run --out run";
     let ran = scratch.run(words).exits_with(0);
     assert!(words_of(&ran.out).contains("8 paired trials, lower is better."), "{}", ran.out);
     assert!(!ran.error.contains("generic"), "{}", ran.error);
-    scratch.run("report run --figure ratio --svg ratio.svg --pdf ratio.pdf --width 85mm").exits_with(0);
+    scratch.run("report run --figure ratio:85mm --svg ratio.svg --pdf ratio.pdf").exits_with(0);
     let svg = fs::read_to_string(scratch.path("ratio.svg")).unwrap();
     assert!(svg.contains("width=\"85mm\"") && svg.contains("ratio to the baseline"), "{}", &svg[..200]);
     let pdf = fs::read(scratch.path("ratio.pdf")).unwrap();
@@ -105,7 +105,7 @@ fn a_copied_sys_tree_becomes_a_machine_with_its_models_costs_a_verdict_and_a_fig
     // The machine as a file of its own gives the same answer.
     scratch.run("machine convert server --out server.toml").exits_with(0);
     let again =
-        scratch.run(&words.replace("-m server", "-m server.toml").replace("--out run", "--no-out")).exits_with(0);
+        scratch.run(&words.replace("-m server", "-m server.toml").replace("--out run", "--keep nothing")).exits_with(0);
     assert_eq!(again.out, ran.out);
 }
 
@@ -120,7 +120,7 @@ fn a_typo_in_a_workload_is_named_with_what_was_meant_and_the_mended_file_is_expl
         )
     };
     scratch.write("mine.json", &text("slepp"));
-    let words = "compare -m 2s1n1l2c1t -w mine.json --strict -s cfs,eevdf --trials 8 --no-report --out run";
+    let words = "compare -m 2s1n1l2c1t -w mine.json --strict -s cfs,eevdf --trials 8 --keep run --out run";
     let refused = scratch.run(words).exits_with(2).complains("\"slepp\"").complains("did you mean \"sleep\"?");
     assert!(!scratch.path("run").exists() && refused.out.is_empty());
     scratch.write("mine.json", &text("sleep"));
@@ -164,9 +164,8 @@ fn three_tasks_become_a_page_for_a_class_with_a_chart_and_a_sentence_for_each_ch
         r#"{ "tasks": { "mother": { "loop": 30, "run": 2000 }, "child": { "loop": 30, "run": 2000 },
                         "cat": { "loop": 10, "run": 500, "sleep": 6000 } } }"#,
     );
-    let words =
-        "compare -m 1s1n1l1c1t -w three.json -s eevdf,cfs --trials 1 --no-report --out run --lesson lesson.html";
-    scratch.run(words).exits_with(0);
+    scratch.run("compare -m 1s1n1l1c1t -w three.json -s eevdf,cfs --trials 1 --keep run --out run").exits_with(0);
+    scratch.run("report run --lesson lesson.html").exits_with(0);
     let page = fs::read_to_string(scratch.path("lesson.html")).unwrap();
     assert_eq!(page.matches("<svg").count() % 2, 0, "as many charts for one scheduler as for the other");
     for word in ["mother", "child", "cat", "eevdf", "cfs"] {

@@ -32,7 +32,7 @@ fn quiet_leaves_results_and_warnings() {
 #[test]
 fn piped_output_has_neither_lines_nor_colours_unless_asked_for() {
     let scratch = Scratch::new();
-    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --no-out");
+    let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --keep nothing");
     let ran = scratch.run(&words).exits_with(0);
     assert!(!ran.out.contains(['\u{1b}', '─', '│']) && !ran.error.contains('\u{1b}'), "{}", ran.out);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
@@ -61,7 +61,7 @@ fn a_reader_that_closes_the_pipe_early_is_no_error() {
 fn a_full_disk_under_standard_output_is_an_error() {
     let scratch = Scratch::new();
     let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has /dev/full");
-    let output = scratch.command("machine list").stdout(full).output().unwrap();
+    let output = scratch.command("list machines").stdout(full).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("cannot write to standard output") && !error.contains("panicked"), "{error}");
@@ -132,12 +132,12 @@ fn interrupted(signal: &str, code: i32) {
 #[test]
 fn metrics_are_listed_with_what_they_mean_and_are_those_that_verdicts_take() {
     let scratch = Scratch::new();
-    let listed = scratch.run("metrics list schbench:-m1,-t2,-r1").exits_with(0).out;
+    let listed = scratch.run("list metrics schbench:-m1,-t2,-r1").exits_with(0).out;
     for name in ["wakeup_p99_ns", "cpu_share_deviation", "recorder_wakeup"] {
         assert!(listed.contains(name), "{name}: {listed}");
     }
     let words =
-        "compare -m 1s1n1l1c1t -w spin:-n2,-d20ms -s cfs,eevdf --trials 1 --no-out --metric cpu_share_deviation";
+        "compare -m 1s1n1l1c1t -w spin:-n2,-d20ms -s cfs,eevdf --trials 1 --keep nothing --metric cpu_share_deviation";
     scratch.run(words).exits_with(0);
-    assert!(scratch.run("metrics list").exits_with(0).out.contains("cpu_share_deviation"));
+    assert!(scratch.run("list metrics").exits_with(0).out.contains("cpu_share_deviation"));
 }

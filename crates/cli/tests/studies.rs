@@ -125,7 +125,7 @@ fn a_program_that_is_not_there_is_a_state_of_its_own() {
     scratch.write("absent.toml", &text);
     let ran = scratch.run("study run absent.toml").exits_with(0);
     assert!(ran.out.contains("not answerable here"), "{}", ran.out);
-    let check = scratch.run("study check absent.toml").exits_with(0).out;
+    let check = scratch.run("study run --dry-run absent.toml").exits_with(0).out;
     assert!(check.contains("the program no_such_scheduler is not on this computer"), "{check}");
 }
 
@@ -195,7 +195,7 @@ fn bad_studies_are_told_with_their_place() {
     ] {
         assert!(good.contains(from), "{from}");
         scratch.write("it.toml", &good.replace(from, to));
-        scratch.run("study check it.toml").exits_with(2).complains(words);
+        scratch.run("study run --dry-run it.toml").exits_with(2).complains(words);
     }
     scratch.write(
         "zero.toml",
@@ -218,13 +218,13 @@ fn a_million_cells_are_refused_with_their_number() {
         .replace("-d20ms", "-d{d}ms")
         .replace("values = [1, 2]", &format!("values = [{}]", values.join(", ")));
     scratch.write("many.toml", &text);
-    scratch.run("study check many.toml").exits_with(2).complains("many.toml: 1000000 cells; at most 10000");
+    scratch.run("study run --dry-run many.toml").exits_with(2).complains("many.toml: 1000000 cells; at most 10000");
 }
 
 #[test]
 fn what_comes_with_the_program_is_listed_and_shown() {
     let scratch = Scratch::new();
-    let list = scratch.run("study list").exits_with(0).out;
+    let list = scratch.run("list studies").exits_with(0).out;
     assert!(list.contains("answers/smt-pool"), "{list}");
     let shown = scratch.run("study show answers/smt-pool").exits_with(0).out;
     for words in ["Question: ", "Source: ", "forkjoin:-n{n},-i60,-w{w}", "speedup of 8 threads", "3.4"] {

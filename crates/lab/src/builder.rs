@@ -115,9 +115,9 @@ impl BuildError {
                 "add `--memory exact` or another exact memory, such as `exact-by-address`; of its kind `dio` runs with `--memory analytic` too",
             ),
             Self::WarmUpTooLong { .. } => Some("make the run longer, or --warm-up shorter"),
-            Self::WarmUpOfCommand => {
-                Some("use the program's own warm-up; `--warm-up-rounds` runs it before the first trial that counts")
-            }
+            Self::WarmUpOfCommand => Some(
+                "use the program's own warm-up; `--on host:warm-up-rounds=1` runs it before the first trial that counts",
+            ),
             Self::Endless { .. } => Some(
                 "say how often it loops (\"loop\": 1000; without it rt-app's default is for ever), give the workload a \"duration\" in \"global\", \
                  or end the run with --max-time",

@@ -68,17 +68,17 @@ impl LoadError {
             Self::Background(_) => {
                 Some("`none` is no kernel thread; docs/models/background.md shows the form of a file")
             }
-            Self::System { .. } => {
-                Some("a snapshot made on another computer with `warmcore machine snapshot DIR` can be read instead")
-            }
+            Self::System { .. } => Some(
+                "a snapshot made on another computer with `warmcore machine convert host --to snapshot --out DIR` can be read instead",
+            ),
             Self::Workload { source, .. } => match source.as_ref() {
                 WorkloadError::Strict { .. } => Some("without --strict these are warnings"),
                 WorkloadError::Unknown { .. } | WorkloadError::Generator(_) => {
-                    Some("`warmcore workload list` shows the generators and their flags")
+                    Some("`warmcore list workloads` shows the generators and their flags")
                 }
                 WorkloadError::Read { .. } => Some("check the path"),
                 WorkloadError::Syntax(_) | WorkloadError::Document(_) => Some(
-                    "the format is rt-app's JSON; `warmcore workload new` prints an example, docs/workloads.md describes it",
+                    "the format is rt-app's JSON; `warmcore reference workload` prints an example, docs/workloads.md describes it",
                 ),
                 WorkloadError::Check(_) => None,
                 WorkloadError::NothingToAssume { .. } => Some("leave out --assume-profile"),
@@ -90,7 +90,7 @@ impl LoadError {
                 Some("`warmcore workload show` names the workload's processes, task groups and data groups")
             }
             Self::Scheduler(_) => {
-                Some("`warmcore schedulers list` names the schedulers, `warmcore schedulers show NAME` their tunables")
+                Some("`warmcore list schedulers` names the schedulers, `warmcore scheduler NAME` their tunables")
             }
         }
     }
@@ -153,7 +153,7 @@ pub fn background_called(text: &str) -> Result<Background, LoadError> {
 fn fitted(machine: Machine, model: Option<&str>) -> Machine {
     let known = model.and_then(|model| Some((model, warmcore_topology::preset_of_model(model)?)));
     let Some((model, known)) = known.filter(|_| warmcore_topology::has_generic_costs(&machine)) else { return machine };
-    let why = format!("the CPU model is {model}; `--base` names another preset");
+    let why = format!("the CPU model is {model}; `MACHINE@PRESET` names another");
     // Every preset of the table can be read: a test of it says so.
     warmcore_topology::with_figures_of(machine.clone(), known.preset, &why).unwrap_or(machine)
 }
@@ -163,7 +163,7 @@ fn fitted(machine: Machine, model: Option<&str>) -> Machine {
 pub fn generic_costs(machine: &Machine) -> Option<String> {
     warmcore_topology::has_generic_costs(machine).then(|| {
         format!(
-            "costs of {} are generic, not those of a CPU model: `--base PRESET`, or {}@PRESET, takes a preset's",
+            "costs of {} are generic, not those of a CPU model: `{}@PRESET` takes a preset's",
             machine.name(),
             machine.name()
         )

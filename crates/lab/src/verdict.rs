@@ -499,7 +499,7 @@ fn warnings(
         let lost: u64 = trials.iter().map(|trial| trial.events_lost).sum();
         if lost > 0 {
             warnings.push(format!(
-                "{lost} events of {} were not recorded: its counts are lower bounds; a larger --trace-buffer keeps more",
+                "{lost} events of {} were not recorded: its counts are lower bounds; a larger trace buffer (`--on vm:trace-buffer=MIB`) keeps more",
                 scheduler.label
             ));
         }

@@ -7,6 +7,7 @@
 //! - [`journal`]: every change written down, with fsync, before it is made, and undone on every way out.
 //! - [`displaced`]: a sched_ext scheduler of somebody else, ended and started again.
 //! - [`survey`]: which of the kernel's interfaces are there.
+//! - [`settings`]: how its trials are asked for.
 //! - [`state`]: the changes that experiments make: CPUs offline, settings of the kernel, a sched_ext scheduler.
 //! - [`trial`]: a command run once, and what else went on meanwhile.
 
@@ -19,6 +20,7 @@ mod peers;
 pub mod place;
 mod probes;
 pub mod recorder;
+pub mod settings;
 pub mod state;
 pub mod survey;
 pub mod trial;

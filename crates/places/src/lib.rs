@@ -3,6 +3,7 @@
 //! - [`place`]: what every place is to those above it, and what it is asked for.
 //! - [`sim`]: the simulator. [`vm`]: real kernels in virtual machines. [`host`]: this computer. [`recorded`]: a recording that was made
 //!   already. [`scripted`]: a table of answers, for tests.
+//! - [`choice`]: a place with its settings as one text.
 //! - [`files`]: files that are written whole or not at all, and their sums.
 //!
 //! What comes out of a place does not say what is made of it: trials, verdicts and pages are crate `lab`'s and above. They know
@@ -10,6 +11,7 @@
 
 use std::sync::Arc;
 
+pub mod choice;
 pub mod files;
 pub mod host;
 pub mod place;

@@ -156,7 +156,7 @@ impl<'a> Request<'a> {
 pub(crate) fn check_tunables(request: &Request<'_>) -> Result<(), PlaceError> {
     request.actions.iter().try_for_each(|action| match &action.what {
         Deed::Set { tunable, value } => request.scheduler.check_change(tunable, *value).map_err(|error| {
-            let advice = "`warmcore schedulers NAME` lists tunables; give the value from the start instead";
+            let advice = "`warmcore scheduler NAME` lists tunables; give the value from the start instead";
             PlaceError::new(Trouble::Unfit, "warmcore::scheduler", format!("{action}: {error}"), advice)
         }),
         Deed::Bind { .. } => Ok(()),

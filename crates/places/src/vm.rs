@@ -181,27 +181,27 @@ impl VmError {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::NoQemu { .. } => "apt-get install qemu-system-x86; `warmcore vm doctor` checks the rest",
+            Self::NoQemu { .. } => "apt-get install qemu-system-x86; `warmcore doctor vm` checks the rest",
             Self::NoAgent { .. } => "a static C library is needed at build time (Debian: libc6-dev); then build again",
             Self::NoCache => "set HOME or XDG_CACHE_HOME",
             Self::NoKernel { .. } | Self::Fetch { .. } => {
-                "`warmcore vm kernels --fetch` fetches one; --kernel FILE and --config FILE use one of your own"
+                "`warmcore doctor vm --fetch-kernel` fetches one; `--on vm:kernel=FILE,config=FILE` uses one of your own"
             }
             Self::Kernel { .. } => {
-                "choose another kernel with --kernel; `warmcore vm kernels` lists those in the cache"
+                "choose another kernel with kernel=FILE; `warmcore list kernels` lists those in the cache"
             }
-            Self::Machine { .. } => "choose another machine: `warmcore machine list`",
-            Self::Topology { .. } => "this QEMU places caches differently; `warmcore vm doctor` prints its version",
-            Self::Start { .. } => "`warmcore vm doctor` checks this computer",
-            Self::Acceleration { .. } => "run without it: --virtual-time",
-            Self::Died { .. } => "`warmcore vm boot` with the same machine shows whether it boots at all",
-            Self::Hung { .. } => "a larger --boot-limit, a shorter workload, or fewer CPUs",
+            Self::Machine { .. } => "choose another machine: `warmcore list machines`",
+            Self::Topology { .. } => "this QEMU places caches differently; `warmcore doctor vm` prints its version",
+            Self::Start { .. } => "`warmcore doctor vm` checks this computer",
+            Self::Acceleration { .. } => "run without it: `--on vm:virtual-time`",
+            Self::Died { .. } => "`warmcore vm` with the same machine shows whether it boots at all",
+            Self::Hung { .. } => "a larger limit (`--on vm:boot-limit=TIME`), a shorter workload, or fewer CPUs",
             Self::Flood { .. } | Self::Protocol { .. } => "this is a fault of this program: please report it",
-            Self::Guest { .. } => "see its words; `warmcore vm boot` prints what the kernel offers",
-            Self::Scheduler { .. } => "`warmcore schedulers show NAME` lists tunables; a real kernel has most of them",
+            Self::Guest { .. } => "see its words; `warmcore vm` prints what the kernel offers",
+            Self::Scheduler { .. } => "`warmcore scheduler NAME` lists tunables; a real kernel has most of them",
             Self::Workload { .. } => "change the workload or the machine so that they fit together",
             Self::Program { .. } => "give a program built for x86-64 Linux, with its libraries installed here",
-            Self::Ejected { .. } => "see the scheduler's words; run it by hand in `warmcore vm shell`",
+            Self::Ejected { .. } => "see the scheduler's words; run it by hand in `warmcore vm --shell`",
             Self::Changed { .. } => "start the experiment anew, in another directory",
             Self::Interrupted => "run it again",
             Self::File(error) => error.advice(),

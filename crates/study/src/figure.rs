@@ -4,7 +4,7 @@
 //!
 //! | part | means |
 //! |---|---|
-//! | `measure[cell]` | a measure in each trial of a cell: `warmcore metrics list` names them; `cpu_time_ns[cell, task=NAME]` and `application=NAME` are CPU time of tasks, `time.CAUSE[cell]` is time by cause |
+//! | `measure[cell]` | a measure in each trial of a cell: `warmcore list metrics` names them; `cpu_time_ns[cell, task=NAME]` and `application=NAME` are CPU time of tasks, `time.CAUSE[cell]` is time by cause |
 //! | `[cell, key=value]` | of a cell that stands for several, the one in which an axis has this value; `scheduler=` chooses among its schedulers, whose name may stand alone; values with commas are quoted |
 //! | `+ - * /`, `( )`, `-x` | arithmetic, trial by trial; a number goes with every trial |
 //! | `median mean min max` | of the trials, one number |

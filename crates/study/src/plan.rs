@@ -113,7 +113,7 @@ impl PlanError {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::File(_) => {
-                Some("docs/answers.md shows studies; `warmcore study check FILE` reads one without running it")
+                Some("docs/answers.md shows studies; `warmcore study run --dry-run FILE` reads one without running it")
             }
             Self::TooMany { .. } => Some("give fewer values to its axes, or fewer studies at a time"),
             Self::Place { source, .. } => Some(source.advice),

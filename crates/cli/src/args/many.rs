@@ -1,4 +1,4 @@
-//! Arguments of the verbs that run many experiments.
+//! Arguments of the verb that runs the same on many machines.
 
 use std::path::PathBuf;
 
@@ -6,49 +6,6 @@ use clap::{Args, ValueHint};
 
 use super::values::directory;
 use super::{MAX_SEED, MemoryOptions, ProfileArguments, RunArguments, parse_percent};
-
-/// How many experiments are run, and what becomes of their results.
-#[derive(Args, Debug)]
-pub struct BatchArguments {
-    /// Seed that all simulations' seeds are derived from
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
-    pub seed: u64,
-    /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
-    pub out: Option<PathBuf>,
-    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
-    /// Print one JSON document instead of a table
-    #[arg(long, conflicts_with = "markdown")]
-    pub json: bool,
-    /// Print the table as Markdown
-    #[arg(long)]
-    pub markdown: bool,
-}
-
-/// Arguments of `reproduce`.
-#[derive(Args, Debug)]
-pub struct ReproduceArguments {
-    /// cdf-dio, whose figures are of a program of its own; every other paper is a study (`study list`)
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Workloads that figures are medians over
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub trials: u32,
-    /// Seed that the workloads' seeds are derived from
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
-    pub seed: u64,
-    /// Directory for the result, the table of all readings and the figures; must not exist yet
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
-    pub out: Option<PathBuf>,
-    /// Readings to compute at the same time; as many as this process has CPUs if not given. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// Arguments of `sweep`.
 #[derive(Args, Debug)]
@@ -80,7 +37,13 @@ pub struct SweepArguments {
     /// Ask an oracle too, as in `compare`: a column for what placement could win, and who wins how much of it
     #[arg(long)]
     pub headroom: bool,
-    /// What becomes of them.
-    #[command(flatten)]
-    pub batch: BatchArguments,
+    /// Seed that all simulations' seeds are derived from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    pub seed: u64,
+    /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
+    pub out: Option<PathBuf>,
+    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
 }

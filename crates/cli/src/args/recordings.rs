@@ -12,15 +12,10 @@ pub struct RecordingArguments {
     /// Recording: a run directory with events of a trial, or a file of another recorder
     #[arg(value_name = "RECORDING", value_hint = ValueHint::AnyPath)]
     pub recording: PathBuf,
-    /// Only threads of this process; can be given several times
-    #[arg(long = "process", value_name = "PID")]
-    pub processes: Vec<i32>,
-    /// Only this process and what descends from it, as far as the recording saw it; can be given several times
-    #[arg(long = "descendants-of", value_name = "PID")]
-    pub descendants_of: Vec<i32>,
-    /// Only threads of this name; can be given several times
-    #[arg(long = "thread", value_name = "NAME")]
-    pub names: Vec<String>,
+    /// Only some threads: process:PID, those of a process; descendants-of:PID, those of it and of what descends from it, as far as the recording saw
+    /// it; thread:NAME, those of that name. Several times: what each of them keeps
+    #[arg(long, value_name = "WHICH", value_parser = parse_only)]
+    pub only: Vec<Only>,
     /// Of a run directory: the scheduler under which it was recorded; the first one if not given
     #[arg(short, long, value_name = "SCHEDULER")]
     pub scheduler: Option<String>,
@@ -28,6 +23,27 @@ pub struct RecordingArguments {
     /// generic costs, if not given
     #[arg(long, value_name = "MACHINE")]
     pub recorded_on: Option<String>,
+}
+
+/// Threads of a recording that are wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Only {
+    /// Those of a process.
+    Process(i32),
+    /// Those of a process and of what descends from it.
+    DescendantsOf(i32),
+    /// Those of a name.
+    Thread(String),
+}
+
+fn parse_only(text: &str) -> Result<Only, String> {
+    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no process id"));
+    match text.split_once(':') {
+        Some(("process", pid)) => number(pid).map(Only::Process),
+        Some(("descendants-of", pid)) => number(pid).map(Only::DescendantsOf),
+        Some(("thread", name)) if !name.is_empty() => Ok(Only::Thread(name.to_owned())),
+        _ => Err("it is process:PID, descendants-of:PID or thread:NAME".into()),
+    }
 }
 
 /// Arguments of `replay`.
@@ -43,9 +59,6 @@ pub struct ReplayArguments {
     /// seed, but nobody waits for another
     #[arg(long)]
     pub drawn: bool,
-    /// Print as JSON how far the workload is what was recorded; needs --out
-    #[arg(long, requires = "out")]
-    pub json: bool,
 }
 
 /// Arguments of `group`.
@@ -76,9 +89,6 @@ pub struct GroupArguments {
     /// File for a workload that replays the recording with its groups, for cache-aware schedulers to keep together
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Print everything as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Where a recording's events come from.
@@ -130,7 +140,4 @@ pub struct RecordArguments {
     /// Run the command so many times more without recording, in turn with as many recorded ones, and say what recording costs
     #[arg(long, value_name = "PAIRS", default_value_t = 0, requires = "command")]
     pub overhead: u32,
-    /// Print as JSON what was recorded
-    #[arg(long)]
-    pub json: bool,
 }

@@ -24,12 +24,9 @@ pub struct ReportArguments {
     /// Directory for every figure as PDF; with --figure the file for that one
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub pdf: Option<PathBuf>,
-    /// Draw one figure only, into the file that --svg or --pdf names
-    #[arg(long, value_name = "NAME")]
-    pub figure: Option<String>,
-    /// Width of that figure, such as 85mm, a column of a paper
-    #[arg(long, value_name = "LENGTH", requires = "figure", value_parser = parse_length)]
-    pub width: Option<String>,
+    /// Draw one figure only, into the file that --svg or --pdf names; NAME:WIDTH has that width, such as ratio:85mm, a column of a paper
+    #[arg(long, value_name = "NAME", value_parser = parse_figure)]
+    pub figure: Option<FigureWanted>,
     /// Markdown to write, with the table of a patch letter; `-` for standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub markdown: Option<PathBuf>,
@@ -50,9 +47,20 @@ pub struct ReportArguments {
     /// Write over files that are there
     #[arg(long)]
     pub force: bool,
-    /// Print one JSON document: the files that were written
-    #[arg(long)]
-    pub json: bool,
+}
+
+/// A figure, and how wide it is drawn.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FigureWanted {
+    /// Its name.
+    pub name: String,
+    /// As SVG has it, such as `85mm`; the figure's own width if `None`.
+    pub width: Option<String>,
+}
+
+fn parse_figure(text: &str) -> Result<FigureWanted, String> {
+    let (name, width) = text.split_once(':').map_or((text, None), |(name, width)| (name, Some(width)));
+    Ok(FigureWanted { name: name.to_owned(), width: width.map(parse_length).transpose()? })
 }
 
 /// Arguments of `explain`.
@@ -73,21 +81,7 @@ pub struct ExplainArguments {
     /// Most migrations to tell, of each scheduler
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub count: usize,
-    /// Print one JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `events`.
-#[derive(Args, Debug)]
-pub struct EventsArguments {
-    /// Run directory
-    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
-    pub run: PathBuf,
-    /// Scheduler; the first of the run if not given
-    #[arg(short, long, value_name = "SCHEDULER")]
-    pub scheduler: Option<String>,
-    /// Print one JSON document instead of lines
-    #[arg(long)]
-    pub json: bool,
+    /// Print what ran when instead, a line for each slice and migration, as `perf sched timehist` does; under the first scheduler if none is named
+    #[arg(long, conflicts_with_all = ["task", "at", "count"])]
+    pub events: bool,
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use warmcore_options::RunOptions;
 
-use super::values::{parse_time, parse_time_or_0};
+use super::values::{TraceWanted, parse_time, parse_time_or_0};
 
 /// What any run can be asked for.
 #[derive(Args, Debug)]
@@ -18,24 +18,13 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// What each run is asked for.
-    pub fn options(&self) -> RunOptions {
-        RunOptions { warm_up_ns: self.warm_up, max_time_ns: self.max_time, ..RunOptions::default() }
-    }
-}
-
-/// What a run can be asked for whose events are kept.
-#[derive(Args, Debug)]
-pub struct TableArguments {
-    /// Sample what the scheduler ranks tasks by (lag, virtual runtime) into the event tables, at ticks and switches of each
-    /// CPU, no more often than this: 1ms. Needs --trace full; `report` samples by itself where it simulates a trial again
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    scores: Option<u64>,
-}
-
-impl TableArguments {
-    /// What each run is asked for.
-    pub fn options(&self, run: &RunArguments) -> RunOptions {
-        RunOptions { scores_every_ns: self.scores, ..run.options() }
+    /// What each run is asked for, and what `--trace` says of event tables.
+    pub fn options(&self, trace: Option<TraceWanted>) -> RunOptions {
+        RunOptions {
+            warm_up_ns: self.warm_up,
+            max_time_ns: self.max_time,
+            scores_every_ns: trace.and_then(|trace| trace.scores_every_ns),
+            ..RunOptions::default()
+        }
     }
 }

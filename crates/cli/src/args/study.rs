@@ -11,12 +11,6 @@ use super::values::{directory, page, parse_factor};
 pub enum StudyCommand {
     /// Run studies, compare with what is expected, and exit with 3 if something is not as their files say
     Run(StudyRunArguments),
-    /// List the studies that come with the program
-    List {
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
     /// Show what a study asks, runs and expects; of a result (study.json), its table
     Show {
         /// A study or a collection by name, a study's file, or a result
@@ -25,27 +19,18 @@ pub enum StudyCommand {
         /// Write the page of a result to this file, which it replaces
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
         page: Option<PathBuf>,
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
-    /// Read and plan studies without running anything
-    Check {
-        /// Studies and collections by name, and files
-        #[arg(value_name = "NAME|FILE", required = true)]
-        studies: Vec<String>,
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
     },
 }
 
 /// Arguments of `study run`.
 #[derive(Args, Debug)]
 pub struct StudyRunArguments {
-    /// Studies and collections by name (`study list`), and files
+    /// Studies and collections by name (`list studies`), and files
     #[arg(value_name = "NAME|FILE", required = true)]
     pub studies: Vec<String>,
+    /// Read and plan them, and run nothing
+    #[arg(long, conflicts_with_all = ["out", "page"])]
+    pub dry_run: bool,
     /// Leave out studies that say that they take long
     #[arg(long)]
     pub short: bool,
@@ -69,7 +54,4 @@ pub struct StudyRunArguments {
     /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    pub json: bool,
 }

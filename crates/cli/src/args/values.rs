@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use warmcore_options::TraceLevel;
 use warmcore_workload::parse_duration;
 
 /// A directory that is written.
@@ -54,6 +55,27 @@ pub(super) fn parse_length(text: &str) -> Result<String, String> {
     match number.and_then(|number| number.parse::<f64>().ok()) {
         Some(number) if number > 0.0 && number.is_finite() => Ok(text.to_owned()),
         _ => Err("a length is a number with mm, cm, in or px, such as 85mm".into()),
+    }
+}
+
+/// What a run records, and how often scores are sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceWanted {
+    /// What.
+    pub level: TraceLevel,
+    /// Shortest time between two samples of what schedulers rank tasks by, ns; `None` for no samples.
+    pub scores_every_ns: Option<u64>,
+}
+
+/// A level, and of the fullest one how often scores are sampled.
+pub(super) fn parse_trace(text: &str) -> Result<TraceWanted, String> {
+    let of = |level| TraceWanted { level, scores_every_ns: None };
+    match (text, text.strip_prefix("full:")) {
+        ("none", _) => Ok(of(TraceLevel::None)),
+        ("counters", _) => Ok(of(TraceLevel::Counters)),
+        ("full", _) => Ok(of(TraceLevel::Full)),
+        (_, Some(time)) => Ok(TraceWanted { level: TraceLevel::Full, scores_every_ns: Some(parse_time(time)?) }),
+        _ => Err("it is none, counters, full, or full:TIME such as full:1ms".into()),
     }
 }
 
@@ -112,72 +134,48 @@ mod tests {
 
     const REFUSE: &[&str] = &[
         "compare out",
-        "compare lesson",
         "sim out",
-        "reproduce out",
         "report html",
         "report svg",
         "report pdf",
         "report lesson",
         "record out",
         "sweep out",
-        "machine snapshot directory",
         "study run out",
         "study run page",
         "study show page",
         "validate out",
         "validate page",
-        "vm run out",
-        "vm exec out",
-        "man out",
+        "vm out",
+        "reference out",
     ];
     /// Inputs are among them: whether one may be `-` is said where it is read.
     const TAKE: &[&str] = &[
         "compare profiles",
         "compare resume",
-        "compare kernel",
-        "compare config",
         "sim profiles",
         "report runs",
         "report markdown",
         "report perfetto",
         "report events",
         "explain run",
-        "events run",
         "replay recording",
         "replay out",
         "group recording",
         "group out",
         "sweep profiles",
-        "machine detect root",
+        "list profiles",
         "machine convert out",
-        "machine snapshot root",
         "workload show profiles",
         "workload convert profiles",
         "workload convert out",
-        "workload new out",
         "workload fit counters",
         "workload fit out",
-        "memory run profiles",
-        "memory run trace",
-        "metrics list profiles",
+        "memory profiles",
+        "memory trace",
         "validate experiments",
-        "validate kernel",
-        "validate config",
         "validate memory out",
-        "validate programs kernel",
-        "validate programs config",
-        "vm boot kernel",
-        "vm boot config",
-        "vm run profiles",
-        "vm run kernel",
-        "vm run config",
-        "vm exec program",
-        "vm exec file",
-        "vm exec kernel",
-        "vm exec config",
-        "vm shell program",
-        "vm shell kernel",
-        "vm shell config",
+        "vm program",
+        "vm file",
     ];
 }

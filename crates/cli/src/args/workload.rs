@@ -9,12 +9,6 @@ use super::values::parse_time;
 /// Verbs of `workload`.
 #[derive(Subcommand, Debug)]
 pub enum WorkloadCommand {
-    /// List the generators with their flags
-    List {
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
     /// Show a workload: tasks, programs, objects, and what is not modelled
     Show {
         /// File in rt-app's format, `-`, or a generator with its flags
@@ -22,9 +16,6 @@ pub enum WorkloadCommand {
         /// File with memory profiles that the workload may name
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         profiles: Option<PathBuf>,
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
     },
     /// Write a workload in rt-app's format
     Convert {
@@ -36,21 +27,6 @@ pub enum WorkloadCommand {
         /// File to write; standard output if not given or `-`
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         out: Option<PathBuf>,
-        /// Make input that is accepted but not modelled an error
-        #[arg(long)]
-        strict: bool,
-        /// Print one JSON document: the file that was written, or the text
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print an annotated workload file to begin with
-    New {
-        /// File to write; standard output if not given or `-`
-        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        out: Option<PathBuf>,
-        /// Print one JSON document: the file that was written, or the text
-        #[arg(long)]
-        json: bool,
     },
     /// Make a memory profile from counters: misses at several cache sizes, stalls, lines taken by other threads
     Fit {
@@ -63,9 +39,6 @@ pub enum WorkloadCommand {
         /// File to write; standard output if not given or `-`
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         out: Option<PathBuf>,
-        /// Print one JSON document: how the points were met, the notes, and the file that was written or the profile's text
-        #[arg(long)]
-        json: bool,
     },
     /// Run a workload with real threads on this computer
     Run {
@@ -74,12 +47,6 @@ pub enum WorkloadCommand {
         /// End the run after this time, such as 5s
         #[arg(long, value_name = "TIME", value_parser = parse_time)]
         max_time: Option<u64>,
-        /// Make input that is accepted but not modelled an error
-        #[arg(long)]
-        strict: bool,
-        /// Print one JSON document instead of text
-        #[arg(long)]
-        json: bool,
         /// Print what the place `host` reads
         #[arg(long, hide = true)]
         report: bool,

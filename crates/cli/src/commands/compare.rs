@@ -19,9 +19,8 @@ use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
-use crate::args::{CompareArguments, TraceChoice};
-use crate::commands::host::{self, configurations};
-use crate::commands::{load_levels, report, verdict_table, vm};
+use crate::args::{CompareArguments, Keep};
+use crate::commands::{host, load_levels, report, verdict_table, vm};
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::load;
@@ -35,23 +34,19 @@ const RUNS: &str = "runs";
 /// Runs the verb.
 pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    if let Some(option) = arguments.host.changing().filter(|_| arguments.on != HOST && arguments.resume.is_none()) {
-        return Err(Failure::usage("warmcore::usage", format!("{option}: only --on host changes anything"))
-            .help(format!("compare on this computer with --on host, or leave out {option}")));
-    }
     if !arguments.load.is_empty() {
         return load_levels::run(arguments, &signals, console);
     }
-    if arguments.host.dry_run {
+    if arguments.on.host.dry_run {
         return dry_run(&arguments, console);
     }
     let started = unix_seconds();
     let (experiment, directory) = match &arguments.resume {
-        Some(path) => resume(path, arguments.strict, console)?,
+        Some(path) => resume(path, console)?,
         None => begin(&arguments, started, console)?,
     };
     let document = conclude(&arguments, &experiment, directory.as_ref(), started, &signals, console)?;
-    print(&document, arguments.json, console)?;
+    print(&document, console)?;
     leave(&arguments, directory.as_ref(), &signals, console)
 }
 
@@ -116,12 +111,9 @@ pub fn leave(
 ) -> Result<(), Failure> {
     let Some(directory) = directory else { return Ok(()) };
     console.note(&format!("run directory: {}", directory.path().display()));
-    if !arguments.no_report {
+    if arguments.keep == Keep::Page {
         let page = report::into_run_directory(directory.path(), signals)?;
         console.note(&format!("report: {}", page.display()));
-    }
-    if let Some(path) = &arguments.lesson {
-        report::lesson_of_directory(directory.path(), path, arguments.force, signals, console)?;
     }
     Ok(())
 }
@@ -129,8 +121,8 @@ pub fn leave(
 /// The experiment that was asked for, and what to warn of.
 pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Built, Failure> {
     // Before the place is opened, which may boot a kernel.
-    let kind = warmcore_places::offered().find(|kind| kind.name == arguments.on);
-    if let Some(kind) = kind.filter(|_| !arguments.sensitivity.is_empty()) {
+    let kind = arguments.on.kind;
+    if !arguments.sensitivity.is_empty() {
         changed_costs::check(kind).map_err(|error| {
             let advice = error.advice();
             Failure::usage("warmcore::sensitivity", error).help(advice)
@@ -141,32 +133,30 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         // Clap demands a workload unless there is a command or a run is resumed.
         [] => {
             let text = arguments.workload.as_deref().unwrap_or_default();
-            load::workload_for(&machine.value, text, arguments.strict, &arguments.profiles)?
+            load::workload_for(&machine.value, text, console.strict(), &arguments.profiles)?
         }
         words => Named { source: words.join(" "), value: Workload::of_command(words.to_vec()) },
     };
-    load::check_profiles(&arguments.profiles, kind.is_none_or(|kind| kind.simulated), arguments.memory.memory)?;
+    load::check_profiles(&arguments.profiles, kind.simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.aggregate)?;
-    let schedulers = configurations(load::schedulers(&arguments.schedulers)?, &arguments.host);
+    let schedulers = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
     let baseline = arguments.baseline.as_deref().map(load::scheduler).transpose()?;
-    let metric = arguments.metric.as_ref();
-    let metric = metric.map(|metric| if arguments.host.higher { format!("higher:{metric}") } else { metric.clone() });
     let built = Experiment::builder(machine, workload)
-        .place(vm::place_for(arguments, &schedulers, console)?)
+        .place(vm::place(&arguments.on, &schedulers, console)?)
         .schedulers(schedulers)
         .baseline(baseline)
         .seeds(trial_seeds(arguments.seed, arguments.trials))
-        .memory(load::memory(&arguments.memory)?)
+        .memory(arguments.memory.memory)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
-        .options(arguments.tables.options(&arguments.run))
-        .trace(arguments.trace.map(trace_level))
-        .kept(!arguments.no_out)
-        .metric(metric)
+        .options(arguments.run.options(arguments.trace))
+        .trace(arguments.trace.map(|trace| trace.level))
+        .kept(arguments.keep != Keep::Nothing)
+        .metric(arguments.metric.clone())
         .margin(arguments.margin)
         .observations(arguments.virtual_llcs.map(|cores| Observation::VirtualLlcs { cores }).into_iter().collect())
         .build()?;
-    if arguments.no_out && built.experiment.options.trace == TraceLevel::Full {
-        return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --no-out"));
+    if arguments.keep == Keep::Nothing && built.experiment.options.trace == TraceLevel::Full {
+        return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --keep nothing"));
     }
     Ok(built)
 }
@@ -174,8 +164,8 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
 /// The machine that was asked for; on this computer it is this one.
 fn machine(arguments: &CompareArguments) -> Result<Named<Machine>, Failure> {
     let machine = match &arguments.machine {
-        Some(text) => load::machine_on(text, arguments.base.as_deref()),
-        None if arguments.on == HOST => load::machine_on(HOST, arguments.base.as_deref()),
+        Some(text) => load::machine(text),
+        None if arguments.on.kind.name == HOST => load::machine(HOST),
         None => Err(Failure::usage("warmcore::usage", "there is no machine to compare on")
             .help("name one with --machine, such as 2s1n1l8c2t; or compare on this computer with --on host")),
     }?;
@@ -184,10 +174,10 @@ fn machine(arguments: &CompareArguments) -> Result<Named<Machine>, Failure> {
 
 /// Says what every scheduler would change of this computer.
 fn dry_run(arguments: &CompareArguments, console: &Console) -> Result<(), Failure> {
-    let schedulers = configurations(load::schedulers(&arguments.schedulers)?, &arguments.host);
-    let plan = host::Plan::of(&schedulers, host::manner(&arguments.host)?, &machine(arguments)?.value)
+    let schedulers = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
+    let plan = host::Plan::of(&schedulers, arguments.on.host.manner(host::runner()?), &machine(arguments)?.value)
         .map_err(|error| load::place_failure(error, None))?;
-    Ok(console.out(&if arguments.json { pretty(&plan) } else { plan.in_words() })?)
+    Ok(console.out(&if console.json() { pretty(&plan) } else { plan.in_words() })?)
 }
 
 /// A new experiment and its directory.
@@ -199,7 +189,7 @@ pub fn begin(
     let built = experiment(arguments, console)?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
-    if arguments.no_out {
+    if arguments.keep == Keep::Nothing {
         return Ok((experiment, None));
     }
     let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
@@ -214,10 +204,10 @@ pub fn begin(
 }
 
 /// The experiment of a run directory.
-fn resume(path: &Path, strict: bool, console: &Console) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     let directory = RunDirectory::open(path).map_err(directory_failure)?;
     let mut experiment = session::experiment_of(&directory).map_err(resume_failure)?;
-    if strict && !experiment.workload.value.warnings.is_empty() {
+    if console.strict() && !experiment.workload.value.warnings.is_empty() {
         return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
             .help("without --strict these are warnings"));
     }
@@ -353,7 +343,7 @@ pub fn directory_failure(error: DirectoryError) -> Failure {
 pub fn session_failure(error: SessionError) -> Failure {
     let advice = match &error {
         SessionError::File(error) => error.advice(),
-        SessionError::Express { .. } => "run without a directory (--no-out)",
+        SessionError::Express { .. } => "run without a directory (--keep nothing)",
     };
     Failure::failed("warmcore::files", error).help(advice)
 }
@@ -395,19 +385,10 @@ pub fn warn(document: &ComparisonDocument, console: &Console) {
     }
 }
 
-fn print(document: &ComparisonDocument, json: bool, console: &Console) -> Result<(), Failure> {
+fn print(document: &ComparisonDocument, console: &Console) -> Result<(), Failure> {
     warn(document, console);
-    let text = if json { pretty(document) } else { verdict_table::for_console(document, console) };
+    let text = if console.json() { pretty(document) } else { verdict_table::for_console(document, console) };
     Ok(console.out(&text)?)
-}
-
-/// The library's word for an option's value.
-pub fn trace_level(choice: TraceChoice) -> TraceLevel {
-    match choice {
-        TraceChoice::None => TraceLevel::None,
-        TraceChoice::Counters => TraceLevel::Counters,
-        TraceChoice::Full => TraceLevel::Full,
-    }
 }
 
 /// Seconds since 1970, UTC.

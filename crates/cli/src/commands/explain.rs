@@ -1,4 +1,4 @@
-//! `warmcore explain` and `warmcore events`: why a task changed its CPU, and what happened when, as text.
+//! `warmcore explain`: why a task changed its CPU, and what happened when, as text.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use warmcore_report::explain::{Migration, MigrationRecord, Migrations, in_words}
 use warmcore_report::history::Form;
 use warmcore_report::run::{Options, Run};
 
-use crate::args::{EventsArguments, ExplainArguments};
+use crate::args::ExplainArguments;
 use crate::commands::report::{history, report_failure};
 use crate::console::Console;
 use crate::failure::Failure;
@@ -51,7 +51,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         let found = migrations(&run, index, arguments, &signals)?;
         let all = found.len();
         let shown = nearest(found, arguments.at, arguments.count);
-        if arguments.json {
+        if console.json() {
             document.schedulers.push(SchedulerDocument {
                 scheduler: scene.scheduler.clone(),
                 trial: scene.trial,
@@ -72,7 +72,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         text.push('\n');
         console.out(&text)?;
     }
-    if arguments.json { Ok(console.out(&pretty(&document))?) } else { Ok(()) }
+    if console.json() { Ok(console.out(&pretty(&document))?) } else { Ok(()) }
 }
 
 /// The migrations that were asked for, of the trial of a scheduler.
@@ -120,7 +120,7 @@ fn nearest(mut found: Vec<Migration>, at_ns: Option<u64>, count: usize) -> Vec<M
 }
 
 /// Runs `events`.
-pub fn events(arguments: &EventsArguments, console: &Console) -> Result<(), Failure> {
+pub fn events(arguments: &ExplainArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let run = load(&arguments.run, &signals)?;
     let index = match &arguments.scheduler {
@@ -130,7 +130,7 @@ pub fn events(arguments: &EventsArguments, console: &Console) -> Result<(), Fail
     if arguments.scheduler.is_none() && run.scenes.len() > 1 {
         console.note(&format!("events under {}; --scheduler names another one", run.scenes[0].scheduler));
     }
-    let form = if arguments.json { Form::Json } else { Form::Lines };
+    let form = if console.json() { Form::Json } else { Form::Lines };
     console.hands_over_output();
     history(&run, index, form, &arguments.run, &signals)
 }

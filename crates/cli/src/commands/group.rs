@@ -50,7 +50,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
         && library::find(profile).is_none()
     {
         return Err(Failure::usage("warmcore::recording", format!("there is no memory profile `{profile}`"))
-            .help("`warmcore memory profiles` lists them"));
+            .help("`warmcore list profiles` lists them"));
     }
     made.keep_together(&groups, arguments.shared.saturating_mul(1024), arguments.profile.as_deref());
     if let Some(out) = &arguments.out {
@@ -96,7 +96,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
             ),
         });
     }
-    if arguments.json {
+    if console.json() {
         let document = Document {
             schema: "warmcore-groups-1",
             tool_version: TOOL_VERSION,

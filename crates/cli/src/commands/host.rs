@@ -1,4 +1,4 @@
-//! `warmcore host`: what this computer can do, undoing what experiments left, and what `compare --on host` is asked for.
+//! `warmcore doctor host` and `warmcore restore`: what this computer can do, and undoing what experiments left; what `compare --on host` would change.
 
 use std::path::Path;
 
@@ -6,25 +6,15 @@ use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_places::host::journal::{self, Undone};
-use warmcore_places::host::place::{Host, JOURNAL, Manner, ROOT, release};
-use warmcore_places::host::state::Means;
+use warmcore_places::host::place::{Host, JOURNAL, Manner, ROOT};
 use warmcore_places::host::survey::{Finding, Presence, survey};
 use warmcore_places::place::{Place as _, PlaceError};
-use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 
-use crate::args::{HostArguments, HostCommand, SetCpus, Switch};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::load;
-
-/// Runs the verb.
-pub fn run(command: HostCommand, console: &Console) -> Result<(), Failure> {
-    match command {
-        HostCommand::Doctor { json } => doctor(json, console),
-        HostCommand::Restore { dry_run, json } => restore(dry_run, json, console),
-    }
-}
 
 #[derive(Serialize)]
 struct Survey {
@@ -33,9 +23,10 @@ struct Survey {
     interfaces: Vec<Finding>,
 }
 
-fn doctor(json: bool, console: &Console) -> Result<(), Failure> {
+/// Says which of the kernel's interfaces are here.
+pub fn doctor(console: &Console) -> Result<(), Failure> {
     let interfaces = survey(Path::new(ROOT));
-    if json {
+    if console.json() {
         let document = Survey { schema: "warmcore-host-survey-1", tool_version: TOOL_VERSION, interfaces };
         return Ok(console.out(&pretty(&document))?);
     }
@@ -59,13 +50,14 @@ struct Restored {
     changes: Vec<Undone>,
 }
 
-fn restore(dry_run: bool, json: bool, console: &Console) -> Result<(), Failure> {
+/// Undoes what an experiment left that was killed.
+pub fn restore(dry_run: bool, console: &Console) -> Result<(), Failure> {
     let changes = journal::restore(Path::new(JOURNAL), Path::new(ROOT), dry_run)
         .map_err(|error| load::place_failure(error.into(), None))?;
     let good = changes.iter().all(Undone::is_good);
     let text =
         if changes.is_empty() { "nothing is left of an experiment\n".to_owned() } else { lines(&changes, dry_run) };
-    if json {
+    if console.json() {
         let document = Restored { schema: "warmcore-host-restore-1", tool_version: TOOL_VERSION, dry_run, changes };
         console.out(&pretty(&document))?;
     } else {
@@ -89,75 +81,19 @@ fn lines(changes: &[Undone], dry_run: bool) -> String {
 
 fn not_restored() -> Failure {
     Failure::new(Class::State, "warmcore::host", "this computer is not as it was; the journal is kept")
-        .help("see above, and undo by hand what is left; `warmcore host restore` tries again")
+        .help("see above, and undo by hand what is left; `warmcore restore` tries again")
 }
 
-/// How trials on this computer are made.
-pub fn manner(arguments: &HostArguments) -> Result<Manner, Failure> {
-    let usage = |message: String| Failure::usage("warmcore::host", message);
-    let setting = |text: &String| {
-        let (path, value) = text.split_once('=').ok_or_else(|| usage(format!("`{text}` is not PATH=VALUE")))?;
-        let kernels = path.starts_with("/sys/") || path.starts_with("/proc/sys/");
-        if kernels && !path.contains("..") {
-            Ok((path.to_owned(), value.to_owned()))
-        } else {
-            Err(usage(format!("{path} is no setting of the kernel: those are below /sys and /proc/sys")))
-        }
-    };
+/// What runs a workload's file with real threads: this program.
+pub fn runner() -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe().map_err(|error| Failure::failed("warmcore::host", error))?;
-    let own = own.into_os_string().into_string();
-    let own = own.map_err(|path| usage(format!("the path of this program is no text: {}", path.display())))?;
-    let runner = [&own, "-q", "workload", "run", "--report"].map(str::to_owned).into();
-    Ok(Manner {
-        release: release(),
-        means: match arguments.set_cpus {
-            SetCpus::Affinity => Means::Affinity,
-            SetCpus::Partition => Means::Partition,
-            SetCpus::Offline => Means::Offline,
-        },
-        warm_up_rounds: arguments.warm_up_rounds,
-        runner,
-        settings: arguments.settings.iter().map(setting).collect::<Result<_, _>>()?,
-        replace: arguments.replace,
-    })
+    let own = own.into_os_string().into_string().map_err(|path| {
+        Failure::usage("warmcore::host", format!("the path of this program is no text: {}", path.display()))
+    })?;
+    Ok([&own, "-q", "workload", "run", "--report"].map(str::to_owned).into())
 }
 
-/// Every scheduler under every combination of the circumstances that are asked for.
-pub fn configurations(schedulers: Vec<SchedulerSpec>, arguments: &HostArguments) -> Vec<SchedulerSpec> {
-    let mut all = vec![Circumstances::default()];
-    if !arguments.cpus.is_empty() {
-        let with = |cpus: &String| (cpus != "all").then(|| cpus.clone());
-        all = cross(&all, &arguments.cpus, |cpus, circumstances| circumstances.cpus = with(cpus));
-    }
-    if !arguments.governor.is_empty() {
-        all = cross(&all, &arguments.governor, |governor, circumstances| {
-            circumstances.governor = Some(governor.clone());
-        });
-    }
-    if !arguments.numa_balancing.is_empty() {
-        all = cross(&all, &arguments.numa_balancing, |switch, circumstances| {
-            circumstances.numa_balancing = Some(*switch == Switch::On);
-        });
-    }
-    let of = |scheduler: &SchedulerSpec| all.iter().map(|one| scheduler.under(one.clone())).collect::<Vec<_>>();
-    match arguments.has_none() {
-        // A scheduler's own text may have circumstances.
-        true => schedulers,
-        false => schedulers.iter().flat_map(of).collect(),
-    }
-}
-
-/// Each of the circumstances with each value.
-fn cross<T>(all: &[Circumstances], values: &[T], set: impl Fn(&T, &mut Circumstances)) -> Vec<Circumstances> {
-    let with = |one: &Circumstances, value: &T| {
-        let mut one = one.clone();
-        set(value, &mut one);
-        one
-    };
-    all.iter().flat_map(|one| values.iter().map(|value| with(one, value)).collect::<Vec<_>>()).collect()
-}
-
-/// The document of `compare --on host --dry-run --json`.
+/// The document of `compare --on host:dry-run --json`.
 #[derive(Serialize)]
 pub struct Plan {
     schema: &'static str,
@@ -199,40 +135,5 @@ impl Plan {
             format!("{}:\n{changes}", one.configuration)
         };
         format!("{}\n", self.place) + &self.configurations.iter().map(steps).collect::<String>()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_governor_is_combined_with_every_switch_of_numa_balancing_and_every_set_of_cpus() {
-        let labels = |arguments: &HostArguments| {
-            let found = configurations(vec![SchedulerSpec::parse("eevdf").unwrap()], arguments);
-            found.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(labels(&HostArguments::default()), ["eevdf"]);
-        let arguments = HostArguments {
-            cpus: vec!["all".into(), "0-1".into()],
-            governor: vec!["performance".into()],
-            numa_balancing: vec![Switch::On, Switch::Off],
-            ..HostArguments::default()
-        };
-        let expected = [
-            "eevdf @ governor=performance numa_balancing=on",
-            "eevdf @ governor=performance numa_balancing=off",
-            "eevdf @ cpus=0-1 governor=performance numa_balancing=on",
-            "eevdf @ cpus=0-1 governor=performance numa_balancing=off",
-        ];
-        assert_eq!(labels(&arguments), expected);
-    }
-
-    #[test]
-    fn only_settings_of_the_kernel_are_written() {
-        let of = |text: &str| manner(&HostArguments { settings: vec![text.to_owned()], ..HostArguments::default() });
-        assert!(of("/etc/passwd=x").is_err() && of("/sys/../etc/passwd=x").is_err() && of("/proc/sys/vm/x").is_err());
-        let expected = [("/proc/sys/vm/swappiness".to_owned(), "1".to_owned())];
-        assert_eq!(of("/proc/sys/vm/swappiness=1").unwrap().settings, expected);
     }
 }

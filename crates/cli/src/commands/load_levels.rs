@@ -59,8 +59,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         LoadTextError::Text(_) => Failure::usage("warmcore::load", error),
         error => Failure::usage("warmcore::load", error).help(LoadTextError::advice()),
     })?;
-    let kind = warmcore_places::offered().find(|kind| kind.name == arguments.on);
-    if kind.is_some_and(|kind| !kind.simulated) {
+    if !arguments.on.kind.simulated {
         let words = "the load of a workload is found in simulations, and --on names another place";
         return Err(Failure::usage("warmcore::load", words).help("leave out --on, or --load"));
     }
@@ -108,7 +107,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         warn(&comparison, console);
         let level =
             LevelDocument { load: level, count: loaded.count, workload, utilisation: loaded.utilisation, comparison };
-        if !arguments.json {
+        if !console.json() {
             let gap = if document.levels.is_empty() { "" } else { "\n" };
             let table = verdict_table::for_console(&level.comparison, console);
             console.out(&format!("{gap}{}\n\n{table}", line(&level, &document)))?;
@@ -116,7 +115,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         leave(&arguments, directory.as_ref(), signals, console)?;
         document.levels.push(level);
     }
-    if arguments.json {
+    if console.json() {
         console.out(&pretty(&document))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `warmcore machine`: list, show, detect, convert, snapshot.
+//! `warmcore machine` and `warmcore list machines`.
 
 use std::path::Path;
 
@@ -9,13 +9,16 @@ use warmcore_lab::session::pretty;
 use warmcore_places::host::recorder::TRACEFS;
 use warmcore_topology::{Cache, CpuId, Interrupt, KernelThread, Machine, NodeId, Origin};
 
-use crate::args::{MachineCommand, MachineForm, MachineFormat};
+use crate::args::{MachineCommand, MachineFormat};
 use crate::commands::{WrittenFile, print_written, write_result};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
 
-/// The document of `machine list --json`.
+/// What stands for this computer.
+const THIS_COMPUTER: &str = "host";
+
+/// The document of `list machines --json`.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -36,7 +39,7 @@ struct Entry {
     sockets: usize,
 }
 
-/// The document of `machine show --json` and `machine detect --json`.
+/// The document of `machine show --json`.
 #[derive(Serialize)]
 struct MachineDocument {
     schema: &'static str,
@@ -212,24 +215,29 @@ impl MachineDocument {
 /// Runs the verb.
 pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
     match command {
-        MachineCommand::List { json } => list(json, console),
-        MachineCommand::Show { machine, background, form } => {
-            let machine = Named { value: read(&machine, console)?, source: machine };
-            show(&load::with_background(machine, background.as_deref())?.value, form, console)
+        MachineCommand::Show { machine, background, measure, toml } => {
+            let mut value = read(&machine, console)?;
+            if measure && machine != THIS_COMPUTER {
+                let message = "--measure: costs are measured on this computer, and that is another machine";
+                return Err(Failure::usage("warmcore::usage", message).help("show `host`, or leave out --measure"));
+            }
+            if measure {
+                value = measured(value, console)?;
+            }
+            let machine = load::with_background(Named { value, source: machine }, background.as_deref())?;
+            show(&machine.value, toml, console)
         }
-        MachineCommand::Detect { root, form, measure: false } => {
-            let machine = load::detect(&root)?;
-            load::warn_of_machine(&machine, console);
-            show(&machine, form, console)
+        MachineCommand::Convert { machine, to, out } => {
+            let text = match to {
+                MachineFormat::Snapshot => return snapshot(&machine, out.as_deref(), console),
+                MachineFormat::Toml => warmcore_topology::to_toml(&read(&machine, console)?),
+                MachineFormat::Xml => {
+                    warmcore_topology::to_hwloc_xml(&read(&machine, console)?).map_err(inexpressible)?
+                }
+                MachineFormat::Synthetic => synthetic(&read(&machine, console)?, console)?,
+            };
+            write_result(out.as_deref(), ("machine", &text), console)
         }
-        MachineCommand::Detect { root, form, measure: true } => {
-            show(&measured(load::detect(&root)?, console)?, form, console)
-        }
-        MachineCommand::Convert { machine, to, out, json } => {
-            let text = in_format(&read(&machine, console)?, to, console)?;
-            write_result(out.as_deref(), ("machine", &text), json, console)
-        }
-        MachineCommand::Snapshot { directory, root, json } => snapshot(&root, &directory, json, console),
     }
 }
 
@@ -254,7 +262,8 @@ fn read(text: &str, console: &Console) -> Result<Machine, Failure> {
     Ok(machine)
 }
 
-fn list(json: bool, console: &Console) -> Result<(), Failure> {
+/// Prints the presets.
+pub fn list(console: &Console) -> Result<(), Failure> {
     let broken = |error| Failure::failed("warmcore::machine", error);
     let mut machines = Vec::new();
     for preset in warmcore_topology::presets() {
@@ -270,7 +279,7 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
             sockets: machine.socket_count(),
         });
     }
-    if json {
+    if console.json() {
         let document = Document { schema: "warmcore-machines-1", tool_version: TOOL_VERSION, machines };
         return Ok(console.out(&pretty(&document))?);
     }
@@ -289,31 +298,37 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
     Ok(console.out(&console.table(&table))?)
 }
 
-fn show(machine: &Machine, form: MachineForm, console: &Console) -> Result<(), Failure> {
-    let text = match form {
-        MachineForm { json: true, .. } => pretty(&MachineDocument::of(machine)),
-        MachineForm { toml: true, .. } => warmcore_topology::to_toml(machine),
-        MachineForm { .. } => warmcore_topology::render(machine),
+fn show(machine: &Machine, toml: bool, console: &Console) -> Result<(), Failure> {
+    let text = match (console.json(), toml) {
+        (true, _) => pretty(&MachineDocument::of(machine)),
+        (_, true) => warmcore_topology::to_toml(machine),
+        _ => warmcore_topology::render(machine),
     };
     Ok(console.out(&text)?)
 }
 
-fn in_format(machine: &Machine, format: MachineFormat, console: &Console) -> Result<String, Failure> {
-    let inexpressible = |error| Failure::usage("warmcore::machine", error);
-    match format {
-        MachineFormat::Toml => Ok(warmcore_topology::to_toml(machine)),
-        MachineFormat::Xml => warmcore_topology::to_hwloc_xml(machine).map_err(inexpressible),
-        MachineFormat::Synthetic => {
-            let text = warmcore_topology::to_synthetic(machine).map_err(inexpressible)?;
-            for loss in warmcore_topology::synthetic_losses(machine) {
-                console.warn(&format!("a synthetic string does not keep {loss}"));
-            }
-            Ok(text + "\n")
-        }
+fn synthetic(machine: &Machine, console: &Console) -> Result<String, Failure> {
+    let text = warmcore_topology::to_synthetic(machine).map_err(inexpressible)?;
+    for loss in warmcore_topology::synthetic_losses(machine) {
+        console.warn(&format!("a synthetic string does not keep {loss}"));
     }
+    Ok(text + "\n")
 }
 
-fn snapshot(root: &Path, directory: &Path, json: bool, console: &Console) -> Result<(), Failure> {
+fn inexpressible(error: warmcore_topology::Error) -> Failure {
+    Failure::usage("warmcore::machine", error)
+}
+
+fn snapshot(machine: &str, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
+    let usage = |message: String| Failure::usage("warmcore::machine", message);
+    let root = if machine == THIS_COMPUTER { Path::new("/") } else { Path::new(machine) };
+    if !root.is_dir() {
+        return Err(
+            usage(format!("`{machine}` is no tree of /sys to copy")).help("snapshots are of `host`, or of a directory")
+        );
+    }
+    let directory = out.filter(|path| *path != Path::new("-"));
+    let directory = directory.ok_or_else(|| usage("a snapshot is a directory".into()).help("name one with --out"))?;
     if directory.exists() {
         return Err(Failure::usage("warmcore::directory", format!("{} exists already", directory.display()))
             .help("name a directory that does not exist yet"));
@@ -323,5 +338,5 @@ fn snapshot(root: &Path, directory: &Path, json: bool, console: &Console) -> Res
         _ => Failure::failed("warmcore::machine", error),
     })?;
     console.note(&format!("{files} files written to {}", directory.display()));
-    if json { print_written(&[WrittenFile::new("snapshot", directory)], None, console) } else { Ok(()) }
+    if console.json() { print_written(&[WrittenFile::new("snapshot", directory)], None, console) } else { Ok(()) }
 }

@@ -10,28 +10,20 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_memory::exact::address_trace::{TraceError, TraceReader};
 use warmcore_memory::exact::{
-    ClassCounters, DEFAULT_PAGE_BYTES, ExactError, FS_PER_NS, NodeTraffic, Options, Replay, Simulation, TaskCounters,
-    TaskSpec,
+    ClassCounters, DEFAULT_PAGE_BYTES, ExactError, FS_PER_NS, NodeTraffic, Options, PagingSpec, Replay, Simulation,
+    TaskCounters, TaskSpec,
 };
 use warmcore_memory::{Profile, library};
-use warmcore_topology::{CpuId, CpuSet, Machine, Relation, parse_size};
+use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::TimeShare;
 
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
-use crate::memory_args::{MemoryCommand, MemoryRunArguments};
+use crate::memory_args::MemoryRunArguments;
 use crate::units;
 
 const CODE: &str = "warmcore::memory";
-
-/// Runs the verb.
-pub fn run(command: MemoryCommand, console: &Console) -> Result<(), Failure> {
-    match command {
-        MemoryCommand::Run(arguments) => run_model(&arguments, console),
-        MemoryCommand::Profiles { json } => profiles(json, console),
-    }
-}
 
 #[derive(Serialize)]
 struct ProfilesDocument {
@@ -47,14 +39,15 @@ struct ProfileEntry {
     origin: &'static str,
 }
 
-fn profiles(json: bool, console: &Console) -> Result<(), Failure> {
+/// Prints the profiles.
+pub fn profiles(console: &Console) -> Result<(), Failure> {
     let entry = |profile: &'static Profile| ProfileEntry {
         name: &profile.name,
         summary: &profile.summary,
         origin: &profile.origin,
     };
     let profiles: Vec<ProfileEntry> = library::profiles().iter().map(entry).collect();
-    if json {
+    if console.json() {
         let document = ProfilesDocument { schema: "warmcore-memory-profiles-1", tool_version: TOOL_VERSION, profiles };
         return Ok(console.out(&pretty(&document))?);
     }
@@ -63,7 +56,7 @@ fn profiles(json: bool, console: &Console) -> Result<(), Failure> {
     Ok(console.out(&console.table(&table))?)
 }
 
-/// The document of `memory run --json`.
+/// The document of `memory --json`.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -183,7 +176,7 @@ impl Row {
     }
 }
 
-fn run_model(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Failure> {
+pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Failure> {
     let machine = load::machine(&arguments.machine)?.value;
     let options = options(arguments, &machine)?;
     let mut document = Document {
@@ -202,21 +195,19 @@ fn run_model(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Fa
         None => simulate(arguments, &machine, options, &mut document)?,
     }
     document.notes.iter().for_each(|note| console.warn(note));
-    let text = if arguments.json { pretty(&document) } else { text(&document, console) };
+    let text = if console.json() { pretty(&document) } else { text(&document, console) };
     Ok(console.out(&text)?)
 }
 
 fn options(arguments: &MemoryRunArguments, machine: &Machine) -> Result<Options, Failure> {
     let of_machine = Options::for_machine(machine);
-    let translated = arguments.trace.is_none() && arguments.page_size.is_some();
-    let paging = || load::paging(arguments.page_size.as_deref(), arguments.tlb, arguments.ram.as_deref());
     Ok(Options {
-        paging: translated.then(paging).transpose()?,
-        llc_fill: arguments.llc_fill.map_or(of_machine.llc_fill, Into::into),
-        llc_replacement: arguments.llc_replacement.into(),
-        private_replacement: arguments.private_replacement.into(),
-        index: arguments.sets.into(),
-        protocol: arguments.protocol.into(),
+        paging: arguments.pages.filter(|_| arguments.trace.is_none()),
+        llc_fill: arguments.caches.fill.unwrap_or(of_machine.llc_fill),
+        llc_replacement: arguments.caches.llc,
+        private_replacement: arguments.caches.private,
+        index: arguments.caches.sets,
+        protocol: arguments.caches.protocol,
         sampling_shift: match arguments.sample.as_str() {
             "16" => 4,
             "64" => 6,
@@ -261,7 +252,7 @@ fn simulate(
         let found = own.iter().chain(library::profiles()).find(|profile| profile.name == name);
         let profile = found.ok_or_else(|| {
             Failure::usage(CODE, format!("there is no memory profile `{name}`"))
-                .help("`warmcore memory profiles` lists those of this program; --profiles FILE adds others")
+                .help("`warmcore list profiles` lists those of this program; --profiles FILE adds others")
         })?;
         let cpus = cpus(list, machine)?;
         if cpus.is_empty() {
@@ -333,9 +324,15 @@ fn replay(
     options: &Options,
     document: &mut Document,
 ) -> Result<(), Failure> {
-    let page_size = arguments.page_size.as_deref();
-    let page_bytes =
-        page_size.map_or(Ok(DEFAULT_PAGE_BYTES), parse_size).map_err(|error| Failure::usage(CODE, error))?;
+    let pages = arguments.pages.unwrap_or(PagingSpec { page_bytes: DEFAULT_PAGE_BYTES, ..PagingSpec::default() });
+    if (PagingSpec { page_bytes: pages.page_bytes, ..PagingSpec::default() }) != pages {
+        return Err(Failure::usage(
+            CODE,
+            "--pages: of a trace's addresses only page=SIZE is asked: they are not translated",
+        )
+        .help("leave out tlb and ram, or run tasks with --task"));
+    }
+    let page_bytes = pages.page_bytes;
     let cpus = cpus(&arguments.cpus, machine)?;
     let mut replay = Replay::new(machine, options, &cpus, page_bytes).map_err(|error| failure(&error))?;
     let bad_trace = |error: TraceError| {

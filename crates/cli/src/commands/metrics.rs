@@ -1,4 +1,4 @@
-//! `warmcore metrics`: what can be compared, and what it means.
+//! `warmcore list metrics`: what can be compared, and what it means.
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
@@ -7,12 +7,12 @@ use warmcore_lab::session::pretty;
 use warmcore_statistics::Better;
 use warmcore_workload::Workload;
 
-use crate::args::MetricsCommand;
+use crate::args::ListArguments;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
 
-/// The document of `metrics list --json`.
+/// The document of `list metrics --json`.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -23,15 +23,15 @@ struct Document {
     metrics: Vec<Measure>,
 }
 
-/// Runs the verb.
-pub fn run(command: MetricsCommand, console: &Console) -> Result<(), Failure> {
-    let MetricsCommand::List { workload, profiles, json } = command;
-    let profiles = load::profiles(profiles.as_deref())?;
-    let named = workload.as_deref().map(|text| load::workload(text, false, &profiles)).transpose()?;
+/// Prints every metric, and those of a workload.
+pub fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure> {
+    let profiles = load::profiles(arguments.profiles.as_deref())?;
+    let named =
+        arguments.workload.as_deref().map(|text| load::workload(text, console.strict(), &profiles)).transpose()?;
     let workload = named.as_ref().map_or_else(|| Workload::empty("any"), |named| named.value.clone());
     let metrics = measures::of_workload(&workload);
     let primary = named.is_some().then(|| measures::primary(&workload));
-    if json {
+    if console.json() {
         let document = Document { schema: "warmcore-metrics-1", tool_version: TOOL_VERSION, primary, metrics };
         return Ok(console.out(&pretty(&document))?);
     }

@@ -48,7 +48,7 @@ struct RecorderEntry<'a> {
 }
 
 /// Runs the workload and prints what came of it.
-pub fn run(workload: &Workload, max_time: Option<u64>, json: bool, console: &Console) -> Result<(), Failure> {
+pub fn run(workload: &Workload, max_time: Option<u64>, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let options = options(max_time, &signals);
     console.note(&format!("{}: running with real threads on this computer", workload.name));
@@ -59,7 +59,7 @@ pub fn run(workload: &Workload, max_time: Option<u64>, json: bool, console: &Con
     if outcome.ended == Ended::TimeLimit {
         console.warn("the largest time was reached before the workload's end");
     }
-    let text = if json { pretty(&document(workload, &outcome)) } else { text(workload, &outcome, console) };
+    let text = if console.json() { pretty(&document(workload, &outcome)) } else { text(workload, &outcome, console) };
     console.out(&text)?;
     if outcome.ended == Ended::Interrupted {
         return Err(signals.failure("interrupted; what was printed is what had happened until then"));

@@ -128,7 +128,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     if let Some(code) = recorded.exit_code.filter(|code| *code != 0) {
         console.warn(&format!("the command ended with exit code {code}"));
     }
-    if arguments.json {
+    if console.json() {
         let document = Document {
             schema: "warmcore-record-1",
             tool_version: TOOL_VERSION,

@@ -18,7 +18,7 @@ use warmcore_report::run::{Options, Run};
 use warmcore_topology::{Costs, Machine, PerRelation};
 use warmcore_trace::{Event, TaskId};
 
-use crate::args::RecordingArguments;
+use crate::args::{Only, RecordingArguments};
 use crate::commands::compare::{directory_failure, run_failure, session_failure, unix_seconds};
 use crate::commands::report::report_failure;
 use crate::console::Console;
@@ -71,14 +71,17 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
         let more = if more { " or more" } else { "" };
         console.warn(&format!("the recorder lost {lost}{more} events: what was near them is wrong"));
     }
-    let selection = Selection {
-        processes: arguments.processes.clone(),
-        descendants_of: arguments.descendants_of.clone(),
-        names: arguments.names.clone(),
-    };
+    let mut selection = Selection::default();
+    for only in &arguments.only {
+        match only {
+            Only::Process(pid) => selection.processes.push(*pid),
+            Only::DescendantsOf(pid) => selection.descendants_of.push(*pid),
+            Only::Thread(name) => selection.names.push(name.clone()),
+        }
+    }
     let chosen = selection.threads(&recording).map_err(|error| {
         Failure::usage("warmcore::recording", format!("{}: {error}", path.display()))
-            .help("--process, --descendants-of and --thread choose threads; without them all that are not the kernel's")
+            .help("--only chooses threads; without them all that are not the kernel's")
     })?;
     let recorded_on = arguments.recorded_on.as_deref().map(load::machine).transpose()?.map(|machine| machine.value);
     let overheads = match recorded_on.as_ref().or(machine.as_ref()) {
@@ -153,14 +156,8 @@ pub struct Imported(PathBuf);
 impl Imported {
     /// Makes one. Nothing is known of the machine but how many CPUs it has.
     pub fn new(file: &Path, number: usize, signals: &Signals, console: &Console) -> Result<Self, Failure> {
-        let arguments = RecordingArguments {
-            recording: file.to_owned(),
-            processes: Vec::new(),
-            descendants_of: Vec::new(),
-            names: Vec::new(),
-            scheduler: None,
-            recorded_on: None,
-        };
+        let arguments =
+            RecordingArguments { recording: file.to_owned(), only: Vec::new(), scheduler: None, recorded_on: None };
         let loaded = load(&arguments, console)?;
         let machine = load::machine(&format!("1s1n1l{}c1t", loaded.recording.cpus.max(1)))?;
         console.warn(&format!("{}: the machine is unknown, all CPUs are drawn as those of one LLC", file.display()));

@@ -1,23 +1,63 @@
-//! What describes the program itself: completions, manual pages, schemas. All from one definition, in [`crate::args`].
+//! `warmcore reference`: what describes the program itself, completions, manual pages, schemas, a workload file to begin with. All from one definition, in [`crate::args`].
 
 use std::fs;
 use std::path::Path;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, ValueEnum};
+use clap_complete::Shell;
 
-use crate::args::{Arguments, SchemaName};
+use crate::args::{Arguments, ReferenceArguments, ReferenceOf, SchemaName};
+use crate::commands::write_result;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// `warmcore completions SHELL`.
-pub fn completions(shell: clap_complete::Shell, console: &Console) -> Result<(), Failure> {
+/// Runs the verb.
+pub fn run(arguments: &ReferenceArguments, console: &Console) -> Result<(), Failure> {
+    let ReferenceArguments { kind, name, out } = arguments;
+    let usage = |message: &str, help: String| Err(Failure::usage("warmcore::usage", message).help(help));
+    if console.json() && *kind != ReferenceOf::Workload {
+        return usage("--json: this prints a text as it is", "leave it out".into());
+    }
+    if out.is_some() && matches!(kind, ReferenceOf::Schema | ReferenceOf::Completions) {
+        return usage("--out: this goes to standard output", "leave it out, and redirect the output".into());
+    }
+    match (kind, name) {
+        (ReferenceOf::Man, None) => manual(out.as_deref(), console),
+        (ReferenceOf::Workload, None) => {
+            write_result(out.as_deref(), ("workload", warmcore_workload::TEMPLATE), console)
+        }
+        (ReferenceOf::Man | ReferenceOf::Workload, Some(name)) => {
+            usage(&format!("`{name}`: there is only one"), "leave the name out".into())
+        }
+        (ReferenceOf::Schema, Some(name)) => Ok(console.out(named::<SchemaName>("document", name)?.text())?),
+        (ReferenceOf::Completions, Some(name)) => completions(named("shell", name)?, console),
+        (ReferenceOf::Schema, None) => Ok(console.out(&(names::<SchemaName>().join("\n") + "\n"))?),
+        (ReferenceOf::Completions, None) => {
+            usage("there is no shell to print completions for", format!("name one of {}", names::<Shell>().join(", ")))
+        }
+    }
+}
+
+/// The value of that name.
+fn named<T: ValueEnum>(what: &str, name: &str) -> Result<T, Failure> {
+    T::from_str(name, false).map_err(|_| {
+        Failure::usage("warmcore::usage", format!("there is no {what} `{name}`"))
+            .help(format!("there are {}", names::<T>().join(", ")))
+    })
+}
+
+fn names<T: ValueEnum>() -> Vec<String> {
+    let values = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    values.map(|value| value.get_name().to_owned()).collect()
+}
+
+fn completions(shell: Shell, console: &Console) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "warmcore", &mut script);
     Ok(console.out(&String::from_utf8_lossy(&script))?)
 }
 
-/// `warmcore man [--out DIR]`.
-pub fn manual(out: Option<&Path>, console: &Console) -> Result<(), Failure> {
+fn manual(out: Option<&Path>, console: &Console) -> Result<(), Failure> {
     let Some(directory) = out else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
@@ -33,9 +73,4 @@ pub fn manual(out: Option<&Path>, console: &Console) -> Result<(), Failure> {
     )?;
     console.note(&format!("manual pages written to {}", directory.display()));
     Ok(())
-}
-
-/// `warmcore schema NAME`.
-pub fn schema(name: SchemaName, console: &Console) -> Result<(), Failure> {
-    Ok(console.out(name.text())?)
 }

@@ -20,6 +20,10 @@ struct Document {
 
 /// Runs the verb.
 pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure> {
+    if console.json() && arguments.out.is_none() {
+        return Err(Failure::usage("warmcore::usage", "--json: standard output is for the workload")
+            .help("name a file for the workload with --out"));
+    }
     let loaded = recording::load(&arguments.recording, console)?;
     let (name, of, recording) = (&loaded.name, &loaded.histories, &loaded.recording);
     let (workload, fidelity, sentences) = if arguments.drawn {
@@ -33,7 +37,7 @@ pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure
     };
     let text = warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
     write_output(arguments.out.as_deref(), &text, console)?;
-    if arguments.json {
+    if console.json() {
         let document = Document { schema: "warmcore-replay-1", tool_version: TOOL_VERSION, fidelity, sentences };
         return Ok(console.out(&pretty(&document))?);
     }

@@ -15,7 +15,7 @@ use warmcore_report::perfetto::topology_json;
 use warmcore_report::run::{Options, ReportError, Run};
 use warmcore_report::{figures, html, pdf, text};
 
-use crate::args::ReportArguments;
+use crate::args::{FigureWanted, ReportArguments};
 use crate::commands::recording::Imported;
 use crate::commands::{WrittenFile, print_written};
 use crate::console::Console;
@@ -35,7 +35,7 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         made.path().clone_into(path);
         imported.push(made);
     }
-    check_outputs(&arguments)?;
+    check_outputs(&arguments, console)?;
     let traces = [(Format::Perfetto, &arguments.perfetto), (Format::Lines, &arguments.events)];
     let traces: Vec<(Format, &Path)> =
         traces.into_iter().filter_map(|(format, path)| Some((format, path.as_deref()?))).collect();
@@ -63,8 +63,8 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
     let mut written = Vec::new();
     for (kind, path) in [(Drawing::Svg, &arguments.svg), (Drawing::Pdf, &arguments.pdf)] {
         let Some(path) = path else { continue };
-        if let Some(name) = &arguments.figure {
-            write_figure(&runs, name, arguments.width.as_deref(), (kind, path), arguments.force)?;
+        if let Some(FigureWanted { name, width }) = &arguments.figure {
+            write_figure(&runs, name, width.as_deref(), (kind, path), arguments.force)?;
             console.note(&format!("figure: {}", path.display()));
             written.push(WrittenFile::new("figure", path));
         } else {
@@ -100,18 +100,18 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         }
         written.push(WrittenFile::new("page", &path));
     }
-    if arguments.json { print_written(&written, None, console) } else { Ok(()) }
+    if console.json() { print_written(&written, None, console) } else { Ok(()) }
 }
 
 /// Whether what is asked for together goes together.
-fn check_outputs(arguments: &ReportArguments) -> Result<(), Failure> {
+fn check_outputs(arguments: &ReportArguments, console: &Console) -> Result<(), Failure> {
     let figures = arguments.svg.is_some() || arguments.pdf.is_some();
     if arguments.figure.is_some() && !figures {
         return Err(Failure::usage("warmcore::usage", "--figure does not say where the figure goes")
             .help("name its file with --svg FILE or --pdf FILE"));
     }
     let others = [&arguments.markdown, &arguments.perfetto, &arguments.events];
-    if arguments.json && others.into_iter().flatten().any(|path| path == Path::new("-")) {
+    if console.json() && others.into_iter().flatten().any(|path| path == Path::new("-")) {
         return Err(Failure::usage("warmcore::usage", "standard output is for the document of --json")
             .help("name a file instead of `-`"));
     }
@@ -155,19 +155,6 @@ fn write_lesson(run: &Run, path: &Path, force: bool, signals: &Signals, console:
     write_new(path, page.as_bytes(), force)?;
     console.note(&format!("lesson: {}", path.display()));
     Ok(())
-}
-
-/// Writes the page for a class of a run that has just finished.
-pub fn lesson_of_directory(
-    directory: &Path,
-    path: &Path,
-    force: bool,
-    signals: &Signals,
-    console: &Console,
-) -> Result<(), Failure> {
-    let run = Run::load(directory, &Options::default(), &signals.stop)
-        .map_err(|error| report_failure(&error, directory, signals))?;
-    write_lesson(&run, path, force, signals, console)
 }
 
 /// How a figure is written.

@@ -1,4 +1,4 @@
-//! `warmcore reproduce cdf-dio`: a paper whose figures are of a program of its own, which is no machine, workload and scheduler; all other
+//! `warmcore study run papers/cdf-dio`: a paper whose figures are of a program of its own, which is no machine, workload and scheduler; all other
 //! papers are studies. Its rows with both dispatchers; and in a directory the table of all readings, the paper's figures drawn from it, and
 //! a search for workloads in which CDF is the best.
 
@@ -18,15 +18,18 @@ use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
 use warmcore_schedulers::contention::ContentionError;
 use warmcore_study::document::decimal;
-use warmcore_study::library;
 
-use crate::args::ReproduceArguments;
+use crate::args::StudyRunArguments;
 use crate::commands::compare::available_jobs;
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 
-/// The only source.
-const NAME: &str = "cdf-dio";
+/// What `study run` knows it as.
+pub const NAME: &str = "papers/cdf-dio";
+/// Workloads that figures are medians over, if nothing else is asked for.
+const TRIALS: u32 = 8;
+/// What the seeds of workloads are derived from.
+const SEED: u64 = 1;
 
 /// Where it was published.
 const SOURCE: &str = "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts, Nolasco, Penna, Freitas";
@@ -42,15 +45,24 @@ struct Document<'a> {
     outside: usize,
 }
 
-/// Runs the verb.
-pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Failure> {
-    if arguments.name != NAME {
-        return Err(elsewhere(&arguments.name));
+/// Computes the rows, as `study run` was asked to.
+pub fn run(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failure> {
+    let unused = [
+        (arguments.dry_run, "--dry-run"),
+        (!arguments.only.is_empty(), "--only"),
+        (!arguments.sensitivity.is_empty(), "--sensitivity"),
+        (arguments.page.is_some(), "--page"),
+        (arguments.studies.len() > 1, "other studies"),
+    ];
+    if let Some((_, unused)) = unused.into_iter().find(|(given, _)| *given) {
+        return Err(Failure::usage("warmcore::reproduce", format!("{NAME} is computed whole, alone, without {unused}"))
+            .help("run it by itself; --trials, --out and --jobs count"));
     }
+    let trials = arguments.trials.unwrap_or(TRIALS);
     if let Some(out) = &arguments.out {
         make_directory(out)?;
     }
-    let seeds = trial_seeds(arguments.seed, arguments.trials);
+    let seeds = trial_seeds(SEED, trials);
     let rows = rows(&seeds).map_err(|error| Failure::failed("warmcore::reproduce", error))?;
     let outside = rows.iter().filter(|row| !row.inside).count();
     let document = Document {
@@ -65,10 +77,10 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
         write_atomically(&out.join("cdf-dio.json"), pretty(&document).as_bytes())
             .map_err(|error| Failure::failed("warmcore::directory", error))?;
         let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
-        write(out, arguments.seed, arguments.trials, jobs)?;
+        write(out, SEED, trials, jobs)?;
         console.note(&format!("directory: {}", out.display()));
     }
-    console.out(&if arguments.json { pretty(&document) } else { text(&rows, console) })?;
+    console.out(&if console.json() { pretty(&document) } else { text(&rows, console) })?;
     if outside == 0 {
         return Ok(());
     }
@@ -78,17 +90,6 @@ pub fn run(arguments: &ReproduceArguments, console: &Console) -> Result<(), Fail
         format!("{outside} of {} rows are outside of their bands", rows.len()),
     );
     Err(failure.help("docs/reproductions.md says what is known about them"))
-}
-
-/// Says where what was asked for is.
-fn elsewhere(name: &str) -> Failure {
-    let paper = format!("papers/{name}");
-    let failure = Failure::usage("warmcore::reproduce", format!("`{name}` is not reproduced here"));
-    if name == "list" || library::names().any(|known| known == paper) {
-        let command = if name == "list" { "list".to_owned() } else { format!("run {paper}") };
-        return failure.help(format!("papers are studies: `warmcore study {command}`; only {NAME} stays here"));
-    }
-    failure.help(format!("there is {NAME}; `warmcore study list` names all other papers"))
 }
 
 /// A directory that does not exist yet or is empty.

@@ -1,4 +1,4 @@
-//! `warmcore schedulers`: what there is, and what can be set.
+//! `warmcore list schedulers` and `warmcore scheduler`: what there is, what can be set, and what a program needs.
 
 use serde::Serialize;
 use warmcore_kernel::Setup;
@@ -6,10 +6,9 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_places::place::{OperationCost, OperationUse, PlaceError};
 use warmcore_places::sim::programs;
-use warmcore_schedulers::{SchedulerInfo, SchedulerSpec};
+use warmcore_schedulers::{SchedulerInfo, SchedulerSpec, ScxProgram};
 use warmcore_topology::Machine;
 
-use crate::args::SchedulersCommand;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -22,7 +21,7 @@ struct Document<'a> {
     schedulers: &'a [&'a SchedulerInfo],
 }
 
-/// The document of `schedulers check --json`.
+/// The document of `scheduler scx:PROGRAM --json`.
 #[derive(Serialize)]
 struct Checked {
     schema: &'static str,
@@ -52,20 +51,10 @@ struct CheckedOperation {
     cost_ns_per_call: u64,
 }
 
-/// Runs the verb.
-pub fn run(command: SchedulersCommand, console: &Console) -> Result<(), Failure> {
-    match command {
-        SchedulersCommand::List { json } => list(json, console),
-        SchedulersCommand::Check { scheduler, machine, json } => {
-            check(&load::scheduler(&scheduler)?, &load::machine(&machine)?.value, json, console)
-        }
-        SchedulersCommand::Show { scheduler, json } => show(&load::scheduler(&scheduler)?, json, console),
-    }
-}
-
-fn list(json: bool, console: &Console) -> Result<(), Failure> {
+/// Prints what there is.
+pub fn list(console: &Console) -> Result<(), Failure> {
     let schedulers = warmcore_schedulers::list();
-    if json {
+    if console.json() {
         return print_document(schedulers, console);
     }
     let mut table = Table::new(["scheduler", "what it is"]);
@@ -75,9 +64,18 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
     Ok(console.out(&console.table(&table))?)
 }
 
-fn show(spec: &SchedulerSpec, json: bool, console: &Console) -> Result<(), Failure> {
+/// Runs the verb: tunables, or of a program what it needs.
+pub fn show(scheduler: &str, machine: &str, console: &Console) -> Result<(), Failure> {
+    let spec = load::scheduler(scheduler)?;
+    match spec.program() {
+        Some(program) => check(program, &load::machine(machine)?.value, console),
+        None => tunables(&spec, console),
+    }
+}
+
+fn tunables(spec: &SchedulerSpec, console: &Console) -> Result<(), Failure> {
     let info = spec.info();
-    if json {
+    if console.json() {
         return print_document(&[info], console);
     }
     let mut table = Table::new(["tunable", ">value", ">default", "unit", "range", "meaning"]);
@@ -96,12 +94,7 @@ fn show(spec: &SchedulerSpec, json: bool, console: &Console) -> Result<(), Failu
 }
 
 /// What a scheduler of the user's own needs, what of that is missing, and what its operations take on a small workload.
-fn check(spec: &SchedulerSpec, machine: &Machine, json: bool, console: &Console) -> Result<(), Failure> {
-    let Some(program) = spec.program() else {
-        let message = format!("`{spec}` is a scheduler of this program; there is nothing to check");
-        let help = "give one of your own: `warmcore schedulers check 'scx:/path/scx_lavd --performance'`";
-        return Err(Failure::usage("warmcore::scheduler", message).help(help));
-    };
+fn check(program: &ScxProgram, machine: &Machine, console: &Console) -> Result<(), Failure> {
     let failed = |error: PlaceError| load::place_failure(error, None);
     let capture = programs::load(program, machine).map_err(failed)?;
     let object = &capture.object;
@@ -131,7 +124,7 @@ fn check(spec: &SchedulerSpec, machine: &Machine, json: bool, console: &Console)
         workload: text,
         costs: probed.into_iter().map(operation).collect(),
     };
-    Ok(console.out(&if json { pretty(&checked) } else { in_words(&checked, console) })?)
+    Ok(console.out(&if console.json() { pretty(&checked) } else { in_words(&checked, console) })?)
 }
 
 fn in_words(checked: &Checked, console: &Console) -> String {

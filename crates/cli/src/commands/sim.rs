@@ -1,4 +1,4 @@
-//! `warmcore sim` and `warmcore vm run`: one run, simulated or in a real kernel.
+//! `warmcore sim`: one run, simulated or elsewhere.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use warmcore_lab::session::{self, pretty};
 use warmcore_lab::time_split;
 use warmcore_lab::trial::{Trial, TrialEnd};
 use warmcore_lab::{decisions, operations};
-use warmcore_places::place::Place;
+use warmcore_options::TraceLevel;
 use warmcore_workload::Workload;
 
 use crate::args::SimArguments;
-use crate::commands::compare::{directory_failure, run_failure, session_failure, trace_level, unix_seconds};
+use crate::commands::compare::{directory_failure, run_failure, session_failure, unix_seconds};
 use crate::commands::verdict_table::{operations_table, time_table};
+use crate::commands::vm;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -24,24 +25,29 @@ use crate::signals::Signals;
 use crate::units::{self, with_unit};
 
 /// Runs the verb.
-pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) -> Result<(), Failure> {
+pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let started = unix_seconds();
-    let machine = load::machine_on(&arguments.subject.machine, arguments.subject.base.as_deref())?;
+    if arguments.trace.level == TraceLevel::Full && arguments.out.is_none() {
+        return Err(Failure::usage("warmcore::usage", "--trace full needs a directory").help("name one with --out"));
+    }
+    let scheduler = load::scheduler(&arguments.scheduler)?;
+    let kind = arguments.on.kind;
+    let machine = load::machine(&arguments.subject.machine)?;
     let machine = load::with_background(machine, arguments.subject.background.as_deref())?;
     let subject = &arguments.subject;
-    let mut workload = load::workload_for(&machine.value, &subject.workload, subject.strict, &subject.profiles)?;
-    load::check_profiles(&subject.profiles, place.kind().simulated, arguments.memory.memory)?;
+    let mut workload = load::workload_for(&machine.value, &subject.workload, console.strict(), &subject.profiles)?;
+    load::check_profiles(&subject.profiles, kind.simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
     let built = Experiment::builder(machine, workload)
-        .place(place)
-        .schedulers(vec![load::scheduler(&arguments.scheduler)?])
+        .place(vm::place(&arguments.on, std::slice::from_ref(&scheduler), console)?)
+        .schedulers(vec![scheduler])
         .seeds(vec![arguments.seed])
-        .memory(load::memory(&arguments.memory)?)
+        .memory(arguments.memory.memory)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
-        .options(arguments.tables.options(&arguments.run))
-        .trace(Some(trace_level(arguments.trace)))
+        .options(arguments.run.options(Some(arguments.trace)))
+        .trace(Some(arguments.trace.level))
         .metric(Some("elapsed_ns".into()))
         .build()?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
@@ -73,7 +79,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
         session::finish(directory, &experiment, &finished.trials, None, &environment).map_err(session_failure)?;
     }
     for trial in finished.trials.iter().flatten() {
-        print(trial, &experiment.workload.value, arguments.json, console)?;
+        print(trial, &experiment.workload.value, console)?;
     }
     if let Some(directory) = &directory {
         console.note(&format!("run directory: {}", directory.path().display()));
@@ -81,7 +87,7 @@ pub fn run(arguments: SimArguments, place: Arc<dyn Place>, console: &Console) ->
     Ok(())
 }
 
-fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> Result<(), Failure> {
+fn print(trial: &Trial, workload: &Workload, console: &Console) -> Result<(), Failure> {
     if trial.events_lost > 0 {
         console.warn(&format!("{} events were lost: counts are too low", trial.events_lost));
     }
@@ -89,7 +95,7 @@ fn print(trial: &Trial, workload: &Workload, json: bool, console: &Console) -> R
     if trial.end == TrialEnd::TimeLimit {
         console.warn("the largest time was reached before the workload's end");
     }
-    if json {
+    if console.json() {
         return Ok(console.out(&pretty(trial))?);
     }
     let mut text = String::new();

@@ -19,7 +19,7 @@ use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{
     available_jobs, directory_failure, resume_failure, run_failure, session_failure, unix_seconds,
 };
-use crate::commands::{study_drawings, study_sensitivity};
+use crate::commands::{reproduce, study_drawings, study_sensitivity};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -32,9 +32,7 @@ const DOCUMENT: &str = "study.json";
 pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
     match command {
         StudyCommand::Run(arguments) => run_studies(&arguments, console),
-        StudyCommand::List { json } => list(json, console),
-        StudyCommand::Show { study, page, json } => show(&study, page.as_deref(), json, console),
-        StudyCommand::Check { studies, json } => check(&studies, json, console),
+        StudyCommand::Show { study, page } => show(&study, page.as_deref(), console),
     }
 }
 
@@ -52,7 +50,7 @@ fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
             let near = warmcore_topology::nearest(name, library::names());
             let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
             return Err(Failure::usage("warmcore::study", format!("there is no study and no file `{name}`"))
-                .help(format!("{near}`warmcore study list` names the studies")));
+                .help(format!("{near}`warmcore list studies` names the studies")));
         }
         found.push(Study::read(path).map_err(|error| match error {
             ReadError::Read { path, source } => Failure::cannot_read(&path, &source),
@@ -63,6 +61,9 @@ fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
 }
 
 fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failure> {
+    if arguments.studies.iter().any(|name| name == reproduce::NAME) {
+        return reproduce::run(arguments, console);
+    }
     let signals = Signals::listen()?;
     let mut chosen = studies(&arguments.studies)?;
     let all = chosen.len();
@@ -78,6 +79,9 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     }
     let plan = plan::plan(chosen, &|words| console.note(words)).map_err(plan_failure)?;
     plan.notes.iter().for_each(|words| console.warn(words));
+    if arguments.dry_run {
+        return planned(&plan, console);
+    }
     if let Some(out) = &arguments.out {
         directory(out)?;
     }
@@ -100,7 +104,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     if let Some(path) = &arguments.page {
         write_page(&document, heading, path, result.as_deref())?;
     }
-    console.out(&if arguments.json { pretty(&document) } else { table(&document, console) })?;
+    console.out(&if console.json() { pretty(&document) } else { table(&document, console) })?;
     if document.unexpected == 0 {
         return Ok(());
     }
@@ -198,7 +202,7 @@ fn table(document: &StudyDocument, console: &Console) -> String {
     format!("{}\n{}\n", console.table(&table), document.conclusion())
 }
 
-/// What `study list`, `show` and `check` print with `--json`.
+/// What `list studies`, `study show` and `study run --dry-run` print with `--json`.
 #[derive(Serialize)]
 struct StudyPlanDocument<'a> {
     schema: &'static str,
@@ -262,12 +266,13 @@ impl<'a> StudyPlanDocument<'a> {
     }
 }
 
-fn list(json: bool, console: &Console) -> Result<(), Failure> {
+/// Prints the studies that come with the program.
+pub fn list(console: &Console) -> Result<(), Failure> {
     let all: Vec<Study> = library::STUDIES
         .iter()
         .map(|packaged| packaged.study().map_err(|error| Failure::usage("warmcore::study", error)))
         .collect::<Result<_, _>>()?;
-    if json {
+    if console.json() {
         return Ok(console.out(&pretty(&StudyPlanDocument::new(&all, None)))?);
     }
     let mut table = Table::new(["study", "cost", ">cells", "what it is about"]);
@@ -278,16 +283,16 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
     Ok(console.out(&console.table(&table))?)
 }
 
-fn show(name: &str, page_path: Option<&Path>, json: bool, console: &Console) -> Result<(), Failure> {
+fn show(name: &str, page_path: Option<&Path>, console: &Console) -> Result<(), Failure> {
     if name.ends_with(".json") {
-        return show_result(Path::new(name), page_path, json, console);
+        return show_result(Path::new(name), page_path, console);
     }
     if page_path.is_some() {
         return Err(Failure::usage("warmcore::usage", "a page is made of a result, and this is a study")
             .help("`warmcore study run NAME --page FILE` runs it and makes the page"));
     }
     let found = studies(&[name.to_owned()])?;
-    if json {
+    if console.json() {
         return Ok(console.out(&pretty(&StudyPlanDocument::new(&found, None)))?);
     }
     let texts: Vec<String> = found.iter().map(|study| describe(study, console)).collect();
@@ -334,7 +339,7 @@ fn describe(study: &Study, console: &Console) -> String {
     format!("{text}\n{}{axes}\n{}", console.table(&cells), console.table(&expected))
 }
 
-fn show_result(path: &Path, page_path: Option<&Path>, json: bool, console: &Console) -> Result<(), Failure> {
+fn show_result(path: &Path, page_path: Option<&Path>, console: &Console) -> Result<(), Failure> {
     let text = files::text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let document = StudyDocument::from_json(&text).map_err(|reason| {
         Failure::usage("warmcore::study", format!("{}: {reason}", path.display()))
@@ -343,7 +348,7 @@ fn show_result(path: &Path, page_path: Option<&Path>, json: bool, console: &Cons
     if let Some(page_path) = page_path {
         write_page(&document, library::heading_of(&document), page_path, Some(path))?;
     }
-    Ok(console.out(&if json { pretty(&document) } else { table(&document, console) })?)
+    Ok(console.out(&if console.json() { pretty(&document) } else { table(&document, console) })?)
 }
 
 fn write_page(
@@ -357,11 +362,10 @@ fn write_page(
     write_atomically(path, text.as_bytes()).map_err(file_failure)
 }
 
-fn check(names: &[String], json: bool, console: &Console) -> Result<(), Failure> {
-    let plan = plan::plan(studies(names)?, &|words| console.note(words)).map_err(plan_failure)?;
-    plan.notes.iter().for_each(|words| console.warn(words));
+/// Says what would run.
+fn planned(plan: &Plan, console: &Console) -> Result<(), Failure> {
     let simulations = plan.simulations_in_all();
-    if json {
+    if console.json() {
         return Ok(console.out(&pretty(&StudyPlanDocument::new(&plan.studies, Some(simulations))))?);
     }
     let mut table = Table::new(["study", ">simulations", "not on this computer"]);

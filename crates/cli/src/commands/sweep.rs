@@ -34,9 +34,9 @@ const SEVERAL_LLCS: &str = "several-llcs";
 pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let experiments = experiments(arguments, console)?;
-    let out = arguments.batch.out.as_deref();
+    let out = arguments.out.as_deref();
     out.map(study::directory).transpose()?;
-    let jobs = arguments.batch.jobs.map_or_else(available_jobs, usize::from);
+    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
     let total: usize = experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum();
     console.note(&format!("{} experiments, {total} simulations, {jobs} at a time", experiments.len()));
     let bar = console.progress(total, "simulations");
@@ -63,7 +63,7 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     let baseline = labels.first().cloned().unwrap_or_default();
     let candidates = labels.into_iter().skip(1).collect();
     let document = SweepDocument::new(baseline, candidates, arguments.trials as usize, rows);
-    if let Some(out) = &arguments.batch.out {
+    if let Some(out) = &arguments.out {
         for (name, text) in [("sweep.json", pretty(&document)), ("sweep.md", markdown(&document))] {
             write_atomically(&out.join(name), text.as_bytes()).map_err(|error| {
                 let advice = error.advice();
@@ -72,11 +72,7 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
         }
         console.note(&format!("directory: {}", out.display()));
     }
-    let text = match (arguments.batch.json, arguments.batch.markdown) {
-        (true, _) => pretty(&document),
-        (_, true) => markdown(&document),
-        _ => text(&document, console),
-    };
+    let text = if console.json() { pretty(&document) } else { text(&document, console) };
     Ok(console.out(&text)?)
 }
 
@@ -87,7 +83,7 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Plan
     let mut warnings: Vec<String> = Vec::new();
     for machine in machines(&arguments.machines)? {
         for workload in &workloads {
-            let built = experiment(arguments, &machine, workload)?;
+            let built = experiment(arguments, (&machine, workload), console)?;
             let (experiment, number) = (built.experiment, found.len() + 1);
             let directory = Some(format!("{number:03}-{}", slug(&experiment.machine.source)));
             found.push(PlannedExperiment { experiment, study: format!("{machine}: {workload}"), directory });
@@ -107,15 +103,19 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Plan
     Ok(found)
 }
 
-fn experiment(arguments: &SweepArguments, machine: &str, workload: &str) -> Result<Built, Failure> {
+fn experiment(
+    arguments: &SweepArguments,
+    (machine, workload): (&str, &str),
+    console: &Console,
+) -> Result<Built, Failure> {
     let machine = load::machine(machine)?;
-    let workload = load::workload_for(&machine.value, workload, false, &arguments.profiles)?;
+    let workload = load::workload_for(&machine.value, workload, console.strict(), &arguments.profiles)?;
     load::check_profiles(&arguments.profiles, true, arguments.memory.memory)?;
     Ok(Experiment::builder(machine, workload)
         .schedulers(load::schedulers(&arguments.schedulers)?)
-        .seeds(trial_seeds(arguments.batch.seed, arguments.trials))
-        .options(arguments.run.options())
-        .memory(load::memory(&arguments.memory)?)
+        .seeds(trial_seeds(arguments.seed, arguments.trials))
+        .options(arguments.run.options(None))
+        .memory(arguments.memory.memory)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .margin(arguments.margin)
         .build()?)

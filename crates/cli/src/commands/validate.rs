@@ -17,7 +17,7 @@ use warmcore_lab::session::pretty;
 use warmcore_topology::NO_BACKGROUND;
 
 use crate::args::ValidateArguments;
-use crate::commands::{validate_memory, validate_programs, vm};
+use crate::commands::{validate_memory, vm};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::memory_args::ValidateCommand;
@@ -38,10 +38,8 @@ struct Document<'a> {
 
 /// Runs the verb.
 pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failure> {
-    match &arguments.other {
-        Some(ValidateCommand::Memory(memory)) => return validate_memory::run(memory, console),
-        Some(ValidateCommand::Programs(programs)) => return validate_programs::run(programs, console),
-        None => {}
+    if let Some(ValidateCommand::Memory(memory)) = &arguments.other {
+        return validate_memory::run(memory, console);
     }
     let signals = Signals::listen()?;
     let background = arguments.background.as_deref().map(load::background_called).transpose()?;
@@ -105,7 +103,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
         written.map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
         console.note(&format!("figures' data: {}", out.display()));
     }
-    if arguments.json {
+    if console.json() {
         let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
         console.out(&pretty(&Document { schema, tool_version, experiments: &chapters }))?;
     } else {
@@ -132,7 +130,7 @@ fn measure_costs(
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
-    let place = vm::place("vm", &[], &arguments.vm, console)?;
+    let place = vm::guests(&arguments.guest.guest, &[], console)?;
     console.note(&format!("real kernel: {}", place.identity()));
     let mut measured: BTreeMap<&str, Vec<StoredCost>> = BTreeMap::new();
     for ((path, experiment), result) in experiments.iter().zip(results) {
@@ -171,7 +169,7 @@ fn boot(
     }
     let of = |index: &usize| &experiments[*index].1;
     let schedulers: Vec<_> = present.iter().flat_map(|index| of(index).schedulers.iter().cloned()).collect();
-    let place = vm::place("vm", &schedulers, &arguments.vm, console)?;
+    let place = vm::guests(&arguments.guest.guest, &schedulers, console)?;
     console.note(&format!("real kernel: {}", place.identity()));
     let mut machines: Vec<&str> = Vec::new();
     for experiment in present.iter().map(of) {

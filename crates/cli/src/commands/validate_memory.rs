@@ -58,7 +58,7 @@ pub fn run(arguments: &ValidateMemoryArguments, console: &Console) -> Result<(),
     }
     let inside = table.iter().filter(|line| line.inside).count();
     let outside = table.len() - inside;
-    if arguments.json {
+    if console.json() {
         let (schema, tool_version, quick) = ("warmcore-memory-validation-1", TOOL_VERSION, arguments.quick);
         let document = Document { schema, tool_version, quick, seeds: &seeds, inside, outside, lines: &table };
         console.out(&pretty(&document))?;

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 use warmcore_agent::PROTOCOL;
@@ -10,6 +9,8 @@ use warmcore_agent::plan::{Fault, Plan, Purpose};
 use warmcore_agent::report::Hello;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
+use warmcore_places::choice::PlaceChoice;
+use warmcore_places::host::settings::Settings;
 use warmcore_places::place::{Options, Place};
 use warmcore_places::vm::VmError;
 use warmcore_places::vm::agent::agent;
@@ -19,11 +20,12 @@ use warmcore_places::vm::fetch::{cache_directory, cached};
 use warmcore_places::vm::initramfs::Initramfs;
 use warmcore_places::vm::kernel::Kernel;
 use warmcore_places::vm::libraries;
+use warmcore_places::vm::place::KIND;
 use warmcore_places::vm::qemu::Qemu;
 use warmcore_places::vm::select::{self, Choice};
 use warmcore_schedulers::SchedulerSpec;
 
-use crate::args::{CompareArguments, VmArguments, VmCommand};
+use crate::args::VmArguments;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -54,67 +56,43 @@ const OWN_PATH: &str = "/usr/bin/warmcore";
 const PROGRAMS: &str = "/usr/bin";
 
 /// Runs the verb.
-pub fn run(command: VmCommand, console: &Console) -> Result<(), Failure> {
-    match command {
-        VmCommand::Doctor { json } => doctor(json, console),
-        VmCommand::Kernels { fetch, json } => kernels(fetch, json, console),
-        VmCommand::Boot { machine, vm, json, fault } => boot(&machine, &vm, fault.as_deref(), json, console),
-        VmCommand::Run { run, vm } => {
-            let scheduler = load::scheduler(&run.scheduler)?;
-            super::sim::run(*run, place("vm", &[scheduler], &vm, console)?, console)
-        }
-        VmCommand::Exec { machine, program, file, out, command, vm } => {
+pub fn run(arguments: VmArguments, console: &Console) -> Result<(), Failure> {
+    let VmArguments { machine, command, shell: wants_shell, program, file, out, guest, fault } = arguments;
+    if console.json() && (wants_shell || !command.is_empty()) {
+        return Err(Failure::usage("warmcore::usage", "--json: what a guest's program prints is printed as it is")
+            .help("leave it out, or leave the command out: what the kernel offers is printed then"));
+    }
+    match command.as_slice() {
+        [] if wants_shell => shell(&machine, &program, &guest.guest, console),
+        [] => boot(&machine, &guest.guest, fault.as_deref(), console),
+        _ => {
             let extra = Extra { programs: &program, files: &file };
-            execute(&machine, command, &extra, out.as_deref(), &vm, console)
+            execute(&machine, command, &extra, out.as_deref(), &guest.guest, console)
         }
-        VmCommand::Shell { machine, program, vm } => shell(&machine, &program, &vm, console),
     }
 }
 
-/// The place of this name for these schedulers, from the command line.
-pub fn place(
-    name: &str,
-    schedulers: &[SchedulerSpec],
-    arguments: &VmArguments,
-    console: &Console,
-) -> Result<Arc<dyn Place>, Failure> {
-    place_with(Options { schedulers, guests: choice(arguments), host: None }, name, console)
+/// The place that was asked for.
+pub fn place(chosen: &PlaceChoice, schedulers: &[SchedulerSpec], console: &Console) -> Result<Arc<dyn Place>, Failure> {
+    let host = Some(chosen.host.manner(super::host::runner()?));
+    let options = Options { schedulers, guests: chosen.guests.clone(), host };
+    warmcore_places::open(chosen.kind.name, &options, &|text| console.note(text))
+        .map_err(|error| load::place_failure(error, None))
 }
 
-/// The place of this name as the options say.
-fn place_with(options: Options<'_>, name: &str, console: &Console) -> Result<Arc<dyn Place>, Failure> {
-    warmcore_places::open(name, &options, &|text| console.note(text)).map_err(|error| load::place_failure(error, None))
-}
-
-/// The same for a comparison, which can run on this computer too.
-pub fn place_for(
-    arguments: &CompareArguments,
-    schedulers: &[SchedulerSpec],
-    console: &Console,
-) -> Result<Arc<dyn Place>, Failure> {
-    let host = Some(super::host::manner(&arguments.host)?);
-    place_with(Options { schedulers, guests: choice(&arguments.vm), host }, &arguments.on, console)
+/// Guests that are made like that, as a place for these schedulers.
+pub fn guests(chosen: &Choice, schedulers: &[SchedulerSpec], console: &Console) -> Result<Arc<dyn Place>, Failure> {
+    let place = PlaceChoice { kind: &KIND, guests: chosen.clone(), host: Settings::default() };
+    self::place(&place, schedulers, console)
 }
 
 /// A guest's makings from the command line.
-pub fn lab(arguments: &VmArguments, console: &Console) -> Result<Lab, Failure> {
-    select::lab(&choice(arguments), &|text| console.note(text)).map_err(|error| vm_failure(error, None))
-}
-
-/// The library's words for the options.
-fn choice(arguments: &VmArguments) -> Choice {
-    Choice {
-        kernel: arguments.kernel.clone(),
-        config: arguments.config.clone(),
-        virtual_time: arguments.virtual_time.map(|shift| shift.unwrap_or(select::DEFAULT_SHIFT)),
-        real_time: arguments.real_time,
-        limit: Some(Duration::from_nanos(arguments.boot_limit)),
-        buffer_kib: Some(arguments.trace_buffer << 10),
-    }
+fn lab(chosen: &Choice, console: &Console) -> Result<Lab, Failure> {
+    select::lab(chosen, &|text| console.note(text)).map_err(|error| vm_failure(error, None))
 }
 
 /// The failure for an error of a guest.
-pub fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
+fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
     load::place_failure(error.into(), signals)
 }
 
@@ -142,7 +120,12 @@ struct DoctorDocument<'a> {
     checks: &'a [Check],
 }
 
-fn doctor(json: bool, console: &Console) -> Result<(), Failure> {
+/// Says what there is for guests; with `fetch` gets a kernel for them first.
+pub fn doctor(fetch: bool, console: &Console) -> Result<(), Failure> {
+    if fetch {
+        let failed = |error| vm_failure(error, None);
+        select::fetch(&Qemu::find().map_err(failed)?, &|text| console.note(text)).map_err(failed)?;
+    }
     let qemu = Qemu::find();
     let found = cached().map(|(kernels, _)| kernels);
     let mut checks = vec![
@@ -161,7 +144,7 @@ fn doctor(json: bool, console: &Console) -> Result<(), Failure> {
     checks.push(Check::new("QEMU", qemu, |qemu| qemu.version.clone()));
     let kernel = newest.ok_or_else(|| VmError::NoKernel { reason: "there is none in the cache".into() });
     checks.push(Check::new("kernel", kernel, |kernel| kernel.release.clone()));
-    if json {
+    if console.json() {
         let document = DoctorDocument { schema: "warmcore-vm-doctor-1", tool_version: TOOL_VERSION, checks: &checks };
         console.out(&pretty(&document))?;
     } else {
@@ -197,16 +180,13 @@ struct KernelsDocument {
     refused: Vec<String>,
 }
 
-fn kernels(fetch: bool, json: bool, console: &Console) -> Result<(), Failure> {
+/// Prints the kernels in the cache.
+pub fn kernels(console: &Console) -> Result<(), Failure> {
     let failed = |error| vm_failure(error, None);
-    if fetch {
-        let qemu = Qemu::find().map_err(failed)?;
-        select::fetch(&qemu, &|text| console.note(text)).map_err(failed)?;
-    }
     let (found, refused) = cached().map_err(failed)?;
     let entries = found.iter().map(kernel_entry).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    if json {
+    if console.json() {
         let (schema, tool_version) = ("warmcore-vm-kernels-1", TOOL_VERSION);
         return Ok(console.out(&pretty(&KernelsDocument { schema, tool_version, kernels: entries, refused }))?);
     }
@@ -214,7 +194,7 @@ fn kernels(fetch: bool, json: bool, console: &Console) -> Result<(), Failure> {
         console.warn(reason);
     }
     if entries.is_empty() {
-        console.note("no kernel in the cache; `warmcore vm kernels --fetch` fetches one");
+        console.note("no kernel in the cache; `warmcore doctor vm --fetch-kernel` fetches one");
     }
     let mut table = Table::new(["kernel", ">HZ", "cache-aware", "NUMA balancing", "sched_ext"]);
     for entry in &entries {
@@ -253,7 +233,7 @@ struct BootDocument<'a> {
     guest: &'a Hello,
 }
 
-fn boot(machine: &str, vm: &VmArguments, fault: Option<&str>, json: bool, console: &Console) -> Result<(), Failure> {
+fn boot(machine: &str, vm: &Choice, fault: Option<&str>, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let machine = load::machine(machine)?.value;
     let lab = lab(vm, console)?;
@@ -268,7 +248,7 @@ fn boot(machine: &str, vm: &VmArguments, fault: Option<&str>, json: bool, consol
     let boot = Boot { machine: &machine, plan: &plan, files: Initramfs::default(), extra_memory_mib: 0 };
     let hello = lab.boot(boot, &signals.stop, |_, _| Ok(())).map_err(|error| vm_failure(error, Some(&signals)))?;
     console.note(&format!("booted and shut down in {:.1} s", start.elapsed().as_secs_f64()));
-    if json {
+    if console.json() {
         let document = BootDocument {
             schema: "warmcore-vm-boot-1",
             tool_version: TOOL_VERSION,
@@ -307,7 +287,7 @@ fn execute(
     mut words: Vec<String>,
     extra: &Extra<'_>,
     out: Option<&Path>,
-    vm: &VmArguments,
+    vm: &Choice,
     console: &Console,
 ) -> Result<(), Failure> {
     let signals = Signals::listen()?;
@@ -378,10 +358,10 @@ fn in_path(name: &str) -> PathBuf {
     if name.contains('/') { name.into() } else { found().unwrap_or_else(|| name.into()) }
 }
 
-fn shell(machine: &str, programs: &[PathBuf], vm: &VmArguments, console: &Console) -> Result<(), Failure> {
+fn shell(machine: &str, programs: &[PathBuf], vm: &Choice, console: &Console) -> Result<(), Failure> {
     let machine = load::machine(machine)?.value;
     // A person does not wait in virtual time.
-    let lab = lab(&VmArguments { real_time: vm.virtual_time.is_none(), ..vm.clone() }, console)?;
+    let lab = lab(&Choice { real_time: vm.virtual_time.is_none(), ..vm.clone() }, console)?;
     let mut files = Initramfs::default();
     let usual = SHELL_PROGRAMS.iter().map(Path::new).filter(|path| path.is_file());
     for path in usual.chain(programs.iter().map(PathBuf::as_path)) {

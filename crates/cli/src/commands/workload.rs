@@ -1,4 +1,4 @@
-//! `warmcore workload`: list, show, convert, fit, run.
+//! `warmcore workload` and `warmcore list workloads`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -19,7 +19,7 @@ use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::load;
 
-/// The document of `workload list --json`.
+/// The document of `list workloads --json`.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -118,31 +118,28 @@ struct FittedPoint {
 /// Runs the verb.
 pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
     match command {
-        WorkloadCommand::List { json } => list(json, console),
-        WorkloadCommand::Show { workload, profiles, json } => {
-            let workload = load::workload(&workload, false, &load::profiles(profiles.as_deref())?)?.value;
+        WorkloadCommand::Show { workload, profiles } => {
+            let workload = load::workload(&workload, console.strict(), &load::profiles(profiles.as_deref())?)?.value;
             let summary = Summary::of(&workload);
-            let text = if json { pretty(&summary) } else { in_words(&summary, console) };
+            let text = if console.json() { pretty(&summary) } else { in_words(&summary, console) };
             Ok(console.out(&text)?)
         }
-        WorkloadCommand::Convert { workload, profiles, out, strict, json } => {
-            let workload = load::workload(&workload, strict, &load::profiles(profiles.as_deref())?)?.value;
+        WorkloadCommand::Convert { workload, profiles, out } => {
+            let workload = load::workload(&workload, console.strict(), &load::profiles(profiles.as_deref())?)?.value;
             load::warn_unmodelled(&workload, console);
             let text =
                 warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
-            write_result(out.as_deref(), ("workload", &text), json, console)
+            write_result(out.as_deref(), ("workload", &text), console)
         }
-        WorkloadCommand::New { out, json } => {
-            write_result(out.as_deref(), ("workload", warmcore_workload::TEMPLATE), json, console)
-        }
-        WorkloadCommand::Fit { counters, to, out, json } => fit(&counters, to, (out.as_deref(), json), console),
-        WorkloadCommand::Run { workload, max_time, strict, json, report } => {
+        WorkloadCommand::Fit { counters, to, out } => fit(&counters, to, out.as_deref(), console),
+        WorkloadCommand::Run { workload, max_time, report } => {
+            let strict = console.strict();
             let multiply_add_ps = has_schbench(&workload).then(|| measure_multiply_add(console));
             let workload =
                 load::workload_with(&workload, &Options { strict, multiply_add_ps, ..Options::default() })?.value;
             match report {
                 true => super::native::report(&workload, max_time, console),
-                false => super::native::run(&workload, max_time, json, console),
+                false => super::native::run(&workload, max_time, console),
             }
         }
     }
@@ -160,7 +157,8 @@ fn measure_multiply_add(console: &Console) -> NonZeroU64 {
     ps
 }
 
-fn list(json: bool, console: &Console) -> Result<(), Failure> {
+/// Prints the generators, and workloads with names.
+pub fn list(console: &Console) -> Result<(), Failure> {
     let generators: Vec<Entry> = warmcore_workload::generators()
         .iter()
         .map(|generator| Entry {
@@ -181,7 +179,7 @@ fn list(json: bool, console: &Console) -> Result<(), Failure> {
         },
     });
     let named: Vec<Named> = named.collect();
-    if json {
+    if console.json() {
         let document = Document { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators, named };
         return Ok(console.out(&pretty(&document))?);
     }
@@ -302,7 +300,7 @@ fn in_words(summary: &Summary, console: &Console) -> String {
 }
 
 /// A profile from counters, with the points it was fitted to as comments.
-fn fit(path: &Path, to: ProfileFormat, (out, json): (Option<&Path>, bool), console: &Console) -> Result<(), Failure> {
+fn fit(path: &Path, to: ProfileFormat, out: Option<&Path>, console: &Console) -> Result<(), Failure> {
     const CODE: &str = "warmcore::fit";
     let text = warmcore_lab::files::text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let counters = Counters::from_toml(&text).map_err(|error| {
@@ -318,7 +316,7 @@ fn fit(path: &Path, to: ProfileFormat, (out, json): (Option<&Path>, bool), conso
         ProfileFormat::Json => warmcore_workload::profiles_to_json(std::slice::from_ref(&fitted.profile)),
         ProfileFormat::Toml => fitted_toml(&fitted),
     };
-    if !json {
+    if !console.json() {
         return write_output(out, &text, console);
     }
     let out = out.filter(|path| *path != Path::new("-"));

@@ -10,9 +10,9 @@ use super::run::{Chapter, Line};
 const HEAD: &str = "\
 # Fidelity: the simulator against a real kernel
 
-Made by `warmcore validate --between sim,vm --stored --page docs/fidelity.md book/*.toml`; do not edit. The experiments, their bounds and the
+Made by `warmcore validate --stored --page docs/fidelity.md book/*.toml`; do not edit. The experiments, their bounds and the
 causes of what is outside are the files in `book/`; what the real kernel gave is in `book/results/`, and what was simulated under sched_ext
-programs, which need not be there; `book/pages/` has a chapter for each experiment. `warmcore validate --between sim,vm --virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and
+programs, which need not be there; `book/pages/` has a chapter for each experiment. `warmcore validate --guest virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and
 cannot show: [vm](models/vm.md).
 
 **inside**: the error of the simulator's median over seeds against the median over boots is within the bound. **outside**: it is not. Where half

@@ -37,7 +37,7 @@ use crate::vm::settings::settings_of;
 pub static KIND: PlaceKind = PlaceKind {
     name: "host",
     summary: "this computer",
-    needs: "root for whatever changes it, and to record: `warmcore host doctor`",
+    needs: "root for whatever changes it, and to record: `warmcore doctor host`",
     clock: ("mono", "time"),
     host: "host",
     simulated: false,
@@ -62,7 +62,7 @@ pub const JOURNAL: &str = "/var/lib/warmcore/host";
 pub const ROOT: &str = "/";
 const CODE: &str = "warmcore::host";
 const ANEW: &str = "start the experiment anew, in another directory";
-const DOCTOR: &str = "`warmcore host doctor` says what is possible here";
+const DOCTOR: &str = "`warmcore doctor host` says what is possible here";
 /// Directory of what this computer was like, in a run directory.
 const CONDITIONS: &str = "host";
 /// Longest time of a trial, if nobody says one.
@@ -204,7 +204,7 @@ fn check(request: &Request<'_>) -> Result<(), PlaceError> {
     check_background(request)?;
     let unfit = |message: String, advice| Err(PlaceError::new(Trouble::Unfit, CODE, message, advice));
     if request.options.scores_every_ns.is_some() {
-        return unfit("a real kernel does not tell what it ranks tasks by".into(), "leave out --scores");
+        return unfit("a real kernel does not tell what it ranks tasks by".into(), "record without: --trace full");
     }
     if !request.actions.is_empty() {
         return unfit("nothing is done from outside of trials here".into(), "run it with --on vm");
@@ -462,7 +462,7 @@ fn not_restored(change: &Undone) -> PlaceError {
         Undone::Failed { path, reason } => format!("/{path} is not as it was: {reason}"),
         Undone::Restored(path) | Undone::Unchanged(path) => format!("/{path}"),
     };
-    let advice = "the journal is kept: `warmcore host restore` tries again";
+    let advice = "the journal is kept: `warmcore restore` tries again";
     PlaceError::new(Trouble::State, CODE, message, advice)
 }
 
@@ -470,7 +470,7 @@ impl From<JournalError> for PlaceError {
     fn from(error: JournalError) -> Self {
         let (trouble, advice) = match &error {
             JournalError::Busy(_) => (Trouble::Failed, "wait for its end"),
-            JournalError::Unfinished(_) => (Trouble::State, "`warmcore host restore` undoes them"),
+            JournalError::Unfinished(_) => (Trouble::State, "`warmcore restore` undoes them"),
             JournalError::Keep { .. } => (Trouble::Unable, "changes of a computer need root"),
             _ => (Trouble::Failed, DOCTOR),
         };

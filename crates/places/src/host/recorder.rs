@@ -38,7 +38,7 @@ const MOST_COUNTER_KIB: u32 = 16_384;
 const CODE: &str = "warmcore::record";
 
 fn failed(reason: String) -> PlaceError {
-    PlaceError::new(Trouble::Failed, CODE, reason, "`warmcore host doctor` says what this computer has")
+    PlaceError::new(Trouble::Failed, CODE, reason, "`warmcore doctor host` says what this computer has")
 }
 
 /// A tracefs instance, removed on every way out.
@@ -164,7 +164,7 @@ impl Recorder {
                 let _ = instance.remove();
                 unmount(mounted);
                 let advice = match rustix::process::geteuid().is_root() {
-                    true => "`warmcore host doctor` says what this computer has",
+                    true => "`warmcore doctor host` says what this computer has",
                     false => "recording needs root, or group and mode of /sys/kernel/tracing that let you write there",
                 };
                 Err(PlaceError::new(Trouble::Unable, CODE, reason, advice))

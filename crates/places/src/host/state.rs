@@ -72,7 +72,7 @@ impl Wanted {
         if displaced::is_at_work(root) {
             if !self.replace {
                 return unable(format!(
-                    "a sched_ext scheduler is at work ({}), and is not displaced: end it first, or --replace ends it for each trial and \
+                    "a sched_ext scheduler is at work ({}), and is not displaced: end it first, or `--on host:replace` ends it for each trial and \
                      starts it again",
                     displaced::state(root).unwrap_or_default()
                 ));

@@ -49,7 +49,7 @@ const INTERFACES: [(&str, &str, bool, &str); 16] = [
         "LLCs are unknown: all CPUs count as one",
     ),
     ("nodes", "/sys/devices/system/node/node0/cpulist", false, "NUMA nodes are unknown"),
-    ("CPUs offline", "/sys/devices/system/cpu/cpu1/online", true, "`--set-cpus offline`"),
+    ("CPUs offline", "/sys/devices/system/cpu/cpu1/online", true, "`set-cpus=offline`"),
     ("SMT", "/sys/devices/system/cpu/smt/control", true, "SMT can be switched off only CPU by CPU"),
     (
         "governor",

@@ -245,7 +245,7 @@ fn kernel() -> Result<&'static TargetKernel, PlaceError> {
 }
 
 fn find_kernel() -> Result<TargetKernel, PlaceError> {
-    let advice = "`warmcore vm kernels --fetch` fetches one; nothing is booted";
+    let advice = "`warmcore doctor vm --fetch-kernel` fetches one; nothing is booted";
     let unable = |message: String| PlaceError::new(Trouble::Unable, "warmcore::scheduler", message, advice);
     let (kernels, _) = cached().map_err(|error| unable(error.to_string()))?;
     let mut reasons = Vec::new();

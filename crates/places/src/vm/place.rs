@@ -26,7 +26,7 @@ use crate::place::{
 pub static KIND: PlaceKind = PlaceKind {
     name: "vm",
     summary: "a real kernel in a virtual machine",
-    needs: "QEMU and a kernel: `warmcore vm doctor`",
+    needs: "QEMU and a kernel: `warmcore doctor vm`",
     clock: ("mono", "time in the guest"),
     host: "guest",
     simulated: false,
@@ -134,7 +134,7 @@ impl Place for Guests {
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
         if requests.iter().any(|request| request.options.scores_every_ns.is_some()) {
             let message = "a real kernel does not tell what it ranks tasks by";
-            return Err(PlaceError::new(Trouble::Unfit, "warmcore::usage", message, "leave out --scores"));
+            return Err(PlaceError::new(Trouble::Unfit, "warmcore::usage", message, "record without: --trace full"));
         }
         let lab = self.lab()?;
         for request in requests {

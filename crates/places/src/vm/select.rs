@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{Plan, Purpose};
 use warmcore_agent::report::Hello;
 use warmcore_topology::{Machine, resolve};
+use warmcore_workload::parse_duration;
 
 use super::VmError;
 use super::boot::{Boot, Lab};
@@ -18,6 +20,7 @@ use super::fetch::{Archive, cache_directory, cached};
 use super::initramfs::Initramfs;
 use super::kernel::{Kernel, version_refusal};
 use super::qemu::{Execution, Qemu};
+use crate::choice::{number, pairs, refusal};
 use crate::files::At as _;
 use crate::place::DEFAULT_BUFFER_KIB;
 
@@ -48,6 +51,46 @@ pub struct Choice {
     pub limit: Option<Duration>,
     /// Trace buffer, KiB per CPU.
     pub buffer_kib: Option<u32>,
+}
+
+const KEYS: [&str; 6] = ["kernel", "config", "virtual-time", "real-time", "boot-limit", "trace-buffer"];
+
+/// What can be set of guests, as help texts have it.
+pub const HELP: &str = "\
+kernel=FILE (image, bzImage, instead of Debian's newest suitable one), config=FILE (its configuration, by default the file `config` beside it, or \
+/boot/config-RELEASE), virtual-time or virtual-time=SHIFT (count instructions instead of time, each 2^SHIFT ns, 0 to 10, or 1, with idle time skipped, \
+so that results do not depend on this computer's load; the default where virtualisation does not work), real-time (even when the guest is emulated; for \
+shells, not for measurements), boot-limit=TIME (of a boot with all its runs; 15min), trace-buffer=MIB (of a run, per CPU, some 15 000 events each; 4)";
+
+impl FromStr for Choice {
+    type Err = String;
+
+    /// Settings with commas between them; see [`HELP`].
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut choice = Self::default();
+        for (key, value) in pairs(text)? {
+            match (key, value) {
+                ("kernel", Some(file)) => choice.kernel = Some(file.into()),
+                ("config", Some(file)) => choice.config = Some(file.into()),
+                ("virtual-time", None) => choice.virtual_time = Some(DEFAULT_SHIFT),
+                ("virtual-time", Some(shift)) => choice.virtual_time = Some(number(key, shift, 0, 10)? as u8),
+                ("real-time", None) => choice.real_time = true,
+                ("boot-limit", Some(time)) => {
+                    let limit_ns = parse_duration(time).map_err(|error| format!("{key}={time}: {error}"))?;
+                    choice.limit = Some(Duration::from_nanos(limit_ns));
+                }
+                ("trace-buffer", Some(mib)) => choice.buffer_kib = Some(number(key, mib, 1, 1024)? << 10),
+                (key, value) => return Err(refusal("a guest", key, value, &KEYS)),
+            }
+        }
+        if choice.config.is_some() && choice.kernel.is_none() {
+            return Err("config is about the kernel that kernel=FILE names, and there is none".into());
+        }
+        if choice.real_time && choice.virtual_time.is_some() {
+            return Err("real-time and virtual-time exclude each other".into());
+        }
+        Ok(choice)
+    }
 }
 
 /// What a probing boot of a kernel found.

@@ -195,7 +195,7 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     scores(out, figures);
     if !figures.iter().any(|figure| figure.id.starts_with("score")) {
         let reason = if run.disk.experiment.place.kind().simulated {
-            "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--scores 1ms</code> \
+            "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--trace full:1ms</code> \
              beside <code>--trace full</code> keeps it."
         } else {
             "Not measured: what the scheduler ranked tasks by. A real kernel does not tell."
