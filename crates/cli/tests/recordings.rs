@@ -141,8 +141,8 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
         .run("compare -m 1s1n1l2c1t -s eevdf --keep nothing -- true")
         .exits_with(2)
         .complains("run it with --on host");
-    let mut elsewhere = scratch.command("compare -m 1s1n1l2c1t -w spin:-n1,-d1ms --keep nothing -s");
-    let elsewhere = elsewhere.arg("cfs,eevdf @ cpus=0").output().unwrap();
+    let mut elsewhere = scratch.command("compare -m 1s1n1l2c1t -w spin:-n1,-d1ms --keep nothing -s cfs -s");
+    let elsewhere = elsewhere.arg("eevdf @ cpus=0").output().unwrap();
     let words = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
     assert!(elsewhere.status.code() == Some(2) && words.contains("there is no choice of `cpus=0` here"), "{words}");
     scratch.run("compare -s eevdf --keep nothing -w spin:-n1,-d1ms").exits_with(2).complains("there is no machine");
