@@ -1,4 +1,4 @@
-//! `warmcore explain`, `warmcore events` and single figures: what they print is what the run's trial holds.
+//! `warmcore explain`, `explain --events` and single figures: what they print is what the run's trial holds.
 
 mod common;
 
