@@ -359,7 +359,7 @@ fn a_changed_run_is_not_resumed() {
     scratch.run("compare --resume run").exits_with(2).complains("experiment.toml");
     scratch.run("compare --resume nowhere").exits_with(2).complains("is not a run directory");
     scratch.run("compare --resume run --seed 3").exits_with(2);
-    for option in ["--max-time 1s", "--scores 1ms", "--trace none"] {
+    for option in ["--max-time 1s", "--trace full:1ms", "--trace none"] {
         scratch.run(&format!("compare --resume run {option}")).exits_with(2).complains("cannot be used with");
     }
 }

@@ -104,8 +104,9 @@ fn a_copied_sys_tree_becomes_a_machine_with_its_models_costs_a_verdict_and_a_fig
     assert!(text.starts_with("%PDF-1.4") && text.contains("/MediaBox [0 0 240.9449 "), "{}", text.len());
     // The machine as a file of its own gives the same answer.
     scratch.run("machine convert server --out server.toml").exits_with(0);
-    let again =
-        scratch.run(&words.replace("-m server", "-m server.toml").replace("--out run", "--keep nothing")).exits_with(0);
+    let again = scratch
+        .run(&words.replace("-m server", "-m server.toml").replace("--keep run --out run", "--keep nothing"))
+        .exits_with(0);
     assert_eq!(again.out, ran.out);
 }
 

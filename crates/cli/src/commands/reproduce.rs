@@ -55,8 +55,11 @@ pub fn run(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failu
         (arguments.studies.len() > 1, "other studies"),
     ];
     if let Some((_, unused)) = unused.into_iter().find(|(given, _)| *given) {
-        return Err(Failure::usage("warmcore::reproduce", format!("{NAME} is computed whole, alone, without {unused}"))
-            .help("run it by itself; --trials, --out and --jobs count"));
+        return Err(Failure::usage(
+            "warmcore::reproduce",
+            format!("{NAME} is computed whole, alone, without {unused}"),
+        )
+        .help("run it by itself; --trials, --out and --jobs count"));
     }
     let trials = arguments.trials.unwrap_or(TRIALS);
     if let Some(out) = &arguments.out {

@@ -38,7 +38,7 @@ pub fn run(
     if let Some(out) = &arguments.out {
         write_atomically(&out.join(DOCUMENT), pretty(&document).as_bytes()).map_err(file_failure)?;
     }
-    Ok(console.out(&if arguments.json { pretty(&document) } else { text(&document, console) })?)
+    Ok(console.out(&if console.json() { pretty(&document) } else { text(&document, console) })?)
 }
 
 fn text(document: &SensitivityDocument, console: &Console) -> String {
