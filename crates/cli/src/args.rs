@@ -30,7 +30,7 @@ pub use recordings::{BackendName, GroupArguments, Only, RecordArguments, Recordi
 pub use reports::{ExplainArguments, FigureWanted, ReportArguments};
 pub use run::RunArguments;
 pub use study::{StudyCommand, StudyRunArguments};
-pub use vm::{ValidateArguments, VmArguments};
+pub use vm::{Renewed, ValidateArguments, VmArguments};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
 use values::{TraceWanted, directory, parse_factor, parse_level, parse_percent, parse_time, parse_trace};
@@ -60,6 +60,7 @@ pub struct Arguments {
 
 /// What is said, and how.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Every command")]
 pub struct OutputArguments {
     /// Say nothing but results, warnings and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
@@ -76,6 +77,12 @@ pub struct OutputArguments {
     /// Make what is accepted of a workload but not modelled an error
     #[arg(long, global = true)]
     pub strict: bool,
+    /// Write over files, and over a run in a directory, that are there
+    #[arg(long, global = true)]
+    pub force: bool,
+    /// Simulations at the same time; as many as this process has CPUs if not given. Does not change any result
+    #[arg(short, long, global = true, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
 }
 
 /// The verbs.
@@ -149,27 +156,28 @@ pub struct SubjectArguments {
     /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
     /// hwloc synthetic string, or `host` for this computer; MACHINE@PRESET has that preset's costs, latencies and bandwidths, otherwise
     /// those of the preset that fits the CPU model are taken
-    #[arg(short, long, value_name = "MACHINE")]
+    #[arg(help_heading = "What runs", short, long, value_name = "MACHINE")]
     pub machine: String,
     /// Threads of the kernel itself and interrupts beside the workload: none, one of those that come with the program (quiet, guest-7.2,
     /// host-6.18, launchers), or a file; in the simulator
-    #[arg(long, value_name = "BACKGROUND")]
+    #[arg(help_heading = "What runs", long, value_name = "BACKGROUND")]
     pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
-    #[arg(short, long, value_name = "WORKLOAD")]
+    #[arg(help_heading = "What runs", short, long, value_name = "WORKLOAD")]
     pub workload: String,
     /// Memory profiles.
     #[command(flatten)]
     pub profiles: ProfileArguments,
     /// Whom cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
     /// default) or =group:NAME; may be repeated
-    #[arg(long, value_name = "CHOICE")]
+    #[arg(help_heading = "What runs", long, value_name = "CHOICE")]
     pub aggregate: Vec<String>,
 }
 
 /// Memory profiles beside those that the workload has.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "What runs")]
 pub struct ProfileArguments {
     /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -186,15 +194,15 @@ pub struct CompareArguments {
     /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
     /// hwloc synthetic string, or `host` for this computer, which `--on host` has without it; MACHINE@PRESET has that preset's costs,
     /// latencies and bandwidths, otherwise those of the preset that fits the CPU model are taken
-    #[arg(short, long, value_name = "MACHINE")]
+    #[arg(help_heading = "What runs", short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// Threads of the kernel itself and interrupts beside the workload: none, one of those that come with the program (quiet, guest-7.2,
     /// host-6.18, launchers), or a file; in the simulator
-    #[arg(long, value_name = "BACKGROUND", conflicts_with = "resume")]
+    #[arg(help_heading = "What runs", long, value_name = "BACKGROUND", conflicts_with = "resume")]
     pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
-    #[arg(short, long, value_name = "WORKLOAD", required_unless_present_any = ["resume", "command"])]
+    #[arg(help_heading = "What runs", short, long, value_name = "WORKLOAD", required_unless_present_any = ["resume", "command"])]
     pub workload: Option<String>,
     /// Instead of a workload a program of this computer with its arguments, after `--`; with `--on host`
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["workload", "resume"])]
@@ -204,23 +212,23 @@ pub struct CompareArguments {
     pub profiles: ProfileArguments,
     /// Schedulers, with commas between them; may be repeated. Tunables follow a colon, themselves with commas between
     /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr
-    #[arg(short, long, value_name = "LIST", required_unless_present = "resume")]
+    #[arg(help_heading = "What runs", short, long, value_name = "LIST", required_unless_present = "resume")]
     pub schedulers: Vec<String>,
     /// Scheduler the others are compared with, as written in --schedulers; the first one if not given
-    #[arg(short, long, value_name = "SCHEDULER")]
+    #[arg(help_heading = "How it is judged", short, long, value_name = "SCHEDULER")]
     pub baseline: Option<String>,
     /// Runs of each scheduler. Run k of all schedulers has the same seed; from 8 on there are 95 % intervals
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(help_heading = "How it is judged", short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: u32,
     /// Seed that all trials' seeds are derived from
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
     /// Metric the verdict is about, if not the workload's own. Of a command also after:TEXT, the number after this text in what it
     /// prints, or regex:PATTERN, what its group matches there; higher: before these if more is better
-    #[arg(long, value_name = "METRIC")]
+    #[arg(help_heading = "How it is judged", long, value_name = "METRIC")]
     pub metric: Option<String>,
     /// Largest difference that does not matter, in per cent: schedulers whose interval lies inside are tied
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
+    #[arg(help_heading = "How it is judged", long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
     pub margin: f64,
     /// How memory is modelled.
     #[command(flatten)]
@@ -232,47 +240,41 @@ pub struct CompareArguments {
     /// its timeline, and with `--on host` none, because recording takes time from the trial. LEVEL is none (how long it took), counters (counts
     /// and distributions), full (and every event in Parquet tables), or full:TIME, such as full:1ms: sample what the scheduler ranks tasks by (lag,
     /// virtual runtime) too, no more often than that
-    #[arg(long, value_name = "LEVEL", value_parser = parse_trace)]
+    #[arg(help_heading = "What is kept", long, value_name = "LEVEL", value_parser = parse_trace)]
     pub trace: Option<TraceWanted>,
     /// Divide each LLC into virtual ones of so many cores, as `scx_lavd --virt-llc` does: 4, or 2-8, of which the first number that divides
     /// the LLC's cores counts. Moves within and between them become measures and figures
-    #[arg(long, value_name = "CORES", conflicts_with = "resume")]
+    #[arg(help_heading = "What is kept", long, value_name = "CORES", conflicts_with = "resume")]
     pub virtual_llcs: Option<VirtualLlcSize>,
     /// Run directory; by default a new one under runs/
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
+    #[arg(help_heading = "What is kept", short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// What is left of the run: a directory with its page, a directory alone, or nothing
-    #[arg(long, value_name = "WHAT", default_value = "page", conflicts_with = "resume")]
+    #[arg(help_heading = "What is kept", long, value_name = "WHAT", default_value = "page", conflicts_with = "resume")]
     pub keep: Keep,
-    /// Replace the run in the directory given with --out
-    #[arg(long, requires = "out")]
-    pub force: bool,
     /// Continue the run in this directory: everything comes from there, trials that finished are not run again
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
+    #[arg(help_heading = "What is kept", long, value_name = "DIR", value_hint = ValueHint::DirPath,
           conflicts_with_all = ["profiles", "assume_profile", "machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "smt_slowdown", "RunArguments", "trace", "out"])]
     pub resume: Option<PathBuf>,
-    /// Trials to run at the same time; as many as this process has CPUs if not given. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
     /// Whom cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
     /// default) or =group:NAME; may be repeated
-    #[arg(long, value_name = "CHOICE", conflicts_with = "resume")]
+    #[arg(help_heading = "What runs", long, value_name = "CHOICE", conflicts_with = "resume")]
     pub aggregate: Vec<String>,
     /// Where trials run: in the simulator, in a real kernel, each trial in a boot of its own, or on this computer; the latter with settings
     /// after a colon and commas between them, as in vm:virtual-time=3 and host:cpus=one-socket,set-cpus=partition
-    #[arg(long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume", long_help = on_help())]
+    #[arg(help_heading = "Where and how", long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume", long_help = on_help())]
     pub on: PlaceChoice,
     /// Compare at these loads, in per cent of the machine's CPU time that is busy under the baseline: 30,60,90. The workload gets
     /// as many tasks, threads or requests as that takes, a file as many instances of its tasks; one table and one verdict for each level
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_level, conflicts_with = "resume")]
+    #[arg(help_heading = "How it is judged", long, value_name = "LIST", value_delimiter = ',', value_parser = parse_level, conflicts_with = "resume")]
     pub load: Vec<f64>,
     /// Ask an oracle too: find the best static placement of the workload's long-lived threads, run it pinned, and say how far every
     /// scheduler is from it
-    #[arg(long)]
+    #[arg(help_heading = "How it is judged", long)]
     pub headroom: bool,
     /// Which assumed costs could turn the verdict: compare again with every cost of the machine that nobody measured times these
     /// factors, under the same seeds. 0.5,2 if none are given; others as --sensitivity=0.7,1.3
-    #[arg(long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.5,2",
+    #[arg(help_heading = "How it is judged", long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.5,2",
           value_delimiter = ',', value_parser = parse_factor)]
     pub sensitivity: Vec<f64>,
 }
@@ -292,6 +294,7 @@ pub const MAX_SEED: u64 = i64::MAX as u64;
 
 /// How memory is modelled, and what a busy sibling costs.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Where and how")]
 pub struct MemoryOptions {
     /// How memory is modelled; analytic if the workload has memory profiles, none otherwise. none: constant speed, fixed costs per
     /// distance; analytic: caches, coherence and DRAM in closed forms; exact: every line touched, in simulated caches, the yardstick of the other,
@@ -324,16 +327,16 @@ pub struct SimArguments {
     #[command(flatten)]
     pub subject: SubjectArguments,
     /// Scheduler with its tunables, such as eevdf:base_slice_ns=3000000,hz=1000
-    #[arg(short, long, value_name = "SCHEDULER")]
+    #[arg(help_heading = "What runs", short, long, value_name = "SCHEDULER")]
     pub scheduler: String,
     /// Where it runs, as in `compare`
-    #[arg(long, value_name = "PLACE", default_value = "sim", long_help = on_help())]
+    #[arg(help_heading = "Where and how", long, value_name = "PLACE", default_value = "sim", long_help = on_help())]
     pub on: PlaceChoice,
     /// Seed of the run
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
     /// What to record: none, counters, full or full:TIME, as in `compare`
-    #[arg(long, value_name = "LEVEL", default_value = "counters", value_parser = parse_trace)]
+    #[arg(help_heading = "What is kept", long, value_name = "LEVEL", default_value = "counters", value_parser = parse_trace)]
     pub trace: TraceWanted,
     /// How memory is modelled.
     #[command(flatten)]
@@ -342,9 +345,34 @@ pub struct SimArguments {
     #[command(flatten)]
     pub run: RunArguments,
     /// Directory for the result and the trace
-    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
+    #[arg(help_heading = "What is kept", short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
-    /// Replace the run in the directory given with --out
-    #[arg(long, requires = "out")]
-    pub force: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory as _};
+
+    use super::*;
+
+    /// Every command that does something by itself, and how many options it has that not every command has.
+    fn leaves(command: &Command, before: &str, found: &mut Vec<(String, usize)>) {
+        let name = format!("{before}{}", command.get_name());
+        if !command.is_subcommand_required_set() {
+            let own = |argument: &&clap::Arg| {
+                argument.get_long().is_some() && !argument.is_global_set() && !argument.is_hide_set()
+            };
+            found.push((name.clone(), command.get_arguments().filter(own).count()));
+        }
+        command.get_subcommands().for_each(|inner| leaves(inner, &format!("{name} "), found));
+    }
+
+    /// What somebody who looks for an option reads through. More must take the place of something.
+    #[test]
+    fn there_are_at_most_25_commands_and_150_options() {
+        let mut found = Vec::new();
+        leaves(&Arguments::command(), "", &mut found);
+        let options: usize = found.iter().map(|(_, options)| options).sum();
+        assert!(found.len() <= 25 && options <= 150, "{} commands, {options} options: {found:?}", found.len());
+    }
 }

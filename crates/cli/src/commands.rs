@@ -73,9 +73,9 @@ fn write_output(path: Option<&Path>, text: &str, console: &Console) -> Result<()
     let Some(path) = path.filter(|path| *path != Path::new("-")) else {
         return Ok(console.out(text)?);
     };
-    if path.exists() {
+    if path.exists() && !console.force() {
         return Err(Failure::usage("warmcore::output", format!("{} exists already", path.display()))
-            .help("name a file that does not exist yet"));
+            .help("name a file that does not exist yet; or --force writes over it"));
     }
     warmcore_lab::files::write_atomically(path, text.as_bytes()).map_err(|error| {
         let advice = error.advice();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{GraphicalReportHandler, GraphicalTheme};
+use warmcore_lab::directory::Existing;
 use warmcore_report::printable::printable;
 
 use crate::args::OutputArguments;
@@ -33,6 +34,10 @@ pub struct Console {
     json: bool,
     /// What is not modelled is an error.
     strict: bool,
+    /// What is there is written over.
+    force: bool,
+    /// Simulations at the same time, if that was said.
+    jobs: Option<u16>,
     out_is_terminal: bool,
     error_is_terminal: bool,
     color: bool,
@@ -46,7 +51,12 @@ pub struct Console {
 impl Console {
     /// What was asked for.
     pub fn of(output: &OutputArguments) -> Self {
-        Self { strict: output.strict, ..Self::new(output.color, output.quiet, output.verbose, output.json) }
+        Self {
+            strict: output.strict,
+            force: output.force,
+            jobs: output.jobs,
+            ..Self::new(output.color, output.quiet, output.verbose, output.json)
+        }
     }
 
     /// Looks at the streams and the environment.
@@ -66,6 +76,8 @@ impl Console {
             verbosity,
             json,
             strict: false,
+            force: false,
+            jobs: None,
             out_is_terminal,
             error_is_terminal,
             color: color_on(out_is_terminal),
@@ -82,6 +94,22 @@ impl Console {
     /// Whether what is accepted of a workload but not modelled is an error.
     pub fn strict(&self) -> bool {
         self.strict
+    }
+
+    /// Whether what is there is written over.
+    pub fn force(&self) -> bool {
+        self.force
+    }
+
+    /// What becomes of a run in a directory that is to be written.
+    pub fn existing(&self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Refuse }
+    }
+
+    /// Simulations at the same time: as was said, or as many as this process has CPUs.
+    pub fn jobs(&self) -> usize {
+        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(available, usize::from)
     }
 
     /// Writes a result to standard output. Control characters are shown as numbers, apart from the colours of tables.

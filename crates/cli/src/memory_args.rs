@@ -54,9 +54,6 @@ pub struct MemoryRunArguments {
     /// Seed of the tasks' touches
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
-    /// Threads to simulate with. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
 }
 
 /// What `validate` compares besides the two places.
@@ -85,9 +82,6 @@ pub struct ValidateMemoryArguments {
     /// Write every value of both models to a file (CSV), which must not exist yet
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Threads to simulate with. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
 }
 
 /// How caches work.

@@ -73,6 +73,8 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("vm validate", "--boot-limit", "--guest boot-limit=TIME"),
     ("vm validate", "--trace-buffer", "--guest trace-buffer=MIB"),
     ("sweep", "--markdown", "--out DIR, whose sweep.md is the table"),
+    ("validate", "--again", "--renew simulations"),
+    ("validate", "--costs", "--renew costs"),
     ("validate", "--between", "nothing: it is always the simulator and a real kernel"),
     ("replay group", "--process", "--only process:PID"),
     ("replay group", "--descendants-of", "--only descendants-of:PID"),

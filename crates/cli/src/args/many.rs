@@ -43,7 +43,4 @@ pub struct SweepArguments {
     /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
-    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
 }

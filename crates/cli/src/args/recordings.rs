@@ -83,9 +83,6 @@ pub struct GroupArguments {
     /// Seed that the trials' seeds are derived from
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=super::MAX_SEED))]
     pub seed: u64,
-    /// Simulations at the same time; as many as there are CPUs if not given
-    #[arg(short, long, value_name = "COUNT")]
-    pub jobs: Option<std::num::NonZeroUsize>,
     /// File for a workload that replays the recording with its groups, for cache-aware schedulers to keep together
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
@@ -117,9 +114,6 @@ pub struct RecordArguments {
     /// Run directory to make; recording-N in this directory if not given
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
-    /// Write over a run directory that is there
-    #[arg(long)]
-    pub force: bool,
     /// Room for events that wait to be read, KiB per CPU
     #[arg(long, value_name = "KIB", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     pub buffer: u32,

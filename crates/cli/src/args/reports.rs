@@ -44,9 +44,6 @@ pub struct ReportArguments {
     /// Leave out the timeline and everything else that needs the events of a trial
     #[arg(long)]
     pub no_timeline: bool,
-    /// Write over files that are there
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// A figure, and how wide it is drawn.

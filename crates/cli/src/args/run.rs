@@ -7,6 +7,7 @@ use super::values::{TraceWanted, parse_time, parse_time_or_0};
 
 /// What any run can be asked for.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Where and how")]
 pub struct RunArguments {
     /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
     /// sysbench's --warmup-time), or 1 s, but at most a third, where a verdict is about a percentile of a workload that runs for a fixed time

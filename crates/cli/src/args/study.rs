@@ -51,7 +51,4 @@ pub struct StudyRunArguments {
     /// Write the result as a Markdown page to this file, which it replaces
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub page: Option<PathBuf>,
-    /// Simulations to run at the same time; as many as this process has CPUs if not given. Does not change any result
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use warmcore_places::vm::select::Choice;
 
 use super::values::{directory, page};
@@ -47,13 +47,10 @@ pub struct ValidateArguments {
     /// values as JSON
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
-    /// Simulate sched_ext programs (`scx:PROGRAM`) again, and keep that; otherwise --stored takes what is stored of them
-    #[arg(long, requires = "stored")]
-    pub again: bool,
-    /// Boot each machine once all the same, to measure what its kernel's own actions cost, and keep that with the stored results: what is
-    /// simulated beside them then has the same costs
-    #[arg(long, requires = "stored")]
-    pub costs: bool,
+    /// With --stored, make anew and keep: simulations, those of sched_ext programs (`scx:PROGRAM`), which are taken from what is stored otherwise;
+    /// costs, what the kernel's own actions cost, measured in one boot of each machine: what is simulated beside the results then has the same
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "stored")]
+    pub renew: Vec<Renewed>,
     /// Keep the real kernel's results there, replacing older ones
     #[arg(long)]
     pub store: bool,
@@ -66,6 +63,15 @@ pub struct ValidateArguments {
     /// How guests are made.
     #[command(flatten)]
     pub guest: GuestArguments,
+}
+
+/// What of stored results is made anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Renewed {
+    /// Simulations of sched_ext programs
+    Simulations,
+    /// What the kernel's own actions cost
+    Costs,
 }
 
 /// Arguments of `vm`.

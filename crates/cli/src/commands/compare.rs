@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use warmcore_lab::builder::Built;
-use warmcore_lab::directory::{DirectoryError, Existing, ORACLE, RunDirectory, SENSITIVITY};
+use warmcore_lab::directory::{DirectoryError, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, Observation, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
@@ -61,7 +61,7 @@ pub fn conclude(
 ) -> Result<ComparisonDocument, Failure> {
     load::warn_unmodelled(&experiment.workload.value, console);
     // Emulated guests use one CPU each, and much memory.
-    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+    let jobs = console.jobs();
     let record = experiment.record();
     describe(experiment, &record, directory, jobs, console);
 
@@ -192,7 +192,7 @@ pub fn begin(
     if arguments.keep == Keep::Nothing {
         return Ok((experiment, None));
     }
-    let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
+    let existing = console.existing();
     let id = || format!("{}-{}", utc_stamp(started), experiment.record().short_hash());
     let directory = match &arguments.out {
         Some(path) => RunDirectory::create(path, existing),
@@ -394,11 +394,6 @@ fn print(document: &ComparisonDocument, console: &Console) -> Result<(), Failure
 /// Seconds since 1970, UTC.
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Trials at the same time where nobody says how many.
-pub fn available_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// `20261120T115926Z`: sorts by time, and is a file name everywhere.

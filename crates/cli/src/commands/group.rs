@@ -73,8 +73,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
             .collect();
         let memory = if arguments.profile.is_some() { MemoryChoice::Analytic } else { MemoryChoice::None };
         let signals = Signals::listen()?;
-        let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, Into::into);
-        let conduct = Conduct { jobs, stop: signals.stop.clone() };
+        let conduct = Conduct { jobs: console.jobs(), stop: signals.stop.clone() };
         let seeds = trial_seeds(arguments.seed, arguments.trials);
         found =
             gains(&machine, &made.workload, &members, &[Placing::Gathered, Placing::Spread], &seeds, memory, &conduct)

@@ -16,7 +16,7 @@ use warmcore_workload::{LoadText, LoadTextError, load_text};
 
 use crate::args::CompareArguments;
 use crate::commands::compare::{
-    available_jobs, begin, conclude, directory_failure, experiment, leave, run_failure, unix_seconds, warn,
+    begin, conclude, directory_failure, experiment, leave, run_failure, unix_seconds, warn,
 };
 use crate::commands::verdict_table;
 use crate::console::Console;
@@ -77,7 +77,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         found.push((level, find(&mut arguments, &scale, (level, &first), &mut known, signals, console)?));
     }
     let out = arguments.out.clone();
-    if let (Some(out), false) = (&out, arguments.force)
+    if let (Some(out), false) = (&out, console.force())
         && out.exists()
     {
         return Err(Failure::usage("warmcore::directory", format!("{} exists already", out.display()))
@@ -143,11 +143,7 @@ fn find(
     signals: &Signals,
     console: &Console,
 ) -> Result<Loaded, Failure> {
-    let conduct = Conduct {
-        jobs: arguments.jobs.map_or_else(available_jobs, usize::from),
-        stop: Arc::clone(&signals.stop),
-        progress: &|_| {},
-    };
+    let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
     let measure = |count: u64| {
         arguments.workload = Some(scale.with(count));
         let built = experiment(arguments, console)?;

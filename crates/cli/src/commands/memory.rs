@@ -192,7 +192,7 @@ pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Fail
     };
     match &arguments.trace {
         Some(path) => replay(arguments, path, &machine, &options, &mut document)?,
-        None => simulate(arguments, &machine, options, &mut document)?,
+        None => simulate(arguments, (&machine, console.jobs()), options, &mut document)?,
     }
     document.notes.iter().for_each(|note| console.warn(note));
     let text = if console.json() { pretty(&document) } else { text(&document, console) };
@@ -237,7 +237,7 @@ fn cpus(list: &str, machine: &Machine) -> Result<Vec<CpuId>, Failure> {
 
 fn simulate(
     arguments: &MemoryRunArguments,
-    machine: &Machine,
+    (machine, jobs): (&Machine, usize),
     options: Options,
     document: &mut Document,
 ) -> Result<(), Failure> {
@@ -264,11 +264,10 @@ fn simulate(
             places.push((name.to_owned(), cpu));
         }
     }
-    let mut pool = rayon::ThreadPoolBuilder::new();
-    if let Some(jobs) = arguments.jobs {
-        pool = pool.num_threads(usize::from(jobs));
-    }
-    let pool = pool.build().map_err(|error| Failure::failed(CODE, format!("cannot start threads: {error}")))?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .build()
+        .map_err(|error| Failure::failed(CODE, format!("cannot start threads: {error}")))?;
     let mut simulation = Simulation::new(machine, options, specs).map_err(|error| failure(&error))?;
     for (task, (_, cpu)) in places.iter().enumerate() {
         simulation.place(task, Some(*cpu)).map_err(|error| failure(&error))?;

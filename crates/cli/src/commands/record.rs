@@ -17,7 +17,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 use warmcore_capture::homes::ProcessHomes;
 use warmcore_capture::trace_dat::{self, Contents};
-use warmcore_lab::directory::{Existing, RECORDING, RunDirectory};
+use warmcore_lab::directory::{RECORDING, RunDirectory};
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
 use warmcore_places::host::recorder::{self, BETWEEN_READINGS, Backend, Recorder, TRACEFS};
@@ -81,7 +81,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     }
     let machine = Named { source: "host".into(), value: load::machine("host")?.value };
     let out = arguments.out.clone().unwrap_or_else(free_name);
-    let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
+    let existing = console.existing();
     let backend = match arguments.backend {
         BackendName::Auto => Backend::Auto,
         BackendName::Tracefs => Backend::Tracefs,

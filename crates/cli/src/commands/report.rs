@@ -64,11 +64,11 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
     for (kind, path) in [(Drawing::Svg, &arguments.svg), (Drawing::Pdf, &arguments.pdf)] {
         let Some(path) = path else { continue };
         if let Some(FigureWanted { name, width }) = &arguments.figure {
-            write_figure(&runs, name, width.as_deref(), (kind, path), arguments.force)?;
+            write_figure(&runs, name, width.as_deref(), (kind, path), console.force())?;
             console.note(&format!("figure: {}", path.display()));
             written.push(WrittenFile::new("figure", path));
         } else {
-            let count = write_figures(&runs, kind, path, arguments.force)?;
+            let count = write_figures(&runs, kind, path, console.force())?;
             console.note(&format!("{count} figures: {}", path.display()));
             written.push(WrittenFile::new("figures", path));
         }
@@ -78,7 +78,7 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         if path == Path::new("-") {
             console.out(&text)?;
         } else {
-            write_new(path, text.as_bytes(), arguments.force)?;
+            write_new(path, text.as_bytes(), console.force())?;
             written.push(WrittenFile::new("markdown", path));
         }
     }
@@ -86,14 +86,14 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         let [run] = runs.as_slice() else {
             return Err(Failure::usage("warmcore::usage", "a lesson is about one run").help("name one run directory"));
         };
-        write_lesson(run, path, arguments.force, &signals, console)?;
+        write_lesson(run, path, console.force(), &signals, console)?;
         written.push(WrittenFile::new("lesson", path));
     }
     for (format, path) in traces {
         write_traces(format, &runs, &arguments, path, &signals, console, &mut written)?;
     }
     if page {
-        let path = write_page(&arguments, &runs)?;
+        let path = write_page(&arguments, &runs, console.force())?;
         console.note(&format!("report: {}", path.display()));
         if arguments.open {
             open(&path)?;
@@ -119,10 +119,10 @@ fn check_outputs(arguments: &ReportArguments, console: &Console) -> Result<(), F
 }
 
 /// Writes the page; returns where it is.
-fn write_page(arguments: &ReportArguments, runs: &[Run]) -> Result<PathBuf, Failure> {
+fn write_page(arguments: &ReportArguments, runs: &[Run], force: bool) -> Result<PathBuf, Failure> {
     let page = html::page(runs);
     match (&arguments.html, arguments.runs.as_slice()) {
-        (Some(path), _) => write_new(path, page.as_bytes(), arguments.force).map(|()| path.clone()),
+        (Some(path), _) => write_new(path, page.as_bytes(), force).map(|()| path.clone()),
         // It is made from the directory and belongs to it: an older one is replaced.
         (None, [run]) => {
             let path = run.join(REPORT);
@@ -287,9 +287,9 @@ fn write_traces(
             let file = trace_file(path, format.ending(), names, several);
             if format == Format::Perfetto {
                 let topology = topology_json(&run.disk.experiment.machine.value);
-                write_new(&file.with_extension("topology.json"), topology.as_bytes(), arguments.force)?;
+                write_new(&file.with_extension("topology.json"), topology.as_bytes(), console.force())?;
             }
-            to_file(format, run, index, &file, arguments.force, signals)?;
+            to_file(format, run, index, &file, console.force(), signals)?;
             let hint = match format {
                 Format::Perfetto => " (open it at ui.perfetto.dev, which keeps it on this computer)",
                 Format::Lines | Format::History(_) => "",

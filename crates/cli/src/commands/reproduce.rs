@@ -20,7 +20,6 @@ use warmcore_schedulers::contention::ContentionError;
 use warmcore_study::document::decimal;
 
 use crate::args::StudyRunArguments;
-use crate::commands::compare::available_jobs;
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 
@@ -79,7 +78,7 @@ pub fn run(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failu
     if let Some(out) = &arguments.out {
         write_atomically(&out.join("cdf-dio.json"), pretty(&document).as_bytes())
             .map_err(|error| Failure::failed("warmcore::directory", error))?;
-        let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+        let jobs = console.jobs();
         write(out, SEED, trials, jobs)?;
         console.note(&format!("directory: {}", out.display()));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::directory::RunDirectory;
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::Experiment;
 use warmcore_lab::measures;
@@ -52,7 +52,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         .build()?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
-    let existing = if arguments.force { Existing::Replace } else { Existing::Refuse };
+    let existing = console.existing();
     let directory = arguments.out.as_ref().map(|path| RunDirectory::create(path, existing)).transpose();
     let directory = directory.map_err(directory_failure)?;
     if let Some(directory) = &directory {

@@ -16,9 +16,7 @@ use warmcore_study::run::{self, Means, StudyError};
 use warmcore_study::{library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
-use crate::commands::compare::{
-    available_jobs, directory_failure, resume_failure, run_failure, session_failure, unix_seconds,
-};
+use crate::commands::compare::{directory_failure, resume_failure, run_failure, session_failure, unix_seconds};
 use crate::commands::{reproduce, study_drawings, study_sensitivity};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
@@ -85,7 +83,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     if let Some(out) = &arguments.out {
         directory(out)?;
     }
-    let trials = run_plan(&plan, arguments.out.as_deref(), arguments, &signals, console)?;
+    let trials = run_plan(&plan, arguments.out.as_deref(), &signals, console)?;
     let document = StudyDocument::new(&plan, &trials);
     let heading = library::heading(&arguments.studies);
     let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
@@ -133,11 +131,10 @@ fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Failure> 
 pub fn run_plan(
     plan: &Plan,
     out: Option<&Path>,
-    arguments: &StudyRunArguments,
     signals: &Signals,
     console: &Console,
 ) -> Result<Vec<Vec<Vec<warmcore_lab::trial::Trial>>>, Failure> {
-    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+    let jobs = console.jobs();
     let total = plan.simulations_in_all();
     console.note(&format!(
         "{} studies, {} experiments, {total} simulations, {jobs} at a time",

@@ -19,7 +19,7 @@ use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::run::{self, Done, Means, StudyError};
 
 use crate::args::SweepArguments;
-use crate::commands::compare::{available_jobs, headroom_of, oracle_failure, session_failure, unix_seconds};
+use crate::commands::compare::{headroom_of, oracle_failure, session_failure, unix_seconds};
 use crate::commands::study::{self, study_failure};
 use crate::commands::verdict_table;
 use crate::console::{Console, Table, Tone};
@@ -36,7 +36,7 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     let experiments = experiments(arguments, console)?;
     let out = arguments.out.as_deref();
     out.map(study::directory).transpose()?;
-    let jobs = arguments.jobs.map_or_else(available_jobs, usize::from);
+    let jobs = console.jobs();
     let total: usize = experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum();
     console.note(&format!("{} experiments, {total} simulations, {jobs} at a time", experiments.len()));
     let bar = console.progress(total, "simulations");

@@ -16,7 +16,7 @@ use warmcore_lab::files::write_atomically;
 use warmcore_lab::session::pretty;
 use warmcore_topology::NO_BACKGROUND;
 
-use crate::args::ValidateArguments;
+use crate::args::{Renewed, ValidateArguments};
 use crate::commands::{validate_memory, vm};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
@@ -62,12 +62,16 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
         for ((path, experiment), result) in experiments.iter().zip(&mut results) {
             *result = stored::read(&results_directory(path), experiment).map_err(failed)?;
         }
-        if arguments.costs {
+        if arguments.renew.contains(&Renewed::Costs) {
             measure_costs(arguments, &experiments, &mut results, &signals, console)?;
         }
         for ((path, experiment), result) in experiments.iter().zip(&mut results) {
             match result {
-                Some(result) if arguments.again && experiment.has_programs() && has_all(experiment, console) => {
+                Some(result)
+                    if arguments.renew.contains(&Renewed::Simulations)
+                        && experiment.has_programs()
+                        && has_all(experiment, console) =>
+                {
                     console.info(&format!("simulating {} again", experiment.name));
                     run::simulate_programs(experiment, result, &signals.stop).map_err(failed)?;
                     keep(path, experiment, result)?;
@@ -77,7 +81,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
                         .map(|name| name.unwrap_or(NO_BACKGROUND));
                     console.warn(&format!(
                         "{}: what is stored of its programs was simulated with --background {stored} and not {wanted}, so it is not \
-                         compared; --again simulates them",
+                         compared; --renew simulations makes them",
                         experiment.name
                     ));
                 }

@@ -39,7 +39,7 @@ pub fn run(arguments: &ValidateMemoryArguments, console: &Console) -> Result<(),
     }
     let signals = Signals::listen()?;
     let seeds: Vec<u64> = (0..u64::from(arguments.seeds)).map(|number| arguments.seed + number).collect();
-    let threads = arguments.jobs.map_or(0, usize::from);
+    let threads = console.jobs();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Failure::failed(CODE, format!("cannot start threads: {error}")))?;
 
