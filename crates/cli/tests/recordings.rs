@@ -4,6 +4,7 @@ mod common;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::Scratch;
 use warmcore_testing::skip;
@@ -151,6 +152,12 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     assert!(survey["interfaces"].as_array().unwrap().len() > 10);
 }
 
+/// One experiment at a time changes this computer, and another is refused: tests that make one wait for each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Whether experiments can keep their journal, or what is lacking.
 fn is_root() -> Result<(), &'static str> {
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
@@ -161,6 +168,7 @@ fn is_root() -> Result<(), &'static str> {
 fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_itself() {
     let scratch = Scratch::new();
     skip!(unless is_root());
+    let _alone = alone();
     let words = "compare --on host:cpus=all,cpus=0,warm-up-rounds=0 -s eevdf -n 2 --metric after:Time: --json --out run -- echo Time: 2.5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!((&document["experiment"]["design"], &document["primary"]), (&"blocked".into(), &"after:Time:".into()));
@@ -189,6 +197,7 @@ fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_it
 fn a_workload_on_this_computer_runs_with_real_threads_and_tells_its_own_times() {
     let scratch = Scratch::new();
     skip!(unless is_root());
+    let _alone = alone();
     let words = "compare --on host:warm-up-rounds=0 -s eevdf -n 1 --json --keep nothing -w hackbench:-T,-p,-f2,-g1,-l5";
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!(document["primary"], "hackbench_time_ns");
@@ -204,6 +213,7 @@ fn a_workload_on_this_computer_has_a_warm_up_and_a_command_has_none() {
     compare("-- true").exits_with(2).complains("measured as a whole");
     compare("-w spin:-n2,-d20ms").exits_with(2).complains("nothing would count");
     skip!(unless is_root());
+    let _alone = alone();
     let document: serde_json::Value =
         serde_json::from_str(&compare("--json -w spin:-n2,-d60ms").exits_with(0).out).unwrap();
     assert_eq!(document["experiment"]["warm_up_ns"], 20_000_000);
@@ -286,7 +296,8 @@ fn counters_and_page_homes_are_recorded_and_joined_to_places() {
 fn threads_that_wake_each_other_through_a_pipe_are_told_its_name() {
     let scratch = Scratch::new();
     skip!(unless can_record());
-    let script = "for k in 1 2 3 4 5 6 7 8 9; do echo x; sleep 0.02; done | while read line; do :; done";
+    // Long enough for whoever looks at its files now and then, also where this computer has other work.
+    let script = "for k in $(seq 40); do echo x; sleep 0.02; done | while read line; do :; done";
     let ran = scratch.command("record --calls --out piped --").args(["bash", "-c", script]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     if String::from_utf8_lossy(&ran.stderr).contains("CONFIG_FTRACE_SYSCALLS") {
