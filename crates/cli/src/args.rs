@@ -87,7 +87,6 @@ pub struct OutputArguments {
 
 /// The verbs.
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one of them is made in a process")]
 pub enum Command {
     /// Run a workload under several schedulers and say which is best
     Compare(CompareArguments),
