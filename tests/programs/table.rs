@@ -140,7 +140,7 @@ const fn sleep(milliseconds: u64) -> Step {
 pub fn cases() -> Vec<Case> {
     let mut cases =
         vec![computing(), sleeping(), drawing(), looping(), changing_attributes(), later_start(), suspending()];
-    cases.extend([parents(), served_list(), stopping(), duration(), initial_count()]);
+    cases.extend([parents(), served_list(), stopping(), duration(), initial_count(), queueing()]);
     cases.extend([TimerMode::Relative, TimerMode::Absolute].into_iter().flat_map(timers));
     cases.extend([false, true].map(taking_turns));
     cases.extend([ChannelKind::Pipe, ChannelKind::Socket].map(messages));
@@ -329,6 +329,21 @@ fn initial_count() -> Case {
     case
 }
 
+fn queueing() -> Case {
+    let mut case =
+        Case::new("what is taken from a queue has been there since it was added, and arrivals come no sooner than due");
+    let queue = case.workload.add_semaphore("queue", 0);
+    let record = case.record(4, 5 * MS);
+    let arrival = Step::Draw { what: Drawn::Arrival { slot: 1 }, from: Distribution::Constant { ns: 2 * MS } };
+    let program = all([Step::StartClock { slot: 1 }])
+        .repeat(Some(4), |body| body.step(arrival).step(Step::SemPost(queue)))
+        .step(sleep(5))
+        .repeat(Some(4), |body| body.step(Step::SemTake { semaphore: queue, slot: 0 }).step(record));
+    case.tasks("queues", 1, program);
+    case.least_elapsed_ns = 13 * MS;
+    case
+}
+
 /// Each way to wait for somebody else: nobody goes on before it is released.
 fn waits() -> Vec<Case> {
     let case = |what: &str| Case::new(format!("nobody goes on before it is released: {what}"));
@@ -410,7 +425,7 @@ fn waits() -> Vec<Case> {
 }
 
 /// The kinds of steps. A step of a new kind does not compile until it has a name here, and the table lacks it until a program has it.
-const KINDS: [&str; 36] = [
+const KINDS: [&str; 37] = [
     "run",
     "run time",
     "sleep",
@@ -426,6 +441,7 @@ const KINDS: [&str; 36] = [
     "resume",
     "semaphore post",
     "semaphore wait",
+    "semaphore take",
     "send",
     "receive",
     "enlist",
@@ -466,6 +482,7 @@ fn kind(step: &Step) -> &'static str {
         Step::Resume(_) => "resume",
         Step::SemPost(_) => "semaphore post",
         Step::SemWait(_) => "semaphore wait",
+        Step::SemTake { .. } => "semaphore take",
         Step::Send { .. } => "send",
         Step::Receive { .. } => "receive",
         Step::Enlist { .. } => "enlist",

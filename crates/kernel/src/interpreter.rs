@@ -115,6 +115,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     Drawn::Work => self.busy(cpu, id, Activity::Work, ns),
                     Drawn::CpuTime => self.busy(cpu, id, Activity::CpuTime, ns),
                     Drawn::Sleep => self.sleep_step(id, ns),
+                    Drawn::Arrival { slot } => self.arrival_step(id, usize::from(*slot), ns),
                 }
             }
             Step::Timer { timer, period_ns, mode } => self.timer_step(id, timer.index(), *period_ns, *mode),
@@ -127,8 +128,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Step::Barrier(barrier) => self.barrier_step(cpu, id, *barrier),
             Step::Suspend => self.suspend_step(id),
             Step::Resume(template) => self.resume_step(id, template.0),
-            Step::SemPost(semaphore) => self.post_step(id, semaphore.index()),
-            Step::SemWait(semaphore) => self.sem_wait_step(id, semaphore.index()),
+            Step::SemPost(semaphore) => self.post_step(cpu, id, semaphore.index()),
+            Step::SemWait(semaphore) => self.sem_wait_step(id, semaphore.index(), None),
+            Step::SemTake { semaphore, slot } => self.sem_wait_step(id, semaphore.index(), Some(*slot)),
             Step::Send { channel, bytes } => self.send_step(cpu, id, *channel, u64::from(*bytes)),
             Step::Receive { channel, bytes } => self.receive_step(cpu, id, *channel, u64::from(*bytes)),
             Step::Enlist { list, recorder } => self.enlist_step(cpu, id, *list, recorder.map(|id| id.index())),
@@ -195,7 +197,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             Step::RecordClock { slot, recorder } => {
                 let started_ns = self.core.tasks[id.index()].clocks[usize::from(*slot)];
-                self.record(recorder.index(), (started_ns, self.local_now(cpu) - started_ns));
+                self.record(recorder.index(), (started_ns, self.local_now(cpu).saturating_sub(started_ns)));
                 Done::Next
             }
             Step::Phase(phase) => {
@@ -366,6 +368,19 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.block(id, WaitReason::Time)
     }
 
+    fn arrival_step(&mut self, id: TaskId, clock: usize, drawn_ns: u64) -> Done {
+        if self.stage(id) == Stage::Woken {
+            return Done::Next;
+        }
+        if self.pay(id, self.core.machine.costs().timer_ns) {
+            return Done::Busy;
+        }
+        let clock_ns = &mut self.core.tasks[id.index()].clocks[clock];
+        *clock_ns += drawn_ns;
+        let due_ns = *clock_ns;
+        if due_ns > self.core.now_ns { self.sleep_until(id, due_ns) } else { Done::Next }
+    }
+
     fn timer_step(&mut self, id: TaskId, timer: usize, period_ns: u64, mode: TimerMode) -> Done {
         if self.stage(id) == Stage::Woken {
             return Done::Next;
@@ -465,22 +480,24 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         Done::Next
     }
 
-    fn post_step(&mut self, id: TaskId, semaphore: usize) -> Done {
+    fn post_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize) -> Done {
         if !self.objects.semaphores[semaphore].waiters.is_empty() && self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }
+        let now_ns = self.local_now(cpu);
         let state = &mut self.objects.semaphores[semaphore];
-        state.count += 1;
+        state.add(now_ns);
         if let Some(waiter) = state.waiters.pop_front() {
             self.wake(waiter, BY_TASK);
         }
         Done::Next
     }
 
-    fn sem_wait_step(&mut self, id: TaskId, semaphore: usize) -> Done {
-        let state = &mut self.objects.semaphores[semaphore];
-        if state.count > 0 {
-            state.count -= 1;
+    fn sem_wait_step(&mut self, id: TaskId, semaphore: usize, clock: Option<u8>) -> Done {
+        if let Some(added_ns) = self.objects.semaphores[semaphore].take() {
+            if let Some(slot) = clock {
+                self.core.tasks[id.index()].clocks[usize::from(slot)] = added_ns;
+            }
             return Done::Next;
         }
         if self.stage(id) == Stage::Woken {

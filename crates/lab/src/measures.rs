@@ -280,7 +280,7 @@ fn as_name(text: &str) -> String {
 ///
 /// - schbench: the p99 of the wakeup latencies that it records itself;
 /// - hackbench: the time it prints;
-/// - sysbench: transactions per second;
+/// - sysbench: transactions per second; the p99 of their latencies where their rate is given;
 /// - one that ends by itself: elapsed time;
 /// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency;
 /// - one that runs for a fixed time and only computes: the work done.
@@ -290,6 +290,9 @@ pub fn primary(workload: &Workload) -> String {
         ResultStyle::Schbench { wakeup, .. } => return recorder_p99(workload, *wakeup),
         ResultStyle::Hackbench { .. } if workload.recorders.iter().any(|name| name == HACKBENCH_TIME) => {
             return HACKBENCH.into();
+        }
+        ResultStyle::Sysbench { transaction } if workload.has_arrivals() => {
+            return recorder_p99(workload, *transaction);
         }
         ResultStyle::Sysbench { transaction } => return recorder_rate(recorder_name(workload, *transaction)),
         ResultStyle::Hackbench { .. } | ResultStyle::Plain => {}
@@ -301,12 +304,15 @@ pub fn primary(workload: &Workload) -> String {
     if sleeps { "wakeup_p99_ns".into() } else { WORK.into() }
 }
 
-/// A second measure that belongs beside the primary one: schbench's request latencies; how evenly CPU time was given to
+/// A second measure that belongs beside the primary one: schbench's request latencies; sysbench's latencies, or whether a given rate was kept; how evenly CPU time was given to
 /// tasks that only compute.
 #[must_use]
 pub fn secondary(workload: &Workload) -> Option<String> {
     match &workload.style {
         ResultStyle::Schbench { request, .. } => Some(recorder_p99(workload, *request)),
+        ResultStyle::Sysbench { transaction } if workload.has_arrivals() => {
+            Some(recorder_rate(recorder_name(workload, *transaction)))
+        }
         ResultStyle::Sysbench { transaction } => Some(recorder_p99(workload, *transaction)),
         _ if primary(workload) == WORK => Some(DEVIATION.into()),
         _ => None,
@@ -329,7 +335,7 @@ fn stops(step: &Step) -> bool {
 fn blocks(step: &Step) -> bool {
     match step {
         Step::Sleep { .. }
-        | Step::Draw { what: Drawn::Sleep, .. }
+        | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
         | Step::Timer { .. }
         | Step::Lock(_)
         | Step::Wait { .. }
@@ -337,6 +343,7 @@ fn blocks(step: &Step) -> bool {
         | Step::Barrier(_)
         | Step::Suspend
         | Step::SemWait(_)
+        | Step::SemTake { .. }
         | Step::Send { .. }
         | Step::Receive { .. }
         | Step::Enlist { .. }

@@ -129,6 +129,21 @@ fn transactions_per_second_are_of_the_time_in_which_there_were_transactions() {
 }
 
 #[test]
+fn transactions_that_come_by_themselves_are_judged_by_their_latency() {
+    for length in ["--events=2000", "--time=1"] {
+        let workload = format!("sysbench:--threads=2,--rate=4000,{length}");
+        let document = compared(&["eevdf", "cfs"], "1s1n1l2c1t", &workload, None);
+        assert_eq!(document.primary, "recorder_transaction_latency_p99_ns", "{length}");
+    }
+    let elapsed = compared(&["eevdf", "cfs"], "1s1n1l2c1t", "sysbench:--rate=4000,--events=2000", Some("elapsed_ns"));
+    assert_eq!(elapsed.primary, "recorder_transaction_latency_p99_ns");
+    let said = "elapsed time is fixed by when work arrives: timers and sleeps of events";
+    assert!(elapsed.verdict.sentence.starts_with(said), "{}", elapsed.verdict.sentence);
+    let few = compared(&["eevdf", "cfs"], "1s1n1l2c1t", "sysbench:--rate=4000,--events=50", None);
+    assert_eq!(few.primary, "recorder_transaction_latency_mean_ns");
+}
+
+#[test]
 fn a_run_that_would_never_end_is_refused_before_it_begins() {
     let endless = built(&["eevdf"], "1s1n1l1c1t", r#"{ "tasks": { "a": { "run": 1000 } } }"#, None).unwrap_err();
     assert!(matches!(&endless, BuildError::Endless { task } if task == "a"), "{endless}");

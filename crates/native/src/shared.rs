@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::thread::futex;
-use warmcore_workload::{ProcessId, Step, TaskTemplateId, Warning, Workload, add_warning};
+use warmcore_workload::{ProcessId, SemaphoreId, Step, TaskTemplateId, Warning, Workload, add_warning};
 
 use crate::channel::Channel;
 use crate::clock::now_ns;
@@ -62,12 +62,15 @@ impl Objects {
             let failed = |source| NativeError::Barrier { barrier: barrier.name.clone(), source };
             Barrier::new(barrier.participants, barrier.wait).map_err(failed)
         });
-        let semaphores = workload.semaphores.iter();
+        let semaphores = (0..).zip(&workload.semaphores).map(|(id, semaphore)| {
+            let timed = workload.is_timed(SemaphoreId(id));
+            Semaphore::new(semaphore.initial, timed)
+        });
         Ok(Self {
             locks: workload.locks.iter().map(|_| Lock::default()).collect(),
             conditions: workload.conditions.iter().map(|_| WaitQueue::default()).collect(),
             barriers: barriers.collect::<Result<_, _>>()?,
-            semaphores: semaphores.map(|semaphore| Semaphore::new(semaphore.initial)).collect(),
+            semaphores: semaphores.collect(),
             channels,
             lists: workload.lists.iter().map(|_| List::default()).collect(),
             timers: workload.timers.iter().map(|_| Mutex::new(None)).collect(),

@@ -243,14 +243,37 @@ impl Barrier {
 pub(crate) struct Semaphore {
     count: AtomicU32,
     waiting: AtomicU32,
+    /// When those that count were added, where a step asks.
+    added: Option<Mutex<Added>>,
+}
+
+struct Added {
+    /// How many of those that were there at the start are left, and when that was.
+    initial: (u32, u64),
+    later_ns: VecDeque<u64>,
+}
+
+impl Added {
+    fn take(&mut self) -> Option<u64> {
+        let (left, start_ns) = &mut self.initial;
+        if *left == 0 {
+            return self.later_ns.pop_front();
+        }
+        *left -= 1;
+        Some(*start_ns)
+    }
 }
 
 impl Semaphore {
-    pub(crate) fn new(initial: u32) -> Self {
-        Self { count: AtomicU32::new(initial), waiting: AtomicU32::new(0) }
+    pub(crate) fn new(initial: u32, timed: bool) -> Self {
+        let added = timed.then(|| Mutex::new(Added { initial: (initial, now_ns()), later_ns: VecDeque::new() }));
+        Self { count: AtomicU32::new(initial), waiting: AtomicU32::new(0), added }
     }
 
     pub(crate) fn post(&self) {
+        if let Some(added) = &self.added {
+            locked(added).later_ns.push_back(now_ns());
+        }
         // A count that is full stays full; the largest value of a C library's semaphore is 2^31 - 1.
         let _ = self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_add(1));
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -258,11 +281,12 @@ impl Semaphore {
         }
     }
 
-    pub(crate) fn wait(&self, stop: &Stop) -> Result<(), Stopped> {
+    /// Takes one. Returns when the one that was added first was, if that is known.
+    pub(crate) fn wait(&self, stop: &Stop) -> Result<Option<u64>, Stopped> {
         loop {
             let taken = self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
             if taken.is_ok() {
-                return Ok(());
+                return Ok(self.added.as_ref().and_then(|added| locked(added).take()));
             }
             self.waiting.fetch_add(1, Ordering::SeqCst);
             wait(&self.count, 0);
@@ -397,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_semaphore_lets_as_many_through_as_were_posted() {
-        let (semaphore, stop, passed) = (Semaphore::new(2), Stop::default(), AtomicU64::new(0));
+        let (semaphore, stop, passed) = (Semaphore::new(2, false), Stop::default(), AtomicU64::new(0));
         in_threads(4, |index| {
             if index == 0 {
                 for _ in 0..298 {
@@ -412,6 +436,16 @@ mod tests {
         });
         assert_eq!(passed.into_inner(), 300);
         assert_eq!(semaphore.count.into_inner(), 0);
+    }
+
+    #[test]
+    fn a_timed_semaphore_knows_when_each_was_added_and_gives_the_first_first() {
+        let before_ns = now_ns();
+        let (semaphore, stop) = (Semaphore::new(1, true), Stop::default());
+        semaphore.post();
+        semaphore.post();
+        let taken: Vec<u64> = (0..3).map(|_| semaphore.wait(&stop).unwrap().unwrap()).collect();
+        assert!(before_ns <= taken[0] && taken.is_sorted() && taken[2] <= now_ns(), "{taken:?}");
     }
 
     #[test]

@@ -308,6 +308,12 @@ impl<'a> Thread<'a> {
                     Drawn::Work => self.step(&Step::Run { work_ns: ns })?,
                     Drawn::CpuTime => self.step(&Step::RunTime { cpu_ns: ns })?,
                     Drawn::Sleep => self.sleep(ns)?,
+                    Drawn::Arrival { slot } => {
+                        let clock = &mut self.clocks[usize::from(*slot)];
+                        *clock = clock.saturating_add(ns);
+                        let due = *clock;
+                        self.sleep_until(due)?;
+                    }
                 }
             }
             Step::Timer { timer, period_ns, mode } => self.timer(*timer, *period_ns, *mode)?,
@@ -324,7 +330,13 @@ impl<'a> Thread<'a> {
             }
             Step::Resume(template) => objects.suspended[template.index()].wake_all(),
             Step::SemPost(semaphore) => objects.semaphores[semaphore.index()].post(),
-            Step::SemWait(semaphore) => objects.semaphores[semaphore.index()].wait(stop)?,
+            Step::SemWait(semaphore) => {
+                objects.semaphores[semaphore.index()].wait(stop)?;
+            }
+            Step::SemTake { semaphore, slot } => {
+                let added_ns = objects.semaphores[semaphore.index()].wait(stop)?;
+                self.clocks[usize::from(*slot)] = added_ns.unwrap_or_else(now_ns);
+            }
             Step::Send { channel, bytes } => {
                 let result = objects.channels[channel.index()].send(*bytes, &mut self.message, stop);
                 result.map_err(|failed| self.failed(failed))?;
@@ -440,10 +452,13 @@ impl<'a> Thread<'a> {
             *last = Some(kept);
             until
         };
-        if let Some(until) = until {
-            while sleep_until(until) {
-                self.shared.stop.check()?;
-            }
+        until.map_or(Ok(()), |until| self.sleep_until(until))
+    }
+
+    /// Sleeps until a time, if that has not passed.
+    fn sleep_until(&self, until_ns: u64) -> Result<(), Left> {
+        while sleep_until(until_ns) {
+            self.shared.stop.check()?;
         }
         Ok(())
     }

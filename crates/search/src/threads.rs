@@ -62,7 +62,7 @@ fn is_placed(workload: &Workload, thread: usize) -> bool {
                 | Step::LoopStart { .. }
                 | Step::LoopEnd { .. }
                 | Step::Sleep { .. }
-                | Step::Draw { what: Drawn::Sleep, .. }
+                | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
                 | Step::StartClock { .. }
                 | Step::RecordClock { .. }
                 | Step::Phase(_)

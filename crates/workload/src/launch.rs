@@ -89,7 +89,9 @@ impl Workload {
             Step::Signal(condition) | Step::Broadcast(condition) => vec![("condition", condition.0)],
             Step::Barrier(barrier) => vec![("barrier", barrier.0)],
             Step::Resume(template) | Step::Fork(template) => vec![("task", template.0)],
-            Step::SemPost(semaphore) | Step::SemWait(semaphore) => vec![("semaphore", semaphore.0)],
+            Step::SemPost(semaphore) | Step::SemWait(semaphore) | Step::SemTake { semaphore, .. } => {
+                vec![("semaphore", semaphore.0)]
+            }
             Step::Send { channel, .. } | Step::Receive { channel, .. } => vec![("channel", channel.0)],
             Step::Enlist { list, .. } | Step::Serve(list) => vec![("list", list.0)],
             Step::Timer { timer, .. } if !self.timer_is_private(*timer) => vec![("timer", timer.0)],

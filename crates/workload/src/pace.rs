@@ -1,6 +1,6 @@
 //! What no scheduler changes: the time that tasks take by their timers and sleeps alone, and tasks that never end.
 
-use crate::{Drawn, Program, Step, Task, Workload};
+use crate::{Drawn, Program, SemaphoreId, Step, Task, Workload};
 
 impl Program {
     /// Nanoseconds from a task's start to its end that its timers, or its sleeps, take alone, whichever are more; work and waiting for others
@@ -13,7 +13,7 @@ impl Program {
         });
         let sleeps = self.sum(|step| match step {
             Step::Sleep { duration_ns } => *duration_ns,
-            Step::Draw { what: Drawn::Sleep, from } => from.mean_ns() as u64,
+            Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, from } => from.mean_ns() as u64,
             _ => 0,
         });
         timers.max(sleeps)
@@ -63,6 +63,23 @@ impl Program {
 }
 
 impl Workload {
+    /// Whether a step asks when what it takes from this semaphore was added ([`Step::SemTake`]).
+    #[must_use]
+    pub fn is_timed(&self, semaphore: SemaphoreId) -> bool {
+        self.programs
+            .iter()
+            .flat_map(|program| &program.steps)
+            .any(|step| matches!(step, Step::SemTake { semaphore: taken, .. } if *taken == semaphore))
+    }
+
+    /// Whether requests arrive by themselves, at drawn times, and not when earlier ones are done ([`Drawn::Arrival`]): then their rate is
+    /// no scheduler's doing.
+    #[must_use]
+    pub fn has_arrivals(&self) -> bool {
+        let arrives = |step: &Step| matches!(step, Step::Draw { what: Drawn::Arrival { .. }, .. });
+        self.programs.iter().flat_map(|program| &program.steps).any(arrives)
+    }
+
     /// A task because of which the workload never ends: it loops for ever, and nothing else ends the workload, neither its duration nor a
     /// task's [`Step::Stop`].
     #[must_use]

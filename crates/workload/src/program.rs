@@ -139,6 +139,14 @@ pub enum Step {
     SemPost(SemaphoreId),
     /// Take one from a semaphore, blocking while it is zero.
     SemWait(SemaphoreId),
+    /// As [`Step::SemWait`], and a clock is set to the time at which what was taken had been added; what is added first is taken first.
+    /// So a sample that begins with that clock counts the time in a queue.
+    SemTake {
+        /// The semaphore. What it has at the start was added then.
+        semaphore: SemaphoreId,
+        /// Which of the task's four clocks.
+        slot: u8,
+    },
     /// Write a message; blocks while the channel is full.
     Send {
         /// Where to.
@@ -253,6 +261,12 @@ pub enum Drawn {
     CpuTime,
     /// As [`Step::Sleep`].
     Sleep,
+    /// Advances a clock by the time and sleeps until then; does not sleep when that has passed. So arrivals keep their rate, however
+    /// late their task is woken.
+    Arrival {
+        /// Which of the task's four clocks.
+        slot: u8,
+    },
 }
 
 /// What the next expiry of a [`Step::Timer`] is counted from.
@@ -462,7 +476,7 @@ impl Program {
             matches!(
                 step,
                 Step::Sleep { .. }
-                    | Step::Draw { what: Drawn::Sleep, .. }
+                    | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
                     | Step::Timer { .. }
                     | Step::Lock(_)
                     | Step::Unlock(_)

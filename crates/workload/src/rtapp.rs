@@ -72,7 +72,8 @@
 //! `receive` with `bytes`; `enlist` and `record_clock` with `recorder`; `memory_bytes` and `chase_hops` with `region_bytes`; and `loop`
 //! (times, −1 for ever) with `steps`. `run_ns`, `runtime_ns` and `sleep_ns` may draw their time: from `{ "constant": { "ns" } }`,
 //! `{ "uniform": { "from_ns", "to_ns" } }`, `{ "normal": { "mean_ns", "sd_ns" } }`, `{ "exponential": { "mean_ns" } }`,
-//! `{ "log_normal": { "median_ns", "p99_ns" } }` or `{ "empirical": { "values_ns" } }` ([`Distribution`](crate::Distribution)). The meaning of each is that of the [`Step`](crate::Step) of its name.
+//! `{ "log_normal": { "median_ns", "p99_ns" } }` or `{ "empirical": { "values_ns" } }` ([`Distribution`](crate::Distribution)). A drawn
+//! `sleep_ns` and `sem_wait` may have a `clock` ([`Drawn::Arrival`](crate::Drawn::Arrival), [`Step::SemTake`](crate::Step::SemTake)). The meaning of each is that of the [`Step`](crate::Step) of its name.
 
 mod events;
 mod express;

@@ -20,7 +20,7 @@ impl Step {
             Step::Suspend => "suspend",
             Step::Resume(_) => "resume",
             Step::SemPost(_) => "sem_post",
-            Step::SemWait(_) => "sem_wait",
+            Step::SemWait(_) | Step::SemTake { .. } => "sem_wait",
             Step::Send { .. } => "send",
             Step::Receive { .. } => "receive",
             Step::Enlist { .. } => "enlist",
@@ -43,7 +43,7 @@ impl Step {
             Step::LoopEnd { .. } => "end of loop",
             Step::Draw { what: Drawn::Work, .. } => "run",
             Step::Draw { what: Drawn::CpuTime, .. } => "runtime",
-            Step::Draw { what: Drawn::Sleep, .. } => "sleep",
+            Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. } => "sleep",
             Step::Exit => "exit",
             Step::Stop => "stop",
         }
@@ -86,6 +86,7 @@ impl Step {
             | Step::Barrier(_)
             | Step::Suspend
             | Step::SemWait(_)
+            | Step::SemTake { .. }
             | Step::Send { .. }
             | Step::Receive { .. }
             | Step::Enlist { .. }

@@ -1,7 +1,9 @@
 //! Ids in range, loops that match, values in range.
 
 use super::{CheckError, CheckProblem, MAX_TASKS};
-use crate::{Affinity, Aggregate, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId, Workload};
+use crate::{
+    Affinity, Aggregate, Drawn, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId, Workload,
+};
 
 /// References between tables and the numbers of tasks.
 pub(super) fn check_tables(workload: &Workload) -> Result<(), CheckError> {
@@ -140,6 +142,10 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
         Step::SemPost(semaphore) | Step::SemWait(semaphore) => {
             in_range("semaphore", semaphore.index(), workload.semaphores.len())
         }
+        Step::SemTake { semaphore, slot } => {
+            clock(*slot)?;
+            in_range("semaphore", semaphore.index(), workload.semaphores.len())
+        }
         Step::Send { channel, bytes } | Step::Receive { channel, bytes } => {
             in_range("channel", channel.index(), workload.channels.len())?;
             message(workload, channel.index(), *bytes)
@@ -157,7 +163,12 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
             clock(*slot)?;
             recorder(id.index())
         }
-        Step::Draw { from, .. } => Ok(from.check()?),
+        Step::Draw { what, from } => {
+            if let Drawn::Arrival { slot } = what {
+                clock(*slot)?;
+            }
+            Ok(from.check()?)
+        }
         Step::Phase(phase) => in_range("phase", *phase as usize, workload.phases.len()),
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, LockId, ProcessId, ProgramBuilder,
-    RecorderId, Task,
+    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, Distribution, Drawn, LockId, ProcessId,
+    ProgramBuilder, RecorderId, SemaphoreId, Task,
 };
 
 const RUN: Step = Step::Run { work_ns: 1_000 };
@@ -182,7 +182,13 @@ fn messages_must_fit_their_channel() {
 #[test]
 fn values_out_of_range_are_refused() {
     assert_eq!(problem(&with_steps(&[Step::SetNice(20)])), CheckProblem::NiceOutOfRange { nice: 20 });
-    assert_eq!(problem(&with_steps(&[Step::StartClock { slot: 4 }])), CheckProblem::NoSuchClock { slot: 4 });
+    for step in [
+        Step::StartClock { slot: 4 },
+        Step::SemTake { semaphore: SemaphoreId(0), slot: 4 },
+        Step::Draw { what: Drawn::Arrival { slot: 4 }, from: Distribution::Exponential { mean_ns: 1 } },
+    ] {
+        assert_eq!(problem(&with_steps(&[step])), CheckProblem::NoSuchClock { slot: 4 });
+    }
     assert_eq!(problem(&with_steps(&[Step::SetAffinity(Affinity::OsCpus(vec![]))])), CheckProblem::NoCpus);
     assert_eq!(problem(&with_steps(&[Step::Join { count: 1 }])), CheckProblem::JoinWithoutFork);
     let long = Step::Sleep { duration_ns: MAX_DURATION_NS + 1 };

@@ -104,6 +104,7 @@ impl Offsets {
             Step::Fork(id) => Step::Fork(self.task(id)),
             Step::SemPost(id) => Step::SemPost(semaphore(id)),
             Step::SemWait(id) => Step::SemWait(semaphore(id)),
+            Step::SemTake { semaphore: id, slot } => Step::SemTake { semaphore: semaphore(id), slot },
             Step::Send { channel: id, bytes } => Step::Send { channel: channel(id), bytes },
             Step::Receive { channel: id, bytes } => Step::Receive { channel: channel(id), bytes },
             Step::Enlist { list: id, recorder } => {

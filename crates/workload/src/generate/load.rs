@@ -27,13 +27,20 @@ const fn count(generator: &'static str, flag: &'static str, counts: &'static str
     LoadFlag { generator, flag, counts, if_given: false, most: most as u64 }
 }
 
-static LOAD_FLAGS: [LoadFlag; 9] = [
+static LOAD_FLAGS: [LoadFlag; 10] = [
     count("periodic", "tasks", "tasks", MAX_COUNT),
     count("spin", "tasks", "tasks", MAX_COUNT),
     count("forkjoin", "threads", "threads", MAX_COUNT),
     count("verilator", "threads", "threads", MAX_COUNT),
     count("pingpong", "pairs", "pairs", MAX_COUNT / 2),
     count("transcode", "encoders", "encoders", 10_000),
+    LoadFlag {
+        generator: "sysbench",
+        flag: "rate",
+        counts: "transactions per second",
+        if_given: true,
+        most: 1_000_000_000,
+    },
     count("sysbench", "threads", "connections", MAX_COUNT / 2),
     LoadFlag { generator: "schbench", flag: "rps", counts: "requests per second", if_given: true, most: 1_000_000_000 },
     count("schbench", "threads", "workers per message thread", 100_000),
@@ -243,6 +250,15 @@ mod tests {
         let rate = load_text("schbench:-t8,-R400").unwrap();
         assert_eq!((rate.with(90).as_str(), rate.counts()), ("schbench:-R90,-t8", "requests per second"));
         assert_eq!(load_text("schbench:-m2,-t8").unwrap().with(3), "schbench:-t3,-m2");
+    }
+
+    #[test]
+    fn sysbench_is_scaled_by_its_rate_where_it_has_one() {
+        let rate = load_text("sysbench:--threads=8,--rate=400").unwrap();
+        assert_eq!(
+            (rate.with(90).as_str(), rate.counts()),
+            ("sysbench:--rate=90,--threads=8", "transactions per second")
+        );
     }
 
     #[test]

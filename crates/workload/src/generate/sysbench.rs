@@ -12,26 +12,36 @@
 //! section 6.2 has it. Durations are assumed: a point select is about 75 µs of one core in client and server together,
 //! the others in proportion to what they do. What memory costs is the profiles' matter.
 //!
+//! With `--rate` transactions come by themselves: an event thread queues them at exponentially distributed intervals, idle clients wait
+//! for them, and a latency counts from the queueing. As sysbench's, the thread keeps its schedule: who is woken late sleeps less the next
+//! time. There, clients that find no event look again after half of `threads / rate` seconds, which adds to latencies at low load, intervals are
+//! whole microseconds, and 100,000 queued events end the run; here clients are woken, in the order in which they came, and the queue grows.
+//!
 //! A warm-up is work that takes its time at nominal speed, in long statements that make few events. The real one ends at a time, and no connection
 //! waits for another there; here each connection that is done waits for the last one.
 
 use super::flags::{CPUS, FlagInfo, Flags, PROFILE};
 use super::{GeneratorInfo, MAX_COUNT};
 use crate::{
-    BarrierId, BarrierWait, ChannelId, ChannelKind, GeneratorError, Latch, LockId, Program, ProgramBuilder, RecorderId,
-    ResultStyle, Step, Task, Workload, generate::channel_capacity,
+    BarrierId, BarrierWait, ChannelId, ChannelKind, Distribution, Drawn, GeneratorError, GeneratorProblem, Latch,
+    LockId, ProcessId, Program, ProgramBuilder, RecorderId, ResultStyle, SemaphoreId, Step, Task, Workload,
+    generate::channel_capacity,
 };
 
 const SECOND: u64 = 1_000_000_000;
+
+/// Highest rate: times are whole nanoseconds.
+const MOST_PER_SECOND: u64 = SECOND;
 
 pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     name: "sysbench",
     summary: "sysbench and a MySQL server: connections, statements, latches, log writes",
     usage: "sysbench:[--test=NAME][,--threads=COUNT][,--time=SECONDS|,--events=COUNT][,--cost=PERCENT]\
-            [,--think=DURATION][,--start=DURATION][,--warmup-time=SECONDS][,-cCPUS][,--profile=NAME]",
+            [,--rate=NUMBER|,--think=DURATION][,--start=DURATION][,--warmup-time=SECONDS][,-cCPUS][,--profile=NAME]",
     notes: "Tests: oltp_point_select (one statement), oltp_delete (one statement, one log write), oltp_read_write (18 \
             statements, one log write). Not modelled: disk reads (the tables are in memory), sockets of TCP, the server's \
-            background threads.",
+            background threads; of --rate that idle threads look for work at intervals (here they are woken) and that a queue of \
+            100,000 ends the run (here it grows).",
     flags: &[
         FlagInfo::new(None, "test", Some("NAME"), "which test (default oltp_point_select)"),
         FlagInfo::new(None, "threads", Some("COUNT"), "connections (default 1)"),
@@ -39,6 +49,13 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
         FlagInfo::new(None, "events", Some("COUNT"), "end after so many transactions instead, over all threads"),
         FlagInfo::new(None, "cost", Some("PERCENT"), "scales the work of a transaction (default 100)"),
         FlagInfo::new(None, "think", Some("DURATION"), "sleep of a client between transactions (default 0ns)"),
+        FlagInfo::new(
+            None,
+            "rate",
+            Some("NUMBER"),
+            "transactions per second over all threads, at exponentially distributed intervals; latency counts \
+             from when one was queued (default: each thread begins the next when one is done)",
+        ),
         FlagInfo::new(None, "start", Some("DURATION"), "when the clients begin (default 0ns)"),
         FlagInfo::new(
             None,
@@ -158,6 +175,8 @@ struct Settings {
     transactions: Option<u64>,
     cost_percent: u64,
     think_ns: u64,
+    /// Mean time between transactions over all threads, where they come by themselves.
+    interval_ns: Option<u64>,
     start_ns: u64,
     /// Transactions of each thread before those that count.
     warm_up: u64,
@@ -176,12 +195,18 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         return Err(flags.bad_value("time", "longer than 0"));
     }
     let cost_percent = flags.number("cost", 100, 1, 100_000)?;
+    let rate = flags.number("rate", 0, 1, MOST_PER_SECOND)?;
+    if rate > 0 && flags.is_set("think") {
+        let words = "--think is a sleep between transactions, and with --rate they do not wait for each other";
+        return Err(flags.error(GeneratorProblem::Conflict(words.to_owned())));
+    }
     let warm_up_ns = flags.duration_or_number("warmup-time", 0, SECOND)?;
     let settings = Settings {
         test,
         threads,
         transactions: (events > 0).then(|| events.div_ceil(threads.into())),
         cost_percent,
+        interval_ns: (rate > 0).then(|| (SECOND + rate / 2) / rate),
         think_ns: flags.duration("think", 0)?,
         start_ns: flags.duration("start", 0)?,
         warm_up: warm_up_ns / (test.transaction_ns() * cost_percent / 100 * WARM_UP_FACTOR).max(1),
@@ -199,8 +224,14 @@ fn build(settings: &Settings) -> Workload {
     let (client, server) = (workload.add_process("sysbench"), workload.add_process("mysqld"));
     let transaction = workload.add_recorder("transaction latency");
     // A warm-up is an amount of work, and takes each connection another time: all wait for the last one, so that what counts begins at one instant.
-    let warmed = (settings.warm_up > 0 && settings.threads > 1)
-        .then(|| workload.add_barrier("warmed up", settings.threads, BarrierWait::Block));
+    let waiting = settings.threads + u32::from(settings.interval_ns.is_some());
+    let warmed =
+        (settings.warm_up > 0 && waiting > 1).then(|| workload.add_barrier("warmed up", waiting, BarrierWait::Block));
+    let queue = settings.interval_ns.map(|mean_ns| add_events(&mut workload, settings, (client, mean_ns), warmed));
+    let begin = match queue {
+        Some(semaphore) => Step::SemTake { semaphore, slot: 0 },
+        None => Step::StartClock { slot: 0 },
+    };
     workload.style = ResultStyle::Sysbench { transaction };
     let latches: Vec<(LockId, u64)> = settings
         .test
@@ -223,7 +254,7 @@ fn build(settings: &Settings) -> Workload {
             workload.add_channel(format!("{what}-{index}"), ChannelKind::Socket, capacity)
         };
         let channels = (channel("request", settings.test.request_bytes), channel("reply", settings.test.reply_bytes));
-        let program = workload.add_program(client_program(settings, channels, (transaction, warmed)));
+        let program = workload.add_program(client_program(settings, channels, &begin, (transaction, warmed)));
         let profile = settings.test.profile;
         let task = |name: String, role: &str, profile: &str, process, program| Task {
             role: role.to_owned(),
@@ -238,6 +269,31 @@ fn build(settings: &Settings) -> Workload {
     workload
 }
 
+/// The event thread of `--rate`, and the queue into which it puts transactions.
+fn add_events(
+    workload: &mut Workload,
+    settings: &Settings,
+    (process, mean_ns): (ProcessId, u64),
+    warmed: Option<BarrierId>,
+) -> SemaphoreId {
+    let queue = workload.add_semaphore("events", 0);
+    let arrival = Step::Draw { what: Drawn::Arrival { slot: 0 }, from: Distribution::Exponential { mean_ns } };
+    let begun = warmed.map_or(ProgramBuilder::new(), |barrier| ProgramBuilder::new().step(Step::Barrier(barrier)));
+    let events = settings.transactions.map(|of_each| of_each * u64::from(settings.threads));
+    let program = begun
+        .step(Step::StartClock { slot: 0 })
+        .repeat(events, |body| body.step(arrival).step(Step::SemPost(queue)))
+        .finish();
+    let program = workload.add_program(program);
+    workload.add_task(Task {
+        role: "events".to_owned(),
+        profile: Some(CLIENT_PROFILE.to_owned()),
+        start_ns: settings.start_ns,
+        ..Task::new("events", process, program)
+    });
+    queue
+}
+
 fn scaled(settings: &Settings, ns: u64) -> u64 {
     ns * settings.cost_percent / 100
 }
@@ -245,6 +301,7 @@ fn scaled(settings: &Settings, ns: u64) -> u64 {
 fn client_program(
     settings: &Settings,
     channels: (ChannelId, ChannelId),
+    begin: &Step,
     (recorder, warmed): (RecorderId, Option<BarrierId>),
 ) -> Program {
     let test = settings.test;
@@ -261,7 +318,7 @@ fn client_program(
     };
     begun
         .repeat(settings.transactions, |body| {
-            let body = body.step(Step::StartClock { slot: 0 }).repeat(Some(test.statements), statement);
+            let body = body.step(begin.clone()).repeat(Some(test.statements), statement);
             let body = body.step(Step::RecordClock { slot: 0, recorder });
             if settings.think_ns > 0 { body.step(Step::Sleep { duration_ns: settings.think_ns }) } else { body }
         })

@@ -1,5 +1,8 @@
 use super::*;
-use crate::{Affinity, BarrierWait, ChannelKind, GeneratorProblem, ResultStyle, Step, TimerMode, from_rtapp, to_rtapp};
+use crate::{
+    Affinity, BarrierWait, ChannelKind, Distribution, Drawn, GeneratorProblem, ResultStyle, SemaphoreId, Step,
+    TimerMode, from_rtapp, to_rtapp,
+};
 use proptest::prelude::*;
 
 fn made(spec: &str) -> Workload {
@@ -386,6 +389,37 @@ fn sysbench_has_a_client_and_a_connection_per_thread_that_meet_at_the_servers_la
     assert_eq!(workload.latches.iter().map(|latch| latch.lines).sum::<u32>(), 64, "what a delete writes under latches");
     assert!(connection.iter().any(|step| matches!(step, Step::Sleep { .. })), "and waits for the log");
     assert!(made("sysbench").locks.is_empty(), "point selects share");
+}
+
+#[test]
+fn a_rated_sysbench_queues_transactions_at_drawn_times_and_clients_wait_for_them() {
+    let workload = made("sysbench:--threads=3,--rate=2000,--events=30");
+    assert_eq!((count(&workload, "events"), count(&workload, "client")), (1, 3));
+    let queue = SemaphoreId(0);
+    let arrival = Step::Draw { what: Drawn::Arrival { slot: 0 }, from: Distribution::Exponential { mean_ns: 500_000 } };
+    let events = steps(&workload, "events");
+    assert!(events.contains(&arrival) && events.contains(&Step::SemPost(queue)));
+    assert!(events.contains(&Step::LoopStart { times: Some(30), end: 4 }), "as many as the clients take: {events:?}");
+    let client = steps(&workload, "client");
+    assert_eq!(client[1], Step::SemTake { semaphore: queue, slot: 0 }, "a latency counts from the queueing");
+    assert!(!client.contains(&Step::StartClock { slot: 0 }));
+    assert!(workload.has_arrivals() && !made("sysbench:--threads=3").has_arrivals());
+    let warmed = made("sysbench:--rate=100,--warmup-time=1");
+    assert_eq!(warmed.barriers[0].participants, 2, "events come after the warm-up");
+    assert_eq!(steps(&warmed, "events")[0].name(), "barrier");
+    let again = from_rtapp("w", &to_rtapp(&workload).unwrap(), &Options::default()).unwrap();
+    assert_eq!(again.programs, workload.programs);
+}
+
+#[test]
+fn rates_that_make_no_sense_are_refused() {
+    for rate in ["0", "-5", "fast", "", "1.5", "1000000001"] {
+        let said = problem(&format!("sysbench:--rate={rate}"));
+        let GeneratorProblem::BadValue { flag, expected, .. } = &said else { panic!("{rate}: {said:?}") };
+        assert_eq!((flag.as_str(), expected.as_str()), ("--rate", "a whole number 1 to 1000000000"));
+    }
+    assert!(matches!(problem("sysbench:--rate=10,--think=1ms"), GeneratorProblem::Conflict(_)));
+    assert!(from_generator("sysbench:--rate=1000000000").is_ok());
 }
 
 #[test]

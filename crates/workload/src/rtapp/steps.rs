@@ -86,6 +86,8 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
         return read_loop(compiler, node, value);
     }
     let others: &[&str] = match *verb {
+        "sleep_ns" if matches!(value.value, Json::Object(_)) => &["clock"],
+        "sem_wait" => &["clock"],
         "timer" => &["period_ns", "mode"],
         "wait" | "sync" => &["mutex"],
         "send" | "receive" => &["bytes"],
@@ -117,13 +119,14 @@ fn read_loop(compiler: &mut Compiler<'_>, node: &Node<'_>, times: &Node<'_>) -> 
 
 fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: &Node<'_>) -> Read<Step> {
     let names = &mut *compiler.names;
+    let clock = || node.get("clock").map(|node| read_clock(&node)).transpose();
     let bytes = || node.require("bytes", "state the size of the message")?.u32("a number of bytes");
     Ok(match verb {
         "run_ns" | "runtime_ns" | "sleep_ns" if matches!(value.value, Json::Object(_)) => {
             let what = match verb {
                 "run_ns" => Drawn::Work,
                 "runtime_ns" => Drawn::CpuTime,
-                _ => Drawn::Sleep,
+                _ => clock()?.map_or(Drawn::Sleep, |slot| Drawn::Arrival { slot }),
             };
             Step::Draw { what, from: read_distribution(value)? }
         }
@@ -149,7 +152,10 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
         "barrier" => Step::Barrier(names.declared_barrier(value)?),
         "resume" => Step::Resume(names.task(value)?),
         "sem_post" => Step::SemPost(names.semaphore(value.text("the name of a semaphore")?)),
-        "sem_wait" => Step::SemWait(names.semaphore(value.text("the name of a semaphore")?)),
+        "sem_wait" => {
+            let semaphore = names.semaphore(value.text("the name of a semaphore")?);
+            clock()?.map_or(Step::SemWait(semaphore), |slot| Step::SemTake { semaphore, slot })
+        }
         "send" => Step::Send { channel: names.channel(value)?, bytes: bytes()? },
         "receive" => Step::Receive { channel: names.channel(value)?, bytes: bytes()? },
         "enlist" => Step::Enlist {
@@ -172,14 +178,18 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
             region_bytes: node.require("region_bytes", "state the size of the region")?.u64("a number of bytes")?,
         },
         "io_bytes" => Step::IoRun { bytes: value.u64("a number of bytes")? },
-        "start_clock" => Step::StartClock { slot: value.integer("a clock", 0, 3)? as u8 },
+        "start_clock" => Step::StartClock { slot: read_clock(value)? },
         "record_clock" => Step::RecordClock {
-            slot: value.integer("a clock", 0, 3)? as u8,
+            slot: read_clock(value)?,
             recorder: names.recorder(&node.require("recorder", "name the recorder")?)?,
         },
         "phase" => Step::Phase(names.phase(value.text("the name of a phase")?)),
         _ => return Err(unknown_verb(node, verb)),
     })
+}
+
+fn read_clock(node: &Node<'_>) -> Read<u8> {
+    Ok(node.integer("a clock", 0, 3)? as u8)
 }
 
 /// Names of distributions, and their parameters.
@@ -328,12 +338,13 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::RunTime { cpu_ns } => object([("runtime_ns", (*cpu_ns).into())]),
         Step::Sleep { duration_ns } => object([("sleep_ns", (*duration_ns).into())]),
         Step::Draw { what, from } => {
-            let verb = match what {
-                Drawn::Work => "run_ns",
-                Drawn::CpuTime => "runtime_ns",
-                Drawn::Sleep => "sleep_ns",
-            };
-            object([(verb, write_distribution(from))])
+            let time = write_distribution(from);
+            match what {
+                Drawn::Work => object([("run_ns", time)]),
+                Drawn::CpuTime => object([("runtime_ns", time)]),
+                Drawn::Sleep => object([("sleep_ns", time)]),
+                Drawn::Arrival { slot } => object([("sleep_ns", time), ("clock", integer((*slot).into()))]),
+            }
         }
         Step::SetSlice { slice_ns } => object([("slice_ns", (*slice_ns).into())]),
         Step::Timer { timer, period_ns, mode } => {
@@ -354,6 +365,9 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::Suspend | Step::Yield | Step::Exit | Step::Stop => Json::from(step.name()),
         Step::Resume(id) | Step::Fork(id) => object([(step.name(), task(id.index()))]),
         Step::SemPost(id) | Step::SemWait(id) => object([(step.name(), semaphore(id.index()))]),
+        Step::SemTake { semaphore: id, slot } => {
+            object([(step.name(), semaphore(id.index())), ("clock", integer((*slot).into()))])
+        }
         Step::Send { channel: id, bytes } | Step::Receive { channel: id, bytes } => {
             object([(step.name(), channel(id.index())), ("bytes", (*bytes).into())])
         }
