@@ -113,7 +113,8 @@ test('three tasks end as a page for a class', { skip }, async (t) => {
   const work = scratch(t);
   const tasks = { mother: { loop: 30, run: 2000 }, child: { loop: 30, run: 2000 }, cat: { loop: 10, run: 500, sleep: 6000 } };
   writeFileSync(work.join('three.json'), JSON.stringify({ tasks }));
-  work.run('compare -m 1s1n1l1c1t -w three.json -s eevdf,cfs --trials 1 --no-report --out run --lesson lesson.html');
+  work.run('compare -m 1s1n1l1c1t -w three.json -s eevdf,cfs --trials 1 --keep run --out run');
+  work.run('report run --lesson lesson.html');
   const made = await browser(t);
   const page = await (await made.newContext({ viewport: { width: 1400, height: 900 } })).newPage();
   const faults = [];
