@@ -20,7 +20,6 @@ use warmcore_places::choice::PlaceChoice;
 use warmcore_topology::VirtualLlcSize;
 
 use crate::console::ColorChoice;
-use crate::load;
 
 pub use documents::SchemaName;
 pub use listing::{DoctorOf, ListArguments, Listed, ReferenceArguments, ReferenceOf};
@@ -77,7 +76,7 @@ pub struct OutputArguments {
     /// Make what is accepted of a workload but not modelled an error
     #[arg(long, global = true)]
     pub strict: bool,
-    /// Write over files, and over a run in a directory, that are there
+    /// Write over files, and over a run in a directory, that are there, where a command refuses to; other directories are left alone
     #[arg(long, global = true)]
     pub force: bool,
     /// Simulations at the same time; as many as this process has CPUs if not given. Does not change any result
@@ -120,9 +119,9 @@ pub enum Command {
     Scheduler {
         /// Scheduler, with or without tunables
         scheduler: String,
-        /// Machine that a sched_ext program is loaded for
-        #[arg(short, long, default_value = "1s1n2l4c1t")]
-        machine: String,
+        /// Machine that a sched_ext program is loaded for; 1s1n2l4c1t if not given
+        #[arg(short, long)]
+        machine: Option<String>,
     },
     /// Run memory profiles or an address trace through simulated caches, coherence and memory
     Memory(Box<crate::memory_args::MemoryRunArguments>),
@@ -300,7 +299,7 @@ pub struct MemoryOptions {
     /// some hundred times slower; exact-by-address: with cache sets chosen by address bits; exact-paged, exact-paged-by-address: with
     /// addresses translated by page tables, and exact-paged:page=4KiB,tlb=64,ram=4GiB sets the size of a page, the entries of each core's translation
     /// buffer (none if not given: every touch walks) and the memory of each node
-    #[arg(long, value_name = "MODEL", value_parser = load::memory)]
+    #[arg(long, value_name = "MODEL")]
     pub memory: Option<MemoryChoice>,
     /// How much longer work takes beside a busy hardware thread of the same core, in per cent of its time alone, 0 to 1000; as the
     /// machine says if not given: 65, with which two threads do 1.21 times the work of one, unless its file states another

@@ -8,12 +8,11 @@ use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::Named;
 use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::verdict::describe_warning;
-use warmcore_memory::exact::PagingSpec;
 use warmcore_memory::{Profile, profiles_from_toml};
 use warmcore_options::MemoryChoice;
 use warmcore_places::place::{PlaceError, Trouble};
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{Machine, parse_size};
+use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
 use crate::args::ProfileArguments;
@@ -107,45 +106,6 @@ pub fn warn_unmodelled(workload: &Workload, console: &Console) {
 /// Says what the reader of a machine found odd.
 pub fn warn_of_machine(machine: &Machine, console: &Console) {
     load::warnings_of_machine(machine).for_each(|note| console.warn(note));
-}
-
-/// How memory is modelled: a level, and of those that translate addresses how.
-pub fn memory(text: &str) -> Result<MemoryChoice, String> {
-    let (name, settings) = text.split_once(':').map_or((text, None), |(name, settings)| (name, Some(settings)));
-    let paging = settings.map_or(Ok(PagingSpec::default()), paging);
-    let unpaged = |choice| match settings {
-        None => Ok(choice),
-        Some(_) => {
-            Err(format!("`{name}` has no settings: those of pages are of exact-paged and exact-paged-by-address"))
-        }
-    };
-    match name {
-        "none" => unpaged(MemoryChoice::None),
-        "analytic" => unpaged(MemoryChoice::Analytic),
-        "exact" => unpaged(MemoryChoice::Exact),
-        "exact-by-address" => unpaged(MemoryChoice::ExactByAddress),
-        "exact-paged" => paging.map(MemoryChoice::ExactPaged),
-        "exact-paged-by-address" => paging.map(MemoryChoice::ExactPagedByAddress),
-        _ => Err("it is none, analytic, exact, exact-by-address, exact-paged or exact-paged-by-address".into()),
-    }
-}
-
-/// How addresses are translated: page=SIZE, tlb=ENTRIES and ram=SIZE of each node, with commas between them.
-pub fn paging(settings: &str) -> Result<PagingSpec, String> {
-    let size = |text: &str| parse_size(text).map_err(|error| error.to_string());
-    let mut paging = PagingSpec::default();
-    for setting in settings.split(',') {
-        match setting.split_once('=') {
-            Some(("page", text)) => paging.page_bytes = size(text)?,
-            Some(("tlb", text)) => {
-                paging.tlb_entries = text.parse().map_err(|_| format!("tlb={text}: it is no number of entries"))?;
-            }
-            Some(("ram", text)) => paging.node_bytes = Some(size(text)?),
-            _ => return Err(format!("`{setting}`: it is page=SIZE, tlb=ENTRIES or ram=SIZE")),
-        }
-    }
-    paging.check().map_err(|error| error.to_string())?;
-    Ok(paging)
 }
 
 /// For the lines that say what is run.

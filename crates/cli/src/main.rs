@@ -54,6 +54,10 @@ fn wants_json() -> bool {
 }
 
 fn run(command: Command, console: &Console) -> Result<(), Failure> {
+    if console.strict() && matches!(command, Command::Study(_) | Command::Validate(_)) {
+        let message = "--strict: what is not modelled of the workloads of studies and of the book is a note";
+        return Err(Failure::usage("warmcore::usage", message).help("leave it out, or `warmcore workload show` one"));
+    }
     match command {
         Command::Compare(arguments) => commands::compare::run(arguments, console),
         Command::Sim(arguments) => commands::sim::run(arguments, console),
@@ -68,7 +72,9 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::List(arguments) => list(&arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
-        Command::Scheduler { scheduler, machine } => commands::schedulers::show(&scheduler, &machine, console),
+        Command::Scheduler { scheduler, machine } => {
+            commands::schedulers::show(&scheduler, machine.as_deref(), console)
+        }
         Command::Memory(arguments) => commands::memory::run(&arguments, console),
         Command::Validate(arguments) => commands::validate::run(&arguments, console),
         Command::Vm(arguments) => commands::vm::run(arguments, console),

@@ -1,10 +1,12 @@
 //! What can be typed after `warmcore memory`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueHint};
 use warmcore_memory::exact::{LlcFill, PagingSpec, Protocol};
 use warmcore_memory::{Replacement, exact::cache::SetIndex};
+use warmcore_topology::settings::{pairs, refusal, word};
 use warmcore_workload::parse_duration;
 
 /// Arguments of `memory`.
@@ -40,13 +42,13 @@ pub struct MemoryRunArguments {
     /// How caches work, with commas between settings: fill=RULE, how lines get into the last-level cache (inclusive, fill-both, victim, exclusive; the machine's if
     /// not given), llc=RULE and private=RULE, replacement there and in the private caches (lru, tree-plru, srrip, random; lru if not given), sets=hashed or
     /// sets=address, which needs a power of two of sets, protocol=mesi (the default), moesi or mesif between last-level caches
-    #[arg(long, value_name = "SETTINGS", default_value = "", hide_default_value = true, value_parser = parse_caches)]
+    #[arg(long, value_name = "SETTINGS", default_value = "", hide_default_value = true)]
     pub caches: CacheRules,
     /// Pages: page=SIZE, such as page=2MiB, is the size. Of a trace, 4KiB if not given: neighbouring lines stay neighbours within a page. With
     /// tasks: translate their addresses by page tables, with a frame for each page that is touched and walks through the caches; then also
     /// tlb=ENTRIES of each core's translation buffer, a power of two (none if not given: every touch walks), and ram=SIZE of each node instead of
     /// what the machine states
-    #[arg(long, value_name = "SETTINGS", value_parser = crate::load::paging)]
+    #[arg(long, value_name = "SETTINGS")]
     pub pages: Option<PagingSpec>,
     /// Accept accesses of a trace that are not aligned to their size
     #[arg(long, requires = "trace")]
@@ -115,29 +117,32 @@ const SETS: [(&str, SetIndex); 2] = [("hashed", SetIndex::Hashed), ("address", S
 const PROTOCOLS: [(&str, Protocol); 3] =
     [("mesi", Protocol::Mesi), ("moesi", Protocol::Moesi), ("mesif", Protocol::Mesif)];
 
-fn parse_caches(text: &str) -> Result<CacheRules, String> {
-    let mut rules = CacheRules {
-        fill: None,
-        llc: Replacement::Lru,
-        private: Replacement::Lru,
-        sets: SetIndex::Hashed,
-        protocol: Protocol::Mesi,
-    };
-    for setting in text.split(',').filter(|_| !text.is_empty()) {
-        match setting.split_once('=') {
-            Some(("fill", rule)) => rules.fill = Some(one_of(setting, rule, &FILLS)?),
-            Some(("llc", rule)) => rules.llc = one_of(setting, rule, &REPLACEMENTS)?,
-            Some(("private", rule)) => rules.private = one_of(setting, rule, &REPLACEMENTS)?,
-            Some(("sets", rule)) => rules.sets = one_of(setting, rule, &SETS)?,
-            Some(("protocol", rule)) => rules.protocol = one_of(setting, rule, &PROTOCOLS)?,
-            _ => return Err(format!("`{setting}`: it is fill=, llc=, private=, sets= or protocol=")),
+impl FromStr for CacheRules {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut rules = Self {
+            fill: None,
+            llc: Replacement::Lru,
+            private: Replacement::Lru,
+            sets: SetIndex::Hashed,
+            protocol: Protocol::Mesi,
+        };
+        if text.is_empty() {
+            return Ok(rules);
         }
+        for (key, value) in pairs(text, &[])? {
+            match (key, value) {
+                ("fill", Some(rule)) => rules.fill = Some(word(key, rule, &FILLS)?),
+                ("llc", Some(rule)) => rules.llc = word(key, rule, &REPLACEMENTS)?,
+                ("private", Some(rule)) => rules.private = word(key, rule, &REPLACEMENTS)?,
+                ("sets", Some(rule)) => rules.sets = word(key, rule, &SETS)?,
+                ("protocol", Some(rule)) => rules.protocol = word(key, rule, &PROTOCOLS)?,
+                (key, value) => return Err(refusal("a cache", key, value, &KEYS)),
+            }
+        }
+        Ok(rules)
     }
-    Ok(rules)
 }
 
-fn one_of<T: Copy>(setting: &str, text: &str, all: &[(&str, T)]) -> Result<T, String> {
-    let known = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let found = all.iter().find(|(name, _)| *name == text);
-    found.map(|(_, value)| *value).ok_or_else(|| format!("`{setting}`: it is one of {}", known()))
-}
+const KEYS: [&str; 5] = ["fill", "llc", "private", "sets", "protocol"];

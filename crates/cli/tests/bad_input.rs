@@ -297,6 +297,32 @@ fn kernel_threads_that_cannot_be_are_named() {
 }
 
 #[test]
+fn nothing_that_is_typed_is_ignored() {
+    let scratch = Scratch::new();
+    let sim = "sim -m host -w spin:-n1,-d1ms -s eevdf --on host:";
+    for (words, complaint) in [
+        (format!("{sim}cpus=9999"), "there is no CPU 9999 online"),
+        (format!("{sim}cpus=all,cpus=0"), "a run has one configuration, and --on host asks for 2"),
+        (format!("{sim}replace,replace"), "replace is set twice"),
+        ("scheduler eevdf --machine genoa96".to_owned(), "the same on every machine"),
+        ("memory -m spr32 --task spin@0 --caches sets=hashed,sets=address".to_owned(), "sets is set twice"),
+        ("memory -m spr32 --task spin@0 --caches llc=lru2".to_owned(), "it is one of lru, tree-plru"),
+        ("memory -m spr32 --task spin@0 --pages page=4KiB,page=8KiB".to_owned(), "page is set twice"),
+        ("study run papers/cdf-dio --short".to_owned(), "without --short"),
+        ("study run answers/cpu-quota --strict".to_owned(), "--strict"),
+        ("list machines spin:-n1".to_owned(), "only the list of metrics takes a workload"),
+        ("reference completions bash --out x".to_owned(), "--out"),
+        ("doctor host --fetch-kernel".to_owned(), "--fetch-kernel"),
+        ("vm -m 1s1n1l1c1t --json -- /bin/true".to_owned(), "--json"),
+        ("machine show genoa96 --measure".to_owned(), "--measure"),
+    ] {
+        scratch.run(&words).did_not_panic().exits_with(2).complains(complaint);
+    }
+    let plan = scratch.run(&format!("{sim}cpus=0,dry-run")).exits_with(0).out;
+    assert!(plan.contains("eevdf @ cpus=0:\n  the command is bound to CPUs 0\n"), "{plan}");
+}
+
+#[test]
 fn standard_output_is_no_directory_and_no_page() {
     let scratch = Scratch::new();
     let compare = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs --trials 1");

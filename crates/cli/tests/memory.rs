@@ -92,7 +92,7 @@ fn impossible_pages_and_memory_that_is_full_are_refused_with_what_to_try() {
         fails(&format!("{paged}page=2GiB,ram=1GiB"), "does not fit into the 1073741824 bytes");
         fails(&format!("{paged}page=6KiB"), "write a power of two of at least 4096");
         fails(&format!("{paged}page=4KiB,tlb=100"), "a translation buffer of 100 entries is impossible");
-        fails(&format!("{paged}tbl=100"), "it is page=SIZE, tlb=ENTRIES or ram=SIZE");
+        fails(&format!("{paged}tbl=100"), "did you mean `tlb`?");
     }
     fails(&format!("{run} --pages ram=64KiB"), "give the machine more memory or the tasks less");
     fails(&format!("{run} --pages page=4KiB --sample 16"), "simulate every line");

@@ -4,8 +4,6 @@
 
 use std::str::FromStr;
 
-use warmcore_topology::nearest;
-
 use crate::host::settings::Settings;
 use crate::vm::select::Choice;
 use crate::{host, offered, place::PlaceKind, vm};
@@ -38,46 +36,6 @@ impl FromStr for PlaceChoice {
             Some(_) => return Err(format!("the place `{name}` has no settings")),
         }
         Ok(choice)
-    }
-}
-
-/// Settings with commas between them: a key, or a key and a value.
-pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, Option<&str>)>, String> {
-    let settings = text.split(',').map(|setting| match setting.split_once('=') {
-        _ if setting.is_empty() => Err("a setting is missing between commas, or after the colon".to_owned()),
-        Some((key, "")) => Err(format!("{key}= has no value")),
-        Some((key, value)) => Ok((key, Some(value))),
-        None => Ok((setting, None)),
-    });
-    settings.collect()
-}
-
-/// A number of that range.
-pub(crate) fn number(key: &str, text: &str, least: u32, most: u32) -> Result<u32, String> {
-    match text.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!("{key}={text}: it is no number of {least} to {most}")),
-    }
-}
-
-/// One of some words.
-pub(crate) fn word<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, String> {
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        format!("{key}={text}: it is one of {}", known.join(", "))
-    })
-}
-
-/// Why a setting is none.
-pub(crate) fn refusal(of: &str, key: &str, value: Option<&str>, known: &[&str]) -> String {
-    match (known.contains(&key), value) {
-        (true, None) => format!("{key} needs a value: {key}=…"),
-        (true, Some(value)) => format!("{key} takes no value, and `{value}` is one"),
-        (false, _) => match nearest(key, known.iter().copied()) {
-            Some(near) => format!("{of} has no setting `{key}`; did you mean `{near}`?"),
-            None => format!("{of} has no setting `{key}`; there are {}", known.join(", ")),
-        },
     }
 }
 
@@ -120,6 +78,8 @@ mod tests {
             ("vm:config=a", "there is none"),
             ("vm:virtual-time=11", "no number of 0 to 10"),
             ("vm:real-time,virtual-time", "exclude each other"),
+            ("vm:kernel=a,kernel=b", "kernel is set twice"),
+            ("host:replace,replace", "replace is set twice"),
             ("vm:boot-limit=soon", "boot-limit=soon: "),
             ("vm:trace-buffer=0", "no number of 1 to 1024"),
             ("host:set-cpus=maybe", "it is one of affinity, partition, offline"),

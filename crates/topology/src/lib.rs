@@ -48,6 +48,7 @@ mod presets;
 mod processor;
 mod relation;
 mod render;
+pub mod settings;
 mod shape;
 mod synthetic_read;
 mod synthetic_write;

@@ -38,7 +38,8 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
         return load_levels::run(arguments, &signals, console);
     }
     if arguments.on.host.dry_run {
-        return dry_run(&arguments, console);
+        let configurations = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
+        return host::dry_run(&arguments.on.host, &configurations, &machine(&arguments)?.value, console);
     }
     let started = unix_seconds();
     let (experiment, directory) = match &arguments.resume {
@@ -170,14 +171,6 @@ fn machine(arguments: &CompareArguments) -> Result<Named<Machine>, Failure> {
             .help("name one with --machine, such as 2s1n1l8c2t; or compare on this computer with --on host")),
     }?;
     load::with_background(machine, arguments.background.as_deref())
-}
-
-/// Says what every scheduler would change of this computer.
-fn dry_run(arguments: &CompareArguments, console: &Console) -> Result<(), Failure> {
-    let schedulers = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
-    let plan = host::Plan::of(&schedulers, arguments.on.host.manner(host::runner()?), &machine(arguments)?.value)
-        .map_err(|error| load::place_failure(error, None))?;
-    Ok(console.out(&if console.json() { pretty(&plan) } else { plan.in_words() })?)
 }
 
 /// A new experiment and its directory.

@@ -7,6 +7,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_places::host::journal::{self, Undone};
 use warmcore_places::host::place::{Host, JOURNAL, Manner, ROOT};
+use warmcore_places::host::settings::Settings;
 use warmcore_places::host::survey::{Finding, Presence, survey};
 use warmcore_places::place::{Place as _, PlaceError};
 use warmcore_schedulers::SchedulerSpec;
@@ -93,9 +94,21 @@ pub fn runner() -> Result<Vec<String>, Failure> {
     Ok([&own, "-q", "workload", "run", "--report"].map(str::to_owned).into())
 }
 
-/// The document of `compare --on host:dry-run --json`.
+/// Says what every configuration would change of this computer, and changes nothing.
+pub fn dry_run(
+    settings: &Settings,
+    configurations: &[SchedulerSpec],
+    machine: &Machine,
+    console: &Console,
+) -> Result<(), Failure> {
+    let plan = Plan::of(configurations, settings.manner(runner()?), machine)
+        .map_err(|error| load::place_failure(error, None))?;
+    Ok(console.out(&if console.json() { pretty(&plan) } else { plan.in_words() })?)
+}
+
+/// The document of `compare` and `sim --on host:dry-run --json`.
 #[derive(Serialize)]
-pub struct Plan {
+struct Plan {
     schema: &'static str,
     tool_version: &'static str,
     /// What experiments on this computer are.
@@ -112,7 +125,7 @@ struct PlannedChanges {
 
 impl Plan {
     /// What every configuration would change.
-    pub fn of(schedulers: &[SchedulerSpec], manner: Manner, machine: &Machine) -> Result<Self, PlaceError> {
+    fn of(schedulers: &[SchedulerSpec], manner: Manner, machine: &Machine) -> Result<Self, PlaceError> {
         let host = Host::new(manner);
         let planned = |scheduler: &SchedulerSpec| {
             let wanted = host.wanted(machine, scheduler)?;
@@ -129,7 +142,7 @@ impl Plan {
     }
 
     /// The same as text.
-    pub fn in_words(&self) -> String {
+    fn in_words(&self) -> String {
         let steps = |one: &PlannedChanges| {
             let changes: String = one.changes.iter().map(|change| format!("  {change}\n")).collect();
             format!("{}:\n{changes}", one.configuration)

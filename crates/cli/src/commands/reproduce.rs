@@ -25,6 +25,8 @@ use crate::failure::{Class, Failure};
 
 /// What `study run` knows it as.
 pub const NAME: &str = "papers/cdf-dio";
+/// What it is about.
+pub const TITLE: &str = "Placement against conflicts in caches, a program of the paper's own";
 /// Workloads that figures are medians over, if nothing else is asked for.
 const TRIALS: u32 = 8;
 /// What the seeds of workloads are derived from.
@@ -48,6 +50,7 @@ struct Document<'a> {
 pub fn run(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failure> {
     let unused = [
         (arguments.dry_run, "--dry-run"),
+        (arguments.short, "--short"),
         (!arguments.only.is_empty(), "--only"),
         (!arguments.sensitivity.is_empty(), "--sensitivity"),
         (arguments.page.is_some(), "--page"),

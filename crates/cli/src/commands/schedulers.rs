@@ -13,6 +13,9 @@ use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
 
+/// What a program is loaded for where nothing else is said.
+const MACHINE: &str = "1s1n2l4c1t";
+
 /// A document of schedulers.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -65,11 +68,15 @@ pub fn list(console: &Console) -> Result<(), Failure> {
 }
 
 /// Runs the verb: tunables, or of a program what it needs.
-pub fn show(scheduler: &str, machine: &str, console: &Console) -> Result<(), Failure> {
+pub fn show(scheduler: &str, machine: Option<&str>, console: &Console) -> Result<(), Failure> {
     let spec = load::scheduler(scheduler)?;
-    match spec.program() {
-        Some(program) => check(program, &load::machine(machine)?.value, console),
-        None => tunables(&spec, console),
+    match (spec.program(), machine) {
+        (Some(program), machine) => check(program, &load::machine(machine.unwrap_or(MACHINE))?.value, console),
+        (None, None) => tunables(&spec, console),
+        (None, Some(_)) => {
+            let message = format!("--machine: the tunables of `{spec}` are the same on every machine");
+            Err(Failure::usage("warmcore::usage", message).help("leave it out; it is what scx:PROGRAM is loaded for"))
+        }
     }
 }
 

@@ -12,12 +12,13 @@ use warmcore_lab::time_split;
 use warmcore_lab::trial::{Trial, TrialEnd};
 use warmcore_lab::{decisions, operations};
 use warmcore_options::TraceLevel;
+use warmcore_schedulers::SchedulerSpec;
 use warmcore_workload::Workload;
 
 use crate::args::SimArguments;
 use crate::commands::compare::{directory_failure, run_failure, session_failure, unix_seconds};
 use crate::commands::verdict_table::{operations_table, time_table};
-use crate::commands::vm;
+use crate::commands::{host, vm};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -31,10 +32,13 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
     if arguments.trace.level == TraceLevel::Full && arguments.out.is_none() {
         return Err(Failure::usage("warmcore::usage", "--trace full needs a directory").help("name one with --out"));
     }
-    let scheduler = load::scheduler(&arguments.scheduler)?;
+    let scheduler = configuration(&arguments)?;
     let kind = arguments.on.kind;
     let machine = load::machine(&arguments.subject.machine)?;
     let machine = load::with_background(machine, arguments.subject.background.as_deref())?;
+    if arguments.on.host.dry_run {
+        return host::dry_run(&arguments.on.host, &[scheduler], &machine.value, console);
+    }
     let subject = &arguments.subject;
     let mut workload = load::workload_for(&machine.value, &subject.workload, console.strict(), &subject.profiles)?;
     load::check_profiles(&subject.profiles, kind.simulated, arguments.memory.memory)?;
@@ -85,6 +89,18 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         console.note(&format!("run directory: {}", directory.path().display()));
     }
     Ok(())
+}
+
+/// The scheduler in the circumstances that are asked for, which must be one.
+fn configuration(arguments: &SimArguments) -> Result<SchedulerSpec, Failure> {
+    let mut found = arguments.on.host.configurations(vec![load::scheduler(&arguments.scheduler)?]);
+    match (found.pop(), found.len()) {
+        (Some(only), 0) => Ok(only),
+        (_, others) => {
+            let message = format!("a run has one configuration, and --on host asks for {}", others + 1);
+            Err(Failure::usage("warmcore::host", message).help("give each setting once; `compare` runs all of them"))
+        }
+    }
 }
 
 fn print(trial: &Trial, workload: &Workload, console: &Console) -> Result<(), Failure> {

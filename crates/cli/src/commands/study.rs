@@ -45,7 +45,7 @@ fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
         }
         let path = Path::new(name);
         if !path.exists() {
-            let near = warmcore_topology::nearest(name, library::names());
+            let near = warmcore_topology::nearest(name, library::names().chain([reproduce::NAME]));
             let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
             return Err(Failure::usage("warmcore::study", format!("there is no study and no file `{name}`"))
                 .help(format!("{near}`warmcore list studies` names the studies")));
@@ -134,16 +134,25 @@ pub fn run_plan(
     signals: &Signals,
     console: &Console,
 ) -> Result<Vec<Vec<Vec<warmcore_lab::trial::Trial>>>, Failure> {
-    let jobs = console.jobs();
     let total = plan.simulations_in_all();
-    console.note(&format!(
-        "{} studies, {} experiments, {total} simulations, {jobs} at a time",
-        plan.studies.len(),
-        plan.experiments.len()
-    ));
+    let what = format!("{} studies, {} experiments", plan.studies.len(), plan.experiments.len());
+    with_means((&what, total), out, signals, console, |means| run::run(plan, means))
+        .map_err(|error| study_failure(error, out, signals))
+}
+
+/// Says what many experiments are and how many simulations, and does something with the means to run them, beside a bar.
+pub fn with_means<T>(
+    (what, simulations): (&str, usize),
+    out: Option<&Path>,
+    signals: &Signals,
+    console: &Console,
+    act: impl FnOnce(&Means<'_>) -> T,
+) -> T {
+    let jobs = console.jobs();
+    console.note(&format!("{what}, {simulations} simulations, {jobs} at a time"));
     let environment = Environment::at_start(std::env::args().collect(), jobs, unix_seconds());
-    let bar = console.progress(total, "simulations");
-    let means = Means {
+    let bar = console.progress(simulations, "simulations");
+    let done = act(&Means {
         jobs,
         stop: Arc::clone(&signals.stop),
         progress: &|_| bar.inc(1),
@@ -151,10 +160,9 @@ pub fn run_plan(
         environment: &environment,
         unix_seconds,
         note: &|words| console.warn(words),
-    };
-    let trials = run::run(plan, &means);
+    });
     bar.finish_and_clear();
-    trials.map_err(|error| study_failure(error, out, signals))
+    done
 }
 
 /// What to say of a run of many experiments that was not finished.
@@ -277,6 +285,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
         let cost = if study.cost == Cost::Long { "long" } else { "short" };
         table.row([packaged.name.to_owned(), cost.into(), plan::count(study).to_string(), study.title.clone()]);
     }
+    table.row([reproduce::NAME.to_owned(), "long".into(), "-".into(), reproduce::TITLE.to_owned()]);
     Ok(console.out(&console.table(&table))?)
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use warmcore_lab::builder::Built;
 use warmcore_lab::directory::ORACLE;
-use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, trial_seeds};
 use warmcore_lab::files::{text_of_file, write_atomically};
 use warmcore_lab::headroom::OracleRun;
@@ -16,10 +15,10 @@ use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
 use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_study::plan::PlannedExperiment;
-use warmcore_study::run::{self, Done, Means, StudyError};
+use warmcore_study::run::{self, Done, StudyError};
 
 use crate::args::SweepArguments;
-use crate::commands::compare::{headroom_of, oracle_failure, session_failure, unix_seconds};
+use crate::commands::compare::{headroom_of, oracle_failure, session_failure};
 use crate::commands::study::{self, study_failure};
 use crate::commands::verdict_table;
 use crate::console::{Console, Table, Tone};
@@ -36,22 +35,11 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     let experiments = experiments(arguments, console)?;
     let out = arguments.out.as_deref();
     out.map(study::directory).transpose()?;
-    let jobs = console.jobs();
     let total: usize = experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum();
-    console.note(&format!("{} experiments, {total} simulations, {jobs} at a time", experiments.len()));
-    let bar = console.progress(total, "simulations");
-    let environment = Environment::at_start(std::env::args().collect(), jobs, unix_seconds());
-    let means = Means {
-        jobs,
-        stop: Arc::clone(&signals.stop),
-        progress: &|_| bar.inc(1),
-        out,
-        environment: &environment,
-        unix_seconds,
-        note: &|words| console.warn(words),
-    };
-    let rows = run::each(&experiments, &means, &mut |done| row(&done, arguments.headroom, jobs, &signals));
-    bar.finish_and_clear();
+    let what = format!("{} experiments", experiments.len());
+    let rows = study::with_means((&what, total), out, &signals, console, |means| {
+        run::each(&experiments, means, &mut |done| row(&done, arguments.headroom, means.jobs, &signals))
+    });
     let rows = rows.map_err(|error| match error {
         SweepError::Run(error) => study_failure(error, out, &signals),
         SweepError::Row(failure) => failure,

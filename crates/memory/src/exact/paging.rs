@@ -10,8 +10,11 @@
 //! upper tables; entries of tables that a processor marks as used. Domains run one after another within a quantum, so that frames are
 //! given out in an order.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
-use warmcore_topology::Machine;
+use warmcore_topology::settings::{number, pairs, refusal};
+use warmcore_topology::{Machine, parse_size};
 
 use super::domain::{Context, Domain, Entry, NO_CORE, NO_HOME};
 use super::error::ExactError;
@@ -43,13 +46,35 @@ pub struct PagingSpec {
 }
 
 impl Default for PagingSpec {
-    /// Pages of 4 KiB, no translation buffer.
     fn default() -> Self {
-        Self { page_bytes: LEAST_PAGE_BYTES, tlb_entries: 0, node_bytes: None }
+        Self::USUAL
+    }
+}
+
+impl FromStr for PagingSpec {
+    type Err = String;
+
+    /// `page=SIZE`, `tlb=ENTRIES` and `ram=SIZE` of each node, with commas between them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = |text: &str| parse_size(text).map_err(|error| error.to_string());
+        let mut paging = Self::default();
+        for (key, value) in pairs(text, &[])? {
+            match (key, value) {
+                ("page", Some(bytes)) => paging.page_bytes = size(bytes)?,
+                ("tlb", Some(entries)) => paging.tlb_entries = number(key, entries, 0, u32::MAX)?,
+                ("ram", Some(bytes)) => paging.node_bytes = Some(size(bytes)?),
+                (key, value) => return Err(refusal("translation", key, value, &["page", "tlb", "ram"])),
+            }
+        }
+        paging.check().map_err(|error| error.to_string())?;
+        Ok(paging)
     }
 }
 
 impl PagingSpec {
+    /// Pages of 4 KiB, no translation buffer, the machine's memory: the default.
+    pub const USUAL: Self = Self { page_bytes: LEAST_PAGE_BYTES, tlb_entries: 0, node_bytes: None };
+
     /// Checks what can be checked without a machine's memory.
     ///
     /// # Errors

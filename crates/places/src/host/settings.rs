@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_topology::settings::{number, pairs, refusal, word};
 
 use super::place::{Manner, release};
 use super::state::Means;
-use crate::choice::{number, pairs, refusal, word};
 
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ impl FromStr for Settings {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut settings = Self::default();
-        for (key, value) in pairs(text)? {
+        for (key, value) in pairs(text, &["cpus", "set"])? {
             match (key, value) {
                 ("cpus", Some(cpus)) => settings.cpus.push(cpus.replace('+', ",")),
                 ("set-cpus", Some(text)) => {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{Plan, Purpose};
 use warmcore_agent::report::Hello;
+use warmcore_topology::settings::{number, pairs, refusal};
 use warmcore_topology::{Machine, resolve};
 use warmcore_workload::parse_duration;
 
@@ -20,7 +21,6 @@ use super::fetch::{Archive, cache_directory, cached};
 use super::initramfs::Initramfs;
 use super::kernel::{Kernel, version_refusal};
 use super::qemu::{Execution, Qemu};
-use crate::choice::{number, pairs, refusal};
 use crate::files::At as _;
 use crate::place::DEFAULT_BUFFER_KIB;
 
@@ -68,7 +68,7 @@ impl FromStr for Choice {
     /// Settings with commas between them; see [`HELP`].
     fn from_str(text: &str) -> Result<Self, String> {
         let mut choice = Self::default();
-        for (key, value) in pairs(text)? {
+        for (key, value) in pairs(text, &[])? {
             match (key, value) {
                 ("kernel", Some(file)) => choice.kernel = Some(file.into()),
                 ("config", Some(file)) => choice.config = Some(file.into()),

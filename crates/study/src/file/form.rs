@@ -296,11 +296,10 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
     if form.schedulers.get_ref().is_empty() {
         return Err((form.schedulers.span().start, Problem::Value("a cell needs a scheduler".into())));
     }
-    let memory = form.memory.as_ref().map(|text| {
-        let all = [MemoryChoice::None, MemoryChoice::Analytic, MemoryChoice::Exact, MemoryChoice::ExactByAddress];
-        let position = known("memory", text.get_ref(), all.iter().map(|choice| choice.name()));
-        position.map(|position| all[position]).map_err(|problem| (text.span().start, problem))
-    });
+    let memory = form
+        .memory
+        .as_ref()
+        .map(|text| text.get_ref().parse::<MemoryChoice>().map_err(|error| (text.span().start, Problem::Value(error))));
     let trials = form.trials.as_ref().map_or(TRIALS, |trials| *trials.get_ref());
     if !(1..=MOST_TRIALS).contains(&trials) {
         let at = form.trials.as_ref().map_or(0, |trials| trials.span().start);
