@@ -13,6 +13,8 @@ use crate::figure::{self, Expression, Fold, Node, Selection};
 
 /// Most expressions that a fold over axes may stand for.
 const MOST_FOLDED: usize = 1_000;
+/// Most expectations that one table may stand for: as many as cells are planned.
+const MOST_EXPECTED: usize = 10_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -169,6 +171,12 @@ impl Varied<'_> {
                 return Err((name.span().start, Problem::Value(words)));
             }
             let values = 0..self.axes[axis].values.len();
+            let count = combinations.len().saturating_mul(values.len());
+            if count > MOST_EXPECTED {
+                let words =
+                    format!("{count} values of axes and more; one [[expect]] stands for at most {MOST_EXPECTED}");
+                return Err((name.span().start, Problem::Value(words)));
+            }
             let with = |chosen: &Vec<Chosen>| {
                 let chosen = chosen.clone();
                 values.clone().map(move |value| chosen.iter().copied().chain([(axis, value)]).collect())

@@ -218,3 +218,16 @@ fn a_question_that_cannot_be_asked_has_nothing_but_what_is_missing() {
     let study = parse(&format!("{HEAD}[not_expressible]\nmissing = \"x\"\nsettle = \"y\"\n")).unwrap();
     assert_eq!(study.not_expressible.unwrap().missing, "x");
 }
+
+#[test]
+fn a_table_stands_for_as_many_expectations_as_there_are_cells_and_no_more() {
+    let axis = |name: &str| {
+        let values: Vec<String> = (0..200).map(|value| value.to_string()).collect();
+        format!("[[vary]]\nname = \"{name}\"\nvalues = [{}]\n", values.join(", "))
+    };
+    let expected =
+        "[[expect]]\nname = \"{n} {k}\"\neach = [\"n\", \"k\"]\nfigure = \"m[a]\"\nband = [0, 1]\nreason = \"r\"\n";
+    let text = format!("{HEAD}{}{}{}{expected}", CELL.replace("-n{n}", "-n{n},-k{k}"), axis("n"), axis("k"));
+    let error = parse(&text).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("40000 values of axes and more; one [[expect]] stands for at most 10000"), "{error}");
+}
