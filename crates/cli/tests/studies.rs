@@ -115,7 +115,7 @@ fn exit_codes_follow_the_bands() {
         scratch.run(&format!("study run {name}.toml")).exits_with(code).complains(words);
     }
     let text = scratch.run("study run right.toml").exits_with(0).out;
-    assert!(text.contains("1 questions: 1 right."), "{text}");
+    assert!(text.contains("1 question: 1 right.") && text.ends_with("Their figures that count: 1 right.\n"), "{text}");
 }
 
 #[test]

@@ -190,11 +190,10 @@ impl StudyDocument {
         self.studies.iter().filter(|study| study.is_judged()).count()
     }
 
-    /// How the studies were judged, in a sentence.
+    /// How the studies were judged, and how their figures that count, in sentences.
     #[must_use]
     pub fn conclusion(&self) -> String {
-        let number = |judgement: Judgement| self.counts.get(judgement.words()).copied().unwrap_or(0);
-        let order = [
+        const ORDER: [Judgement; 6] = [
             Judgement::Right,
             Judgement::RightInSign,
             Judgement::Wrong,
@@ -202,17 +201,28 @@ impl StudyDocument {
             Judgement::Fitted,
             Judgement::NotExpressible,
         ];
-        let parts: Vec<String> = order
-            .into_iter()
-            .filter(|judgement| number(*judgement) > 0)
-            .map(|judgement| format!("{} {}", number(judgement), judgement.words()))
+        let said = |number: &dyn Fn(Judgement) -> usize| {
+            let known = ORDER.into_iter().filter(|judgement| number(*judgement) > 0);
+            known.map(|judgement| format!("{} {}", number(judgement), judgement.words())).collect::<Vec<_>>().join(", ")
+        };
+        let questions = if self.studies.len() == 1 { "question" } else { "questions" };
+        let of_studies = |judgement: Judgement| self.counts.get(judgement.words()).copied().unwrap_or(0);
+        let figures: Vec<Judgement> = self
+            .studies
+            .iter()
+            .flat_map(|study| {
+                let not_asked = study.not_asked.iter().map(|_| Judgement::NotExpressible);
+                study.expectations.iter().filter(|of| of.counted).map(|of| of.judgement).chain(not_asked)
+            })
             .collect();
+        let of_figures = |judgement: Judgement| figures.iter().filter(|of| **of == judgement).count();
         format!(
-            "{} questions: {}. Of the {} that were judged {} have the right sign and are within a factor of two in size.",
+            "{} {questions}: {}. Of the {} that were judged {} have the right sign and are within a factor of two in size. Their figures that count: {}.",
             self.studies.len(),
-            parts.join(", "),
+            said(&of_studies),
             self.judged(),
-            self.of_the_size
+            self.of_the_size,
+            said(&of_figures)
         )
     }
 
