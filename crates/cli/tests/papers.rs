@@ -43,7 +43,7 @@ reason = "equal parts"
 #[test]
 fn a_paper_is_one_file_and_a_wrong_band_in_it_is_caught() {
     let scratch = Scratch::new();
-    scratch.write("right.toml", &paper("[0.24, 0.26]").replace("task=spin-0", "task=spin"));
+    scratch.write("all.toml", &paper("[0.24, 0.26]").replace("task=spin-0", "task=spin"));
     scratch.write("paper.toml", &paper("[0.24, 0.26]"));
     scratch.write("wrong.toml", &paper("[0.3, 0.4]"));
     scratch.write("typing.toml", &paper("[0.24, 0.26]").replace("each =", "eahc ="));
@@ -52,6 +52,9 @@ fn a_paper_is_one_file_and_a_wrong_band_in_it_is_caught() {
         let rows = document["studies"][0]["expectations"].as_array().unwrap().clone();
         rows.iter().map(|row| row["value"].as_f64().unwrap()).collect()
     };
+    let right = scratch.run("study run paper.toml --json").exits_with(0);
+    let [half, quarter] = values(&right.out)[..] else { panic!("{}", right.out) };
+    assert!((half - 0.5).abs() < 0.01 && (quarter - 0.25).abs() < 0.01, "{half} {quarter}");
     let ran = scratch.run("study run paper.toml --only of_four --json").exits_with(2);
     ran.complains("nothing is expected under a name that contains `of_four`").complains("part of one of 4");
     let wrong = scratch.run("study run wrong.toml --json").exits_with(3);
@@ -63,7 +66,7 @@ fn a_paper_is_one_file_and_a_wrong_band_in_it_is_caught() {
         .complains("typing.toml:22:1: there is no key `eahc`")
         .complains("did you mean `each`?");
     // All of its spinners have all of the CPU.
-    assert_eq!(values(&scratch.run("study run right.toml --json").exits_with(3).out), [1.0; 2]);
+    assert_eq!(values(&scratch.run("study run all.toml --json").exits_with(3).out), [1.0; 2]);
 }
 
 #[test]
