@@ -11,6 +11,7 @@
 //! - [`rank`]: Wilcoxon's signed-rank test (paired) and the Mann-Whitney test (unpaired), exact where feasible.
 //! - [`distributions`]: the normal and Student's t distribution.
 //! - [`partitions`]: how far two partitions of the same things agree.
+//! - [`number`]: numbers in files, infinite ones too.
 //! - [`compare`](mod@compare): ratio to the baseline with interval, p value, Holm's correction, verdict.
 //!
 //! Conventions: NaN is refused at the border with a [`StatisticsError`] that says where it was; infinities are legal
@@ -21,7 +22,7 @@
 pub mod bootstrap;
 pub mod compare;
 pub mod distributions;
-mod number;
+pub mod number;
 pub mod partitions;
 pub mod rank;
 pub mod sample;

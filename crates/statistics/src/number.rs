@@ -61,6 +61,27 @@ pub(crate) mod optional {
     }
 }
 
+/// The same for lists: `#[serde(with = "warmcore_statistics::number::list")]`.
+pub mod list {
+    use super::{Deserialize, Deserializer, Serializer, Written};
+
+    /// Writes a list.
+    ///
+    /// # Errors
+    /// Those of the format.
+    pub fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().copied().map(Written::from))
+    }
+
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// Where something else stands.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+        Ok(Vec::<Written>::deserialize(deserializer)?.into_iter().map(f64::from).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::{Better, Comparison, Interval, Summary, compare_paired, sample::Sample};

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::TOOL_VERSION;
 
+use crate::baseline::{self, Against, Baseline, BaselineResult};
 use crate::file::{Cost, Expectation, Missing, NotAsked, Outside, Study};
 use crate::judge::{self, Judged, Judgement, Trials, is_of_the_size};
 use crate::plan::{Plan, PlannedCell};
@@ -51,6 +52,9 @@ pub struct StudyResult {
     pub note: String,
     /// The worst of what counts.
     pub judgement: Judgement,
+    /// The earlier result with which figures are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineResult>,
     /// Whether every figure that counts is in its band, or changes by half to twice what was published.
     pub of_the_size: bool,
     /// What this program lacks.
@@ -86,6 +90,12 @@ pub struct ExpectationResult {
     /// Smallest and largest of a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
+    /// What came out in each trial; one number where the figure is one of all trials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "warmcore_statistics::number::list")]
+    pub trials: Vec<f64>,
+    /// The same against the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Against>,
     /// Why it has no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_value: Option<String>,
@@ -142,24 +152,28 @@ pub struct CellResult {
     pub place: String,
     /// Trials.
     pub trials: usize,
+    /// A hash of what its runs depend on besides the scheduler; empty where it was not run.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub setting: String,
     /// Why it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_here: Option<String>,
 }
 
 impl StudyDocument {
-    /// The document of a plan's trials.
+    /// The document of a plan's trials; `baselines` are of those studies that are compared with one.
     #[must_use]
-    pub fn new(plan: &Plan, trials: &Trials) -> Self {
-        let studies: Vec<StudyResult> =
-            (0..plan.studies.len()).map(|study| StudyResult::new(plan, trials, study)).collect();
+    pub fn new(plan: &Plan, trials: &Trials, baselines: &[Option<Baseline>]) -> Self {
+        let of = |study| StudyResult::new(plan, trials, study, baselines.get(study).and_then(Option::as_ref));
+        let studies: Vec<StudyResult> = (0..plan.studies.len()).map(of).collect();
         let mut counts = BTreeMap::new();
         for study in &studies {
             *counts.entry(study.judgement.words().to_owned()).or_insert(0) += 1;
         }
         let unaccepted = |study: &StudyResult| {
             let expectations = study.expectations.iter().filter(|expectation| expectation.unexpected).count();
-            expectations + study.wrong_models.iter().filter(|wrong| wrong.is_accepted()).count()
+            let models = study.wrong_models.iter().filter(|wrong| wrong.is_accepted()).count();
+            expectations + models + usize::from(study.lacks_its_baseline())
         };
         Self {
             schema: SCHEMA.into(),
@@ -176,12 +190,15 @@ impl StudyDocument {
     /// # Errors
     /// When it is none of this version.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if document.schema == SCHEMA {
-            Ok(document)
-        } else {
-            Err(format!("its schema is `{}`; this version reads {SCHEMA}", document.schema))
+        #[derive(Deserialize)]
+        struct AnyVersion {
+            schema: String,
         }
+        let AnyVersion { schema } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if schema != SCHEMA {
+            return Err(format!("its schema is `{schema}`; this version reads {SCHEMA}"));
+        }
+        serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
     /// Studies that were judged.
@@ -231,7 +248,14 @@ impl StudyDocument {
     pub fn surprises(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for study in &self.studies {
+            if let Some(words) = study.against_the_baseline().filter(|_| study.lacks_its_baseline()) {
+                lines.push(format!("{}: {words}", study.name));
+            }
             for of in study.expectations.iter().filter(|of| of.unexpected) {
+                if let Some(words) = of.against_words() {
+                    lines.push(format!("{}: {}: {words}", study.name, of.name));
+                    continue;
+                }
                 let declared = of.outside.as_ref().map_or("right".to_owned(), |outside| outside.verdict.to_string());
                 let value = of.no_value.clone().unwrap_or_else(|| decimal(of.value));
                 lines.push(format!(
@@ -252,7 +276,7 @@ impl StudyDocument {
     /// Headings of the table; a `>` before a name means that numbers are below it.
     pub const HEADINGS: [&'static str; 7] = ["study", "what", ">published", ">here", ">band", ">size", "judgement"];
 
-    /// The table: a row for each expectation, and for each study that has none.
+    /// The table: a row for each expectation that is not compared with a baseline only, and for each study that has none.
     #[must_use]
     pub fn rows(&self) -> Vec<[String; 7]> {
         let mut rows = Vec::new();
@@ -270,7 +294,7 @@ impl StudyDocument {
                 not_asked
                     .map(|of| row(format!("{}: {}", of.name, of.missing.missing), Judgement::NotExpressible.words())),
             );
-            for of in &study.expectations {
+            for of in study.expectations.iter().filter(|of| !of.is_only_against()) {
                 let judgement = match (of.unexpected, of.counted) {
                     (true, _) => format!("{} (!)", of.judgement.words()),
                     (false, true) => of.judgement.words().to_owned(),
@@ -292,12 +316,15 @@ impl StudyDocument {
 }
 
 impl StudyResult {
-    fn new(plan: &Plan, trials: &Trials, index: usize) -> Self {
+    fn new(plan: &Plan, trials: &Trials, index: usize, baseline: Option<&Baseline>) -> Self {
         let study = &plan.studies[index];
-        let judged: Vec<Judged> =
-            study.expectations.iter().map(|of| judge::judge(plan, trials, index, None, of)).collect();
-        let expectations: Vec<ExpectationResult> =
-            study.expectations.iter().zip(&judged).map(|(of, judged)| ExpectationResult::new(of, judged)).collect();
+        let judged = study.expectations.iter().map(|of| (of, judge::judge(plan, trials, index, None, of)));
+        let mut expectations: Vec<ExpectationResult> =
+            judged.map(|(of, judged)| ExpectationResult::new(of, judged)).collect();
+        let earlier = baseline.and_then(|baseline| baseline.earlier.as_ref());
+        if let Some(earlier) = earlier {
+            baseline::compare((plan, index), earlier, (&study.expectations, &mut expectations));
+        }
         let counted = || expectations.iter().filter(|of| of.counted);
         let scored = counted().filter(|of| of.judgement != Judgement::Fitted).map(|of| of.judgement);
         let judgement = match (&study.not_expressible, scored.max()) {
@@ -334,12 +361,13 @@ impl StudyResult {
             note: study.note.clone(),
             of_the_size: judgement != Judgement::NotExpressible && counted().all(sized),
             judgement,
+            baseline: baseline.map(|of| BaselineResult { file: of.file.clone(), found: earlier.is_some() }),
             not_expressible: study.not_expressible.clone(),
             wrong_models: wrong_models.collect(),
             cells: plan.cells[index]
                 .iter()
                 .filter(|cell| cell.wrong.is_none())
-                .map(|cell| CellResult::new(study, cell))
+                .map(|cell| CellResult::new(plan, study, cell))
                 .collect(),
             expectations,
             not_asked: study.not_asked.clone(),
@@ -362,7 +390,7 @@ impl WrongModelResult {
 }
 
 impl ExpectationResult {
-    fn new(of: &Expectation, judged: &Judged) -> Self {
+    fn new(of: &Expectation, judged: Judged) -> Self {
         let figure = judged.figure.as_ref();
         Self {
             name: of.name.clone(),
@@ -378,6 +406,8 @@ impl ExpectationResult {
                 Ok(_) => Some("it is infinite: a run did not end".to_owned()),
                 Err(error) => Some(error.to_string()),
             },
+            trials: judged.trials,
+            against: None,
             low: Some(of.band.low).filter(|low| low.is_finite()),
             high: Some(of.band.high).filter(|high| high.is_finite()),
             reason: of.reason.clone(),
@@ -388,6 +418,11 @@ impl ExpectationResult {
             outside: of.outside.clone(),
             unexpected: judged.unexpected,
         }
+    }
+
+    /// Whether nothing but a baseline says what it should be.
+    fn is_only_against(&self) -> bool {
+        self.against.is_some() && self.low.is_none() && self.high.is_none()
     }
 
     /// The band in words.
@@ -402,17 +437,24 @@ impl ExpectationResult {
     }
 }
 
-impl CellResult {
-    fn new(study: &Study, planned: &PlannedCell) -> Self {
-        let cell = &study.cells[planned.cell];
-        let values = planned.bindings.iter().filter(|(key, _)| *key != crate::file::SCHEDULER);
+impl PlannedCell {
+    /// The cell with the values of its axes.
+    pub(crate) fn name(&self, study: &Study) -> String {
+        let values = self.bindings.iter().filter(|(key, _)| *key != crate::file::SCHEDULER);
         let values: Vec<String> = values.map(|(key, value)| format!(", {key}={value}")).collect();
+        format!("{}{}", study.cells[self.cell].name, values.concat())
+    }
+}
+
+impl CellResult {
+    fn new(plan: &Plan, study: &Study, planned: &PlannedCell) -> Self {
         Self {
-            name: format!("{}{}", cell.name, values.concat()),
+            name: planned.name(study),
+            setting: baseline::setting(plan, planned),
             machine: planned.machine.clone(),
             workload: planned.workload.clone(),
             scheduler: planned.scheduler.clone(),
-            place: cell.place.clone(),
+            place: study.cells[planned.cell].place.clone(),
             trials: planned.trials,
             not_here: planned.runs.as_ref().err().cloned(),
         }

@@ -12,8 +12,9 @@
 //! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe`, `assumed` (a [change](warmcore_topology::changed) of what nobody measured of the machine: `wakeup x 1.3`) |
 //! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` but [those that say what is expected](Expected) |
 //! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
-//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; `fitted`: the parameter that was fitted to it, so that it is shown and not scored; `counted = false`: shown and judged without consequence; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
+//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; `fitted`: the parameter that was fitted to it, so that it is shown and not scored; `counted = false`: shown and judged without consequence; `better`, `"lower"`, `"higher"` or `"neither"`: compared with the baseline, where no band is needed, and by its own `margin`; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
 //! | `[[not_asked]]` | `name` of a published figure for which something is `missing` here, and what would `settle` it |
+//! | `[baseline]` | [an earlier result](crate::baseline) with which figures are compared that say what is `better`: `file`, beside the study, and the `margin` up to which a difference does not matter (0.01) |
 //! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]` |
 //! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
 //!
@@ -33,6 +34,7 @@ use toml::Spanned;
 use warmcore_lab::experiment::Observation;
 use warmcore_lab::files;
 use warmcore_options::MemoryChoice;
+use warmcore_statistics::Better;
 
 pub use self::expect::Expected;
 use crate::figure::{EACH, Expression, Named, ParseError, Selection, did_you_mean};
@@ -79,6 +81,8 @@ pub struct Study {
     pub drawings: Vec<Drawing>,
     /// Models that must be rejected.
     pub wrong: Vec<WrongModel>,
+    /// With which earlier result figures are compared.
+    pub baseline: Option<BaselineFile>,
     /// Whether only what its figures name is run.
     partial: bool,
     text: String,
@@ -206,6 +210,16 @@ pub struct Axis {
     pub expected: Vec<Expected>,
 }
 
+/// An earlier result of the study.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BaselineFile {
+    /// Its file, beside the study.
+    pub file: PathBuf,
+    /// Differences up to this fraction do not matter.
+    pub margin: f64,
+    pub(crate) at: usize,
+}
+
 /// A figure with a name.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NamedFigure {
@@ -224,10 +238,12 @@ pub struct Expectation {
     pub figure: Expression,
     /// What was measured, if that is a number.
     pub published: Option<f64>,
-    /// Where the figure must lie.
+    /// Where the figure must lie; anywhere if only the baseline decides.
     pub band: Band,
     /// Why there.
     pub reason: String,
+    /// Which direction is an improvement over the baseline, if it is compared with that, and up to which fraction no difference matters.
+    pub against: Option<(Better, f64)>,
     /// From where on a change has a direction; `None` for a quantity that is no change.
     pub neutral: Option<f64>,
     /// The parameter that was fitted to it.
@@ -250,6 +266,9 @@ pub struct Band {
 }
 
 impl Band {
+    /// No band.
+    pub const ANYWHERE: Self = Self { low: f64::NEG_INFINITY, high: f64::INFINITY };
+
     /// Whether a figure lies inside.
     #[must_use]
     pub fn contains(self, figure: f64) -> bool {
@@ -530,6 +549,7 @@ impl Expectation {
             published,
             band,
             reason,
+            against: None,
             neutral: Some(1.0),
             fitted: None,
             counted: true,

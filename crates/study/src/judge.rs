@@ -57,6 +57,8 @@ impl Judgement {
 pub struct Judged {
     /// What it came to: of all trials, and the smallest and largest of a trial; or why it has no value.
     pub figure: Result<[f64; 3], ValueError>,
+    /// What it came to in each trial.
+    pub trials: Vec<f64>,
     /// How it is judged.
     pub judgement: Judgement,
     /// How large the change is in parts of the published one, where both have the same direction.
@@ -81,12 +83,14 @@ pub fn is_of_the_size(size: f64) -> bool {
 #[must_use]
 pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, expectation: &Expectation) -> Judged {
     let lookup = InStudy { plan, trials, study, wrong, known: RefCell::default() };
-    let figure = figure::evaluate(&expectation.figure, &lookup).and_then(|value| {
+    let value = figure::evaluate(&expectation.figure, &lookup);
+    let figure = value.clone().and_then(|value| {
         let middle = figure::middle(&value)?;
         let of = |pick: fn(f64, f64) -> f64| value.numbers().iter().copied().fold(middle, pick);
         Ok([middle, of(f64::min), of(f64::max)])
     });
-    of_figure(figure, expectation)
+    let trials = value.map_or_else(|_| Vec::new(), |value| value.numbers().to_vec());
+    Judged { trials, ..of_figure(figure, expectation) }
 }
 
 fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) -> Judged {
@@ -96,7 +100,8 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
             let here = !matches!(error, ValueError::NotHere(_));
             let judgement = if here { Judgement::Wrong } else { Judgement::NotAnswerableHere };
             // An error of computation is never what was declared.
-            return Judged { figure, judgement, size: None, unexpected: here && expectation.counted };
+            let unexpected = here && expectation.counted;
+            return Judged { figure, trials: Vec::new(), judgement, size: None, unexpected };
         }
     };
     let size = expectation.published.and_then(|published| size(middle, published, expectation.neutral));
@@ -115,7 +120,7 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
         Some(OutsideKind::Wrong) => Judgement::Wrong,
     };
     let unexpected = expectation.counted && judgement != Judgement::Fitted && judgement != declared;
-    Judged { figure, judgement, size, unexpected }
+    Judged { figure, trials: Vec::new(), judgement, size, unexpected }
 }
 
 /// The size of a change in parts of the published one; nothing where the directions differ or there is none.

@@ -5,12 +5,14 @@
 //! - [`plan`]: cells as experiments, equal ones once.
 //! - [`run`](mod@run): one loop over all of them, which can be gone on with in a directory.
 //! - [`judge`]: figures against what was published.
+//! - [`baseline`]: figures against those of an earlier run.
 //! - [`sensitivity`]: what judgements rest on: the same with assumed costs changed.
 //! - [`document`]: the result: one document, one table. [`page`]: the same as a Markdown page.
 //!
 //! A study says in data what differs between a paper, a table of known answers and a gate. Nothing here simulates, and no benchmark,
 //! machine or scheduler is known by name.
 
+pub mod baseline;
 pub mod document;
 pub mod figure;
 pub mod file;

@@ -33,9 +33,12 @@ const SECTIONS: [(Judgement, &str, &str); 6] = [
     (Judgement::NotExpressible, "Not expressible", "This program cannot ask these questions today."),
 ];
 
-/// The page; `data` is a link to the document's own file.
+/// The page; `data` is a link to the document's own file. Of studies that are compared with a baseline and nothing else, the table alone.
 #[must_use]
 pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Option<&str>) -> String {
+    if document.rows().is_empty() {
+        return document.studies.iter().map(|study| format!("## {}\n\n{}", study.title, against(study))).collect();
+    }
     let mut text = format!("# {title}\n\n{introduction}\n\n{}\n\n## All questions\n\n", document.conclusion());
     text.push_str("| question | measured | here | band | size | judgement |\n|---|--:|--:|--:|--:|---|\n");
     for study in &document.studies {
@@ -108,6 +111,7 @@ fn section(study: &StudyResult) -> String {
         ));
     }
     text.push('\n');
+    text.push_str(&against(study));
     for of in &study.expectations {
         text.push_str(&format!("- *{}*: `{}`. Band: {}.", of.name, of.figure, of.reason.trim_end_matches('.')));
         if let Some(fitted) = &of.fitted {
@@ -138,6 +142,24 @@ fn section(study: &StudyResult) -> String {
     }
     let long = if study.cost == Cost::Long { ", not run by the tests" } else { "" };
     text.push_str(&format!("\nCommand: `warmcore study run {}`{long}.\n", library::name_of(&study.name)));
+    text
+}
+
+/// The figures of a study against its baseline, if it has one: a sentence and a table.
+fn against(study: &StudyResult) -> String {
+    let Some(words) = study.against_the_baseline() else { return String::new() };
+    let headings = ExpectationResult::AGAINST_HEADINGS.map(|heading| heading.trim_start_matches('>'));
+    let mut text = format!("{words}\n\n| {} |\n|---|--:|--:|--:|--:|---|\n", headings.join(" | "));
+    for (mut row, unexpected) in study.expectations.iter().filter_map(ExpectationResult::against_row) {
+        if unexpected {
+            row[5] = format!("**{}**", row[5]);
+        }
+        text.push_str(&format!("| {} |\n", row.join(" | ")));
+    }
+    text.push_str(
+        "\nThe ratio is this run's figure over the baseline's, trial by trial, with its 95 % interval. *Unclear*: no difference beyond the \
+         margin is shown.\n\n",
+    );
     text
 }
 

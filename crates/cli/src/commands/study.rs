@@ -9,11 +9,11 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
-use warmcore_study::document::{StudyDocument, decimal};
-use warmcore_study::file::{Cost, Expectation, ReadError, Study};
+use warmcore_study::document::{ExpectationResult, StudyDocument, decimal};
+use warmcore_study::file::{Band, Cost, Expectation, ReadError, Study};
 use warmcore_study::plan::{self, Plan, PlanError};
 use warmcore_study::run::{self, Means, StudyError};
-use warmcore_study::{library, page};
+use warmcore_study::{baseline, library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{directory_failure, resume_failure, run_failure, session_failure, unix_seconds};
@@ -77,6 +77,10 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     }
     let plan = plan::plan(chosen, &|words| console.note(words)).map_err(plan_failure)?;
     plan.notes.iter().for_each(|words| console.warn(words));
+    let baselines = baseline::read(&plan).map_err(|error| {
+        Failure::usage("warmcore::study", error)
+            .help("a baseline is the study.json that this study wrote with --out DIR, with this version")
+    })?;
     if arguments.dry_run {
         return planned(&plan, console);
     }
@@ -84,7 +88,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         directory(out)?;
     }
     let trials = run_plan(&plan, arguments.out.as_deref(), &signals, console)?;
-    let document = StudyDocument::new(&plan, &trials);
+    let document = StudyDocument::new(&plan, &trials, &baselines);
     let heading = library::heading(&arguments.studies);
     let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
     if let Some(result) = &result {
@@ -107,7 +111,13 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         return Ok(());
     }
     let words = format!("{} not as the files say: {}", document.unexpected, document.surprises().join("; "));
-    let help = "mend the model; or say in the study what is outside and why, with [expect.outside]";
+    let against = document.studies.iter().any(|study| study.baseline.is_some());
+    let help = match against {
+        true => {
+            "mend the scheduler; or, if the change is meant, keep the study.json of a run with --out DIR as the baseline"
+        }
+        false => "mend the model; or say in the study what is outside and why, with [expect.outside]",
+    };
     Err(Failure::new(Class::Check, "warmcore::study", words).help(help))
 }
 
@@ -192,19 +202,42 @@ pub fn directory(out: &Path) -> Result<(), Failure> {
 }
 
 fn table(document: &StudyDocument, console: &Console) -> String {
-    let mut table = Table::new(StudyDocument::HEADINGS);
-    for row in document.rows() {
-        let tone = match row[6].as_str() {
-            "right" => Tone::Good,
-            words if words.ends_with("(!)") || words == "wrong" => Tone::Bad,
-            _ => Tone::Plain,
-        };
-        let last = row.len() - 1;
-        table.toned_row(
-            row.into_iter().enumerate().map(|(column, cell)| (cell, if column == last { tone } else { Tone::Plain })),
-        );
+    let mut text = String::new();
+    let rows = document.rows();
+    if !rows.is_empty() {
+        let mut table = Table::new(StudyDocument::HEADINGS);
+        for row in rows {
+            let tone = match row[6].as_str() {
+                "right" => Tone::Good,
+                words if words.ends_with("(!)") || words == "wrong" => Tone::Bad,
+                _ => Tone::Plain,
+            };
+            table.toned_row(last_toned(row, tone));
+        }
+        text = format!("{}\n{}\n", console.table(&table), document.conclusion());
     }
-    format!("{}\n{}\n", console.table(&table), document.conclusion())
+    for study in &document.studies {
+        let Some(words) = study.against_the_baseline() else { continue };
+        let mut table = Table::new(ExpectationResult::AGAINST_HEADINGS);
+        for (row, unexpected) in study.expectations.iter().filter_map(ExpectationResult::against_row) {
+            let tone = match row[5].as_str() {
+                _ if unexpected => Tone::Bad,
+                "better" => Tone::Good,
+                _ => Tone::Plain,
+            };
+            table.toned_row(last_toned(row, tone));
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let table = if study.lacks_its_baseline() { String::new() } else { format!("{}\n", console.table(&table)) };
+        text.push_str(&format!("{gap}{table}{words}\n"));
+    }
+    text
+}
+
+/// A row whose last cell has a tone.
+fn last_toned<const COLUMNS: usize>(row: [String; COLUMNS], tone: Tone) -> impl Iterator<Item = (String, Tone)> {
+    let of = move |column| if column + 1 == COLUMNS { tone } else { Tone::Plain };
+    row.into_iter().enumerate().map(move |(column, cell)| (cell, of(column)))
 }
 
 /// What `list studies`, `study show` and `study run --dry-run` print with `--json`.
@@ -339,7 +372,10 @@ fn describe(study: &Study, console: &Console) -> String {
     }
     let mut expected = Table::new(["expected", "figure", ">published", "band"]);
     for of in &study.expectations {
-        let band = format!("{} to {}", of.band.low, of.band.high);
+        let band = match of.against {
+            Some((_, margin)) if of.band == Band::ANYWHERE => format!("within {} % of the baseline", margin * 100.0),
+            _ => format!("{} to {}", of.band.low, of.band.high),
+        };
         expected.row([of.name.clone(), of.figure.to_string(), decimal(of.published), band]);
     }
     format!("{text}\n{}{axes}\n{}", console.table(&cells), console.table(&expected))

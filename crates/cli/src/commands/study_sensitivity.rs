@@ -32,7 +32,7 @@ pub fn run(
         let out = arguments.out.as_ref().map(|out| out.join(format!("change-{:02}", number + 1)));
         out.as_deref().map(directory).transpose()?;
         let trials = run_plan(&changed, out.as_deref(), signals, console)?;
-        varied.push((change, StudyDocument::new(&changed, &trials)));
+        varied.push((change, StudyDocument::new(&changed, &trials, &[])));
     }
     let document = SensitivityDocument::new(plan, &arguments.sensitivity, unchanged, &varied);
     if let Some(out) = &arguments.out {

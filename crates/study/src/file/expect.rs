@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 use toml::Spanned;
+use warmcore_statistics::Better;
 
 use super::placeholders::put_known;
 use super::{At, Axis, Band, Cell, Expectation, Outside, Problem, known};
@@ -30,6 +31,8 @@ pub(super) struct ExpectForm {
     fitted: Option<String>,
     counted: Option<bool>,
     outside: Option<Outside>,
+    better: Option<Spanned<Better>>,
+    margin: Option<Spanned<f64>>,
 }
 
 /// What a value of an axis says of the expectations of it, and where it is.
@@ -75,6 +78,8 @@ impl Expected {
 pub(super) struct Varied<'a> {
     pub axes: &'a [Axis],
     pub cells: &'a [Cell],
+    /// The margin of the baseline, if there is one.
+    pub margin: Option<f64>,
 }
 
 /// An axis and the number of one of its values.
@@ -195,17 +200,19 @@ impl Varied<'_> {
         let put = |text: &str| put_known(text, &bindings);
         let of_values: Vec<&Expected> = chosen.iter().map(|(axis, value)| &self.axes[*axis].expected[*value]).collect();
         let at = form.name.span().start;
-        let (band, band_at) = match (&form.band, of_values.iter().find_map(|of| Some((of.band?, of.at)))) {
-            (_, Some(of_value)) => of_value,
-            (Some(band), None) => (*band.get_ref(), band.span().start),
-            (None, None) => {
+        let against = self.against(form)?;
+        let of_value = of_values.iter().find_map(|of| Some((of.band?, of.at)));
+        let band = of_value.or(form.band.as_ref().map(|band| (*band.get_ref(), band.span().start)));
+        let reason = of_values.iter().find_map(|of| of.reason.as_ref()).or(form.reason.as_ref());
+        let reason = reason.map_or_else(String::new, |text| put(text));
+        let band = match band {
+            Some((band, at)) => checked_band(band, &reason).map_err(|words| (at, Problem::Value(words)))?,
+            None if against.is_some() => Band::ANYWHERE,
+            None => {
                 let at = of_values.first().map_or(at, |of| of.at);
                 return Err((at, Problem::Value(format!("there is no `band` for `{}`", put(form.name.get_ref())))));
             }
         };
-        let reason = of_values.iter().find_map(|of| of.reason.as_ref()).or(form.reason.as_ref());
-        let reason = reason.map_or_else(String::new, |text| put(text));
-        let band = checked_band(band, &reason).map_err(|words| (band_at, Problem::Value(words)))?;
         let (published, published_at) = match of_values.iter().find_map(|of| Some((of.published?, of.at))) {
             Some((value, at)) => (Some(value), at),
             None => (form.published, at),
@@ -221,6 +228,7 @@ impl Varied<'_> {
             published,
             band,
             reason,
+            against,
             neutral: neutral(form.neutral.as_ref())?,
             fitted: fitted.map(|text| put(text)),
             counted: form.counted.unwrap_or(true),
@@ -228,6 +236,17 @@ impl Varied<'_> {
             at: form.figure.span().start,
             named_at: at,
         })
+    }
+
+    /// Whether an expectation is compared with the baseline: which direction is better, and the margin.
+    fn against(&self, form: &ExpectForm) -> Result<Option<(Better, f64)>, At> {
+        let Some(of_baseline) = self.margin else {
+            let at = form.better.as_ref().map(Spanned::span).or(form.margin.as_ref().map(Spanned::span));
+            let words = "`better` and `margin` are about a [baseline], and the study has none";
+            return at.map_or(Ok(None), |at| Err((at.start, Problem::Value(words.into()))));
+        };
+        let margin = form.margin.as_ref().map(super::form::margin).transpose()?.unwrap_or(of_baseline);
+        Ok(form.better.as_ref().map(|better| (*better.get_ref(), margin)))
     }
 
     /// Checks that axes of expectations are there, and that what values of axes say is expected of something. `at` is where each axis' name is.

@@ -1,17 +1,18 @@
 //! The tables of a study's file, and the study that they make.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
 use warmcore_lab::experiment::Observation;
+use warmcore_lab::verdict::DEFAULT_MARGIN;
 use warmcore_options::MemoryChoice;
 
 use super::expect::{self, ExpectForm, Expected};
 use super::{
-    At, Axis, Cell, Cost, DRAWN, Drawing, Expectation, Inline, Missing, NamedFigure, NotAsked, Problem, SCHEDULER,
-    SCHEMA, Study, WrongModel, known,
+    At, Axis, BaselineFile, Cell, Cost, DRAWN, Drawing, Expectation, Inline, Missing, NamedFigure, NotAsked, Problem,
+    SCHEDULER, SCHEMA, Study, WrongModel, known,
 };
 use crate::figure::{self, EACH};
 
@@ -55,6 +56,14 @@ struct FileForm {
     drawing: Vec<DrawingForm>,
     #[serde(default)]
     wrong: Vec<WrongForm>,
+    baseline: Option<BaselineForm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BaselineForm {
+    file: Spanned<PathBuf>,
+    margin: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -163,7 +172,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         let problem = Problem::Axis { name: unused.name.clone(), reason: "is in the text of no cell" };
         return Err((form.vary[index].name.span().start, problem));
     }
-    let varied = expect::Varied { axes: &axes, cells: &cells };
+    let baseline = form.baseline.as_ref().map(baseline).transpose()?;
+    let varied = expect::Varied { axes: &axes, cells: &cells, margin: baseline.as_ref().map(|of| of.margin) };
     let figures = form
         .figure
         .iter()
@@ -173,6 +183,9 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     let mut expectations = Vec::new();
     for form in &form.expect {
         varied.expectations(form, &mut expectations)?;
+    }
+    if let Some(of) = baseline.as_ref().filter(|_| expectations.iter().all(|of: &Expectation| of.against.is_none())) {
+        return Err((of.at, Problem::Value("no [[expect]] says what is `better` than the baseline".into())));
     }
     let named = expectations.iter().map(|of: &Expectation| (of.name.as_str(), of.named_at));
     unique("expect", named.chain(form.not_asked.iter().map(|of| (of.name.get_ref().as_str(), of.name.span().start))))?;
@@ -196,6 +209,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         drawings: form.drawing.iter().map(drawing).collect::<Result<_, At>>()?,
         not_asked: form.not_asked.into_iter().map(NotAskedForm::into_part).collect(),
         cells,
+        baseline,
         partial: false,
         text: text.to_owned(),
     };
@@ -217,6 +231,21 @@ pub(super) fn syntax_at(error: &toml::de::Error, at: usize) -> At {
     let known: Vec<String> = quoted.collect();
     let nearest = warmcore_topology::nearest(&key, known.iter().map(String::as_str)).map(str::to_owned);
     (at, Problem::UnknownKey { key, nearest, known })
+}
+
+fn baseline(form: &BaselineForm) -> Result<BaselineFile, At> {
+    let margin = form.margin.as_ref().map(margin).transpose()?.unwrap_or(DEFAULT_MARGIN);
+    Ok(BaselineFile { file: form.file.get_ref().clone(), margin, at: form.file.span().start })
+}
+
+/// A fraction up to which differences do not matter.
+pub(super) fn margin(form: &Spanned<f64>) -> Result<f64, At> {
+    let margin = *form.get_ref();
+    if (0.0..=0.5).contains(&margin) {
+        return Ok(margin);
+    }
+    let words = format!("`margin` is a fraction of 0 to 0.5, such as 0.02 for 2 %, not {margin}");
+    Err((form.span().start, Problem::Value(words)))
 }
 
 impl NotAskedForm {
