@@ -93,7 +93,8 @@ pub struct Ran {
 }
 
 impl Ran {
-    fn new(what: &str, output: Output) -> Self {
+    /// What is left of a program that has ended.
+    pub fn new(what: &str, output: Output) -> Self {
         Self {
             what: what.to_owned(),
             code: output.status.code(),
