@@ -202,14 +202,17 @@ pub struct CompareArguments {
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(help_heading = "What runs", short, long, value_name = "WORKLOAD", required_unless_present_any = ["resume", "command"])]
     pub workload: Option<String>,
-    /// Instead of a workload a program of this computer with its arguments, after `--`; with `--on host`
+    /// Instead of a workload a program of this computer with its arguments, after `--`; with `--on host`. Another one behind --vs is
+    /// compared with it
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["workload", "resume"])]
     pub command: Vec<String>,
     /// Memory profiles.
     #[command(flatten)]
     pub profiles: ProfileArguments,
     /// Schedulers, with commas between them; may be repeated. Tunables follow a colon, themselves with commas between
-    /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr
+    /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr. Behind @ stands what
+    /// the column has of its own: cpus=0-5 (or one-llc, one-node, one-socket), smt=off, pin=spread (gathered, oracle, FILE),
+    /// workload=TEXT, machine=TEXT, as in eevdf,eevdf@cpus=one-llc
     #[arg(help_heading = "What runs", short, long, value_name = "LIST", required_unless_present = "resume")]
     pub schedulers: Vec<String>,
     /// Scheduler the others are compared with, as written in --schedulers; the first one if not given

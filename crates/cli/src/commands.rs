@@ -9,6 +9,7 @@ use warmcore_lab::session::pretty;
 use crate::console::Console;
 use crate::failure::Failure;
 
+pub mod columns;
 pub mod compare;
 pub mod explain;
 pub mod group;

@@ -187,6 +187,15 @@ fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_it
     scratch.run("compare --resume run").exits_with(0);
     assert_eq!(std::fs::read(scratch.path("run/trials/s0-t0000.json")).unwrap(), kept);
     assert!(scratch.path("run/trials/s1-t0001.json").is_file());
+    // Another command is another column.
+    let words = "compare --on host:warm-up-rounds=0 -s eevdf -n 1 --metric after:Time: --json --keep nothing -- echo Time: 2 --vs echo Time: 3";
+    let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
+    assert_eq!(document["schedulers"][1]["label"], "eevdf @ -- echo Time: 3");
+    assert_eq!(document["schedulers"][1]["measures"]["after:Time:"]["comparison"]["ratio"], 1.5);
+    scratch
+        .run("compare --on host:warm-up-rounds=0 -s eevdf --keep nothing -n 1 -- true --vs there-is-no-such-program")
+        .exits_with(2)
+        .complains("there-is-no-such-program");
     scratch
         .run("compare --on host:warm-up-rounds=0 -s eevdf --keep nothing -n 1 -- false")
         .exits_with(1)

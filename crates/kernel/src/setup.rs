@@ -298,18 +298,7 @@ fn starts(machine: &Machine, workload: &Workload, launchers: &[(Launch, CpuId)])
 }
 
 pub(crate) fn resolve(machine: &Machine, task: &str, affinity: &Affinity) -> Result<CpuSet, SetupError> {
-    let set = match affinity {
-        Affinity::All => machine.all_cpus().clone(),
-        Affinity::Cpus(set) => set.intersection(machine.all_cpus()),
-        Affinity::OsCpus(list) => list.iter().filter_map(|&os| machine.cpu_by_os_index(os)).collect(),
-        Affinity::OsNodes(list) => {
-            let mut set = CpuSet::new();
-            for node in list.iter().filter_map(|&os| machine.node_by_os_index(os)) {
-                set.union_with(machine.cpus_of_node(node));
-            }
-            set
-        }
-    };
+    let set = affinity.on(machine);
     if set.is_empty() {
         let online = machine.cpus().map(|cpu| CpuId(machine.os_index(cpu))).collect::<CpuSet>();
         return Err(SetupError::NoAllowedCpu {

@@ -1,6 +1,7 @@
 //! Making an experiment: what is not said follows from the machine, the workload and the place, and what can be known to fail before
 //! anything runs is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use warmcore_memory::Hierarchy;
@@ -13,6 +14,7 @@ use warmcore_statistics::Design;
 use warmcore_topology::{Basis, Machine, Origin};
 use warmcore_workload::Workload;
 
+use crate::column::{self, Column, ColumnError, Inputs};
 use crate::experiment::{Experiment, ExperimentError, Named, Observation};
 use crate::load;
 use crate::making;
@@ -26,6 +28,7 @@ pub struct ExperimentBuilder {
     machine: Named<Machine>,
     workload: Named<Workload>,
     schedulers: Vec<SchedulerSpec>,
+    inputs: BTreeMap<usize, Inputs>,
     baseline: Option<SchedulerSpec>,
     seeds: Vec<u64>,
     options: RunOptions,
@@ -54,6 +57,9 @@ pub enum BuildError {
     /// It makes no sense as a whole.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    /// What a scheduler is to have of its own cannot be had.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
     /// The baseline is not among the schedulers.
     #[error("baseline `{0}` is not among --schedulers")]
     Baseline(String),
@@ -125,7 +131,7 @@ impl BuildError {
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
             Self::SmtElsewhere => Some("leave out --smt-slowdown, or run it with --on sim"),
-            Self::Experiment(_) | Self::Metric(_) | Self::SmtSlowdown(_) => None,
+            Self::Experiment(_) | Self::Column(_) | Self::Metric(_) | Self::SmtSlowdown(_) => None,
         }
     }
 }
@@ -136,6 +142,7 @@ impl ExperimentBuilder {
             machine,
             workload,
             schedulers: Vec::new(),
+            inputs: BTreeMap::new(),
             baseline: None,
             seeds: Vec::new(),
             options: RunOptions::default(),
@@ -154,6 +161,12 @@ impl ExperimentBuilder {
     #[must_use]
     pub fn schedulers(self, schedulers: Vec<SchedulerSpec>) -> Self {
         Self { schedulers, ..self }
+    }
+
+    /// With these machines and workloads for columns whose circumstances name some, by index of the scheduler.
+    #[must_use]
+    pub fn inputs(self, inputs: BTreeMap<usize, Inputs>) -> Self {
+        Self { inputs, ..self }
     }
 
     /// Compared with this one; the first if there is none.
@@ -233,12 +246,15 @@ impl ExperimentBuilder {
             if !self.place.kind().simulated {
                 return Err(BuildError::SmtElsewhere);
             }
-            let given = Origin::new(Basis::Given, "");
-            self.machine.value =
-                self.machine.value.with_smt_slowdown(percent, given).map_err(BuildError::SmtSlowdown)?;
+            let own = self.inputs.values_mut().filter_map(|inputs| inputs.machine.as_mut());
+            for machine in std::iter::once(&mut self.machine).chain(own) {
+                let given = Origin::new(Basis::Given, "");
+                machine.value =
+                    machine.value.clone().with_smt_slowdown(percent, given).map_err(BuildError::SmtSlowdown)?;
+            }
         }
+        self.workload.value.warm_up_ns = self.warm_up(&self.workload.value)?;
         let mut warnings: Vec<String> = load::warnings_of_machine(&self.machine.value).cloned().collect();
-        let warm_up_ns = self.warm_up()?;
         let memory = self.memory_model(&mut warnings)?;
         let baseline = match &self.baseline {
             None => 0,
@@ -252,22 +268,35 @@ impl ExperimentBuilder {
             (false, true) => TraceLevel::Full,
             _ => TraceLevel::Counters,
         };
-        let mut schedulers = self.schedulers;
+        let mut schedulers = std::mem::take(&mut self.schedulers);
         if self.place.design() == Design::Blocked
             && let Some(own) =
                 schedulers.get(baseline).filter(|_| schedulers.iter().all(|spec| !spec.circumstances().again))
         {
             // What the baseline differs from itself by is what counts as a difference.
+            if let Some(inputs) = self.inputs.get(&baseline).cloned() {
+                self.inputs.insert(schedulers.len(), inputs);
+            }
             schedulers.push(own.under(Circumstances { again: true, ..own.circumstances().clone() }));
         }
-        let mut workload = self.workload;
-        workload.value.warm_up_ns = Some(warm_up_ns).filter(|ns| *ns > 0);
+        let mut columns = BTreeMap::new();
+        for (index, spec) in schedulers.iter().enumerate().filter(|(_, spec)| !spec.circumstances().is_default()) {
+            let mut inputs = self.inputs.remove(&index).unwrap_or_default();
+            if let Some(own) = &mut inputs.workload {
+                own.value.warm_up_ns = self.warm_up(&own.value)?;
+            }
+            warnings.extend(inputs.machine.iter().flat_map(|own| load::warnings_of_machine(&own.value)).cloned());
+            columns.insert(index, column::column(spec, inputs, (&self.machine, &self.workload), &*self.place)?);
+        }
+        check_machines(&columns, memory)?;
+        let workload = self.workload;
         let trace = self.trace.unwrap_or(default_trace);
         let options = RunOptions { memory, warm_up_ns: workload.value.warm_up_ns, trace, ..self.options };
         let experiment = Experiment {
             machine: self.machine,
             workload,
             schedulers,
+            columns,
             baseline,
             seeds: self.seeds,
             options,
@@ -281,23 +310,22 @@ impl ExperimentBuilder {
     }
 
     /// The warm-up asked for, the workload's own, or the default, if the run can last longer.
-    fn warm_up(&self) -> Result<u64, BuildError> {
-        let workload = &self.workload.value;
+    fn warm_up(&self, workload: &Workload) -> Result<Option<u64>, BuildError> {
         let asked = self.options.warm_up_ns.or(workload.warm_up_ns);
         let warm_up_ns =
             asked.unwrap_or_else(|| warm_up::default_ns(workload, self.options.max_time_ns, self.metric.as_deref()));
         if warm_up_ns == 0 {
-            return Ok(0);
+            return Ok(None);
         }
         if !workload.command.is_empty() {
             return match asked {
                 Some(_) => Err(BuildError::WarmUpOfCommand),
-                None => Ok(0),
+                None => Ok(None),
             };
         }
         match workload.duration_ns.into_iter().chain(self.options.max_time_ns).min() {
             Some(end_ns) if end_ns <= warm_up_ns => Err(BuildError::WarmUpTooLong { warm_up_ns, end_ns }),
-            _ => Ok(warm_up_ns),
+            _ => Ok(Some(warm_up_ns)),
         }
     }
 
@@ -330,12 +358,26 @@ impl ExperimentBuilder {
     }
 }
 
+/// Checks that memory can be modelled on the machines that columns have of their own.
+fn check_machines(columns: &BTreeMap<usize, Column>, memory: MemoryChoice) -> Result<(), BuildError> {
+    for machine in columns.values().filter_map(|column| Some(&column.machine.as_ref()?.value)) {
+        match memory {
+            MemoryChoice::None => {}
+            MemoryChoice::Analytic => _ = Hierarchy::new(machine)?,
+            exact => _ = Live::new(machine, exact.exact_options(machine), &[])?,
+        }
+    }
+    Ok(())
+}
+
 /// Checks what can be known before anything runs or is written.
 fn check(experiment: &Experiment) -> Result<(), BuildError> {
     experiment.check()?;
-    let endless = experiment.workload.value.endless_task().filter(|_| experiment.options.max_time_ns.is_none());
-    if let Some(task) = endless {
-        return Err(BuildError::Endless { task: task.name.clone() });
+    let columns = 0..experiment.schedulers.len();
+    for scheduler in columns.clone().filter(|_| experiment.options.max_time_ns.is_none()) {
+        if let Some(task) = experiment.workload_of(scheduler).value.endless_task() {
+            return Err(BuildError::Endless { task: task.name.clone() });
+        }
     }
     if let Some(spec) = experiment.schedulers.iter().find(|spec| spec.info().needs_sets)
         && !experiment.options.memory.is_exact()
@@ -343,11 +385,31 @@ fn check(experiment: &Experiment) -> Result<(), BuildError> {
         return Err(BuildError::NoSets(spec.to_string()));
     }
     let requests: Vec<Request<'_>> =
-        (0..experiment.schedulers.len()).map(|scheduler| making::request(experiment, scheduler, 0)).collect();
+        columns.clone().map(|scheduler| making::request(experiment, scheduler, 0)).collect();
     experiment.place.check(&requests)?;
     let options = &experiment.options;
     if options.scores_every_ns.is_some() && options.trace != TraceLevel::Full {
         return Err(BuildError::ScoresWithoutTables);
     }
-    Ok(verdict::check_metric(experiment.metric.as_deref(), options.trace, &experiment.workload.value)?)
+    let metric = experiment.metric.as_deref();
+    verdict::check_metric(metric, options.trace, &experiment.workload.value)?;
+    for (scheduler, column) in &experiment.columns {
+        let Some(own) = &column.workload else { continue };
+        let (theirs, all) = (
+            verdict::primary_measure(metric, &own.value)?,
+            verdict::primary_measure(metric, &experiment.workload.value)?,
+        );
+        if theirs.name != all.name {
+            let reason =
+                format!("it is judged by {}, the others by {}: choose one with --metric", theirs.name, all.name);
+            return Err(ColumnError { column: experiment.schedulers[*scheduler].to_string(), reason }.into());
+        }
+    }
+    let divided =
+        experiment.observations.iter().any(|observation| matches!(observation, Observation::VirtualLlcs { .. }));
+    if let Some((scheduler, _)) = experiment.columns.iter().find(|(_, column)| divided && column.machine.is_some()) {
+        let reason = "virtual LLCs divide one machine, and it has another".to_owned();
+        return Err(ColumnError { column: experiment.schedulers[*scheduler].to_string(), reason }.into());
+    }
+    Ok(())
 }

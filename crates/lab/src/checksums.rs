@@ -17,12 +17,17 @@ use std::path::PathBuf;
 use crate::directory::{
     CHECKSUMS, DirectoryError, ENVIRONMENT, EXPERIMENT, GUESTS, HOST, LOSSES, MACHINE, ORACLE, OUTPUTS, RECORDED,
     REPORT, RunDirectory, SENSITIVITY, TRACE, TRIAL_TABLE, TRIALS, VERDICT, VERDICT_TEXT, VERSIONS, WORKLOAD,
-    is_of_a_run,
+    is_of_a_column, is_of_a_run,
 };
 use crate::files::{self, At as _, FileError};
 
 /// What is written before the first trial, and what every trial rests on.
-pub(crate) const BEGINNING: [&str; 4] = [EXPERIMENT, MACHINE, VERSIONS, WORKLOAD];
+const BEGINNING: [&str; 4] = [EXPERIMENT, MACHINE, VERSIONS, WORKLOAD];
+/// Whether a file is one of these, or the machine or the workload of a column that has its own.
+pub(crate) fn is_of_beginning(name: &str) -> bool {
+    BEGINNING.contains(&name) || is_of_a_column(name)
+}
+
 /// What is made of the trials, each time anew.
 const REWRITTEN: [&str; 4] = [TRIAL_TABLE, LOSSES, VERDICT, VERDICT_TEXT];
 /// What else is made of the trials, and kept when a finished run is opened again.
@@ -86,7 +91,8 @@ impl RunDirectory {
     /// When it is not there.
     pub(crate) fn sums_of_beginning(&self) -> Result<Sums, FileError> {
         let sum = |name: &str| Ok((name.to_owned(), files::sha256_of_file(&self.path().join(name))?));
-        BEGINNING.into_iter().map(sum).collect()
+        let of_columns = self.files()?.into_iter().filter(|name| is_of_a_column(name));
+        BEGINNING.map(str::to_owned).into_iter().chain(of_columns).map(|name| sum(&name)).collect()
     }
 
     /// Keeps a trial whose other files are there already: first its list of checksums, then the trial itself.
@@ -153,7 +159,7 @@ impl RunDirectory {
     /// The list of a trial. One that an earlier version left has none of its own, but may stand in that of its run.
     fn list_of_trial(&self, trial: &str, run: Option<&Sums>) -> Result<Sums, DirectoryError> {
         let (own, list) = (trial_file(trial), trial_list(trial));
-        let is_its = |name: &str| BEGINNING.contains(&name) || name == own || is_left_by(name, trial);
+        let is_its = |name: &str| is_of_beginning(name) || name == own || is_left_by(name, trial);
         if let Some(sums) = self.list(&list, is_its)? {
             return Ok(sums);
         }
@@ -273,7 +279,7 @@ impl RunDirectory {
             }
         }
         let is_known = |name: &str| {
-            BEGINNING.contains(&name)
+            is_of_beginning(name)
                 || REWRITTEN.contains(&name)
                 || ASKED_FOR.contains(&name)
                 || trial_of(name).is_some_and(|trial| trials.iter().any(|known| known == trial))

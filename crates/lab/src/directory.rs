@@ -36,6 +36,23 @@ pub const EXPERIMENT: &str = "experiment.toml";
 pub const MACHINE: &str = "machine.toml";
 /// Name of the workload's file.
 pub const WORKLOAD: &str = "workload.json";
+/// Name of the machine's file of a column that has its own.
+pub(crate) fn machine_of_column(scheduler: usize) -> String {
+    format!("machine-s{scheduler}.toml")
+}
+/// Name of the workload's file of a column that has its own.
+pub(crate) fn workload_of_column(scheduler: usize) -> String {
+    format!("workload-s{scheduler}.json")
+}
+/// Whether a file is named after a column.
+pub(crate) fn is_of_a_column(name: &str) -> bool {
+    let parts = [("machine-s", ".toml"), ("workload-s", ".json")];
+    parts.iter().any(|(before, after)| {
+        name.strip_prefix(before)
+            .and_then(|rest| rest.strip_suffix(after))
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
 /// Name of the file with versions.
 pub const VERSIONS: &str = "versions.json";
 /// Name of the directory of trials.
@@ -291,7 +308,7 @@ pub(crate) fn is_of_a_run(name: &str) -> bool {
     ];
     let name = name.strip_suffix(".partial").unwrap_or(name);
     match name.split('/').collect::<Vec<_>>()[..] {
-        [file] => own.contains(&file),
+        [file] => own.contains(&file) || is_of_a_column(file),
         [TRACE, trial, _] => is_trial(trial),
         [TRIALS, file] => [".json", ".sha256"].iter().any(|ending| file.strip_suffix(ending).is_some_and(is_trial)),
         [GUESTS | HOST | RECORDED, file] => file.strip_suffix(".json").is_some_and(is_trial),

@@ -6,6 +6,7 @@
 //!
 //! What identifies an experiment is a hash of the texts that a run directory holds: `machine.toml`, `workload.json` and the record.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::builder::ExperimentBuilder;
+use crate::column::Column;
 use crate::files::{find_program, sha256, sha256_of_file};
 pub use crate::observe::{Observation, virtual_llc_histogram};
 
@@ -44,6 +46,8 @@ pub struct Experiment {
     pub workload: Named<Workload>,
     /// Under which schedulers, in the order of the table.
     pub schedulers: Vec<SchedulerSpec>,
+    /// What columns have of their own, by index of the scheduler; all others have what is said here for all.
+    pub columns: BTreeMap<usize, Column>,
     /// Index of the scheduler the others are compared with.
     pub baseline: usize,
     /// One seed per trial; trial k of every scheduler has the same one.
@@ -120,31 +124,51 @@ impl Experiment {
                 return Err(ExperimentError::SameSchedulerTwice(spec.to_string()));
             }
         }
-        let machine = &self.machine.value;
-        let unknown = machine.llcs().any(|llc| machine.llc_cache(llc).is_none_or(|cache| cache.size_bytes == 0));
-        if let Some(spec) = self.schedulers.iter().find(|spec| unknown && spec.info().is_cache_aware) {
-            return Err(ExperimentError::UnknownLlcs {
-                scheduler: spec.to_string(),
-                machine: self.machine.source.clone(),
-            });
+        for (index, spec) in self.schedulers.iter().enumerate().filter(|(_, spec)| spec.info().is_cache_aware) {
+            let Named { source, value: machine } = self.machine_of(index);
+            if machine.llcs().any(|llc| machine.llc_cache(llc).is_none_or(|cache| cache.size_bytes == 0)) {
+                return Err(ExperimentError::UnknownLlcs { scheduler: spec.to_string(), machine: source.clone() });
+            }
         }
         Ok(())
     }
 
+    /// The machine of a scheduler's column.
+    #[must_use]
+    pub fn machine_of(&self, scheduler: usize) -> &Named<Machine> {
+        self.columns.get(&scheduler).and_then(|column| column.machine.as_ref()).unwrap_or(&self.machine)
+    }
+
+    /// The workload of a scheduler's column.
+    #[must_use]
+    pub fn workload_of(&self, scheduler: usize) -> &Named<Workload> {
+        self.columns.get(&scheduler).and_then(|column| column.workload.as_ref()).unwrap_or(&self.workload)
+    }
+
+    /// A scheduler as the place is asked for it.
+    #[must_use]
+    pub fn scheduler_of(&self, scheduler: usize) -> &SchedulerSpec {
+        self.columns.get(&scheduler).map_or(&self.schedulers[scheduler], |column| &column.scheduler)
+    }
+
     /// How long after its start nothing of a run counts. It belongs to the workload, as its duration does, so that every place knows it.
     #[must_use]
-    pub fn warm_up_ns(&self) -> u64 {
-        self.workload.value.warm_up_ns.unwrap_or(0)
+    pub fn warm_up_ns(&self, scheduler: usize) -> u64 {
+        self.workload_of(scheduler).value.warm_up_ns.unwrap_or(0)
     }
 
     /// The record of this experiment.
     #[must_use]
     pub fn record(&self) -> ExperimentRecord {
-        let cpus = self.machine.value.cpu_count();
-        let schedulers = self.schedulers.iter().map(|spec| SchedulerRecord {
-            label: spec.to_string(),
-            resolved: resolved_text(spec, cpus),
-            program_sha256: self.program_sum(spec),
+        let schedulers = self.schedulers.iter().enumerate().map(|(index, spec)| {
+            let column = self.columns.get(&index);
+            SchedulerRecord {
+                label: spec.to_string(),
+                resolved: resolved_text(spec, self.machine_of(index).value.cpu_count()),
+                program_sha256: self.program_sum(spec),
+                machine: column.and_then(|column| column.machine.as_ref()).map(SubjectRecord::of_machine),
+                workload: column.and_then(|column| column.workload.as_ref()).map(SubjectRecord::of_workload),
+            }
         });
         ExperimentRecord {
             schema: SCHEMA.into(),
@@ -158,8 +182,8 @@ impl Experiment {
             seeds: self.seeds.clone(),
             observations: self.observations.clone(),
             makings: self.place.record(),
-            machine: SubjectRecord::new(&self.machine.source, &warmcore_topology::to_toml(&self.machine.value)),
-            workload: SubjectRecord::new(&self.workload.source, &workload_text(&self.workload)),
+            machine: SubjectRecord::of_machine(&self.machine),
+            workload: SubjectRecord::of_workload(&self.workload),
             schedulers: schedulers.collect(),
         }
     }
@@ -264,7 +288,9 @@ impl ExperimentRecord {
             memory.name(),
             &bounds,
         ];
-        parts.extend(self.schedulers[scheduler].program_sha256.as_deref());
+        let own = &self.schedulers[scheduler];
+        parts.extend(own.program_sha256.as_deref());
+        parts.extend([&own.machine, &own.workload].into_iter().flatten().map(|subject| subject.sha256.as_str()));
         parts.extend(others.as_deref());
         sha256(parts.join("\n").as_bytes())
     }
@@ -305,6 +331,14 @@ impl SubjectRecord {
     fn new(source: &str, text: &str) -> Self {
         Self { source: source.to_owned(), sha256: sha256(text.as_bytes()) }
     }
+
+    fn of_machine(machine: &Named<Machine>) -> Self {
+        Self::new(&machine.source, &warmcore_topology::to_toml(&machine.value))
+    }
+
+    fn of_workload(workload: &Named<Workload>) -> Self {
+        Self::new(&workload.source, &workload_text(workload))
+    }
 }
 
 /// A scheduler, in a record.
@@ -318,6 +352,12 @@ pub struct SchedulerRecord {
     /// SHA-256 of its program, if the simulator runs one: results depend on what is in it. (Guests record programs with their makings.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_sha256: Option<String>,
+    /// The machine of its column, if it is not the experiment's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<SubjectRecord>,
+    /// The workload of its column, if it is not the experiment's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<SubjectRecord>,
 }
 
 /// The seeds of trials `0..count`, derived from the experiment's seed.

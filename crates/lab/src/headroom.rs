@@ -176,8 +176,40 @@ impl Headroom {
             .filter_map(|scheduler| Some(format!("{} wins {}", scheduler.label, percent_of(scheduler.won?))))
             .collect();
         let won = if won.is_empty() { String::new() } else { format!("; of that {}", won.join(", ")) };
-        format!("{how}: it improves {} over {base} by a factor of {}{won}.", primary.title, decimal(gain))
+        let typed = as_commands(&self.oracle.threads);
+        format!(
+            "{how}: it improves {} over {base} by a factor of {}{won}. It is had with {typed}.",
+            primary.title,
+            decimal(gain)
+        )
     }
+}
+
+/// Commands that are written out for a placement.
+const MOST_COMMANDS: usize = 4;
+
+/// A placement as what an administrator types: one command where all threads have the same CPUs, otherwise one for each thread.
+#[must_use]
+pub fn as_commands(threads: &[PinnedThread]) -> String {
+    let mut lists: Vec<(&str, Vec<&str>)> = Vec::new();
+    for thread in threads {
+        match lists.iter_mut().find(|(cpus, _)| *cpus == thread.cpus) {
+            Some((_, names)) => names.push(&thread.task),
+            None => lists.push((&thread.cpus, vec![&thread.task])),
+        }
+    }
+    if let [(cpus, _)] = lists[..] {
+        return format!("`taskset -c {cpus} COMMAND`, or a cpuset with {cpus} in its cpuset.cpus");
+    }
+    let one = |(cpus, names): &(&str, Vec<&str>)| format!("`taskset -cp {cpus} TID` for {}", names.join(", "));
+    let mut words: Vec<String> = lists.iter().take(MOST_COMMANDS).map(one).collect();
+    if lists.len() > MOST_COMMANDS {
+        words.push(format!(
+            "{} more threads or groups as the run directory's oracle.json or workload has them",
+            lists.len() - MOST_COMMANDS
+        ));
+    }
+    words.join("; ")
 }
 
 /// A share that may be negative: `−12 %`.

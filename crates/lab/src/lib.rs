@@ -18,6 +18,7 @@
 
 pub mod builder;
 pub mod checksums;
+pub mod column;
 pub mod decisions;
 pub mod directory;
 pub mod environment;

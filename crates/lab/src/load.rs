@@ -274,14 +274,23 @@ pub fn schedulers(lists: &[String]) -> Result<Vec<SchedulerSpec>, LoadError> {
     lists.iter().flat_map(|list| split_schedulers(list)).map(|text| scheduler(&text)).collect()
 }
 
-/// Splits a list of schedulers. A part that looks like `name=value` continues the tunables of the scheduler before it;
-/// every other part begins a new one.
+/// Splits a list of schedulers. A part that looks like `name=value` continues the tunables of the scheduler before it; behind
+/// circumstances, whose lists of CPUs and workloads have commas of their own, so does what names no scheduler. Every other part begins
+/// a new one.
 #[must_use]
 pub fn split_schedulers(list: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
+    let names_scheduler = |part: &str| {
+        let name = part.split([':', '@']).next().unwrap_or_default().trim();
+        name == "scx" || warmcore_schedulers::list().iter().any(|info| info.name == name)
+    };
     for part in list.split(',') {
-        let continues = part.split_once('=').is_some_and(|(name, _)| !name.contains(':'));
+        let continues = part.split_once('=').is_some_and(|(name, _)| !name.contains([':', '@']));
         match found.last_mut() {
+            Some(last) if last.contains('@') && !last.starts_with("scx:") && !names_scheduler(part) => {
+                last.push(',');
+                last.push_str(part);
+            }
             // A scheduler without tunables so far needs its colon.
             Some(last) if continues => {
                 last.push(if last.contains(':') { ',' } else { ':' });
@@ -314,6 +323,14 @@ mod tests {
     #[test]
     fn a_tunable_after_a_bare_name_belongs_to_it() {
         assert_eq!(split_schedulers("eevdf,hz=1000,rr"), ["eevdf:hz=1000", "rr"]);
+    }
+
+    #[test]
+    fn lists_and_workloads_in_circumstances_keep_their_commas() {
+        let split = |list| split_schedulers(list).join(" | ");
+        assert_eq!(split("eevdf@cpus=0-3,8,eevdf@cpus=4-7,9"), "eevdf@cpus=0-3,8 | eevdf@cpus=4-7,9");
+        let list = "eevdf,hz=1000@workload=verilator:-t8,-C100,ule @ smt=off,scx:/bin/x";
+        assert_eq!(split(list), "eevdf:hz=1000@workload=verilator:-t8,-C100 | ule @ smt=off | scx:/bin/x");
     }
 
     #[test]

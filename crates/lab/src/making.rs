@@ -89,8 +89,8 @@ impl TrialError {
 
 /// The run of a trial, as a place is asked for it.
 pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) -> Request<'_> {
-    let (machine, workload) = (&experiment.machine.value, &experiment.workload.value);
-    let asked = Request::new(machine, workload, &experiment.schedulers[scheduler], experiment.seeds[number]);
+    let (machine, workload) = (&experiment.machine_of(scheduler).value, &experiment.workload_of(scheduler).value);
+    let asked = Request::new(machine, workload, experiment.scheduler_of(scheduler), experiment.seeds[number]);
     Request { options: experiment.options, ..asked }
 }
 
@@ -105,11 +105,11 @@ pub(crate) fn make(
     run: Run<'_>,
     directory: Option<&RunDirectory>,
 ) -> Result<Trial, TrialError> {
-    let machine = &experiment.machine.value;
+    let machine = &experiment.machine_of(scheduler).value;
     let tables = run.tables;
-    let mut observer = (!experiment.observations.is_empty())
-        .then(|| Observer::new(&experiment.observations, machine, experiment.warm_up_ns()));
-    let warm_up_ns = experiment.warm_up_ns();
+    let warm_up_ns = experiment.warm_up_ns(scheduler);
+    let mut observer =
+        (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine, warm_up_ns));
     let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
     let mut paths = CriticalPaths::default();
     let (report, counters) = match (experiment.options.trace, directory) {
@@ -194,8 +194,9 @@ pub fn rerun_trial<S: Sink + Send>(
     }
     let again = |run: Run<'_>, sink: S| -> Result<Rerun<S>, PlaceError> {
         let tables = run.tables.clone();
-        let counters = Counters::new(&experiment.machine.value, &tables, Start::Idle { time_ns: 0 });
-        let counters = counters.with_warm_up(experiment.warm_up_ns());
+        let machine = &experiment.machine_of(scheduler).value;
+        let counters = Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
+        let counters = counters.with_warm_up(experiment.warm_up_ns(scheduler));
         let mut both = Tee::new(Tee::new(counters, CriticalPaths::default()), sink);
         let report = run.send(Some(&mut both))?;
         let tasks = task_infos(&report.outcome);
@@ -243,7 +244,7 @@ fn trial_of(
 ) -> Trial {
     let outcome = &report.outcome;
     let departures = report.departures.iter().map(|what| format!("not done as asked: {what}"));
-    let workload = &experiment.workload.value;
+    let workload = &experiment.workload_of(scheduler).value;
     let (seed, end) = (experiment.seeds[number], trial_end(outcome.end));
     Trial {
         schema: SCHEMA.into(),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::checksums::{BEGINNING, Summed, Sums};
+use crate::checksums::{Summed, Sums, is_of_beginning};
 use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, ORACLE, RunDirectory, SENSITIVITY, TRACE};
 use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentRecord};
@@ -270,7 +270,7 @@ impl Lists {
 
     /// What every trial rests on must be what it was when the trial was made.
     fn verify_beginning(&mut self, directory: &RunDirectory, trial: &str) -> Result<(), DirectoryError> {
-        directory.verify_trial(trial, self.run.as_ref(), &mut self.summed, |name| BEGINNING.contains(&name))
+        directory.verify_trial(trial, self.run.as_ref(), &mut self.summed, is_of_beginning)
     }
 
     /// What is wrong with the directory as a whole.

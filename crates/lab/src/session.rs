@@ -1,5 +1,6 @@
 //! The files of a run around its trials: what is written before the first one, and what after the last.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -8,12 +9,13 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Workload, workload_name};
 
+use crate::column::{self, Column};
 use crate::directory::{
     DirectoryError, ENVIRONMENT, EXPERIMENT, LOSSES, MACHINE, RunDirectory, TRIAL_TABLE, VERDICT, VERDICT_TEXT,
-    VERSIONS, WORKLOAD,
+    VERSIONS, WORKLOAD, machine_of_column, workload_of_column,
 };
 use crate::environment::Environment;
-use crate::experiment::{self, Experiment, ExperimentRecord, Named, TOOL_VERSION};
+use crate::experiment::{self, Experiment, ExperimentRecord, Named, SubjectRecord, TOOL_VERSION};
 pub use crate::files::pretty;
 use crate::files::{At as _, FileError, sha256, sha256_of_file};
 use crate::measures;
@@ -111,10 +113,7 @@ struct SchedulerLosses {
 /// # Errors
 /// When a file cannot be written, or the workload not be expressed in its file format.
 pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), SessionError> {
-    let invalid = |file: &'static str| move |reason: String| SessionError::Express { file, reason };
     let record = experiment.record().to_toml();
-    let workload = warmcore_workload::to_rtapp(&experiment.workload.value);
-    let workload = workload.map_err(|error| invalid(WORKLOAD)(error.to_string()))?;
     let versions = Versions {
         schema: "warmcore-versions-1",
         warmcore: TOOL_VERSION,
@@ -123,12 +122,26 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), Se
         trial: trial::SCHEMA,
         comparison: verdict::SCHEMA,
     };
-    directory.write(MACHINE, warmcore_topology::to_toml(&experiment.machine.value).as_bytes())?;
-    directory.write(WORKLOAD, workload.as_bytes())?;
+    write_machine(directory, MACHINE, &experiment.machine)?;
+    write_workload(directory, WORKLOAD, &experiment.workload)?;
+    for (scheduler, column) in &experiment.columns {
+        column.machine.iter().try_for_each(|own| write_machine(directory, &machine_of_column(*scheduler), own))?;
+        column.workload.iter().try_for_each(|own| write_workload(directory, &workload_of_column(*scheduler), own))?;
+    }
     directory.write(VERSIONS, pretty(&versions).as_bytes())?;
     // Last, because it makes the directory a run directory.
     directory.write(EXPERIMENT, record.as_bytes())?;
     Ok(())
+}
+
+fn write_machine(directory: &RunDirectory, file: &str, machine: &Named<Machine>) -> Result<(), SessionError> {
+    Ok(directory.write(file, warmcore_topology::to_toml(&machine.value).as_bytes())?)
+}
+
+fn write_workload(directory: &RunDirectory, file: &str, workload: &Named<Workload>) -> Result<(), SessionError> {
+    let text = warmcore_workload::to_rtapp(&workload.value)
+        .map_err(|error| SessionError::Express { file: file.to_owned(), reason: error.to_string() })?;
+    Ok(directory.write(file, text.as_bytes())?)
 }
 
 /// Of the versions in a run directory, which build wrote it.
@@ -154,7 +167,7 @@ pub enum SessionError {
     #[error("cannot write {file}: {reason}")]
     Express {
         /// Name of the file.
-        file: &'static str,
+        file: String,
         /// What cannot be said.
         reason: String,
     },
@@ -225,12 +238,15 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     }
     let place = warmcore_places::past(&record.place, record.makings.as_ref())
         .map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
-    let machine: Machine =
-        warmcore_topology::from_toml(&directory.read(MACHINE)?).map_err(|error| invalid(MACHINE, error.to_string()))?;
+    let machine = |name: &str, subject: &SubjectRecord| -> Result<Named<Machine>, ResumeError> {
+        let value = warmcore_topology::from_toml(&directory.read(name)?);
+        Ok(Named { source: subject.source.clone(), value: value.map_err(|error| invalid(name, error.to_string()))? })
+    };
     let options = warmcore_workload::Options::default();
-    let workload: Workload =
-        warmcore_workload::from_rtapp(workload_name(&record.workload.source), &directory.read(WORKLOAD)?, &options)
-            .map_err(|error| invalid(WORKLOAD, error.to_string()))?;
+    let workload = |name: &str, subject: &SubjectRecord| -> Result<Named<Workload>, ResumeError> {
+        let value = warmcore_workload::from_rtapp(workload_name(&subject.source), &directory.read(name)?, &options);
+        Ok(Named { source: subject.source.clone(), value: value.map_err(|error| invalid(name, error.to_string()))? })
+    };
     let schedulers = record
         .schedulers
         .iter()
@@ -240,10 +256,22 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     let baseline = record
         .baseline_index()
         .ok_or_else(|| invalid(EXPERIMENT, format!("baseline `{}` is not a scheduler of it", record.baseline)))?;
+    let mut columns = BTreeMap::new();
+    for (index, (spec, own)) in schedulers.iter().zip(&record.schedulers).enumerate() {
+        let column = Column {
+            machine: own.machine.as_ref().map(|own| machine(&machine_of_column(index), own)).transpose()?,
+            workload: own.workload.as_ref().map(|own| workload(&workload_of_column(index), own)).transpose()?,
+            scheduler: column::asked(spec, &*place),
+        };
+        if !spec.circumstances().is_default() {
+            columns.insert(index, column);
+        }
+    }
     let experiment = Experiment {
-        machine: Named { source: record.machine.source.clone(), value: machine },
-        workload: Named { source: record.workload.source.clone(), value: workload },
+        machine: machine(MACHINE, &record.machine)?,
+        workload: workload(WORKLOAD, &record.workload)?,
         schedulers,
+        columns,
         baseline,
         seeds: record.seeds.clone(),
         options: record.options,
@@ -253,10 +281,10 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         place,
     };
     let now = experiment.record();
-    for (name, then, now) in [(MACHINE, &record.machine, &now.machine), (WORKLOAD, &record.workload, &now.workload)] {
+    for ((name, then), (_, now)) in subjects(&record).into_iter().zip(subjects(&now)) {
         // Neither what it means, nor a byte of it.
-        if then.sha256 != now.sha256 || then.sha256 != sha256_of_file(&directory.path().join(name))? {
-            return Err(ResumeError::Changed { file: path(name) });
+        if then.sha256 != now.sha256 || then.sha256 != sha256_of_file(&directory.path().join(&name))? {
+            return Err(ResumeError::Changed { file: path(&name) });
         }
     }
     if without_programs(record) != without_programs(now) {
@@ -266,6 +294,16 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     Ok(experiment)
 }
 
+/// Every machine and workload of a record, by the name of its file.
+fn subjects(record: &ExperimentRecord) -> Vec<(String, &SubjectRecord)> {
+    let mut all = vec![(MACHINE.to_owned(), &record.machine), (WORKLOAD.to_owned(), &record.workload)];
+    for (index, scheduler) in record.schedulers.iter().enumerate() {
+        all.extend(scheduler.machine.as_ref().map(|own| (machine_of_column(index), own)));
+        all.extend(scheduler.workload.as_ref().map(|own| (workload_of_column(index), own)));
+    }
+    all
+}
+
 /// Whether a directory was begun with this experiment, and has its files as they were written then.
 ///
 /// # Errors
@@ -273,8 +311,8 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
 pub fn check_same(directory: &RunDirectory, experiment: &Experiment) -> Result<(), ResumeError> {
     let record = experiment.record();
     let of_record = sha256(record.to_toml().as_bytes());
-    let files = [(EXPERIMENT, &of_record), (MACHINE, &record.machine.sha256), (WORKLOAD, &record.workload.sha256)];
-    for (name, sum) in files {
+    let files = subjects(&record).into_iter().map(|(name, subject)| (name, &subject.sha256));
+    for (name, sum) in std::iter::once((EXPERIMENT.to_owned(), &of_record)).chain(files) {
         let path = directory.path().join(name);
         if sha256_of_file(&path)? != *sum {
             return Err(ResumeError::Changed { file: path.display().to_string() });

@@ -272,6 +272,7 @@ pub fn conclude_experiment(
         document.warnings.extend(crate::load::generic_costs(&experiment.machine.value));
         conditions::of_simulations(experiment, &mut document);
     }
+    document.conditions.extend(conditions::of_columns(experiment));
     Ok(document)
 }
 

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 pub mod choice;
+pub mod circumstances;
 pub mod files;
 pub mod host;
 pub mod place;

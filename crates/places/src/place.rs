@@ -101,6 +101,8 @@ pub struct PlaceKind {
     /// Whether machine and kernel are models: costs are the machine's parameters, memory is modelled or not, and policies tell what they
     /// rank tasks by.
     pub simulated: bool,
+    /// Whether it keeps a run to the CPUs that its scheduler's circumstances name; elsewhere the workload's tasks are bound to them.
+    pub keeps_to_cpus: bool,
     /// Whether recording events takes time from a run, so that it is done only if asked for.
     pub events_cost_time: bool,
     /// What its results say nothing about, for pages; empty if there is nothing of the kind.
@@ -161,17 +163,6 @@ pub(crate) fn check_tunables(request: &Request<'_>) -> Result<(), PlaceError> {
         }),
         Deed::Bind { .. } => Ok(()),
     })
-}
-
-/// Checks that no circumstances are asked for in a place that has none.
-pub(crate) fn check_circumstances(request: &Request<'_>) -> Result<(), PlaceError> {
-    let circumstances = request.scheduler.circumstances();
-    if circumstances.is_default() {
-        return Ok(());
-    }
-    let message = format!("`{}`: there is no choice of `{circumstances}` here", request.scheduler);
-    let advice = "run it with --on host, on a computer or in a guest; for the simulator, leave CPUs out of the machine";
-    Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
 }
 
 /// Checks that no kernel threads are asked for where a real kernel has its own.

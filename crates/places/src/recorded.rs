@@ -25,6 +25,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("mono", "time of the recording"),
     host: "recorded",
     simulated: false,
+    keeps_to_cpus: false,
     events_cost_time: false,
     unmeasured: "what the recorder did not record: caches, memory, affinities, nice values, and why a task was moved where the kernel's \
                  events do not tell. Nothing in this page is simulated.",

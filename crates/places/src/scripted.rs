@@ -20,6 +20,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("scripted", "time in the script"),
     host: "script",
     simulated: false,
+    keeps_to_cpus: false,
     events_cost_time: false,
     unmeasured: "",
     open: None,

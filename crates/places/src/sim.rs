@@ -13,9 +13,9 @@ use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 use warmcore_workload::Workload;
 
+use crate::circumstances;
 use crate::place::{
-    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_circumstances, check_tunables,
-    in_parallel,
+    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_tunables, in_parallel,
 };
 
 /// Its row in the registry.
@@ -26,6 +26,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("simulated", "simulated time"),
     host: "simulator",
     simulated: true,
+    keeps_to_cpus: false,
     events_cost_time: false,
     unmeasured: "",
     open: Some(|_, _| Ok(Arc::new(Sim))),
@@ -64,7 +65,7 @@ impl Place for Sim {
                 programs::load(program, request.machine)?;
             }
             check_tunables(request)?;
-            check_circumstances(request)?;
+            circumstances::check(request)?;
             let mut setup = Setup::new(request.machine, request.workload, request.seed)?;
             Ok(setup.set_actions(request.actions)?)
         })

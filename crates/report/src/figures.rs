@@ -84,7 +84,7 @@ pub fn all(run: &Run) -> Vec<Figure> {
     let axes = Axes::of(&run.scenes);
     let virtual_llcs = run.disk.virtual_llcs();
     for (index, scene) in run.scenes.iter().enumerate() {
-        let machine = &run.disk.experiment.machine.value;
+        let machine = &run.disk.experiment.machine_of(index).value;
         figures.extend(time::cpus(index, scene, machine));
         figures.extend(time::tasks(index, scene, machine));
         figures.push(time::threads_per_cpu(index, scene, machine, &axes));

@@ -71,7 +71,10 @@ pub fn page(runs: &[Run]) -> String {
     for (index, run) in runs.iter().enumerate() {
         let figures = figures::all(run);
         sections::run(&mut body, index, runs.len(), run, &figures);
-        let scenes: Vec<String> = (0..run.scenes.len()).map(|scene| format!("scene-{index}-{scene}")).collect();
+        // The views that can be moved about in show one machine, side by side for all schedulers.
+        let shown =
+            if run.disk.experiment.columns.values().any(|own| own.machine.is_some()) { 0 } else { run.scenes.len() };
+        let scenes: Vec<String> = (0..shown).map(|scene| format!("scene-{index}-{scene}")).collect();
         for (id, scene) in scenes.iter().zip(&run.scenes) {
             let packed = packed::scene(scene, &run.disk.experiment.machine.value);
             let _ = writeln!(data, "<script type=\"application/octet-stream\" id=\"{id}\">{packed}</script>");

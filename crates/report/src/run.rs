@@ -142,7 +142,7 @@ impl Run {
         stop: &Arc<AtomicBool>,
     ) -> Result<(), ReportError> {
         let scene = &self.scenes[scheduler];
-        let machine = &self.disk.experiment.machine.value;
+        let machine = &self.disk.experiment.machine_of(scheduler).value;
         let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
         let writer = PerfettoWriter::new(out, machine, &scene.tables, &scene.tasks).map_err(failed)?;
         let writer = self.events_into(scheduler, writer, stop)?;
@@ -293,7 +293,7 @@ impl Run {
 
     fn scene(&mut self, scheduler: usize, options: &Options, stop: &Arc<AtomicBool>) -> Result<Scene, ReportError> {
         let number = self.representative;
-        let machine = &self.disk.experiment.machine.value;
+        let machine = &self.disk.experiment.machine_of(scheduler).value;
         let stored = &self.disk.trials[scheduler][number];
         let label = &self.disk.record.schedulers[scheduler].label;
         let clock = self.disk.experiment.place.kind().clock.1;

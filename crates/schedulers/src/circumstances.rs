@@ -1,25 +1,43 @@
-//! Under which circumstances a place runs a scheduler, where it has the choice: on which CPUs, at which frequencies, with or without NUMA
-//! balancing. They are part of a scheduler's text, so that a comparison has one column for each combination.
+//! Under which circumstances a scheduler runs that are not its own: on which CPUs and with which threads where, on another machine or with
+//! another workload than its neighbours in the table, at which frequencies, with or without NUMA balancing. They are part of its text, so
+//! that a comparison has one column for each combination.
 //!
-//! What the words mean, and which can be had, the place says. The simulator and guests have none of them.
+//! What the words mean, and which can be had, the experiment and its place say.
 
 use std::fmt;
 
 /// What stands between a scheduler and its circumstances.
 pub(crate) const SEPARATOR: &str = " @ ";
 
+/// What stands before a command, which takes the rest of the text.
+const COMMAND: &str = "-- ";
+
 /// Circumstances that were chosen; the default is none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Circumstances {
-    /// CPUs to run on: `one-socket`, `smt-off` or a list of the system's numbers; all if there is none.
+    /// Another machine than the experiment's.
+    pub machine: Option<String>,
+    /// Another workload than the experiment's.
+    pub workload: Option<String>,
+    /// CPUs to run on: `one-socket`, `one-node`, `one-llc` or a list of the system's numbers; all if there is none.
     pub cpus: Option<String>,
+    /// Whether only the first hardware thread of each core is run on.
+    pub smt_off: bool,
+    /// Which thread is bound to which CPU: `spread`, `gathered`, `oracle` or a file; none is bound if there is none.
+    pub pin: Option<String>,
     /// Frequency governor of these CPUs; as it is if there is none.
     pub governor: Option<String>,
     /// Whether NUMA balancing is on; as it is if that is not said.
     pub numa_balancing: Option<bool>,
     /// A second time what is there already, to see by how much it differs from itself.
     pub again: bool,
+    /// Another command than the experiment's, as it was typed.
+    pub command: Option<String>,
 }
+
+/// The words that there are, for whoever typed another one.
+pub(crate) const WORDS: &str = "cpus=LIST, smt=off, pin=spread, gathered, oracle or a file, workload=TEXT, machine=TEXT, governor=NAME, \
+                                numa_balancing=on or off, and again";
 
 impl Circumstances {
     /// Whether none are chosen.
@@ -31,15 +49,36 @@ impl Circumstances {
     /// Reads what [`Display`](fmt::Display) writes: words such as `cpus=0-3`, with spaces between them.
     ///
     /// # Errors
-    /// The word that is none of them.
+    /// The word that is none of them, or that says anew what another has said.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut found = Self::default();
-        for word in text.split_whitespace() {
+        let (words, command) = match text.split_once(COMMAND) {
+            Some((words, command)) if words.is_empty() || words.ends_with(' ') => (words, Some(command.to_owned())),
+            _ => (text, None),
+        };
+        let mut found = Self { command, ..Self::default() };
+        for word in words.split_whitespace() {
+            let once = |known: bool| if known { Err(word.to_owned()) } else { Ok(()) };
+            let value = |value: &str| (!value.is_empty()).then(|| value.to_owned()).ok_or_else(|| word.to_owned());
             match word.split_once('=') {
-                Some(("cpus", cpus)) if !cpus.is_empty() => found.cpus = Some(cpus.to_owned()),
-                Some(("governor", governor)) if !governor.is_empty() => found.governor = Some(governor.to_owned()),
-                Some(("numa_balancing", "on")) => found.numa_balancing = Some(true),
-                Some(("numa_balancing", "off")) => found.numa_balancing = Some(false),
+                Some((key @ ("machine" | "workload" | "cpus" | "pin" | "governor"), text)) => {
+                    let place = match key {
+                        "machine" => &mut found.machine,
+                        "workload" => &mut found.workload,
+                        "cpus" => &mut found.cpus,
+                        "pin" => &mut found.pin,
+                        _ => &mut found.governor,
+                    };
+                    once(place.is_some())?;
+                    *place = Some(value(text)?);
+                }
+                Some(("smt", "off")) => {
+                    once(found.smt_off)?;
+                    found.smt_off = true;
+                }
+                Some(("numa_balancing", switch @ ("on" | "off"))) => {
+                    once(found.numa_balancing.is_some())?;
+                    found.numa_balancing = Some(switch == "on");
+                }
                 None if word == "again" => found.again = true,
                 _ => return Err(word.to_owned()),
             }
@@ -50,12 +89,18 @@ impl Circumstances {
 
 impl fmt::Display for Circumstances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}={value}"));
         let switch = |on: &bool| format!("numa_balancing={}", if *on { "on" } else { "off" });
         let words = [
-            self.cpus.as_ref().map(|cpus| format!("cpus={cpus}")),
-            self.governor.as_ref().map(|governor| format!("governor={governor}")),
+            text("machine", &self.machine),
+            text("workload", &self.workload),
+            text("cpus", &self.cpus),
+            self.smt_off.then(|| "smt=off".to_owned()),
+            text("pin", &self.pin),
+            text("governor", &self.governor),
             self.numa_balancing.as_ref().map(switch),
             self.again.then(|| "again".to_owned()),
+            self.command.as_ref().map(|command| format!("{COMMAND}{command}")),
         ];
         f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
     }
@@ -71,6 +116,8 @@ mod tests {
             "eevdf @ cpus=0-3,8",
             "cache-aware:aggr_tolerance=100 @ cpus=one-socket governor=performance numa_balancing=off",
             "scx:/usr/bin/scx_lavd --performance @ again",
+            "eevdf @ machine=genoa96 workload=verilator:-t8,-C100 cpus=one-llc smt=off pin=spread",
+            "eevdf @ again -- ./server --threads 8 @ 3",
         ] {
             assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
         }
@@ -79,6 +126,16 @@ mod tests {
             assert!(message.contains('@'), "{text}: {message}");
         }
         assert_ne!(SchedulerSpec::parse("eevdf @ again").unwrap(), SchedulerSpec::parse("eevdf").unwrap());
+    }
+
+    #[test]
+    fn circumstances_may_follow_at_once_where_no_program_is_named() {
+        for (typed, text) in [("eevdf@cpus=0-3", "eevdf @ cpus=0-3"), ("rr @smt=off", "rr @ smt=off")] {
+            assert_eq!(SchedulerSpec::parse(typed).unwrap().to_string(), text);
+        }
+        for twice in ["cpus=0 cpus=1", "smt=off smt=off", "pin=spread pin=oracle"] {
+            SchedulerSpec::parse(&format!("eevdf @ {twice}")).unwrap_err();
+        }
     }
 
     #[test]

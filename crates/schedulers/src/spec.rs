@@ -9,7 +9,7 @@ use warmcore_kernel::{KernelParameters, Setup, SimulationError};
 use warmcore_topology::nearest;
 use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
-use crate::circumstances::{Circumstances, SEPARATOR};
+use crate::circumstances::{Circumstances, SEPARATOR, WORDS};
 use crate::fair::cfs::{LATENCY_NS, MIN_GRANULARITY_NS, WAKEUP_GRANULARITY_NS};
 use crate::fair::eevdf::{BASE_SLICE_NS, scaling_factor};
 use crate::kernel_tunables::KernelTunables;
@@ -80,9 +80,7 @@ pub enum SpecError {
         spec: String,
     },
     /// What stands behind ` @ ` is none of the circumstances.
-    #[error(
-        "`{word}` in `{spec}` is no circumstance: there are cpus=LIST, governor=NAME, numa_balancing=on or off, and again"
-    )]
+    #[error("`{word}` in `{spec}` is no circumstance, or stands there twice: there are {WORDS}")]
     Circumstance {
         /// The word.
         word: String,
@@ -128,7 +126,9 @@ impl SchedulerSpec {
     /// # Errors
     /// When the scheduler, a tunable or a circumstance is unknown, a tunable is set twice, or a value is out of range.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
-        let Some((own, behind)) = text.rsplit_once(SEPARATOR) else { return Self::parse_scheduler(text) };
+        // A program's path and arguments may have the sign in them.
+        let sign = if text.trim_start().starts_with("scx:") { SEPARATOR } else { SEPARATOR.trim() };
+        let Some((own, behind)) = text.split_once(sign) else { return Self::parse_scheduler(text) };
         let circumstances =
             Circumstances::parse(behind).map_err(|word| SpecError::Circumstance { word, spec: text.to_owned() })?;
         Ok(Self { circumstances, ..Self::parse_scheduler(own)? })

@@ -6,10 +6,12 @@
 //! - [`sweep`]: every machine with every workload, as one table of gains.
 //! - [`oracle`]: the best static placement that is known of a workload's threads, run pinned. [`placement`] is its search over the
 //!   analytic memory model, [`threads`] says who is placed.
+//! - [`pins`]: placements by name, for columns of a comparison.
 
 pub mod gathering;
 pub mod load;
 pub mod oracle;
+pub mod pins;
 pub mod placement;
 pub mod sensitivity;
 pub mod sweep;

@@ -146,7 +146,10 @@ fn next_of(level: f64, most: u64, known: &BTreeMap<u64, f64>) -> Option<u64> {
 /// When the trial fails.
 pub fn utilisation(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<f64, RunError> {
     let trial = Experiment {
-        schedulers: experiment.schedulers.get(experiment.baseline).cloned().into_iter().collect(),
+        machine: experiment.machine_of(experiment.baseline).clone(),
+        workload: experiment.workload_of(experiment.baseline).clone(),
+        schedulers: vec![experiment.scheduler_of(experiment.baseline).clone()],
+        columns: BTreeMap::new(),
         baseline: 0,
         seeds: experiment.seeds.first().copied().into_iter().collect(),
         options: RunOptions { trace: TraceLevel::Counters, ..experiment.options.without_tables() },
@@ -154,7 +157,7 @@ pub fn utilisation(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<f64
         ..experiment.clone()
     };
     let finished = runner::run(&trial, None, conduct)?;
-    let cpus = experiment.machine.value.cpu_count() as f64;
+    let cpus = trial.machine.value.cpu_count() as f64;
     let share = finished.trials.iter().flatten().next().and_then(|trial| {
         let time = trial.window_ns() as f64 * cpus;
         (time > 0.0).then(|| trial.measure("run_ns").unwrap_or_default() / time)

@@ -113,6 +113,49 @@ struct Candidate {
 /// # Errors
 /// See [`OracleError`].
 pub fn run(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<OracleRun, OracleError> {
+    let Choice { metric, unrolled, found, rehearsals, chosen } = choose(experiment, conduct)?;
+    let experiment = pinned(experiment, &unrolled, &chosen, experiment.seeds.clone())?;
+    let points = points(&experiment, &metric, conduct)?;
+    let machine = &experiment.machine.value;
+    let threads = unrolled.threads.iter().zip(&chosen.pins).map(|(thread, pins)| PinnedThread {
+        task: unrolled.workload.tasks[*thread].name.clone(),
+        cpus: format_cpu_list(pins.iter().map(|cpu| machine.os_index(cpu))),
+    });
+    Ok(OracleRun {
+        schema: SCHEMA.into(),
+        scheduler: KERNEL.into(),
+        placement: chosen.placement.into(),
+        width: chosen.width.name().into(),
+        evaluations: found.evaluations,
+        finished: found.finished,
+        rehearsals,
+        threads: threads.collect(),
+        metric: metric.name,
+        seeds: experiment.seeds.clone(),
+        points,
+    })
+}
+
+/// What [`choose`] found.
+struct Choice {
+    metric: Measure,
+    unrolled: Unrolled,
+    found: Found,
+    rehearsals: Vec<Rehearsal>,
+    chosen: Candidate,
+}
+
+/// The workload of an experiment with its threads bound as the best placement has them.
+///
+/// # Errors
+/// See [`OracleError`].
+pub fn placed(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<Workload, OracleError> {
+    let Choice { unrolled, chosen, .. } = choose(experiment, conduct)?;
+    Ok(bound(&unrolled, &experiment.machine.value, &chosen.pins))
+}
+
+/// Finds the placement, and rehearses it beside others.
+fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<Choice, OracleError> {
     let kind = experiment.place.kind();
     if !kind.simulated {
         return Err(OracleError::NotSimulated(kind.name));
@@ -146,30 +189,14 @@ pub fn run(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<OracleRun, 
             best = Some((value, candidate));
         }
     }
-    let Some((_, chosen)) = best else { return Err(OracleError::NoThreads(workload.name.clone())) };
-    let experiment = pinned(experiment, &unrolled, &chosen, experiment.seeds.clone())?;
-    let points = points(&experiment, &metric, conduct)?;
-    let threads = unrolled.threads.iter().zip(&chosen.pins).map(|(thread, pins)| PinnedThread {
-        task: unrolled.workload.tasks[*thread].name.clone(),
-        cpus: format_cpu_list(pins.iter().map(|cpu| machine.os_index(cpu))),
-    });
-    Ok(OracleRun {
-        schema: SCHEMA.into(),
-        scheduler: KERNEL.into(),
-        placement: chosen.placement.into(),
-        width: chosen.width.name().into(),
-        evaluations: found.evaluations,
-        finished: found.finished,
-        rehearsals,
-        threads: threads.collect(),
-        metric: metric.name,
-        seeds: experiment.seeds.clone(),
-        points,
-    })
+    match best {
+        Some((_, chosen)) => Ok(Choice { metric, unrolled, found, rehearsals, chosen }),
+        None => Err(OracleError::NoThreads(workload.name.clone())),
+    }
 }
 
 /// What the search is told of a workload.
-fn problem<'a>(machine: &'a Machine, unrolled: &Unrolled) -> Problem<'a> {
+pub(crate) fn problem<'a>(machine: &'a Machine, unrolled: &Unrolled) -> Problem<'a> {
     let workload = &unrolled.workload;
     let mut profiles: Vec<Profile> = Vec::new();
     let mut threads = Vec::new();
@@ -261,19 +288,26 @@ fn pinned(
     candidate: &Candidate,
     seeds: Vec<u64>,
 ) -> Result<Experiment, OracleError> {
-    let mut workload = unrolled.workload.clone();
-    for (thread, pins) in unrolled.threads.iter().zip(&candidate.pins) {
-        workload.tasks[*thread].affinity = Affinity::Cpus(pins.clone());
-    }
+    let workload = bound(unrolled, &experiment.machine.value, &candidate.pins);
     Ok(Experiment {
         workload: Named { source: experiment.workload.source.clone(), value: workload },
         schedulers: vec![SchedulerSpec::parse(KERNEL)?],
+        columns: BTreeMap::new(),
         baseline: 0,
         seeds,
         options: experiment.options.without_tables(),
         observations: Vec::new(),
         ..experiment.clone()
     })
+}
+
+/// The workload with each of its long-lived threads bound to CPUs.
+pub(crate) fn bound(unrolled: &Unrolled, machine: &Machine, pins: &[CpuSet]) -> Workload {
+    let mut workload = unrolled.workload.clone();
+    for (thread, pins) in unrolled.threads.iter().zip(pins) {
+        workload.tasks[*thread].affinity = Affinity::OsCpus(pins.iter().map(|cpu| machine.os_index(cpu)).collect());
+    }
+    workload
 }
 
 /// The metric in each trial; none where it is not a number that can be compared.

@@ -276,7 +276,7 @@ impl Problem<'_> {
     }
 
     /// The placements the search begins with.
-    fn starts(&self) -> Vec<(&'static str, Vec<CpuId>)> {
+    pub(crate) fn starts(&self) -> Vec<(&'static str, Vec<CpuId>)> {
         let machine = self.machine;
         let take = |order: Vec<CpuId>| -> Vec<CpuId> {
             (0..self.threads.len()).map(|thread| order[thread % order.len()]).collect()

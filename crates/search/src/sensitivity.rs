@@ -19,6 +19,9 @@ pub enum SensitivityError {
     /// The place has costs of its own.
     #[error("assumed costs are the simulator's, and `{0}` does not simulate")]
     NotSimulated(&'static str),
+    /// There is more than one machine.
+    #[error("`{0}` has a machine of its own, and assumed costs are changed on one")]
+    Machines(String),
     /// A changed run failed.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -33,6 +36,7 @@ impl SensitivityError {
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NotSimulated(_) => "leave out --on, or --sensitivity",
+            Self::Machines(_) => "compare on each machine by itself",
             Self::Run(_) | Self::Verdict(_) => "the run without --sensitivity may say more",
         }
     }
@@ -57,6 +61,9 @@ pub fn run(
     done: &dyn Fn(),
 ) -> Result<Sensitivity, SensitivityError> {
     check(experiment.place.kind())?;
+    if let Some((scheduler, _)) = experiment.columns.iter().find(|(_, own)| own.machine.is_some()) {
+        return Err(SensitivityError::Machines(experiment.schedulers[*scheduler].to_string()));
+    }
     let mut variations = Vec::new();
     for assumption in assumptions(&experiment.machine.value) {
         for factor in factors {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use warmcore_topology::{CpuSet, format_cpu_list};
+use warmcore_topology::{CpuSet, Machine, format_cpu_list};
 
 use crate::Distribution;
 
@@ -290,6 +290,25 @@ pub enum Affinity {
     Cpus(CpuSet),
     /// CPUs of NUMA nodes, by the operating system's numbers.
     OsNodes(Vec<u32>),
+}
+
+impl Affinity {
+    /// The CPUs of a machine that it allows; none if the machine has none of them.
+    #[must_use]
+    pub fn on(&self, machine: &Machine) -> CpuSet {
+        match self {
+            Self::All => machine.all_cpus().clone(),
+            Self::Cpus(set) => set.intersection(machine.all_cpus()),
+            Self::OsCpus(list) => list.iter().filter_map(|&os| machine.cpu_by_os_index(os)).collect(),
+            Self::OsNodes(list) => {
+                let mut set = CpuSet::new();
+                for node in list.iter().filter_map(|&os| machine.node_by_os_index(os)) {
+                    set.union_with(machine.cpus_of_node(node));
+                }
+                set
+            }
+        }
+    }
 }
 
 impl fmt::Display for Affinity {

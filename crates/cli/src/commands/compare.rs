@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use warmcore_lab::builder::Built;
+use warmcore_lab::builder::{Built, ExperimentBuilder};
 use warmcore_lab::directory::{DirectoryError, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, Observation, trial_seeds};
@@ -20,7 +20,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::args::{CompareArguments, Keep};
-use crate::commands::{host, load_levels, report, verdict_table, vm};
+use crate::commands::{columns, host, load_levels, report, verdict_table, vm};
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::load;
@@ -130,7 +130,8 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         })?;
     }
     let machine = machine(arguments)?;
-    let mut workload = match arguments.command.as_slice() {
+    let commands = columns::commands(&arguments.command)?;
+    let mut workload = match commands[0].as_slice() {
         // Clap demands a workload unless there is a command or a run is resumed.
         [] => {
             let text = arguments.workload.as_deref().unwrap_or_default();
@@ -141,18 +142,24 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
     load::check_profiles(&arguments.profiles, kind.simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.aggregate)?;
     let schedulers = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
+    let schedulers = columns::with_commands(&schedulers, &commands);
+    let manner = columns::Manner {
+        workload: arguments.workload.as_deref(),
+        profiles: &arguments.profiles,
+        aggregate: &arguments.aggregate,
+        background: arguments.background.as_deref(),
+    };
+    let asked = |machine, workload| asked(arguments, machine, workload);
+    let inputs = columns::inputs(&schedulers, (&machine, &workload), &commands, &manner, &asked, console)?;
     let baseline = arguments.baseline.as_deref().map(load::scheduler).transpose()?;
-    let built = Experiment::builder(machine, workload)
+    let built = asked(machine, workload)
         .place(vm::place(&arguments.on, &schedulers, console)?)
         .schedulers(schedulers)
+        .inputs(inputs)
         .baseline(baseline)
-        .seeds(trial_seeds(arguments.seed, arguments.trials))
-        .memory(arguments.memory.memory)
-        .smt_slowdown_percent(arguments.memory.smt_slowdown)
         .options(arguments.run.options(arguments.trace))
         .trace(arguments.trace.map(|trace| trace.level))
         .kept(arguments.keep != Keep::Nothing)
-        .metric(arguments.metric.clone())
         .margin(arguments.margin)
         .observations(arguments.virtual_llcs.map(|cores| Observation::VirtualLlcs { cores }).into_iter().collect())
         .build()?;
@@ -160,6 +167,16 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         return Err(Failure::usage("warmcore::usage", "--trace full needs a run directory; leave out --keep nothing"));
     }
     Ok(built)
+}
+
+/// An experiment with these, as far as every one that is asked for is like it.
+fn asked(arguments: &CompareArguments, machine: Named<Machine>, workload: Named<Workload>) -> ExperimentBuilder {
+    Experiment::builder(machine, workload)
+        .seeds(trial_seeds(arguments.seed, arguments.trials))
+        .memory(arguments.memory.memory)
+        .smt_slowdown_percent(arguments.memory.smt_slowdown)
+        .options(arguments.run.options(None))
+        .metric(arguments.metric.clone())
 }
 
 /// The machine that was asked for; on this computer it is this one.

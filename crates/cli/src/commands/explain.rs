@@ -43,11 +43,11 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     if let Some(label) = &arguments.scheduler {
         chosen = vec![scheduler(&run, label)?];
     }
-    let machine = &run.disk.experiment.machine.value;
     let mut document =
         Document { schema: "warmcore-explanation-1", tool_version: TOOL_VERSION, schedulers: Vec::new() };
     for index in chosen {
         let scene = &run.scenes[index];
+        let machine = &run.disk.experiment.machine_of(index).value;
         let found = migrations(&run, index, arguments, &signals)?;
         let all = found.len();
         let shown = nearest(found, arguments.at, arguments.count);
@@ -96,7 +96,7 @@ fn migrations(
     let wanted =
         |migration: &Migration| arguments.task.as_ref().is_none_or(|name| scene.task_name(migration.task) == name);
     let mut found: Vec<Migration> = Vec::new();
-    let sink = Migrations::new(&run.disk.experiment.machine.value, &scene.tables, |migration: &Migration| {
+    let sink = Migrations::new(&run.disk.experiment.machine_of(index).value, &scene.tables, |migration: &Migration| {
         if wanted(migration) {
             found.push(migration.clone());
         }

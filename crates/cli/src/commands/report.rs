@@ -286,7 +286,7 @@ fn write_traces(
             let names = [of_run.as_str(), &figures::file_name(&scene.scheduler)];
             let file = trace_file(path, format.ending(), names, several);
             if format == Format::Perfetto {
-                let topology = topology_json(&run.disk.experiment.machine.value);
+                let topology = topology_json(&run.disk.experiment.machine_of(index).value);
                 write_new(&file.with_extension("topology.json"), topology.as_bytes(), console.force())?;
             }
             to_file(format, run, index, &file, console.force(), signals)?;

@@ -18,7 +18,7 @@ use warmcore_workload::Workload;
 use crate::args::SimArguments;
 use crate::commands::compare::{directory_failure, run_failure, session_failure, unix_seconds};
 use crate::commands::verdict_table::{operations_table, time_table};
-use crate::commands::{host, vm};
+use crate::commands::{columns, host, vm};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -44,15 +44,28 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
     load::check_profiles(&subject.profiles, kind.simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);
-    let built = Experiment::builder(machine, workload)
-        .place(vm::place(&arguments.on, std::slice::from_ref(&scheduler), console)?)
+    let asked = |machine, workload| {
+        Experiment::builder(machine, workload)
+            .seeds(vec![arguments.seed])
+            .memory(arguments.memory.memory)
+            .smt_slowdown_percent(arguments.memory.smt_slowdown)
+            .options(arguments.run.options(None))
+            .metric(Some("elapsed_ns".into()))
+    };
+    let manner = columns::Manner {
+        workload: Some(&subject.workload),
+        profiles: &subject.profiles,
+        aggregate: &subject.aggregate,
+        background: subject.background.as_deref(),
+    };
+    let schedulers = std::slice::from_ref(&scheduler);
+    let inputs = columns::inputs(schedulers, (&machine, &workload), &[], &manner, &asked, console)?;
+    let built = asked(machine, workload)
+        .place(vm::place(&arguments.on, schedulers, console)?)
         .schedulers(vec![scheduler])
-        .seeds(vec![arguments.seed])
-        .memory(arguments.memory.memory)
-        .smt_slowdown_percent(arguments.memory.smt_slowdown)
+        .inputs(inputs)
         .options(arguments.run.options(Some(arguments.trace)))
         .trace(Some(arguments.trace.level))
-        .metric(Some("elapsed_ns".into()))
         .build()?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
@@ -64,8 +77,8 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
     }
     console.note(&format!(
         "{} on {} under {}, seed {}, {}",
-        experiment.workload.source,
-        experiment.machine.source,
+        experiment.workload_of(0).source,
+        experiment.machine_of(0).source,
         experiment.schedulers[0],
         arguments.seed,
         match experiment.place.kind().simulated {
@@ -83,7 +96,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         session::finish(directory, &experiment, &finished.trials, None, &environment).map_err(session_failure)?;
     }
     for trial in finished.trials.iter().flatten() {
-        print(trial, &experiment.workload.value, console)?;
+        print(trial, &experiment.workload_of(0).value, console)?;
     }
     if let Some(directory) = &directory {
         console.note(&format!("run directory: {}", directory.path().display()));

@@ -64,9 +64,12 @@ fn figure_of(drawing: &Drawing, run: &Run, scheduler: usize) -> Option<Figure> {
             let ending = format!("-{}", figures::file_name(score));
             figures::lines::scores(scheduler, scene, &axes).into_iter().find(|figure| figure.id.ends_with(&ending))
         }
-        DrawingKind::TasksPerCpu => {
-            Some(figures::time::threads_per_cpu(scheduler, scene, &run.disk.experiment.machine.value, &axes))
-        }
+        DrawingKind::TasksPerCpu => Some(figures::time::threads_per_cpu(
+            scheduler,
+            scene,
+            &run.disk.experiment.machine_of(scheduler).value,
+            &axes,
+        )),
     }
 }
 

@@ -20,7 +20,7 @@ use warmcore_study::run::{self, Done, StudyError};
 use crate::args::SweepArguments;
 use crate::commands::compare::{headroom_of, oracle_failure, session_failure};
 use crate::commands::study::{self, study_failure};
-use crate::commands::verdict_table;
+use crate::commands::{columns, verdict_table};
 use crate::console::{Console, Table, Tone};
 use crate::failure::Failure;
 use crate::load;
@@ -91,22 +91,22 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Plan
     Ok(found)
 }
 
-fn experiment(
-    arguments: &SweepArguments,
-    (machine, workload): (&str, &str),
-    console: &Console,
-) -> Result<Built, Failure> {
+fn experiment(arguments: &SweepArguments, (machine, text): (&str, &str), console: &Console) -> Result<Built, Failure> {
     let machine = load::machine(machine)?;
-    let workload = load::workload_for(&machine.value, workload, console.strict(), &arguments.profiles)?;
+    let workload = load::workload_for(&machine.value, text, console.strict(), &arguments.profiles)?;
     load::check_profiles(&arguments.profiles, true, arguments.memory.memory)?;
-    Ok(Experiment::builder(machine, workload)
-        .schedulers(load::schedulers(&arguments.schedulers)?)
-        .seeds(trial_seeds(arguments.seed, arguments.trials))
-        .options(arguments.run.options(None))
-        .memory(arguments.memory.memory)
-        .smt_slowdown_percent(arguments.memory.smt_slowdown)
-        .margin(arguments.margin)
-        .build()?)
+    let asked = |machine, workload| {
+        Experiment::builder(machine, workload)
+            .seeds(trial_seeds(arguments.seed, arguments.trials))
+            .options(arguments.run.options(None))
+            .memory(arguments.memory.memory)
+            .smt_slowdown_percent(arguments.memory.smt_slowdown)
+    };
+    let manner =
+        columns::Manner { workload: Some(text), profiles: &arguments.profiles, aggregate: &[], background: None };
+    let schedulers = load::schedulers(&arguments.schedulers)?;
+    let inputs = columns::inputs(&schedulers, (&machine, &workload), &[], &manner, &asked, console)?;
+    Ok(asked(machine, workload).schedulers(schedulers).inputs(inputs).margin(arguments.margin).build()?)
 }
 
 fn machines(lists: &[String]) -> Result<Vec<String>, Failure> {

@@ -13,6 +13,8 @@ use crate::units::with_unit;
 
 /// Longest text of a scheduler in tables and sentences; longer ones get a number there, and a line of a key.
 const LONGEST_LABEL: usize = 24;
+/// The same where it is what the columns differ in beside a scheduler's settings.
+const LONGEST_CIRCUMSTANCES: usize = 36;
 
 /// For standard output; what schedulers decided is told in detail only.
 pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
@@ -41,7 +43,8 @@ fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns:
 
 /// What a scheduler is called before its number: of a program its file's name.
 fn short_name(label: &str) -> &str {
-    let (name, rest) = label.split_once(':').unwrap_or((label, ""));
+    let own = label.split(" @ ").next().unwrap_or(label);
+    let (name, rest) = own.split_once(':').unwrap_or((own, ""));
     let file = rest.split_whitespace().next().and_then(|path| path.rsplit('/').next());
     if name == "scx" { file.unwrap_or(name) } else { name }
 }
@@ -51,7 +54,8 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
     let mut document = document.clone();
     let mut short: Vec<(String, String)> = Vec::new();
     for scheduler in &document.schedulers {
-        if scheduler.label.chars().count() > LONGEST_LABEL {
+        let longest = if scheduler.label.contains(" @ ") { LONGEST_CIRCUMSTANCES } else { LONGEST_LABEL };
+        if scheduler.label.chars().count() > longest {
             let name = short_name(&scheduler.label);
             let same = short.iter().filter(|(long, _)| short_name(long) == name).count();
             short.push((scheduler.label.clone(), format!("{name}#{}", same + 1)));

@@ -2,10 +2,12 @@
 
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::Machine;
+use warmcore_topology::{Machine, format_cpu_list};
+use warmcore_workload::{Affinity, Workload};
 
 use super::{ComparisonDocument, SchedulerResult, decimal};
 use crate::experiment::{Experiment, ExperimentRecord};
+use crate::headroom::{PinnedThread, as_commands};
 use crate::measures::Measure;
 use crate::units::duration;
 
@@ -68,6 +70,39 @@ fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
             trials.iter().max().copied().unwrap_or(0)
         )
     })
+}
+
+/// What columns have of their own: the sentence of each says what it differs in beside its scheduler.
+pub(super) fn of_columns(experiment: &Experiment) -> impl Iterator<Item = String> + '_ {
+    experiment.columns.iter().filter_map(move |(scheduler, own)| {
+        let machine = own.machine.as_ref().map(|machine| {
+            let value = &machine.value;
+            format!("runs on {}, of {} CPUs under {} LLCs", machine.source, value.cpu_count(), value.llc_count())
+        });
+        let workload = own.workload.as_ref().filter(|own| own.source != experiment.workload.source);
+        let workload = workload.map(|workload| format!("has the workload {}", workload.source));
+        let words = experiment.schedulers[*scheduler].circumstances();
+        let kept = (words.cpus.is_some() || words.smt_off) && !experiment.place.kind().keeps_to_cpus;
+        let bound = match (&own.workload, words.pin.is_some()) {
+            (Some(workload), true) => {
+                Some(format!("has its threads bound: {}", as_commands(&bound_tasks(&workload.value))))
+            }
+            _ => kept.then(|| "has its tasks bound by affinity, as taskset binds them".to_owned()),
+        };
+        let all: Vec<String> = [machine, workload, bound].into_iter().flatten().collect();
+        (!all.is_empty()).then(|| format!("`{}` {}", experiment.schedulers[*scheduler], all.join("; ")))
+    })
+}
+
+/// The tasks of a workload that are bound, and where to.
+fn bound_tasks(workload: &Workload) -> Vec<PinnedThread> {
+    let bound = workload.tasks.iter().filter_map(|task| match &task.affinity {
+        Affinity::OsCpus(cpus) => {
+            Some(PinnedThread { task: task.name.clone(), cpus: format_cpu_list(cpus.iter().copied()) })
+        }
+        _ => None,
+    });
+    bound.collect()
 }
 
 /// How fast memory is, and whose profile says what tasks do to it.

@@ -22,7 +22,13 @@ fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         workload: subject(),
         schedulers: schedulers
             .iter()
-            .map(|name| SchedulerRecord { label: (*name).into(), resolved: (*name).into(), program_sha256: None })
+            .map(|name| SchedulerRecord {
+                label: (*name).into(),
+                resolved: (*name).into(),
+                program_sha256: None,
+                machine: None,
+                workload: None,
+            })
             .collect(),
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_agent::plan::Setting;
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
 use warmcore_statistics::Design;
-use warmcore_topology::{CpuId, CpuSet, Machine, parse_cpu_list};
+use warmcore_topology::{Machine, parse_cpu_list};
 use warmcore_trace::Sink;
 use warmcore_workload::{Workload, to_rtapp};
 
@@ -25,6 +25,7 @@ use super::outcome::{Made, of_command, of_workload};
 use super::recorder::{self, Recorder};
 use super::state::{Means, StateError, Wanted};
 use super::trial::{self, Task, Trial, TrialError};
+use crate::circumstances;
 use crate::files::{At as _, pretty};
 use crate::place::{
     Conditions, Conduct, DEFAULT_BUFFER_KIB, Place, PlaceError, PlaceKind, Request, Run, Take, Trouble,
@@ -41,6 +42,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("mono", "time"),
     host: "host",
     simulated: false,
+    keeps_to_cpus: true,
     events_cost_time: true,
     unmeasured: "what the kernel's events do not tell: caches, memory, and why a task was moved. Run times are real, and so is whatever else \
                  went on. Nothing in this page is simulated.",
@@ -147,6 +149,15 @@ impl Place for Host {
 
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
         for request in requests {
+            if !std::ptr::eq(request.machine, requests[0].machine) {
+                let message = format!("`{}` asks for another machine than this computer", request.scheduler);
+                return Err(PlaceError::new(
+                    Trouble::Unfit,
+                    CODE,
+                    message,
+                    "compare machines with --on sim or --on vm",
+                ));
+            }
             check(request)?;
             self.wanted(request.machine, request.scheduler)?.check(request.machine, Path::new(ROOT))?;
             if let Some(program) = request.workload.command.first() {
@@ -239,30 +250,6 @@ fn exists(program: &str) -> Result<(), PlaceError> {
     if found { Ok(()) } else { Err(missing()) }
 }
 
-/// The CPUs that circumstances name: `one-socket`, `smt-off` or a list of the system's numbers.
-///
-/// # Errors
-/// What is no list, or names a CPU that is not online.
-pub fn cpu_set(text: &str, machine: &Machine) -> Result<CpuSet, String> {
-    let first_of = |same: &dyn Fn(CpuId, CpuId) -> bool| {
-        machine.cpus().filter(|cpu| machine.cpus().find(|other| same(*cpu, *other)) == Some(*cpu)).collect()
-    };
-    match text {
-        "one-socket" => {
-            let socket = machine.cpus().next().map(|cpu| machine.socket_of(cpu));
-            Ok(machine.cpus().filter(|cpu| Some(machine.socket_of(*cpu)) == socket).collect())
-        }
-        "smt-off" => Ok(first_of(&|one, other| machine.core_of(one) == machine.core_of(other))),
-        list => {
-            let numbers = parse_cpu_list(list).map_err(|error| format!("CPUs {list}: {error}"))?;
-            let cpu = |number: u32| {
-                machine.cpu_by_os_index(number).ok_or_else(|| format!("CPUs {list}: there is no CPU {number} online"))
-            };
-            numbers.into_iter().map(cpu).collect()
-        }
-    }
-}
-
 /// What is known of a trial besides its times.
 #[derive(Serialize)]
 struct Facts<'a> {
@@ -283,9 +270,9 @@ impl Host {
     /// # Errors
     /// Circumstances, tunables or CPUs that there are none of here.
     pub fn wanted(&self, machine: &Machine, scheduler: &SchedulerSpec) -> Result<Wanted, PlaceError> {
-        let Circumstances { cpus, governor, numa_balancing, .. } = scheduler.circumstances();
+        let Circumstances { governor, numa_balancing, .. } = scheduler.circumstances();
         let unfit = |message: String| PlaceError::new(Trouble::Unfit, CODE, message, DOCTOR);
-        let cpus = cpus.as_deref().map(|text| cpu_set(text, machine)).transpose().map_err(unfit)?;
+        let cpus = circumstances::cpus_of(scheduler.circumstances(), machine).map_err(unfit)?;
         let mut settings = settings_of(scheduler, &abilities(Path::new(ROOT)))?;
         let setting = |path: String, value: &str| Setting { path, value: value.to_owned(), required: true };
         // A CPU that is offline has no governor.
@@ -515,15 +502,5 @@ mod tests {
             assert_eq!(sorted, [0, 1, 2, 3]);
         }
         assert!(orders.iter().any(|order| *order != orders[0]), "{orders:?}");
-    }
-
-    #[test]
-    fn sets_of_cpus_are_those_of_the_machine() {
-        let machine = warmcore_topology::resolve("2s1n1l2c2t").unwrap();
-        assert_eq!(cpu_set("one-socket", &machine).unwrap().len(), 4);
-        assert_eq!(cpu_set("smt-off", &machine).unwrap().len(), 4);
-        assert_eq!(cpu_set("0-2", &machine).unwrap().len(), 3);
-        assert!(cpu_set("99", &machine).unwrap_err().contains("there is no CPU 99"));
-        assert!(cpu_set("a-b", &machine).is_err());
     }
 }

@@ -11,7 +11,7 @@ use super::state::Means;
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// CPUs to run on: `all`, `one-socket`, `smt-off` or a list. Each with every scheduler.
+    /// CPUs to run on: `all`, `smt-off`, or what [`cpus_of`](crate::circumstances::cpus_of) knows. Each with every scheduler.
     pub cpus: Vec<String>,
     /// How other CPUs are kept from it.
     pub means: Means,
@@ -49,7 +49,7 @@ const KEYS: [&str; 8] =
 
 /// What can be set, as help texts have it.
 pub const HELP: &str = "\
-cpus=CPUS (all, one-socket, smt-off, or a list such as 0-3+8; several times: each with every scheduler), set-cpus=MEANS (how others are kept \
+cpus=CPUS (all, one-socket, one-node, one-llc, smt-off, or a list such as 0-3+8; several times: each with every scheduler), set-cpus=MEANS (how others are kept \
 from them: affinity, which binds the command; partition of cpusets; offline), governor=A+B, numa-balancing=on+off (each with all of the above), \
 set=PATH=VALUE (a file of the kernel to write before every trial), replace (end a sched_ext scheduler that is at work for each trial, and start it again), \
 warm-up-rounds=COUNT (that do not count; 1), dry-run (only say what would be changed)";
@@ -103,11 +103,17 @@ impl Settings {
         if self.cpus.is_empty() && self.governor.is_empty() && self.numa_balancing.is_empty() {
             return schedulers;
         }
-        let mut all = vec![Circumstances::default()];
-        all = cross(all, &self.cpus, |cpus, circumstances| circumstances.cpus = (cpus != "all").then(|| cpus.clone()));
-        all = cross(all, &self.governor, |governor, circumstances| circumstances.governor = Some(governor.clone()));
-        all = cross(all, &self.numa_balancing, |on, circumstances| circumstances.numa_balancing = Some(*on));
-        let of = |scheduler: &SchedulerSpec| all.iter().map(|one| scheduler.under(one.clone())).collect::<Vec<_>>();
+        let of = |scheduler: &SchedulerSpec| -> Vec<SchedulerSpec> {
+            let mut all = vec![scheduler.circumstances().clone()];
+            all = cross(all, &self.cpus, |cpus, circumstances| match cpus.as_str() {
+                "all" => circumstances.cpus = None,
+                "smt-off" => circumstances.smt_off = true,
+                list => circumstances.cpus = Some(list.to_owned()),
+            });
+            all = cross(all, &self.governor, |governor, circumstances| circumstances.governor = Some(governor.clone()));
+            all = cross(all, &self.numa_balancing, |on, circumstances| circumstances.numa_balancing = Some(*on));
+            all.into_iter().map(|one| scheduler.under(one)).collect()
+        };
         schedulers.iter().flat_map(of).collect()
     }
 
@@ -157,5 +163,6 @@ mod tests {
             "eevdf @ cpus=0-1 governor=performance numa_balancing=off",
         ];
         assert_eq!(labels(&settings), expected);
+        assert_eq!(labels(&"cpus=smt-off".parse().unwrap()), ["eevdf @ smt=off"]);
     }
 }

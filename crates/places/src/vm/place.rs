@@ -16,10 +16,11 @@ use super::qemu::Execution;
 use super::record::{GuestFacts, GuestRecord};
 use super::select;
 use super::trial::{self, Recorded};
+use crate::circumstances;
 use crate::files::pretty;
 use crate::place::{
     Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_background,
-    check_circumstances, check_tunables, in_parallel,
+    check_tunables, in_parallel,
 };
 
 /// Its row in the registry.
@@ -30,6 +31,7 @@ pub static KIND: PlaceKind = PlaceKind {
     clock: ("mono", "time in the guest"),
     host: "guest",
     simulated: false,
+    keeps_to_cpus: false,
     events_cost_time: false,
     unmeasured: "caches, coherence, memory, and what the kernel's own work costs. The guest's CPUs have none of the first three and \
                  share the speed of their emulator. Placement, queueing, switches, migrations and run times are the kernel's own. \
@@ -139,7 +141,7 @@ impl Place for Guests {
         let lab = self.lab()?;
         for request in requests {
             check_tunables(request)?;
-            check_circumstances(request)?;
+            circumstances::check(request)?;
             check_background(request)?;
             trial::check(lab, request)?;
         }

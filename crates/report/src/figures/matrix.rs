@@ -1,5 +1,7 @@
 //! Who ran where: migrations by distance, tasks × CPUs, tasks × LLCs, and moves between LLCs.
 
+use std::collections::BTreeSet;
+
 use warmcore_lab::experiment::virtual_llc_histogram;
 use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcs};
 
@@ -20,14 +22,16 @@ const LEFT: f64 = 176.0;
 /// that was not recorded.
 #[must_use]
 pub fn migrations(run: &Run) -> Option<Figure> {
-    let machine = &run.disk.experiment.machine.value;
+    let experiment = &run.disk.experiment;
+    let machines = (0..experiment.schedulers.len()).map(|scheduler| &experiment.machine_of(scheduler).value);
+    let relations: BTreeSet<Relation> = machines.flat_map(Machine::relations).collect();
     let bar = |key: &str, words: &str| Bar {
         measure: format!("migrations_ran_{key}"),
         key: key.to_owned(),
         words: words.to_owned(),
     };
     let divided = run.disk.virtual_llcs().is_some();
-    let relations = machine.relations().into_iter().filter(|relation| *relation != Relation::SameCpu);
+    let relations = relations.into_iter().filter(|relation| *relation != Relation::SameCpu);
     let bars: Vec<Bar> = relations
         .flat_map(|relation| match relation {
             Relation::SameLlc if divided => vec![

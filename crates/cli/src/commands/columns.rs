@@ -1,0 +1,123 @@
+//! Inputs of columns of their own: what `machine=`, `workload=`, `pin=` and a command behind a scheduler's ` @ ` stand for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use warmcore_lab::builder::ExperimentBuilder;
+use warmcore_lab::column::Inputs;
+use warmcore_lab::experiment::Named;
+use warmcore_lab::runner::Conduct;
+use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_search::pins::{self, PinError};
+use warmcore_topology::Machine;
+use warmcore_workload::Workload;
+
+use crate::args::ProfileArguments;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::load;
+use crate::signals::Signals;
+
+/// Stands between commands that are compared with each other.
+const AGAINST: &str = "--vs";
+
+/// How inputs are read, as for the experiment's own.
+pub struct Manner<'a> {
+    /// The workload as it was typed, if it was.
+    pub workload: Option<&'a str>,
+    /// Memory profiles.
+    pub profiles: &'a ProfileArguments,
+    /// Whom cache-aware schedulers keep together.
+    pub aggregate: &'a [String],
+    /// Kernel threads.
+    pub background: Option<&'a str>,
+}
+
+/// Commands of a line, the words between `--vs` and `--vs`.
+///
+/// # Errors
+/// When there is none before one of them, or behind.
+pub fn commands(words: &[String]) -> Result<Vec<Vec<String>>, Failure> {
+    let commands: Vec<Vec<String>> = words.split(|word| word == AGAINST).map(<[String]>::to_vec).collect();
+    match commands.iter().any(Vec::is_empty) && !words.is_empty() {
+        true => Err(Failure::usage("warmcore::usage", format!("{AGAINST} stands between two commands"))
+            .help(format!("such as: -- ./server --threads 8 {AGAINST} ./server --threads 16"))),
+        false => Ok(commands),
+    }
+}
+
+/// Every scheduler with every command: the first is the experiment's own.
+pub fn with_commands(schedulers: &[SchedulerSpec], commands: &[Vec<String>]) -> Vec<SchedulerSpec> {
+    let of = |(number, command): (usize, &Vec<String>)| {
+        let command = (number > 0).then(|| command.join(" "));
+        move |spec: &SchedulerSpec| match &command {
+            None => spec.clone(),
+            Some(_) => spec.under(Circumstances { command: command.clone(), ..spec.circumstances().clone() }),
+        }
+    };
+    schedulers.iter().flat_map(|spec| commands.iter().enumerate().map(move |command| of(command)(spec))).collect()
+}
+
+/// What each scheduler's words stand for. `builder` makes experiments of the kind that is asked for.
+///
+/// # Errors
+/// What cannot be read, and placements that there are none of.
+pub fn inputs(
+    schedulers: &[SchedulerSpec],
+    (machine, workload): (&Named<Machine>, &Named<Workload>),
+    commands: &[Vec<String>],
+    manner: &Manner<'_>,
+    builder: &dyn Fn(Named<Machine>, Named<Workload>) -> ExperimentBuilder,
+    console: &Console,
+) -> Result<BTreeMap<usize, Inputs>, Failure> {
+    let mut found = BTreeMap::new();
+    for (index, spec) in schedulers.iter().enumerate() {
+        let words = spec.circumstances();
+        let mut inputs = Inputs::default();
+        if let Some(text) = &words.machine {
+            inputs.machine = Some(load::with_background(load::machine(text)?, manner.background)?);
+        }
+        let machine = inputs.machine.as_ref().unwrap_or(machine);
+        let text = match (&words.workload, &words.machine) {
+            (Some(text), _) => Some(text.as_str()),
+            // Work that a machine's own costs decide is that machine's.
+            (None, Some(_)) => manner.workload,
+            (None, None) => None,
+        };
+        if let Some(text) = text {
+            let mut own = load::workload_for(&machine.value, text, console.strict(), manner.profiles)?;
+            load::aggregate(&mut own, manner.aggregate)?;
+            load::warn_unmodelled(&own.value, console);
+            inputs.workload = Some(own);
+        }
+        if let Some(text) = &words.command {
+            let typed = commands.iter().find(|command| command.join(" ") == *text).cloned();
+            let words = typed.unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect());
+            inputs.workload = Some(Named { source: text.clone(), value: Workload::of_command(words) });
+        }
+        if let Some(pin) = &words.pin {
+            let workload = inputs.workload.as_ref().unwrap_or(workload).clone();
+            inputs.workload = Some(pinned(builder(machine.clone(), workload), pin, console)?);
+        }
+        if !words.is_default() {
+            found.insert(index, inputs);
+        }
+    }
+    Ok(found)
+}
+
+fn pinned(builder: ExperimentBuilder, pin: &str, console: &Console) -> Result<Named<Workload>, Failure> {
+    let experiment = builder.schedulers(vec![load::scheduler("eevdf")?]).build()?.experiment;
+    if pin == "oracle" {
+        console.note("looking for the best static placement");
+    }
+    let signals = Signals::listen()?;
+    let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    pins::pinned(&experiment, pin, &conduct).map_err(|error| match error {
+        PinError::Oracle(error) => super::compare::oracle_failure(error, None, &signals),
+        error => {
+            let advice = error.advice();
+            Failure::usage("warmcore::pin", error).help(advice)
+        }
+    })
+}

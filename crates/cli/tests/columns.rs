@@ -1,0 +1,138 @@
+//! Columns that differ in more than their scheduler: CPUs, placement, hardware threads, workload, machine, command. What comes out is
+//! what a calculation on paper says.
+
+mod common;
+
+use std::fs;
+
+use common::Scratch;
+use serde_json::Value;
+
+/// The ratio to the first column of each other column.
+fn ratios(scratch: &Scratch, words: &str) -> Vec<f64> {
+    let document: Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
+    let primary = document["primary"].as_str().unwrap().to_owned();
+    let columns = document["schedulers"].as_array().unwrap().iter().skip(1);
+    columns.map(|column| column["measures"][&primary]["comparison"]["ratio"].as_f64().unwrap()).collect()
+}
+
+fn is_near(value: f64, expected: f64) -> bool {
+    (value / expected - 1.0).abs() < 0.02
+}
+
+#[test]
+fn work_machine_and_hardware_threads_are_what_a_calculation_says() {
+    let scratch = Scratch::new();
+    // Twice the work takes twice the time, on half of the CPUs as well; twice the CPUs take half.
+    let words = "compare --json --keep nothing -n 2 -m 1s1n1l4c1t -w forkjoin:-n8,-i1,-w100ms -s";
+    let columns = "eevdf,eevdf@workload=forkjoin:-n8,-i1,-w200ms,eevdf@cpus=0-1,eevdf@machine=1s1n1l8c1t";
+    let found = ratios(&scratch, &format!("{words} {columns}"));
+    assert!(found.iter().zip([2.0, 2.0, 0.5]).all(|(found, paper)| is_near(*found, paper)), "{found:?}");
+    // Eight threads on four cores of two hardware threads: each beside a busy one takes 1.65 times as long. With one thread a core, two
+    // of them take turns: twice as long.
+    let words = "compare --json --keep nothing -n 2 -m 1s1n1l4c2t -w forkjoin:-n8,-i1,-w1s -s eevdf,eevdf@smt=off";
+    let found = ratios(&scratch, words);
+    assert!(is_near(found[0], 2.0 / 1.65), "{found:?}");
+}
+
+#[test]
+fn threads_that_share_are_best_gathered_and_a_mask_of_one_llc_gathers_them() {
+    let scratch = Scratch::new();
+    let words = "compare --json --keep nothing -n 2 -m 2s1n1l4c1t -w verilator:-t4,-C300 -s";
+    let columns = "eevdf@pin=spread,eevdf@pin=gathered,eevdf@cpus=one-llc,eevdf@pin=oracle";
+    let found = ratios(&scratch, &format!("{words} {columns}"));
+    assert!(found[0] < 0.9, "{found:?}");
+    assert!(is_near(found[1], found[0]) && is_near(found[2], found[0]), "{found:?}");
+}
+
+/// Public questions of "which of two", each in one command. Figures: a report on six threads of an inference engine on two chiplets (-16 to
+/// -25 % with both), UnixBench's pipe ping-pong on one CPU or two (977 and 227), a thread pool on an i7 with and without siblings (no
+/// gain), one written line on one socket or two (40 %).
+#[test]
+fn public_questions_of_which_of_two_are_one_command_each() {
+    let scratch = Scratch::new();
+    let text =
+        fs::read_to_string(format!("{}/../../studies/answers/two-ccds.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let (_, decode) = text.split_once("text = \'\'\'").unwrap();
+    let decode = decode.split_once("\'\'\'").unwrap().0.replace(r#", "cpus": [{cpus}]"#, "");
+    fs::write(scratch.path("decode.json"), decode).unwrap();
+    let asked = |words: &str| ratios(&scratch, &format!("compare --json --keep nothing -n 1 {words}"))[0];
+
+    let chiplets = asked("-m 1s1n2l6c2t@turin128 -w decode.json -s eevdf@cpus=0-5,eevdf@cpus=0-2,6-8");
+    assert!((1.15..1.4).contains(&chiplets), "{chiplets}");
+    let pipe = "-m i7-3770 -w pingpong:-n1,-d50ms --metric recorder_round_trip_per_s -s eevdf@cpus=0,eevdf@cpus=0-1";
+    assert!(asked(pipe) < 0.7, "{}", asked(pipe));
+    let pool = "-m i7-3770 -w forkjoin:-n4,-i30,-w2975us -s eevdf,eevdf@workload=forkjoin:-n8,-i30,-w1488us";
+    let pool = asked(pool);
+    assert!((0.9..1.2).contains(&pool), "{pool}");
+}
+
+#[test]
+fn a_run_directory_has_what_its_columns_were_made_of() {
+    let scratch = Scratch::new();
+    let columns = "-s eevdf,eevdf@pin=spread,eevdf@machine=1s1n1l8c1t";
+    let words = format!("compare -n 2 -m 1s1n2l4c1t -w forkjoin:-n4,-i2,-w5ms --out run {columns}");
+    let told = scratch.run(&words).exits_with(0).out;
+    assert!(told.contains("`eevdf @ pin=spread` has its threads bound: `taskset -cp 0 TID` for"), "{told}");
+    assert!(told.contains("`eevdf @ machine=1s1n1l8c1t` runs on 1s1n1l8c1t, of 8 CPUs under 1 LLCs"), "{told}");
+    let read = |file: &str| fs::read_to_string(scratch.path(file)).unwrap();
+    let first = read("run/verdict.json");
+    for file in ["run/workload-s1.json", "run/workload-s2.json", "run/machine-s2.toml"] {
+        assert!(scratch.path(file).is_file(), "{file}");
+    }
+    // A trial that is lost is made again, the same.
+    let trial = read("run/trials/s2-t0001.json");
+    fs::remove_file(scratch.path("run/trials/s2-t0001.json")).unwrap();
+    scratch.run("compare --resume run").exits_with(0);
+    assert_eq!((read("run/trials/s2-t0001.json"), read("run/verdict.json")), (trial, first));
+    scratch.run("report run").exits_with(0);
+    scratch.run("explain run -s eevdf@machine=1s1n1l8c1t").exits_with(2).complains("it has eevdf");
+    // Nobody edits a column's workload unnoticed.
+    let text = read("run/workload-s1.json").replace("\"0\"", "\"1\"");
+    fs::write(scratch.path("run/workload-s1.json"), format!("{text} ")).unwrap();
+    scratch.run("compare --resume run").exits_with(2).complains("workload-s1.json");
+}
+
+#[test]
+fn a_placement_found_once_can_be_compared_again() {
+    let scratch = Scratch::new();
+    let words = "compare -n 2 -m 2s1n1l4c1t -w verilator:-t4,-C100 -s";
+    let told = scratch.run(&format!("{words} eevdf --headroom --keep run --out run")).exits_with(0).out;
+    assert!(told.contains("It is had with"), "{told}");
+    assert!(told.replace('\n', " ").contains("taskset -c"), "{told}");
+    let json = |columns: &str| ratios(&scratch, &format!("{words} {columns} --json --keep nothing"));
+    let found = json("eevdf,eevdf@pin=run/oracle.json,eevdf@pin=oracle");
+    assert_eq!(found[0], found[1], "one search finds what the other found");
+}
+
+#[test]
+fn what_is_no_column_is_refused_before_anything_runs() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("stranger.json"), r#"{"threads": [{"task": "nobody", "cpus": "0"}]}"#).unwrap();
+    fs::write(scratch.path("outside.json"), r#"{"threads": [{"task": "spin", "cpus": "99"}]}"#).unwrap();
+    let compare =
+        |columns: &str| scratch.run(&format!("compare -m 1s1n2l2c1t -w spin:-n1,-d1ms --out run -s {columns}"));
+    for (columns, words) in [
+        ("eevdf@cpus=0-9", "there is no CPU 4 online"),
+        ("eevdf@cpus=first", "one-llc"),
+        ("eevdf@pin=tight", "there are spread, gathered, oracle, and files"),
+        ("eevdf@pin=stranger.json", "the workload has no thread `nobody`"),
+        ("eevdf@pin=outside.json", "there is no CPU 99 online"),
+        ("eevdf@fast", "`fast` in `eevdf@fast` is no circumstance"),
+        ("eevdf@smt=on", "`smt=on`"),
+        ("eevdf@workload=spam:-n1", "spam"),
+        ("eevdf@machine=zen99", "zen99"),
+        ("eevdf@workload=schbench:-m1,-t1,-r1", "judged by"),
+        ("eevdf@numa_balancing=on", "numa_balancing=0"),
+        ("eevdf@cpus=0,eevdf@cpus=0", "twice with the same settings"),
+    ] {
+        compare(&format!("eevdf,{columns}")).exits_with(2).complains(words);
+        assert!(!scratch.path("run").exists(), "{columns}");
+    }
+    let bound = "compare -m 1s1n2l2c1t -w spin:-n1,-p3,-d1ms --keep nothing -s eevdf,eevdf@cpus=0";
+    scratch.run(bound).exits_with(2).complains("none of which is in 0");
+    let elsewhere = "compare --on host -w spin:-n1,-d1ms --keep nothing -s eevdf@machine=genoa96";
+    scratch.run(elsewhere).exits_with(2).complains("another machine than this computer");
+    let command = "compare --on host --keep nothing -s eevdf -- true --vs";
+    scratch.run(command).exits_with(2).complains("stands between two commands");
+}

@@ -1,0 +1,80 @@
+//! Circumstances that a machine gives a meaning: on which CPUs a scheduler's column of a table runs.
+
+use warmcore_schedulers::Circumstances;
+use warmcore_topology::{CpuId, CpuSet, Machine, parse_cpu_list};
+
+use crate::place::{PlaceError, Request, Trouble};
+
+/// The CPUs that circumstances name; `None` if they leave out none. With `smt=off` the first hardware thread of each core among them.
+///
+/// # Errors
+/// What is no list, or names a CPU that is not online.
+pub fn cpus_of(circumstances: &Circumstances, machine: &Machine) -> Result<Option<CpuSet>, String> {
+    let named = circumstances.cpus.as_deref().map(|text| cpu_set(text, machine)).transpose()?;
+    if !circumstances.smt_off {
+        return Ok(named);
+    }
+    let cpus = named.unwrap_or_else(|| machine.all_cpus().clone());
+    let is_first = |cpu: &CpuId| {
+        let of_core = machine.cpus_of_core(machine.core_of(*cpu));
+        of_core.iter().find(|sibling| cpus.contains(*sibling)) == Some(*cpu)
+    };
+    Ok(Some(cpus.iter().filter(is_first).collect()))
+}
+
+/// The CPUs of the first socket, node or LLC, or of a list of the system's numbers.
+fn cpu_set(text: &str, machine: &Machine) -> Result<CpuSet, String> {
+    let first = machine.cpus().next().ok_or_else(|| "the machine has no CPU online".to_owned())?;
+    Ok(match text {
+        "one-socket" => machine.cpus().filter(|cpu| machine.socket_of(*cpu) == machine.socket_of(first)).collect(),
+        "one-node" => machine.cpus_of_node(machine.node_of(first)).clone(),
+        "one-llc" => machine.cpus_of_llc(machine.llc_of(first)).clone(),
+        list => {
+            let numbers = parse_cpu_list(list)
+                .map_err(|error| format!("CPUs {list}: {error} (or one-socket, one-node, one-llc)"))?;
+            let cpu = |number: u32| {
+                machine.cpu_by_os_index(number).ok_or_else(|| format!("CPUs {list}: there is no CPU {number} online"))
+            };
+            numbers.into_iter().map(cpu).collect::<Result<CpuSet, String>>()?
+        }
+    })
+}
+
+/// Checks that no circumstances are asked for in a place that has none. What the experiment makes of them, the request does not name.
+pub(crate) fn check(request: &Request<'_>) -> Result<(), PlaceError> {
+    let circumstances = request.scheduler.circumstances();
+    if circumstances.is_default() {
+        return Ok(());
+    }
+    let message = format!("`{}`: there is no choice of `{circumstances}` here", request.scheduler);
+    let advice = match circumstances.numa_balancing {
+        Some(_) => "in the simulator it is a tunable, such as `eevdf:numa_balancing=0`; or run it with --on host",
+        None => "run it with --on host, on a computer or in a guest",
+    };
+    Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_cpus_are_those_of_the_machine() {
+        let machine = warmcore_topology::resolve("2s1n2l2c2t").unwrap();
+        let cpus = |text: &str, smt_off| {
+            let circumstances = Circumstances { cpus: Some(text.into()), smt_off, ..Circumstances::default() };
+            cpus_of(&circumstances, &machine).map(|cpus| cpus.unwrap().iter().map(|cpu| cpu.0).collect::<Vec<_>>())
+        };
+        // Hardware threads of a core are eight numbers apart here.
+        assert_eq!(cpus("one-llc", false).unwrap(), [0, 1, 8, 9]);
+        assert_eq!(cpus("one-llc", true).unwrap(), [0, 1]);
+        assert_eq!(cpus("one-node", false).unwrap(), cpus("one-socket", false).unwrap());
+        assert_eq!(cpus("one-socket", false).unwrap(), [0, 1, 2, 3, 8, 9, 10, 11]);
+        assert_eq!(cpus("8-9,1", true).unwrap(), [1, 8]);
+        assert!(cpus("99", false).unwrap_err().contains("there is no CPU 99"));
+        assert!(cpus("a-b", false).unwrap_err().contains("one-llc"));
+        let all = Circumstances { smt_off: true, ..Circumstances::default() };
+        assert_eq!(cpus_of(&all, &machine).unwrap().unwrap().len(), 8);
+        assert_eq!(cpus_of(&Circumstances::default(), &machine), Ok(None));
+    }
+}
