@@ -212,8 +212,9 @@ pub struct CompareArguments {
     /// Schedulers, with commas between them; may be repeated. Tunables follow a colon, themselves with commas between
     /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr. Behind @ stands what
     /// the column has of its own: cpus=0-5 (or one-llc, one-node, one-socket), smt=off, pin=spread (gathered, oracle, FILE),
-    /// workload=TEXT, machine=TEXT, as in eevdf,eevdf@cpus=one-llc
-    #[arg(help_heading = "What runs", short, long, value_name = "LIST", required_unless_present = "resume")]
+    /// workload=TEXT, machine=TEXT, as in eevdf,eevdf@cpus=one-llc. Without any, the settings that a kernel of Linux 7.2 has are tried, and
+    /// what helps is told with what to type for it
+    #[arg(help_heading = "What runs", short, long, value_name = "LIST")]
     pub schedulers: Vec<String>,
     /// Scheduler the others are compared with, as written in --schedulers; the first one if not given
     #[arg(help_heading = "How it is judged", short, long, value_name = "SCHEDULER")]

@@ -16,6 +16,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
 use crate::args::ProfileArguments;
+use crate::commands::recording;
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::signals::Signals;
@@ -38,17 +39,22 @@ pub fn workload(text: &str, strict: bool, profiles: &[Profile]) -> Result<Named<
     workload_with(text, &Options { strict, profiles, ..Options::default() })
 }
 
-/// The same for a machine, whose own costs count where a generator's work depends on them.
+/// The same for a machine, whose own costs count where a generator's work depends on them. A recording is its replay.
 pub fn workload_for(
     machine: &Machine,
     text: &str,
-    strict: bool,
     chosen: &ProfileArguments,
+    console: &Console,
 ) -> Result<Named<Workload>, Failure> {
+    let strict = console.strict();
     let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
     let profiles = profiles(chosen.profiles.as_deref())?;
     let assume_profile = chosen.assume_profile.as_deref();
-    workload_with(text, &Options { strict, multiply_add_ps, profiles: &profiles, assume_profile })
+    let options = Options { strict, multiply_add_ps, profiles: &profiles, assume_profile };
+    if recording::is_one(text) {
+        return recording::as_workload(text, &options, console);
+    }
+    workload_with(text, &options)
 }
 
 /// Refuses a memory profile that is to be assumed where no memory is modelled.

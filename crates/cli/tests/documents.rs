@@ -50,6 +50,12 @@ fn documents_say_what_their_schemas_say() {
             "comparison",
         ),
         ("compare -m 2s1n1l2c1t -w spin:-d20ms -s cfs,rr --keep nothing --json --trials 2 --load 50", "loads"),
+        ("compare -m 2s1n1l2c2t -w spin:-n2,-d20ms --keep nothing --json", "comparison"),
+        (
+            "compare -m 1s1n2l2c1t -w spin:-d20ms -s eevdf@pin=spread,eevdf@machine=1s1n1l2c1t --out columns --json -n 2",
+            "comparison",
+        ),
+        ("compare --on host -s eevdf -w spin:-n1,-d5ms --keep nothing --json -n 2", "comparison"),
         (&format!("sim -m {MACHINE} -w {WORKLOAD} -s rr --json"), "trial"),
         ("workload convert schbench:-m2,-t3+spin:-n2,-d1s,--profile=perlbench+hackbench:-g1", "workload"),
         ("workload convert sysbench:--threads=4", "workload"),

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 use warmcore_statistics::{Better, Interval, StatisticsError, compare_trials};
+use warmcore_topology::format_cpu_list;
+use warmcore_workload::{Affinity, Workload};
 
 use crate::directory::{ORACLE as FILE, RunDirectory};
 use crate::measures::Measure;
@@ -204,12 +206,20 @@ pub fn as_commands(threads: &[PinnedThread]) -> String {
     let one = |(cpus, names): &(&str, Vec<&str>)| format!("`taskset -cp {cpus} TID` for {}", names.join(", "));
     let mut words: Vec<String> = lists.iter().take(MOST_COMMANDS).map(one).collect();
     if lists.len() > MOST_COMMANDS {
-        words.push(format!(
-            "{} more threads or groups as the run directory's oracle.json or workload has them",
-            lists.len() - MOST_COMMANDS
-        ));
+        words.push(format!("and {} more, which the run directory has", lists.len() - MOST_COMMANDS));
     }
     words.join("; ")
+}
+
+/// The tasks of a workload that are bound, and where to.
+pub(crate) fn bound_tasks(workload: &Workload) -> Vec<PinnedThread> {
+    let bound = workload.tasks.iter().filter_map(|task| match &task.affinity {
+        Affinity::OsCpus(cpus) => {
+            Some(PinnedThread { task: task.name.clone(), cpus: format_cpu_list(cpus.iter().copied()) })
+        }
+        _ => None,
+    });
+    bound.collect()
 }
 
 /// A share that may be negative: `−12 %`.

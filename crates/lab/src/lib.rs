@@ -16,6 +16,7 @@
 //!
 //! This crate reads and writes files and the host's inventory. It prints nothing, and simulates nothing itself.
 
+pub mod advice;
 pub mod builder;
 pub mod checksums;
 pub mod column;

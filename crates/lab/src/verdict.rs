@@ -15,6 +15,7 @@ use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, compare_trials, judge};
 use warmcore_workload::{Warning, Workload};
 
+use crate::advice::Advice;
 use crate::decisions::{self, DecisionCount};
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION};
 use crate::headroom::Headroom;
@@ -100,6 +101,9 @@ pub struct ComparisonDocument {
     /// How far the schedulers are from an oracle. Absent where nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Headroom>,
+    /// Which of the settings help, where the columns are settings that nobody named. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
     /// Which assumed costs of the machine could turn the verdict. Absent where nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Sensitivity>,
@@ -251,6 +255,7 @@ pub fn conclude(
         replaced,
         conditions: conditions::of_record(record, &schedulers),
         headroom: None,
+        advice: None,
         sensitivity: None,
         verdict,
         schedulers,

@@ -1,5 +1,6 @@
 //! Many experiments at once, and searches.
 //!
+//! - [`advice`]: which settings of a kernel to try when nobody names schedulers.
 //! - [`gathering`]: what gathering groups of threads would win.
 //! - [`load`]: how much of a workload keeps a given share of a machine busy.
 //! - [`sensitivity`]: which assumed costs of the machine could turn a verdict.
@@ -8,6 +9,7 @@
 //!   analytic memory model, [`threads`] says who is placed.
 //! - [`pins`]: placements by name, for columns of a comparison.
 
+pub mod advice;
 pub mod gathering;
 pub mod load;
 pub mod oracle;

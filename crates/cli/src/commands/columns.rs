@@ -85,7 +85,7 @@ pub fn inputs(
             (None, None) => None,
         };
         if let Some(text) = text {
-            let mut own = load::workload_for(&machine.value, text, console.strict(), manner.profiles)?;
+            let mut own = load::workload_for(&machine.value, text, manner.profiles, console)?;
             load::aggregate(&mut own, manner.aggregate)?;
             load::warn_unmodelled(&own.value, console);
             inputs.workload = Some(own);

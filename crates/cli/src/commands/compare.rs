@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use warmcore_lab::advice::Advice;
 use warmcore_lab::builder::{Built, ExperimentBuilder};
 use warmcore_lab::directory::{DirectoryError, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
@@ -14,6 +15,7 @@ use warmcore_lab::sensitivity::{self, Sensitivity};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
 use warmcore_options::TraceLevel;
+use warmcore_search::advice;
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
 use warmcore_topology::Machine;
@@ -80,6 +82,9 @@ pub fn conclude(
         (None, true) => Some(ask_oracle(experiment, directory, jobs, signals, console)?),
         (kept, _) => kept,
     };
+    if advice::is_asked_for(experiment) {
+        document.advice = Some(Advice::of(experiment, &document, Path::new("/")));
+    }
     if let Some(oracle) = &oracle {
         document.headroom = headroom_of(&document, oracle)?;
     }
@@ -135,14 +140,21 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         // Clap demands a workload unless there is a command or a run is resumed.
         [] => {
             let text = arguments.workload.as_deref().unwrap_or_default();
-            load::workload_for(&machine.value, text, console.strict(), &arguments.profiles)?
+            load::workload_for(&machine.value, text, &arguments.profiles, console)?
         }
         words => Named { source: words.join(" "), value: Workload::of_command(words.to_vec()) },
     };
     load::check_profiles(&arguments.profiles, kind.simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.aggregate)?;
-    let schedulers = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
-    let schedulers = columns::with_commands(&schedulers, &commands);
+    let named = match arguments.schedulers.as_slice() {
+        [] if kind.simulated => advice::candidates(&machine.value, &workload.value)?,
+        [] => {
+            return Err(Failure::usage("warmcore::usage", "there is no scheduler to compare")
+                .help("name some with --schedulers; without, the simulator tries the settings that a kernel has"));
+        }
+        lists => load::schedulers(lists)?,
+    };
+    let schedulers = columns::with_commands(&arguments.on.host.configurations(named), &commands);
     let manner = columns::Manner {
         workload: arguments.workload.as_deref(),
         profiles: &arguments.profiles,

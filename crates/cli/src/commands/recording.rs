@@ -17,6 +17,7 @@ use warmcore_replay::{Fidelity, Overheads, Selection};
 use warmcore_report::run::{Options, Run};
 use warmcore_topology::{Costs, Machine, PerRelation};
 use warmcore_trace::{Event, TaskId};
+use warmcore_workload::Workload;
 
 use crate::args::{Only, RecordingArguments};
 use crate::commands::compare::{directory_failure, run_failure, session_failure, unix_seconds};
@@ -97,6 +98,38 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
         name: stem,
         of_run: path.is_dir(),
     })
+}
+
+/// Whether a workload that was typed is a recording: a run directory, or a file that is no document in rt-app's format.
+pub fn is_one(text: &str) -> bool {
+    let path = Path::new(text);
+    let begins_otherwise = || {
+        let mut first = [0; 64];
+        let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
+        let first = read.ok().and_then(|read| first[..read].iter().find(|byte| !byte.is_ascii_whitespace()).copied());
+        first.is_some_and(|byte| !matches!(byte, b'{' | b'/' | b'"' | b'}'))
+    };
+    path.is_dir() || path.is_file() && begins_otherwise()
+}
+
+/// The replay of a recording's threads, as `warmcore replay` writes it.
+pub fn as_workload(
+    text: &str,
+    options: &warmcore_workload::Options<'_>,
+    console: &Console,
+) -> Result<Named<Workload>, Failure> {
+    let recording = RecordingArguments { recording: text.into(), only: Vec::new(), scheduler: None, recorded_on: None };
+    let loaded = load(&recording, console)?;
+    let made = warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+    made.fidelity.sentences().iter().for_each(|sentence| console.note(sentence));
+    let document =
+        warmcore_workload::to_rtapp(&made.workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
+    // What is typed beside it, such as a profile, holds for it as for a file.
+    let value = warmcore_workload::resolve(text, options, |_| Ok(document.clone())).map_err(|source| {
+        Failure::usage("warmcore::workload", format!("the replay of {text}: {source}"))
+            .help("`warmcore replay` writes the workload, and chooses threads with --only")
+    })?;
+    Ok(Named { source: text.to_owned(), value })
 }
 
 fn of_run(

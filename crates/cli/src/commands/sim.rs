@@ -40,7 +40,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         return host::dry_run(&arguments.on.host, &[scheduler], &machine.value, console);
     }
     let subject = &arguments.subject;
-    let mut workload = load::workload_for(&machine.value, &subject.workload, console.strict(), &subject.profiles)?;
+    let mut workload = load::workload_for(&machine.value, &subject.workload, &subject.profiles, console)?;
     load::check_profiles(&subject.profiles, kind.simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.subject.aggregate)?;
     load::warn_unmodelled(&workload.value, console);

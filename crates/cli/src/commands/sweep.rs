@@ -93,7 +93,7 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Plan
 
 fn experiment(arguments: &SweepArguments, (machine, text): (&str, &str), console: &Console) -> Result<Built, Failure> {
     let machine = load::machine(machine)?;
-    let workload = load::workload_for(&machine.value, text, console.strict(), &arguments.profiles)?;
+    let workload = load::workload_for(&machine.value, text, &arguments.profiles, console)?;
     load::check_profiles(&arguments.profiles, true, arguments.memory.memory)?;
     let asked = |machine, workload| {
         Experiment::builder(machine, workload)

@@ -1,5 +1,6 @@
 //! The verdict as text: one line per scheduler, then the sentence.
 
+use warmcore_lab::advice::Advice;
 use warmcore_lab::measures::{Measure, Unit};
 use warmcore_lab::operations::OperationTake;
 use warmcore_lab::sensitivity::Variation;
@@ -13,7 +14,7 @@ use crate::units::with_unit;
 
 /// Longest text of a scheduler in tables and sentences; longer ones get a number there, and a line of a key.
 const LONGEST_LABEL: usize = 24;
-/// The same where it is what the columns differ in beside a scheduler's settings.
+/// The same where it is what the columns differ in beside a scheduler's settings, or what is to be typed.
 const LONGEST_CIRCUMSTANCES: usize = 36;
 
 /// For standard output; what schedulers decided is told in detail only.
@@ -29,10 +30,13 @@ pub fn plain(document: &ComparisonDocument) -> String {
 
 fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let (document, key) = with_short_labels(document);
+    let table = show(&table(&document));
+    let said = match &document.advice {
+        None => wrapped(&document.verdict.sentence, columns),
+        Some(advice) => advised(advice, &document, columns),
+    };
     format!(
-        "{key}{}\n{}\n{}{}{}{}{}",
-        show(&table(&document)),
-        wrapped(&document.verdict.sentence, columns),
+        "{key}{table}\n{said}\n{}{}{}{}{}",
         conditions(&document, columns),
         headroom(&document, columns),
         sensitivity(&document, &show, columns),
@@ -52,9 +56,13 @@ fn short_name(label: &str) -> &str {
 /// The document with a name and a number for each scheduler whose text is long, and lines that say which is which.
 fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, String) {
     let mut document = document.clone();
+    if document.advice.is_some() {
+        keep_best(&mut document);
+    }
     let mut short: Vec<(String, String)> = Vec::new();
     for scheduler in &document.schedulers {
-        let longest = if scheduler.label.contains(" @ ") { LONGEST_CIRCUMSTANCES } else { LONGEST_LABEL };
+        let is_long = scheduler.label.contains(" @ ") || document.advice.is_some();
+        let longest = if is_long { LONGEST_CIRCUMSTANCES } else { LONGEST_LABEL };
         if scheduler.label.chars().count() > longest {
             let name = short_name(&scheduler.label);
             let same = short.iter().filter(|(long, _)| short_name(long) == name).count();
@@ -68,6 +76,8 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
     document.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
     shorten(&mut document.verdict.sentence);
     document.conditions.iter_mut().for_each(shorten);
+    let advised = document.advice.iter_mut().flat_map(|advice| &mut advice.settings);
+    advised.for_each(|setting| shorten(&mut setting.label));
     if let Some(headroom) = &mut document.headroom {
         headroom.schedulers.iter_mut().for_each(|scheduler| shorten(&mut scheduler.label));
         shorten(&mut headroom.sentence);
@@ -83,6 +93,30 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
     }
     let key = if key.is_empty() { key } else { format!("{key}\n") };
     (document, key)
+}
+
+/// Leaves of what explains the columns what is about the best one and the baseline: the advice has said what the others are.
+fn keep_best(document: &mut ComparisonDocument) {
+    let best = document.verdict.best.clone();
+    let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline).map(|base| base.label.clone());
+    let kept = |label: &String| [&best, &base].into_iter().flatten().any(|kept| kept == label);
+    let of_columns: Vec<String> =
+        document.schedulers.iter().map(|scheduler| format!("`{}`", scheduler.label)).collect();
+    document.conditions.retain(|condition| !of_columns.iter().any(|label| condition.starts_with(label.as_str())));
+    if let Some(split) = &mut document.time_split {
+        split.schedulers.retain(|scheduler| kept(&scheduler.label));
+        split.gaps.retain(|gap| best.as_ref() == Some(&gap.label));
+    }
+}
+
+/// Which settings help, where that was asked.
+fn advised(advice: &Advice, document: &ComparisonDocument, columns: usize) -> String {
+    let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline).map_or("", |base| &*base.label);
+    let metric = document.measures.iter().find(|measure| measure.name == document.primary);
+    let lines = advice.lines(metric.map_or(&*document.primary, |metric| &*metric.title), base);
+    // What is typed must be copied in one piece.
+    let shown = |line: &String| if line.starts_with(' ') { format!("{line}\n") } else { wrapped(line, columns) + "\n" };
+    lines.iter().map(shown).collect()
 }
 
 /// What the verdict holds for beside what was asked.

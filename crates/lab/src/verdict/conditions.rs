@@ -2,12 +2,11 @@
 
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{Machine, format_cpu_list};
-use warmcore_workload::{Affinity, Workload};
+use warmcore_topology::Machine;
 
 use super::{ComparisonDocument, SchedulerResult, decimal};
 use crate::experiment::{Experiment, ExperimentRecord};
-use crate::headroom::{PinnedThread, as_commands};
+use crate::headroom::{as_commands, bound_tasks};
 use crate::measures::Measure;
 use crate::units::duration;
 
@@ -92,17 +91,6 @@ pub(super) fn of_columns(experiment: &Experiment) -> impl Iterator<Item = String
         let all: Vec<String> = [machine, workload, bound].into_iter().flatten().collect();
         (!all.is_empty()).then(|| format!("`{}` {}", experiment.schedulers[*scheduler], all.join("; ")))
     })
-}
-
-/// The tasks of a workload that are bound, and where to.
-fn bound_tasks(workload: &Workload) -> Vec<PinnedThread> {
-    let bound = workload.tasks.iter().filter_map(|task| match &task.affinity {
-        Affinity::OsCpus(cpus) => {
-            Some(PinnedThread { task: task.name.clone(), cpus: format_cpu_list(cpus.iter().copied()) })
-        }
-        _ => None,
-    });
-    bound.collect()
 }
 
 /// How fast memory is, and whose profile says what tasks do to it.

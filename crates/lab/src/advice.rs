@@ -1,0 +1,178 @@
+//! Advice: which of the settings that a kernel has help a workload on a machine, what has to be typed for them, and what is not known.
+//!
+//! The columns of such a comparison are settings of one kernel, so that every one that helps is a few commands. Which are tried, the caller
+//! says (`warmcore_search::advice`).
+
+use std::path::Path;
+
+use serde::Serialize;
+use warmcore_places::circumstances::cpus_of;
+use warmcore_places::vm::kernel::Abilities;
+use warmcore_places::vm::settings::settings_of;
+use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_statistics::{Better, Interval};
+use warmcore_topology::{assumptions, format_cpu_list};
+
+use crate::experiment::Experiment;
+use crate::headroom::{as_commands, bound_tasks};
+use crate::load::HOST;
+use crate::verdict::{ComparisonDocument, Finding, decimal};
+
+/// What a comparison of a kernel's settings says to whoever runs the workload.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Advice {
+    /// The settings but the baseline: first those that help, the best first, then those of which no difference is shown, then the others.
+    pub settings: Vec<AdvisedSetting>,
+    /// What this does not know, one sentence each.
+    pub unknown: Vec<String>,
+}
+
+/// One setting.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AdvisedSetting {
+    /// Label of its column.
+    pub label: String,
+    /// What the comparison with the baseline means.
+    pub finding: Option<Finding>,
+    /// Ratio of the verdict's measure to the baseline.
+    pub ratio: Option<f64>,
+    /// 95 % interval of that, from 8 trials on.
+    pub interval: Option<Interval>,
+    /// What is typed to have it.
+    pub how: Vec<String>,
+    /// What the kernel of this computer lacks for it, if it is this computer that was asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacking: Option<String>,
+}
+
+/// Everything that a kernel of Linux 7.2 can have.
+const EVERYTHING: Abilities = Abilities { hz: None, cache_aware: true, sched_ext: true, numa_balancing: true };
+
+impl Advice {
+    /// The advice of a comparison that is finished. `root` is where this computer's files are.
+    #[must_use]
+    pub fn of(experiment: &Experiment, document: &ComparisonDocument, root: &Path) -> Self {
+        let better = document.measures.iter().find(|measure| measure.name == document.primary);
+        let better = better.map_or(Better::Lower, |measure| measure.better);
+        let others = document.schedulers.iter().enumerate().filter(|(_, scheduler)| !scheduler.is_baseline);
+        let mut settings: Vec<AdvisedSetting> = others
+            .map(|(index, scheduler)| {
+                let result = scheduler.measures.get(&document.primary);
+                let comparison = result.and_then(|result| result.comparison.as_ref());
+                let (how, files) = how(experiment, index);
+                AdvisedSetting {
+                    label: scheduler.label.clone(),
+                    finding: result.and_then(|result| result.finding),
+                    ratio: comparison.and_then(|comparison| comparison.ratio),
+                    interval: comparison.and_then(|comparison| comparison.interval),
+                    how,
+                    lacking: lacking(experiment, &files, root),
+                }
+            })
+            .collect();
+        let rank = |setting: &AdvisedSetting| match setting.finding {
+            Some(Finding::Better) => 0,
+            Some(Finding::Worse | Finding::Starves) => 2,
+            _ => 1,
+        };
+        let gain = |setting: &AdvisedSetting| match (setting.ratio, better) {
+            (Some(ratio), Better::Higher) => -ratio,
+            (Some(ratio), _) => ratio,
+            (None, _) => f64::INFINITY,
+        };
+        settings.sort_by(|a, b| rank(a).cmp(&rank(b)).then(gain(a).total_cmp(&gain(b))));
+        Self { settings, unknown: unknown(experiment, document) }
+    }
+
+    /// In words, a line each; `metric` names the verdict's measure.
+    #[must_use]
+    pub fn lines(&self, metric: &str, baseline: &str) -> Vec<String> {
+        let (helps, rest): (Vec<&AdvisedSetting>, Vec<&AdvisedSetting>) =
+            self.settings.iter().partition(|setting| setting.finding == Some(Finding::Better));
+        let mut lines = Vec::new();
+        lines.push(match helps.is_empty() {
+            true => format!("None of the settings tried is shown to improve {metric} over {baseline}."),
+            false => format!("Settings that improve {metric} over {baseline}, the best first:"),
+        });
+        for setting in helps {
+            let by = setting.ratio.map_or_else(String::new, |ratio| format!(" ({} times)", decimal(ratio)));
+            lines.push(format!("  {}{by}", setting.label));
+            lines.extend(setting.how.iter().map(|typed| format!("      {typed}")));
+            lines.extend(setting.lacking.iter().map(|lacking| format!("      not on this computer: {lacking}")));
+        }
+        const OTHERS: [&str; 3] = ["Worse", "Not answerable here", "No difference shown"];
+        let title = |setting: &AdvisedSetting| match setting.finding {
+            Some(Finding::Worse | Finding::Starves) => OTHERS[0],
+            Some(Finding::NotAnswerable) => OTHERS[1],
+            _ => OTHERS[2],
+        };
+        for other in OTHERS {
+            let labels: Vec<&str> =
+                rest.iter().filter(|setting| title(setting) == other).map(|setting| &*setting.label).collect();
+            if !labels.is_empty() {
+                lines.push(format!("{other}: {}.", labels.join(", ")));
+            }
+        }
+        lines.extend(self.unknown.iter().map(|what| format!("Not known: {what}.")));
+        lines
+    }
+}
+
+/// What is typed for a column, and the kernel's files among it.
+fn how(experiment: &Experiment, index: usize) -> (Vec<String>, Vec<String>) {
+    let spec = &experiment.schedulers[index];
+    let base = &experiment.schedulers[experiment.baseline];
+    let plain =
+        |spec: &SchedulerSpec| settings_of(&spec.under(Circumstances::default()), &EVERYTHING).unwrap_or_default();
+    let before = plain(base);
+    let changed: Vec<_> = plain(spec)
+        .into_iter()
+        .filter(|setting| !before.iter().any(|known| known.path == setting.path && known.value == setting.value))
+        .collect();
+    let mut typed: Vec<String> =
+        changed.iter().map(|setting| format!("echo {} > {}", setting.value, setting.path)).collect();
+    let words = spec.circumstances();
+    match (&words.pin, cpus_of(words, &experiment.machine_of(index).value)) {
+        (Some(_), _) => typed.push(as_commands(&bound_tasks(&experiment.workload_of(index).value))),
+        (None, Ok(Some(cpus))) => {
+            let machine = &experiment.machine_of(index).value;
+            let list = format_cpu_list(cpus.iter().map(|cpu| machine.os_index(cpu)));
+            typed.push(format!("taskset -c {list} COMMAND, or a cpuset with {list} in its cpuset.cpus"));
+        }
+        _ => {}
+    }
+    (typed, changed.into_iter().map(|setting| setting.path).collect())
+}
+
+/// What this computer's kernel lacks for files to be written, if the machine is this computer.
+fn lacking(experiment: &Experiment, files: &[String], root: &Path) -> Option<String> {
+    let is_here = experiment.machine.source.split([' ', '@']).next() == Some(HOST);
+    let missing = files.iter().find(|file| !root.join(file.trim_start_matches('/')).exists());
+    missing.filter(|_| is_here).map(|file| format!("there is no {file} (another kernel, or debugfs is not mounted)"))
+}
+
+/// What the verdict does not rest on.
+fn unknown(experiment: &Experiment, document: &ComparisonDocument) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if document
+        .schedulers
+        .iter()
+        .flat_map(|scheduler| scheduler.measures.get(&document.primary))
+        .any(|result| result.finding == Some(Finding::NotAnswerable))
+        || !experiment.workload.value.has_profiles()
+    {
+        unknown.push(
+            "what the tasks do to caches: no memory profile says it, so what caches and memory decide is not in this answer \
+             (`warmcore workload fit COUNTERS.toml` makes a profile from counters, `--assume-profile NAME` takes one of the program's)"
+                .to_owned(),
+        );
+    }
+    let assumed = assumptions(&experiment.machine.value).len();
+    if assumed > 0 {
+        unknown.push(format!("{assumed} costs of the machine, which are assumed; `--sensitivity` says which of them could turn the verdict"));
+    }
+    unknown.push(
+        "frequencies and their governors, and sched_ext schedulers that are not named (`-s eevdf,scx:PROGRAM` compares one)".to_owned(),
+    );
+    unknown
+}
